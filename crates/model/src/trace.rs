@@ -37,6 +37,29 @@ words! {
         Spc = "spc",
         /// CloudPhysics' traces of vSCSI, version 1 or 2.
         Vscsi = "vscsi",
+        /// CSV of Tencent's block traces.
+        Tencent = "tencent",
+        /// Text of the traces of Florida International University (SNIA).
+        Fiu = "fiu",
+        /// libCacheSim's binary format.
+        OracleGeneral = "oracleGeneral",
+    }
+}
+
+impl TraceFormat {
+    /// What a trace in this format does not tell and a replay has to assume.
+    #[must_use]
+    pub const fn caveat(self) -> Option<&'static str> {
+        match self {
+            Self::Tencent => {
+                Some("its times are whole seconds: the I/Os of a second are due at once, in their order")
+            }
+            Self::OracleGeneral => Some(
+                "it tells no direction: all are taken for reads; its times are whole seconds: the I/Os of a second are due at once, in their \
+                 order; an object's number is taken for its sector",
+            ),
+            _ => None,
+        }
     }
 }
 
@@ -98,6 +121,8 @@ pub struct Summary {
     pub longest: u64,
     /// The highest end of a read, write or trim, in bytes.
     pub reach: u64,
+    /// I/Os whose completion is known.
+    pub completed: u64,
 }
 
 impl Summary {
@@ -115,6 +140,7 @@ impl Summary {
             self.longest = self.longest.max(event.length);
         }
         self.reach = self.reach.max(event.offset.saturating_add(event.length));
+        self.completed += u64::from(event.latency_ns.is_some());
     }
 
     /// I/Os of all kinds.

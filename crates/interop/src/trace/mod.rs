@@ -6,13 +6,17 @@ mod blkparse;
 mod blktrace;
 mod csv;
 mod fields;
+mod fiu;
 mod iolog;
 mod lines;
 mod matching;
+mod oracle;
 mod order;
 mod parquet;
 mod recognise;
+mod records;
 mod spc;
+mod tencent;
 mod volumes;
 mod vscsi;
 mod write;
@@ -28,6 +32,9 @@ pub use matching::Matcher;
 pub use order::ordered;
 pub use parquet::{TraceFacts, TraceWriter};
 pub use write::write;
+
+/// The first bytes of a file compressed with zstd.
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// A trace that cannot be read, or to be written.
 #[derive(Debug, thiserror::Error)]
@@ -72,8 +79,12 @@ pub fn open(path: &Path) -> Result<Trace, TraceError> {
     let mut file = File::open(path).map_err(at)?;
     let mut head = Vec::new();
     file.by_ref().take(recognise::HEAD as u64).read_to_end(&mut head).map_err(at)?;
-    let format = recognise::format(&head).map_err(wrong)?;
     let file = File::open(path).map_err(at)?;
+    if head.starts_with(ZSTD) {
+        let (format, events) = compressed(Box::new(file)).map_err(wrong)?;
+        return Ok(Trace { format, facts: TraceFacts::default(), events });
+    }
+    let format = recognise::format(&head).map_err(wrong)?;
     if format == Format::Parquet {
         let (facts, events) = parquet::open(file).map_err(wrong)?;
         return Ok(Trace { format, facts, events });
@@ -98,6 +109,9 @@ pub fn open(path: &Path) -> Result<Trace, TraceError> {
 /// It is no trace.
 pub fn read(bytes: Vec<u8>) -> Result<(Format, Events), String> {
     let head = &bytes[..bytes.len().min(recognise::HEAD)];
+    if head.starts_with(ZSTD) {
+        return compressed(Box::new(io::Cursor::new(bytes)));
+    }
     let format = recognise::format(head)?;
     let head = head.to_vec();
     let events = match format {
@@ -106,6 +120,23 @@ pub fn read(bytes: Vec<u8>) -> Result<(Format, Events), String> {
         _ => stream(format, Box::new(io::Cursor::new(bytes)), &head),
     };
     Ok((format, events))
+}
+
+/// A trace within a stream of zstd. Its window is at most 128 MiB, as `zstd` has it by default.
+///
+/// # Errors
+/// It is no trace, or one that is more than a stream.
+fn compressed(source: Box<dyn Read + Send>) -> Result<(Format, Events), String> {
+    let damaged = |error: io::Error| format!("its compression (zstd) is damaged: {error}");
+    let mut plain = zstd::Decoder::new(source).map_err(damaged)?;
+    let mut head = Vec::new();
+    plain.by_ref().take(recognise::HEAD as u64).read_to_end(&mut head).map_err(damaged)?;
+    let format = recognise::format(&head)?;
+    if matches!(format, Format::Parquet | Format::Blktrace) {
+        return Err(format!("it is {format} within zstd; decompress it: zstd -d"));
+    }
+    let whole: Box<dyn Read + Send> = Box::new(io::Cursor::new(head.clone()).chain(plain));
+    Ok((format, stream(format, whole, &head)))
 }
 
 /// The events of a format that is one stream of bytes.
@@ -118,6 +149,9 @@ fn stream(format: Format, source: Box<dyn Read + Send>, head: &[u8]) -> Events {
         Format::Alibaba => ordered(volumes::alibaba(source)),
         Format::Spc => ordered(spc::events(source)),
         Format::Vscsi => ordered(vscsi::events(source, head)),
+        Format::Tencent => ordered(tencent::events(source)),
+        Format::Fiu => ordered(fiu::events(source)),
+        Format::OracleGeneral => ordered(oracle::events(source)),
         Format::Parquet | Format::Blktrace => unreachable!("they are not one stream"),
     }
 }

@@ -2,7 +2,7 @@
 
 use iotax_model::trace::TraceFormat as Format;
 
-use super::{blkparse, blktrace, csv, iolog, vscsi};
+use super::{blkparse, blktrace, csv, fiu, iolog, oracle, tencent, vscsi};
 
 /// Bytes that are looked at.
 pub(super) const HEAD: usize = 64 << 10;
@@ -32,17 +32,26 @@ pub(super) fn format(head: &[u8]) -> Result<Format, String> {
     if let Some(format) = of_columns(first) {
         return Ok(format);
     }
+    if tencent::is_line(first) {
+        return Ok(Format::Tencent);
+    }
+    if fiu::is_line(first) {
+        return Ok(Format::Fiu);
+    }
     if text.lines().take(200).any(|line| blkparse::is_line(line.trim())) {
         return Ok(Format::Blkparse);
     }
     if vscsi::is_meant(head) {
         return Ok(Format::Vscsi);
     }
+    if oracle::is_meant(head) {
+        return Ok(Format::OracleGeneral);
+    }
     if is_iolog_1(first) {
         return Err("this looks like version 1 of fio's iolog, which has no times; record it with fio 2 or later, or with blktrace".into());
     }
     Err("its format is not known; accepted: Parquet of iotax record, fio's iolog (2, 3), blktrace, blkparse, and traces of MSR Cambridge, \
-         Alibaba, SPC and vSCSI"
+         Alibaba, Tencent, SPC, vSCSI, FIU and libCacheSim (oracleGeneral), all but Parquet and blktrace also with zstd"
         .into())
 }
 

@@ -1,8 +1,10 @@
 //! CloudPhysics' traces of vSCSI: little-endian records, version 1 of 32 bytes, version 2 of 40. Times in microseconds.
 
-use std::io::{BufReader, Read};
+use std::io::Read;
 
 use iotax_model::trace::{Event, Operation};
+
+use super::records::{number, of_records};
 
 const SECTOR: u64 = 512;
 
@@ -58,52 +60,21 @@ pub(super) fn is_meant(head: &[u8]) -> bool {
 pub(super) fn events(
     source: Box<dyn Read + Send>,
     head: &[u8],
-) -> impl Iterator<Item = Result<Event, String>> + Send + use<> {
-    let version = version(head).unwrap_or(Version::Two);
-    let (mut source, mut byte, mut is_over) = (BufReader::with_capacity(1 << 18, source), 0_u64, false);
-    std::iter::from_fn(move || {
-        loop {
-            if is_over {
-                return None;
-            }
-            let mut record = [0; 40];
-            let record = &mut record[..version.length()];
-            let found = match filled(&mut source, record) {
-                Ok(0) => return None,
-                Ok(read) if read < record.len() => {
-                    Err(format!("the file ends within a record: {read} of {} bytes", record.len()))
-                }
-                Ok(_) if !version.is_at(record) => Err("a record of another version".into()),
-                Ok(_) => read(version, record),
-                Err(error) => Err(error.to_string()),
-            };
-            let at = byte;
-            byte += record.len() as u64;
-            match found {
-                Ok(Some(event)) => return Some(Ok(event)),
-                Ok(None) => {}
-                Err(reason) => {
-                    is_over = true;
-                    return Some(Err(format!("byte {at}: {reason}")));
-                }
-            }
-        }
-    })
+) -> Box<dyn Iterator<Item = Result<Event, String>> + Send> {
+    match version(head).unwrap_or(Version::Two) {
+        Version::One => Box::new(of_records::<32>(source, |record| of_version(Version::One, record))),
+        Version::Two => Box::new(of_records::<40>(source, |record| of_version(Version::Two, record))),
+    }
 }
 
-fn filled(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let length = buffer.len() as u64;
-    let mut rest = &mut buffer[..];
-    std::io::copy(&mut source.take(length), &mut rest).map(|read| usize::try_from(read).unwrap_or(usize::MAX))
+fn of_version(version: Version, record: &[u8]) -> Result<Option<Event>, String> {
+    if version.is_at(record) { read(version, record) } else { Err("a record of another version".into()) }
 }
 
 /// The event of a record; `None` for commands that move no data.
 fn read(version: Version, record: &[u8]) -> Result<Option<Event>, String> {
-    let short = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
-    let long =
-        |at: usize| record[at..at + 4].iter().rev().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
-    let wide =
-        |at: usize| record[at..at + 8].iter().rev().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
+    let (short, long, wide) =
+        (|at| number(record, at, 2), |at| number(record, at, 4), |at| number(record, at, 8));
     let (command, length, block, time, response) = match version {
         Version::One => (short(12), long(4), wide(16), wide(24), None),
         Version::Two => (short(0), long(8), wide(16), wide(24), Some(wide(32))),

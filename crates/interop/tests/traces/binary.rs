@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use iotax_interop::trace::open;
+use iotax_interop::trace::{open, read};
 use iotax_model::trace::{Operation, TraceFormat};
 
 use super::{READ, WRITE, rows};
@@ -113,4 +113,48 @@ fn both_versions_of_vscsi_are_told_apart() {
     assert_eq!(rows(&two), (TraceFormat::Vscsi, vec![(5000, Operation::Flush, 0, 0, Some(9000))], None));
     two.extend([0; 7]);
     assert!(rows(&two).2.expect("cut").contains("byte 40: the file ends within a record: 7 of 40 bytes"));
+}
+
+/// Records of oracleGeneral: seconds, object, size, next access.
+fn oracle(records: &[(u32, u64, u32, i64)]) -> Vec<u8> {
+    let record = |(seconds, object, size, next): &(u32, u64, u32, i64)| {
+        [&seconds.to_le_bytes()[..], &object.to_le_bytes(), &size.to_le_bytes(), &next.to_le_bytes()].concat()
+    };
+    records.iter().flat_map(record).collect()
+}
+
+#[test]
+fn oracle_general_is_read_plain_and_compressed() {
+    let file = oracle(&[(7, 8, 4096, 2), (7, u64::MAX, 512, -1), (9, 8, 4096, i64::MAX)]);
+    let sector = (u64::MAX % (1 << 54)) * 512;
+    let all = vec![
+        (7_000_000_000, READ, 4096, 4096, None),
+        (7_000_000_000, READ, sector, 512, None),
+        (9_000_000_000, READ, 4096, 4096, None),
+    ];
+    assert_eq!(rows(&file), (TraceFormat::OracleGeneral, all.clone(), None));
+    let compressed = zstd::encode_all(&file[..], 3).expect("compressed");
+    assert_eq!(rows(&compressed), (TraceFormat::OracleGeneral, all, None));
+    let (_, found, reason) = rows(&file[..60]);
+    assert_eq!(
+        (found.len(), reason.as_deref()),
+        (2, Some("byte 48: the file ends within a record: 12 of 24 bytes"))
+    );
+    for strange in [(7, 8, 0, 2), (7, 8, 4096, 0), (7, 8, u32::MAX, 2)] {
+        assert!(read(oracle(&[strange])).is_err(), "{strange:?}");
+    }
+}
+
+#[test]
+fn a_compressed_text_is_a_trace_and_a_damaged_one_ends_in_a_sentence() {
+    let text: String = (0..200_000_u64).map(|n| format!("3,R,{},4096,{n}\n", n * 4096)).collect();
+    let mut file = zstd::encode_all(text.as_bytes(), 3).expect("compressed");
+    let (format, all, reason) = rows(&file);
+    assert_eq!((format, all.len(), reason), (TraceFormat::Alibaba, 200_000, None));
+    file.truncate(file.len() / 2);
+    let (_, all, reason) = rows(&file);
+    assert!(!all.is_empty() && reason.is_some_and(|reason| reason.starts_with("line ")));
+    let parquet = zstd::encode_all(&b"PAR1PAR1"[..], 3).expect("compressed");
+    assert!(read(parquet).is_err_and(|reason| reason.contains("decompress it: zstd -d")));
+    assert!(read(vec![0x28, 0xb5, 0x2f, 0xfd, 1]).is_err_and(|reason| reason.contains("damaged")));
 }

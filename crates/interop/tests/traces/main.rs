@@ -62,6 +62,17 @@ fn texts_of_other_tools_are_read_by_their_columns() {
     let alibaba = "3,R,4096,8192,1577808000000021\n3,W,0,512,1577808000000022\n";
     let (format, all, _) = rows(alibaba.as_bytes());
     assert_eq!((format, all[0].1, all[1].0 - all[0].0), (TraceFormat::Alibaba, READ, 1000));
+    let tencent = "1538323199,8,16,0,1063\n1538323200,0,1,1,7\n";
+    let (format, all, _) = rows(tencent.as_bytes());
+    assert_eq!(
+        (format, &all[0]),
+        (TraceFormat::Tencent, &(1_538_323_199_000_000_000, READ, 4096, 8192, None))
+    );
+    assert_eq!(all[1].1, WRITE);
+    let fiu = "89966590111 4892 syslogd 904265560 8 W 6 0 531e779d0b2c8ffcc4e7d8ee4d8ec6b3\n89966600000 5 a b 1 R 6 0\n";
+    let (format, all, reason) = rows(fiu.as_bytes());
+    assert_eq!((format, all[0]), (TraceFormat::Fiu, (89_966_590_111, WRITE, 904_265_560 * 512, 4096, None)));
+    assert_eq!(reason.as_deref(), Some("line 2: the block is \"b\"; accepted: a whole number below 2^64"));
     let spc = "0,20941264,8192,W,0.551706,x\n1,8,512,r,0.554041\n";
     let all = vec![(551_706_000, WRITE, 20_941_264 * 512, 8192, None), (554_041_000, READ, 4096, 512, None)];
     assert_eq!(rows(spc.as_bytes()), (TraceFormat::Spc, all, None));
@@ -111,6 +122,16 @@ fn what_is_broken_ends_in_a_sentence_with_its_place() {
         ("fio version 3 iolog\n9 /f wait 10\n", "line 2: wait belongs to version 2"),
         ("128166372003061629,usr,0,Read,0,512,1\n128166372003061629,usr,0,Read,0\n", "line 2: "),
         ("3,R,4096,8192,1577808000000021\n3,X,0,512,1577808000000022\n", "line 2: \"X\" is no direction"),
+        (
+            "1538323200,8,16,0,1\n1538323200,8,16,2,1\n",
+            "line 2: IOType is \"2\"; accepted: 0 (read) or 1 (write)",
+        ),
+        ("1538323200,8,16,0,4294967296\n", "line 1: VolumeID is 4294967296: above 2^32"),
+        ("18446744073709551615,8,16,0,1\n", "line 1: Timestamp is 18446744073709551615: too large"),
+        ("9,8,16,0,1\n9,8,9223372036854775808,0,1\n", "line 2: Size is 9223372036854775808: too large"),
+        ("1 2 a 3 4 W 6 0 x\n1 2 a 3\n", "line 2: \"1 2 a 3\" has 4 fields; accepted: 8 or 9"),
+        ("1 2 a 3 4 W 6 1048576 x\n", "line 1: the minor number is 1048576; accepted: below 1048576"),
+        ("1 2 a 36028797018963968 4 W 6 0 x\n", "line 1: the block is 36028797018963968: too large"),
         ("0,18446744073709551615,8192,W,0.5\n", "line 1: LBA is 18446744073709551615: too large"),
         (
             "8,0 1 1 0.1 697 D W 8 + 8 [x]\n8,0 1 2 0.2 697 D W 18446744073709551615 + 8 [x]\n",

@@ -103,6 +103,9 @@ fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TracePr
         };
         put("recorded of", format!("{source}{lost}"));
     }
+    if let Some(caveat) = format.caveat() {
+        put("untold", caveat.to_owned());
+    }
     let kinds = [
         (reads, "reads"),
         (writes, "writes"),

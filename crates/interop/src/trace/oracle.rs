@@ -1,0 +1,66 @@
+//! libCacheSim's oracleGeneral: packed little-endian records of 24 bytes: seconds, object, size, and when the object is accessed next. It tells no
+//! direction.
+
+use std::io::Read;
+
+use iotax_model::trace::{Event, Operation};
+
+use super::records::{number, of_records};
+
+const LENGTH: usize = 24;
+const SECTOR: u64 = 512;
+/// Sectors beyond it have no number in bytes: objects that are known by a hash are placed below it.
+const SECTORS: u64 = 1 << 54;
+/// The longest size that such a trace is recognised by.
+const LONGEST: u64 = 1 << 30;
+/// No trace that is recognised is longer than this.
+const MOST_RECORDS: u64 = 1 << 40;
+/// Records that are looked at.
+const LOOKED_AT: usize = 64;
+
+struct Record {
+    seconds: u64,
+    object: u64,
+    size: u64,
+    /// The number of the record that accesses the object next.
+    next: i64,
+}
+
+impl Record {
+    fn of(bytes: &[u8]) -> Self {
+        Self {
+            seconds: number(bytes, 0, 4),
+            object: number(bytes, 4, 8),
+            size: number(bytes, 12, 4),
+            next: number(bytes, 16, 8).cast_signed(),
+        }
+    }
+}
+
+/// True for the beginning of such a trace: times do not fall, sizes are those of I/Os, and the next access is later or never.
+pub(super) fn is_meant(head: &[u8]) -> bool {
+    let records: Vec<Record> = head.chunks_exact(LENGTH).take(LOOKED_AT).map(Record::of).collect();
+    let is_one = |(number, record): (u64, &Record)| {
+        let is_later = u64::try_from(record.next).is_ok_and(|next| next > number && next < MOST_RECORDS);
+        (is_later || [-1, i64::MAX].contains(&record.next)) && (1..=LONGEST).contains(&record.size)
+    };
+    !records.is_empty()
+        && (0..).zip(&records).all(is_one)
+        && records.windows(2).all(|pair| pair[0].seconds <= pair[1].seconds)
+}
+
+pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<Event, String>> + Send {
+    of_records::<LENGTH>(source, |bytes| {
+        let record = Record::of(bytes);
+        Ok(Some(Event {
+            at_ns: record.seconds * 1_000_000_000,
+            latency_ns: None,
+            operation: Operation::Read,
+            offset: record.object % SECTORS * SECTOR,
+            length: record.size,
+            fua: false,
+            process: None,
+            queue: None,
+        }))
+    })
+}

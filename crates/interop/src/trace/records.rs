@@ -1,0 +1,46 @@
+//! Binary records of one length, one after the other.
+
+use std::io::{self, BufReader, Read};
+
+use iotax_model::trace::Event;
+
+/// The events of records of `N` bytes. `event` gives that of a record, or none where it moves no data. The first error ends them.
+pub(super) fn of_records<const N: usize>(
+    source: Box<dyn Read + Send>,
+    mut event: impl FnMut(&[u8; N]) -> Result<Option<Event>, String> + Send,
+) -> impl Iterator<Item = Result<Event, String>> + Send {
+    let (mut source, mut byte, mut is_over) = (BufReader::with_capacity(1 << 18, source), 0_u64, false);
+    std::iter::from_fn(move || {
+        while !is_over {
+            let mut record = [0; N];
+            let found = match filled(&mut source, &mut record) {
+                Ok(0) => return None,
+                Ok(read) if read < N => Err(format!("the file ends within a record: {read} of {N} bytes")),
+                Ok(_) => event(&record),
+                Err(error) => Err(error.to_string()),
+            };
+            let at = byte;
+            byte += N as u64;
+            match found {
+                Ok(Some(event)) => return Some(Ok(event)),
+                Ok(None) => {}
+                Err(reason) => {
+                    is_over = true;
+                    return Some(Err(format!("byte {at}: {reason}")));
+                }
+            }
+        }
+        None
+    })
+}
+
+fn filled(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let length = buffer.len() as u64;
+    let mut rest = &mut buffer[..];
+    io::copy(&mut source.take(length), &mut rest).map(|read| usize::try_from(read).unwrap_or(usize::MAX))
+}
+
+/// A little-endian number of a record.
+pub(super) fn number(record: &[u8], at: usize, bytes: usize) -> u64 {
+    record[at..at + bytes].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
