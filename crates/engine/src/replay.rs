@@ -35,11 +35,19 @@ struct Room {
     trims: bool,
 }
 
+/// The times of an I/O in the trace, from its first I/O on. Both are scaled but the latency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TraceTimes {
+    pub(crate) at: u64,
+    pub(crate) completes: Option<u64>,
+    /// As it was recorded.
+    pub(crate) latency_ns: Option<u64>,
+}
+
 /// An I/O of the trace as it is replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Planned {
-    /// In nanoseconds from the begin of the replay.
-    due: u64,
+    times: TraceTimes,
     /// Absent if it is left out.
     io: Option<Io>,
     is_wrapped: bool,
@@ -97,9 +105,9 @@ impl Replay {
         Ok(replay)
     }
 
-    /// When the next I/O is due, in nanoseconds from the begin of the replay; `None` after the last.
-    pub(crate) fn due(&self) -> Option<u64> {
-        self.next.map(|planned| planned.due)
+    /// The times of the next I/O; `None` after the last.
+    pub(crate) fn upcoming(&self) -> Option<TraceTimes> {
+        self.next.map(|planned| planned.times)
     }
 
     /// The next I/O.
@@ -145,7 +153,7 @@ impl Replay {
 
     /// The counts of a replay that ended `elapsed` nanoseconds after its begin: what was due until then and had not begun is counted too.
     pub(crate) fn finish(mut self, elapsed: u64) -> Result<Counts, EngineError> {
-        while self.next.is_some_and(|planned| planned.due < elapsed) {
+        while self.next.is_some_and(|planned| planned.times.at < elapsed) {
             self.counts.not_begun += 1;
             self.advance();
         }
@@ -166,7 +174,7 @@ fn read(mut events: Events, room: Room, scale: u32, chunks: &SyncSender<Result<V
             match event {
                 Ok(event) => {
                     let from = *first.get_or_insert(event.at_ns);
-                    chunk.push(room.place(event, scaled(event.at_ns.saturating_sub(from), scale)));
+                    chunk.push(room.place(event, TraceTimes::of(&event, from, scale)));
                 }
                 Err(reason) => {
                     broken = Some(reason);
@@ -188,6 +196,18 @@ fn read(mut events: Events, room: Room, scale: u32, chunks: &SyncSender<Result<V
     }
 }
 
+impl TraceTimes {
+    /// Those of an event of a trace that begins at `from`, at this percentage of its speed.
+    fn of(event: &Event, from: u64, scale: u32) -> Self {
+        let since = event.at_ns.saturating_sub(from);
+        Self {
+            at: scaled(since, scale),
+            completes: event.latency_ns.map(|latency| scaled(since.saturating_add(latency), scale)),
+            latency_ns: event.latency_ns,
+        }
+    }
+}
+
 /// A time of the trace at this percentage of its speed.
 fn scaled(ns: u64, scale: u32) -> u64 {
     u64::try_from(u128::from(ns) * 100 / u128::from(scale.max(1))).unwrap_or(u64::MAX)
@@ -195,9 +215,9 @@ fn scaled(ns: u64, scale: u32) -> u64 {
 
 impl Room {
     /// Places an event within the area, whatever it says.
-    fn place(&self, event: Event, due: u64) -> Planned {
+    fn place(&self, event: Event, times: TraceTimes) -> Planned {
         let Event { operation, offset, length, fua, .. } = event;
-        let left_out = Planned { due, io: None, is_wrapped: false, is_aligned: false, lost_fua: false };
+        let left_out = Planned { times, io: None, is_wrapped: false, is_aligned: false, lost_fua: false };
         let (direction, is_possible, longest) = match operation {
             Operation::Read => (Direction::Read, true, self.longest),
             Operation::Write => (Direction::Write, self.writes, self.longest),
@@ -235,12 +255,14 @@ mod tests {
     const ROOM: Room =
         Room { start: 0, size: 1 << 20, unit: 4096, longest: 65536, writes: true, trims: false };
 
+    const NOW: TraceTimes = TraceTimes { at: 0, completes: None, latency_ns: None };
+
     fn event(operation: Operation, offset: u64, length: u64) -> Event {
         Event { at_ns: 0, latency_ns: None, operation, offset, length, fua: true, process: None, queue: None }
     }
 
     fn placed(operation: Operation, offset: u64, length: u64) -> Option<(u64, u32, bool, bool)> {
-        let Planned { io, is_wrapped, is_aligned, .. } = ROOM.place(event(operation, offset, length), 0);
+        let Planned { io, is_wrapped, is_aligned, .. } = ROOM.place(event(operation, offset, length), NOW);
         io.map(|io| (io.offset, io.length, is_wrapped, is_aligned))
     }
 
@@ -272,7 +294,7 @@ mod tests {
             assert_eq!(placed(operation, 0, length), None, "{operation} {length}");
         }
         let read_only = Room { writes: false, ..ROOM };
-        assert_eq!(read_only.place(event(Operation::Write, 0, 4096), 0).io, None);
+        assert_eq!(read_only.place(event(Operation::Write, 0, 4096), NOW).io, None);
     }
 
     proptest! {
@@ -287,7 +309,7 @@ mod tests {
             kind in prop::sample::select(vec![Operation::Read, Operation::Write, Operation::Trim]),
         ) {
             let room = Room { start, size: size - size % unit, unit, longest: 1 << 26, writes: true, trims: true };
-            if let Some(io) = room.place(event(kind, offset, length), 0).io {
+            if let Some(io) = room.place(event(kind, offset, length), NOW).io {
                 prop_assert!(io.offset >= start && io.offset + u64::from(io.length) <= start + room.size);
                 prop_assert!(io.offset - start == (io.offset - start) / unit * unit && u64::from(io.length) % unit == 0);
             }

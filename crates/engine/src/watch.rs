@@ -181,10 +181,10 @@ fn merged(mut finishes: Vec<Finish>) -> Outcome {
         ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
         notes: notes(&finishes)
             .into_iter()
-            .chain(finishes.iter().filter_map(|finish| of_replay(finish.replayed?)))
+            .chain(finishes.iter().filter_map(|finish| of_replay(finish.replayed.as_ref()?)))
             .collect(),
         pacing: finishes.iter().filter_map(|finish| finish.pacing).reduce(Pacing::merge),
-        replayed: finishes.iter().filter_map(|finish| finish.replayed).reduce(Replayed::merge),
+        replayed: finishes.iter().filter_map(|finish| finish.replayed.clone()).reduce(Replayed::merge),
         verify,
         errors: IoErrors::merge(finishes.into_iter().map(|finish| finish.io_errors).collect()),
         ..Outcome::default()
@@ -202,7 +202,7 @@ fn began(window: Window, job: &Job, finishes: &[Finish]) -> u64 {
 }
 
 /// The I/Os of a trace that were done in another way than recorded.
-fn of_replay(replayed: Replayed) -> Option<String> {
+fn of_replay(replayed: &Replayed) -> Option<String> {
     let changed = [
         (replayed.wrapped, "were moved into the target, which ends before their place"),
         (replayed.aligned, "were rounded to what direct I/O takes"),

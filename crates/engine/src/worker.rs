@@ -97,7 +97,8 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         return Ok(Finish { ended_at: Some(clock::now()), ..Finish::default() });
     };
     let pace = if is_replay {
-        Some(Pace::Recorded(Box::new(Recorded::new(window, source.next_due()))))
+        let pace = Recorded::new(workload.replay_pace, window, source.upcoming(), slots.count());
+        Some(Pace::Recorded(Box::new(pace)))
     } else {
         Pace::new(&workload, number, seed, window)
     };
@@ -263,7 +264,7 @@ impl<B: Backend> Worker<B> {
             self.source.fill(slot.index(), io, self.backend.buffer(&mut slot));
         }
         let intended_at = match &mut self.pace {
-            Some(Pace::Recorded(recorded)) => recorded.take(self.source.next_due()),
+            Some(Pace::Recorded(recorded)) => recorded.take(slot.index(), self.source.upcoming()),
             // A flush has no due time: the rate counts I/Os that move data.
             Some(pace) if !io.direction.is_flush() => pace.take(self.now, io.length),
             _ => self.now,
@@ -296,6 +297,9 @@ impl<B: Backend> Worker<B> {
     #[inline]
     fn count(&mut self) {
         let mut alike: Option<Alike> = None;
+        if let Some(Pace::Recorded(recorded)) = &mut self.pace {
+            recorded.completed(&self.done, self.now);
+        }
         for Completion { mut slot, result } in self.done.drain(..) {
             let InFlight { io, submitted_at, intended_at } = self.slots.of(&slot);
             let seen_at = if self.slots.stamps_each() { clock::now() } else { self.now };

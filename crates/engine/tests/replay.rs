@@ -33,7 +33,7 @@ fn replay(path: &Path, events: &[Event], keys: &[(&str, &str)]) -> (Outcome, Rep
         Job { writable: true, ..Job::new(workload(events, keys), Bytes(SIZE), 1, Nanos::from_millis(100)) };
     let trace = Box::new(Vec::from(events).into_iter().map(Ok));
     let outcome = replay_under(&Control::new(), &job, path, trace, &mut |_| {}).expect("replayed");
-    let replayed = outcome.replayed.expect("a replay tells");
+    let replayed = outcome.replayed.clone().expect("a replay tells");
     (outcome, replayed)
 }
 
@@ -157,4 +157,36 @@ fn what_a_target_has_no_time_for_is_counted_as_not_begun() {
         (0..100).map(|n| event(n * 10_000_000, Operation::Read, n * BLOCK, BLOCK)).collect();
     let (_, replayed) = replay(named.path(), &events, &[("runtime", "500ms")]);
     assert_eq!((replayed.due, replayed.begun + replayed.not_begun), (50, 50), "{replayed:?}");
+}
+
+/// Two I/Os at once, a pause of 20 ms after both, and again.
+fn pairs(count: u64) -> Vec<Event> {
+    let one = |n: u64| Event {
+        latency_ns: Some(5_000_000),
+        ..event(n / 2 * 25_000_000, Operation::Read, n * BLOCK, BLOCK)
+    };
+    (0..count).map(one).collect()
+}
+
+#[test]
+fn by_dependency_pauses_are_kept_and_the_target_s_own_time_replaces_the_recorded() {
+    let (named, _) = file();
+    let (outcome, replayed) = replay(named.path(), &pairs(20), &[("replay_pace", "dependency")]);
+    assert_eq!((replayed.begun, replayed.recorded_ns), (20, 225_000_000));
+    // Nine pauses of 20 ms; the 5 ms that each I/O took when it was recorded are not waited for.
+    assert!(replayed.took_ns >= 9 * 20_000_000, "{replayed:?}");
+    let ios: u64 = replayed.phases.iter().map(|phase| phase.ios).sum();
+    assert_eq!((ios, replayed.phases[0].recorded_mean_ns), (20, Some(5_000_000)));
+    assert_eq!(outcome.tallies.read.map(|tally| tally.ios), Some(20));
+}
+
+#[test]
+fn without_stalls_the_order_alone_is_kept() {
+    let (named, _) = file();
+    let events: Vec<Event> =
+        (0..50).map(|n| event(n * 3_600_000_000_000, Operation::Read, n * BLOCK, BLOCK)).collect();
+    let (outcome, replayed) = replay(named.path(), &events, &[("replay_pace", "no_stall")]);
+    assert_eq!((replayed.begun, replayed.late_max_ns), (50, 0));
+    assert!(replayed.took_ns < replayed.recorded_ns / 100, "two days in a moment");
+    assert!(outcome.tallies.read.is_some_and(|tally| tally.response.is_none()), "a closed loop");
 }

@@ -29,7 +29,7 @@ pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes, WaySampl
 pub use pace::CpuPace;
 pub use pacing::Pacing;
 pub use process::ProcessCounts;
-pub use replayed::Replayed;
+pub use replayed::{ReplayPhase, Replayed};
 pub use storage::{Allocation, Mapper, PageCache, SampledContent};
 pub use tally::{Tallies, Tally};
 pub use timeouts::{Timeout, TimeoutKind};

@@ -5,7 +5,7 @@ use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::record::ImportSource;
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
-use iotax_model::workload::{Distribution, IoEngine, Kind, Test};
+use iotax_model::workload::{Distribution, IoEngine, Kind, ReplayPace, Test};
 
 use iotax_analysis::fairness::Fairness;
 use iotax_analysis::stats::paired::Interval;
@@ -217,8 +217,13 @@ fn title_of_replay(workload: &Workload, trace: &str) -> String {
         100 => String::new(),
         scale => format!(", at {scale}% of its speed"),
     };
+    let pace = match workload.replay_pace {
+        ReplayPace::Recorded => "",
+        ReplayPace::Dependency => ", each after those that it followed",
+        ReplayPace::NoStall => ", as fast as it goes",
+    };
     let cached = if workload.direct { "" } else { ", through the page cache" };
-    format!("replay of {file}, at most {} I/Os in flight{speed}{cached}", workload.iodepth)
+    format!("replay of {file}, at most {} I/Os in flight{pace}{speed}{cached}", workload.iodepth)
 }
 
 fn title_of_block(workload: &Workload) -> String {

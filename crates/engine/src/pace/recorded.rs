@@ -1,42 +1,88 @@
 //! The schedule of a replay.
 
+mod dependencies;
+mod phases;
+
 use iotax_model::histogram::Histogram;
 use iotax_model::record::{Pacing, Replayed};
+use iotax_model::workload::ReplayPace;
 
+use self::dependencies::Dependencies;
+use self::phases::Phases;
+use crate::backend::Completion;
 use crate::clock;
-use crate::replay::Counts;
+use crate::replay::{Counts, TraceTimes};
 use crate::window::Window;
 
-/// An open loop at the times of a trace.
+/// Begins the I/Os of a trace, and takes note of how closely that follows it.
 #[derive(Debug)]
 pub struct Recorded {
     window: Window,
-    /// The due time of the next I/O; 0 after the last.
+    pace: Begin,
+    /// The next I/O; absent after the last.
+    next: Option<TraceTimes>,
+    /// The due time of the next I/O; 0 after the last, and the end of time while others have to complete before it.
     due: u64,
     full_until: u64,
     delayed: u64,
     longest_delay_ns: u64,
     /// From the due time of an I/O to its begin, of those that had a free slot.
     late: Histogram,
-    /// Due time and begin of the first I/O and of the last.
+    /// The time in the trace, and the begin, of the first I/O and of the last.
     first: Option<(u64, u64)>,
     last: Option<(u64, u64)>,
+    /// I/Os begun.
+    begun: u64,
+    /// By slot.
+    in_flight: Vec<Begun>,
+    phases: Phases,
+}
+
+/// Decides when an I/O begins.
+#[derive(Debug)]
+enum Begin {
+    /// The trace's time.
+    AtTime,
+    /// The I/Os that it followed.
+    After(Box<Dependencies>),
+    /// A free slot.
+    AtOnce,
+}
+
+/// An I/O in flight.
+#[derive(Debug, Clone, Copy)]
+struct Begun {
+    number: u64,
+    intended: u64,
+    times: TraceTimes,
 }
 
 impl Recorded {
-    /// The schedule of a replay that begins with the window; `due` is when its first I/O is due, from then on.
-    pub(crate) fn new(window: Window, due: Option<u64>) -> Self {
-        let due = absolute(window.start, due);
-        Self {
+    /// The schedule of a replay that begins with the window; `next` is its first I/O. At most `slots` are in flight.
+    pub(crate) fn new(pace: ReplayPace, window: Window, next: Option<TraceTimes>, slots: usize) -> Self {
+        let pace = match pace {
+            ReplayPace::Recorded => Begin::AtTime,
+            ReplayPace::Dependency => Begin::After(Box::new(Dependencies::new(window.start))),
+            ReplayPace::NoStall => Begin::AtOnce,
+        };
+        let nothing = TraceTimes { at: 0, completes: None, latency_ns: None };
+        let mut recorded = Self {
             window,
-            due,
+            pace,
+            next: None,
+            due: 0,
             full_until: 0,
             delayed: 0,
             longest_delay_ns: 0,
             late: Histogram::with_all_room(),
             first: None,
             last: None,
-        }
+            begun: 0,
+            in_flight: vec![Begun { number: 0, intended: 0, times: nothing }; slots],
+            phases: Phases::new(),
+        };
+        recorded.plan(next);
+        recorded
     }
 
     pub(super) const fn due(&self) -> u64 {
@@ -47,11 +93,13 @@ impl Recorded {
         self.full_until = now;
     }
 
-    /// Begins the next I/O; the one behind it is due at `next`. Returns its intended start.
+    /// Begins the next I/O in a slot; `next` is the one behind it. Returns its intended start.
     // Out of the loop of all other loads.
     #[inline(never)]
-    pub(crate) fn take(&mut self, next: Option<u64>) -> u64 {
-        let (intended, now) = (self.due, clock::now());
+    pub(crate) fn take(&mut self, slot: usize, next: Option<TraceTimes>) -> u64 {
+        let now = clock::now();
+        let Some(times) = self.next else { return now };
+        let intended = if matches!(self.pace, Begin::AtOnce) { now } else { self.due };
         let late = now.saturating_sub(intended);
         if intended < self.full_until {
             self.delayed += 1;
@@ -59,10 +107,46 @@ impl Recorded {
         } else {
             self.late.add(late);
         }
-        self.first.get_or_insert((intended, now));
-        self.last = Some((intended, now));
-        self.due = absolute(self.window.start, next);
+        self.first.get_or_insert((times.at, now));
+        self.last = Some((times.at, now));
+        self.in_flight[slot] = Begun { number: self.begun, intended, times };
+        if let Begin::After(dependencies) = &mut self.pace {
+            dependencies.begun(self.begun, times.completes);
+        }
+        self.begun += 1;
+        self.plan(next);
         intended
+    }
+
+    /// Takes note of I/Os that are seen to be done.
+    #[inline(never)]
+    pub(crate) fn completed(&mut self, done: &[Completion], now: u64) {
+        for completion in done {
+            let Begun { number, intended, times } = self.in_flight[completion.slot.index()];
+            if completion.result >= 0 {
+                self.phases.add(&times, now.saturating_sub(intended));
+            }
+            if let Begin::After(dependencies) = &mut self.pace {
+                dependencies.completed(number, now);
+            }
+        }
+        if let (Begin::After(dependencies), Some(next)) = (&self.pace, self.next) {
+            self.due = dependencies.due(next.at);
+        }
+    }
+
+    /// Decides when the next I/O is due, as far as that is known.
+    fn plan(&mut self, next: Option<TraceTimes>) {
+        self.next = next;
+        self.due = match (next, &mut self.pace) {
+            (None, _) => 0,
+            (Some(times), Begin::AtTime) => self.window.start.saturating_add(times.at),
+            (Some(times), Begin::After(dependencies)) => {
+                dependencies.follow(times.at);
+                dependencies.due(times.at)
+            }
+            (Some(_), Begin::AtOnce) => self.window.start,
+        };
     }
 
     /// Nanoseconds from the begin of the replay to its end: `now`, at the window's end at the latest.
@@ -83,6 +167,7 @@ impl Recorded {
         let (first, last) = (self.first.unwrap_or_default(), self.last.unwrap_or_default());
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a quantile is a time")]
         let late = |share: f64| self.late.quantile(share).unwrap_or(0.0) as u64;
+        let (phase_ns, phases) = self.phases.finish();
         let replayed = Replayed {
             due: begun + not_begun + left_out,
             begun,
@@ -96,15 +181,9 @@ impl Recorded {
             late_max_ns: self.late.max().unwrap_or(0),
             recorded_ns: last.0 - first.0,
             took_ns: last.1 - first.1,
+            phase_ns,
+            phases,
         };
         (pacing, replayed)
-    }
-}
-
-/// A due time on the engine's clock.
-const fn absolute(start: u64, due: Option<u64>) -> u64 {
-    match due {
-        Some(due) => start.saturating_add(due),
-        None => 0,
     }
 }

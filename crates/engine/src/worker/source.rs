@@ -12,7 +12,7 @@ use crate::passes::Passes;
 use crate::pattern::Pattern;
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
-use crate::replay::{Counts, Replay};
+use crate::replay::{Counts, Replay, TraceTimes};
 use crate::request::{Direction, Io};
 use crate::verify::{Next, Verification, Verifier};
 
@@ -149,9 +149,9 @@ impl Source {
         if let Origin::Verifier(verifier) = &mut self.origin { Some(verifier) } else { None }
     }
 
-    /// When the next I/O of a replay is due, from its begin.
-    pub(super) fn next_due(&self) -> Option<u64> {
-        if let Origin::Replay(replay) = &self.origin { replay.due() } else { None }
+    /// The times of the next I/O of a replay.
+    pub(super) fn upcoming(&self) -> Option<TraceTimes> {
+        if let Origin::Replay(replay) = &self.origin { replay.upcoming() } else { None }
     }
 
     /// The verify errors, if anything was verified, and the counts of a replay that ended `elapsed` nanoseconds after its begin.

@@ -253,9 +253,9 @@ fn job(workload: &Workload) -> String {
     let jobs = if workload.numjobs == 1 { String::new() } else { format!(", {} jobs", workload.numjobs) };
     let rate = workload.rate_iops.map(|rate| format!(", {rate} IOPS")).unwrap_or_default();
     if let Some(trace) = &workload.read_iolog {
-        let (scale, depth) = (workload.replay_time_scale, workload.iodepth);
+        let (scale, depth, pace) = (workload.replay_time_scale, workload.iodepth, workload.replay_pace);
         return format!(
-            "replay of {trace} at {scale}% of its speed, iodepth {depth}, at most {}",
+            "replay of {trace} ({pace}) at {scale}% of its speed, iodepth {depth}, at most {}",
             workload.runtime
         );
     }

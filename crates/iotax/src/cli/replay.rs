@@ -7,11 +7,15 @@ use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::target::TargetSpec;
 use iotax_model::trace::Summary;
-use iotax_model::workload::{Workload, WorkloadKeys};
+use iotax_model::workload::{ReplayPace, Workload, WorkloadKeys};
 
 use super::say::note;
 use super::trace::{broken, open};
 use super::{Failure, OrExit};
+
+/// The refusal of a trace without what dependencies are inferred from.
+const NO_COMPLETIONS: &str = "replay_pace = dependency needs the times of completion, which most of its I/Os lack; leave replay_pace out, or record \
+                              it with iotax record or blktrace";
 
 /// True for a trace, judged by its content; plans and job files are known by their names.
 pub(super) fn is_meant(path: &Path) -> bool {
@@ -31,9 +35,17 @@ pub(super) fn plan(path: &Path, targets: Vec<TargetSpec>, repeat: u32) -> Plan {
 pub(super) fn take_over(plan: &mut Plan) -> Result<(), Failure> {
     for workload in plan.workloads.iter_mut().filter(|workload| workload.read_iolog.is_some()) {
         let path = PathBuf::from(workload.read_iolog.take().unwrap_or_default());
-        let summary = trace::summary(open(&path)?.events).map_err(|reason| broken(&path, &reason))?;
+        let opened = open(&path)?;
+        let caveat = opened.format.caveat();
+        let summary = trace::summary(opened.events).map_err(|reason| broken(&path, &reason))?;
         if summary.ios() == 0 {
             return Err(broken(&path, "it has no I/O"));
+        }
+        if workload.replay_pace == ReplayPace::Dependency && summary.completed * 2 < summary.ios() {
+            return Err(broken(&path, NO_COMPLETIONS));
+        }
+        if let Some(caveat) = caveat {
+            note!("note: {}: {caveat}", path.display());
         }
         let absolute = std::path::absolute(&path).or_exit(Exit::Environment)?;
         let given = workload.runtime;

@@ -103,7 +103,7 @@ impl Outcome {
         errors.iter().for_each(|error| ErrorCount::add(&mut self.errors, error));
         self.notes.extend(notes.iter().map(|note| format!("{name}: {note}")));
         self.pacing = self.pacing.into_iter().chain(pacing).reduce(Pacing::merge);
-        self.replayed = self.replayed.into_iter().chain(replayed).reduce(Replayed::merge);
+        self.replayed = self.replayed.take().into_iter().chain(replayed).reduce(Replayed::merge);
         self.stop = self.stop.or(stop);
         if let Some(findings) = verify {
             self.verify.get_or_insert_default().merge(findings);

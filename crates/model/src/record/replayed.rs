@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The part of a trace that a measurement replayed, and how closely. Times are scaled by `replay_time_scale`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Replayed {
     /// I/Os of the trace that were due in the measurement.
@@ -31,6 +31,46 @@ pub struct Replayed {
     pub recorded_ns: u64,
     /// The same, in the replay.
     pub took_ns: u64,
+    /// The length of a phase of the trace.
+    pub phase_ns: u64,
+    /// Response times by phase of the trace, from its first I/O on: up to 16 of equal length, the last of which may be cut.
+    pub phases: Vec<ReplayPhase>,
+}
+
+/// The I/Os that a trace has in one phase, as they were replayed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayPhase {
+    /// I/Os that succeeded.
+    pub ios: u64,
+    /// Their mean response time.
+    pub response_mean_ns: Option<u64>,
+    /// The 99th percentile of the same; absent with fewer than 100.
+    pub response_p99_ns: Option<u64>,
+    /// I/Os whose completion the trace tells.
+    pub recorded_ios: u64,
+    /// The mean time from issue to completion of these in the trace.
+    pub recorded_mean_ns: Option<u64>,
+}
+
+impl ReplayPhase {
+    /// Both of two concurrent replays; percentiles are those of the slower one.
+    fn merge(self, other: Self) -> Self {
+        let mean = |one: (u64, Option<u64>), other: (u64, Option<u64>)| {
+            let sum = |(ios, mean): (u64, Option<u64>)| ios * mean.unwrap_or(0);
+            (sum(one) + sum(other)).checked_div(one.0 + other.0)
+        };
+        Self {
+            ios: self.ios + other.ios,
+            response_mean_ns: mean((self.ios, self.response_mean_ns), (other.ios, other.response_mean_ns)),
+            response_p99_ns: self.response_p99_ns.max(other.response_p99_ns),
+            recorded_ios: self.recorded_ios + other.recorded_ios,
+            recorded_mean_ns: mean(
+                (self.recorded_ios, self.recorded_mean_ns),
+                (other.recorded_ios, other.recorded_mean_ns),
+            ),
+        }
+    }
 }
 
 impl Replayed {
@@ -50,7 +90,12 @@ impl Replayed {
             late_max_ns,
             recorded_ns,
             took_ns,
+            phase_ns,
+            phases,
         } = other;
+        // Phases of different lengths have nothing in common.
+        let are_alike = self.phase_ns == phase_ns && self.phases.len() == phases.len();
+        let merged = self.phases.into_iter().zip(phases).map(|(one, other)| one.merge(other));
         Self {
             due: self.due + due,
             begun: self.begun + begun,
@@ -65,6 +110,8 @@ impl Replayed {
             late_max_ns: self.late_max_ns.max(late_max_ns),
             recorded_ns: self.recorded_ns.max(recorded_ns),
             took_ns: self.took_ns.max(took_ns),
+            phase_ns,
+            phases: merged.filter(|_| are_alike).collect(),
         }
     }
 }

@@ -13,8 +13,8 @@ use super::files::MOST_FILES;
 use super::replay::REPLAY;
 use super::{
     AccessHint, BufferPattern, ByDirection, CpuPolicy, DedupeMode, Distribution, FileLayout, FileSize,
-    IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, PrioritySplit, RateProcess, Rw,
-    Stamps, Stride, SyncFileRange, SyncMode, Test, ToleratedErrors, Verify, WorkloadError,
+    IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, PrioritySplit, RateProcess,
+    ReplayPace, Rw, Stamps, Stride, SyncFileRange, SyncMode, Test, ToleratedErrors, Verify, WorkloadError,
 };
 use crate::net::Traffic;
 use crate::number;
@@ -159,7 +159,7 @@ plain!(
     ByDirection<PrioritySplit>
 );
 plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, SyncFileRange, ToleratedErrors);
-word!(Rw, IoEngine, RateProcess, Stamps, Verify, SyncMode, Test);
+word!(Rw, IoEngine, RateProcess, ReplayPace, Stamps, Verify, SyncMode, Test);
 word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode);
 
 /// The description of a key.
@@ -415,6 +415,9 @@ keys! {
         exitall "0|1": bool = false;
         /// Speed of a replay: 100 is that of the trace, 200 twice as fast
         replay_time_scale "N" in (1..=100_000): u32 = 100;
+        /// When a replay's I/Os begin: at their recorded times, or after those that they waited for in the trace and its pause (dependency), or
+        /// as fast as iodepth allows (no_stall)
+        replay_pace "PACE": ReplayPace = ReplayPace::Recorded;
     }
     optional {
         /// CPU that the thread of sqthread_poll is bound to

@@ -162,6 +162,18 @@ words! {
 }
 
 words! {
+    /// The begin of a replay's I/Os.
+    ReplayPace, "replay_pace" {
+        /// At their recorded times.
+        Recorded = "recorded",
+        /// After the I/Os that had completed when they began in the trace, and the pause that followed there.
+        Dependency = "dependency",
+        /// As soon as there is a free slot.
+        NoStall = "no_stall",
+    }
+}
+
+words! {
     /// Granularity of time stamps.
     Stamps, "stamps" {
         /// One stamp for all I/Os that a call submits, and one for all that a call completes.
@@ -200,7 +212,8 @@ impl Workload {
     /// Returns whether I/Os start on a schedule, independent of earlier completions.
     #[must_use]
     pub const fn is_open_loop(&self) -> bool {
-        self.rate_iops.is_some() || self.rate.is_some() || self.read_iolog.is_some()
+        let is_timed = !matches!(self.replay_pace, ReplayPace::NoStall);
+        self.rate_iops.is_some() || self.rate.is_some() || self.read_iolog.is_some() && is_timed
     }
 
     /// Returns whether it or a job beside it reads.

@@ -1,6 +1,6 @@
 //! Replays of a trace.
 
-use super::{Distribution, FileLayout, Rw, Verify, Workload, WorkloadError, WorkloadKeys};
+use super::{Distribution, FileLayout, ReplayPace, Rw, Verify, Workload, WorkloadError, WorkloadKeys};
 use crate::trace::{LONGEST, Summary};
 use crate::units::{Bytes, Nanos};
 
@@ -12,6 +12,8 @@ const DEPTH: u32 = 128;
 const ALL_OF_IT: Nanos = Nanos::from_secs(366 * 24 * 3600);
 /// The least time after the last recorded I/O in which late ones may begin and complete.
 const LEAST_GRACE: Nanos = Nanos::from_secs(2);
+/// A replay that waits for its target may take this many times as long as the trace.
+const MOST_SLOWDOWN: u64 = 3;
 /// Buffers of a replay take at most this.
 const MOST_MEMORY: u64 = 512 << 20;
 /// Direct I/O is a multiple of this everywhere.
@@ -45,7 +47,11 @@ impl Workload {
         let longest = trace.longest.clamp(1, LONGEST).next_multiple_of(BLOCK);
         let most = u32::try_from(MOST_MEMORY / longest).unwrap_or(u32::MAX).max(1);
         let lasts = self.scaled(trace.duration_ns);
-        let grace = (lasts.0 / 10).max(LEAST_GRACE.0);
+        let grace = match self.replay_pace {
+            ReplayPace::Recorded => lasts.0 / 10,
+            ReplayPace::Dependency | ReplayPace::NoStall => lasts.0.saturating_mul(MOST_SLOWDOWN - 1),
+        };
+        let grace = grace.max(LEAST_GRACE.0);
         let reach = trace.reach.max(longest).checked_next_multiple_of(AREA_UNIT);
         let reach = reach.map(Bytes).filter(|reach| *reach <= super::DEFAULT_SIZE);
         Self {
@@ -68,11 +74,18 @@ impl Workload {
     /// Rejects keys that a replay gives no meaning.
     pub(super) fn check_replay(&self) -> Result<(), WorkloadError> {
         if self.read_iolog.is_none() {
-            return if self.replay_time_scale == 100 {
-                Ok(())
-            } else {
-                Err(self.refusal("replay_time_scale", &self.replay_time_scale, "needs read_iolog, the trace"))
+            let needed = "needs read_iolog, the trace";
+            if self.replay_time_scale != 100 {
+                return Err(self.refusal("replay_time_scale", &self.replay_time_scale, needed));
+            }
+            return match self.replay_pace {
+                ReplayPace::Recorded => Ok(()),
+                pace => Err(self.refusal("replay_pace", &pace, needed)),
             };
+        }
+        if self.replay_pace == ReplayPace::NoStall && self.replay_time_scale != 100 {
+            let accepted = "replay_pace = no_stall keeps to no times; leave replay_time_scale out";
+            return Err(self.refusal("replay_time_scale", &self.replay_time_scale, accepted));
         }
         if self.ramp_time.0 > 0 {
             let accepted = "a replay measures the trace from its first I/O on; use ramp_time = 0s";
@@ -139,6 +152,7 @@ mod tests {
         duration_ns: 60_000_000_000,
         longest: 5000,
         reach: 3_000_000,
+        completed: 16,
     };
 
     #[test]
@@ -153,6 +167,8 @@ mod tests {
         let twice = replay(&[("replay_time_scale", "200"), ("size", "10m")]).replaying(&TRACE);
         assert_eq!((twice.runtime, twice.size), (Nanos::from_secs(33), Some(Bytes(10 << 20))));
         assert_eq!(replay(&[("runtime", "5s")]).replaying(&TRACE).runtime, Nanos::from_secs(5));
+        let waiting = replay(&[("replay_pace", "dependency")]).replaying(&TRACE);
+        assert_eq!((waiting.runtime, waiting.check()), (Nanos::from_secs(180), Ok(())));
         let reads = Summary { writes: 0, longest: 0, reach: 0, ..TRACE };
         assert_eq!(replay(&[]).replaying(&reads).rw, Rw::RandRead);
     }
@@ -180,5 +196,7 @@ mod tests {
         let without =
             Workload { replay_time_scale: 50, ..WorkloadKeys::default().complete(&WorkloadKeys::default()) };
         assert!(without.check().expect_err("no trace").to_string().contains("needs read_iolog"));
+        let scaled = replay(&[("replay_pace", "no_stall"), ("replay_time_scale", "50")]);
+        assert!(scaled.check().expect_err("no times").to_string().contains("keeps to no times"));
     }
 }

@@ -18,7 +18,7 @@ const SUMS: &str = "ios bytes count sum_ns buckets ramp_ios user_ns system_ns du
 /// Figures of which they have none: times at which something was, longest times, places, means, and what cannot be told of several.
 const NO_SUMS: &str = "at_ns duration_ns before_ns after_ns longest_delay_ns backlog_ns first_offset last_offset \
     first_offsets first_io_ns flush_ns mean_wait_ns busy min_ns max_ns jitter_ns rtt_ns cwnd oldest_ns mdev_ns mss \
-    context_switches major_faults minor_faults late_p50_ns late_p99_ns late_max_ns recorded_ns took_ns";
+    context_switches major_faults minor_faults late_p50_ns late_p99_ns late_max_ns recorded_ns took_ns phase_ns";
 
 /// The sum of each figure over a document, by its name.
 fn figures(value: &Value) -> BTreeMap<String, f64> {

@@ -1,0 +1,118 @@
+//! The I/Os that an I/O followed in the trace: those that had completed when it began, as hfplayer infers it (Haghdoost et al., "On the Accuracy
+//! and Scalability of Intensive I/O Workload Replay", FAST '17).
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+/// I/Os that are followed at once; others are not waited for.
+const MOST: usize = 1 << 16;
+
+/// The I/Os that the next one waits for, and the pause after the last of them.
+#[derive(Debug)]
+pub(super) struct Dependencies {
+    /// Recorded completion and number of I/Os begun that no I/O waited for yet, the earliest completion first.
+    ahead: BinaryHeap<Reverse<(u64, u64)>>,
+    /// When those of them completed that have.
+    done: HashMap<u64, u64>,
+    /// I/Os in flight that the next one waits for.
+    waited_for: HashSet<u64>,
+    /// The last completion in the trace of all that was waited for, and the last one in the replay.
+    recorded: u64,
+    replayed: u64,
+}
+
+impl Dependencies {
+    /// Those of a replay that begins at `start`.
+    pub(super) fn new(start: u64) -> Self {
+        Self {
+            ahead: BinaryHeap::new(),
+            done: HashMap::new(),
+            waited_for: HashSet::new(),
+            recorded: 0,
+            replayed: start,
+        }
+    }
+
+    /// An I/O has begun that completes at that time of the trace.
+    pub(super) fn begun(&mut self, number: u64, completes: Option<u64>) {
+        if let Some(completes) = completes.filter(|_| self.ahead.len() < MOST) {
+            self.ahead.push(Reverse((completes, number)));
+            // Until it completes.
+            self.done.insert(number, u64::MAX);
+        }
+    }
+
+    /// An I/O has completed.
+    pub(super) fn completed(&mut self, number: u64, now: u64) {
+        if self.waited_for.remove(&number) {
+            self.replayed = self.replayed.max(now);
+        } else if let Some(done) = self.done.get_mut(&number) {
+            *done = now;
+        }
+    }
+
+    /// The next I/O began in the trace at `at`: it waits for all that had completed by then.
+    pub(super) fn follow(&mut self, at: u64) {
+        while let Some(Reverse((completes, number))) =
+            self.ahead.peek().copied().filter(|next| next.0.0 <= at)
+        {
+            self.ahead.pop();
+            self.recorded = self.recorded.max(completes);
+            match self.done.remove(&number) {
+                Some(done) if done < u64::MAX => self.replayed = self.replayed.max(done),
+                _ => drop(self.waited_for.insert(number)),
+            }
+        }
+    }
+
+    /// When the next I/O is due, which began in the trace at `at`; the end of time while it waits.
+    pub(super) fn due(&self, at: u64) -> u64 {
+        if self.waited_for.is_empty() {
+            self.replayed.saturating_add(at.saturating_sub(self.recorded))
+        } else {
+            u64::MAX
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_io_waits_for_those_that_had_completed_and_keeps_the_pause() {
+        let mut one = Dependencies::new(1000);
+        one.follow(0);
+        assert_eq!(one.due(0), 1000);
+        one.begun(0, Some(50));
+        // It began beside the first.
+        one.follow(20);
+        assert_eq!(one.due(20), 1020);
+        one.begun(1, Some(500));
+        // It began 10 after the first had completed, and before the second had.
+        one.follow(60);
+        assert_eq!(one.due(60), u64::MAX);
+        one.completed(1, 1100);
+        assert_eq!(one.due(60), u64::MAX);
+        one.completed(0, 1300);
+        assert_eq!(one.due(60), 1310);
+        one.begun(2, None);
+        // Both are done; the last completion of the trace was that of the second, and of the replay that of the first.
+        one.follow(600);
+        assert_eq!(one.due(600), 1400);
+        one.completed(2, 5000);
+        assert_eq!(one.due(600), 1400, "nobody knows when it completed in the trace");
+        assert!(one.done.is_empty() && one.ahead.is_empty() && one.waited_for.is_empty());
+    }
+
+    #[test]
+    fn a_trace_whose_ios_never_complete_is_followed_in_bounded_memory() {
+        let mut one = Dependencies::new(0);
+        for number in 0..100_000 {
+            one.follow(number);
+            one.begun(number, Some(u64::MAX - 1));
+            one.completed(number, number);
+        }
+        assert!(one.ahead.len() <= MOST && one.done.len() <= MOST);
+    }
+}
