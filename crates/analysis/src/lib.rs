@@ -35,6 +35,7 @@ pub mod network;
 mod outliers;
 mod packets;
 pub mod percentile;
+pub mod phases;
 mod sample;
 mod samples;
 mod stack_diff;

@@ -19,6 +19,7 @@ pub mod nearest;
 mod neighbours;
 mod network;
 mod outcome;
+mod phases;
 mod plot;
 mod remarks;
 pub mod sentences;

@@ -7,4 +7,5 @@ mod honesty;
 mod inside;
 mod judge;
 mod network;
+mod replays;
 mod ways;

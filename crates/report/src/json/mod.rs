@@ -17,6 +17,7 @@ pub mod history;
 mod measurement;
 mod network;
 mod parts;
+mod phases;
 mod ratio;
 pub mod read;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use iotax_analysis::compare::account::Kinds;
 use iotax_analysis::curve::{curves, grids};
 use iotax_analysis::durability::DurableWrites;
 use iotax_analysis::metric::{Better, Unit};
+use iotax_analysis::phases::phased_comparisons;
 use iotax_analysis::suite::tests;
 use iotax_analysis::time::utc;
 use iotax_analysis::watch::{episodes, price_comparisons, prices};
@@ -85,6 +87,9 @@ struct RunDocument<'a> {
     /// For each target and work that is measured with three shares of reads or more, the loads of equal latency.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     grids: Vec<grid::GridEntry<'a>>,
+    /// For each replay and target, its phases against the baseline's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    phased_comparisons: Vec<phases::PhasedComparisonEntry<'a>>,
     /// The measurements of a watch.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     watch: Vec<watch::EpisodeEntry<'a>>,
@@ -176,6 +181,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
     let (kinds, curves, episodes, tests) = (Kinds::of(judgement), curves(run), episodes(run), tests(run));
     let (durable_writes, price_comparisons) =
         (DurableWrites::of(run, judgement), price_comparisons(run, &episodes));
+    let phased = phased_comparisons(run);
     let graded = run.measurements.iter().zip(&judgement.grades);
     let measurements =
         graded.map(|(m, grade)| measurement::measurement(run, &judgement.figures, m, *grade, kinds.about(m)));
@@ -195,6 +201,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         durable_writes: durable_writes.as_ref().map(durability::entry),
         curves: curve::all(&curves),
         grids: grids(&curves).iter().map(grid::grid).collect(),
+        phased_comparisons: phased.iter().map(phases::entry).collect(),
         watch: episodes.iter().map(watch::episode).collect(),
         prices: prices(run, &episodes).iter().map(watch::price).collect(),
         price_comparisons: price_comparisons.iter().map(watch::price_comparison).collect(),

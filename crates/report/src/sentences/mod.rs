@@ -89,6 +89,7 @@ pub(crate) fn meaning<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String>
     let mut sentences: Vec<String> = open::lost(run).collect();
     sentences.extend(layers::costs(run, &steps));
     sentences.extend(totals::totals(run, judgement, &totals));
+    sentences.extend(crate::phases::sentences(run));
     let crossing: Vec<&Versus<'_>> = hops.iter().chain(&ways).collect();
     sentences.extend(network::costs(run, judgement, &hops, &ways));
     sentences.extend(network::facts(judgement));
