@@ -1,4 +1,4 @@
-//! How closely a replay kept to its trace.
+//! The fidelity of a replay to its trace.
 
 use iotax_model::record::{Measurement, Replayed};
 

@@ -47,7 +47,7 @@ words! {
 }
 
 impl TraceFormat {
-    /// What a trace in this format does not tell and a replay has to assume.
+    /// The facts that this format does not tell and a replay has to assume.
     #[must_use]
     pub const fn caveat(self) -> Option<&'static str> {
         match self {
