@@ -47,7 +47,9 @@ impl<'a> CrashVerdict<'a> {
         let cuts = &target.cuts;
         let count = |is: &dyn Fn(&PowerCut) -> bool| cuts.iter().filter(|cut| is(cut)).count() as u64;
         let sum = |of: &dyn Fn(&PowerCut) -> u64| cuts.iter().map(of).sum::<u64>();
-        let timed = cuts.iter().filter_map(|cut| Some((cut.writes as f64, cut.seconds?)));
+        // Of a stack that cannot be opened the writes are not known.
+        let timed = cuts.iter().filter(|cut| cut.writes > 0 || cut.unusable.is_none());
+        let timed = timed.filter_map(|cut| Some((cut.writes as f64, cut.seconds?)));
         let (writes, seconds) =
             timed.fold((0.0, 0.0), |(writes, all), (more, seconds)| (writes + more, all + seconds));
         let unusable = cuts.iter().find_map(|cut| cut.unusable.as_deref());
@@ -130,6 +132,8 @@ mod tests {
         let verdict = CrashVerdict::of(&liar);
         assert_eq!((verdict.cuts_with_loss, verdict.flushed.stale, verdict.unflushed), (1, 5, 13));
         let gone = PowerCut { unusable: Some("no such image".into()), ..cut(0, 0, 1.0) };
+        let unread = PowerCut { unusable: gone.unusable.clone(), seconds: Some(9.0), ..PowerCut::default() };
+        assert_eq!(CrashVerdict::of(&target(vec![unread])).writes_per_second, None);
         let broken = target(vec![gone, cut(0, 0, 1.0)]);
         let verdict = CrashVerdict::of(&broken);
         assert!(verdict.breaks_promise());

@@ -21,8 +21,6 @@ const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
 const UNPRIVILEGED: [&str; 3] = ["--user", "--map-user=65534", "--map-group=65534"];
 /// The superuser of a cluster.
 pub const USER: &str = "iotax";
-/// Begins the titles that the server's processes give themselves.
-pub(crate) const TITLE: &str = "postgres: ";
 /// Time for a server to listen. Before it recovers a cluster it syncs all of its files.
 const PATIENCE: Duration = Duration::from_mins(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -160,8 +158,8 @@ impl Server {
 /// The error in a log that ended a server: the last panic, or the last fatal error. What it answered to clients before it took any is none.
 fn reason(log: &str) -> Option<String> {
     let last = |word: &str| {
-        let said = log.lines().filter_map(|line| Some(line.split_once(word)?.1));
-        said.filter(|said| !said.starts_with("the database system is ")).last().map(str::to_owned)
+        let mut said = log.lines().rev().filter_map(|line| Some(line.split_once(word)?.1));
+        said.find(|said| !said.starts_with("the database system is ")).map(str::to_owned)
     };
     last("PANIC:  ").or_else(|| last("FATAL:  "))
 }

@@ -106,14 +106,18 @@ fn row(verdict: &CrashVerdict<'_>) -> Vec<Field> {
     };
     let known = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     let lost = verdict.unflushed + if verdict.database.is_some() { verdict.flushed.total() } else { 0 };
+    // Of a stack that cannot be opened nothing is read back.
+    let is_unread =
+        verdict.database.is_none() && verdict.unusable.is_some_and(|(cuts, _)| cuts == verdict.cuts);
+    let blocks = |count| figure(known((!is_unread).then(|| grouped(count))));
     let mut row = vec![
         words(verdict.name),
         figure(known(verdict.writes_per_second.map(human::count))),
         figure(flushed),
-        figure(grouped(lost)),
+        blocks(lost),
     ];
     if verdict.database.is_none() {
-        row.extend([verdict.reordered, verdict.torn].map(|blocks| figure(grouped(blocks))));
+        row.extend([verdict.reordered, verdict.torn].map(blocks));
     }
     row.push(figure(known(verdict.lost_seconds.map(|seconds| human::time(seconds * 1e9)))));
     row.push(words(afterwards(verdict)));

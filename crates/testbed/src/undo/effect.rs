@@ -23,7 +23,6 @@ use crate::mapper::Mapping;
 use crate::mdadm::CreatedArray;
 use crate::netns::{Namespace, NetnsInterface};
 use crate::nvme_tcp::{NvmeConnection, NvmeTarget};
-use crate::postgresql;
 use crate::remote;
 use crate::tracefs::TraceInstance;
 use iotax_model::threads;
@@ -298,8 +297,8 @@ fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
             let serves = program.contains("qemu")
                 || program == crate::volatile::PROGRAM
                 || servers.iter().any(|end| program.ends_with(end));
-            // A title that the process gave itself has no arguments.
-            let is_titled = program.starts_with(postgresql::TITLE) && program.contains(marker);
+            // PostgreSQL's processes have the name of their cluster in a title, and no arguments.
+            let is_titled = program.starts_with("postgres: ") && program.contains(marker);
             is_titled
                 || (serves || becomes)
                     && arguments.any(|argument| String::from_utf8_lossy(argument).contains(marker))
