@@ -1,6 +1,6 @@
 //! The verdict on a stack whose power was cut: its speed, and what it lost.
 
-use iotax_model::crash::{CrashedTarget, ImageCondition, LostBlocks, PowerCut, SqliteMode};
+use iotax_model::crash::{CrashedTarget, DatabaseMode, ImageCondition, LostBlocks, PowerCut};
 
 /// Share of stacks for which a bound on the cuts that lose something is too low.
 const ERROR: f64 = 0.05;
@@ -13,7 +13,7 @@ pub struct CrashVerdict<'a> {
     /// Its layers in one line.
     pub stack: &'a str,
     /// The database that wrote, if one did.
-    pub sqlite: Option<SqliteMode>,
+    pub database: Option<DatabaseMode>,
     /// Cuts.
     pub cuts: u64,
     /// Acknowledged writes per second, of all windows together; absent if no window's length is known.
@@ -26,6 +26,8 @@ pub struct CrashVerdict<'a> {
     pub unflushed: u64,
     /// Blocks that mix two writes, flushed or not.
     pub torn: u64,
+    /// Blocks that miss a write although a later one is there, over all cuts.
+    pub reordered: u64,
     /// The most work that a cut lost, in seconds; absent if none lost any.
     pub lost_seconds: Option<f64>,
     /// Cuts after which the image had errors in its tables.
@@ -45,17 +47,19 @@ impl<'a> CrashVerdict<'a> {
         let cuts = &target.cuts;
         let count = |is: &dyn Fn(&PowerCut) -> bool| cuts.iter().filter(|cut| is(cut)).count() as u64;
         let sum = |of: &dyn Fn(&PowerCut) -> u64| cuts.iter().map(of).sum::<u64>();
-        let timed = cuts.iter().filter_map(|cut| Some((cut.writes as f64, cut.seconds?)));
+        // Of a stack that cannot be opened the writes are not known.
+        let timed = cuts.iter().filter(|cut| cut.writes > 0 || cut.unusable.is_none());
+        let timed = timed.filter_map(|cut| Some((cut.writes as f64, cut.seconds?)));
         let (writes, seconds) =
             timed.fold((0.0, 0.0), |(writes, all), (more, seconds)| (writes + more, all + seconds));
         let unusable = cuts.iter().find_map(|cut| cut.unusable.as_deref());
         Self {
             name: &target.name,
             stack: &target.stack,
-            sqlite: target.sqlite,
+            database: target.database,
             cuts: cuts.len() as u64,
             writes_per_second: (seconds > 0.0).then(|| writes / seconds),
-            cuts_with_loss: count(&|cut| breaks_promise(cut, target.sqlite)),
+            cuts_with_loss: count(&|cut| breaks_promise(cut, target.database)),
             flushed: LostBlocks {
                 checked: sum(&|cut| cut.flushed.checked),
                 stale: sum(&|cut| cut.flushed.stale),
@@ -64,6 +68,7 @@ impl<'a> CrashVerdict<'a> {
             },
             unflushed: sum(&|cut| cut.acknowledged.total().saturating_sub(cut.flushed.total())),
             torn: sum(&|cut| cut.acknowledged.torn),
+            reordered: sum(&|cut| cut.reordered),
             lost_seconds: cuts.iter().filter_map(|cut| cut.lost_seconds).reduce(f64::max),
             damaged_images: count(&|cut| matches!(cut.image, ImageCondition::Damaged(_))),
             leaking_images: count(&|cut| matches!(cut.image, ImageCondition::Leaks(_))),
@@ -80,10 +85,10 @@ impl<'a> CrashVerdict<'a> {
 }
 
 /// Returns whether a cut took what is promised to outlive it.
-fn breaks_promise(cut: &PowerCut, sqlite: Option<SqliteMode>) -> bool {
-    let must_be_whole = sqlite.is_none_or(SqliteMode::promises_a_whole_database);
+fn breaks_promise(cut: &PowerCut, database: Option<DatabaseMode>) -> bool {
+    let must_be_whole = database.is_none_or(DatabaseMode::promises_a_whole_database);
     let is_broken =
-        cut.unusable.is_some() || sqlite.is_some() && matches!(cut.image, ImageCondition::Damaged(_));
+        cut.unusable.is_some() || database.is_some() && matches!(cut.image, ImageCondition::Damaged(_));
     cut.flushed.total() > 0 || must_be_whole && is_broken
 }
 
@@ -95,7 +100,7 @@ pub fn at_most_of_none(cuts: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use iotax_model::crash::{JournalMode, Synchronous};
+    use iotax_model::crash::{JournalMode, PostgresqlMode, SqliteMode, Synchronous};
 
     use super::*;
 
@@ -113,7 +118,7 @@ mod tests {
     }
 
     fn target(cuts: Vec<PowerCut>) -> CrashedTarget {
-        CrashedTarget { name: "t".into(), stack: "/srv > volatile > raw file".into(), sqlite: None, cuts }
+        CrashedTarget { name: "t".into(), stack: "/srv > volatile > raw file".into(), database: None, cuts }
     }
 
     #[test]
@@ -127,6 +132,8 @@ mod tests {
         let verdict = CrashVerdict::of(&liar);
         assert_eq!((verdict.cuts_with_loss, verdict.flushed.stale, verdict.unflushed), (1, 5, 13));
         let gone = PowerCut { unusable: Some("no such image".into()), ..cut(0, 0, 1.0) };
+        let unread = PowerCut { unusable: gone.unusable.clone(), seconds: Some(9.0), ..PowerCut::default() };
+        assert_eq!(CrashVerdict::of(&target(vec![unread])).writes_per_second, None);
         let broken = target(vec![gone, cut(0, 0, 1.0)]);
         let verdict = CrashVerdict::of(&broken);
         assert!(verdict.breaks_promise());
@@ -139,9 +146,15 @@ mod tests {
         for (synchronous, breaks) in
             [(Synchronous::Full, true), (Synchronous::Normal, true), (Synchronous::Off, false)]
         {
-            let sqlite = Some(SqliteMode { journal_mode: JournalMode::Wal, synchronous });
-            let database = CrashedTarget { sqlite, ..target(vec![damaged.clone()]) };
+            let mode = DatabaseMode::Sqlite(SqliteMode { journal_mode: JournalMode::Wal, synchronous });
+            let database = CrashedTarget { database: Some(mode), ..target(vec![damaged.clone()]) };
             assert_eq!(CrashVerdict::of(&database).breaks_promise(), breaks, "{synchronous}");
+        }
+        for mode in PostgresqlMode::ALL {
+            let database = Some(DatabaseMode::Postgresql(mode));
+            let database = CrashedTarget { database, ..target(vec![damaged.clone()]) };
+            let breaks = mode != PostgresqlMode::Unsynced;
+            assert_eq!(CrashVerdict::of(&database).breaks_promise(), breaks, "{mode}");
         }
         // An image's tables are QEMU's to repair; what was flushed is checked by itself.
         assert!(!CrashVerdict::of(&target(vec![damaged])).breaks_promise());

@@ -39,9 +39,87 @@ pub struct CrashedTarget {
     pub stack: String,
     /// The database that wrote; absent for iotax's own writes. Then a write is a commit of one row, and a block is a row.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub sqlite: Option<SqliteMode>,
+    pub database: Option<DatabaseMode>,
     /// Its cuts, in the order in which they were made.
     pub cuts: Vec<PowerCut>,
+}
+
+/// A database and its settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum DatabaseMode {
+    /// SQLite.
+    Sqlite(SqliteMode),
+    /// PostgreSQL.
+    Postgresql(PostgresqlMode),
+}
+
+impl DatabaseMode {
+    /// True if the database promises that a commit outlives a cut of power once it is acknowledged.
+    #[must_use]
+    pub fn promises_commits(self) -> bool {
+        match self {
+            // <https://sqlite.org/pragma.html#pragma_synchronous>
+            Self::Sqlite(mode) => mode.synchronous == Synchronous::Full,
+            // <https://www.postgresql.org/docs/15/runtime-config-wal.html>
+            Self::Postgresql(mode) => {
+                matches!(mode, PostgresqlMode::Fdatasync | PostgresqlMode::OpenDatasync)
+            }
+        }
+    }
+
+    /// True if the database promises that it is whole after a cut of power. Of a rollback journal with `normal` SQLite says that a cut at the
+    /// wrong time may damage it.
+    #[must_use]
+    pub fn promises_a_whole_database(self) -> bool {
+        self.promises_commits()
+            || match self {
+                Self::Sqlite(mode) => {
+                    mode.journal_mode == JournalMode::Wal && mode.synchronous == Synchronous::Normal
+                }
+                Self::Postgresql(mode) => mode == PostgresqlMode::Asynchronous,
+            }
+    }
+}
+
+/// Prints as `wal/normal`, `open_datasync`.
+impl fmt::Display for DatabaseMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(mode) => write!(f, "{}/{}", mode.journal_mode, mode.synchronous),
+            Self::Postgresql(mode) => write!(f, "{mode}"),
+        }
+    }
+}
+
+words! {
+    /// The settings of a PostgreSQL cluster that decide what a cut of power takes; all others are PostgreSQL's defaults.
+    PostgresqlMode, "PostgreSQL mode" {
+        /// `wal_sync_method = fdatasync`, Linux's default.
+        Fdatasync = "fdatasync",
+        /// `wal_sync_method = open_datasync`.
+        OpenDatasync = "open_datasync",
+        /// A commit is acknowledged before it is flushed, and may be lost.
+        Asynchronous = "synchronous_commit=off",
+        /// Nothing is flushed.
+        Unsynced = "fsync=off",
+    }
+}
+
+impl PostgresqlMode {
+    /// All modes.
+    pub const ALL: [Self; 4] = [Self::Fdatasync, Self::OpenDatasync, Self::Asynchronous, Self::Unsynced];
+
+    /// The setting that differs from PostgreSQL's defaults, as in postgresql.conf.
+    #[must_use]
+    pub const fn setting(self) -> &'static str {
+        match self {
+            Self::Fdatasync => "wal_sync_method=fdatasync",
+            Self::OpenDatasync => "wal_sync_method=open_datasync",
+            Self::Asynchronous => "synchronous_commit=off",
+            Self::Unsynced => "fsync=off",
+        }
+    }
 }
 
 words! {
@@ -86,27 +164,6 @@ impl SqliteMode {
             .into_iter()
             .flat_map(move |journal_mode| each.map(|synchronous| Self { journal_mode, synchronous }))
     }
-
-    /// True if SQLite promises that a commit outlives a cut of power once it is acknowledged (<https://sqlite.org/pragma.html#pragma_synchronous>).
-    #[must_use]
-    pub fn promises_commits(self) -> bool {
-        self.synchronous == Synchronous::Full
-    }
-
-    /// True if SQLite promises that the database is whole after a cut of power. Of a rollback journal with `normal` it says that a cut at the wrong
-    /// time may damage it.
-    #[must_use]
-    pub fn promises_a_whole_database(self) -> bool {
-        self.promises_commits()
-            || self.journal_mode == JournalMode::Wal && self.synchronous == Synchronous::Normal
-    }
-}
-
-/// Prints as `wal/normal`.
-impl fmt::Display for SqliteMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.journal_mode, self.synchronous)
-    }
 }
 
 /// One cut of power.
@@ -132,6 +189,8 @@ pub struct PowerCut {
     pub flushed: LostBlocks,
     /// Blocks that miss their last acknowledged write, flushed or not.
     pub acknowledged: LostBlocks,
+    /// Stale blocks among them although a write is there that began after theirs was acknowledged: the stack does not keep the order of writes.
+    pub reordered: u64,
     /// Age of the oldest missing write when the power went, in seconds; absent if none is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost_seconds: Option<f64>,
@@ -154,6 +213,7 @@ impl PowerCut {
             flushed_writes: recovery.durable_writes,
             flushed: LostBlocks::of(&recovery.durable),
             acknowledged: LostBlocks::of(&recovery.findings),
+            reordered: recovery.reordered,
             lost_seconds: recovery.lost_from.zip(seconds).map(|(before, seconds)| age(before, seconds)),
             incomplete: recovery.incomplete(),
             ..Self::default()
@@ -203,9 +263,9 @@ impl LostBlocks {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolatileCut {
-    /// Flushes that it was asked for since it was mounted.
+    /// Flushes that it acknowledged since it was mounted.
     pub flushes: u64,
-    /// Those that it acknowledged and did not do, as `drop_flush` says.
+    /// Those of them that it did not do, as `drop_flush` says.
     pub dropped_flushes: u64,
     /// Unflushed writes that reached the disk all the same.
     pub kept: u64,
@@ -215,7 +275,7 @@ pub struct VolatileCut {
     pub lost: u64,
 }
 
-/// The condition of an image after a cut by `qemu-img check`, or of a database by `PRAGMA integrity_check`.
+/// The condition of an image after a cut by `qemu-img check`, or of a database by its own check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ImageCondition {

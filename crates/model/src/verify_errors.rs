@@ -229,6 +229,8 @@ pub struct Recovery {
     /// The number of writes on record before the oldest one that is missing; absent if none is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost_from: Option<u64>,
+    /// Blocks with an earlier content than their last acknowledged write although a write is there that began after that was acknowledged.
+    pub reordered: u64,
 }
 
 impl Recovery {

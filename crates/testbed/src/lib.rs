@@ -28,6 +28,7 @@ pub mod netns;
 pub mod network;
 mod nvme_tcp;
 mod own_file;
+pub mod postgresql;
 pub mod program;
 pub mod refusal;
 pub mod remote;

@@ -44,10 +44,13 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
     let step = usize::try_from(header.block).unwrap_or(usize::MAX);
     let mut recovery = Recovery { last_flush, ..Recovery::default() };
     let mut blocks: BTreeMap<u64, Last> = BTreeMap::new();
+    // Writes are numbered as they begin and recorded as they end: so many were under way at once.
+    let mut under_way = 0;
     let (_, state) = journal::read(journal, &mut |number, record| {
         let Record::Write { offset, length, generation } = record else { return };
         let is_durable = number < durable_records;
         let before = recovery.writes;
+        under_way = under_way.max(generation.saturating_sub(before));
         recovery.writes += 1;
         recovery.durable_writes += u64::from(is_durable);
         for block in (offset..offset + u64::from(length)).step_by(step) {
@@ -68,6 +71,7 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
     }
     // Best effort: a target that cannot be synced, as on a read-only mount, has nothing to sync.
     let _ = drop_pages_of(&target);
+    let (mut newest, mut stale) = (0, Vec::new());
     let since = |generation| Expected::Since(Mark { run: header.run, generation });
     scan(&target, header.block, blocks.keys().copied(), &mut |offset, content| {
         let last = &blocks[&offset];
@@ -76,6 +80,11 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
         };
         let result = judge(last.acknowledged);
         recovery.findings.add(result, offset);
+        match result {
+            Ok(()) => newest = newest.max(last.acknowledged),
+            Err(FaultKind::LostWrite) => stale.push(last.before),
+            Err(_) => {}
+        }
         if result.is_err() {
             recovery.lost_from = Some(recovery.lost_from.map_or(last.before, |from| from.min(last.before)));
         }
@@ -83,6 +92,9 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
             recovery.durable.add(result.or_else(|_| judge(last.durable)), offset);
         }
     })?;
+    // When a write was acknowledged, all with numbers beyond those under way had not begun.
+    let is_reordered = |before: &&u64| newest > *before + 1 + under_way;
+    recovery.reordered = stale.iter().filter(is_reordered).count() as u64;
     Ok(recovery)
 }
 

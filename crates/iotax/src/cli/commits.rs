@@ -3,30 +3,43 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
 use iotax_model::crash::{JournalMode, SqliteMode, Synchronous};
 use iotax_model::exit::Exit;
 
 use super::{Failure, OrExit};
-use crate::database;
+use crate::database::{postgresql, sqlite};
 
-/// Flags of `iotax commits`.
-#[derive(Debug, ClapArgs)]
-pub(super) struct Args {
-    /// The database, a new file
-    path: PathBuf,
-    /// Its journal mode
-    #[arg(long)]
-    journal_mode: JournalMode,
-    /// When it flushes
-    #[arg(long)]
-    synchronous: Synchronous,
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Commit to a SQLite database
+    Sqlite {
+        /// The database, a new file
+        path: PathBuf,
+        /// Its journal mode
+        #[arg(long)]
+        journal_mode: JournalMode,
+        /// When it flushes
+        #[arg(long)]
+        synchronous: Synchronous,
+    },
+    /// Commit to a PostgreSQL cluster
+    Postgresql {
+        /// The directory of its server's socket
+        sockets: PathBuf,
+    },
 }
 
-pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let mode = SqliteMode { journal_mode: args.journal_mode, synchronous: args.synchronous };
+pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
     // A line is acknowledged once the pipe has it: nothing may hold it back.
     let stdout = rustix::stdio::stdout().try_clone_to_owned().or_exit(Exit::Environment)?;
-    database::commit_rows(&args.path, mode, &mut File::from(stdout)).or_exit(Exit::Measurement)?;
+    let mut said = File::from(stdout);
+    match command {
+        Command::Sqlite { path, journal_mode, synchronous } => {
+            let mode = SqliteMode { journal_mode: *journal_mode, synchronous: *synchronous };
+            sqlite::commit_rows(path, mode, &mut said)
+        }
+        Command::Postgresql { sockets } => postgresql::commit_rows(sockets, &mut said),
+    }
+    .or_exit(Exit::Measurement)?;
     Ok(Exit::Fine)
 }

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_analysis::crash::CrashVerdict;
-use iotax_model::crash::{CRASH_FORMAT, CrashDocument, CrashedTarget, SqliteMode};
+use iotax_model::crash::{
+    CRASH_FORMAT, CrashDocument, CrashedTarget, DatabaseMode, PostgresqlMode, SqliteMode,
+};
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::schedule::{self, Cell};
@@ -14,6 +16,7 @@ use iotax_model::target::{Format, PlannedLayer, Stack, TargetSpec, VolatileSpec}
 use iotax_model::units::Nanos;
 use iotax_report::{document, html};
 use iotax_testbed::device::Permission;
+use iotax_testbed::postgresql::Programs;
 use iotax_testbed::undo::UndoLog;
 
 use super::cut_load::{self, SIZE};
@@ -35,6 +38,8 @@ const WRITES_PER_FLUSH: u32 = 16;
 enum Application {
     /// SQLite, in all its journal modes
     Sqlite,
+    /// PostgreSQL, by its settings that concern flushes
+    Postgresql,
 }
 
 /// Flags of `iotax crash`.
@@ -51,7 +56,8 @@ pub(super) struct Args {
     /// Flush after this many writes [default: 16]
     #[arg(long, value_name = "N", conflicts_with = "application", value_parser = number::whole::<u32>(1..=1_000_000))]
     fdatasync: Option<u32>,
-    /// Let a database commit instead, one row at a time, in each of its journal modes: sqlite. Targets are then directories, volatile or not
+    /// Let a database commit instead, one row at a time, in each of its modes: sqlite or postgresql, of which a cluster is made for each cut. Targets
+    /// are then directories, volatile or not
     #[arg(long, value_name = "NAME", value_enum)]
     application: Option<Application>,
     /// Seed of moments, offsets and of what each cut keeps [default: drawn]
@@ -72,8 +78,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let targets = target_args::targets(&args.targets, false, &permission)?;
     let targets: Vec<TargetSpec> =
         targets.into_iter().map(on_volatile).collect::<Result<_, _>>().map_err(usage)?;
-    if args.application.is_some() {
+    if let Some(application) = args.application {
         targets.iter().try_for_each(has_directory).map_err(usage)?;
+        if let Application::Postgresql = application {
+            Programs::find().or_exit(Exit::Environment)?;
+        }
     }
     let html = args.html.as_deref().map(|path| Destination::open(path, html::MARK)).transpose()?;
     let writes_per_flush = args.fdatasync.unwrap_or(WRITES_PER_FLUSH);
@@ -115,14 +124,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 
 /// The targets of a plan before their first cut, each with its place in the plan; one for each mode of a database.
 fn crashed(plan: &Plan, application: Option<Application>) -> Vec<(usize, CrashedTarget)> {
-    let modes: Vec<Option<SqliteMode>> = match application {
+    let modes: Vec<Option<DatabaseMode>> = match application {
         None => vec![None],
-        Some(Application::Sqlite) => SqliteMode::all().map(Some).collect(),
+        Some(Application::Sqlite) => SqliteMode::all().map(DatabaseMode::Sqlite).map(Some).collect(),
+        Some(Application::Postgresql) => PostgresqlMode::ALL.map(DatabaseMode::Postgresql).map(Some).into(),
     };
-    let of = |spec: &TargetSpec, sqlite: Option<SqliteMode>| CrashedTarget {
-        name: sqlite.map_or_else(|| spec.name.clone(), |mode| format!("{} {mode}", spec.name)),
+    let of = |spec: &TargetSpec, database: Option<DatabaseMode>| CrashedTarget {
+        name: database.map_or_else(|| spec.name.clone(), |mode| format!("{} {mode}", spec.name)),
         stack: spec.stack.line(),
-        sqlite,
+        database,
         cuts: Vec::new(),
     };
     let each = |(place, spec)| modes.iter().map(move |mode| (place, of(spec, *mode)));
@@ -143,7 +153,7 @@ fn all(
         for Cell { target, .. } in order {
             let (place, crashed) = &mut targets[target];
             note!("cut {round}/{rounds}: {}", crashed.name);
-            let cut = match crashed.sqlite {
+            let cut = match crashed.database {
                 None => cuts.cut(*place, round, undo_log),
                 Some(mode) => cuts.cut_database(*place, mode, round, undo_log),
             };

@@ -147,7 +147,10 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
                 "What a cache mode risks, and gains",
             ),
             ("iotax crash /srv/images --cuts 40 --fdatasync 1", "A file, flushed after each write"),
-            ("iotax crash /srv/images --application sqlite", "Commits of a database, by its journal mode"),
+            (
+                "iotax crash /srv/images --application sqlite",
+                "Commits of a database, by its journal mode; also postgresql",
+            ),
         ],
     ),
     (

@@ -211,9 +211,9 @@ enum Command {
     /// Serve a runner on stdin and stdout, or wait at a NATS server for fleets to work for
     #[command(hide = true)]
     Agent(enlist::Args),
-    /// Commit rows to a SQLite database
-    #[command(hide = true)]
-    Commits(commits::Args),
+    /// Commit rows to a database
+    #[command(hide = true, subcommand)]
+    Commits(commits::Command),
     /// Serve a volatile directory
     #[command(hide = true)]
     Volatile(volatile::Args),
@@ -287,7 +287,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
             Ok(Exit::Fine)
         }
         Command::Man { dir: Some(dir) } => man_pages(&dir),
-        Command::Commits(args) => commits::main(&args),
+        Command::Commits(command) => commits::main(&command),
         Command::Volatile(args) => volatile::main(&args),
         Command::Agent(agent) => match agent.main() {
             Some(exit) => exit,

@@ -69,8 +69,16 @@ pub(super) fn tell(recovery: &Recovery) {
         print_line!("INCOMPLETE: {reason}");
         print_line!("  what is on record was verified; a write that has no record may be missing");
     }
-    let Recovery { writes, durable_writes, journal, findings, durable, lost_from: _, last_flush: _ } =
-        recovery;
+    let Recovery {
+        writes,
+        durable_writes,
+        journal,
+        findings,
+        durable,
+        lost_from: _,
+        last_flush: _,
+        reordered: _,
+    } = recovery;
     print_line!("{writes} writes were acknowledged, {durable_writes} of them durable by a flush after them");
     tell_of("blocks hold their last acknowledged write, or a later one", findings);
     if durable.checked > 0 {

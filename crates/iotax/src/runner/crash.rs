@@ -41,6 +41,7 @@ const INTERVAL: Nanos = Nanos::from_millis(100);
 pub(crate) struct PowerCuts<'a> {
     plan: &'a Plan,
     builder: Builder,
+    pub(super) tag: String,
     /// The directory of the journals, which no cut reaches.
     journals: PathBuf,
     seed: u64,
@@ -60,7 +61,7 @@ impl<'a> PowerCuts<'a> {
         let journals = std::env::temp_dir().join(format!("iotax-{tag}-journals"));
         undo_log.make_tree(&journals)?;
         let builder = Builder::new(tag, plan, permission.clone());
-        Ok(Self { plan, builder, journals, seed, stop })
+        Ok(Self { plan, builder, tag: tag.to_owned(), journals, seed, stop })
     }
 
     /// Builds a target, cuts its power under load, and removes it again.

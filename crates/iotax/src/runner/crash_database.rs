@@ -1,21 +1,23 @@
 //! Cuts the power of a directory while a database in it commits.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::Context;
-use iotax_model::crash::{ImageCondition, LostBlocks, PowerCut, SqliteMode, VolatileCut};
+use iotax_model::crash::{DatabaseMode, ImageCondition, LostBlocks, PostgresqlMode, PowerCut, VolatileCut};
 use iotax_model::threads;
 use iotax_testbed::interrupt::POLL;
+use iotax_testbed::postgresql::{Programs, Server};
 use iotax_testbed::target::{Built, Survivor};
 use iotax_testbed::undo::UndoLog;
 
 use super::Interrupted;
 use super::crash::{PowerCuts, moment};
 use super::own_program;
-use crate::database;
+use crate::database::{self, DatabaseCheck};
 
 /// The database beside the target's file.
 const NAME: &str = "database";
@@ -32,29 +34,39 @@ impl PowerCuts<'_> {
     pub(crate) fn cut_database(
         &mut self,
         target: usize,
-        mode: SqliteMode,
+        mode: DatabaseMode,
         number: u32,
         undo_log: &mut UndoLog,
     ) -> anyhow::Result<PowerCut> {
         let (_, seed, built) = self.build(target, number, undo_log)?;
         let (client, survivor) = self.while_committing(built, mode, seed, undo_log)?;
-        let cut = match database::check(&survivor.directory.join(NAME), client.rows) {
-            Ok(check) => {
-                let flushed = if mode.promises_commits() { check.rows } else { LostBlocks::default() };
-                let lost = check.first_lost.map(|first| client.rows + 1 - first);
+        let checked = self.check_database(&survivor.directory.join(NAME), mode, client.rows, undo_log)?;
+        let cut = match checked {
+            Ok(DatabaseCheck { errors, rows }) => {
+                let flushed = if mode.promises_commits() { rows.lost } else { LostBlocks::default() };
+                let lost = rows.first_lost.map(|first| client.rows + 1 - first);
                 PowerCut {
-                    image: match check.errors {
+                    image: match errors {
                         0 => ImageCondition::Sound,
                         errors => ImageCondition::Damaged(errors),
                     },
                     flushed,
-                    acknowledged: check.rows,
+                    acknowledged: rows.lost,
                     // The client commits evenly.
                     lost_seconds: lost.map(|lost| client.seconds * lost as f64 / client.rows.max(1) as f64),
                     ..PowerCut::default()
                 }
             }
-            Err(error) => PowerCut { unusable: Some(error.to_string()), ..PowerCut::default() },
+            Err(reason) => {
+                let all = LostBlocks { checked: client.rows, stale: client.rows, ..LostBlocks::default() };
+                PowerCut {
+                    unusable: Some(reason),
+                    flushed: if mode.promises_commits() { all } else { LostBlocks::default() },
+                    acknowledged: all,
+                    lost_seconds: Some(client.seconds),
+                    ..PowerCut::default()
+                }
+            }
         };
         PowerCuts::remove(survivor, undo_log)?;
         Ok(PowerCut {
@@ -70,7 +82,7 @@ impl PowerCuts<'_> {
     fn while_committing(
         &self,
         mut built: Built,
-        mode: SqliteMode,
+        mode: DatabaseMode,
         seed: u64,
         undo_log: &mut UndoLog,
     ) -> anyhow::Result<(Acknowledged, Survivor)> {
@@ -78,8 +90,23 @@ impl PowerCuts<'_> {
         let path = built.path.with_file_name(NAME);
         drop(built);
         let mut command = Command::new(own_program());
-        command.arg("commits").arg(&path);
-        command.args(["--journal-mode", mode.journal_mode.word(), "--synchronous", mode.synchronous.word()]);
+        command.arg("commits");
+        let server = match mode {
+            DatabaseMode::Sqlite(mode) => {
+                command.arg("sqlite").arg(&path);
+                command.args(["--journal-mode", mode.journal_mode.word()]);
+                command.args(["--synchronous", mode.synchronous.word()]);
+                None
+            }
+            DatabaseMode::Postgresql(mode) => {
+                let programs = Programs::find()?;
+                programs.make_cluster(&path, undo_log)?;
+                let mut server = self.server(&programs, &path, undo_log)?;
+                server.start(&[PostgresqlMode::setting(mode)], undo_log).map_err(anyhow::Error::msg)?;
+                command.arg("postgresql").arg(server.sockets());
+                Some(server)
+            }
+        };
         command.stdin(undo_log.lock().stdio()?).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut client = Client(command.spawn()?);
         drop(command);
@@ -99,7 +126,7 @@ impl PowerCuts<'_> {
         }
         let seconds = began.elapsed().as_secs_f64();
         let account = volatile.cut();
-        drop(client);
+        drop((client, server));
         let rows = listener.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         if self.stop.load(Ordering::Relaxed) {
             return Err(Interrupted.into());
@@ -107,6 +134,44 @@ impl PowerCuts<'_> {
         let acknowledged = Acknowledged { rows, seconds, volatile: account? };
         Ok((acknowledged, volatile.remove(undo_log)?))
     }
+
+    /// Opens what a cut left, which has the database recover it, and compares it with the rows that were acknowledged. The inner error is the
+    /// reason why it cannot be used.
+    fn check_database(
+        &self,
+        path: &Path,
+        mode: DatabaseMode,
+        rows: u64,
+        undo_log: &mut UndoLog,
+    ) -> anyhow::Result<Result<DatabaseCheck, String>> {
+        match mode {
+            DatabaseMode::Sqlite(_) => {
+                Ok(database::sqlite::check(path, rows).map_err(|error| error.to_string()))
+            }
+            DatabaseMode::Postgresql(_) => {
+                let mut server = self.server(&Programs::find()?, path, undo_log)?;
+                // What holds for a check does not depend on how its own changes are synced.
+                let checked = server.start(&[], undo_log).and_then(|()| {
+                    let checked = database::postgresql::check(server.sockets(), rows);
+                    checked.map_err(|error| server.reason().unwrap_or_else(|| in_words(&error)))
+                });
+                if self.stop.load(Ordering::Relaxed) {
+                    return Err(Interrupted.into());
+                }
+                Ok(checked)
+            }
+        }
+    }
+
+    fn server(&self, programs: &Programs, cluster: &Path, undo_log: &mut UndoLog) -> anyhow::Result<Server> {
+        Ok(programs.server(cluster, &format!("iotax-{}-postgresql", self.tag), undo_log)?)
+    }
+}
+
+/// An error of the client with its causes, which it does not say itself.
+fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |words, cause| format!("{words}: {cause}"))
 }
 
 /// The client, which is killed with its power.

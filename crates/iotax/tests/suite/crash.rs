@@ -2,10 +2,10 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use iotax_testkit::{require, thorough};
+use iotax_testkit::{postgres, require, thorough};
 use serde_json::Value;
 
-use crate::lab::{Lab, start_until, text};
+use crate::lab::{Lab, processes, start_until, text};
 
 /// Cuts the power of stacks on the lab's directory; returns the exit code and the document.
 fn crash(lab: &Lab, stacks: &[&str], more: &[&str]) -> (Option<i32>, Value) {
@@ -150,29 +150,37 @@ fn tears_are_found_where_writes_are_torn_and_flushes_are_counted() {
 fn each_fault_is_found_in_every_cut_and_none_on_an_honest_disk() {
     require!(program "fusermount3");
     let lab = Lab::new();
-    let (some, many) = if thorough() { ("40", "100") } else { ("3", "6") };
-    let found = |document: &Value, is: &dyn Fn(&Value) -> bool| {
-        let cuts: Vec<&Value> = cuts(document).map(|(_, cut)| cut).collect();
-        (cuts.iter().filter(|cut| is(cut)).count(), cuts.len())
-    };
+    let [some, half, many] = if thorough() { ["40", "80", "100"] } else { ["3", "6", "6"] };
+    // Losses in each cut: flushed, reordered and torn blocks.
     let run = |stack: &str, repeat: &str, flush: &str| {
         let (code, document) = crash(&lab, &[stack], &["--cuts", repeat, "--fdatasync", flush]);
-        let lost = found(&document, &|cut| lost_flushed(cut) > 0);
-        let torn = found(&document, &|cut| number(cut, "/acknowledged/torn") > 0);
-        eprintln!("{stack}: flushed lost after {} of {} cuts, torn {}", lost.0, lost.1, torn.0);
-        (code, lost, torn, document)
+        let losses = |cut| [lost_flushed(cut), number(cut, "/reordered"), number(cut, "/acknowledged/torn")];
+        let found: Vec<[u64; 3]> = cuts(&document).map(|(_, cut)| losses(cut)).collect();
+        let after = |fault: usize| found.iter().filter(|losses| losses[fault] > 0).count();
+        let all = [after(0), after(1), after(2)];
+        eprintln!("{stack}, a flush after {flush}: flushed lost, reordered, torn {all:?} of {repeat}");
+        (code, all, document)
     };
-    let (code, (lost, cuts_made), ..) = run("volatile drop_flush=1 > raw file", some, "16");
-    assert_eq!((code, lost), (Some(1), cuts_made), "a disk that keeps all in its cache");
-    let (code, (lost, _), (torn, cuts_made), _) = run("volatile > raw file", some, "2000");
-    assert_eq!((code, lost, torn), (Some(0), 0, cuts_made), "a disk that tears what was not flushed");
-    let (code, (lost, _), (torn, _), _) = run("volatile tear=false reorder=false > raw file", many, "16");
-    assert_eq!((code, lost, torn), (Some(0), 0, 0), "an honest disk");
-    // A cut after a dropped flush and before the next finds it, which is one in three.
-    let (_, (lost, cuts_made), _, document) = run("volatile drop_flush=3 > raw file", some, "16");
-    if thorough() {
-        assert!(lost > 3 && lost < cuts_made, "{document:#}");
+    let made: usize = some.parse().expect("a number");
+    let never = "1000000";
+    let (code, [lost, ..], _) = run("volatile drop_flush=1 > raw file", some, "16");
+    assert_eq!((code, lost), (Some(1), made), "a disk that keeps all in its cache");
+    let (code, found, _) = run("volatile tear=false > raw file", some, never);
+    assert_eq!((code, found), (Some(0), [0, made, 0]), "a disk that reorders");
+    let (code, found, _) = run("volatile > raw file", some, never);
+    assert_eq!((code, found), (Some(0), [0, made, made]), "a disk that reorders and tears");
+    let (code, found, _) = run("volatile tear=false reorder=false > raw file", many, "16");
+    assert_eq!((code, found), (Some(0), [0, 0, 0]), "an honest disk");
+    // A dropped flush is made up for by the next one: a cut between the two finds it, and no other does.
+    let (_, _, document) = run("volatile drop_flush=2 tear=false > raw file", half, "64");
+    let (mut dropped, mut seen) = (0, 0);
+    for (stack, cut) in cuts(&document) {
+        let is_last_dropped = number(cut, "/volatile/flushes").is_multiple_of(2);
+        assert_eq!(lost_flushed(cut) > 0, is_last_dropped, "{stack}: {cut:#}");
+        dropped += u64::from(is_last_dropped);
+        seen += 1;
     }
+    eprintln!("the last flush was dropped in {dropped} of {seen} cuts, and found in each of them");
 }
 
 #[test]
@@ -205,16 +213,9 @@ fn a_database_keeps_what_its_settings_promise_unless_the_disk_lies() {
     let more = ["--application", "sqlite", "--cuts", repeat, "--html", page.to_str().expect("utf-8")];
     let (code, document) = crash(&lab, &["raw file"], &more);
     assert_eq!(code, Some(0), "{document:#}");
-    let modes = |document: &Value| {
-        let targets = document["targets"].as_array().expect("targets");
-        targets.iter().map(|target| target["sqlite"].clone()).collect::<Vec<_>>()
-    };
-    assert_eq!(modes(&document).len(), 9);
-    for (mode, cut) in modes(&document).iter().flat_map(|mode| {
-        let of = |target: &&Value| target["sqlite"] == *mode;
-        let target = document["targets"].as_array().expect("targets").iter().find(of).expect("it is one");
-        target["cuts"].as_array().expect("cuts").iter().map(move |cut| (mode, cut))
-    }) {
+    assert_eq!(document["targets"].as_array().expect("targets").len(), 9);
+    for (mode, cut) in database_cuts(&document) {
+        let mode = &mode["sqlite"];
         assert!(number(cut, "/writes") > 0, "{mode}: {cut:#}");
         if mode["synchronous"] == "full" {
             assert_eq!(number(cut, "/acknowledged/stale"), 0, "{mode}: {cut:#}");
@@ -230,19 +231,85 @@ fn a_database_keeps_what_its_settings_promise_unless_the_disk_lies() {
     let (code, document) =
         crash(&lab, &["volatile drop_flush=1 > raw file"], &["--application", "sqlite", "--cuts", repeat]);
     assert_eq!(code, Some(1), "{document:#}");
-    for target in document["targets"].as_array().expect("targets") {
-        if target["sqlite"]["synchronous"] != "full" {
-            continue;
-        }
-        for cut in target["cuts"].as_array().expect("cuts") {
-            let lost = lost_flushed(cut) > 0 || cut["unusable"].is_string() || cut["image"].is_object();
-            assert!(lost, "{target:#}");
-        }
+    for (mode, cut) in database_cuts(&document) {
+        let lost = lost_flushed(cut) > 0 || cut["unusable"].is_string() || cut["image"].is_object();
+        assert!(lost || mode["sqlite"]["synchronous"] != "full", "{mode}: {cut:#}");
     }
     let above = format!("{} > raw file > virtio", lab.work().display());
     let output = lab.run(&["crash", &above, "--application", "sqlite"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("a database needs a directory"), "{}", text(&output.stderr));
+}
+
+/// The cuts of databases, each with the database's mode.
+fn database_cuts(document: &Value) -> impl Iterator<Item = (&Value, &Value)> {
+    let targets = document["targets"].as_array().expect("targets");
+    targets.iter().flat_map(|target| {
+        target["cuts"].as_array().expect("cuts").iter().map(|cut| (&target["database"], cut))
+    })
+}
+
+#[test]
+fn a_cluster_keeps_its_commits_unless_a_setting_or_the_disk_gives_them_up() {
+    require!(program "fusermount3", "unshare");
+    require!(file postgres::PROGRAM);
+    let lab = Lab::new();
+    let repeat = if thorough() { "10" } else { "1" };
+    let more = ["--application", "postgresql", "--cuts", repeat];
+    let (code, document) = crash(&lab, &["raw file"], &more);
+    assert_eq!(code, Some(0), "{document:#}");
+    let mut seen = 0;
+    for (mode, cut) in database_cuts(&document) {
+        assert!(number(cut, "/writes") > 0, "{mode}: {cut:#}");
+        let keeps = ["fdatasync", "open_datasync"].iter().any(|word| mode["postgresql"] == *word);
+        if keeps {
+            assert_eq!(number(cut, "/acknowledged/stale"), 0, "{mode}: {cut:#}");
+            assert!(number(cut, "/volatile/flushes") >= number(cut, "/writes"), "{mode}: {cut:#}");
+        }
+        if mode["postgresql"] == "fsync=off" {
+            let lost = number(cut, "/acknowledged/stale") > 0 || cut["unusable"].is_string();
+            assert!(lost, "{mode}: {cut:#}");
+        } else {
+            assert_eq!(
+                (cut.get("unusable"), &cut["image"]),
+                (None, &Value::from("sound")),
+                "{mode}: {cut:#}"
+            );
+        }
+        seen += 1;
+    }
+    assert!(seen >= 4, "{document:#}");
+    let (code, document) = crash(&lab, &["volatile drop_flush=1 > raw file"], &more);
+    assert_eq!(code, Some(1), "{document:#}");
+    for (mode, cut) in database_cuts(&document) {
+        assert!(lost_flushed(cut) > 0 || cut["unusable"].is_string(), "{mode}: {cut:#}");
+    }
+}
+
+#[test]
+fn a_cluster_whose_cut_is_cut_off_is_cleaned_away() {
+    require!(program "fusermount3", "unshare");
+    require!(file postgres::PROGRAM);
+    let lab = Lab::new();
+    let target = lab.work().display().to_string();
+    let mut command = lab.iotax();
+    let mut child = start_until(command.args(["crash", &target, "--application", "postgresql"]), "cut 1/5");
+    // All of a server's processes have the name of their cluster, which is this one's alone.
+    let name = || {
+        let servers = lab.processes("/postgres ");
+        let [_, rest] = servers.first()?.split("cluster_name=").collect::<Vec<_>>()[..] else { return None };
+        rest.split(' ').next().map(str::to_owned)
+    };
+    let begins = |name: &str| processes(name).iter().any(|line| line.contains("walwriter"));
+    let name = loop {
+        assert_eq!(child.try_wait().expect("asked"), None, "it ended");
+        match name() {
+            Some(name) if begins(&name) => break name,
+            _ => std::thread::sleep(std::time::Duration::from_millis(20)),
+        }
+    };
+    lab.kill_and_clean(child, "its server runs");
+    assert_eq!((processes(&name), lab.volatile()), (Vec::<String>::new(), Vec::<String>::new()));
 }
 
 #[test]

@@ -163,15 +163,20 @@ impl Lab {
     }
 
     /// Command lines with this word that name this lab's files.
-    fn processes(&self, word: &str) -> Vec<String> {
+    pub(crate) fn processes(&self, word: &str) -> Vec<String> {
         let place = self.root.path().display().to_string();
-        let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
-        processes
-            .filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok())
-            .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
-            .filter(|line| line.contains(word) && line.contains(&place))
-            .collect()
+        processes(word).into_iter().filter(|line| line.contains(&place)).collect()
     }
+}
+
+/// Command lines with this word.
+pub(crate) fn processes(word: &str) -> Vec<String> {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    processes
+        .filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+        .filter(|line| line.contains(word))
+        .collect()
 }
 
 /// Starts a command and reads its stderr until `is_time`; returns the text so far and the lines that follow.

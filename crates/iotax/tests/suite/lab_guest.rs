@@ -77,6 +77,8 @@ pub(crate) struct Extras<'a> {
     pub(crate) modules: &'a [&'a str],
     /// The lengths of its disks: `/dev/vda`, `/dev/vdb` ..., empty.
     pub(crate) disks: &'a [Bytes],
+    /// Disks and ports of the test's own, as QEMU's arguments.
+    pub(crate) devices: &'a [String],
     /// A port of this host's loopback that leads to its port 22: it has a network card, `eth0`, down.
     pub(crate) ssh: Option<u16>,
     /// Makes its clock count instructions, a nanosecond each, and skip waits for timers: 5 ms there are 5 ms however busy this
@@ -166,6 +168,7 @@ impl LabGuest {
                 format!("virtio-blk-pci,drive=lab{number}"),
             ]);
         }
+        arguments.extend_from_slice(extras.devices);
         let mut qemu = Command::new(find_qemu().expect("checked above"))
             .args(arguments)
             .stdin(Stdio::null())

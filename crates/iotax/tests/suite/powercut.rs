@@ -1,4 +1,4 @@
-//! Journals that are kept elsewhere while the power goes: on another disk and over ssh.
+//! Journals that are kept elsewhere while the power goes: on another disk, over ssh, and over a guest's serial line.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,6 +12,7 @@ use iotax_testkit::require;
 use serde_json::Value;
 
 use crate::lab::{Lab, start_until, text};
+use crate::lab_guest::{Extras, LabGuest};
 use crate::sshd::Sshd;
 
 /// Bytes of a journal with some hundred records.
@@ -203,4 +204,50 @@ fn interrupted_it_removes_what_it_made() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signal sent");
     assert_eq!(start.wait().expect("it ended").code(), Some(130));
     lab.assert_nothing_left();
+}
+
+mod guests {
+    use super::*;
+
+    #[test]
+    fn a_guest_whose_qemu_is_killed_loses_what_its_disk_did_not_flush() {
+        require!(program "fusermount3");
+        require!(root);
+        for (mode, loses) in [("cache.direct=on", false), ("cache.no-flush=on", true)] {
+            let lab = Lab::new();
+            let mut disk = Disk::mount(&lab, &[]);
+            let journal = lab.path("journal");
+            let image = disk.point.join("image");
+            fs::File::create_new(&image).and_then(|file| file.set_len(16 << 20)).expect("an image");
+            let devices = [
+                "-blockdev",
+                &format!("driver=file,node-name=cut,filename={},{mode}", image.display()),
+                "-device",
+                "virtio-blk-pci,drive=cut",
+                "-chardev",
+                &format!("file,id=line,path={}", journal.display()),
+                "-device",
+                "isa-serial,chardev=line",
+            ]
+            .map(str::to_owned);
+            let extras = Extras { programs: &["wipefs"], devices: &devices, ..Extras::default() };
+            let Some(mut guest) = LabGuest::boot_with(&extras) else { return };
+            // The first port is the console's.
+            let start =
+                "HOME=/ iotax powercut start /dev/vda --overwrite /dev/vda --size 4m --journal /dev/ttyS1";
+            let (_, said) = guest.try_sh(start);
+            assert!(said.contains("make it raw: stty -F /dev/ttyS1 raw -echo"), "{said}");
+            guest.sh("stty -F /dev/ttyS1 raw -echo");
+            guest.sh(&format!("{start} </dev/null >/log 2>&1 &"));
+            let until = "while ! grep -q 'Pull the plug\\|^iotax: ' /log; do usleep 100000; done; cat /log";
+            let log = guest.sh(until);
+            assert!(log.contains("Pull the plug"), "{log}");
+            wait_for(&journal);
+            disk.cut();
+            drop(guest);
+            let (code, cut) = checked(lab.iotax(), &disk.below.join("image"), utf8(&journal));
+            assert_eq!((code, lost_flushed(&cut) > 0), (Some(loses.into()), loses), "{mode}: {cut:#}");
+            assert!(number(&cut, "/flushed/checked") > 0, "{cut:#}");
+        }
+    }
 }

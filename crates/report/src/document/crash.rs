@@ -1,11 +1,11 @@
 //! The page of cuts of power: speed against safety.
 
 use iotax_analysis::crash::{CrashVerdict, at_most_of_none};
-use iotax_model::crash::CrashDocument;
+use iotax_model::crash::{CrashDocument, DatabaseMode};
 use iotax_model::units::human;
 
 use super::{Field, Grid, Page, Part, figure, words};
-use crate::figure::counted;
+use crate::figure::{counted, grouped};
 
 /// The head of the table.
 pub(crate) const CRASH_HEAD: &str = "Speed against safety";
@@ -14,27 +14,29 @@ pub(crate) const CRASH_HEAD: &str = "Speed against safety";
 #[must_use]
 pub fn crash(document: &CrashDocument) -> Page {
     let verdicts: Vec<CrashVerdict<'_>> = document.targets.iter().map(CrashVerdict::of).collect();
-    let is_of_database = verdicts.iter().any(|one| one.sqlite.is_some());
+    let database = verdicts.iter().find_map(|one| one.database);
     let mut page = Page::default();
     verdicts.iter().for_each(|one| page.add(Part::Sentence(sentence(one))));
     page.add(Part::Head(CRASH_HEAD.into()));
-    let columns = if is_of_database {
-        ["target", "commits/s", "promise broken", "commits lost", "torn", "work lost", "afterwards"]
+    let columns: &[&str] = if database.is_some() {
+        &["target", "commits/s", "promise broken", "commits lost", "work lost", "afterwards"]
     } else {
-        ["target", "writes/s", "flushed lost", "others lost", "torn", "work lost", "afterwards"]
+        &["target", "writes/s", "flushed lost", "others lost", "reordered", "torn", "work lost", "afterwards"]
     };
-    let mut grid = Grid::new(&columns);
+    let mut grid = Grid::new(columns);
     grid.rows = verdicts.iter().map(row).collect();
     page.add(Part::Table(grid));
-    let mut lines = vec![if is_of_database {
-        DATABASE.to_owned()
-    } else {
-        let flushes = document.writes_per_flush.map(|writes| counted(writes, "write"));
-        let flushes = flushes.map(|writes| format!("One flush after {writes}. "));
-        format!("{}{WRITES}", flushes.unwrap_or_default())
+    let mut lines = vec![match database {
+        Some(DatabaseMode::Sqlite(_)) => SQLITE.to_owned(),
+        Some(DatabaseMode::Postgresql(_)) => POSTGRESQL.to_owned(),
+        None => {
+            let flushes = document.writes_per_flush.map(|writes| counted(writes, "write"));
+            let flushes = flushes.map(|writes| format!("One flush after {writes}. "));
+            format!("{}{WRITES}", flushes.unwrap_or_default())
+        }
     }];
     if let Some(cuts) = verdicts.iter().filter(|one| !one.breaks_promise()).map(|one| one.cuts).min() {
-        let loses = if is_of_database { "break a promise" } else { "lose a flushed write" };
+        let loses = if database.is_some() { "break a promise" } else { "lose a flushed write" };
         lines.push(format!(
             "None in {}: fewer than {:.0}% of such cuts {loses} (95% confidence).",
             counted(cuts, "cut"),
@@ -57,17 +59,22 @@ pub fn crash(document: &CrashDocument) -> Page {
 }
 
 const WRITES: &str = "Flushed lost: cuts after which a flushed write was missing. Others lost: blocks that miss a write that no flush \
-                      covered, which a cut may take. Torn: blocks of two writes, flushed or not. Both over all cuts.";
-const DATABASE: &str = "SQLite, one row a commit; the names have its journal mode and synchronous. Promise broken: cuts after which a commit \
-                        was missing although synchronous is full, or the database was damaged although it is full, or normal with wal. Commits lost: those \
-                        that SQLite acknowledged, promised or not, over all cuts.";
+                      covered, which a cut may take. Reordered: blocks that miss a write although one is there that began after its \
+                      acknowledgement, so the order of writes between two flushes is not kept. Torn: blocks of two writes. These three \
+                      over all cuts, the last two flushed or not.";
+const SQLITE: &str = "SQLite, one row a commit; the names have its journal mode and synchronous. Promise broken: cuts after which a commit \
+                      was missing although synchronous is full, or the database was damaged although it is full, or normal with wal. Commits lost: those \
+                      that SQLite acknowledged, promised or not, over all cuts.";
+const POSTGRESQL: &str = "PostgreSQL, one row a commit; the names have its wal_sync_method, or the setting that gives up a promise. Promise broken: cuts \
+                          after which a commit was missing although fsync and synchronous_commit are on, or the cluster was damaged or did not start \
+                          although fsync is on. Commits lost: those that PostgreSQL acknowledged, promised or not, over all cuts.";
 
-/// `virtio-raw: 12.1k writes/s; nothing lost that was flushed; 2.1 ms of what was not`.
+/// `virtio-raw: 12.1k writes/s; nothing lost that was flushed; up to 2.1 ms of what was not, out of order.`
 fn sentence(verdict: &CrashVerdict<'_>) -> String {
-    let CrashVerdict { name, cuts, cuts_with_loss, sqlite, .. } = verdict;
+    let CrashVerdict { name, cuts, cuts_with_loss, database, .. } = verdict;
     let speed = verdict.writes_per_second.map(human::count);
     let speed = speed.map(|speed| format!("{speed} {}/s; ", unit(verdict))).unwrap_or_default();
-    let promised = match sqlite {
+    let promised = match database {
         None => "flushed",
         Some(mode) if mode.promises_commits() => "committed",
         Some(_) => "promised",
@@ -76,10 +83,11 @@ fn sentence(verdict: &CrashVerdict<'_>) -> String {
         0 => format!("nothing lost that was {promised}"),
         lost => format!("{lost} of {} lost {promised} {}", counted(*cuts, "cut"), unit(verdict)),
     };
+    let order = if verdict.reordered > 0 { ", out of order" } else { "" };
     let others = verdict
         .lost_seconds
         .filter(|_| *cuts_with_loss == 0)
-        .map(|seconds| format!("; up to {} of what was not", human::time(seconds * 1e9)));
+        .map(|seconds| format!("; up to {} of what was not{order}", human::time(seconds * 1e9)));
     let unusable = verdict
         .unusable
         .map(|(cuts, reason)| format!("; not usable after {}: {reason}", counted(cuts, "cut")));
@@ -88,7 +96,7 @@ fn sentence(verdict: &CrashVerdict<'_>) -> String {
 
 /// The unit of work.
 const fn unit(verdict: &CrashVerdict<'_>) -> &'static str {
-    if verdict.sqlite.is_some() { "commits" } else { "writes" }
+    if verdict.database.is_some() { "commits" } else { "writes" }
 }
 
 fn row(verdict: &CrashVerdict<'_>) -> Vec<Field> {
@@ -97,22 +105,29 @@ fn row(verdict: &CrashVerdict<'_>) -> Vec<Field> {
         lost => format!("{lost} of {}", counted(verdict.cuts, "cut")),
     };
     let known = |text: Option<String>| text.unwrap_or_else(|| "-".into());
-    let lost = verdict.unflushed + if verdict.sqlite.is_some() { verdict.flushed.total() } else { 0 };
-    vec![
+    let lost = verdict.unflushed + if verdict.database.is_some() { verdict.flushed.total() } else { 0 };
+    // Of a stack that cannot be opened nothing is read back.
+    let is_unread =
+        verdict.database.is_none() && verdict.unusable.is_some_and(|(cuts, _)| cuts == verdict.cuts);
+    let blocks = |count| figure(known((!is_unread).then(|| grouped(count))));
+    let mut row = vec![
         words(verdict.name),
         figure(known(verdict.writes_per_second.map(human::count))),
         figure(flushed),
-        figure(human::count(lost as f64)),
-        figure(human::count(verdict.torn as f64)),
-        figure(known(verdict.lost_seconds.map(|seconds| human::time(seconds * 1e9)))),
-        words(afterwards(verdict)),
-    ]
+        blocks(lost),
+    ];
+    if verdict.database.is_none() {
+        row.extend([verdict.reordered, verdict.torn].map(blocks));
+    }
+    row.push(figure(known(verdict.lost_seconds.map(|seconds| human::time(seconds * 1e9)))));
+    row.push(words(afterwards(verdict)));
+    row
 }
 
 /// The condition of what is left.
 fn afterwards(verdict: &CrashVerdict<'_>) -> String {
     let of = |cuts: u64, what: &str| (cuts > 0).then(|| format!("{what} in {cuts} of {}", verdict.cuts));
-    let what = if verdict.sqlite.is_some() { "database" } else { "image" };
+    let what = if verdict.database.is_some() { "database" } else { "image" };
     let faults: Vec<String> = [
         of(verdict.unusable.map_or(0, |(cuts, _)| cuts), "not usable"),
         of(verdict.damaged_images, &format!("{what} damaged")),

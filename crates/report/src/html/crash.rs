@@ -38,7 +38,7 @@ pub fn crash(document: &CrashDocument) -> String {
 
 /// One point a stack.
 fn chart(verdicts: &[CrashVerdict<'_>]) -> Chart {
-    let is_of_database = verdicts.iter().any(|one| one.sqlite.is_some());
+    let is_of_database = verdicts.iter().any(|one| one.database.is_some());
     let row = |one: &CrashVerdict<'_>| {
         let (kind, _) = if one.breaks_promise() { LOST } else { KEPT };
         let share = one.cuts_with_loss as f64 / one.cuts.max(1) as f64;
@@ -89,7 +89,7 @@ mod tests {
         let target = |name: &str, cuts: Vec<PowerCut>| CrashedTarget {
             name: name.into(),
             stack: format!("/srv > volatile > {name}"),
-            sqlite: None,
+            database: None,
             cuts,
         };
         let page = crash(&CrashDocument {

@@ -59,7 +59,7 @@ pub enum Effect {
         /// Unique to its command line.
         marker: String,
     },
-    /// A storage daemon or NBD server; killed.
+    /// A storage daemon, NBD server or database server; killed.
     Daemon {
         /// Unique to its command line.
         marker: String,
@@ -158,7 +158,7 @@ impl std::fmt::Display for Effect {
             }
             Self::File { path, .. } => write!(f, "file {}", path.display()),
             Self::Guest { marker } => write!(f, "guest {marker}"),
-            Self::Daemon { marker } => write!(f, "storage daemon {marker}"),
+            Self::Daemon { marker } => write!(f, "daemon {marker}"),
             Self::Agent(agent) => {
                 write!(f, "agent {} on {} for {}", agent.tag, agent.host, agent.target)
             }
@@ -280,7 +280,7 @@ fn kill_marked(marker: &str) -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Processes whose program is QEMU and whose arguments contain the marker; zombies have no arguments.
+/// Processes whose program is QEMU or another server and whose arguments contain the marker; zombies have no arguments.
 fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
     let marked = fs::read_dir(proc)?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
@@ -293,12 +293,15 @@ fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
             let line = String::from_utf8_lossy(&line);
             let becomes = ["/ip", "/nsenter", "/sh"].iter().any(|end| program.ends_with(end))
                 && ["qemu", "/ganesha.nfsd"].iter().any(|name| line.contains(name));
-            let servers = ["/nbdkit", "/tgtd", "/ganesha.nfsd"];
+            let servers = ["/nbdkit", "/tgtd", "/ganesha.nfsd", "/postgres"];
             let serves = program.contains("qemu")
                 || program == crate::volatile::PROGRAM
                 || servers.iter().any(|end| program.ends_with(end));
-            (serves || becomes)
-                && arguments.any(|argument| String::from_utf8_lossy(argument).contains(marker))
+            // PostgreSQL's processes have the name of their cluster in a title, and no arguments.
+            let is_titled = program.starts_with("postgres: ") && program.contains(marker);
+            is_titled
+                || (serves || becomes)
+                    && arguments.any(|argument| String::from_utf8_lossy(argument).contains(marker))
         })
         .collect();
     Ok(marked)
@@ -309,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_qemu_with_the_marker_is_a_marked_guest() {
+    fn only_a_server_with_the_marker_is_marked() {
         let temp = tempfile::tempdir().expect("temp dir");
         for (pid, line) in [
             (10, "/usr/bin/qemu-system-x86_64\0-name\0iotax-abc-vm\0"),
@@ -318,6 +321,9 @@ mod tests {
             (14, "/usr/sbin/ip\0netns\0exec\0iotax-abc\0/usr/bin/qemu-system-x86_64\0-name\0iotax-abc-vm\0"),
             (15, "/usr/sbin/ip\0netns\0exec\0iotax-abc-vm\0sh\0"),
             (16, "iotax-volatile\0volatile\0/srv\0--source\0iotax-abc-vm\0"),
+            (17, "/usr/lib/postgresql/15/bin/postgres\0-D\0/srv\0-c\0cluster_name=iotax-abc-vm\0"),
+            (18, "postgres: iotax-abc-vm: walwriter \0"),
+            (19, "postgres: 15/main: iotax-abc walwriter \0"),
             (13, ""),
         ] {
             let dir = temp.path().join(pid.to_string());
@@ -326,6 +332,6 @@ mod tests {
         }
         let mut marked = guests_marked(temp.path(), "iotax-abc-vm").expect("there");
         marked.sort_unstable();
-        assert_eq!(marked, [10, 14, 16]);
+        assert_eq!(marked, [10, 14, 16, 17, 18]);
     }
 }

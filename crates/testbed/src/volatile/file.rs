@@ -46,7 +46,7 @@ impl Power {
         if self.is_off.load(Ordering::SeqCst) { Err(rustix::io::Errno::IO.into()) } else { Ok(()) }
     }
 
-    /// Counts a flush; returns whether it is one to drop.
+    /// Counts a flush that is to be acknowledged; returns whether it is one to drop.
     fn drops_flush(&self) -> bool {
         let number = self.flushes.fetch_add(1, Ordering::Relaxed) + 1;
         let drops = self.faults.drop_flush.is_some_and(|each| number.is_multiple_of(each.into()));
@@ -59,11 +59,7 @@ impl Power {
         self.is_off.store(true, Ordering::SeqCst);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.faults.seed);
         let draw = Draw { reorder: self.faults.reorder, tear: self.faults.tear };
-        let mut cut = VolatileCut {
-            flushes: self.flushes.load(Ordering::SeqCst),
-            dropped_flushes: self.dropped_flushes.load(Ordering::SeqCst),
-            ..VolatileCut::default()
-        };
+        let mut cut = VolatileCut::default();
         for file in files {
             let Contents { below, pending, .. } = &mut *file.lock();
             let fates =
@@ -73,6 +69,9 @@ impl Power {
             cut.torn += fates.torn;
             cut.lost += fates.lost;
         }
+        // By now the flushes that it interrupted have failed.
+        cut.flushes = self.flushes.load(Ordering::SeqCst);
+        cut.dropped_flushes = self.dropped_flushes.load(Ordering::SeqCst);
         Ok(cut)
     }
 }
@@ -140,25 +139,28 @@ impl VolatileFile {
     pub(super) fn write(&self, power: &Power, offset: u64, data: &[u8], is_sync: bool) -> io::Result<()> {
         let mut contents = self.lock_with(power)?;
         let age = power.writes.fetch_add(1, Ordering::Relaxed);
+        let end = offset + data.len() as u64;
+        // Where the order is kept, no write takes the place of an older one.
+        while !power.faults.reorder && contents.pending.overlaps(offset, end) {
+            contents.evict(power)?;
+        }
         contents.change(power, |_, pending| {
             pending.put(offset, data.to_vec(), age);
             Ok(())
         })?;
-        while power.bytes.load(Ordering::Relaxed) > MOST {
-            let evicted = contents.change(power, |below, pending| {
-                pending.evict(&mut |offset, data| below.write_all_at(data, offset))
-            })?;
-            if evicted == 0 {
-                break;
-            }
-        }
+        while power.bytes.load(Ordering::Relaxed) > MOST && contents.evict(power)? > 0 {}
         if is_sync { contents.flush(power) } else { Ok(()) }
     }
 
     /// A flush that a program asked for, which faults may drop.
     pub(super) fn flush(&self, power: &Power) -> io::Result<()> {
         let mut contents = self.lock_with(power)?;
-        if power.drops_flush() { Ok(()) } else { contents.flush(power) }
+        if power.drops_flush() {
+            return Ok(());
+        }
+        contents.flush(power).inspect_err(|_| {
+            power.flushes.fetch_sub(1, Ordering::Relaxed);
+        })
     }
 
     /// Sets the length, at once.
@@ -200,6 +202,13 @@ impl Contents {
         let changed = change(&self.below, &mut self.pending);
         power.bytes.fetch_add(self.pending.bytes().wrapping_sub(before), Ordering::Relaxed);
         changed
+    }
+
+    /// Writes the oldest down; returns its bytes.
+    fn evict(&mut self, power: &Power) -> io::Result<u64> {
+        self.change(power, |below, pending| {
+            pending.evict(&mut |offset, data| below.write_all_at(data, offset))
+        })
     }
 
     /// Has everything on the disk. If the power goes meanwhile, any part of it may be there: all waits again, for the draw of the cut.

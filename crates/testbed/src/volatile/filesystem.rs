@@ -14,7 +14,8 @@ use fuser::{
 };
 use iotax_model::crash::VolatileCut;
 use rustix::fs::{
-    AtFlags, FallocateFlags, Mode, OFlags, Stat, chmodat, fstatvfs, mkdirat, openat, renameat_with, unlinkat,
+    AtFlags, FallocateFlags, Mode, OFlags, Stat, chmodat, fstatvfs, linkat, mkdirat, openat, renameat_with,
+    unlinkat,
 };
 
 use super::file::Power;
@@ -214,6 +215,15 @@ impl Filesystem for VolatileFs {
             Ok(renameat_with(&from.place, name, &to.place, new_name, flags)?)
         });
         answer!(reply, done, |()| ok());
+    }
+
+    fn link(&self, _: &Request, number: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let made = self.inode(number).and_then(|inode| {
+            let directory = self.inode(parent)?;
+            linkat(rustix::fs::CWD, inode.path(), &directory.place, name, AtFlags::SYMLINK_FOLLOW)?;
+            self.look_up(parent, name)
+        });
+        answer!(reply, made, |found| entry(&KEPT, &found, Generation(0)));
     }
 
     fn open(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {

@@ -55,6 +55,12 @@ impl Pending {
         self.writes.last_key_value().map_or(0, |(start, write)| start + write.data.len() as u64)
     }
 
+    /// Returns whether something waits for bytes from `start` to `end`.
+    pub(super) fn overlaps(&self, start: u64, end: u64) -> bool {
+        let last = self.writes.range(..end).next_back();
+        last.is_some_and(|(offset, write)| offset + write.data.len() as u64 > start)
+    }
+
     /// Adds a write.
     pub(super) fn put(&mut self, offset: u64, data: Vec<u8>, age: u64) {
         if data.is_empty() {
@@ -205,6 +211,10 @@ mod tests {
                         for file in [&mut below, &mut expected] { file[at(offset)..][..length].fill(0); }
                     }
                     _ => {
+                        let end = offset + length as u64;
+                        let within = |start: u64, write: &Write| start < end && start + write.data.len() as u64 > offset;
+                        let overlaps = pending.writes.iter().any(|(start, write)| within(*start, write));
+                        prop_assert_eq!(pending.overlaps(offset, end), overlaps);
                         pending.put(offset, vec![age; length], age.into());
                         expected[at(offset)..][..length].fill(age);
                     }

@@ -86,6 +86,7 @@ fn what_is_there_is_fine_and_so_is_what_was_in_flight() {
             findings: clean(40),
             durable: clean(40),
             lost_from: None,
+            reordered: 0,
         }
     );
 }
@@ -130,6 +131,26 @@ fn lost_writes_are_named_and_those_that_were_durable_apart() {
             fault(FaultKind::Misdirected, &[2]),
         ]
     );
+}
+
+#[test]
+fn a_write_is_reordered_if_one_is_there_that_began_after_its_acknowledgement() {
+    let disk = AuditedDisk::new();
+    // Three under way at once: the third is acknowledged first.
+    for (block, generation) in [(2, 3), (0, 1), (1, 2), (3, 4), (4, 5), (5, 6), (6, 7)] {
+        disk.acknowledged(block, 1, generation);
+    }
+    let erase = |block: u64| disk.target.write_all_at(&[0; 4096], block * BLOCK).expect("erased");
+    // The newest are gone, so the order was kept.
+    erase(6);
+    erase(5);
+    assert_eq!(disk.audit().reordered, 0);
+    // The fifth may have begun before the fourth was acknowledged; it began after the first.
+    erase(3);
+    assert_eq!(disk.audit().reordered, 0);
+    erase(2);
+    let recovery = disk.audit();
+    assert_eq!((recovery.reordered, recovery.findings.faulty()), (1, 4));
 }
 
 #[test]

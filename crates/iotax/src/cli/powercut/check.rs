@@ -61,7 +61,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let crashed = CrashedTarget {
         name: place.file_name().map_or_else(|| name.clone(), |name| name.to_string_lossy().into_owned()),
         stack: name,
-        sqlite: None,
+        database: None,
         cuts: vec![PowerCut::found(seconds, &recovery)],
     };
     let document = CrashDocument {

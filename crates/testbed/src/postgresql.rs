@@ -1,0 +1,189 @@
+//! PostgreSQL servers of iotax's own: a cluster in a directory that is given, and a socket that only this user reaches.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use iotax_model::threads;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::program::{Program, ProgramError, search_path};
+use crate::undo::{Effect, UndoLog, UndoLogError};
+
+/// The programs are often not in PATH: there is a directory of them for each version.
+const VERSIONS: &str = "/usr/lib/postgresql";
+/// Starts programs, in a user namespace if needed.
+const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
+/// PostgreSQL refuses to run as root. In a user namespace root is this user, and its files are those of root outside of it.
+const UNPRIVILEGED: [&str; 3] = ["--user", "--map-user=65534", "--map-group=65534"];
+/// The superuser of a cluster.
+pub const USER: &str = "iotax";
+/// Time for a server to listen. Before it recovers a cluster it syncs all of its files.
+const PATIENCE: Duration = Duration::from_mins(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Installed programs of PostgreSQL.
+#[derive(Debug, Clone)]
+pub struct Programs(PathBuf);
+
+impl Programs {
+    /// Finds them: those in PATH, or of the newest version.
+    ///
+    /// # Errors
+    /// There are none.
+    pub fn find() -> Result<Self, ProgramError> {
+        let in_path: Vec<PathBuf> = std::env::split_paths(&search_path()).collect();
+        let mut versions: Vec<(u32, PathBuf)> = fs::read_dir(VERSIONS)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+            .collect();
+        versions.sort_unstable_by(|one, other| other.cmp(one));
+        in_path
+            .into_iter()
+            .chain(versions.into_iter().map(|(_, path)| path))
+            .find(|path| ["initdb", "postgres"].iter().all(|name| path.join(name).is_file()))
+            .map(Self)
+            .ok_or(ProgramError::NotFound { program: "postgres", package: "postgresql" })
+    }
+
+    /// Makes a cluster in a new directory, and has it on the disk.
+    ///
+    /// # Errors
+    /// initdb failed.
+    pub fn make_cluster(&self, cluster: &Path, undo_log: &UndoLog) -> Result<(), ProgramError> {
+        let mut arguments: Vec<PathBuf> = namespace().map(PathBuf::from).collect();
+        arguments.extend([self.0.join("initdb"), "-D".into(), cluster.to_owned()]);
+        let rest = ["-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C"];
+        arguments.extend(rest.map(PathBuf::from));
+        undo_log.lock().run(UNSHARE, arguments).map(drop)
+    }
+
+    /// Prepares a server of a cluster. `marker` is part of its processes' names, and of no other's.
+    ///
+    /// # Errors
+    /// The undo log or the directory of the socket cannot be written.
+    pub fn server(
+        &self,
+        cluster: &Path,
+        marker: &str,
+        undo_log: &mut UndoLog,
+    ) -> Result<Server, UndoLogError> {
+        let sockets = std::env::temp_dir().join(marker);
+        undo_log.make_tree(&sockets)?;
+        undo_log.record(Effect::Daemon { marker: marker.to_owned() })?;
+        Ok(Server {
+            program: self.0.join("postgres"),
+            cluster: cluster.to_owned(),
+            marker: marker.to_owned(),
+            sockets,
+            running: None,
+        })
+    }
+}
+
+/// The flags of unshare(1) for this user.
+fn namespace() -> impl Iterator<Item = &'static str> {
+    UNPRIVILEGED.into_iter().filter(|_| rustix::process::geteuid().is_root())
+}
+
+/// A server. Its first process is killed when it is dropped, the others when its effect is undone.
+#[derive(Debug)]
+pub struct Server {
+    program: PathBuf,
+    cluster: PathBuf,
+    marker: String,
+    sockets: PathBuf,
+    running: Option<(Child, File)>,
+}
+
+impl Server {
+    /// The directory of its socket.
+    #[must_use]
+    pub fn sockets(&self) -> &Path {
+        &self.sockets
+    }
+
+    /// Starts it with settings as in postgresql.conf, and waits until it listens. It may still refuse clients until it has recovered the cluster.
+    ///
+    /// # Errors
+    /// The reason, in words.
+    pub fn start(&mut self, settings: &[&str], undo_log: &UndoLog) -> Result<(), String> {
+        let spawn = || -> std::io::Result<(Child, File)> {
+            let said = File::from(memfd_create("postgres", MemfdFlags::CLOEXEC)?);
+            let mut command = Command::new(UNSHARE.name);
+            command.args(namespace()).arg(&self.program).arg("-D").arg(&self.cluster);
+            let sockets = format!("unix_socket_directories={}", self.sockets.display());
+            let name = format!("cluster_name={}", self.marker);
+            for setting in ["listen_addresses=", "restart_after_crash=off", &sockets, &name] {
+                command.args(["-c", setting]);
+            }
+            command.args(settings.iter().flat_map(|setting| ["-c", setting]));
+            command.env("LC_ALL", "C").env("PATH", search_path()).process_group(0);
+            command.stdin(undo_log.lock().stdio()?).stdout(Stdio::null()).stderr(said.try_clone()?);
+            Ok((command.spawn()?, said))
+        };
+        self.running = Some(spawn().map_err(|error| format!("{}: {error}", self.program.display()))?);
+        let deadline = Instant::now() + PATIENCE;
+        while !self.sockets.join(".s.PGSQL.5432").exists() {
+            if self.has_ended() {
+                return Err(self.reason().unwrap_or_else(|| "the server ended".into()));
+            }
+            if Instant::now() > deadline {
+                return Err(format!("the server did not listen within {} s", PATIENCE.as_secs()));
+            }
+            threads::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.running.as_mut().is_some_and(|(child, _)| !matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// The error that ended it or one of its processes, as it said it.
+    #[must_use]
+    pub fn reason(&self) -> Option<String> {
+        let (_, said) = self.running.as_ref()?;
+        let mut bytes = vec![0; usize::try_from(said.metadata().ok()?.len()).ok()?];
+        said.read_exact_at(&mut bytes, 0).ok()?;
+        reason(&String::from_utf8_lossy(&bytes))
+    }
+}
+
+/// The error in a log that ended a server: the last panic, or the last fatal error. What it answered to clients before it took any is none.
+fn reason(log: &str) -> Option<String> {
+    let last = |word: &str| {
+        let mut said = log.lines().rev().filter_map(|line| Some(line.split_once(word)?.1));
+        said.find(|said| !said.starts_with("the database system is ")).map(str::to_owned)
+    };
+    last("PANIC:  ").or_else(|| last("FATAL:  "))
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some((child, _)) = &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_the_servers_and_not_an_answer_to_a_client() {
+        let started = "LOG:  starting PostgreSQL\n2026-11-28 07:10:31 UTC [7] FATAL:  the database system is starting up\n";
+        assert_eq!(reason(started), None);
+        let fatal = format!("{started}FATAL:  lock file \"postmaster.pid\" already exists\n");
+        assert_eq!(reason(&fatal).as_deref(), Some("lock file \"postmaster.pid\" already exists"));
+        let panic = format!("PANIC:  could not locate a valid checkpoint record\n{fatal}");
+        assert_eq!(reason(&panic).as_deref(), Some("could not locate a valid checkpoint record"));
+    }
+}
