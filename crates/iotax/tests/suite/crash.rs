@@ -171,16 +171,19 @@ fn each_fault_is_found_in_every_cut_and_none_on_an_honest_disk() {
     assert_eq!((code, found), (Some(0), [0, made, made]), "a disk that reorders and tears");
     let (code, found, _) = run("volatile tear=false reorder=false > raw file", many, "16");
     assert_eq!((code, found), (Some(0), [0, 0, 0]), "an honest disk");
-    // A dropped flush is made up for by the next one: a cut between the two finds it, and no other does.
+    // A dropped flush is made up for by the next one, so only a cut between the two can find it. It finds nothing where the flush before was
+    // late and took its writes along.
     let (_, _, document) = run("volatile drop_flush=2 tear=false > raw file", half, "64");
-    let (mut dropped, mut seen) = (0, 0);
+    let (mut dropped, mut found) = (0, 0);
     for (stack, cut) in cuts(&document) {
         let is_last_dropped = number(cut, "/volatile/flushes").is_multiple_of(2);
-        assert_eq!(lost_flushed(cut) > 0, is_last_dropped, "{stack}: {cut:#}");
+        let is_found = lost_flushed(cut) > 0;
+        assert!(is_last_dropped || !is_found, "{stack}: {cut:#}");
         dropped += u64::from(is_last_dropped);
-        seen += 1;
+        found += u64::from(is_found);
     }
-    eprintln!("the last flush was dropped in {dropped} of {seen} cuts, and found in each of them");
+    eprintln!("the last flush was dropped before {dropped} cuts, and found by {found} of them");
+    assert!(!thorough() || found > 0 && found * 10 >= dropped * 9, "{document:#}");
 }
 
 #[test]
