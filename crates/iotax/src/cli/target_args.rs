@@ -21,7 +21,7 @@ pub(super) struct TargetArgs {
     /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here, as ssh://user@host:port/path or as podman://container/path;
     /// RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; the line of a stack; PLAN.toml for all
     /// targets of a plan
-    #[arg(value_name = "TARGET", required = true)]
+    #[arg(id = "targets", value_name = "TARGET", required = true)]
     pub(super) paths: Vec<String>,
     /// Run the agent under sudo on another machine
     #[arg(long)]
