@@ -17,7 +17,7 @@ fn replays(late: &[(&str, u32)]) -> Run {
         m.outcome.replayed = Some(Replayed { due: 1000, begun: 1000, ..Replayed::default() });
     }
     late.iter().for_each(|(target, round)| {
-        spoil(&mut run, target, *round, |replayed| replayed.late_p99_ns = 2_000_000)
+        spoil(&mut run, target, *round, |replayed| replayed.late_p99_ns = 2_000_000);
     });
     run
 }

@@ -147,7 +147,8 @@ fn oracle_general_is_read_plain_and_compressed() {
 
 #[test]
 fn a_compressed_text_is_a_trace_and_a_damaged_one_ends_in_a_sentence() {
-    let text: String = (0..200_000_u64).map(|n| format!("3,R,{},4096,{n}\n", n * 4096)).collect();
+    let lines: Vec<String> = (0..200_000_u64).map(|n| format!("3,R,{},4096,{n}\n", n * 4096)).collect();
+    let text = lines.concat();
     let mut file = zstd::encode_all(text.as_bytes(), 3).expect("compressed");
     let (format, all, reason) = rows(&file);
     assert_eq!((format, all.len(), reason), (TraceFormat::Alibaba, 200_000, None));
