@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use iotax_testkit::require;
+use rustix::process::{Pid, Signal};
 
 use crate::lab::{Lab, assert_valid, start_until, text};
 
@@ -180,8 +181,9 @@ fn a_recording_holds_what_a_known_load_did_to_the_disk() {
         .output()
         .expect("fio starts");
     assert!(fio.status.success(), "{}", text(&fio.stderr));
-    let interrupted = Command::new("kill").args(["-INT", &record.id().to_string()]).status();
-    assert!(interrupted.expect("kill starts").success() && record.wait().expect("it ends").success());
+    let interrupted = rustix::process::kill_process(Pid::from_child(&record), Signal::INT);
+    interrupted.expect("signal sent");
+    assert!(record.wait().expect("it ends").success());
     let document = lab.json(&["trace", utf8(&output), "--json"]);
     let profile = &document["profile"];
     assert!(profile["reads"].as_u64() >= Some(500), "{document}");
