@@ -51,8 +51,9 @@ fn a_limit_is_the_rate_and_leaves_neither_group_nor_controller() {
         let (target, workload) = (&measurement["target"], measurement["workload"].as_str().expect("a name"));
         let iops = measurement[workload]["iops"].as_f64().expect("a rate");
         eprintln!("{target} {workload}: {iops:.1} IOPS");
-        // The kernel let 459 to 500 reads pass here and 354 to 500 writes: a limit is a ceiling.
-        let least = if workload == "read" { 0.8 * RATE } else { 0.5 * RATE };
+        // A limit is a ceiling: of 500 I/Os a second the kernel let 354 to 500 pass here, and why is not known. That it is reached is
+        // shown on this machine itself, in cgroup::alone.
+        let least = 0.5 * RATE;
         assert!((least..=1.02 * RATE).contains(&iops), "{measurement}");
     }
     assert_eq!(
