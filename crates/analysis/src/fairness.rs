@@ -28,14 +28,14 @@ pub struct GroupFairness {
     /// Kind of the members.
     pub of: MemberKind,
     /// The members in the order in which they were recorded.
-    pub members: Vec<Member>,
+    pub members: Vec<Contender>,
     /// Fairness between guests by I/Os per second, or bytes per second of streams.
     pub fairness: Option<Fairness>,
 }
 
 /// One guest, server or job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Member {
+pub struct Contender {
     /// `1`, `2`, ... or the name of a job or server.
     pub name: String,
     /// Median over the rounds of I/Os per second.
@@ -46,7 +46,7 @@ pub struct Member {
     pub latency: Histogram,
 }
 
-impl Member {
+impl Contender {
     /// A percentile of the pooled service times in nanoseconds; absent if fewer than ten values lie beyond it.
     #[must_use]
     pub fn percentile(&self, q: f64) -> Option<f64> {
@@ -129,13 +129,13 @@ pub(crate) fn rate(share: &Share, count: u64) -> Option<f64> {
 }
 
 /// Median rates and pooled times of one share over the rounds.
-fn member<'a>(name: &str, shares: &(impl Iterator<Item = &'a Share> + Clone)) -> Member {
+fn member<'a>(name: &str, shares: &(impl Iterator<Item = &'a Share> + Clone)) -> Contender {
     let over_rounds = |count: &dyn Fn(&Tallies) -> u64| {
         median(&shares.clone().filter_map(|share| rate(share, count(&share.tallies))).collect::<Vec<_>>())
     };
     let mut all = Tallies::default();
     shares.clone().for_each(|share| all.merge(&share.tallies));
-    Member {
+    Contender {
         name: name.into(),
         iops: over_rounds(&Tallies::ios),
         bytes_per_s: over_rounds(&Tallies::bytes),
@@ -185,7 +185,7 @@ impl NeighbourLoad {
     /// Computes it from one cell's measurements; `None` if no neighbour was recorded.
     pub fn of(neighbours: &[Neighbour], measurements: &[&Measurement]) -> Option<Self> {
         let shares = measurements.iter().filter_map(|m| m.neighbour.as_ref());
-        let Member { name, iops, bytes_per_s, .. } = member(&shares.clone().next()?.name, &shares);
+        let Contender { name, iops, bytes_per_s, .. } = member(&shares.clone().next()?.name, &shares);
         let own = neighbours.iter().find(|neighbour| neighbour.target.name == name);
         let streams = own.and_then(|own| own.workload.kind().traffic()).is_some_and(|net| !net.test.is_rtt());
         let together = if streams { CombinedThroughput::of(measurements) } else { None };

@@ -23,7 +23,7 @@ const NORMAL: f64 = 0.6745;
 
 /// The answer of a fleet.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fleet {
+pub struct FleetAnswer {
     /// Its id.
     pub id: String,
     /// The plan's title.
@@ -160,7 +160,7 @@ impl SharedGroup {
 
 /// The answer of a fleet whose members' runs these are; `None` if they are none.
 #[must_use]
-pub fn fleet(runs: &[Run]) -> Option<Fleet> {
+pub fn fleet(runs: &[Run]) -> Option<FleetAnswer> {
     let first = runs.iter().find(|run| run.fleet.is_some())?;
     let own = first.fleet.as_ref()?;
     let members: Vec<(&str, &Run)> = runs
@@ -179,7 +179,7 @@ pub fn fleet(runs: &[Run]) -> Option<Fleet> {
     let margin = first.plan.margin.share();
     let hosts = cells.iter().filter(|_| !is_shared).filter_map(|cell| HostCell::of(cell, &members, margin));
     let shared = cells.iter().filter(|_| is_shared).map(|cell| SharedCell::of(cell, &members));
-    Some(Fleet {
+    Some(FleetAnswer {
         id: own.fleet.clone(),
         name: first.plan.name.clone(),
         mode: own.mode,

@@ -28,12 +28,12 @@ pub struct Percentile {
     /// The I/Os of all rounds.
     pub ios: u64,
     /// Absent if there are fewer than [`needed`].
-    pub value: Option<Value>,
+    pub value: Option<PercentileValue>,
 }
 
 /// A percentile with its intervals, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Value {
+pub struct PercentileValue {
     /// Percentile of all I/Os of all rounds together.
     pub ns: f64,
     /// 95% interval by order statistics, as if all I/Os were independent. They are not, so it is a lower bound of the
@@ -48,7 +48,11 @@ impl Percentile {
     /// Computes it from one cell's measurements, whose service times together are `latency`.
     pub fn of(q: f64, latency: &Histogram, measurements: &[&Measurement]) -> Self {
         let value = percentile(latency, q).and_then(|ns| {
-            Some(Value { ns, of_ios: of_ios(latency, q)?, over_rounds: over_rounds(q, measurements) })
+            Some(PercentileValue {
+                ns,
+                of_ios: of_ios(latency, q)?,
+                over_rounds: over_rounds(q, measurements),
+            })
         });
         Self { q, ios: latency.count(), value }
     }

@@ -5,7 +5,7 @@ mod distinct;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use iotax_model::trace::{Event, Operation, Summary};
+use iotax_model::trace::{TraceSummary, TracedIo, TracedOperation};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -83,7 +83,7 @@ pub struct TraceProfile {
 /// Collects a profile.
 #[derive(Debug, Default)]
 pub struct Profiler {
-    summary: Summary,
+    summary: TraceSummary,
     fua: u64,
     read_bytes: u64,
     written_bytes: u64,
@@ -112,7 +112,7 @@ struct Gaps {
 
 impl Profiler {
     /// Takes note of an event; they come in the order of their times.
-    pub fn add(&mut self, event: &Event) {
+    pub fn add(&mut self, event: &TracedIo) {
         self.summary.add(event);
         self.time(event.at_ns);
         if let Some(queue) = event.queue.filter(|_| self.queues.len() < LENGTHS) {
@@ -124,12 +124,12 @@ impl Profiler {
             self.depth(event.at_ns, latency);
         }
         match event.operation {
-            Operation::Read => self.read_bytes = self.read_bytes.saturating_add(event.length),
-            Operation::Write => {
+            TracedOperation::Read => self.read_bytes = self.read_bytes.saturating_add(event.length),
+            TracedOperation::Write => {
                 self.written_bytes = self.written_bytes.saturating_add(event.length);
                 self.fua += u64::from(event.fua);
             }
-            Operation::Trim | Operation::Flush => return,
+            TracedOperation::Trim | TracedOperation::Flush => return,
         }
         if self.lengths.len() < LENGTHS || self.lengths.contains_key(&event.length) {
             *self.lengths.entry(event.length).or_default() += 1;
@@ -166,7 +166,7 @@ impl Profiler {
         self.max_depth = self.max_depth.max(self.in_flight.len() as u64);
     }
 
-    fn place(&mut self, event: &Event) {
+    fn place(&mut self, event: &TracedIo) {
         let end = event.offset.saturating_add(event.length);
         match self.ends.iter().position(|end| *end == event.offset) {
             Some(place) => {
@@ -185,14 +185,14 @@ impl Profiler {
 
     /// The facts that a replay is planned by.
     #[must_use]
-    pub const fn summary(&self) -> &Summary {
+    pub const fn summary(&self) -> &TraceSummary {
         &self.summary
     }
 
     /// The profile of all events so far.
     #[must_use]
     pub fn profile(&self) -> TraceProfile {
-        let Summary { reads, writes, trims, flushes, duration_ns, longest, reach, .. } = self.summary;
+        let TraceSummary { reads, writes, trims, flushes, duration_ns, longest, reach, .. } = self.summary;
         let duration_s = duration_ns as f64 / 1e9;
         let data = reads + writes;
         let share = |count: u64| count as f64 / data as f64;

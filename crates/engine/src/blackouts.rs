@@ -3,7 +3,7 @@
 use iotax_model::record::{Blackout, IoClass};
 use iotax_model::units::Nanos;
 
-use crate::request::Direction;
+use crate::request::IoKind;
 use crate::window::Window;
 
 /// As many are kept of each direction: the longest.
@@ -37,11 +37,11 @@ struct ClassGaps {
 }
 
 /// The place of a direction's class. A flush is due when it is handed out.
-pub(crate) const fn way(direction: Direction) -> usize {
+pub(crate) const fn way(direction: IoKind) -> usize {
     match direction {
-        Direction::Read => 0,
-        Direction::Write | Direction::Trim => 1,
-        Direction::Sync | Direction::DataSync | Direction::RangeSync(_) => 2,
+        IoKind::Read => 0,
+        IoKind::Write | IoKind::Trim => 1,
+        IoKind::Sync | IoKind::DataSync | IoKind::RangeSync(_) => 2,
     }
 }
 
@@ -56,12 +56,7 @@ impl BlackoutRecorder {
     /// An I/O has completed. `first_due` is when the first was due of those that are not counted yet, this one included, by class: it is asked
     /// for where long none completed.
     #[inline]
-    pub fn completed(
-        &mut self,
-        direction: Direction,
-        now: u64,
-        first_due: impl FnOnce() -> [Option<u64>; 3],
-    ) {
+    pub fn completed(&mut self, direction: IoKind, now: u64, first_due: impl FnOnce() -> [Option<u64>; 3]) {
         let place = way(direction);
         let way = &mut self.ways[place];
         if now.saturating_sub(way.last) >= self.least {
@@ -71,7 +66,7 @@ impl BlackoutRecorder {
     }
 
     /// An I/O that was due then has failed: nothing completed.
-    pub(crate) fn failed(&mut self, direction: Direction, due: u64) {
+    pub(crate) fn failed(&mut self, direction: IoKind, due: u64) {
         let way = &mut self.ways[way(direction)];
         way.failed = way.failed.min(due);
     }
@@ -128,7 +123,7 @@ mod tests {
 
     const WINDOW: Window = Window { start: 0, begin: 100, end: 1000, interval: 100 };
 
-    fn completed(recorder: &mut BlackoutRecorder, direction: Direction, due: u64, now: u64) {
+    fn completed(recorder: &mut BlackoutRecorder, direction: IoKind, due: u64, now: u64) {
         recorder.completed(direction, now, || [Some(due); 3]);
     }
 
@@ -136,7 +131,7 @@ mod tests {
     fn what_is_long_enough_is_found_also_at_the_end() {
         let mut recorder = BlackoutRecorder::new(Nanos(50), 0);
         for now in [40, 130, 170, 300, 940] {
-            completed(&mut recorder, Direction::Read, 0, now);
+            completed(&mut recorder, IoKind::Read, 0, now);
         }
         let spans = recorder.finish([Some(930), None, None], 1001);
         assert_eq!(spans[0], [(40, 130), (170, 300), (300, 940), (940, u64::MAX)]);
@@ -150,20 +145,20 @@ mod tests {
     fn a_time_in_which_nothing_was_due_is_none() {
         let mut recorder = BlackoutRecorder::new(Nanos(50), 0);
         // Due long after the last completion.
-        completed(&mut recorder, Direction::Write, 220, 300);
-        completed(&mut recorder, Direction::Write, 590, 600);
+        completed(&mut recorder, IoKind::Write, 220, 300);
+        completed(&mut recorder, IoKind::Write, 590, 600);
         assert_eq!(recorder.finish([None; 3], 1001), [vec![], vec![(220, 300)], vec![]]);
     }
 
     #[test]
     fn what_fails_does_not_complete() {
         let mut recorder = BlackoutRecorder::new(Nanos(50), 0);
-        completed(&mut recorder, Direction::Write, 90, 100);
+        completed(&mut recorder, IoKind::Write, 90, 100);
         for due in [110, 120, 300] {
-            recorder.failed(Direction::Write, due);
+            recorder.failed(IoKind::Write, due);
         }
-        completed(&mut recorder, Direction::Write, 390, 400);
-        recorder.failed(Direction::Write, 450);
+        completed(&mut recorder, IoKind::Write, 390, 400);
+        recorder.failed(IoKind::Write, 450);
         assert_eq!(recorder.finish([None; 3], 1001)[1], [(110, 400), (450, u64::MAX)]);
     }
 
@@ -171,9 +166,9 @@ mod tests {
     fn a_flush_that_hangs_is_a_gap_while_writes_complete() {
         let mut recorder = BlackoutRecorder::new(Nanos(50), 0);
         for now in (10..1000).step_by(10) {
-            completed(&mut recorder, Direction::Write, now - 10, now);
+            completed(&mut recorder, IoKind::Write, now - 10, now);
         }
-        completed(&mut recorder, Direction::DataSync, 300, 700);
+        completed(&mut recorder, IoKind::DataSync, 300, 700);
         let spans = recorder.finish([None, None, Some(800)], 1001);
         assert_eq!(spans, [vec![], vec![], vec![(300, 700), (800, u64::MAX)]]);
         let of: Vec<IoClass> = within(&spans, Nanos(50), WINDOW).iter().map(|gap| gap.of).collect();
@@ -186,7 +181,7 @@ mod tests {
         let mut now = 0;
         for length in 1..=MOST as u64 + 10 {
             now += length;
-            completed(&mut recorder, Direction::Read, 0, now);
+            completed(&mut recorder, IoKind::Read, 0, now);
         }
         let [found, ..] = recorder.finish([None; 3], now);
         assert_eq!((found.len(), found[0].1 - found[0].0), (MOST, 11));

@@ -147,7 +147,7 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{Direction, Io};
+    use crate::request::{Io, IoKind};
     use iotax_model::units::Bytes;
     use iotax_model::wire::Job;
     use iotax_model::workload::{Rw, WorkloadKeys};
@@ -167,7 +167,7 @@ mod tests {
     /// A worker's interval, the one that it is in by then, and how many reads of 100 ns it holds.
     fn reads(collector: &mut Collector, worker: u32, number: u64, next: u64, count: u64) {
         let mut latencies = collector.empty.empty_alike();
-        let io = Io { direction: Direction::Read, offset: 0, length: 4096 };
+        let io = Io { direction: IoKind::Read, offset: 0, length: 4096 };
         (0..count).for_each(|_| latencies.add(io, 100, 0));
         collector.add(&WorkerInterval { worker, number, next, latencies, oldest_ns: None, failed: 0 });
     }

@@ -38,7 +38,7 @@ pub enum EngineError {
         /// The file or device.
         path: String,
         /// The reason for the refusal.
-        reason: Refusal,
+        reason: OpenRefusal,
     },
     /// The kernel has no io_uring or does not let us use it.
     #[error(
@@ -136,7 +136,7 @@ fn listed(errors: &[ErrorCount]) -> String {
 
 /// The reason why a target cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum OpenRefusal {
     /// Nothing is there.
     #[error("does not exist; the engine measures only what exists")]
     Missing,

@@ -118,7 +118,7 @@ impl IntervalRecorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{Direction, Io};
+    use crate::request::{Io, IoKind};
     use iotax_model::units::{Bytes, Nanos};
     use iotax_model::wire::Job;
     use iotax_model::workload::WorkloadKeys;
@@ -134,7 +134,7 @@ mod tests {
         let (reports, reported) = mpsc::channel();
         let (_spare, spares) = mpsc::channel();
         let mut recorder = IntervalRecorder::new(4, latencies, Window::new(&job, 1000), spares, reports);
-        let io = Io { direction: Direction::Read, offset: 0, length: 4096 };
+        let io = Io { direction: IoKind::Read, offset: 0, length: 4096 };
         let count = |recorder: &mut IntervalRecorder, ios: u64| {
             (0..ios).for_each(|_| recorder.latencies.add(io, 7, 7));
         };

@@ -4,7 +4,7 @@ use iotax_model::histogram::Histogram;
 use iotax_model::record::{Tallies, Tally};
 use iotax_model::workload::{Kind, Workload};
 
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 /// Service and response times and bytes of one worker's I/Os, by direction. Unused directions take no memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,19 +28,19 @@ const META: usize = 4;
 
 /// The place of a direction, in the order of [`Tallies::WORDS`].
 #[inline]
-const fn place(direction: Direction) -> usize {
+const fn place(direction: IoKind) -> usize {
     match direction {
-        Direction::Read => 0,
-        Direction::Write => 1,
-        Direction::Trim => 2,
-        Direction::Sync | Direction::DataSync | Direction::RangeSync(_) => 3,
+        IoKind::Read => 0,
+        IoKind::Write => 1,
+        IoKind::Trim => 2,
+        IoKind::Sync | IoKind::DataSync | IoKind::RangeSync(_) => 3,
     }
 }
 
 /// I/Os of one direction that took the same times, as those of one batch do: counting them at once is quicker.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Alike {
-    direction: Direction,
+    direction: IoKind,
     service_ns: u64,
     response_ns: u64,
     ios: u64,

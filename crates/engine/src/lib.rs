@@ -57,7 +57,7 @@ use iotax_model::wire::{Event, Job};
 use iotax_model::workload::{Kind, Workload};
 
 pub use crate::control::Control;
-pub use crate::error::{EngineError, Refusal};
+pub use crate::error::{EngineError, OpenRefusal};
 pub use crate::overhead::overhead_ns;
 pub use crate::page_cache::{drop_caches_of, drop_caches_of_machine};
 pub use crate::prepare::fill;

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, StatxFlags, fallocate, fstatfs, ioctl_blksszget, statx
 use rustix::io::Errno;
 
 use crate::backend::{Device, VIRTIO_SECTOR, flush_virtio};
-use crate::error::{EngineError, Refusal};
+use crate::error::{EngineError, OpenRefusal};
 use crate::request::PUNCH;
 use crate::{identity, queue};
 
@@ -76,7 +76,7 @@ pub(crate) struct Target {
 }
 
 /// Puts the path in front of a reason.
-pub(crate) fn at_path(path: &Path) -> impl Fn(Refusal) -> EngineError {
+pub(crate) fn at_path(path: &Path) -> impl Fn(OpenRefusal) -> EngineError {
     move |reason| EngineError::Target { path: path.display().to_string(), reason }
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     let workload = &job.workload;
     let refuse = at_path(path);
     if workload.modifies() && !job.writable {
-        return Err(refuse(Refusal::ReadOnly(workload.doing())));
+        return Err(refuse(OpenRefusal::ReadOnly(workload.doing())));
     }
     let needed =
         if workload.is_random() || workload.offset_increment.is_some() { 1 } else { workload.numjobs };
@@ -93,7 +93,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     // Random places are multiples of the shortest length; a remainder at the end is not used.
     let usable = job.size.0 - job.size.0 % workload.min_bs().0;
     if usable / bs.0 < u64::from(needed) {
-        return Err(refuse(Refusal::TooSmall { size: job.size, bs, needed }));
+        return Err(refuse(OpenRefusal::TooSmall { size: job.size, bs, needed }));
     }
     let access = Access {
         write: workload.modifies(),
@@ -108,27 +108,27 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
         let blocks = job.size.0 / workload.blockalign.unwrap_or(workload.min_bs()).0;
         if workload.rw.is_random() && sequence.blocks_needed() > blocks {
             let order = workload.random_distribution.to_string();
-            return Err(refuse(Refusal::Sequence { order, size: job.size, blocks }));
+            return Err(refuse(OpenRefusal::Sequence { order, size: job.size, blocks }));
         }
     }
     let size = workload.span(job.size).unwrap_or(Bytes(u64::MAX));
     let (offset, length) = (workload.offset, Bytes(target.length));
     if size.0.checked_add(offset.0).is_none_or(|end| end > length.0) {
-        return Err(refuse(Refusal::TooLong { size, offset, length }));
+        return Err(refuse(OpenRefusal::TooLong { size, offset, length }));
     }
     if let Some(unit) = target.direct_unit()
         && let Some((key, value)) = misaligned(workload, unit)
     {
-        return Err(refuse(Refusal::Alignment { key, value, unit: Bytes(unit) }));
+        return Err(refuse(OpenRefusal::Alignment { key, value, unit: Bytes(unit) }));
     }
     if workload.ioengine == IoEngine::Ftruncate && offset.0.saturating_add(size.0) < length.0 {
-        return Err(refuse(Refusal::Cut));
+        return Err(refuse(OpenRefusal::Cut));
     }
     if workload.trims() {
         target.check_trim().map_err(&refuse)?;
     }
     if workload.hipri && queue::attribute(&target.file, "io_poll") == Some(0) {
-        return Err(refuse(Refusal::NoPolling(
+        return Err(refuse(OpenRefusal::NoPolling(
             "its device has no queues for it (queue/io_poll is 0)".into(),
         )));
     }
@@ -161,7 +161,7 @@ fn misaligned(workload: &Workload, unit: u64) -> Option<(&'static str, String)> 
 
 /// Opens an existing file or block device. A device that is to be written is claimed (O_EXCL) for as long as the target
 /// stays open, unless a layer that iotax made holds it.
-pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
+pub(crate) fn open(path: &Path, access: Access) -> Result<Target, OpenRefusal> {
     let kind = kind(path)?;
     let is_device = kind != Kind::File;
     let claim = if is_device && access.write && !access.shared { libc::O_EXCL } else { 0 };
@@ -169,23 +169,23 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
     let mut file = opened.map_err(|error| refusal_of_open(error, access, is_device))?;
     if let Some(identity) = access.identity {
         let is_it = identity::is(&file, identity);
-        if !is_it.map_err(|error| Refusal::System { doing: "it cannot be looked at", error })? {
-            return Err(Refusal::Replaced);
+        if !is_it.map_err(|error| OpenRefusal::System { doing: "it cannot be looked at", error })? {
+            return Err(OpenRefusal::Replaced);
         }
     }
     if kind == Kind::Socket {
         let doing = "no virtio device answers there (vhost-user-blk)";
-        let device = Device::at(&file).map_err(|error| Refusal::System { doing, error })?;
+        let device = Device::at(&file).map_err(|error| OpenRefusal::System { doing, error })?;
         let length = device.length;
         return Ok(Target { file, access, is_device, virtio: Some(device), length });
     }
     // A device node may lie on a tmpfs; the device does not.
     if access.direct && !is_device && is_tmpfs(&file) {
-        return Err(Refusal::NoDirect("tmpfs, which keeps files in memory"));
+        return Err(OpenRefusal::NoDirect("tmpfs, which keeps files in memory"));
     }
     let length = file
         .seek(SeekFrom::End(0))
-        .map_err(|error| Refusal::System { doing: "its length cannot be read", error })?;
+        .map_err(|error| OpenRefusal::System { doing: "its length cannot be read", error })?;
     Ok(Target { file, access, is_device, virtio: None, length })
 }
 
@@ -193,7 +193,7 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
 pub(crate) fn directly_if_possible(path: &Path, access: Access) -> Result<Target, EngineError> {
     let access = Access { direct: true, ..access };
     match open(path, access) {
-        Err(Refusal::NoDirect(_)) => open(path, Access { direct: false, ..access }),
+        Err(OpenRefusal::NoDirect(_)) => open(path, Access { direct: false, ..access }),
         target => target,
     }
     .map_err(at_path(path))
@@ -214,28 +214,28 @@ fn open_socket(path: &Path) -> io::Result<File> {
 }
 
 /// Looks before opening: opening a pipe would block.
-fn kind(path: &Path) -> Result<Kind, Refusal> {
+fn kind(path: &Path) -> Result<Kind, OpenRefusal> {
     let metadata = path.metadata().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Refusal::Missing,
-        _ => Refusal::System { doing: "cannot be looked at", error },
+        io::ErrorKind::NotFound => OpenRefusal::Missing,
+        _ => OpenRefusal::System { doing: "cannot be looked at", error },
     })?;
     match metadata.file_type() {
         kind if kind.is_file() => Ok(Kind::File),
         kind if kind.is_block_device() => Ok(Kind::Device),
         kind if kind.is_socket() => Ok(Kind::Socket),
-        kind if kind.is_dir() => Err(Refusal::Directory),
-        kind if kind.is_char_device() => Err(Refusal::Kind("character device")),
-        kind if kind.is_fifo() => Err(Refusal::Kind("pipe")),
-        _ => Err(Refusal::Kind("thing of unknown kind")),
+        kind if kind.is_dir() => Err(OpenRefusal::Directory),
+        kind if kind.is_char_device() => Err(OpenRefusal::Kind("character device")),
+        kind if kind.is_fifo() => Err(OpenRefusal::Kind("pipe")),
+        _ => Err(OpenRefusal::Kind("thing of unknown kind")),
     }
 }
 
-fn refusal_of_open(error: io::Error, access: Access, is_device: bool) -> Refusal {
+fn refusal_of_open(error: io::Error, access: Access, is_device: bool) -> OpenRefusal {
     match Errno::from_io_error(&error) {
-        Some(Errno::INVAL) if access.direct => Refusal::NoDirect("its filesystem"),
-        Some(Errno::BUSY) if is_device && access.write => Refusal::InUse,
-        _ if access.write => Refusal::System { doing: "cannot be opened for reading and writing", error },
-        _ => Refusal::System { doing: "cannot be opened for reading", error },
+        Some(Errno::INVAL) if access.direct => OpenRefusal::NoDirect("its filesystem"),
+        Some(Errno::BUSY) if is_device && access.write => OpenRefusal::InUse,
+        _ if access.write => OpenRefusal::System { doing: "cannot be opened for reading and writing", error },
+        _ => OpenRefusal::System { doing: "cannot be opened for reading", error },
     }
 }
 
@@ -246,17 +246,17 @@ fn is_tmpfs(file: &File) -> bool {
 
 impl Target {
     /// Refuses a workload that does I/O in another way than the target takes it.
-    fn check_engine(&self, workload: &Workload) -> Result<(), Refusal> {
+    fn check_engine(&self, workload: &Workload) -> Result<(), OpenRefusal> {
         let takes_queues = workload.ioengine == IoEngine::Libblkio;
         let sets_space = matches!(workload.ioengine, IoEngine::Falloc | IoEngine::Ftruncate);
         match &self.virtio {
             _ if sets_space && (self.is_device || self.virtio.is_some()) => {
-                Err(Refusal::NoFile(workload.ioengine))
+                Err(OpenRefusal::NoFile(workload.ioengine))
             }
-            None if takes_queues => Err(Refusal::NoQueues),
-            Some(_) if !workload.direct => Err(Refusal::NoCache),
+            None if takes_queues => Err(OpenRefusal::NoQueues),
+            Some(_) if !workload.direct => Err(OpenRefusal::NoCache),
             Some(_) if matches!(workload.kind(), WorkloadKind::Files(_)) => {
-                Err(Refusal::NoCalls("use an rw that reads or writes in place of test".into()))
+                Err(OpenRefusal::NoCalls("use an rw that reads or writes in place of test".into()))
             }
             _ => Ok(()),
         }
@@ -271,25 +271,25 @@ impl Target {
     }
 
     /// Refuses a target of which it can be known, without discarding anything, that it cannot discard.
-    pub(crate) fn check_trim(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_trim(&self) -> Result<(), OpenRefusal> {
         if let Some(device) = &self.virtio {
             return if device.discards {
                 Ok(())
             } else {
-                Err(Refusal::NoTrim("its virtio device discards nothing"))
+                Err(OpenRefusal::NoTrim("its virtio device discards nothing"))
             };
         }
         if self.is_device {
             let most = queue::attribute(&self.file, "discard_max_bytes");
             return if most == Some(0) {
-                Err(Refusal::NoTrim("its device discards nothing (queue/discard_max_bytes is 0)"))
+                Err(OpenRefusal::NoTrim("its device discards nothing (queue/discard_max_bytes is 0)"))
             } else {
                 Ok(())
             };
         }
         // Beyond the end there is nothing to lose.
         match fallocate(&self.file, PUNCH, self.length.next_multiple_of(1 << 20), 4096) {
-            Err(Errno::OPNOTSUPP) => Err(Refusal::NoTrim("its filesystem makes no holes in files")),
+            Err(Errno::OPNOTSUPP) => Err(OpenRefusal::NoTrim("its filesystem makes no holes in files")),
             _ => Ok(()),
         }
     }

@@ -6,19 +6,19 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::wire::Area;
+use iotax_model::wire::ByteRange;
 use iotax_model::workload::{Content, SyncMode, Verify, Workload};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::backend::{Backend, Completion, VIRTIO_SECTOR};
 use crate::buffers::Slot;
 use crate::clock;
-use crate::error::{EngineError, Refusal};
+use crate::error::{EngineError, OpenRefusal};
 use crate::io_errors::errno_name;
 use crate::open::{self, Access, Target};
 use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 use crate::transfer::{self, Transfer};
 use crate::verify::{Mark, write_stamps};
 
@@ -39,19 +39,19 @@ const PROGRESS_EVERY: Nanos = Nanos::from_millis(200);
 /// A target that cannot be opened for writing or is too small, and the first write that fails, with its offset.
 pub fn fill(
     path: &Path,
-    area: &Area,
+    area: &ByteRange,
     content: &Content,
     seed: u64,
     progress: &mut dyn FnMut(Bytes),
 ) -> Result<(), EngineError> {
-    let Area { offset, size, shared, identity, .. } = *area;
+    let ByteRange { offset, size, shared, identity, .. } = *area;
     // Directly, so that the page cache is not filled with what was written.
     let target = open::directly_if_possible(
         path,
         Access { write: true, direct: true, sync: SyncMode::None, shared, identity },
     )?;
     if target.is_device && offset.0.saturating_add(size.0) > target.length {
-        let reason = Refusal::TooLong { size, offset, length: Bytes(target.length) };
+        let reason = OpenRefusal::TooLong { size, offset, length: Bytes(target.length) };
         return Err(open::at_path(path)(reason));
     }
     let failed = |doing: &str| EngineError::system(format!("{}: {doing}", path.display()));
@@ -101,7 +101,7 @@ struct Fill<'a> {
 impl Transfer for Fill<'_> {
     fn perform<B: Backend>(self, mut backend: B, mut free: Vec<Slot>) -> io::Result<()> {
         let Self { filling, begin, bytes, progress } = self;
-        let mut pending = vec![Io { direction: Direction::Write, offset: 0, length: 0 }; free.len()];
+        let mut pending = vec![Io { direction: IoKind::Write, offset: 0, length: 0 }; free.len()];
         let mut done = Vec::with_capacity(free.len());
         let (mut queued, mut written) = (0, 0);
         let mut told_at = clock::now();
@@ -110,7 +110,7 @@ impl Transfer for Fill<'_> {
                 && let Some(mut slot) = free.pop()
             {
                 let length = u32::try_from(bytes - queued).unwrap_or(CHUNK).min(CHUNK);
-                let io = Io { direction: Direction::Write, offset: begin + queued, length };
+                let io = Io { direction: IoKind::Write, offset: begin + queued, length };
                 filling.put(io, &mut backend.buffer(&mut slot)[..length as usize]);
                 pending[slot.index()] = io;
                 backend.queue(slot, io);
@@ -158,8 +158,7 @@ fn write_tail(file: &File, filling: &Filling, body: u64, size: u64) -> io::Resul
     }
     let flags = fcntl_getfl(file)?;
     fcntl_setfl(file, flags - OFlags::DIRECT)?;
-    let io =
-        Io { direction: Direction::Write, offset: body, length: u32::try_from(size - body).unwrap_or(0) };
+    let io = Io { direction: IoKind::Write, offset: body, length: u32::try_from(size - body).unwrap_or(0) };
     let length = io.length as usize;
     // Content is put in whole sectors.
     let mut buffer = vec![0; length.next_multiple_of(512)];
@@ -194,8 +193,8 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     /// The first `size` bytes of whatever it is applied to.
-    fn area(size: Bytes) -> Area {
-        Area { path: None, offset: Bytes(0), size, shared: false, identity: None }
+    fn area(size: Bytes) -> ByteRange {
+        ByteRange { path: None, offset: Bytes(0), size, shared: false, identity: None }
     }
 
     fn filled(size: u64, seed: u64, dir: &Path) -> Vec<u8> {
@@ -232,7 +231,7 @@ mod tests {
             (tempfile::NamedTempFile::new().expect("file"), tempfile::NamedTempFile::new().expect("file"));
         std::fs::write(theirs.path(), "the user's").expect("written");
         let found = ours.as_file().metadata().expect("metadata");
-        let only_ours = Area {
+        let only_ours = ByteRange {
             identity: Some(Identity::File { device: found.dev(), inode: found.ino() }),
             ..area(Bytes(4096))
         };

@@ -4,12 +4,12 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::vec;
 
 use iotax_model::threads;
-use iotax_model::trace::{Event, Events, Operation};
+use iotax_model::trace::{Events, TracedIo, TracedOperation};
 use iotax_model::wire::Job;
 
 use crate::error::EngineError;
 use crate::open::Target;
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 /// I/Os that are handed over at once.
 const CHUNK: usize = 1024;
@@ -198,7 +198,7 @@ fn read(mut events: Events, room: Room, scale: u32, chunks: &SyncSender<Result<V
 
 impl TraceTimes {
     /// Those of an event of a trace that begins at `from`, at this percentage of its speed.
-    fn of(event: &Event, from: u64, scale: u32) -> Self {
+    fn of(event: &TracedIo, from: u64, scale: u32) -> Self {
         let since = event.at_ns.saturating_sub(from);
         Self {
             at: scaled(since, scale),
@@ -215,15 +215,15 @@ fn scaled(ns: u64, scale: u32) -> u64 {
 
 impl Room {
     /// Places an event within the area, whatever it says.
-    fn place(&self, event: Event, times: TraceTimes) -> Planned {
-        let Event { operation, offset, length, fua, .. } = event;
+    fn place(&self, event: TracedIo, times: TraceTimes) -> Planned {
+        let TracedIo { operation, offset, length, fua, .. } = event;
         let left_out = Planned { times, io: None, is_wrapped: false, is_aligned: false, lost_fua: false };
         let (direction, is_possible, longest) = match operation {
-            Operation::Read => (Direction::Read, true, self.longest),
-            Operation::Write => (Direction::Write, self.writes, self.longest),
-            Operation::Trim => (Direction::Trim, self.trims, LONGEST_TRIM),
-            Operation::Flush => {
-                let io = Some(Io { direction: Direction::DataSync, offset: 0, length: 0 });
+            TracedOperation::Read => (IoKind::Read, true, self.longest),
+            TracedOperation::Write => (IoKind::Write, self.writes, self.longest),
+            TracedOperation::Trim => (IoKind::Trim, self.trims, LONGEST_TRIM),
+            TracedOperation::Flush => {
+                let io = Some(Io { direction: IoKind::DataSync, offset: 0, length: 0 });
                 return Planned { io, ..left_out };
             }
         };
@@ -241,7 +241,7 @@ impl Room {
             io: Some(Io { direction, offset: self.start + place, length: length_done }),
             is_wrapped: !ends_within,
             is_aligned: aligned != within || rounded != length,
-            lost_fua: fua && direction == Direction::Write,
+            lost_fua: fua && direction == IoKind::Write,
             ..left_out
         }
     }
@@ -257,44 +257,53 @@ mod tests {
 
     const NOW: TraceTimes = TraceTimes { at: 0, completes: None, latency_ns: None };
 
-    fn event(operation: Operation, offset: u64, length: u64) -> Event {
-        Event { at_ns: 0, latency_ns: None, operation, offset, length, fua: true, process: None, queue: None }
+    fn event(operation: TracedOperation, offset: u64, length: u64) -> TracedIo {
+        TracedIo {
+            at_ns: 0,
+            latency_ns: None,
+            operation,
+            offset,
+            length,
+            fua: true,
+            process: None,
+            queue: None,
+        }
     }
 
-    fn placed(operation: Operation, offset: u64, length: u64) -> Option<(u64, u32, bool, bool)> {
+    fn placed(operation: TracedOperation, offset: u64, length: u64) -> Option<(u64, u32, bool, bool)> {
         let Planned { io, is_wrapped, is_aligned, .. } = ROOM.place(event(operation, offset, length), NOW);
         io.map(|io| (io.offset, io.length, is_wrapped, is_aligned))
     }
 
     #[test]
     fn an_io_within_the_target_stays_where_it_was() {
-        assert_eq!(placed(Operation::Read, 8192, 4096), Some((8192, 4096, false, false)));
+        assert_eq!(placed(TracedOperation::Read, 8192, 4096), Some((8192, 4096, false, false)));
         assert_eq!(
-            placed(Operation::Write, (1 << 20) - 4096, 4096),
+            placed(TracedOperation::Write, (1 << 20) - 4096, 4096),
             Some(((1 << 20) - 4096, 4096, false, false))
         );
-        assert_eq!(placed(Operation::Read, 512, 512), Some((0, 4096, false, true)));
-        assert_eq!(placed(Operation::Flush, 0, 0), Some((0, 0, false, false)));
+        assert_eq!(placed(TracedOperation::Read, 512, 512), Some((0, 4096, false, true)));
+        assert_eq!(placed(TracedOperation::Flush, 0, 0), Some((0, 0, false, false)));
     }
 
     #[test]
     fn an_io_beyond_the_target_is_wrapped_and_one_that_cannot_be_done_left_out() {
-        assert_eq!(placed(Operation::Read, (5 << 20) + 8192, 4096), Some((8192, 4096, true, false)));
+        assert_eq!(placed(TracedOperation::Read, (5 << 20) + 8192, 4096), Some((8192, 4096, true, false)));
         assert_eq!(
-            placed(Operation::Read, (1 << 20) - 4096, 8192),
+            placed(TracedOperation::Read, (1 << 20) - 4096, 8192),
             Some(((1 << 20) - 8192, 8192, true, false))
         );
         for (operation, length) in [
-            (Operation::Read, 0),
-            (Operation::Write, 1 << 63),
-            (Operation::Write, u64::MAX),
-            (Operation::Read, 65537),
-            (Operation::Trim, 4096),
+            (TracedOperation::Read, 0),
+            (TracedOperation::Write, 1 << 63),
+            (TracedOperation::Write, u64::MAX),
+            (TracedOperation::Read, 65537),
+            (TracedOperation::Trim, 4096),
         ] {
             assert_eq!(placed(operation, 0, length), None, "{operation} {length}");
         }
         let read_only = Room { writes: false, ..ROOM };
-        assert_eq!(read_only.place(event(Operation::Write, 0, 4096), NOW).io, None);
+        assert_eq!(read_only.place(event(TracedOperation::Write, 0, 4096), NOW).io, None);
     }
 
     proptest! {
@@ -306,7 +315,7 @@ mod tests {
             size in 1_u64..(1 << 40),
             unit in prop::sample::select(vec![1_u64, 512, 4096]),
             start in 0_u64..(1 << 40),
-            kind in prop::sample::select(vec![Operation::Read, Operation::Write, Operation::Trim]),
+            kind in prop::sample::select(vec![TracedOperation::Read, TracedOperation::Write, TracedOperation::Trim]),
         ) {
             let room = Room { start, size: size - size % unit, unit, longest: 1 << 26, writes: true, trims: true };
             if let Some(io) = room.place(event(kind, offset, length), NOW).io {

@@ -9,7 +9,7 @@ pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(Falloc
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Io {
     /// The direction.
-    pub direction: Direction,
+    pub direction: IoKind,
     /// In bytes; 0 for a flush.
     pub offset: u64,
     /// In bytes, at most the slot's; 0 for a flush.
@@ -18,7 +18,7 @@ pub struct Io {
 
 /// The kind of an I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum IoKind {
     /// Reads.
     Read,
     /// Writes.
@@ -33,7 +33,7 @@ pub enum Direction {
     RangeSync(u32),
 }
 
-impl Direction {
+impl IoKind {
     /// True if it moves no data.
     #[inline]
     pub(crate) const fn is_flush(self) -> bool {

@@ -24,7 +24,7 @@ use crate::pattern::Pattern;
 use crate::payload::SECTOR;
 use crate::prepare;
 use crate::replay::Replay;
-use crate::request::Direction;
+use crate::request::IoKind;
 use crate::shared::Common;
 use crate::verify::Verification;
 use crate::watch;
@@ -185,7 +185,7 @@ pub(crate) fn flush(sync: impl FnOnce() -> io::Result<()>, outcome: &mut Outcome
         Err(error) => match error.raw_os_error() {
             Some(number) if number != libc::EINVAL => outcome.errors.push(ErrorCount {
                 error: errno_name(number),
-                direction: Direction::DataSync.word().to_owned(),
+                direction: IoKind::DataSync.word().to_owned(),
                 count: 1,
                 first_offset: 0,
                 last_offset: None,

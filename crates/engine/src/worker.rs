@@ -33,7 +33,7 @@ use crate::pattern::Pattern;
 use crate::placement;
 use crate::punctual::Priority;
 use crate::replay::Replay;
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 use crate::shared::{Common, Heartbeat};
 use crate::verify::Verification;
 use crate::workers::{Finish, WorkerContext, WorkerReport};
@@ -167,7 +167,7 @@ impl CommitTimer {
     #[inline]
     fn completed(&mut self, io: Io, submitted_at: u64, seen_at: u64) -> Option<u64> {
         match io.direction {
-            Direction::Write => {
+            IoKind::Write => {
                 self.began_at.get_or_insert(submitted_at);
                 None
             }
@@ -260,7 +260,7 @@ impl<B: Backend> Worker<B> {
     /// Puts an I/O into the backend's queue, with its content if it writes.
     #[inline]
     fn queue(&mut self, mut slot: Slot, io: Io) {
-        if io.direction == Direction::Write {
+        if io.direction == IoKind::Write {
             self.source.fill(slot.index(), io, self.backend.buffer(&mut slot));
         }
         let intended_at = match &mut self.pace {
@@ -421,7 +421,7 @@ impl<B: Backend> Worker<B> {
 
 /// True if a failure of this direction does not end the measurement.
 #[cold]
-fn is_tolerated(tolerated: Option<&ToleratedErrors>, direction: Direction, result: i32) -> bool {
+fn is_tolerated(tolerated: Option<&ToleratedErrors>, direction: IoKind, result: i32) -> bool {
     let is_this = |error: &str| {
         let number = result.checked_neg().filter(|number| *number > 0);
         number.is_some_and(|number| error == errno_name(number) || error == number.to_string())
@@ -446,17 +446,17 @@ mod tests {
         let mut completed = |direction, submitted_at, seen_at| {
             timer.completed(Io { direction, offset: 0, length: 0 }, submitted_at, seen_at)
         };
-        assert_eq!(completed(Direction::Write, 100, 110), None);
-        assert_eq!(completed(Direction::Write, 120, 130), None);
-        assert_eq!(completed(Direction::DataSync, 130, 2130), Some(2030));
+        assert_eq!(completed(IoKind::Write, 100, 110), None);
+        assert_eq!(completed(IoKind::Write, 120, 130), None);
+        assert_eq!(completed(IoKind::DataSync, 130, 2130), Some(2030));
         // Of a flush whose write was before, as at the begin of a window, nothing is known.
-        assert_eq!(completed(Direction::Sync, 2130, 2140), None);
-        assert_eq!(completed(Direction::Write, 3000, 3010), None);
-        assert_eq!(completed(Direction::Read, 3010, 3020), None);
-        assert_eq!(completed(Direction::RangeSync(7), 3020, 3050), Some(50));
-        assert_eq!(completed(Direction::Write, 4000, 4010), None);
+        assert_eq!(completed(IoKind::Sync, 2130, 2140), None);
+        assert_eq!(completed(IoKind::Write, 3000, 3010), None);
+        assert_eq!(completed(IoKind::Read, 3010, 3020), None);
+        assert_eq!(completed(IoKind::RangeSync(7), 3020, 3050), Some(50));
+        assert_eq!(completed(IoKind::Write, 4000, 4010), None);
         timer.failed();
-        let flush = Io { direction: Direction::Sync, offset: 0, length: 0 };
+        let flush = Io { direction: IoKind::Sync, offset: 0, length: 0 };
         assert_eq!(timer.completed(flush, 4010, 4020), None);
     }
 }

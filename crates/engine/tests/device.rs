@@ -5,9 +5,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::process::Command;
 
-use iotax_engine::{EngineError, Refusal, fill, measure};
+use iotax_engine::{EngineError, OpenRefusal, fill, measure};
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::wire::{Area, DiskId, Identity, Job};
+use iotax_model::wire::{ByteRange, DiskId, Identity, Job};
 use iotax_model::workload::Content;
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 
@@ -55,8 +55,8 @@ impl Drop for Loop {
 }
 
 /// The first `size` bytes of whatever it is applied to.
-fn area(size: Bytes) -> Area {
-    Area { path: None, offset: Bytes(0), size, shared: false, identity: None }
+fn area(size: Bytes) -> ByteRange {
+    ByteRange { path: None, offset: Bytes(0), size, shared: false, identity: None }
 }
 
 /// Those that do I/O.
@@ -83,7 +83,7 @@ fn job_of(ioengine: IoEngine, rw: Rw, bs: u64, direct: bool) -> Job {
     Job { writable: true, ..Job::new(workload, Bytes(SIZE), 1, Nanos::from_millis(100)) }
 }
 
-fn refusal(result: Result<impl Sized, EngineError>) -> Refusal {
+fn refusal(result: Result<impl Sized, EngineError>) -> OpenRefusal {
     match result {
         Err(EngineError::Target { reason, .. }) => reason,
         Err(other) => panic!("{other}"),
@@ -114,14 +114,14 @@ fn a_device_is_filled_read_and_written_whole() {
     assert_ne!(device.content(), filled);
     let too_long =
         refusal(fill(&device.path, &area(Bytes(SIZE + 4096)), &Content::default(), 1, &mut |_| {}));
-    assert!(matches!(too_long, Refusal::TooLong { length: Bytes(SIZE), .. }), "{too_long}");
+    assert!(matches!(too_long, OpenRefusal::TooLong { length: Bytes(SIZE), .. }), "{too_long}");
 }
 
 #[test]
 fn direct_io_below_the_logical_block_size_is_refused() {
     let Some(device) = Loop::new() else { return };
     let reason = refusal(measure(&job(Rw::RandRead, 512, true), &device.path, &mut |_| {}));
-    assert!(matches!(reason, Refusal::Alignment { unit: Bytes(4096), .. }), "{reason}");
+    assert!(matches!(reason, OpenRefusal::Alignment { unit: Bytes(4096), .. }), "{reason}");
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn a_device_in_use_is_read_but_not_written() {
         OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&device.path).expect("claimed");
     let before = device.content();
     let in_use = refusal(measure(&job(Rw::RandWrite, 4096, true), &device.path, &mut |_| {}));
-    assert!(matches!(in_use, Refusal::InUse), "{in_use}");
+    assert!(matches!(in_use, OpenRefusal::InUse), "{in_use}");
     let in_use = refusal(fill(&device.path, &area(Bytes(SIZE)), &Content::default(), 1, &mut |_| {}));
-    assert!(matches!(in_use, Refusal::InUse), "{in_use}");
+    assert!(matches!(in_use, OpenRefusal::InUse), "{in_use}");
     assert_eq!(device.content(), before);
     measure(&job(Rw::RandRead, 4096, true), &device.path, &mut |_| {}).expect("read all the same");
     drop(holder);
@@ -192,7 +192,7 @@ fn a_device_that_took_the_place_of_the_one_that_is_meant_is_left_alone() {
     let number = std::fs::metadata(&ours.path).expect("there").rdev();
     let disk = DiskId { number, sequence: sequence.trim().parse().ok() };
     let filled = |device: &Loop, disk: DiskId| {
-        let meant = Area { identity: Some(Identity::Disk(disk)), ..area(Bytes(65536)) };
+        let meant = ByteRange { identity: Some(Identity::Disk(disk)), ..area(Bytes(65536)) };
         fill(&device.path, &meant, &Content::default(), 1, &mut |_| {}).map_err(|error| error.to_string())
     };
     filled(&ours, disk).expect("filled");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use iotax_engine::{Control, replay_under};
 use iotax_model::record::{Outcome, Replayed};
-use iotax_model::trace::{Event, Operation, Summary};
+use iotax_model::trace::{TraceSummary, TracedIo, TracedOperation};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::{Workload, WorkloadKeys};
@@ -14,21 +14,21 @@ use iotax_model::workload::{Workload, WorkloadKeys};
 const BLOCK: u64 = 4096;
 const SIZE: u64 = 4 << 20;
 
-fn event(at_ns: u64, operation: Operation, offset: u64, length: u64) -> Event {
-    Event { at_ns, latency_ns: None, operation, offset, length, fua: false, process: None, queue: None }
+fn event(at_ns: u64, operation: TracedOperation, offset: u64, length: u64) -> TracedIo {
+    TracedIo { at_ns, latency_ns: None, operation, offset, length, fua: false, process: None, queue: None }
 }
 
-fn workload(events: &[Event], keys: &[(&str, &str)]) -> Workload {
+fn workload(events: &[TracedIo], keys: &[(&str, &str)]) -> Workload {
     let mut own = WorkloadKeys::default();
     for (key, text) in [("read_iolog", "trace"), ("direct", "0")].iter().chain(keys) {
         own.set(key, text).expect(key);
     }
-    let mut summary = Summary::default();
+    let mut summary = TraceSummary::default();
     events.iter().for_each(|event| summary.add(event));
     own.complete(&WorkloadKeys::default()).replaying(&summary)
 }
 
-fn replay(path: &Path, events: &[Event], keys: &[(&str, &str)]) -> (Outcome, Replayed) {
+fn replay(path: &Path, events: &[TracedIo], keys: &[(&str, &str)]) -> (Outcome, Replayed) {
     let job =
         Job { writable: true, ..Job::new(workload(events, keys), Bytes(SIZE), 1, Nanos::from_millis(100)) };
     let trace = Box::new(Vec::from(events).into_iter().map(Ok));
@@ -45,13 +45,13 @@ fn file() -> (tempfile::NamedTempFile, File) {
 }
 
 /// Exponential gaps, as of many independent users.
-fn poisson(per_second: f64, seconds: f64) -> Vec<Event> {
+fn poisson(per_second: f64, seconds: f64) -> Vec<TracedIo> {
     let (mut state, mut at, mut events) = (1_u64, 0.0, Vec::new());
     while at < seconds * 1e9 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let unit = (state >> 11) as f64 / (1_u64 << 53) as f64;
         at += -(1.0 - unit).ln() * 1e9 / per_second;
-        let operation = if state & (1 << 20) == 0 { Operation::Read } else { Operation::Write };
+        let operation = if state & (1 << 20) == 0 { TracedOperation::Read } else { TracedOperation::Write };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
         events.push(event(at as u64, operation, (state >> 30) % (SIZE / BLOCK) * BLOCK, BLOCK));
     }
@@ -66,7 +66,7 @@ fn every_io_of_a_poisson_load_is_done_in_the_time_of_the_trace() {
         let depth = if engine == "psync" { "1" } else { "64" };
         let (outcome, replayed) = replay(named.path(), &events, &[("ioengine", engine), ("iodepth", depth)]);
         let all = events.len() as u64;
-        let reads = events.iter().filter(|event| event.operation == Operation::Read).count() as u64;
+        let reads = events.iter().filter(|event| event.operation == TracedOperation::Read).count() as u64;
         assert_eq!(
             (replayed.due, replayed.begun, replayed.left_out, replayed.wrapped),
             (all, all, 0, 0),
@@ -93,8 +93,8 @@ fn every_io_of_a_poisson_load_is_done_in_the_time_of_the_trace() {
 #[test]
 fn twice_the_speed_takes_half_of_the_time() {
     let (named, _) = file();
-    let events: Vec<Event> =
-        (0..21).map(|n| event(n * 50_000_000, Operation::Read, n * BLOCK, BLOCK)).collect();
+    let events: Vec<TracedIo> =
+        (0..21).map(|n| event(n * 50_000_000, TracedOperation::Read, n * BLOCK, BLOCK)).collect();
     let (_, replayed) = replay(named.path(), &events, &[("replay_time_scale", "200")]);
     assert_eq!((replayed.begun, replayed.recorded_ns), (21, 500_000_000));
 }
@@ -104,10 +104,10 @@ fn a_trace_that_points_beyond_the_target_writes_nothing_outside_of_its_area() {
     let (named, content) = file();
     content.set_len(4 * SIZE).expect("longer");
     let far = [SIZE, SIZE - 512, u64::MAX - 10, 1 << 63, 3 * SIZE + 100];
-    let events: Vec<Event> = far
+    let events: Vec<TracedIo> = far
         .into_iter()
         .zip(0..)
-        .map(|(offset, n)| event(n * 1_000_000, Operation::Write, offset, BLOCK))
+        .map(|(offset, n)| event(n * 1_000_000, TracedOperation::Write, offset, BLOCK))
         .collect();
     let (outcome, replayed) = replay(named.path(), &events, &[]);
     assert_eq!((replayed.begun, replayed.wrapped, outcome.errors.len()), (5, 5, 0));
@@ -121,11 +121,11 @@ fn a_trace_that_points_beyond_the_target_writes_nothing_outside_of_its_area() {
 fn trims_and_flushes_are_done_and_what_cannot_be_is_counted_as_left_out() {
     let (named, content) = file();
     let events = [
-        event(0, Operation::Write, 0, BLOCK),
-        event(1_000_000, Operation::Flush, 0, 0),
-        event(2_000_000, Operation::Trim, 2 * BLOCK, BLOCK),
-        event(3_000_000, Operation::Read, 0, 0),
-        event(4_000_000, Operation::Read, 0, 1 << 63),
+        event(0, TracedOperation::Write, 0, BLOCK),
+        event(1_000_000, TracedOperation::Flush, 0, 0),
+        event(2_000_000, TracedOperation::Trim, 2 * BLOCK, BLOCK),
+        event(3_000_000, TracedOperation::Read, 0, 0),
+        event(4_000_000, TracedOperation::Read, 0, 1 << 63),
     ];
     let (outcome, replayed) = replay(named.path(), &events, &[]);
     if outcome.tallies.trim.is_none() {
@@ -143,7 +143,7 @@ fn trims_and_flushes_are_done_and_what_cannot_be_is_counted_as_left_out() {
 #[test]
 fn a_trace_that_breaks_off_fails_the_measurement_with_its_reason() {
     let (named, _) = file();
-    let events = [event(0, Operation::Read, 0, BLOCK)];
+    let events = [event(0, TracedOperation::Read, 0, BLOCK)];
     let job = Job::new(workload(&events, &[]), Bytes(SIZE), 1, Nanos::from_millis(100));
     let trace = events.map(Ok).into_iter().chain([Err("line 3: cut off".to_owned())]);
     let failed = replay_under(&Control::new(), &job, named.path(), Box::new(trace), &mut |_| {});
@@ -153,17 +153,17 @@ fn a_trace_that_breaks_off_fails_the_measurement_with_its_reason() {
 #[test]
 fn what_a_target_has_no_time_for_is_counted_as_not_begun() {
     let (named, _) = file();
-    let events: Vec<Event> =
-        (0..100).map(|n| event(n * 10_000_000, Operation::Read, n * BLOCK, BLOCK)).collect();
+    let events: Vec<TracedIo> =
+        (0..100).map(|n| event(n * 10_000_000, TracedOperation::Read, n * BLOCK, BLOCK)).collect();
     let (_, replayed) = replay(named.path(), &events, &[("runtime", "500ms")]);
     assert_eq!((replayed.due, replayed.begun + replayed.not_begun), (50, 50), "{replayed:?}");
 }
 
 /// Two I/Os at once, a pause of 20 ms after both, and again.
-fn pairs(count: u64) -> Vec<Event> {
-    let one = |n: u64| Event {
+fn pairs(count: u64) -> Vec<TracedIo> {
+    let one = |n: u64| TracedIo {
         latency_ns: Some(5_000_000),
-        ..event(n / 2 * 25_000_000, Operation::Read, n * BLOCK, BLOCK)
+        ..event(n / 2 * 25_000_000, TracedOperation::Read, n * BLOCK, BLOCK)
     };
     (0..count).map(one).collect()
 }
@@ -183,8 +183,8 @@ fn by_dependency_pauses_are_kept_and_the_target_s_own_time_replaces_the_recorded
 #[test]
 fn without_stalls_the_order_alone_is_kept() {
     let (named, _) = file();
-    let events: Vec<Event> =
-        (0..50).map(|n| event(n * 3_600_000_000_000, Operation::Read, n * BLOCK, BLOCK)).collect();
+    let events: Vec<TracedIo> =
+        (0..50).map(|n| event(n * 3_600_000_000_000, TracedOperation::Read, n * BLOCK, BLOCK)).collect();
     let (outcome, replayed) = replay(named.path(), &events, &[("replay_pace", "no_stall")]);
     assert_eq!((replayed.begun, replayed.late_max_ns), (50, 0));
     assert!(replayed.took_ns < replayed.recorded_ns / 100, "two days in a moment");

@@ -8,13 +8,13 @@ use iotax_engine::{EngineError, audit, fill, measure};
 use iotax_model::record::Outcome;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::verify_errors::{Fault, FaultKind, Findings};
-use iotax_model::wire::{Area, Event, Job, StampedFill};
+use iotax_model::wire::{ByteRange, Event, Job, StampedFill};
 use iotax_model::workload::{IoEngine, Rw, SyncMode, Verify, Workload, WorkloadKeys};
 use tempfile::NamedTempFile;
 
 /// The first `size` bytes of whatever it is applied to.
-fn area(size: Bytes) -> Area {
-    Area { path: None, offset: Bytes(0), size, shared: false, identity: None }
+fn area(size: Bytes) -> ByteRange {
+    ByteRange { path: None, offset: Bytes(0), size, shared: false, identity: None }
 }
 
 const BLOCK: usize = 4096;

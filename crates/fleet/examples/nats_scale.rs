@@ -8,9 +8,9 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use iotax_fleet::link::{Hub, To};
-use iotax_fleet::message::{Assignment, Claims, FromMember, Merged, PROTOCOL, Part, ToMember};
+use iotax_fleet::message::{Assignment, Claims, FromMember, Merged, PROTOCOL, RunPart, ToMember};
 use iotax_fleet::nats::{Address, Agent, AgentName, Leaf, MemberEvent, NatsHub};
-use iotax_fleet::{Action, Coordinator, MemberState, News, monotonic_ns};
+use iotax_fleet::{Coordinator, CoordinatorAction, MemberState, News, monotonic_ns};
 use iotax_model::record::{Environment, FleetMode, Measurement, Outcome, Tallies, Tally};
 use iotax_model::{Histogram, Plan, RunState};
 use iotax_testkit::nats::NatsServer;
@@ -114,7 +114,7 @@ fn member(address: &Address, index: u64, seconds: u64) {
                 let read = Tally { ios: latency.count(), bytes: 0, latency, response: None };
                 let tallies = Tallies { read: Some(read), ..Tallies::default() };
                 let outcome = Outcome { tallies, ..Outcome::default() };
-                let part = Part::Measurement(Measurement { outcome, ..Measurement::default() });
+                let part = RunPart::Measurement(Measurement { outcome, ..Measurement::default() });
                 let _ = agent.send(&FromMember::Kept { number: 1, part: Box::new(part) });
                 begun = None;
             }
@@ -211,21 +211,23 @@ fn study(count: u64, seconds: u64, leaves: u64, processes: u64) {
         while !actions.is_empty() {
             for action in std::mem::take(&mut actions) {
                 match action {
-                    Action::Send { member, message } => {
+                    CoordinatorAction::Send { member, message } => {
                         hub.send(To::One(&member), &message).expect("a server");
                     }
-                    Action::Keep { member, number, .. } => {
+                    CoordinatorAction::Keep { member, number, .. } => {
                         kept += 1;
                         actions.extend(coordinator.stored(&member, number));
                     }
-                    Action::Close { member } => hub.close(&member),
-                    Action::Tell(News::Answered) => {
+                    CoordinatorAction::Close { member } => hub.close(&member),
+                    CoordinatorAction::Tell(News::Answered) => {
                         println!("all have answered after {:.1} s", asked.elapsed().as_secs_f64());
                         begun = Some((Instant::now(), cpu(), [hub.sent(), hub.received()]));
                         actions.extend(coordinator.begin());
                     }
-                    Action::Tell(News::Lost { member, reason }) => println!("{member} is lost: {reason}"),
-                    Action::Tell(_) => {}
+                    CoordinatorAction::Tell(News::Lost { member, reason }) => {
+                        println!("{member} is lost: {reason}");
+                    }
+                    CoordinatorAction::Tell(_) => {}
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Leads a fleet: what each message of a member means, and what to do about it.
 //!
-//! It neither waits nor reads a clock: messages and moments go in, [`Action`]s come out. Whoever drives it carries those out in their order,
+//! It neither waits nor reads a clock: messages and moments go in, [`CoordinatorAction`]s come out. Whoever drives it carries those out in their order,
 //! keeps what is to be kept on a disk, and says so with [`Coordinator::stored`].
 
 mod state;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use iotax_model::record::{Environment, FleetMode};
 
 use crate::link::Incoming;
-use crate::message::{Assignment, FromMember, Merged, PROTOCOL, Part, Step, ToMember};
+use crate::message::{Assignment, FromMember, Merged, PROTOCOL, RunPart, StepNumber, ToMember};
 use state::Member;
 pub use state::{MemberState, MemberStatus};
 
@@ -28,7 +28,7 @@ const LEAD_AT_MOST: u64 = 500;
 
 /// Something to do.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
+pub enum CoordinatorAction {
     /// Send a message.
     Send {
         /// To this member.
@@ -43,7 +43,7 @@ pub enum Action {
         /// The part's number.
         number: u64,
         /// The part.
-        part: Box<Part>,
+        part: Box<RunPart>,
     },
     /// End the link to a member.
     Close {
@@ -76,7 +76,7 @@ pub enum News {
     /// A step goes off on this many members.
     Going {
         /// The step.
-        step: Step,
+        step: StepNumber,
         /// The number of members that begin it.
         members: usize,
     },
@@ -104,7 +104,7 @@ pub struct Coordinator {
     silence_ns: u64,
     members: BTreeMap<String, Member>,
     /// The moments at which steps went off, by the coordinator's clock.
-    gone: BTreeMap<Step, u64>,
+    gone: BTreeMap<StepNumber, u64>,
     has_begun: bool,
     answered: bool,
     pings: u64,
@@ -145,7 +145,7 @@ impl Coordinator {
     }
 
     /// Takes what came in, at this moment.
-    pub fn take(&mut self, incoming: Incoming, now_ns: u64) -> Vec<Action> {
+    pub fn take(&mut self, incoming: Incoming, now_ns: u64) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         match incoming {
             Incoming::Lost { member, reason } => self.lose(&member, &reason, &mut actions),
@@ -166,7 +166,7 @@ impl Coordinator {
     }
 
     /// Lets time pass: pings, gives up silent members, and has steps go off whose members are ready.
-    pub fn tick(&mut self, now_ns: u64) -> Vec<Action> {
+    pub fn tick(&mut self, now_ns: u64) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         let silent: Vec<String> = self
             .members
@@ -191,7 +191,7 @@ impl Coordinator {
     }
 
     /// Gives up the members that have not joined.
-    pub fn give_up_absent(&mut self, reason: &str) -> Vec<Action> {
+    pub fn give_up_absent(&mut self, reason: &str) -> Vec<CoordinatorAction> {
         let absent: Vec<String> = self
             .members
             .iter()
@@ -205,7 +205,7 @@ impl Coordinator {
     }
 
     /// Has every member begin that can carry its plan out.
-    pub fn begin(&mut self) -> Vec<Action> {
+    pub fn begin(&mut self) -> Vec<CoordinatorAction> {
         self.has_begun = true;
         let mut actions = Vec::new();
         for (name, member) in &mut self.members {
@@ -217,7 +217,7 @@ impl Coordinator {
     }
 
     /// A part that was to be kept is on the disk.
-    pub fn stored(&mut self, member: &str, number: u64) -> Vec<Action> {
+    pub fn stored(&mut self, member: &str, number: u64) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         if let Some(known) = self.members.get_mut(member) {
             known.stored(number);
@@ -227,16 +227,16 @@ impl Coordinator {
     }
 
     /// Has all members stop at once.
-    pub fn cancel(&self) -> Vec<Action> {
+    pub fn cancel(&self) -> Vec<CoordinatorAction> {
         self.tell_all(&ToMember::Cancel)
     }
 
     /// Has all members stop after the measurement that goes on.
-    pub fn drain(&self) -> Vec<Action> {
+    pub fn drain(&self) -> Vec<CoordinatorAction> {
         self.tell_all(&ToMember::Drain)
     }
 
-    fn tell_all(&self, message: &ToMember) -> Vec<Action> {
+    fn tell_all(&self, message: &ToMember) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         for (name, _) in self.members.iter().filter(|(_, member)| !member.is_gone()) {
             send(name, message.clone(), &mut actions);
@@ -244,7 +244,7 @@ impl Coordinator {
         actions
     }
 
-    fn message(&mut self, name: &str, message: FromMember, at_ns: u64, actions: &mut Vec<Action>) {
+    fn message(&mut self, name: &str, message: FromMember, at_ns: u64, actions: &mut Vec<CoordinatorAction>) {
         let Some(member) = self.members.get_mut(name) else { return };
         match message {
             FromMember::Hello { protocol, version, environment } => {
@@ -259,7 +259,8 @@ impl Coordinator {
                 }
                 // A second greeting would begin everything anew.
                 if member.join() {
-                    actions.push(Action::Tell(News::Joined { member: name.to_owned(), environment }));
+                    actions
+                        .push(CoordinatorAction::Tell(News::Joined { member: name.to_owned(), environment }));
                     send(name, ToMember::Assign(Box::new(member.assignment().clone())), actions);
                 }
             }
@@ -276,35 +277,36 @@ impl Coordinator {
             }
             FromMember::Sample(merged) => actions.push(sample(name, merged)),
             FromMember::Kept { number, part } => match member.keeps(number, part) {
-                Some(part) => actions.push(Action::Keep { member: name.to_owned(), number, part }),
+                Some(part) => actions.push(CoordinatorAction::Keep { member: name.to_owned(), number, part }),
                 // It was kept before; only the word for it was lost.
                 None => send(name, ToMember::Acknowledge { number }, actions),
             },
             FromMember::Over { state, reason } => {
                 member.over(state, reason);
-                actions.push(Action::Tell(News::Over { member: name.to_owned() }));
-                actions.push(Action::Close { member: name.to_owned() });
+                actions.push(CoordinatorAction::Tell(News::Over { member: name.to_owned() }));
+                actions.push(CoordinatorAction::Close { member: name.to_owned() });
             }
         }
     }
 
-    fn lose(&mut self, name: &str, reason: &str, actions: &mut Vec<Action>) {
+    fn lose(&mut self, name: &str, reason: &str, actions: &mut Vec<CoordinatorAction>) {
         let Some(member) = self.members.get_mut(name).filter(|member| !member.is_gone()) else { return };
         member.lose(reason);
-        actions.push(Action::Close { member: name.to_owned() });
-        actions.push(Action::Tell(News::Lost { member: name.to_owned(), reason: reason.to_owned() }));
+        actions.push(CoordinatorAction::Close { member: name.to_owned() });
+        actions
+            .push(CoordinatorAction::Tell(News::Lost { member: name.to_owned(), reason: reason.to_owned() }));
     }
 
     /// Tells once that all have answered.
-    fn settle(&mut self, actions: &mut Vec<Action>) {
+    fn settle(&mut self, actions: &mut Vec<CoordinatorAction>) {
         if !self.answered && self.members.values().all(Member::has_answered) {
             self.answered = true;
-            actions.push(Action::Tell(News::Answered));
+            actions.push(CoordinatorAction::Tell(News::Answered));
         }
     }
 
     /// Has the earliest step go off for which anyone waits, once every member that is at work waits.
-    fn let_go(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+    fn let_go(&mut self, now_ns: u64, actions: &mut Vec<CoordinatorAction>) {
         let at_work = || self.members.values().filter(|member| member.is_at_work());
         if at_work().any(|member| member.waits_for().is_none() || member.offset(now_ns).is_none()) {
             return;
@@ -326,7 +328,7 @@ impl Coordinator {
                 members += 1;
             }
         }
-        actions.push(Action::Tell(News::Going { step, members }));
+        actions.push(CoordinatorAction::Tell(News::Going { step, members }));
     }
 
     /// The mode of the fleet.
@@ -342,10 +344,10 @@ impl Coordinator {
     }
 }
 
-fn sample(from: &str, merged: Merged) -> Action {
-    Action::Tell(News::Sample { from: from.to_owned(), merged: Box::new(merged) })
+fn sample(from: &str, merged: Merged) -> CoordinatorAction {
+    CoordinatorAction::Tell(News::Sample { from: from.to_owned(), merged: Box::new(merged) })
 }
 
-fn send(member: &str, message: ToMember, actions: &mut Vec<Action>) {
-    actions.push(Action::Send { member: member.to_owned(), message });
+fn send(member: &str, message: ToMember, actions: &mut Vec<CoordinatorAction>) {
+    actions.push(CoordinatorAction::Send { member: member.to_owned(), message });
 }

@@ -13,6 +13,6 @@ pub mod nats;
 pub mod pipe;
 
 pub use clock::ClockOffset;
-pub use coordinator::{Action, Coordinator, MemberState, MemberStatus, News};
+pub use coordinator::{Coordinator, CoordinatorAction, MemberState, MemberStatus, News};
 pub use member::{Member, Wish};
 pub use pipe::{PipeHub, PipeLink, monotonic_ns};

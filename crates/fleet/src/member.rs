@@ -8,7 +8,7 @@ use iotax_model::RunState;
 use iotax_model::record::Environment;
 
 use crate::link::{LinkError, MemberLink};
-use crate::message::{Assignment, Claims, FromMember, Merged, PROTOCOL, Part, Step, ToMember};
+use crate::message::{Assignment, Claims, FromMember, Merged, PROTOCOL, RunPart, StepNumber, ToMember};
 use crate::pipe::monotonic_ns;
 
 /// Time to wait for a message before resending what was not acknowledged.
@@ -43,14 +43,14 @@ pub struct Member<L> {
 #[derive(Debug, Default)]
 struct State {
     /// The last step that was told to begin, and when.
-    went: Option<(Step, u64)>,
+    went: Option<(StepNumber, u64)>,
     is_draining: bool,
     /// The link is of no use any more.
     has_ended: bool,
     /// The number of the last part.
     last: u64,
     /// Parts that were not acknowledged, with the time when they were sent last.
-    kept: Vec<(u64, Box<Part>, Instant)>,
+    kept: Vec<(u64, Box<RunPart>, Instant)>,
 }
 
 impl<L: MemberLink> Member<L> {
@@ -131,7 +131,7 @@ impl<L: MemberLink> Member<L> {
     }
 
     /// Waits until it is known when a step that is ready begins. Returns that moment by this machine's clock; `None` if the run is to stop instead.
-    pub fn pass(&self, step: Step) -> Option<u64> {
+    pub fn pass(&self, step: StepNumber) -> Option<u64> {
         self.state().went = None;
         self.link.send(&FromMember::Ready { step }).ok()?;
         let mut state = self.state();
@@ -147,7 +147,7 @@ impl<L: MemberLink> Member<L> {
     }
 
     /// Tells when a step began.
-    pub fn began(&self, step: Step, intended_member_ns: u64, at_member_ns: u64) {
+    pub fn began(&self, step: StepNumber, intended_member_ns: u64, at_member_ns: u64) {
         self.tell(&FromMember::Began { step, intended_member_ns, at_member_ns });
     }
 
@@ -162,7 +162,7 @@ impl<L: MemberLink> Member<L> {
     }
 
     /// Sends a part of the run, again and again until the coordinator has it.
-    pub fn keep(&self, part: Part) {
+    pub fn keep(&self, part: RunPart) {
         let mut state = self.state();
         state.last += 1;
         let number = state.last;

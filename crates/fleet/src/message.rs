@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub const PROTOCOL: u32 = 2;
 
 /// One execution of one cell: the same number means the same cell and round on every member.
-pub type Step = u64;
+pub type StepNumber = u64;
 
 /// From the coordinator to a member.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub enum ToMember {
     /// Begin a step at this moment.
     Go {
         /// The step.
-        step: Step,
+        step: StepNumber,
         /// The moment by the member's clock.
         at_member_ns: u64,
     },
@@ -62,7 +62,7 @@ pub struct Assignment {
     pub seed: u64,
     /// Steps that are not measured, because the coordinator has them from an earlier attempt.
     #[serde(default)]
-    pub done: Vec<Step>,
+    pub done: Vec<StepNumber>,
     /// Devices that the user allows to be overwritten.
     #[serde(default)]
     pub overwrite: Vec<PathBuf>,
@@ -107,12 +107,12 @@ pub enum FromMember {
     /// A step is set up and can begin.
     Ready {
         /// The step.
-        step: Step,
+        step: StepNumber,
     },
     /// A step has begun.
     Began {
         /// The step.
-        step: Step,
+        step: StepNumber,
         /// When it was to begin.
         intended_member_ns: u64,
         /// When it began.
@@ -125,7 +125,7 @@ pub enum FromMember {
         /// Counts from 1 for each member.
         number: u64,
         /// The thing.
-        part: Box<Part>,
+        part: Box<RunPart>,
     },
     /// The assignment has ended and nothing is left behind.
     Over {
@@ -203,7 +203,7 @@ pub enum FileIdentity {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[expect(clippy::large_enum_variant, reason = "nearly all are measurements, and messages hold them boxed")]
-pub enum Part {
+pub enum RunPart {
     /// The machine.
     Environment(Environment),
     /// The plan with the rates that were placed for it.
@@ -223,7 +223,7 @@ pub enum Part {
 #[serde(deny_unknown_fields)]
 pub struct Merged {
     /// The step.
-    pub step: Step,
+    pub step: StepNumber,
     /// The interval's number in the step, from 0.
     pub interval: u32,
     /// The number of members that it sums up.

@@ -22,7 +22,7 @@ pub enum Version {
 
 /// The reason why a run has no form in bonnie++'s CSV.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum NotBonnie {
     /// The run has none of the suite's workloads.
     #[error(
         "run {run} is none of the suite bonnie: it has {found}; its workloads are putc, put_block, rewrite, getc, get_block, seeks"
@@ -52,11 +52,11 @@ const CHUNK: Bytes = Bytes(8192);
 ///
 /// # Errors
 /// A run of something else.
-pub fn csv(run: &Run, version: Version) -> Result<String, Why> {
+pub fn csv(run: &Run, version: Version) -> Result<String, NotBonnie> {
     let names = || run.plan.workloads.iter().map(|workload| workload.name.as_str());
     if !names().any(|name| ON_A_FILE.contains(&name) || ON_FILES.contains(&name)) {
         let found = names().collect::<Vec<_>>().join(", ");
-        return Err(Why::NotBonnie { run: run.id, found });
+        return Err(NotBonnie::NotBonnie { run: run.id, found });
     }
     let mut text = String::new();
     for round in 1..=run.measurements.iter().map(|measured| measured.round).max().unwrap_or(0) {

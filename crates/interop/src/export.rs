@@ -20,7 +20,7 @@ pub enum Document {
 
 /// A format.
 #[derive(Debug, Clone)]
-pub struct Format {
+pub struct ExportFormat {
     /// Its name in `iotax export --format`.
     pub name: &'static str,
     /// Its name in `--output-format`, if it has one: fio's, where it is one of fio's.
@@ -34,71 +34,71 @@ pub struct Format {
 }
 
 /// All of them. Of several at once, texts come in this order: fio's.
-pub const FORMATS: &[Format] = &[
-    Format {
+pub const FORMATS: &[ExportFormat] = &[
+    ExportFormat {
         name: "fio-terse",
         output_format: Some("terse"),
         help: "fio's line of figures, version 3",
         write: |(run, _)| fio::terse(run).map(Document::Text),
         mark: fio::TERSE_MARK,
     },
-    Format {
+    ExportFormat {
         name: "fio-json",
         output_format: Some("json"),
         help: "fio's JSON",
         write: |(run, _)| fio::json(run).map(Document::Text),
         mark: fio::JSON_MARK,
     },
-    Format {
+    ExportFormat {
         name: "fio-json+",
         output_format: Some("json+"),
         help: "fio's JSON with its histograms",
         write: |(run, _)| fio::json_plus(run).map(Document::Text),
         mark: fio::JSON_MARK,
     },
-    Format {
+    ExportFormat {
         name: "fio-normal",
         output_format: Some("normal"),
         help: "what fio prints for people",
         write: |(run, _)| fio::normal(run).map(Document::Text),
         mark: Mark { format: "fio-normal", place: MarkPosition::Nowhere },
     },
-    Format {
+    ExportFormat {
         name: "vdbench",
         output_format: Some("vdbench"),
         help: "vdbench's lines, one for each interval",
         write: |(run, _)| vdbench::text(run).map(Document::Text),
         mark: vdbench::MARK,
     },
-    Format {
+    ExportFormat {
         name: "bonnie-csv",
         output_format: None,
         help: "bonnie++'s CSV, of a run of suite bonnie",
         write: |(run, _)| told(bonnie::csv(run, bonnie::Version::V1_98)),
         mark: bonnie::MARK,
     },
-    Format {
+    ExportFormat {
         name: "iozone-excel",
         output_format: None,
         help: "the tables of iozone -R, of a run of suite records on one target",
         write: |(run, _)| told(iozone::excel(run)),
         mark: iozone::MARK,
     },
-    Format {
+    ExportFormat {
         name: "prometheus",
         output_format: None,
         help: "every measurement in Prometheus' text format: gauges, and a summary of service times",
         write: |judged| Ok(Document::Text(prometheus::measurements(std::slice::from_ref(judged)))),
         mark: prometheus::MARK,
     },
-    Format {
+    ExportFormat {
         name: "parquet",
         output_format: None,
         help: "the table of measurements for data frames, as a Parquet file",
         write: |judged| Ok(Document::Bytes(parquet::measurements(std::slice::from_ref(judged)))),
         mark: parquet::MARK,
     },
-    Format {
+    ExportFormat {
         name: "csv",
         output_format: None,
         help: "tables of measurements, comparisons, cells, samples, disks, network interfaces and streams, as CSV files in a directory",

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use iotax_model::suite::SuiteShape;
 
-use iotax_analysis::suite::{Point, TargetSeries, tests};
+use iotax_analysis::suite::{SuiteCell, TargetSeries, tests};
 use iotax_model::Run;
 use iotax_report::mark::Mark;
 
@@ -34,7 +34,7 @@ const TITLES: [(&str, &str); 12] = [
 
 /// Why a run has no such form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum NotIozone {
     /// It is not of files and records.
     #[error(
         "iozone's layout is file sizes by record sizes, which this run does not have; it is for runs of iotax suite records"
@@ -49,13 +49,13 @@ pub enum Why {
 ///
 /// # Errors
 /// The run is no run of suite `records`, or of several targets.
-pub fn excel(run: &Run) -> Result<String, Why> {
+pub fn excel(run: &Run) -> Result<String, NotIozone> {
     let tests = tests(run);
     if tests.is_empty() || tests.iter().any(|test| test.shape != SuiteShape::Files) {
-        return Err(Why::OtherRun);
+        return Err(NotIozone::OtherRun);
     }
     if run.plan.targets.len() > 1 {
-        return Err(Why::Targets(run.plan.targets.iter().map(|target| target.name.clone()).collect()));
+        return Err(NotIozone::Targets(run.plan.targets.iter().map(|target| target.name.clone()).collect()));
     }
     let mut text = format!("{FIRST}\nExcel output is below:\n");
     for (title, name) in TITLES {
@@ -69,9 +69,9 @@ pub fn excel(run: &Run) -> Result<String, Why> {
 }
 
 fn add(text: &mut String, course: &TargetSeries<'_>) {
-    let record = |point: &Point<'_>| point.block_size().0;
-    let file = |point: &Point<'_>| point.workload.size.unwrap_or_default().0;
-    let distinct = |of: &dyn Fn(&Point<'_>) -> u64| -> std::collections::BTreeSet<u64> {
+    let record = |point: &SuiteCell<'_>| point.block_size().0;
+    let file = |point: &SuiteCell<'_>| point.workload.size.unwrap_or_default().0;
+    let distinct = |of: &dyn Fn(&SuiteCell<'_>) -> u64| -> std::collections::BTreeSet<u64> {
         course.points.iter().map(of).collect()
     };
     let records = distinct(&record);

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use iotax_model::record::Measurement;
 
-use iotax_analysis::ask::{self, Found};
+use iotax_analysis::ask::{self, HighestRate};
 use iotax_analysis::compare::account::Kinds;
 use iotax_analysis::curve::{self, Located};
 use iotax_analysis::figures::lasted;
@@ -157,10 +157,10 @@ fn rates(run: &Run) -> Vec<(&'static str, String, f64)> {
         for answer in &answers.targets {
             let labels = format!("{},slo=\"{slo}\"", cell(run, answer.target, &answers.work.name));
             let rate = match &answer.found {
-                Found::Rate(rate) => bounds(Some(rate)),
-                Found::AtLeast(rate) => [None, Some(*rate), None],
-                Found::Below(rate) => [None, None, Some(*rate)],
-                Found::Unknown => [None; 3],
+                HighestRate::Rate(rate) => bounds(Some(rate)),
+                HighestRate::AtLeast(rate) => [None, Some(*rate), None],
+                HighestRate::Below(rate) => [None, None, Some(*rate)],
+                HighestRate::Unknown => [None; 3],
             };
             add(6, &labels, rate);
         }

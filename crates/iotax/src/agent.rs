@@ -23,7 +23,7 @@ use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::target::LayerKind;
 use iotax_model::threads;
 use iotax_model::units::Bytes;
-use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
+use iotax_model::wire::{self, AgentHello, ByteRange, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_netperf::Server;
 use iotax_testbed::stack::{self, LayerStack};
 use iotax_testbed::target::preflight;
@@ -231,7 +231,7 @@ impl Agent {
             Request::Fill { area, content, seed } => {
                 let path = self.target(area.path.clone())?;
                 let identity = area.identity.or_else(|| lock(&self.files).identity(&path));
-                let area = Area { identity, ..area };
+                let area = ByteRange { identity, ..area };
                 iotax_engine::fill(&path, &area, &content, seed, &mut |done| {
                     emit(Event::Progress { done, total: area.size });
                 })

@@ -6,13 +6,19 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::wire::{self, Area, Event, Job, PROTOCOL, Request};
+use iotax_model::wire::{self, ByteRange, Event, Job, PROTOCOL, Request};
 use iotax_model::workload::{Content, Rw, WorkloadKeys};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::interrupt::Interrupt;
 
-fn area(path: Option<&str>) -> Area {
-    Area { path: path.map(str::to_owned), offset: Bytes(0), size: Bytes(4096), shared: false, identity: None }
+fn area(path: Option<&str>) -> ByteRange {
+    ByteRange {
+        path: path.map(str::to_owned),
+        offset: Bytes(0),
+        size: Bytes(4096),
+        shared: false,
+        identity: None,
+    }
 }
 
 const EXE: &str = env!("CARGO_BIN_EXE_iotax");

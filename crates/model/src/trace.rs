@@ -4,7 +4,7 @@ use crate::words::words;
 
 words! {
     /// The kind of a traced I/O.
-    Operation, "operation" {
+    TracedOperation, "operation" {
         /// Reads data.
         Read = "read",
         /// Writes data.
@@ -77,13 +77,13 @@ words! {
 
 /// One I/O of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
+pub struct TracedIo {
     /// When it was issued, in nanoseconds from the trace's own beginning.
     pub at_ns: u64,
     /// From issue to completion; absent if the trace does not tell.
     pub latency_ns: Option<u64>,
     /// The kind.
-    pub operation: Operation,
+    pub operation: TracedOperation,
     /// In bytes; 0 for a flush.
     pub offset: u64,
     /// In bytes; 0 for a flush.
@@ -97,14 +97,14 @@ pub struct Event {
 }
 
 /// Events in the order of their times; an error says where the trace is broken, and ends it.
-pub type Events = Box<dyn Iterator<Item = Result<Event, String>> + Send>;
+pub type Events = Box<dyn Iterator<Item = Result<TracedIo, String>> + Send>;
 
 /// The longest read or write that is replayed, as the longest that a workload can have.
 pub const LONGEST: u64 = 64 << 20;
 
 /// The facts of a trace that a replay is planned by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct TraceSummary {
     /// The time of the first I/O; absent without any.
     pub first_ns: Option<u64>,
     /// Reads.
@@ -125,18 +125,20 @@ pub struct Summary {
     pub completed: u64,
 }
 
-impl Summary {
+impl TraceSummary {
     /// Counts an event; they come in the order of their times.
-    pub fn add(&mut self, event: &Event) {
+    pub fn add(&mut self, event: &TracedIo) {
         let first = *self.first_ns.get_or_insert(event.at_ns);
         self.duration_ns = self.duration_ns.max(event.at_ns.saturating_sub(first));
         match event.operation {
-            Operation::Read => self.reads += 1,
-            Operation::Write => self.writes += 1,
-            Operation::Trim => self.trims += 1,
-            Operation::Flush => self.flushes += 1,
+            TracedOperation::Read => self.reads += 1,
+            TracedOperation::Write => self.writes += 1,
+            TracedOperation::Trim => self.trims += 1,
+            TracedOperation::Flush => self.flushes += 1,
         }
-        if matches!(event.operation, Operation::Read | Operation::Write) && event.length <= LONGEST {
+        if matches!(event.operation, TracedOperation::Read | TracedOperation::Write)
+            && event.length <= LONGEST
+        {
             self.longest = self.longest.max(event.length);
         }
         self.reach = self.reach.max(event.offset.saturating_add(event.length));

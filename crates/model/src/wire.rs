@@ -42,7 +42,7 @@ pub enum Request {
     /// Writes the area once, then flushes. Answered by [`Event::Progress`] ... [`Event::Filled`].
     Fill {
         /// The area to fill.
-        area: Area,
+        area: ByteRange,
         /// The content to write.
         content: Content,
         /// Determines the data.
@@ -116,7 +116,7 @@ pub enum Request {
 /// A part of a file or device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Area {
+pub struct ByteRange {
     /// An existing file or device; `None` for the guest's disk.
     pub path: Option<String>,
     /// Byte offset of its start.

@@ -42,7 +42,7 @@ pub fn measure_under(
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
     iotax_engine::check(job)?;
-    let Some(traffic) = &job.workload.net else {
+    let Some(traffic) = job.workload.kind().traffic() else {
         return Err(EngineError::Net(format!("{}: the workload has no net = {{...}}", peer.host)));
     };
     traffic.check().map_err(EngineError::Net)?;

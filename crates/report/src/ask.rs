@@ -1,6 +1,6 @@
 //! Sentences on the highest rate that keeps conditions.
 
-use iotax_analysis::ask::{Against, Answer, Answers, Condition, Found, Held, Possible};
+use iotax_analysis::ask::{Against, Answer, Answers, Condition, Held, HighestRate, Possible};
 use iotax_analysis::curve::Located;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_model::plan::{AskSpec, Slo};
@@ -32,7 +32,7 @@ pub(super) fn sentences(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Vec<
 /// The next step for rates without an interval and open questions.
 fn next_step(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Option<String> {
     let has_interval = |answer: &Answer<'_>| {
-        !matches!(answer.found, Found::Rate(Located { interval: None, .. }) | Found::Unknown)
+        !matches!(answer.found, HighestRate::Rate(Located { interval: None, .. }) | HighestRate::Unknown)
     };
     let is_open = |answer: &Answer<'_>| {
         let possible = ask.iops.is_some_and(|iops| answer.allows(iops as f64) == Possible::Undecided);
@@ -60,17 +60,17 @@ pub(super) fn all(run: &Run) -> Vec<String> {
 fn rate(answer: &Answer<'_>) -> String {
     let trials = answer.trials;
     match answer.found {
-        Found::Unknown => format!("unknown after {trials} trials"),
-        Found::AtLeast(rate) => {
+        HighestRate::Unknown => format!("unknown after {trials} trials"),
+        HighestRate::AtLeast(rate) => {
             format!("{} IOPS and more, the highest rate that was tried", human::count(rate))
         }
-        Found::Below(rate) => {
+        HighestRate::Below(rate) => {
             let there = answer.at_lowest_ns.map(|ns| format!(", where it is {}", human::time(ns)));
             let condition =
                 answer.limited_by.map(|condition| format!("{condition} is missed ")).unwrap_or_default();
             format!("{condition}even at {} IOPS{}", human::count(rate), there.unwrap_or_default())
         }
-        Found::Rate(located) => {
+        HighestRate::Rate(located) => {
             let ends = located.interval;
             let ends = ends.map_or_else(
                 || " (no interval: too few trials near it)".into(),
@@ -83,7 +83,7 @@ fn rate(answer: &Answer<'_>) -> String {
 
 /// `limited by p99 <= 500us, at 46% of its capacity; 62 trials`.
 fn limit(answer: &Answer<'_>) -> Option<String> {
-    let Found::Rate(located) = answer.found else { return None };
+    let HighestRate::Rate(located) = answer.found else { return None };
     let limit = match answer.limited_by? {
         Condition::KeepsUp => "limited by what it keeps up with".to_owned(),
         condition @ Condition::Slo(_) => {
@@ -137,13 +137,13 @@ fn possible(answer: &Answer<'_>, iops: u64) -> String {
     }
     let margin = match answer.found {
         _ if possible == Possible::Undecided => String::new(),
-        Found::Rate(located) if located.at >= 2.0 * asked => {
+        HighestRate::Rate(located) if located.at >= 2.0 * asked => {
             format!(", {:.1} times that", located.at / asked)
         }
-        Found::Rate(located) if located.at >= asked => {
+        HighestRate::Rate(located) if located.at >= asked => {
             format!(", with {:.0}% to spare", 100.0 * (located.at / asked - 1.0))
         }
-        Found::Rate(located) => format!(", {:.0}% short", 100.0 * (1.0 - located.at / asked)),
+        HighestRate::Rate(located) => format!(", {:.0}% short", 100.0 * (1.0 - located.at / asked)),
         _ => String::new(),
     };
     format!("{} IOPS: {word}{margin}", human::count(asked))

@@ -1,6 +1,6 @@
 //! Sentences on latency against offered load.
 
-use iotax_analysis::curve::{Curve, Curves, Located, Point};
+use iotax_analysis::curve::{Curve, Curves, Located, RatePoint};
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Judgement, Metric};
 use iotax_model::units::human;
@@ -78,7 +78,7 @@ fn against(
 /// `responses +40 us at 5.50k IOPS`: the added mean response time at the rate next to half of what this target can do.
 fn at_half(judgement: &Judgement, curve: &Curve<'_>, base: &Curve<'_>) -> Option<String> {
     let half = curve.capacity?.at * HALF;
-    let both = |point: &Point<'_>| -> Option<(f64, f64, String)> {
+    let both = |point: &RatePoint<'_>| -> Option<(f64, f64, String)> {
         let other = base.points.iter().find(|other| other.workload.name == point.workload.name)?;
         let sustained = point.is_sustained() && other.is_sustained();
         let more = point.response_mean()? - other.response_mean()?;

@@ -125,13 +125,22 @@ fn sizes(profile: &TraceProfile, loses: &mut Vec<String>) -> String {
 mod tests {
     use super::*;
     use iotax_analysis::trace::Profiler;
-    use iotax_model::trace::{Event, Operation};
+    use iotax_model::trace::{TracedIo, TracedOperation};
 
-    fn event(at_ns: u64, operation: Operation, offset: u64, length: u64) -> Event {
-        Event { at_ns, latency_ns: None, operation, offset, length, fua: false, process: None, queue: None }
+    fn event(at_ns: u64, operation: TracedOperation, offset: u64, length: u64) -> TracedIo {
+        TracedIo {
+            at_ns,
+            latency_ns: None,
+            operation,
+            offset,
+            length,
+            fua: false,
+            process: None,
+            queue: None,
+        }
     }
 
-    fn of(events: &[Event]) -> Option<Nearest> {
+    fn of(events: &[TracedIo]) -> Option<Nearest> {
         let mut profiler = Profiler::default();
         events.iter().for_each(|event| profiler.add(event));
         nearest(&profiler.profile())
@@ -140,10 +149,12 @@ mod tests {
     #[test]
     fn lengths_are_split_and_what_a_workload_lacks_is_said() {
         let length = |n: u64| if n.is_multiple_of(4) { 65536 } else { 4096 };
-        let mut events: Vec<Event> = (0..100)
-            .map(|n| event(n / 10 * 1_000_000_000 + n, Operation::Write, n * 7919 % 100 * 65536, length(n)))
+        let mut events: Vec<TracedIo> = (0..100)
+            .map(|n| {
+                event(n / 10 * 1_000_000_000 + n, TracedOperation::Write, n * 7919 % 100 * 65536, length(n))
+            })
             .collect();
-        events.push(event(10_000_000_000, Operation::Flush, 0, 0));
+        events.push(event(10_000_000_000, TracedOperation::Flush, 0, 0));
         let nearest = of(&events).expect("it writes");
         assert!(
             nearest.flags.starts_with("--rw randwrite --bssplit 4k/75:64k/25 --rate-iops 10 "),
@@ -159,12 +170,14 @@ mod tests {
 
     #[test]
     fn flags_are_those_of_a_workload_whatever_a_trace_says() {
-        assert_eq!(of(&[event(0, Operation::Flush, 0, 0)]), None);
-        let many: Vec<Event> =
-            (0..7000).map(|n| event(n, Operation::Read, u64::MAX - n, 512 * (n % 70))).collect();
-        for events in
-            [&many[..], &[event(5, Operation::Read, u64::MAX, u64::MAX)], &[event(0, Operation::Write, 0, 0)]]
-        {
+        assert_eq!(of(&[event(0, TracedOperation::Flush, 0, 0)]), None);
+        let many: Vec<TracedIo> =
+            (0..7000).map(|n| event(n, TracedOperation::Read, u64::MAX - n, 512 * (n % 70))).collect();
+        for events in [
+            &many[..],
+            &[event(5, TracedOperation::Read, u64::MAX, u64::MAX)],
+            &[event(0, TracedOperation::Write, 0, 0)],
+        ] {
             let flags = of(events).expect("it does something").flags;
             let mut keys = iotax_model::workload::WorkloadKeys::default();
             let words: Vec<&str> = flags.split(' ').collect();

@@ -6,14 +6,14 @@ use iotax_model::units::human;
 
 use super::figure::{self, change, or_unknown};
 use iotax_analysis::suite::filecopy;
-use iotax_analysis::suite::{Knee, Point, TargetSeries, Test, Transition};
+use iotax_analysis::suite::{OutstandingKnee, SuiteCell, SuiteTest, TargetSeries, Transition};
 use iotax_model::Run;
 
 /// The misfit above which fixed cost plus bandwidth does not describe the times well.
 const POOR_FIT: f64 = 0.3;
 
 /// `random read by block size, queue depth 8 (randread)`.
-pub(super) fn title(test: &Test<'_>) -> String {
+pub(super) fn title(test: &SuiteTest<'_>) -> String {
     let Some(first) = test.workloads.first() else { return test.name.into() };
     let whole = figure::title(first);
     let what = match test.shape {
@@ -50,7 +50,7 @@ pub(super) fn indexes(run: &Run) -> Vec<(String, Vec<[String; 4]>)> {
 }
 
 /// The x value of a point: its block size (`64k`) or its number of outstanding I/Os.
-pub(super) fn place(shape: SuiteShape, point: &Point<'_>) -> String {
+pub(super) fn place(shape: SuiteShape, point: &SuiteCell<'_>) -> String {
     match shape {
         SuiteShape::Depths => point.outstanding().to_string(),
         _ => point.block_size().to_string(),
@@ -66,7 +66,7 @@ pub(super) fn against_half(course: &TargetSeries<'_>, at: usize) -> Option<f64> 
 }
 
 /// The knee or the transition of each target's sweep, one sentence each.
-pub(super) fn sentences(test: &Test<'_>) -> Vec<String> {
+pub(super) fn sentences(test: &SuiteTest<'_>) -> Vec<String> {
     let sentence = |course: &TargetSeries<'_>| {
         let knee = course.knee.as_ref().map(|knee| of_knee(course, knee));
         let told = knee.or_else(|| course.transition.as_ref().map(|found| of_transition(course, found)));
@@ -82,10 +82,10 @@ fn spread(range: Option<(f64, f64)>, words: impl Fn(f64) -> String) -> String {
     })
 }
 
-fn of_knee(course: &TargetSeries<'_>, knee: &Knee) -> String {
+fn of_knee(course: &TargetSeries<'_>, knee: &OutstandingKnee) -> String {
     let outstanding = format!("{}{}", human::count(knee.outstanding), spread(knee.range, human::count));
     let (ceiling, least) = (human::count(knee.ceiling_iops), human::time(knee.least_latency_ns));
-    let last = course.points.last().map_or(0, Point::outstanding);
+    let last = course.points.last().map_or(0, SuiteCell::outstanding);
     let Some((at, (iops, latency))) = knee.at.zip(knee.beyond) else {
         return format!(
             "no knee up to {last} outstanding I/Os: {ceiling} IOPS there, and more may give more."
@@ -132,7 +132,7 @@ fn of_transition(course: &TargetSeries<'_>, found: &Transition) -> String {
 }
 
 fn largest(course: &TargetSeries<'_>) -> Bytes {
-    course.points.iter().map(Point::block_size).max().unwrap_or_default()
+    course.points.iter().map(SuiteCell::block_size).max().unwrap_or_default()
 }
 
 #[expect(
@@ -156,8 +156,8 @@ pub(super) struct Map {
 
 impl Map {
     pub(crate) fn of(course: &TargetSeries<'_>) -> Self {
-        let file = |point: &Point<'_>| point.workload.size.unwrap_or_default();
-        let distinct = |of: &dyn Fn(&Point<'_>) -> Bytes| -> Vec<Bytes> {
+        let file = |point: &SuiteCell<'_>| point.workload.size.unwrap_or_default();
+        let distinct = |of: &dyn Fn(&SuiteCell<'_>) -> Bytes| -> Vec<Bytes> {
             course.points.iter().map(of).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
         };
         let (records, files) = (distinct(&|p| p.block_size()), distinct(&file));

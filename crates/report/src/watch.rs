@@ -4,8 +4,8 @@ pub(super) mod price_comparison;
 pub(super) mod timeouts;
 
 use iotax_analysis::watch::{
-    Change, Effect, Episode, Gap, Judged, Machine, Price, Recovery, SHORTEST_NS, Sight, Stalled, episodes,
-    price_comparisons, prices,
+    CompletionGap, DeviceOwner, Episode, EventEffect, FigureChange, Judged, Price, RecoveryTime, SHORTEST_NS,
+    Sight, Stalled, episodes, price_comparisons, prices,
 };
 use iotax_model::Run;
 use iotax_model::Workload;
@@ -67,10 +67,10 @@ pub(super) fn is_side_by_side(run: &Run) -> bool {
 /// `4k random read, 1000 IOPS on each of a and b; ICMP round trips, 100/s to host; at the same time`.
 pub(super) fn heading_of_all(run: &Run) -> String {
     let of = |workload: &Workload| {
-        let targets =
-            run.plan.targets.iter().filter(|target| target.network().is_some() == workload.net.is_some());
+        let is_network = workload.kind().is_network();
+        let targets = run.plan.targets.iter().filter(|target| target.network().is_some() == is_network);
         let names: Vec<&str> = targets.map(|target| target.name.as_str()).collect();
-        let place = if workload.net.is_some() { "to" } else { "on" };
+        let place = if is_network { "to" } else { "on" };
         let each = if names.len() > 1 { "each of " } else { "" };
         format!("{} {place} {each}{}", load(workload), names.join(", "))
     };
@@ -119,7 +119,7 @@ pub(super) fn verdicts_of_all(watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<Str
 /// `commit on vm-qcow2: p99 3.10 ms → 41.0 ms (+1222% [800, > +900]) for 19.0 s, ...`.
 fn price_sentence(price: &Price<'_>) -> String {
     let took = price.took_ns.map(|ns| format!(" in the {} that it takes", human::time(ns)));
-    let change = |name: &str, change: Option<&Change>, unit: fn(f64) -> String| {
+    let change = |name: &str, change: Option<&FigureChange>, unit: fn(f64) -> String| {
         let change = change?;
         let by = change_with(change.ratio(), change.interval);
         Some(format!("{name} {} → {} ({by})", unit(change.without), unit(change.with)))
@@ -164,7 +164,7 @@ fn gap_time(ns: f64) -> String {
 }
 
 /// `3.10 ms → 41.0 ms`, with a question mark if that may be chance.
-pub(super) fn from_to(change: Option<&Change>, unit: fn(f64) -> String) -> String {
+pub(super) fn from_to(change: Option<&FigureChange>, unit: fn(f64) -> String) -> String {
     let Some(change) = change else { return UNKNOWN.into() };
     let mark = if change.is_decided() { "" } else { " ?" };
     format!("{} → {}{mark}", unit(change.without), unit(change.with))
@@ -324,8 +324,8 @@ fn origin(episode: &Episode<'_>) -> Option<String> {
     if let Some(stood) = origin.stood {
         let [length, at] = [stood.duration_ns, stood.at_ns].map(|ns| human::time(ns as f64));
         let machine = match origin.sights.last()?.machine {
-            Machine::Guest => "its guest",
-            Machine::Host => "this machine",
+            DeviceOwner::Guest => "its guest",
+            DeviceOwner::Host => "this machine",
         };
         return Some(format!(
             "The load itself did not run for {length} from {at} on: {machine} or its agent stood still, so this gap says nothing of the storage."
@@ -350,11 +350,11 @@ fn origin(episode: &Episode<'_>) -> Option<String> {
 /// `the guest's vda`, or `vda` if there is no guest.
 pub(super) fn device(sight: &Sight<'_>, all: &[Sight<'_>]) -> String {
     match sight.machine {
-        Machine::Guest => format!("the guest's {}", sight.device),
-        Machine::Host if all.iter().any(|one| one.machine == Machine::Guest) => {
+        DeviceOwner::Guest => format!("the guest's {}", sight.device),
+        DeviceOwner::Host if all.iter().any(|one| one.machine == DeviceOwner::Guest) => {
             format!("the host's {}", sight.device)
         }
-        Machine::Host => sight.device.into(),
+        DeviceOwner::Host => sight.device.into(),
     }
 }
 
@@ -363,7 +363,7 @@ pub(super) fn sights(episode: &Episode<'_>) -> Vec<[String; 4]> {
     let Some(gap) = episode.longest_gap() else { return Vec::new() };
     let Some(origin) = episode.origin(gap) else { return Vec::new() };
     let none = if gap.of == Stalled::Flushes { "its writes did not hang" } else { "did not stall" };
-    let row = |name: String, gap: Option<Gap>| {
+    let row = |name: String, gap: Option<CompletionGap>| {
         let Some(gap) = gap else { return [name, none.into(), String::new(), String::new()] };
         let seconds = |ns: u64| format!("{:.3} s", ns as f64 / 1e9);
         let end = if gap.ended { seconds(gap.end_ns()) } else { "after the end".into() };
@@ -377,7 +377,7 @@ pub(super) fn sights(episode: &Episode<'_>) -> Vec<[String; 4]> {
 pub(super) const SIGHTS: [&str; 4] = ["longest gap at", "from", "to", "length"];
 
 /// `writes 3.02 s from 20.0 s on`.
-fn gap_from(gap: &Gap) -> String {
+fn gap_from(gap: &CompletionGap) -> String {
     let end = if gap.ended { "" } else { " to the end" };
     let [length, at] = [gap.duration_ns, gap.at_ns].map(|ns| human::time(ns as f64));
     format!("{} {length} from {at} on{end}", gap.of.word())
@@ -392,7 +392,7 @@ fn ios(count: u64, is_network: bool) -> String {
 }
 
 /// `3.02 s (reads)`; of a gap that began after the event was over, also when: `3.02 s (reads), 5.80 s later`.
-pub(super) fn longest_gap(effect: &Effect<'_>) -> Option<String> {
+pub(super) fn longest_gap(effect: &EventEffect<'_>) -> Option<String> {
     let gap = effect.gap?;
     let length = format!("{} ({})", human::time(gap.duration_ns as f64), gap.of.word());
     let over = effect.at_ns + effect.duration_ns.unwrap_or(0).max(SHORTEST_NS);
@@ -401,14 +401,14 @@ pub(super) fn longest_gap(effect: &Effect<'_>) -> Option<String> {
 }
 
 /// `3.25 s`, `at once`, `not within 40.0 s`.
-pub(super) fn recovery(effect: &Effect<'_>) -> String {
+pub(super) fn recovery(effect: &EventEffect<'_>) -> String {
     match effect.recovery {
-        Recovery::Unknown(_) => "unknown".into(),
+        RecoveryTime::Unknown(_) => "unknown".into(),
         // A gap changes the means of no interval where it is short.
-        Recovery::Unaffected if effect.gap.is_some() => "means unaffected".into(),
-        Recovery::Unaffected => "unaffected".into(),
-        Recovery::After(ns) => human::time(ns as f64),
-        Recovery::NotWithin(ns) => format!("not within {}", human::time(ns as f64)),
+        RecoveryTime::Unaffected if effect.gap.is_some() => "means unaffected".into(),
+        RecoveryTime::Unaffected => "unaffected".into(),
+        RecoveryTime::After(ns) => human::time(ns as f64),
+        RecoveryTime::NotWithin(ns) => format!("not within {}", human::time(ns as f64)),
     }
 }
 

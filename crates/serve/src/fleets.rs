@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use iotax_analysis::fleet::{Fleet, fleet};
+use iotax_analysis::fleet::{FleetAnswer, fleet};
 use iotax_analysis::time::utc;
 use iotax_model::RunState;
 use iotax_model::record::FleetMode;
@@ -95,7 +95,7 @@ pub(crate) fn result_document(store: &Store, id: &str) -> Result<Value, Problem>
 }
 
 /// A fleet's result, and the runs that cannot be read.
-fn result(store: &Store, id: &str) -> Result<(Fleet, Vec<i64>), Problem> {
+fn result(store: &Store, id: &str) -> Result<(FleetAnswer, Vec<i64>), Problem> {
     // An unknown id finds nothing in the store, whatever it holds.
     let filter = Filter { fleet: Some(id.to_owned()), limit: Some(MOST), ..Filter::default() };
     let mut runs = list(store, &filter)?;
@@ -181,7 +181,7 @@ pub(crate) async fn one(State(app): State<Shared>, Path(id): Path<String>) -> Re
     Ok(Page { title, place: "/fleets", body, again, ..Page::default() }.answer(&app))
 }
 
-fn body(app: &App, fleet: &Fleet, damaged: &[i64]) -> Content {
+fn body(app: &App, fleet: &FleetAnswer, damaged: &[i64]) -> Content {
     html! {
         main id="main" tabindex="-1" {
             h1 { (fleet.name) small { "fleet " (fleet.id) } }
@@ -200,7 +200,7 @@ fn body(app: &App, fleet: &Fleet, damaged: &[i64]) -> Content {
     .into()
 }
 
-fn members(app: &App, fleet: &Fleet) -> Markup {
+fn members(app: &App, fleet: &FleetAnswer) -> Markup {
     html! {
         div.wide tabindex="0" role="group" aria-label="Members" {
             table.runs {

@@ -6,7 +6,7 @@ use iotax_analysis::Metric;
 use iotax_analysis::trend::{PastRun, TrendQuestion, trends};
 use iotax_model::Run;
 use iotax_model::record::Environment;
-use iotax_testkit::postgres::{Options, Server};
+use iotax_testkit::postgres::{PostgresOptions, PostgresServer};
 use iotax_testkit::{require, runs};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -177,9 +177,9 @@ fn a_trend_in_a_file() {
 #[ignore = "a benchmark: scripts/bench-store"]
 fn a_trend_on_a_server() {
     require!(file iotax_testkit::postgres::PROGRAM);
-    let server = Server::with(&Options {
+    let server = PostgresServer::with(&PostgresOptions {
         settings: &[("fsync", "off"), ("shared_buffers", "256MB")],
-        ..Options::default()
+        ..PostgresOptions::default()
     });
     measure_trend("PostgreSQL", &server.database().as_str().into());
 }
@@ -188,9 +188,9 @@ fn a_trend_on_a_server() {
 #[ignore = "a benchmark: scripts/bench-store"]
 fn a_server() {
     require!(file iotax_testkit::postgres::PROGRAM);
-    let server = Server::with(&Options {
+    let server = PostgresServer::with(&PostgresOptions {
         settings: &[("fsync", "off"), ("shared_buffers", "256MB")],
-        ..Options::default()
+        ..PostgresOptions::default()
     });
     let url = server.database();
     let name = url.rsplit('/').next().expect("a name").to_owned();

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use iotax_model::record::{CacheDrop, Interface, Outcome};
 use iotax_model::units::Bytes;
 use iotax_model::verify_errors::Recovery;
-use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
+use iotax_model::wire::{self, AgentHello, ByteRange, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_model::{survey::Survey, threads, workload::Content};
 
 use crate::interrupt::{Interrupt, POLL, SILENCE};
@@ -313,7 +313,7 @@ impl AgentClient {
     /// `deadline` covers the whole fill.
     pub fn fill(
         &mut self,
-        area: &Area,
+        area: &ByteRange,
         content: &Content,
         seed: u64,
         deadline: Duration,

@@ -98,7 +98,7 @@ impl TracedDisk {
 
 /// A request that was issued to the disk or completed by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub struct DiskRequest {
     /// By the system's monotonic clock.
     pub at_ns: u64,
     /// False when it is issued.
@@ -131,7 +131,7 @@ pub struct BlockTrace {
     issue: Layout,
     complete: Layout,
     /// Read, and not given yet: others may still come before them.
-    held: Vec<Request>,
+    held: Vec<DiskRequest>,
     page: Vec<u8>,
     /// Open for as long as the buffers are.
     _tracing: TraceFs,
@@ -174,7 +174,7 @@ impl BlockTrace {
     }
 
     /// The requests since the last call, in the order of their times; with `all`, also those that others may still come before.
-    pub fn read(&mut self, all: bool) -> Result<Vec<Request>, BlockTraceError> {
+    pub fn read(&mut self, all: bool) -> Result<Vec<DiskRequest>, BlockTraceError> {
         // What is seen after this moment may have company on a CPU that was read before.
         let settled = now_ns();
         for (_, buffer) in &mut self.buffers {
@@ -190,7 +190,7 @@ impl BlockTrace {
                 };
                 let (issue, complete, held) = (self.issue, self.complete, &mut self.held);
                 page::events(&self.page[..length], |at_ns, event| {
-                    held.extend(Request::of(at_ns, event, issue, complete));
+                    held.extend(DiskRequest::of(at_ns, event, issue, complete));
                 })
                 .map_err(|reason| BlockTraceError::Tracing {
                     doing: "reading a buffer".into(),
@@ -275,7 +275,7 @@ impl Layout {
     }
 }
 
-impl Request {
+impl DiskRequest {
     /// The request of an event, if it is one of these two.
     fn of(at_ns: u64, event: &[u8], issue: Layout, complete: Layout) -> Option<Self> {
         let id = u16::from_ne_bytes(*event.first_chunk()?);
@@ -317,14 +317,14 @@ mod tests {
         event[16..24].copy_from_slice(&2048_u64.to_ne_bytes());
         event[24..28].copy_from_slice(&8_u32.to_ne_bytes());
         event[34..37].copy_from_slice(b"WFS");
-        let request = Request::of(5, &event, issue, complete).expect("a request");
+        let request = DiskRequest::of(5, &event, issue, complete).expect("a request");
         assert_eq!(
             (request.is_completed, request.sector, request.sectors, request.process),
             (true, 2048, 8, 77)
         );
         assert_eq!(&request.kind[..4], b"WFS\0");
-        assert_eq!(Request::of(5, &event[..40], issue, complete).map(|request| request.kind[3]), Some(0));
-        assert_eq!(Request::of(5, &[1, 0], issue, complete), None);
+        assert_eq!(DiskRequest::of(5, &event[..40], issue, complete).map(|request| request.kind[3]), Some(0));
+        assert_eq!(DiskRequest::of(5, &[1, 0], issue, complete), None);
         assert!(Layout::of("ID: 7\n").is_none());
     }
 

@@ -23,7 +23,7 @@ pub enum BuildError {
     UndoLog(#[from] UndoLogError),
     /// qemu-img failed.
     #[error(transparent)]
-    Image(#[from] ImageError),
+    ChainImage(#[from] ImageError),
     /// Another tool failed.
     #[error(transparent)]
     Program(#[from] ProgramError),

@@ -33,12 +33,12 @@ pub struct Monitor {
     disks: Vec<String>,
     /// Those whose flushes the kernel counts.
     flush_policies: Arc<BTreeMap<String, FlushPolicy>>,
-    diskstats: Source,
-    stat: Source,
-    pressure: [Source; 3],
+    diskstats: ProcFile,
+    stat: ProcFile,
+    pressure: [ProcFile; 3],
     threads: Vec<Threads>,
     /// The interfaces of a network namespace, if monitored.
-    network: Option<Source>,
+    network: Option<ProcFile>,
 }
 
 /// All counters at one moment. Counters that could not be read are absent.
@@ -63,9 +63,9 @@ impl Monitor {
         Self {
             flush_policies: Arc::new(policies.collect()),
             disks,
-            diskstats: Source::new(proc.join("diskstats")),
-            stat: Source::new(proc.join("stat")),
-            pressure: ["io", "cpu", "memory"].map(|kind| Source::new(proc.join("pressure").join(kind))),
+            diskstats: ProcFile::new(proc.join("diskstats")),
+            stat: ProcFile::new(proc.join("stat")),
+            pressure: ["io", "cpu", "memory"].map(|kind| ProcFile::new(proc.join("pressure").join(kind))),
             threads: guests.into_iter().map(|guest| Threads::new(&proc, guest)).collect(),
             network: None,
         }
@@ -75,7 +75,7 @@ impl Monitor {
     #[must_use]
     pub fn with_network(self, root: &Path, process: Option<u32>) -> Self {
         let process = process.map_or_else(|| "self".to_owned(), |id| id.to_string());
-        let dev = Source::new(root.join("proc").join(process).join("net/dev"));
+        let dev = ProcFile::new(root.join("proc").join(process).join("net/dev"));
         Self { network: Some(dev), ..self }
     }
 
@@ -94,7 +94,7 @@ impl Monitor {
             cpu: self.stat.read().and_then(counters::cpu),
             pressure: counters::pressure(io.read(), cpu.read(), memory.read()),
             guests: self.threads.iter_mut().map(Threads::read).collect(),
-            nics: self.network.as_mut().and_then(Source::read).map(counters::nics).unwrap_or_default(),
+            nics: self.network.as_mut().and_then(ProcFile::read).map(counters::nics).unwrap_or_default(),
         }
     }
 }
@@ -144,12 +144,12 @@ pub fn pressure_totals(io: Option<&str>, cpu: Option<&str>, memory: Option<&str>
 
 /// A file of /proc or /sys that is kept open and read from the start each time.
 #[derive(Debug)]
-pub struct Source {
+pub struct ProcFile {
     file: Option<File>,
     text: Vec<u8>,
 }
 
-impl Source {
+impl ProcFile {
     /// Opens a file.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {

@@ -72,11 +72,11 @@ impl Programs {
         cluster: &Path,
         marker: &str,
         undo_log: &mut UndoLog,
-    ) -> Result<Server, UndoLogError> {
+    ) -> Result<PostgresqlCluster, UndoLogError> {
         let sockets = std::env::temp_dir().join(marker);
         undo_log.make_tree(&sockets)?;
         undo_log.record(Effect::Daemon { marker: marker.to_owned() })?;
-        Ok(Server {
+        Ok(PostgresqlCluster {
             program: self.0.join("postgres"),
             cluster: cluster.to_owned(),
             marker: marker.to_owned(),
@@ -93,7 +93,7 @@ fn namespace() -> impl Iterator<Item = &'static str> {
 
 /// A server. Its first process is killed when it is dropped, the others when its effect is undone.
 #[derive(Debug)]
-pub struct Server {
+pub struct PostgresqlCluster {
     program: PathBuf,
     cluster: PathBuf,
     marker: String,
@@ -101,7 +101,7 @@ pub struct Server {
     running: Option<(Child, File)>,
 }
 
-impl Server {
+impl PostgresqlCluster {
     /// The directory of its socket.
     #[must_use]
     pub fn sockets(&self) -> &Path {
@@ -164,7 +164,7 @@ fn reason(log: &str) -> Option<String> {
     last("PANIC:  ").or_else(|| last("FATAL:  "))
 }
 
-impl Drop for Server {
+impl Drop for PostgresqlCluster {
     fn drop(&mut self) {
         if let Some((child, _)) = &mut self.running {
             let _ = child.kill();

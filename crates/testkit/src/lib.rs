@@ -29,17 +29,17 @@ const TIER: &str = "IOTAX_TESTS";
 macro_rules! require {
     (program $($name:expr),+) => { $crate::require!(programs &[$($name),+]) };
     (programs $names:expr) => {
-        if !$crate::has($crate::Kind::Program, $names) {
+        if !$crate::has($crate::RequirementKind::Program, $names) {
             return Default::default();
         }
     };
     (file $($name:expr),+) => {
-        if !$crate::has($crate::Kind::File, &[$($name),+]) {
+        if !$crate::has($crate::RequirementKind::File, &[$($name),+]) {
             return Default::default();
         }
     };
     (kernel $($module:expr),+) => {
-        if !$crate::has($crate::Kind::Kernel, &[$($module),+]) {
+        if !$crate::has($crate::RequirementKind::Kernel, &[$($module),+]) {
             return Default::default();
         }
     };
@@ -66,7 +66,7 @@ macro_rules! skip {
 
 /// Kinds of requirements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RequirementKind {
     /// A program in PATH.
     Program,
     /// A file, by its path.
@@ -75,7 +75,7 @@ pub enum Kind {
     Kernel,
 }
 
-impl Kind {
+impl RequirementKind {
     fn of(word: &str) -> Self {
         match word {
             "program" => Self::Program,
@@ -97,7 +97,7 @@ impl Kind {
 /// One line of the list.
 #[derive(Debug)]
 struct Requirement<'a> {
-    kind: Kind,
+    kind: RequirementKind,
     name: &'a str,
     package: &'a str,
 }
@@ -107,14 +107,16 @@ fn requirements(list: &str) -> impl Iterator<Item = Requirement<'_>> {
     list.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            ["demo" | "test", kind, name, package] => Requirement { kind: Kind::of(kind), name, package },
+            ["demo" | "test", kind, name, package] => {
+                Requirement { kind: RequirementKind::of(kind), name, package }
+            }
             _ => panic!("scripts/requirements: {line:?}: expected demo or test, a kind, a name, a package"),
         }
     })
 }
 
 /// Returns whether this machine has all of these. Prints what is missing, or panics where it was promised.
-pub fn has(kind: Kind, names: &[&str]) -> bool {
+pub fn has(kind: RequirementKind, names: &[&str]) -> bool {
     let missing: Vec<String> = names
         .iter()
         .map(|name| {

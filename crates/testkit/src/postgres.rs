@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The directory of Debian's programs. [`Server::start`] needs `require!(file postgres::PROGRAM)` first.
+/// The directory of Debian's programs. [`PostgresServer::start`] needs `require!(file postgres::PROGRAM)` first.
 const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 /// The server's program.
 pub const PROGRAM: &str = "/usr/lib/postgresql/15/bin/postgres";
@@ -37,7 +37,7 @@ wait $server
 
 /// Settings that differ from those of most tests.
 #[derive(Debug, Default)]
-pub struct Options<'a> {
+pub struct PostgresOptions<'a> {
     /// Settings of the server, as in postgresql.conf.
     pub settings: &'a [(&'a str, &'a str)],
     /// Lines of pg_hba.conf that come first: everyone who comes by them needs no password otherwise.
@@ -48,7 +48,7 @@ pub struct Options<'a> {
 
 /// A running server. Dropping it ends it and removes its directory.
 #[derive(Debug)]
-pub struct Server {
+pub struct PostgresServer {
     directory: PathBuf,
     port: u16,
     user: Option<(u32, u32)>,
@@ -56,14 +56,14 @@ pub struct Server {
     keeper: Option<Child>,
 }
 
-impl Server {
+impl PostgresServer {
     /// Starts a server that does not sync: it only has to survive the test.
     pub fn start() -> Self {
-        Self::with(&Options { settings: &[("fsync", "off")], ..Options::default() })
+        Self::with(&PostgresOptions { settings: &[("fsync", "off")], ..PostgresOptions::default() })
     }
 
     /// Starts a server with settings.
-    pub fn with(options: &Options<'_>) -> Self {
+    pub fn with(options: &PostgresOptions<'_>) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("iotax-pg-{}-{count}", std::process::id()));
@@ -191,7 +191,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         if self.keeper.is_some() {
             self.end("remove");

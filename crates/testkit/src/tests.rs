@@ -54,7 +54,7 @@ fn a_test_leaves_where_something_is_skipped() {
 #[test]
 #[should_panic(expected = "iotax-no-such-tool is not in scripts/requirements")]
 fn what_is_not_on_the_list_cannot_be_asked_for() {
-    has(Kind::Program, &["iotax-no-such-tool"]);
+    has(RequirementKind::Program, &["iotax-no-such-tool"]);
 }
 
 #[test]
@@ -111,7 +111,8 @@ fn sources() -> Vec<(String, String)> {
 
 #[test]
 fn every_program_that_is_started_is_on_the_list() {
-    let listed = |name: &str| requirements(LIST).any(|one| one.kind == Kind::Program && one.name == name);
+    let listed =
+        |name: &str| requirements(LIST).any(|one| one.kind == RequirementKind::Program && one.name == name);
     let mut wrong = BTreeSet::new();
     let mut seen = 0;
     for (path, text) in sources() {
@@ -136,7 +137,8 @@ fn the_code_and_the_list_name_the_same_packages() {
             let literal = text[at..].split('}').next().expect("a literal");
             let field = |field: &'static str| quoted_after(literal, field).next().expect("a field");
             let (name, package) = (field("name: \""), field("package: \""));
-            let listed = requirements(LIST).find(|one| one.kind == Kind::Program && one.name == name);
+            let listed =
+                requirements(LIST).find(|one| one.kind == RequirementKind::Program && one.name == name);
             let named = listed.map(|one| one.package);
             assert!(
                 named == Some(package) || UNTESTED.contains(&name),
@@ -159,7 +161,7 @@ fn nobody_skips_by_hand() {
 #[test]
 fn a_postgres_server_comes_and_goes() {
     require!(file postgres::PROGRAM);
-    let mut server = postgres::Server::start();
+    let mut server = postgres::PostgresServer::start();
     let (port, directory) = (server.port(), server.socket_directory().to_owned());
     assert!(server.database().contains("/test"));
     server.sql("test0", "CREATE TABLE a (b int); INSERT INTO a VALUES (7)");

@@ -9,7 +9,7 @@ use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf, EbpfLoader};
 
 use crate::buckets;
-use crate::raw::{Direction, RequestLatencies};
+use crate::raw::{RequestKind, RequestLatencies};
 
 /// The compiled programs, aligned as their reader expects.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/latency.bpf.o");
@@ -66,8 +66,8 @@ impl BlockLatency {
         for key in map.keys() {
             let key = key?;
             let direction = match key & 0xff {
-                0 => Direction::Read,
-                1 => Direction::Write,
+                0 => RequestKind::Read,
+                1 => RequestKind::Write,
                 _ => continue,
             };
             let number = format!("{}:{}", key >> 32, (key >> 8) & 0xff_ffff);

@@ -6,7 +6,7 @@ use crate::rates::{CgroupRates, GuestRates, InterfaceRates, LayerRates, Pressure
 
 /// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum FigureUnit {
     /// Events per second.
     PerSecond,
     /// Bytes per second.
@@ -19,7 +19,7 @@ pub enum Unit {
     Count,
 }
 
-impl Unit {
+impl FigureUnit {
     /// A value in at most [`Self::width`] characters.
     pub fn text(self, value: f64) -> String {
         match self {
@@ -48,7 +48,7 @@ pub struct Figure<R> {
     /// The head of its column.
     pub title: &'static str,
     /// Its unit.
-    pub unit: Unit,
+    pub unit: FigureUnit,
     /// A definition in one clause.
     pub help: &'static str,
     /// Its value; `None` if it is not known.
@@ -71,7 +71,7 @@ macro_rules! figures {
     ($(#[$doc:meta])* $name:ident: $row:ty { $($id:ident $title:literal $unit:ident $help:literal)* }) => {
         $(#[$doc])*
         pub const $name: &[Figure<$row>] = &[
-            $(Figure { id: stringify!($id), title: $title, unit: Unit::$unit, help: $help, get: |row| row.$id },)*
+            $(Figure { id: stringify!($id), title: $title, unit: FigureUnit::$unit, help: $help, get: |row| row.$id },)*
         ];
     };
 }

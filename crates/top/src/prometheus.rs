@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::figure::{self, Figure, Unit};
+use crate::figure::{self, Figure, FigureUnit};
 use crate::rates::Frame;
 
 /// A frame in Prometheus' text format: a gauge for each figure. What is not known has no sample.
@@ -43,7 +43,7 @@ fn group<R>(
             .iter()
             .filter_map(|row| {
                 let value = (figure.get)(row).filter(|value| value.is_finite())?;
-                let value = if figure.unit == Unit::Nanos { value / 1e9 } else { value };
+                let value = if figure.unit == FigureUnit::Nanos { value / 1e9 } else { value };
                 let labels = labels(row);
                 let pairs: Vec<String> =
                     labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
@@ -64,13 +64,13 @@ fn group<R>(
 }
 
 /// `iotax_top_layer_read_latency_seconds`: the base unit last.
-fn name(kind: &str, id: &str, unit: Unit) -> String {
+fn name(kind: &str, id: &str, unit: FigureUnit) -> String {
     let base = id.trim_end_matches("_ns").trim_end_matches("_per_s").replace("_iops", "_operations");
     let suffix = match unit {
-        Unit::PerSecond | Unit::BytesPerSecond => "_per_second",
-        Unit::Nanos => "_seconds",
-        Unit::Share => "_ratio",
-        Unit::Count => "",
+        FigureUnit::PerSecond | FigureUnit::BytesPerSecond => "_per_second",
+        FigureUnit::Nanos => "_seconds",
+        FigureUnit::Share => "_ratio",
+        FigureUnit::Count => "",
     };
     format!("iotax_top_{kind}_{base}{suffix}")
 }

@@ -7,7 +7,8 @@ use iotax_model::target::LayerKind;
 
 use crate::buckets;
 use crate::raw::{
-    CgroupIo, Device, DeviceCounters, Direction, Guest, PercentileSource, Process, QemuDisk, Snapshot,
+    CgroupIo, Device, DeviceCounters, MachineSnapshot, PercentileSource, Process, QemuDisk, QemuGuest,
+    RequestKind,
 };
 
 /// /proc/diskstats counts 512-byte sectors on all devices.
@@ -197,7 +198,7 @@ pub struct PressureRates {
 
 /// The rates between two readings; `None` unless time passed between them.
 #[must_use]
-pub fn between(earlier: &Snapshot, later: &Snapshot) -> Option<Frame> {
+pub fn between(earlier: &MachineSnapshot, later: &MachineSnapshot) -> Option<Frame> {
     let interval_ns = later.clock_ns.checked_sub(earlier.clock_ns).filter(|ns| *ns > 0)?;
     let per = Per { seconds: interval_ns as f64 / NS_PER_S };
     let before: HashMap<&str, &Device> =
@@ -291,8 +292,8 @@ fn layer(before: Option<&Device>, device: &Device, per: Per) -> LayerRates {
         write_bytes_per_s: per.second(a.write_sectors, b.write_sectors).map(|rate| rate * SECTOR),
         read_latency_ns: mean_ms((a.read_ms, b.read_ms), (a.reads, b.reads)),
         write_latency_ns: mean_ms((a.write_ms, b.write_ms), (a.writes, b.writes)),
-        read_p99_ns: percentile(before, device, Direction::Read),
-        write_p99_ns: percentile(before, device, Direction::Write),
+        read_p99_ns: percentile(before, device, RequestKind::Read),
+        write_p99_ns: percentile(before, device, RequestKind::Write),
         device_latency_ns: device_latency(before, device),
         queue: since(a.weighted_ms, b.weighted_ms).filter(|_| keeps_time).map(|ms| ms / interval_ms),
         // The kernel counts in ticks, which may slightly exceed the interval.
@@ -322,7 +323,7 @@ fn mean_wait_ns(a: &DeviceCounters, b: &DeviceCounters) -> Option<f64> {
 }
 
 /// The 99th percentile of one direction's I/Os in the interval.
-fn percentile(before: &Device, device: &Device, direction: Direction) -> Option<f64> {
+fn percentile(before: &Device, device: &Device, direction: RequestKind) -> Option<f64> {
     let of = |device: &Device| {
         let latencies = device.latencies.iter().find(|latencies| latencies.direction == direction)?;
         Some(latencies.buckets.clone())
@@ -342,7 +343,7 @@ fn device_latency(before: &Device, device: &Device) -> Option<f64> {
     mean(since(earlier.0, later.0), since(earlier.1, later.1))
 }
 
-fn processes(earlier: &Snapshot, later: &Snapshot, per: Per) -> Vec<ProcessRates> {
+fn processes(earlier: &MachineSnapshot, later: &MachineSnapshot, per: Per) -> Vec<ProcessRates> {
     let before: HashMap<u32, &Process> =
         earlier.processes.iter().map(|process| (process.pid, process)).collect();
     let rates = |process: &Process| {
@@ -380,7 +381,7 @@ fn busiest(
     sum(other_read, other_write).total_cmp(&sum(read, write))
 }
 
-fn cgroups(earlier: &Snapshot, later: &Snapshot, per: Per) -> Vec<CgroupRates> {
+fn cgroups(earlier: &MachineSnapshot, later: &MachineSnapshot, per: Per) -> Vec<CgroupRates> {
     let names: HashMap<&str, &str> =
         later.devices.iter().map(|device| (device.number.as_str(), device.title.as_str())).collect();
     let before: HashMap<(&str, &str), &CgroupIo> =
@@ -404,12 +405,17 @@ fn cgroups(earlier: &Snapshot, later: &Snapshot, per: Per) -> Vec<CgroupRates> {
     all
 }
 
-fn guests(earlier: &Snapshot, later: &Snapshot, waits: &HashMap<&str, f64>, per: Per) -> Vec<GuestRates> {
+fn guests(
+    earlier: &MachineSnapshot,
+    later: &MachineSnapshot,
+    waits: &HashMap<&str, f64>,
+    per: Per,
+) -> Vec<GuestRates> {
     let mut rows = Vec::new();
     for guest in &later.guests {
         let before = earlier.guests.iter().find(|before| before.pid == guest.pid);
         let disks = guest_disks(before, guest, waits, per);
-        let io = |snapshot: &Snapshot| {
+        let io = |snapshot: &MachineSnapshot| {
             snapshot.processes.iter().find(|process| process.pid == guest.pid).map(|process| process.io)
         };
         let io = io(earlier).zip(io(later));
@@ -440,8 +446,8 @@ fn guests(earlier: &Snapshot, later: &Snapshot, waits: &HashMap<&str, f64>, per:
 
 /// The disks of a guest: those that QEMU counts, else those of its command line.
 fn guest_disks(
-    before: Option<&Guest>,
-    guest: &Guest,
+    before: Option<&QemuGuest>,
+    guest: &QemuGuest,
     waits: &HashMap<&str, f64>,
     per: Per,
 ) -> Vec<GuestRates> {
@@ -491,7 +497,7 @@ fn counted_disk(row: GuestRates, a: &QemuDisk, b: &QemuDisk, per: Per) -> GuestR
     }
 }
 
-fn interfaces(earlier: &Snapshot, later: &Snapshot, per: Per) -> Vec<InterfaceRates> {
+fn interfaces(earlier: &MachineSnapshot, later: &MachineSnapshot, per: Per) -> Vec<InterfaceRates> {
     let before: HashMap<&str, &NicActivity> =
         earlier.interfaces.iter().map(|(name, totals)| (name.as_str(), totals)).collect();
     let rates = |name: &str, b: &NicActivity| {
@@ -512,7 +518,7 @@ fn interfaces(earlier: &Snapshot, later: &Snapshot, per: Per) -> Vec<InterfaceRa
     later.interfaces.iter().map(|(name, totals)| rates(name, totals)).collect()
 }
 
-fn pressure(earlier: &Snapshot, later: &Snapshot, per: Per) -> Option<PressureRates> {
+fn pressure(earlier: &MachineSnapshot, later: &MachineSnapshot, per: Per) -> Option<PressureRates> {
     let (a, b) = (earlier.pressure?, later.pressure?);
     let share = |a: u64, b: u64| Some((since(a, b)? / (per.seconds * NS_PER_S)).min(1.0));
     Some(PressureRates {

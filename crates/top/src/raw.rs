@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Counters of a machine at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Snapshot {
+pub struct MachineSnapshot {
     /// Milliseconds since 1970, UTC.
     pub at_ms: u64,
     /// A clock that never jumps, in nanoseconds.
@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub cgroups: Vec<CgroupIo>,
     /// QEMU's guests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub guests: Vec<Guest>,
+    pub guests: Vec<QemuGuest>,
     /// Network interfaces with the totals of their counters.
     pub interfaces: Vec<(String, NicActivity)>,
     /// Total stall times.
@@ -113,7 +113,7 @@ pub struct DeviceCounters {
 /// Kinds of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Direction {
+pub enum RequestKind {
     /// Reads.
     Read,
     /// Writes.
@@ -124,7 +124,7 @@ pub enum Direction {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestLatencies {
     /// The kind.
-    pub direction: Direction,
+    pub direction: RequestKind,
     /// Requests whose dispatch was seen.
     pub device_ios: u64,
     /// Sum of their times from dispatch to completion.
@@ -180,13 +180,13 @@ pub struct CgroupIo {
 
 /// A guest of QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Guest {
+pub struct QemuGuest {
     /// QEMU's process.
     pub pid: u32,
     /// The guest's name.
     pub name: String,
     /// Its disks, by QEMU's command line.
-    pub disks: Vec<GuestDisk>,
+    pub disks: Vec<QemuGuestDisk>,
     /// Its disks as QEMU's block layer counts them; `None` without a QMP socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qemu: Option<Vec<QemuDisk>>,
@@ -194,7 +194,7 @@ pub struct Guest {
 
 /// A disk of a guest on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuestDisk {
+pub struct QemuGuestDisk {
     /// Its file or device.
     pub path: String,
     /// The host's block device that it is, or that its file is on.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::raw::Snapshot;
+use crate::raw::MachineSnapshot;
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -94,7 +94,7 @@ impl Writer {
     }
 
     /// Appends a reading.
-    pub fn append(&mut self, snapshot: &Snapshot) -> Result<(), RecordingError> {
+    pub fn append(&mut self, snapshot: &MachineSnapshot) -> Result<(), RecordingError> {
         self.put(snapshot)
     }
 
@@ -176,7 +176,7 @@ impl Recording {
     }
 
     /// The reading with this index; `None` past the end.
-    pub fn snapshot(&mut self, index: usize) -> Result<Option<Snapshot>, RecordingError> {
+    pub fn snapshot(&mut self, index: usize) -> Result<Option<MachineSnapshot>, RecordingError> {
         let Some(place) = self.places.get(index) else { return Ok(None) };
         document(&mut self.file, *place).map(Some).map_err(|error| RecordingError::Damaged {
             path: self.path.clone(),
@@ -198,8 +198,8 @@ fn document<T: serde::de::DeserializeOwned>(file: &mut File, (begin, length): (u
 mod tests {
     use super::*;
 
-    fn snapshot(clock_ns: u64) -> Snapshot {
-        Snapshot { clock_ns, ..Snapshot::default() }
+    fn snapshot(clock_ns: u64) -> MachineSnapshot {
+        MachineSnapshot { clock_ns, ..MachineSnapshot::default() }
     }
 
     fn recorded(count: u64) -> (tempfile::TempDir, PathBuf) {

@@ -18,7 +18,7 @@ const MOST_CAUSES: usize = 10;
 
 /// The tables of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum TableKind {
     /// Block devices.
     Layers,
     /// Guests, with their disks.
@@ -31,7 +31,7 @@ pub enum Kind {
     Interfaces,
 }
 
-impl Kind {
+impl TableKind {
     /// All tables, the most important first.
     pub const ALL: [Self; 5] = [Self::Layers, Self::Guests, Self::Processes, Self::Cgroups, Self::Interfaces];
 
@@ -195,13 +195,13 @@ fn lay_out<R>(
 
 /// A table of a frame.
 #[must_use]
-pub fn table(kind: Kind, frame: &Frame, look: &Look<'_>) -> Table {
+pub fn table(kind: TableKind, frame: &Frame, look: &Look<'_>) -> Table {
     match kind {
-        Kind::Layers => layers(frame, look),
-        Kind::Guests => guests(frame, look),
-        Kind::Processes => processes(frame, look),
-        Kind::Cgroups => cgroups(frame, look),
-        Kind::Interfaces => interfaces(frame, look),
+        TableKind::Layers => layers(frame, look),
+        TableKind::Guests => guests(frame, look),
+        TableKind::Processes => processes(frame, look),
+        TableKind::Cgroups => cgroups(frame, look),
+        TableKind::Interfaces => interfaces(frame, look),
     }
 }
 
@@ -360,18 +360,18 @@ pub(crate) fn utc(ms: u64) -> String {
 pub fn text(frame: &Frame, width: usize) -> String {
     let mut text = format!("{}  {}\n", moment(frame), visible::line(&source(frame)));
     text.extend(pressure(frame).map(|line| line + "\n"));
-    for kind in Kind::ALL {
+    for kind in TableKind::ALL {
         let table = table(kind, frame, &Look { width, ..Look::default() });
         if table.rows.is_empty() {
             continue;
         }
         let shown = match kind {
-            Kind::Processes | Kind::Cgroups => table.rows.len().min(MOST_CAUSES),
-            Kind::Layers | Kind::Guests | Kind::Interfaces => table.rows.len(),
+            TableKind::Processes | TableKind::Cgroups => table.rows.len().min(MOST_CAUSES),
+            TableKind::Layers | TableKind::Guests | TableKind::Interfaces => table.rows.len(),
         };
         let _ = writeln!(text, "\n{}", table.head(0));
         table.rows[..shown].iter().for_each(|row| text.extend([&row.text, "\n"]));
-        if kind == Kind::Guests {
+        if kind == TableKind::Guests {
             text.extend(diagnosis::guests(frame).iter().map(|line| format!("{}\n", visible::line(line))));
         }
         if shown < table.rows.len() {

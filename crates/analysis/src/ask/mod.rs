@@ -49,7 +49,7 @@ pub struct Answer<'a> {
     /// I/Os per second in a closed loop: the mean of its windows.
     pub capacity: Option<f64>,
     /// The rate.
-    pub found: Found,
+    pub found: HighestRate,
     /// The condition that fails above the rate.
     pub limited_by: Option<Condition>,
     /// Windows at a rate that were measured.
@@ -101,7 +101,7 @@ fn latency(response: &Histogram, slo: &Slo) -> Option<f64> {
 
 /// The highest rate, in I/Os per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Found {
+pub enum HighestRate {
     /// Too little was measured.
     Unknown,
     /// The conditions fail at every rate that was tried, of which this was the lowest.
@@ -165,7 +165,7 @@ impl Possible {
     }
 }
 
-impl Found {
+impl HighestRate {
     /// A rate that is surely possible, to be held for long: the lower end of the interval.
     #[must_use]
     pub fn to_hold(&self) -> Option<f64> {
@@ -197,11 +197,11 @@ impl Answer<'_> {
     /// their side of it came to.
     fn by_search(&self, iops: f64) -> Possible {
         let (yes, no) = match self.found {
-            Found::Unknown => (false, false),
-            Found::AtLeast(rate) => (iops <= rate, false),
-            Found::Below(rate) => (false, iops >= rate),
-            Found::Rate(Located { interval: Some(ends), .. }) => (iops <= ends.low, iops > ends.high),
-            Found::Rate(Located { at, interval: None }) => (
+            HighestRate::Unknown => (false, false),
+            HighestRate::AtLeast(rate) => (iops <= rate, false),
+            HighestRate::Below(rate) => (false, iops >= rate),
+            HighestRate::Rate(Located { interval: Some(ends), .. }) => (iops <= ends.low, iops > ends.high),
+            HighestRate::Rate(Located { at, interval: None }) => (
                 iops * CLOSE_TO_ESTIMATE <= at && self.kept_to.is_some_and(|rate| iops <= rate),
                 iops >= at * CLOSE_TO_ESTIMATE && self.missed_from.is_some_and(|rate| iops >= rate),
             ),
@@ -373,7 +373,7 @@ impl Measured<'_> {
 
 /// The state of a search.
 struct Search {
-    found: Found,
+    found: HighestRate,
     limited_by: Option<Condition>,
     draws: Option<Draws>,
     /// True if the capacity is what allows no more.
@@ -381,19 +381,19 @@ struct Search {
 }
 
 impl Search {
-    fn known(found: Found, limited_by: Option<Condition>) -> Self {
+    fn known(found: HighestRate, limited_by: Option<Condition>) -> Self {
         Self { found, limited_by, draws: None, at_capacity: false }
     }
 
     /// By all measurements so far: the lowest of what each condition allows. Intervals take long.
     fn of(measured: &Measured<'_>, ask: &AskSpec, with_interval: bool) -> Self {
-        let mut search = Self::known(Found::Unknown, None);
+        let mut search = Self::known(HighestRate::Unknown, None);
         let mut ends: Option<Interval> = None;
         let queue = Queue::of(measured);
         for condition in conditions(ask) {
             let (trials, limit) = trials(&measured.open, condition);
             let by_windows = match root::root(&trials, limit) {
-                Some(Root::Below(rate)) => return Self::known(Found::Below(rate), Some(condition)),
+                Some(Root::Below(rate)) => return Self::known(HighestRate::Below(rate), Some(condition)),
                 None => continue,
                 Some(by_windows) => by_windows,
             };
@@ -428,8 +428,8 @@ impl Search {
                     (rate, with_interval.then(draws).flatten(), false)
                 }
                 _ => {
-                    if search.found == Found::Unknown {
-                        search.found = Found::AtLeast(at);
+                    if search.found == HighestRate::Unknown {
+                        search.found = HighestRate::AtLeast(at);
                     }
                     continue;
                 }
@@ -439,12 +439,12 @@ impl Search {
                     |all: Interval| Interval { low: all.low.min(own.low), high: all.high.min(own.high) };
                 ends = Some(ends.map_or(own, lower));
             }
-            if !matches!(search.found, Found::Rate(known) if known.at <= at) {
-                let found = Found::Rate(Located { at, interval: None });
+            if !matches!(search.found, HighestRate::Rate(known) if known.at <= at) {
+                let found = HighestRate::Rate(Located { at, interval: None });
                 search = Self { found, limited_by: Some(condition), draws, at_capacity };
             }
         }
-        if let Found::Rate(known) = &mut search.found {
+        if let HighestRate::Rate(known) = &mut search.found {
             known.interval = ends.filter(|_| search.draws.is_some());
         }
         search.without_errors(measured, ask)
@@ -459,10 +459,10 @@ impl Search {
         let limited_by = Some(Condition::Slo(Slo::NoErrors));
         let below = measured.open.iter().map(|(rate, _)| *rate).filter(|rate| *rate < fails);
         match (self.found, below.reduce(f64::max)) {
-            (Found::Rate(Located { at, .. }) | Found::AtLeast(at), _) if at < fails => self,
-            (Found::Below(_) | Found::Unknown, _) => self,
-            (_, None) => Self::known(Found::Below(fails), limited_by),
-            (_, Some(at)) => Self::known(Found::Rate(Located { at, interval: None }), limited_by),
+            (HighestRate::Rate(Located { at, .. }) | HighestRate::AtLeast(at), _) if at < fails => self,
+            (HighestRate::Below(_) | HighestRate::Unknown, _) => self,
+            (_, None) => Self::known(HighestRate::Below(fails), limited_by),
+            (_, Some(at)) => Self::known(HighestRate::Rate(Located { at, interval: None }), limited_by),
         }
     }
 
@@ -492,7 +492,7 @@ mod tests {
         let answer = |interval| Answer {
             target: "a",
             capacity: None,
-            found: Found::Rate(Located { at: 1000.0, interval }),
+            found: HighestRate::Rate(Located { at: 1000.0, interval }),
             limited_by: None,
             trials: 9,
             at_lowest_ns: None,

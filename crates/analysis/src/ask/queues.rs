@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::search::{Next, after};
-use super::{CAPACITY_ROUNDS, Found, Measured, Search};
+use super::{CAPACITY_ROUNDS, HighestRate, Measured, Search};
 
 /// I/Os per second that a queue serves.
 const CAPACITY: f64 = 500.0;
@@ -231,7 +231,7 @@ fn sustained(server: Server) {
             let mut system = System::new(server, length, FIRST + u64::from(seed));
             let found = search(&mut system, &ask, length).found;
             let truth = system.truth(limit);
-            let Found::Rate(located) = found else {
+            let HighestRate::Rate(located) = found else {
                 wrong.push(format!("{server:?}, {limit} s, {seed}: {found:?}"));
                 continue;
             };

@@ -3,7 +3,7 @@
 use iotax_model::Workload;
 use iotax_model::plan::{AskSpec, rounded};
 
-use super::{Found, Measured, Search, measured};
+use super::{HighestRate, Measured, Search, measured};
 use iotax_model::Run;
 
 /// The first rounds measure the closed loop: the first after a target was filled is often another.
@@ -59,16 +59,16 @@ pub(super) fn after(before: &Measured<'_>, ask: &AskSpec, round: u32) -> Next {
     let apart = apart(round.saturating_sub(CAPACITY_ROUNDS + 1).max(1));
     let search = Search::of(before, ask, false);
     match search.found {
-        Found::Unknown => Next::Nothing,
-        Found::Rate(located) if search.at_capacity => Next::Below(rounded(located.at * (-apart).exp())),
-        Found::Rate(located) => Next::Rates(pair(located.at, apart)),
-        Found::AtLeast(rate) => Next::Rates(vec![rounded(rate * UP).max(rounded(rate) + 1)]),
-        Found::Below(rate) if rate * DOWN < (LOWEST * capacity).max(1.0) => {
+        HighestRate::Unknown => Next::Nothing,
+        HighestRate::Rate(located) if search.at_capacity => Next::Below(rounded(located.at * (-apart).exp())),
+        HighestRate::Rate(located) => Next::Rates(pair(located.at, apart)),
+        HighestRate::AtLeast(rate) => Next::Rates(vec![rounded(rate * UP).max(rounded(rate) + 1)]),
+        HighestRate::Below(rate) if rate * DOWN < (LOWEST * capacity).max(1.0) => {
             // At the lowest rate a window holds few I/Os.
             let there = before.open.iter().filter(|(tried, _)| *tried <= rate).count();
             if there < WINDOWS { Next::Rates(vec![rounded(rate)]) } else { Next::Nothing }
         }
-        Found::Below(rate) => Next::Rates(vec![rounded(rate * DOWN)]),
+        HighestRate::Below(rate) => Next::Rates(vec![rounded(rate * DOWN)]),
     }
 }
 

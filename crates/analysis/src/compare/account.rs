@@ -27,7 +27,7 @@ pub type Settings = BTreeMap<String, String>;
 
 /// A target of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Subject {
+pub struct AccountedTarget {
     /// Its name.
     pub name: String,
     /// Its settings; those of a neighbour include its whole workload.
@@ -36,7 +36,7 @@ pub struct Subject {
     pub record: Option<TargetRecord>,
 }
 
-impl Subject {
+impl AccountedTarget {
     /// Returns whether its CPU was emulated.
     #[must_use]
     pub fn is_emulated(&self) -> bool {
@@ -85,7 +85,7 @@ pub struct Account {
     /// The machine.
     pub environment: Environment,
     /// Its targets, in the plan's order.
-    pub subjects: Vec<Subject>,
+    pub subjects: Vec<AccountedTarget>,
     /// Its workloads, in the plan's order.
     pub workloads: Vec<Workload>,
     /// Its measurements.
@@ -190,7 +190,7 @@ impl Account {
 
     /// A target by its name.
     #[must_use]
-    pub fn subject(&self, name: &str) -> Option<&Subject> {
+    pub fn subject(&self, name: &str) -> Option<&AccountedTarget> {
         self.subjects.iter().find(|subject| subject.name == name)
     }
 
@@ -261,7 +261,11 @@ pub fn unusable(grade: Grade, kinds: &[&str]) -> Option<String> {
 }
 
 /// Targets with what each is made of.
-pub fn subjects(targets: &[TargetSpec], neighbours: &[Neighbour], records: &[TargetRecord]) -> Vec<Subject> {
+pub fn subjects(
+    targets: &[TargetSpec],
+    neighbours: &[Neighbour],
+    records: &[TargetRecord],
+) -> Vec<AccountedTarget> {
     let subject = |target: &TargetSpec| {
         let mut tree = serde_json::to_value(target).unwrap_or_default();
         let its_neighbour = neighbours.iter().find(|n| target.neighbour.as_ref() == Some(&n.target.name));
@@ -271,7 +275,7 @@ pub fn subjects(targets: &[TargetSpec], neighbours: &[Neighbour], records: &[Tar
         let mut settings = flat(&tree);
         settings.remove("name");
         let record = records.iter().find(|record| record.name == target.name).cloned();
-        Subject { name: target.name.clone(), settings, record }
+        AccountedTarget { name: target.name.clone(), settings, record }
     };
     targets.iter().map(subject).collect()
 }

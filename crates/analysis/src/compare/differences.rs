@@ -10,7 +10,7 @@ use iotax_model::workload::{Kind, Test};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::account::{Account, Settings, Subject, flat};
+use super::account::{Account, AccountedTarget, Settings, flat};
 
 /// The engine's floor is measured: a difference below this share is noise.
 const FLOOR: f64 = 0.25;
@@ -86,7 +86,7 @@ pub fn tags(a: &[String], b: &[String]) -> Vec<Difference> {
 
 /// Differences between two targets: first as planned, then as built.
 #[must_use]
-pub fn targets(a: &Subject, b: &Subject) -> Vec<Difference> {
+pub fn targets(a: &AccountedTarget, b: &AccountedTarget) -> Vec<Difference> {
     let mut found = settings(&a.settings, &b.settings);
     let (Some(one), Some(other)) = (&a.record, &b.record) else { return found };
     let text = |what, of: fn(&TargetRecord) -> Option<String>| Difference::between(what, of(one), of(other));

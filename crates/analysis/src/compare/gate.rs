@@ -14,7 +14,7 @@ const MOST: f64 = 100_000.0;
 
 /// In which direction a gate looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum GateDirection {
     /// Worse than the baseline.
     Slower,
     /// Better than the baseline.
@@ -23,7 +23,7 @@ pub enum Direction {
     Different,
 }
 
-impl Direction {
+impl GateDirection {
     const ALL: [Self; 3] = [Self::Slower, Self::Faster, Self::Different];
 
     /// The word for it.
@@ -43,7 +43,7 @@ pub struct Gate {
     /// Metric that it applies to.
     pub metric: Metric,
     /// Direction of the difference.
-    pub direction: Direction,
+    pub direction: GateDirection,
     /// Ratios up to `1 + threshold` and down to `1 / (1 + threshold)` pass: 0.05 for 5%.
     pub threshold: f64,
     /// The gate as given.
@@ -82,9 +82,10 @@ impl FromStr for Gate {
             _ => return Err(refuse("before \">\" stand a metric, which may be left out, and a word".into())),
         };
         let direction =
-            Direction::ALL.into_iter().find(|known| known.word() == direction).ok_or_else(|| {
+            GateDirection::ALL.into_iter().find(|known| known.word() == direction).ok_or_else(|| {
                 refuse(
-                    WordError::new("direction", direction, &Direction::ALL.map(Direction::word)).to_string(),
+                    WordError::new("direction", direction, &GateDirection::ALL.map(GateDirection::word))
+                        .to_string(),
                 )
             })?;
         let text = format!("{} {} > {}", metric.word(), direction.word(), limit.trim());
@@ -118,24 +119,30 @@ mod tests {
     #[test]
     fn a_gate_reads_as_it_is_meant() {
         for (text, metric, direction, threshold, said) in [
-            ("slower > 5%", Metric::LATENCY_MEAN, Direction::Slower, 0.05, "latency_mean slower > 5%"),
-            ("iops slower>0.5 %", Metric::IOPS, Direction::Slower, 0.005, "iops slower > 0.5 %"),
+            ("slower > 5%", Metric::LATENCY_MEAN, GateDirection::Slower, 0.05, "latency_mean slower > 5%"),
+            ("iops slower>0.5 %", Metric::IOPS, GateDirection::Slower, 0.005, "iops slower > 0.5 %"),
             (
                 " latency_p99_9  different > 150%",
                 Metric::LATENCY_P99_9,
-                Direction::Different,
+                GateDirection::Different,
                 1.5,
                 "latency_p99_9 different > 150%",
             ),
             (
                 "p99.9 slower > 5%",
                 Metric::LATENCY_P99_9,
-                Direction::Slower,
+                GateDirection::Slower,
                 0.05,
                 "latency_p99_9 slower > 5%",
             ),
-            ("mean faster > 0%", Metric::LATENCY_MEAN, Direction::Faster, 0.0, "latency_mean faster > 0%"),
-            ("faster > 0%", Metric::LATENCY_MEAN, Direction::Faster, 0.0, "latency_mean faster > 0%"),
+            (
+                "mean faster > 0%",
+                Metric::LATENCY_MEAN,
+                GateDirection::Faster,
+                0.0,
+                "latency_mean faster > 0%",
+            ),
+            ("faster > 0%", Metric::LATENCY_MEAN, GateDirection::Faster, 0.0, "latency_mean faster > 0%"),
         ] {
             let gate: Gate = text.parse().expect(text);
             assert_eq!((gate.metric, gate.direction, gate.to_string().as_str()), (metric, direction, said));

@@ -1,6 +1,6 @@
 //! A cell over several runs.
 
-use super::account::{Account, Subject};
+use super::account::{Account, AccountedTarget};
 use super::{Compared, Question, Side, Which, compare};
 use crate::comparison::Ratio;
 use crate::metric::Metric;
@@ -9,7 +9,7 @@ use crate::stats::{ALPHA, Estimate};
 
 /// The result of a cell in one run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Point {
+pub struct HistoryPoint {
     /// Index of the run.
     pub run: usize,
     /// True if the target's CPU was emulated.
@@ -36,7 +36,7 @@ pub struct Track {
     /// By what.
     pub metric: Metric,
     /// In the order of the runs.
-    pub points: Vec<Point>,
+    pub points: Vec<HistoryPoint>,
 }
 
 /// Several runs side by side.
@@ -130,9 +130,11 @@ impl Followed {
         let first = *measured.first()?;
         let points = measured.iter().enumerate().filter_map(|(i, place)| {
             let sample = place.sample(metric, accounts)?;
-            Some(Point {
+            Some(HistoryPoint {
                 run: place.run,
-                emulated: accounts[place.run].subject(&place.target).is_some_and(Subject::is_emulated),
+                emulated: accounts[place.run]
+                    .subject(&place.target)
+                    .is_some_and(AccountedTarget::is_emulated),
                 rounds: u32::try_from(sample.n()).unwrap_or(u32::MAX),
                 mean: sample.mean().exp(),
                 band: sample.interval(ALPHA).map(|i| i.map(f64::exp)),

@@ -5,7 +5,7 @@ use iotax_model::net::NetTest;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::account::{Account, Subject};
+use super::account::{Account, AccountedTarget};
 use super::differences::{self, Difference};
 use super::{CompareError, Side, Which};
 use crate::metric::Metric;
@@ -45,7 +45,7 @@ pub struct Missing {
 }
 
 /// Two targets, A's first, and why these two.
-type Pair<'a> = (&'a Subject, &'a Subject, Matched);
+type Pair<'a> = (&'a AccountedTarget, &'a AccountedTarget, Matched);
 
 /// Decides whether two workloads may be compared.
 type Fits<'a> = &'a dyn Fn(&Workload, &Workload) -> bool;
@@ -64,8 +64,9 @@ pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, 
     if let (Some(one), Some(other)) = (one, other) {
         return Ok((vec![(one, other, Matched::Asked)], vec![]));
     }
-    let ours: Vec<&Subject> = one.map_or_else(|| a.account.subjects.iter().collect(), |one| vec![one]);
-    let theirs: Vec<&Subject> =
+    let ours: Vec<&AccountedTarget> =
+        one.map_or_else(|| a.account.subjects.iter().collect(), |one| vec![one]);
+    let theirs: Vec<&AccountedTarget> =
         other.map_or_else(|| b.account.subjects.iter().collect(), |other| vec![other]);
     let (pairs, left_a, left_b) = match (ours.as_slice(), theirs.as_slice()) {
         // With one target on each side nothing is ambiguous.
@@ -75,7 +76,7 @@ pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, 
         _ => match_up(&ours, &theirs),
     };
     let mut missing = Vec::new();
-    let lacks = |side, has: &Side<'_>, lacking: &Side<'_>, subject: &Subject| Missing {
+    let lacks = |side, has: &Side<'_>, lacking: &Side<'_>, subject: &AccountedTarget| Missing {
         side,
         target: Some(subject.name.clone()),
         workload: None,
@@ -102,13 +103,13 @@ pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, 
     Ok((pairs, missing))
 }
 
-type MatchedUp<'a> = (Vec<Pair<'a>>, Vec<&'a Subject>, Vec<&'a Subject>);
+type MatchedUp<'a> = (Vec<Pair<'a>>, Vec<&'a AccountedTarget>, Vec<&'a AccountedTarget>);
 
 /// By name first, then by what they are made of; and what is left of each.
-fn match_up<'a>(ours: &[&'a Subject], theirs: &[&'a Subject]) -> MatchedUp<'a> {
-    let mut free: Vec<&Subject> = theirs.to_vec();
-    let mut partners: Vec<Option<(&Subject, Matched)>> = vec![None; ours.len()];
-    let mut pass = |matched, fits: fn(&Subject, &Subject) -> bool| {
+fn match_up<'a>(ours: &[&'a AccountedTarget], theirs: &[&'a AccountedTarget]) -> MatchedUp<'a> {
+    let mut free: Vec<&AccountedTarget> = theirs.to_vec();
+    let mut partners: Vec<Option<(&AccountedTarget, Matched)>> = vec![None; ours.len()];
+    let mut pass = |matched, fits: fn(&AccountedTarget, &AccountedTarget) -> bool| {
         for (subject, partner) in ours.iter().zip(&mut partners) {
             if partner.is_none()
                 && let Some(place) = free.iter().position(|other| fits(subject, other))
@@ -242,10 +243,10 @@ pub(super) fn compares(metric: Metric, workload: &Workload, alike: bool) -> bool
 }
 
 /// Returns whether the host's busy time covers the same work on both sides: a server on this host, and the same neighbour.
-pub(super) fn counts_alike(one: &Subject, other: &Subject) -> bool {
+pub(super) fn counts_alike(one: &AccountedTarget, other: &AccountedTarget) -> bool {
     let is_remote =
-        |subject: &Subject| subject.settings.get("network.via").is_some_and(|via| via == "remote");
-    let neighbour = |subject: &Subject| -> Vec<(String, String)> {
+        |subject: &AccountedTarget| subject.settings.get("network.via").is_some_and(|via| via == "remote");
+    let neighbour = |subject: &AccountedTarget| -> Vec<(String, String)> {
         let settings = subject.settings.iter().filter(|(key, _)| key.starts_with("neighbour"));
         settings.map(|(key, value)| (key.clone(), value.clone())).collect()
     };

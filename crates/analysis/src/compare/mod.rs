@@ -18,10 +18,10 @@ use iotax_model::Workload;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use account::{Account, More, Subject};
+pub use account::{Account, AccountedTarget, More};
 pub use differences::Difference;
-pub use gate::{Direction, Gate, GateError};
-pub use history::{History, Point, Track, history};
+pub use gate::{Gate, GateDirection, GateError};
+pub use history::{History, HistoryPoint, Track, history};
 pub(crate) use matching::HOW_LONG;
 pub use matching::{Matched, Missing};
 pub use rates::{LocatedRate, RateCell};
@@ -193,7 +193,7 @@ fn both(a: &str, b: &str) -> String {
 
 /// One target and workload on both sides, by one metric.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Cell {
+pub struct ComparedCell {
     /// Index of the target's pair.
     pub target: usize,
     /// Index of the workload's pair.
@@ -261,7 +261,7 @@ pub struct Compared {
     /// Targets and workloads without a partner.
     pub missing: Vec<Missing>,
     /// In the order of workloads, targets and metrics.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<ComparedCell>,
     /// Rates that both located, in the order of workloads and targets.
     pub rates: Vec<RateCell>,
     /// In the order of the question.
@@ -271,7 +271,7 @@ pub struct Compared {
 impl Compared {
     /// A cell.
     #[must_use]
-    pub fn cell(&self, target: usize, workload: usize, metric: Metric) -> Option<&Cell> {
+    pub fn cell(&self, target: usize, workload: usize, metric: Metric) -> Option<&ComparedCell> {
         self.cells.iter().find(|c| c.target == target && c.workload == workload && c.metric == metric)
     }
 
@@ -282,7 +282,7 @@ impl Compared {
     }
 
     /// The cells whose metric is to be shown.
-    pub fn shown(&self) -> impl Iterator<Item = &Cell> {
+    pub fn shown(&self) -> impl Iterator<Item = &ComparedCell> {
         self.cells.iter().filter(|cell| {
             let workload = &self.workloads[cell.workload].a;
             self.metrics.iter().any(|metric| metric.or_of_streams(workload) == cell.metric)
@@ -292,7 +292,7 @@ impl Compared {
 
 /// A cell before its family is decided.
 struct CellSample {
-    cell: Cell,
+    cell: ComparedCell,
     /// The log of the ratio.
     sample: Sample,
     /// The baseline's geometric mean.
@@ -499,7 +499,7 @@ impl CellSample {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let ratio = Ratio::new(metric, (mean, base), &sample, &Decision::none(), withheld);
         let rounds = (count(a.len()), count(b.len()));
-        let cell = Cell { target, workload, metric, a: a_mean, b: b_mean, ratio, rounds };
+        let cell = ComparedCell { target, workload, metric, a: a_mean, b: b_mean, ratio, rounds };
         Some(Self { cell, sample, base })
     }
 
@@ -569,16 +569,16 @@ fn judged(gate: &Gate, cases: &[CellSample], missing: &[Missing]) -> GateResult 
         let (above, below) = (interval.low > high, interval.high < low);
         let (worse, better) = if gate.metric.more_is_better() { (below, above) } else { (above, below) };
         let trips = match gate.direction {
-            Direction::Slower => worse,
-            Direction::Faster => better,
-            Direction::Different => worse || better,
+            GateDirection::Slower => worse,
+            GateDirection::Faster => better,
+            GateDirection::Different => worse || better,
         };
         let holds = |edge: f64| interval.low <= edge && edge <= interval.high;
         let more_is_slower = !gate.metric.more_is_better();
         let open = match gate.direction {
-            Direction::Slower => holds(if more_is_slower { high } else { low }),
-            Direction::Faster => holds(if more_is_slower { low } else { high }),
-            Direction::Different => holds(high) || holds(low),
+            GateDirection::Slower => holds(if more_is_slower { high } else { low }),
+            GateDirection::Faster => holds(if more_is_slower { low } else { high }),
+            GateDirection::Different => holds(high) || holds(low),
         };
         if trips {
             result.tripped.push((i, interval));

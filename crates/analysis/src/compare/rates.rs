@@ -5,7 +5,7 @@
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use crate::ask::{self, Found};
+use crate::ask::{self, HighestRate};
 use crate::curve::{self, Located};
 use crate::stats::ALPHA;
 use crate::stats::paired::Interval;
@@ -78,7 +78,7 @@ pub fn of_run(run: &Run) -> Vec<LocatedRate> {
         run.plan.ask().into_iter().flat_map(|ask| &ask.slo).map(ToString::to_string).collect();
     for answers in ask::answers(run) {
         for answer in &answers.targets {
-            let rate = if let Found::Rate(rate) = answer.found { Some(rate) } else { None };
+            let rate = if let HighestRate::Rate(rate) = answer.found { Some(rate) } else { None };
             add(answer.target, &answers.work.name, &highest(&slo), rate);
         }
     }

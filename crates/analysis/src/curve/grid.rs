@@ -77,7 +77,7 @@ fn of_target<'a>(target: &'a str, members: &[&Curves<'a>]) -> Option<Grid<'a>> {
     let shares: Vec<_> = members.iter().filter_map(of_share).collect();
     let times = shares.iter().flat_map(|(_, curve, _)| &curve.points).filter(|point| point.is_sustained());
     let (low, high) = times
-        .filter_map(super::Point::response_mean)
+        .filter_map(super::RatePoint::response_mean)
         .fold((f64::MAX, 0.0_f64), |(low, high), ns| (low.min(ns), high.max(ns)));
     let loads = |level: &f64| -> Vec<Option<Located>> {
         shares.iter().map(|(_, _, courses)| courses.load_at(*level)).collect()

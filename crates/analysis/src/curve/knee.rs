@@ -16,7 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Point;
+use super::RatePoint;
 use crate::stats::paired::Interval;
 
 /// Fewer rates show no bend.
@@ -49,7 +49,7 @@ pub struct Located {
 }
 
 /// Finds the knee of points in the order of their rates; `None` with too few that were sustained.
-pub(super) fn of(points: &[Point<'_>]) -> Option<Knee> {
+pub(super) fn of(points: &[RatePoint<'_>]) -> Option<Knee> {
     let courses = Courses::of(points).filter(|courses| courses.sustained >= FEWEST)?;
     Some(Knee { power: courses.located(power), double: courses.located(double) })
 }
@@ -66,9 +66,9 @@ pub(super) struct Courses {
 impl Courses {
     /// Those of points in the order of their rates, up to the one after the last that was sustained. One below that was not is left out:
     /// something else held it up, as higher rates were sustained.
-    pub(super) fn of(points: &[Point<'_>]) -> Option<Self> {
-        let beyond = points.iter().rposition(Point::is_sustained).map_or(0, |last| last + 1);
-        let mut kept: Vec<&Point<'_>> =
+    pub(super) fn of(points: &[RatePoint<'_>]) -> Option<Self> {
+        let beyond = points.iter().rposition(RatePoint::is_sustained).map_or(0, |last| last + 1);
+        let mut kept: Vec<&RatePoint<'_>> =
             points[..beyond].iter().filter(|point| point.is_sustained()).collect();
         let sustained = kept.len();
         kept.extend(points.get(beyond));
@@ -103,7 +103,7 @@ impl Courses {
 }
 
 /// The mean response time of a point in some rounds, each as often as it is named; absent without an I/O.
-fn mean_over(point: &Point<'_>, rounds: &[u32]) -> Option<f64> {
+fn mean_over(point: &RatePoint<'_>, rounds: &[u32]) -> Option<f64> {
     let (mut ios, mut ns) = (0, 0);
     for round in rounds {
         if let Some(one) = point.rounds.iter().find(|one| one.number == *round) {

@@ -44,7 +44,7 @@ pub struct Curve<'a> {
     /// The target's name.
     pub target: &'a str,
     /// By rising rate.
-    pub points: Vec<Point<'a>>,
+    pub points: Vec<RatePoint<'a>>,
     /// I/Os per second in a closed loop, over the rounds; absent if the run has no closed loop of this work.
     pub closed: Option<Located>,
     /// The most I/Os per second: those of the closed loop, or of a rate at which more were done. Absent without a closed loop.
@@ -55,7 +55,7 @@ pub struct Curve<'a> {
 
 /// One rate.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Point<'a> {
+pub struct RatePoint<'a> {
     /// The workload.
     pub workload: &'a Workload,
     /// I/Os per second that are due, of all jobs.
@@ -92,7 +92,7 @@ impl Round {
     }
 }
 
-impl Point<'_> {
+impl RatePoint<'_> {
     /// The share of the I/Os due in a window that completed in it: the geometric mean over the rounds, as of the rate that was achieved;
     /// absent where none was due.
     #[must_use]
@@ -176,7 +176,7 @@ fn of_work<'a>(run: &'a Run, members: &[&'a Workload]) -> Option<Curves<'a>> {
             let of_cell = |m: &&Measurement| m.target == target && m.workload == workload.name;
             run.measurements.iter().filter(of_cell).collect()
         };
-        let points: Vec<Point<'a>> = open
+        let points: Vec<RatePoint<'a>> = open
             .iter()
             .filter_map(|(workload, offered)| point(workload, *offered, &cell(workload)))
             .collect();
@@ -196,7 +196,7 @@ fn of_work<'a>(run: &'a Run, members: &[&'a Workload]) -> Option<Curves<'a>> {
 }
 
 /// Absent without a measurement.
-fn point<'a>(workload: &'a Workload, offered: f64, measurements: &[&Measurement]) -> Option<Point<'a>> {
+fn point<'a>(workload: &'a Workload, offered: f64, measurements: &[&Measurement]) -> Option<RatePoint<'a>> {
     let (mut response, mut service) = (Histogram::new(), Histogram::new());
     let (mut due, mut completed, mut rounds) = (0, 0, Vec::new());
     for m in measurements {
@@ -210,7 +210,7 @@ fn point<'a>(workload: &'a Workload, offered: f64, measurements: &[&Measurement]
             response.merge(&all);
         }
     }
-    (!measurements.is_empty()).then(|| Point {
+    (!measurements.is_empty()).then(|| RatePoint {
         workload,
         offered,
         achieved: over_rounds(Metric::IOPS, measurements).map(|rate| rate.at),

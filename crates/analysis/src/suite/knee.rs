@@ -6,11 +6,11 @@
 //! the saturation point). The knee is the first depth that nearly reaches the ceiling: beyond it, by Little's law, latency grows
 //! with depth at no gain.
 
-use super::{Point, over_rounds};
+use super::{SuiteCell, over_rounds};
 
 /// The depth beyond which more outstanding I/Os only add latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Knee {
+pub struct OutstandingKnee {
     /// I/Os outstanding where the bounds meet: ceiling x latency at the smallest depth, the median over the rounds. Fewer cannot reach the ceiling.
     pub outstanding: f64,
     /// The smallest and the largest of it by single rounds; absent for fewer than two.
@@ -33,7 +33,7 @@ pub const REACHED: f64 = 0.9;
 const FEWEST: usize = 3;
 
 /// Finds the knee of points in the order of their depth; `None` if a figure is unknown, or for too few points.
-pub fn of(points: &[Point<'_>]) -> Option<Knee> {
+pub fn of(points: &[SuiteCell<'_>]) -> Option<OutstandingKnee> {
     let pairs: Option<Vec<(f64, f64)>> = points.iter().map(|p| Some((p.iops?, p.latency_ns?))).collect();
     let pairs = pairs.filter(|pairs| pairs.len() >= FEWEST)?;
     let (least_latency_ns, ceiling_iops) = bounds(&pairs)?;
@@ -43,7 +43,7 @@ pub fn of(points: &[Point<'_>]) -> Option<Knee> {
     let last = points.len() - 1;
     let at = pairs.iter().position(|(iops, _)| *iops >= REACHED * ceiling_iops).filter(|at| *at < last);
     let beyond = at.map(|at| (pairs[last].0 / pairs[at].0, pairs[last].1 / pairs[at].1));
-    Some(Knee { outstanding, range, least_latency_ns, ceiling_iops, at, beyond })
+    Some(OutstandingKnee { outstanding, range, least_latency_ns, ceiling_iops, at, beyond })
 }
 
 /// The latency of the first and the most I/Os per second of any.
@@ -60,9 +60,9 @@ mod tests {
     use super::*;
 
     /// A target that serves `at_once` I/Os at the same time in 100 us each, at the depths of suite threads.
-    fn course(at_once: f64, check: impl Fn(Option<Knee>, &[Point<'_>])) {
+    fn course(at_once: f64, check: impl Fn(Option<OutstandingKnee>, &[SuiteCell<'_>])) {
         let all = (Suite::named("threads").expect("known").workloads)(&SuiteOptions::default());
-        let points: Vec<Point<'_>> = all
+        let points: Vec<SuiteCell<'_>> = all
             .iter()
             .filter(|w| w.name.starts_with("randread-4k-j1-"))
             .map(|workload| {
@@ -70,7 +70,7 @@ mod tests {
                 let iops = depth.min(at_once) * 1e4;
                 let latency_ns = depth / iops * 1e9;
                 let (more, less) = (iops * 1.1, latency_ns / 1.1);
-                Point {
+                SuiteCell {
                     workload,
                     iops: Some(iops),
                     bytes_per_s: None,

@@ -8,7 +8,7 @@ use iotax_model::record::Measurement;
 use iotax_model::suite::SuiteShape;
 use iotax_model::{Bytes, Suite, Workload};
 
-pub use knee::Knee;
+pub use knee::OutstandingKnee;
 pub use transition::Transition;
 
 use crate::cell_means::CellMeans;
@@ -18,7 +18,7 @@ use iotax_model::Run;
 
 /// One test of a suite.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Test<'a> {
+pub struct SuiteTest<'a> {
     /// Prefix of its workloads' names.
     pub name: &'a str,
     /// The dimension in which its workloads differ.
@@ -35,16 +35,16 @@ pub struct TargetSeries<'a> {
     /// The target's name.
     pub target: &'a str,
     /// The cells measured, by depth or size where the workloads differ in that, else in the order of the test's workloads.
-    pub points: Vec<Point<'a>>,
+    pub points: Vec<SuiteCell<'a>>,
     /// Depth beyond which more I/Os only add latency; absent for another shape, or too few points.
-    pub knee: Option<Knee>,
+    pub knee: Option<OutstandingKnee>,
     /// Block size from which the bandwidth limits; absent for another shape, or too few points.
     pub transition: Option<Transition>,
 }
 
 /// One cell: means over its rounds, as tables have them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Point<'a> {
+pub struct SuiteCell<'a> {
     /// The workload.
     pub workload: &'a Workload,
     /// I/Os per second.
@@ -57,7 +57,7 @@ pub struct Point<'a> {
     rounds: Vec<(u32, f64, f64)>,
 }
 
-impl Point<'_> {
+impl SuiteCell<'_> {
     /// Bytes of one I/O.
     #[must_use]
     pub const fn block_size(&self) -> Bytes {
@@ -83,10 +83,10 @@ impl Point<'_> {
         target: &str,
         measurements: &[&Measurement],
         means: &CellMeans<'_>,
-    ) -> Option<Point<'a>> {
+    ) -> Option<SuiteCell<'a>> {
         let over_rounds = |metric: Metric| means.get(&workload.name, target, metric);
         let both = |m: &&Measurement| Some((m.round, Metric::IOPS.of(m)?, Metric::LATENCY_MEAN.of(m)?));
-        (!measurements.is_empty()).then(|| Point {
+        (!measurements.is_empty()).then(|| SuiteCell {
             workload,
             iops: over_rounds(Metric::IOPS),
             bytes_per_s: over_rounds(Metric::BYTES_PER_S),
@@ -98,13 +98,13 @@ impl Point<'_> {
 
 /// The tests of a run, those that were measured; nothing for a run of no suite, or of one whose workloads stand each alone.
 #[must_use]
-pub fn tests(run: &Run) -> Vec<Test<'_>> {
+pub fn tests(run: &Run) -> Vec<SuiteTest<'_>> {
     let suite =
         run.plan.known_suite().filter(|suite| !matches!(suite.shape, SuiteShape::Each | SuiteShape::Methods));
     suite.map(|suite| tests_of(run, suite)).unwrap_or_default()
 }
 
-fn tests_of<'a>(run: &'a Run, suite: &Suite) -> Vec<Test<'a>> {
+fn tests_of<'a>(run: &'a Run, suite: &Suite) -> Vec<SuiteTest<'a>> {
     let mut cells = std::collections::HashMap::<(&str, &str), Vec<&Measurement>>::new();
     for m in &run.measurements {
         cells.entry((&m.target, &m.workload)).or_default().push(m);
@@ -113,22 +113,22 @@ fn tests_of<'a>(run: &'a Run, suite: &Suite) -> Vec<Test<'a>> {
     let test = |(name, workloads): (&'a str, Vec<&'a Workload>)| {
         let one = |target: &'a str| {
             let point = |workload: &&'a Workload| {
-                Point::of(workload, target, cells.get(&(target, &workload.name))?, &means)
+                SuiteCell::of(workload, target, cells.get(&(target, &workload.name))?, &means)
             };
-            let points: Vec<Point<'a>> = workloads.iter().filter_map(point).collect();
+            let points: Vec<SuiteCell<'a>> = workloads.iter().filter_map(point).collect();
             (!points.is_empty()).then(|| TargetSeries::of(target, suite.shape, points))
         };
         let series: Vec<TargetSeries<'a>> = run.plan.targets.iter().filter_map(|t| one(&t.name)).collect();
-        (!series.is_empty()).then_some(Test { name, shape: suite.shape, workloads, series })
+        (!series.is_empty()).then_some(SuiteTest { name, shape: suite.shape, workloads, series })
     };
     suite.tests(&run.plan.workloads).into_iter().filter_map(test).collect()
 }
 
 impl<'a> TargetSeries<'a> {
-    fn of(target: &'a str, shape: SuiteShape, mut points: Vec<Point<'a>>) -> Self {
+    fn of(target: &'a str, shape: SuiteShape, mut points: Vec<SuiteCell<'a>>) -> Self {
         // A plan may name them in any order.
         match shape {
-            SuiteShape::Depths => points.sort_by_key(Point::outstanding),
+            SuiteShape::Depths => points.sort_by_key(SuiteCell::outstanding),
             SuiteShape::Sizes => points.sort_by_key(|point| point.block_size().0),
             _ => {}
         }
@@ -147,10 +147,13 @@ struct OverRounds {
 }
 
 /// Summary of a figure of each round by itself, over the rounds in which every point was measured; `None` for fewer than two.
-fn over_rounds(points: &[Point<'_>], figure: impl Fn(&[(f64, f64)]) -> Option<f64>) -> Option<OverRounds> {
+fn over_rounds(
+    points: &[SuiteCell<'_>],
+    figure: impl Fn(&[(f64, f64)]) -> Option<f64>,
+) -> Option<OverRounds> {
     let rounds = points.first()?.rounds.iter().map(|(round, ..)| *round);
     let of_round = |round: u32| -> Option<Vec<(f64, f64)>> {
-        let one = |point: &Point<'_>| {
+        let one = |point: &SuiteCell<'_>| {
             point.rounds.iter().find(|(known, ..)| *known == round).map(|(_, iops, ns)| (*iops, *ns))
         };
         points.iter().map(one).collect()

@@ -5,7 +5,7 @@
 //! half of the bandwidth is reached (R. W. Hockney, "(r∞, n1/2, s1/2) measurements on the 2-CPU CRAY X-MP", Parallel Computing 2,
 //! 1985: the half-performance length). Time here is that between two completions, whatever is outstanding.
 
-use super::{Point, over_rounds};
+use super::{SuiteCell, over_rounds};
 
 /// The block size from which the bandwidth limits.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,7 +30,7 @@ const FEWEST: usize = 4;
 type Parts = (f64, f64);
 
 /// Finds the transition from points of different block sizes; `None` if a figure is unknown, or for too few points.
-pub fn of(points: &[Point<'_>]) -> Option<Transition> {
+pub fn of(points: &[SuiteCell<'_>]) -> Option<Transition> {
     let sizes: Vec<f64> = points.iter().map(|p| p.block_size().0 as f64).collect();
     let times: Option<Vec<f64>> = points.iter().map(|p| p.iops.map(|iops| 1e9 / iops)).collect();
     let times = times.filter(|times| times.len() >= FEWEST)?;

@@ -1,10 +1,16 @@
 use super::*;
 
-fn event(at_ns: u64, operation: Operation, offset: u64, length: u64, latency_ns: Option<u64>) -> Event {
-    Event { at_ns, latency_ns, operation, offset, length, fua: false, process: None, queue: Some(0) }
+fn event(
+    at_ns: u64,
+    operation: TracedOperation,
+    offset: u64,
+    length: u64,
+    latency_ns: Option<u64>,
+) -> TracedIo {
+    TracedIo { at_ns, latency_ns, operation, offset, length, fua: false, process: None, queue: Some(0) }
 }
 
-fn profile(events: &[Event]) -> TraceProfile {
+fn profile(events: &[TracedIo]) -> TraceProfile {
     let mut profiler = Profiler::default();
     events.iter().for_each(|event| profiler.add(event));
     profiler.profile()
@@ -13,12 +19,12 @@ fn profile(events: &[Event]) -> TraceProfile {
 #[test]
 fn counts_rates_depth_and_order_are_those_of_the_events() {
     // 10 a second for 10 s, each 0.2 s long: two in flight. Even ones read one after the other, odd ones write here and there.
-    let events: Vec<Event> = (0..101)
+    let events: Vec<TracedIo> = (0..101)
         .map(|n| {
             let (operation, offset) = if n % 2 == 0 {
-                (Operation::Read, n / 2 * 4096)
+                (TracedOperation::Read, n / 2 * 4096)
             } else {
-                (Operation::Write, (1 << 30) + (n * 7919 % 101) * (1 << 20))
+                (TracedOperation::Write, (1 << 30) + (n * 7919 % 101) * (1 << 20))
             };
             event(n * 100_000_000, operation, offset, 4096, Some(200_000_000))
         })
@@ -38,6 +44,6 @@ fn counts_rates_depth_and_order_are_those_of_the_events() {
 fn nothing_and_one_io_have_no_rate() {
     let none = profile(&[]);
     assert_eq!((none.ios_per_s, none.mean_depth), (None, None));
-    let one = profile(&[event(5, Operation::Read, 0, u64::MAX, None)]);
+    let one = profile(&[event(5, TracedOperation::Read, 0, u64::MAX, None)]);
     assert_eq!((one.ios_per_s, one.sequential, one.reads), (None, None, 1));
 }

@@ -20,7 +20,7 @@ const AHEAD: usize = 12;
 
 /// A change of level.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Change {
+pub struct LevelChange {
     /// Index of the first point of the new level, as far as can be told.
     pub at: usize,
     /// The earliest and latest index that the first point of the new level may have, at 95%.
@@ -48,7 +48,7 @@ pub struct Pending {
 
 /// Divides a series until no part of it divides any more. In the order of the series.
 #[must_use]
-pub fn changes(values: &[f64]) -> Vec<Change> {
+pub fn changes(values: &[f64]) -> Vec<LevelChange> {
     let mut places = Vec::new();
     divide(values, 0, &mut places);
     places.sort_unstable();
@@ -65,7 +65,7 @@ pub fn changes(values: &[f64]) -> Vec<Change> {
         let (from, to) = bounds(&places, i);
         let (at, (earliest, latest)) = (places[i], most_likely(&values[from..to]).1);
         let (shift, interval) = shift(&values[from..at], &values[at..to]);
-        Change { at, between: (from + earliest, from + latest), from, to, shift, interval }
+        LevelChange { at, between: (from + earliest, from + latest), from, to, shift, interval }
     });
     each.collect()
 }
@@ -119,7 +119,7 @@ pub(super) fn shift(before: &[f64], after: &[f64]) -> (f64, Interval) {
 }
 
 /// The standard deviation of a series about its levels, by the median of the absolute deviations; absent for too few points.
-pub(super) fn noise(values: &[f64], changes: &[Change]) -> Option<f64> {
+pub(super) fn noise(values: &[f64], changes: &[LevelChange]) -> Option<f64> {
     let ends = changes.iter().map(|change| change.at).chain([values.len()]);
     let mut from = 0;
     let mut deviations = Vec::new();
@@ -133,7 +133,7 @@ pub(super) fn noise(values: &[f64], changes: &[Change]) -> Option<f64> {
 
 /// Judges the newest points of the last level.
 #[must_use]
-pub fn pending(values: &[f64], changes: &[Change]) -> Option<Pending> {
+pub fn pending(values: &[f64], changes: &[LevelChange]) -> Option<Pending> {
     let level = &values[changes.last().map_or(0, |change| change.at)..];
     let most = AHEAD.min(level.len().checked_sub(2 * LEAST_SIDE)?);
     // The most points that stand out together.

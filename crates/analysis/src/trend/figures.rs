@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use iotax_model::Run;
 use serde::{Deserialize, Serialize};
 
-use crate::ask::{self, Found};
+use crate::ask::{self, HighestRate};
 use crate::cell_means::means;
 use crate::checks;
 use crate::curve::{self, Curves};
@@ -132,10 +132,10 @@ fn searched(run: &Run) -> Vec<FoundAnswer> {
         let workload = answers.work.name.clone();
         let found = answers.targets.into_iter().filter_map(move |answer| {
             let is = match answer.found {
-                Found::Unknown => return None,
-                Found::Below(rate) => AnswerFigure::Below(rate),
-                Found::AtLeast(rate) => AnswerFigure::AtLeast(rate),
-                Found::Rate(located) => AnswerFigure::Rate(located.at),
+                HighestRate::Unknown => return None,
+                HighestRate::Below(rate) => AnswerFigure::Below(rate),
+                HighestRate::AtLeast(rate) => AnswerFigure::AtLeast(rate),
+                HighestRate::Rate(located) => AnswerFigure::Rate(located.at),
             };
             Some(FoundAnswer { target: answer.target.to_owned(), workload: workload.clone(), is })
         });

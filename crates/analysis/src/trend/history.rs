@@ -7,7 +7,7 @@ use iotax_model::{Run, Workload};
 
 use super::figures::RunFigures;
 use crate::compare::HOW_LONG;
-use crate::compare::account::{Settings, Subject, flat, subjects};
+use crate::compare::account::{AccountedTarget, Settings, flat, subjects};
 use crate::compare::differences::{self, Difference};
 use crate::metric::Metric;
 use crate::stats::paired::Differences;
@@ -26,7 +26,7 @@ pub struct PastRun {
     /// The user's note on it.
     pub note: String,
     control: Option<String>,
-    subjects: Vec<Subject>,
+    subjects: Vec<AccountedTarget>,
     workloads: Vec<KeyedWorkload>,
     figures: RunFigures,
 }
@@ -76,7 +76,7 @@ impl PastRun {
         self.workloads.iter().find(|keyed| keyed.workload.name == name)
     }
 
-    fn subject(&self, name: &str) -> Option<&Subject> {
+    fn subject(&self, name: &str) -> Option<&AccountedTarget> {
         self.subjects.iter().find(|subject| subject.name == name)
     }
 

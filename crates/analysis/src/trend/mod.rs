@@ -9,14 +9,14 @@ mod energy;
 mod figures;
 mod history;
 
-pub use change::{Change, Pending, changes, pending};
+pub use change::{LevelChange, Pending, changes, pending};
 pub use energy::{LEAST_RUNS, LEAST_SIDE, LEVEL};
 pub use figures::{AnswerFigure, FoundAnswer, RunFigures};
 pub use history::PastRun;
 
 use iotax_model::Workload;
 
-use crate::compare::{Difference, Direction, Gate};
+use crate::compare::{Difference, Gate, GateDirection};
 use crate::metric::Metric;
 use crate::stats::paired::Interval;
 
@@ -228,7 +228,7 @@ impl Series<'_> {
         }
     }
 
-    fn in_runs(&self, change: &Change, since: Option<usize>) -> TrendChange {
+    fn in_runs(&self, change: &LevelChange, since: Option<usize>) -> TrendChange {
         let (last_before, first_after) = (change.between.0 - 1, change.between.1);
         let run = |point: usize| self.points[point].run;
         let of_control: Option<Vec<f64>> = self.points.iter().map(|point| point.control).collect();
@@ -265,9 +265,9 @@ fn judged(gate: &Gate, trends: &[Trend]) -> TrendGate {
             let limit = 1.0 + gate.threshold;
             let is_beyond = change.interval.low > limit || change.interval.high < limit.recip();
             let is_meant = match gate.direction {
-                Direction::Slower => change.is_worse,
-                Direction::Faster => !change.is_worse,
-                Direction::Different => true,
+                GateDirection::Slower => change.is_worse,
+                GateDirection::Faster => !change.is_worse,
+                GateDirection::Different => true,
             };
             change.is_new && is_beyond && is_meant
         });

@@ -130,7 +130,7 @@ pub fn choose(tried: &[Tried], margin: f64) -> Vec<usize> {
 /// The result of the confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ConfirmedGain {
     /// Better on a workload, and worse on none by the objective.
     Pays,
     /// Better on one workload and worse on another.
@@ -143,7 +143,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Confirmation {
     /// The result.
-    pub outcome: Outcome,
+    pub outcome: ConfirmedGain,
     /// The objective on each workload.
     pub objective: Vec<Comparison>,
     /// Mean latency, 99th percentile and CPU time on each workload, as far as they are not the objective: what it costs elsewhere.
@@ -161,9 +161,9 @@ pub fn confirm(run: &Run, asked: Option<Metric>) -> Confirmation {
         comparisons.into_iter().partition(|comparison| is_objective(run, comparison, asked));
     let has = |verdict| objective.iter().any(|c| c.ratio.verdict == verdict);
     let outcome = match (has(Verdict::Faster), has(Verdict::Slower)) {
-        (true, false) => Outcome::Pays,
-        (true, true) => Outcome::Trades,
-        (false, _) => Outcome::Unproven,
+        (true, false) => ConfirmedGain::Pays,
+        (true, true) => ConfirmedGain::Trades,
+        (false, _) => ConfirmedGain::Unproven,
     };
     // In a closed loop the mean latency says what IOPS say.
     let is_said = |c: &Comparison| {
@@ -192,7 +192,7 @@ impl Tuning {
     /// Returns whether the chosen settings are recommended.
     #[must_use]
     pub fn pays(&self) -> bool {
-        self.confirmation.as_ref().is_some_and(|(_, confirmed)| confirmed.outcome == Outcome::Pays)
+        self.confirmation.as_ref().is_some_and(|(_, confirmed)| confirmed.outcome == ConfirmedGain::Pays)
     }
 
     /// The chosen candidates.

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// A time in which I/Os were due and none completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "LoadGap")]
-pub struct Gap {
+pub struct CompletionGap {
     /// The kind of activity that stood still.
     pub of: Stalled,
     /// From the start of the window, by the host's clock.
@@ -51,7 +51,7 @@ impl Stalled {
     }
 }
 
-impl Gap {
+impl CompletionGap {
     /// The end, or what was seen of it.
     #[must_use]
     pub const fn end_ns(&self) -> u64 {
@@ -92,9 +92,9 @@ impl<'a> HostClock<'a> {
         host
     }
 
-    pub(super) fn gap(self, blackout: &Blackout) -> Gap {
+    pub(super) fn gap(self, blackout: &Blackout) -> CompletionGap {
         let at_ns = self.of_agent(blackout.at_ns);
-        Gap {
+        CompletionGap {
             of: match blackout.of {
                 IoClass::Reads => Stalled::Reads,
                 IoClass::Writes => Stalled::Writes,
@@ -107,9 +107,13 @@ impl<'a> HostClock<'a> {
     }
 
     /// The standstills as gaps `of` the machine that has this clock.
-    pub(super) fn standstills(self, of: Stalled) -> impl Iterator<Item = Gap> + 'a {
-        let gap =
-            move |one: &Standstill| Gap { of, at_ns: one.at_ns, duration_ns: one.duration_ns, ended: true };
+    pub(super) fn standstills(self, of: Stalled) -> impl Iterator<Item = CompletionGap> + 'a {
+        let gap = move |one: &Standstill| CompletionGap {
+            of,
+            at_ns: one.at_ns,
+            duration_ns: one.duration_ns,
+            ended: true,
+        };
         self.0.iter().map(gap)
     }
 }

@@ -11,11 +11,11 @@ use iotax_model::plan::{Limit, Requirement, WatchFigure, WatchSpec};
 use iotax_model::record::{Happened, Measurement, Occurrence, Sample, Source, Stop, TargetRecord};
 use iotax_model::units::human;
 
-pub use clock::{Gap, Stalled};
-pub use price::{Change, Price, SHORTEST_NS, prices};
+pub use clock::{CompletionGap, Stalled};
+pub use price::{FigureChange, Price, SHORTEST_NS, prices};
 pub use price_comparison::{EventFigure, PriceComparison, price_comparisons};
-pub use recovery::{Recovery, Unknown};
-pub use stall::{Machine, Origin, Sight};
+pub use recovery::{RecoveryTime, Unknown};
+pub use stall::{DeviceOwner, GapOrigin, Sight};
 
 use clock::HostClock;
 use recovery::{Course, Normal};
@@ -32,7 +32,7 @@ pub struct Episode<'a> {
     /// The measurement.
     pub measurement: &'a Measurement,
     /// Times without a completed I/O; absent if a worker did not return, or none are recorded.
-    pub gaps: Option<Vec<Gap>>,
+    pub gaps: Option<Vec<CompletionGap>>,
     /// I/Os that took longer than the watch's `late`, from when they were due, and those that never returned. Flushes are due when they are
     /// handed out.
     pub late: u64,
@@ -43,7 +43,7 @@ pub struct Episode<'a> {
     /// False if figures are lower bounds: a worker did not return, or what was written could not be read back to its end.
     pub is_whole: bool,
     /// In the order of their times.
-    pub effects: Vec<Effect<'a>>,
+    pub effects: Vec<EventEffect<'a>>,
     /// Verdicts on the requirements about it, in the order of the plan.
     pub verdicts: Vec<Judged>,
     /// The target's timeouts from the bottom up, its guest's, and guests' defaults.
@@ -73,7 +73,7 @@ impl SeenEvent<'_> {
         self.source == KERNEL
     }
 
-    /// Returns whether it is a mark, which is an [`Effect`] too.
+    /// Returns whether it is a mark, which is an [`EventEffect`] too.
     #[must_use]
     pub fn is_mark(&self) -> bool {
         self.source == Source::Mark.word()
@@ -82,7 +82,7 @@ impl SeenEvent<'_> {
 
 /// The effect of one event or mark, up to the next one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Effect<'a> {
+pub struct EventEffect<'a> {
     /// When it happened, from the start of the window.
     pub at_ns: u64,
     /// The event's name, or the mark's text.
@@ -98,9 +98,9 @@ pub struct Effect<'a> {
     /// I/Os that failed until the next event, in whole intervals.
     pub failed: u64,
     /// The longest gap that ended after it.
-    pub gap: Option<Gap>,
+    pub gap: Option<CompletionGap>,
     /// The time until all was as before.
-    pub recovery: Recovery,
+    pub recovery: RecoveryTime,
 }
 
 /// The verdict on a requirement.
@@ -158,16 +158,16 @@ fn is_network(m: &Measurement) -> bool {
 }
 
 /// The gaps on the host's clock, in their order.
-fn gaps(m: &Measurement) -> Option<Vec<Gap>> {
+fn gaps(m: &Measurement) -> Option<Vec<CompletionGap>> {
     let clock = HostClock::of(m);
     let gap = |blackout| match clock.gap(blackout) {
-        gap if is_network(m) => Gap { of: Stalled::RoundTrips, ..gap },
+        gap if is_network(m) => CompletionGap { of: Stalled::RoundTrips, ..gap },
         gap => gap,
     };
     let blackouts = m.outcome.blackouts.as_ref()?.iter().map(gap);
     // Of another machine nothing is seen from here.
     let machine = if m.host.is_none() { Stalled::Machine } else { Stalled::Guest };
-    let mut all: Vec<Gap> = blackouts.chain(clock.standstills(machine)).collect();
+    let mut all: Vec<CompletionGap> = blackouts.chain(clock.standstills(machine)).collect();
     all.sort_by_key(|gap| gap.at_ns);
     Some(all)
 }
@@ -181,19 +181,19 @@ impl<'a> Episode<'a> {
 
     /// The longest time without a completed I/O.
     #[must_use]
-    pub fn longest_gap(&self) -> Option<&Gap> {
+    pub fn longest_gap(&self) -> Option<&CompletionGap> {
         self.gaps.as_ref()?.iter().max_by_key(|gap| gap.duration_ns)
     }
 
     /// The longest time in which these, or the machine, did not go on.
     #[must_use]
-    pub fn longest_gap_of(&self, of: Stalled) -> Option<&Gap> {
+    pub fn longest_gap_of(&self, of: Stalled) -> Option<&CompletionGap> {
         self.gaps.as_ref()?.iter().filter(|gap| gap.of == of).max_by_key(|gap| gap.duration_ns)
     }
 
     /// Where a gap arose, from what each block device saw of it; `None` if none was watched.
     #[must_use]
-    pub fn origin(&self, gap: &Gap) -> Option<Origin<'a>> {
+    pub fn origin(&self, gap: &CompletionGap) -> Option<GapOrigin<'a>> {
         stall::origin(self.measurement, gap)
     }
 
@@ -229,9 +229,11 @@ impl<'a> Episode<'a> {
     /// Why nothing can pass: an event did not happen, or not wholly under the load.
     fn unseen_event(&self) -> Option<String> {
         self.effects.iter().find_map(|effect| match effect {
-            Effect { failure: Some(_), name, duration_ns: None, .. } => Some(format!("{name} did not begin")),
-            Effect { failure: Some(_), name, .. } => Some(format!("{name} failed")),
-            Effect { unseen_ns: 1.., name, .. } => {
+            EventEffect { failure: Some(_), name, duration_ns: None, .. } => {
+                Some(format!("{name} did not begin"))
+            }
+            EventEffect { failure: Some(_), name, .. } => Some(format!("{name} failed")),
+            EventEffect { unseen_ns: 1.., name, .. } => {
                 let unseen = human::time(effect.unseen_ns as f64);
                 Some(format!("{name} went on for {unseen} after the load had ended"))
             }
@@ -282,10 +284,10 @@ impl<'a> Episode<'a> {
         for effect in &self.effects {
             let name = effect.name;
             let (time, missing) = match effect.recovery {
-                Recovery::Unknown(why) => (None, Some(format!("{name}: {}", why.words()))),
-                Recovery::Unaffected => (Some(0), None),
-                Recovery::After(ns) => (Some(ns), None),
-                Recovery::NotWithin(ns) => {
+                RecoveryTime::Unknown(why) => (None, Some(format!("{name}: {}", why.words()))),
+                RecoveryTime::Unaffected => (Some(0), None),
+                RecoveryTime::After(ns) => (Some(ns), None),
+                RecoveryTime::NotWithin(ns) => {
                     (Some(ns), Some(format!("{name}: it was not as before to the end of what was seen")))
                 }
             };
@@ -335,9 +337,9 @@ fn late(watch: &WatchSpec, m: &Measurement) -> u64 {
     done + not_done
 }
 
-fn effects<'a>(m: &'a Measurement, gaps: Option<&[Gap]>) -> Vec<Effect<'a>> {
+fn effects<'a>(m: &'a Measurement, gaps: Option<&[CompletionGap]>) -> Vec<EventEffect<'a>> {
     let gaps = gaps.unwrap_or_default();
-    let mut effects: Vec<Effect<'_>> = m.occurrences.iter().filter_map(effect).collect();
+    let mut effects: Vec<EventEffect<'_>> = m.occurrences.iter().filter_map(effect).collect();
     let course = Course::of(m, gaps);
     let offered =
         m.outcome.pacing.map(|pacing| pacing.due as f64 * 1e9 / m.outcome.duration_ns.max(1) as f64);
@@ -355,10 +357,10 @@ fn effects<'a>(m: &'a Measurement, gaps: Option<&[Gap]>) -> Vec<Effect<'a>> {
         effect.gap = after.max_by_key(|gap| gap.duration_ns).copied();
         effect.failed = if is_begun { course.failed(effect.at_ns, until) } else { 0 };
         effect.recovery = match normal {
-            _ if !is_begun => Recovery::Unknown(Unknown::Nothing),
-            _ if is_gone && until == end => Recovery::Unknown(Unknown::Gone),
-            None => Recovery::Unknown(Unknown::Before),
-            Some(Err(unknown)) => Recovery::Unknown(unknown),
+            _ if !is_begun => RecoveryTime::Unknown(Unknown::Nothing),
+            _ if is_gone && until == end => RecoveryTime::Unknown(Unknown::Gone),
+            None => RecoveryTime::Unknown(Unknown::Before),
+            Some(Err(unknown)) => RecoveryTime::Unknown(unknown),
             Some(Ok(normal)) => normal.again(&course, effect.at_ns, over, until),
         };
     }
@@ -366,15 +368,15 @@ fn effects<'a>(m: &'a Measurement, gaps: Option<&[Gap]>) -> Vec<Effect<'a>> {
 }
 
 /// An event or a mark, before what followed it is known.
-fn effect(occurrence: &Occurrence) -> Option<Effect<'_>> {
+fn effect(occurrence: &Occurrence) -> Option<EventEffect<'_>> {
     let (name, is_mark, duration_ns, failure) = match &occurrence.what {
         Happened::Event { name, duration_ns, failure } => (name, false, *duration_ns, failure.as_deref()),
         Happened::Seen { source: Source::Mark, text } => (text, true, None, None),
         Happened::Kernel { .. } | Happened::Seen { .. } => return None,
     };
     let (unseen_ns, failed) = (0, 0);
-    let (gap, recovery) = (None, Recovery::Unknown(Unknown::Nothing));
-    Some(Effect {
+    let (gap, recovery) = (None, RecoveryTime::Unknown(Unknown::Nothing));
+    Some(EventEffect {
         at_ns: occurrence.at_ns,
         name,
         is_mark,
@@ -508,7 +510,7 @@ mod tests {
             ..empty()
         };
         let episode = episode(&WatchSpec::default(), None, &m);
-        let expected = Effect {
+        let expected = EventEffect {
             at_ns: 2000 * MS,
             name: "pulled",
             is_mark: true,
@@ -517,7 +519,7 @@ mod tests {
             unseen_ns: 0,
             failed: 0,
             gap: Some(HostClock::of_host().gap(&blackout)),
-            recovery: Recovery::After(1000 * MS),
+            recovery: RecoveryTime::After(1000 * MS),
         };
         assert_eq!(episode.effects, [expected]);
         let seen: Vec<_> = episode.seen().map(|one| (one.source, one.level, one.text)).collect();

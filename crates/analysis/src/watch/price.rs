@@ -7,7 +7,7 @@ use iotax_model::Histogram;
 use iotax_model::record::{Measurement, Sample};
 
 use super::clock::HostClock;
-use super::{Effect, Episode, Recovery};
+use super::{Episode, EventEffect, RecoveryTime};
 use crate::percentile::percentile;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate, median};
@@ -34,16 +34,16 @@ pub struct Price<'a> {
     /// Medians of the longest gap, in the control and with the event; 0 for none, absent if unknown.
     pub gap_ns: Option<(f64, f64)>,
     /// I/Os that completed.
-    pub iops: Option<Change>,
+    pub iops: Option<FigureChange>,
     /// Mean response time.
-    pub mean: Option<Change>,
+    pub mean: Option<FigureChange>,
     /// The 99th percentile of response times.
-    pub p99: Option<Change>,
+    pub p99: Option<FigureChange>,
 }
 
 /// A figure without and with an event.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Change {
+pub struct FigureChange {
     /// Geometric mean of the control's: I/Os per second, or nanoseconds.
     pub without: f64,
     /// Geometric mean with the event.
@@ -52,7 +52,7 @@ pub struct Change {
     pub interval: Option<Interval>,
 }
 
-impl Change {
+impl FigureChange {
     fn of(pairs: &[(f64, f64)]) -> Option<Self> {
         let ratio = Differences::of_log_ratios(pairs)?;
         let mean = |of: fn(&(f64, f64)) -> f64| {
@@ -121,7 +121,7 @@ pub fn prices<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Price<'a>> {
 /// An event in one round, and the control of the same round.
 struct Pair<'a> {
     episode: &'a Episode<'a>,
-    effect: &'a Effect<'a>,
+    effect: &'a EventEffect<'a>,
     control: &'a Episode<'a>,
 }
 
@@ -141,7 +141,7 @@ impl Pair<'_> {
 }
 
 /// The seconds of an event.
-pub(super) fn span(effect: &Effect<'_>) -> (u64, u64) {
+pub(super) fn span(effect: &EventEffect<'_>) -> (u64, u64) {
     (effect.at_ns, effect.at_ns + effect.duration_ns.unwrap_or(0).max(SHORTEST_NS))
 }
 
@@ -183,13 +183,13 @@ impl Seconds {
 fn price<'a>(target: &'a str, workload: &'a str, event: &'a str, pairs: &[Pair<'_>]) -> Price<'a> {
     let change = |figure: fn(&Seconds) -> Option<f64>| {
         let both: Option<Vec<(f64, f64)>> = pairs.iter().map(|pair| pair.both(figure)).collect();
-        Change::of(&both?)
+        FigureChange::of(&both?)
     };
     let medians = |values: Option<Vec<f64>>| median(&values?);
     let recovery = |pair: &Pair<'_>| match pair.effect.recovery {
-        Recovery::Unaffected => Some(0.0),
-        Recovery::After(ns) => Some(ns as f64),
-        Recovery::Unknown(_) | Recovery::NotWithin(_) => None,
+        RecoveryTime::Unaffected => Some(0.0),
+        RecoveryTime::After(ns) => Some(ns as f64),
+        RecoveryTime::Unknown(_) | RecoveryTime::NotWithin(_) => None,
     };
     let gaps: Option<Vec<(f64, f64)>> = pairs.iter().map(Pair::gaps).collect();
     let gap = |of: fn(&(f64, f64)) -> f64| median(&gaps.as_ref()?.iter().map(of).collect::<Vec<f64>>());
@@ -213,13 +213,13 @@ mod tests {
 
     #[test]
     fn a_change_has_an_interval_over_rounds() {
-        let change = Change::of(&[(20.0, 10.0), (40.0, 20.0), (10.0, 5.0)]).expect("positive");
+        let change = FigureChange::of(&[(20.0, 10.0), (40.0, 20.0), (10.0, 5.0)]).expect("positive");
         assert!((change.ratio() - 2.0).abs() < 1e-12 && change.is_decided(), "{change:?}");
         assert!((change.without - 10.0).abs() < 1e-9, "{change:?}");
-        let noise = Change::of(&[(20.0, 10.0), (10.0, 20.0)]).expect("positive");
+        let noise = FigureChange::of(&[(20.0, 10.0), (10.0, 20.0)]).expect("positive");
         assert!(!noise.is_decided(), "{noise:?}");
-        let one = Change::of(&[(20.0, 10.0)]).expect("positive");
+        let one = FigureChange::of(&[(20.0, 10.0)]).expect("positive");
         assert_eq!((one.interval, one.is_decided()), (None, false));
-        assert_eq!(Change::of(&[]), None);
+        assert_eq!(FigureChange::of(&[]), None);
     }
 }

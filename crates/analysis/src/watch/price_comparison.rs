@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::price::{Seconds, longest_gap, span};
-use super::{Effect, Episode};
+use super::{Episode, EventEffect};
 use crate::cells::place;
 use crate::comparison::Ratio;
 use crate::percentile::percentile;
@@ -169,7 +169,7 @@ struct Seen<'a, 'e> {
 }
 
 impl<'a, 'e> Seen<'a, 'e> {
-    fn effect(&self) -> Option<&'e Effect<'a>> {
+    fn effect(&self) -> Option<&'e EventEffect<'a>> {
         self.episode.effects.iter().find(|effect| effect.name == self.event && !effect.is_mark)
     }
 

@@ -2,7 +2,7 @@
 
 use iotax_model::record::{Measurement, Sample};
 
-use super::clock::{Gap, HostClock};
+use super::clock::{CompletionGap, HostClock};
 
 /// Fewer intervals before the first event do not tell what is normal.
 const FEWEST: usize = 4;
@@ -15,7 +15,7 @@ const HOLDS_NS: u64 = 1_000_000_000;
 
 /// The time from an event until rate and response time are as before the first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recovery {
+pub enum RecoveryTime {
     /// Too little was seen.
     Unknown(Unknown),
     /// They never were otherwise.
@@ -58,7 +58,7 @@ impl Unknown {
 /// The load over time, on the host's clock.
 pub(super) struct Course<'a> {
     intervals: Vec<Interval>,
-    gaps: &'a [Gap],
+    gaps: &'a [CompletionGap],
 }
 
 impl<'a> Course<'a> {
@@ -68,7 +68,7 @@ impl<'a> Course<'a> {
         within.map(|one| one.failed).sum()
     }
 
-    pub(super) fn of(m: &Measurement, gaps: &'a [Gap]) -> Self {
+    pub(super) fn of(m: &Measurement, gaps: &'a [CompletionGap]) -> Self {
         Self { intervals: intervals(m), gaps }
     }
 }
@@ -136,7 +136,13 @@ impl Normal {
 
     /// The time from an event until intervals are like those before, and stay so to the end. Long after the command, and after what else was
     /// counted, only what has a gap or lasts is its effect: the rest is noise. The command was over at `over_ns`; what is seen ends at `end_ns`.
-    pub(super) fn again(&self, course: &Course<'_>, event_ns: u64, over_ns: u64, end_ns: u64) -> Recovery {
+    pub(super) fn again(
+        &self,
+        course: &Course<'_>,
+        event_ns: u64,
+        over_ns: u64,
+        end_ns: u64,
+    ) -> RecoveryTime {
         let after = course.intervals.iter();
         let after = after.filter(|interval| interval.end_ns > event_ns && interval.end_ns <= end_ns);
         let mut runs: Vec<Unlike> = Vec::new();
@@ -164,13 +170,13 @@ impl Normal {
         let last = course.intervals.iter().rfind(|interval| interval.end_ns <= end_ns);
         match until {
             Some(until) if last.is_none_or(|last| last.end_ns <= until) => {
-                Recovery::NotWithin(end_ns.saturating_sub(event_ns))
+                RecoveryTime::NotWithin(end_ns.saturating_sub(event_ns))
             }
             _ if end_ns.saturating_sub(until.unwrap_or(event_ns)) < HOLDS_NS => {
-                Recovery::Unknown(Unknown::After)
+                RecoveryTime::Unknown(Unknown::After)
             }
-            None => Recovery::Unaffected,
-            Some(until) => Recovery::After(until - event_ns),
+            None => RecoveryTime::Unaffected,
+            Some(until) => RecoveryTime::After(until - event_ns),
         }
     }
 }
@@ -206,35 +212,39 @@ mod tests {
         };
         let all = [&usual[..], &gap, &usual].concat();
         // The last interval that is not normal ends at 3.75 s.
-        assert_eq!(at(2000, 1500, 5750, &all), Recovery::After(1750 * MS));
-        assert_eq!(at(2000, 0, 5750, &all), Recovery::After(1750 * MS), "it has not settled");
-        assert_eq!(at(500, 0, 2000, &all), Recovery::Unaffected);
-        assert_eq!(at(2000, 0, 3250, &all), Recovery::NotWithin(1250 * MS));
-        assert_eq!(at(2000, 0, 3500, &all), Recovery::Unknown(Unknown::After), "it ends too soon to tell");
-        assert_eq!(at(2000, 0, 2100, &all), Recovery::Unknown(Unknown::After));
+        assert_eq!(at(2000, 1500, 5750, &all), RecoveryTime::After(1750 * MS));
+        assert_eq!(at(2000, 0, 5750, &all), RecoveryTime::After(1750 * MS), "it has not settled");
+        assert_eq!(at(500, 0, 2000, &all), RecoveryTime::Unaffected);
+        assert_eq!(at(2000, 0, 3250, &all), RecoveryTime::NotWithin(1250 * MS));
+        assert_eq!(
+            at(2000, 0, 3500, &all),
+            RecoveryTime::Unknown(Unknown::After),
+            "it ends too soon to tell"
+        );
+        assert_eq!(at(2000, 0, 2100, &all), RecoveryTime::Unknown(Unknown::After));
         // What begins two seconds after the event is its effect too, if nothing completes, if it lasts, or if the command went on until then.
         let later = [&usual[..], &usual, &[(0, 0), (0, 0)], &usual].concat();
-        assert_eq!(at(2000, 0, 6500, &later), Recovery::After(2500 * MS));
+        assert_eq!(at(2000, 0, 6500, &later), RecoveryTime::After(2500 * MS));
         let slow = [&usual[..], &usual, &[(100, 9); 4], &usual].concat();
-        assert_eq!(at(2000, 0, 7000, &slow), Recovery::After(3000 * MS));
+        assert_eq!(at(2000, 0, 7000, &slow), RecoveryTime::After(3000 * MS));
         let noise = [&usual[..], &usual, &[(100, 9); 3], &usual].concat();
-        assert_eq!(at(2000, 0, 6750, &noise), Recovery::Unaffected);
+        assert_eq!(at(2000, 0, 6750, &noise), RecoveryTime::Unaffected);
         let noise = [&usual[..], &usual, &[(100, 9)], &usual].concat();
-        assert_eq!(at(2000, 0, 6250, &noise), Recovery::Unaffected);
-        assert_eq!(at(2000, 1500, 6250, &noise), Recovery::After(2250 * MS));
+        assert_eq!(at(2000, 0, 6250, &noise), RecoveryTime::Unaffected);
+        assert_eq!(at(2000, 1500, 6250, &noise), RecoveryTime::After(2250 * MS));
         let mut failing = samples(&[usual; 2].concat());
         failing[12].failed = 1;
         let m = Measurement { samples: failing, ..empty() };
         let course = Course::of(&m, &[]);
         let found = normal_of(&course).again(&course, 2000 * MS, 2000 * MS, 4250 * MS);
-        assert_eq!((found, course.failed(2000 * MS, 4000 * MS)), (Recovery::After(1250 * MS), 1));
+        assert_eq!((found, course.failed(2000 * MS, 4000 * MS)), (RecoveryTime::After(1250 * MS), 1));
         let mut cut = samples(&[usual; 2].concat());
         let end_ns = cut[15].at_ns + MS;
         cut.push(Sample { at_ns: end_ns, duration_ns: MS, ..samples(&[(0, 0)]).remove(0) });
         let m = Measurement { samples: cut, ..empty() };
         let course = Course::of(&m, &[]);
         let found = normal_of(&course).again(&course, 2000 * MS, 2000 * MS, end_ns);
-        assert_eq!(found, Recovery::Unaffected, "Ctrl-C ended it within an interval");
+        assert_eq!(found, RecoveryTime::Unaffected, "Ctrl-C ended it within an interval");
         let m = Measurement { samples: samples(&all), ..empty() };
         let before = |offered, ms| Normal::before(&Course::of(&m, &[]), Some(offered), ms * MS).err();
         assert_eq!(before(400.0, 750), Some(Unknown::Before), "three intervals do not tell");

@@ -4,7 +4,7 @@ use iotax_model::record::{DeviceGaps, Measurement};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::clock::{Gap, HostClock, Stalled};
+use super::clock::{CompletionGap, HostClock, Stalled};
 
 /// A device's I/Os hung with a gap if they did so for at least this share of it: less is its beginning or its end.
 const SHARE: f64 = 0.5;
@@ -12,7 +12,7 @@ const SHARE: f64 = 0.5;
 /// The machine that a device belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Machine {
+pub enum DeviceOwner {
     /// The one that holds the target, this one or another.
     Host,
     /// The guest that the load ran in.
@@ -23,26 +23,26 @@ pub enum Machine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sight<'a> {
     /// Where the device is.
-    pub machine: Machine,
+    pub machine: DeviceOwner,
     /// The kernel's name of it.
     pub device: &'a str,
     /// When its I/Os of the same direction hung, of a gap of flushes its writes, if they did.
-    pub hung: Option<Gap>,
+    pub hung: Option<CompletionGap>,
 }
 
 /// Where a gap arose.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin<'a> {
+pub struct GapOrigin<'a> {
     /// All devices from the bottom up.
     pub sights: Vec<Sight<'a>>,
     /// The place of the lowest one that hung; `None` if none did, so that it arose above them.
     pub lowest: Option<usize>,
     /// When the load itself did not run, if that was the gap: its machine or its agent stood still.
-    pub stood: Option<Gap>,
+    pub stood: Option<CompletionGap>,
 }
 
 /// Where a gap of reads, writes or flushes arose; `None` for others, and if no device was watched.
-pub(super) fn origin<'a>(m: &'a Measurement, gap: &Gap) -> Option<Origin<'a>> {
+pub(super) fn origin<'a>(m: &'a Measurement, gap: &CompletionGap) -> Option<GapOrigin<'a>> {
     if matches!(gap.of, Stalled::Guest | Stalled::Machine | Stalled::RoundTrips) {
         return None;
     }
@@ -53,8 +53,8 @@ pub(super) fn origin<'a>(m: &'a Measurement, gap: &Gap) -> Option<Origin<'a>> {
     let of = |devices: &'a [DeviceGaps], machine| {
         devices.iter().map(move |device| {
             let all = device.gaps.iter().map(|blackout| match machine {
-                Machine::Guest => clock.gap(blackout),
-                Machine::Host => HostClock::of_host().gap(blackout),
+                DeviceOwner::Guest => clock.gap(blackout),
+                DeviceOwner::Host => HostClock::of_host().gap(blackout),
             });
             let same = all.filter(|one| one.of == below);
             let hung = same.max_by_key(|one| one.overlap_ns(gap));
@@ -62,11 +62,12 @@ pub(super) fn origin<'a>(m: &'a Measurement, gap: &Gap) -> Option<Origin<'a>> {
             Sight { machine, device: &device.device, hung }
         })
     };
-    let own = if in_guest { Machine::Guest } else { Machine::Host };
-    let sights: Vec<Sight<'_>> = of(&m.devices, Machine::Host).chain(of(&m.outcome.devices, own)).collect();
+    let own = if in_guest { DeviceOwner::Guest } else { DeviceOwner::Host };
+    let sights: Vec<Sight<'_>> =
+        of(&m.devices, DeviceOwner::Host).chain(of(&m.outcome.devices, own)).collect();
     let blind = m.outcome.devices.first().into_iter().flat_map(|device| &device.blind);
     let stood = blind.map(|hole| clock.gap(hole)).max_by_key(|hole| hole.overlap_ns(gap));
     let stood = stood.filter(|hole| hole.overlap_ns(gap) as f64 >= SHARE * gap.duration_ns as f64);
     let lowest = sights.iter().position(|sight| sight.hung.is_some());
-    (!sights.is_empty()).then_some(Origin { sights, lowest, stood })
+    (!sights.is_empty()).then_some(GapOrigin { sights, lowest, stood })
 }

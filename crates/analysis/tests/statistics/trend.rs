@@ -4,7 +4,7 @@
 //! of both has noise of its own with heavy tails (Student's t with 3 degrees of freedom), and one run in 33 strays by 15%, up or down.
 
 use iotax_analysis::stats::median;
-use iotax_analysis::trend::{Change, LEAST_RUNS, LEVEL, changes, pending};
+use iotax_analysis::trend::{LEAST_RUNS, LEVEL, LevelChange, changes, pending};
 use rand::RngExt;
 
 use crate::page;
@@ -59,7 +59,7 @@ fn share(times: u32, mut is_so: impl FnMut() -> bool) -> f64 {
 }
 
 /// The change that is the step, if it was found: at most three runs off.
-fn found(changes: &[Change], at: usize) -> Option<&Change> {
+fn found(changes: &[LevelChange], at: usize) -> Option<&LevelChange> {
     changes.iter().find(|change| change.at.abs_diff(at) <= 3)
 }
 

@@ -1,6 +1,6 @@
 //! The rates at which tuning recommends settings without effect, and finds those that have one.
 
-use iotax_analysis::tune::{Candidate, Outcome, Tried, choose, confirm, mixed, screen};
+use iotax_analysis::tune::{Candidate, ConfirmedGain, Tried, choose, confirm, mixed, screen};
 use iotax_model::Histogram;
 use iotax_model::Run;
 use iotax_model::RunState;
@@ -110,7 +110,7 @@ fn tuned(effects: &[f64], model: Model, random: &mut Random) -> (Vec<usize>, boo
     }
     let together: f64 = chosen.iter().map(|place| effects[*place]).sum();
     let confirmed = confirm(&run(&[0.0, together], CONFIRMATION, model, random), None);
-    (if confirmed.outcome == Outcome::Pays { chosen } else { vec![] }, true)
+    (if confirmed.outcome == ConfirmedGain::Pays { chosen } else { vec![] }, true)
 }
 
 #[test]

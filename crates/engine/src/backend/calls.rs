@@ -12,7 +12,7 @@ use rustix::fs::fallocate;
 use super::{Backend, Completion, Io, Note, Options, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
-use crate::request::{Direction, PUNCH};
+use crate::request::{IoKind, PUNCH};
 
 /// Moves bytes between a file and a buffer, and syncs the file.
 pub(crate) trait Transfer: Sized {
@@ -77,12 +77,12 @@ impl<T: Transfer> Backend for OneByOne<T> {
         for (mut slot, io) in self.queued.drain(..) {
             let buffer = &mut self.buffers.slice(&mut slot)[..io.length as usize];
             let moved = match io.direction {
-                Direction::Read => self.transfer.read(&self.file, buffer, io.offset),
-                Direction::Write => self.transfer.write(&self.file, buffer, io.offset),
-                Direction::Trim => trim(&self.file, self.is_device, io),
-                Direction::Sync => self.transfer.sync(&self.file, false).map(|()| 0),
-                Direction::DataSync => self.transfer.sync(&self.file, true).map(|()| 0),
-                Direction::RangeSync(flags) => sync_range(&self.file, flags),
+                IoKind::Read => self.transfer.read(&self.file, buffer, io.offset),
+                IoKind::Write => self.transfer.write(&self.file, buffer, io.offset),
+                IoKind::Trim => trim(&self.file, self.is_device, io),
+                IoKind::Sync => self.transfer.sync(&self.file, false).map(|()| 0),
+                IoKind::DataSync => self.transfer.sync(&self.file, true).map(|()| 0),
+                IoKind::RangeSync(flags) => sync_range(&self.file, flags),
             };
             self.done.push(Completion { slot, result: result_of(moved) });
         }
@@ -125,9 +125,9 @@ fn sync_range(file: &File, flags: u32) -> io::Result<usize> {
 /// A trim or a sync, in the kernel's form of a result.
 pub(super) fn by_call(file: &File, is_device: bool, io: Io) -> i32 {
     result_of(match io.direction {
-        Direction::Trim => trim(file, is_device, io),
-        Direction::DataSync => file.sync_data().map(|()| 0),
-        Direction::RangeSync(flags) => sync_range(file, flags),
+        IoKind::Trim => trim(file, is_device, io),
+        IoKind::DataSync => file.sync_data().map(|()| 0),
+        IoKind::RangeSync(flags) => sync_range(file, flags),
         _ => file.sync_all().map(|()| 0),
     })
 }

@@ -13,8 +13,8 @@ pub(super) use self::ring::Ring;
 use super::calls::{by_call, is_device};
 use super::{Backend, Completion, Io, Note, Priorities, Setup};
 use crate::buffers::{Buffers, Slot};
-use crate::error::{EngineError, Refusal};
-use crate::request::{Direction, PUNCH};
+use crate::error::{EngineError, OpenRefusal};
+use crate::request::{IoKind, PUNCH};
 
 /// The longest stretch that can be registered as one buffer (1 GiB, see io_uring_register(2)).
 const LONGEST_REGISTERED: usize = 1 << 30;
@@ -101,14 +101,14 @@ impl Backend for Uring {
         let (address, tag) = (self.buffers.address(&slot), tag(&slot, io));
         // Each has a push of its own: an entry that several ways lead to is built in memory and copied, which stalls the CPU.
         match (io.direction, self.registered(&slot)) {
-            (Direction::Read, Some(index)) => {
+            (IoKind::Read, Some(index)) => {
                 let priority = self.priorities.next(io);
                 let read = opcode::ReadFixed::new(FILE, address, io.length, index)
                     .offset(io.offset)
                     .ioprio(priority);
                 self.push(&read.build().user_data(tag));
             }
-            (Direction::Write, Some(index)) => {
+            (IoKind::Write, Some(index)) => {
                 let priority = self.priorities.next(io);
                 let write = opcode::WriteFixed::new(FILE, address, io.length, index)
                     .offset(io.offset)
@@ -148,7 +148,7 @@ impl Backend for Uring {
 /// The user data of an I/O: the slot's number and, above it, the bytes that a result of 0 stands for.
 #[inline]
 fn tag(slot: &Slot, io: Io) -> u64 {
-    let moved_by_0 = if io.direction == Direction::Trim { io.length } else { 0 };
+    let moved_by_0 = if io.direction == IoKind::Trim { io.length } else { 0 };
     u64::from(slot.number()) | u64::from(moved_by_0) << 32
 }
 
@@ -178,8 +178,8 @@ impl Uring {
     #[cold]
     #[inline(never)]
     fn queue_other(&mut self, slot: Slot, io: Io) {
-        let is_transfer = matches!(io.direction, Direction::Read | Direction::Write);
-        let by_call = self.transfers_only || (io.direction == Direction::Trim && self.trim == Trim::Call);
+        let is_transfer = matches!(io.direction, IoKind::Read | IoKind::Write);
+        let by_call = self.transfers_only || (io.direction == IoKind::Trim && self.trim == Trim::Call);
         if by_call && !is_transfer {
             return self.aside.push((slot, io));
         }
@@ -192,20 +192,20 @@ impl Uring {
     fn plain(&mut self, slot: &Slot, io: Io) -> squeue::Entry {
         let address = self.buffers.address(slot);
         match io.direction {
-            Direction::Read => {
+            IoKind::Read => {
                 let read = opcode::Read::new(FILE, address, io.length).offset(io.offset);
                 read.ioprio(self.priorities.next(io)).build()
             }
-            Direction::Write => {
+            IoKind::Write => {
                 let write = opcode::Write::new(FILE, address, io.length).offset(io.offset);
                 write.ioprio(self.priorities.next(io)).build()
             }
-            Direction::Sync => opcode::Fsync::new(FILE).build(),
-            Direction::DataSync => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
+            IoKind::Sync => opcode::Fsync::new(FILE).build(),
+            IoKind::DataSync => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
             // A length of 0 is all up to the end.
-            Direction::RangeSync(flags) => opcode::SyncFileRange::new(FILE, 0).flags(flags).build(),
-            Direction::Trim if self.trim == Trim::Command => discard(io.offset, io.length.into()),
-            Direction::Trim => opcode::Fallocate::new(FILE, io.length.into())
+            IoKind::RangeSync(flags) => opcode::SyncFileRange::new(FILE, 0).flags(flags).build(),
+            IoKind::Trim if self.trim == Trim::Command => discard(io.offset, io.length.into()),
+            IoKind::Trim => opcode::Fallocate::new(FILE, io.length.into())
                 .offset(io.offset)
                 .mode(PUNCH.bits().cast_signed())
                 .build(),
@@ -230,14 +230,14 @@ impl Uring {
     /// Learns whether the device is polled, by a read.
     fn probe_polling(&mut self, slots: &[Slot]) -> Result<(), EngineError> {
         #[expect(clippy::cast_possible_truncation, reason = "bs is at most 64 MiB")]
-        let io = Io { direction: Direction::Read, offset: 0, length: self.buffers.slot_bytes() as u32 };
+        let io = Io { direction: IoKind::Read, offset: 0, length: self.buffers.slot_bytes() as u32 };
         let entry = self.plain(&slots[0], io);
         let result = self.probe(&entry)?;
         if result == -libc::EOPNOTSUPP || result == -libc::EINVAL {
             let answer = io::Error::from_raw_os_error(-result);
             return Err(EngineError::Target {
                 path: path_of(&self.file),
-                reason: Refusal::NoPolling(format!("the kernel says {answer}")),
+                reason: OpenRefusal::NoPolling(format!("the kernel says {answer}")),
             });
         }
         Ok(())

@@ -17,7 +17,7 @@ use super::calls::{by_call, is_device};
 use super::{Backend, Completion, Io, Note, Priorities, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
-use crate::request::Direction;
+use crate::request::IoKind;
 
 /// I/Os handed over in one call. With more, the kernel plugs the block layer (AIO_PLUG_THRESHOLD in its fs/aio.c) and holds each
 /// back until the last is prepared or one has to wait; reads that miss the page cache dropped to a twentieth.
@@ -84,12 +84,12 @@ impl Backend for Libaio {
     fn queue(&mut self, slot: Slot, io: Io) {
         let range = (self.buffers.address(&slot).expose_provenance() as u64, io.offset, io.length.into());
         let (opcode, range) = match io.direction {
-            Direction::Read => (PREAD, range),
-            Direction::Write => (PWRITE, range),
+            IoKind::Read => (PREAD, range),
+            IoKind::Write => (PWRITE, range),
             // The kernel refuses a sync that names anything.
-            Direction::Sync => (FSYNC, (0, 0, 0)),
-            Direction::DataSync => (FDSYNC, (0, 0, 0)),
-            Direction::Trim | Direction::RangeSync(_) => return self.trims.push((slot, io)),
+            IoKind::Sync => (FSYNC, (0, 0, 0)),
+            IoKind::DataSync => (FDSYNC, (0, 0, 0)),
+            IoKind::Trim | IoKind::RangeSync(_) => return self.trims.push((slot, io)),
         };
         let priority = if matches!(opcode, PREAD | PWRITE) { self.priorities.next(io) } else { 0 };
         let block = &mut self.blocks[slot.index()];

@@ -131,8 +131,8 @@ fn buffers(setup: &Setup) -> Result<(Buffers, Vec<Slot>), EngineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Refusal;
-    use crate::request::Direction;
+    use crate::error::OpenRefusal;
+    use crate::request::IoKind;
     use std::os::unix::fs::{FileExt, MetadataExt};
 
     const BLOCK: u32 = 4096;
@@ -161,12 +161,12 @@ mod tests {
         file.set_len(8 * u64::from(BLOCK)).expect("sized");
         let (mut backend, mut free) = B::open(setup(&file, depth)).expect("opened");
         let mut done = Vec::with_capacity(depth as usize);
-        for direction in [Direction::Write, Direction::Read] {
+        for direction in [IoKind::Write, IoKind::Read] {
             let mut of_slot = vec![0_u8; depth as usize];
             let (mut next, mut finished) = (0_u8, 0);
             while finished < 8 {
                 while let Some(mut slot) = if next < 8 { free.pop() } else { None } {
-                    let content = if direction == Direction::Write { next + 1 } else { 0 };
+                    let content = if direction == IoKind::Write { next + 1 } else { 0 };
                     backend.buffer(&mut slot).fill(content);
                     of_slot[slot.index()] = next;
                     let offset = u64::from(next) * u64::from(BLOCK);
@@ -198,7 +198,7 @@ mod tests {
         let read_only = File::open(file.path()).expect("opened");
         let (mut backend, mut free) = B::open(setup(&read_only, 1)).expect("opened");
         for (direction, offset, result) in
-            [(Direction::Read, 4096, 904), (Direction::Read, 8192, 0), (Direction::Write, 0, -libc::EBADF)]
+            [(IoKind::Read, 4096, 904), (IoKind::Read, 8192, 0), (IoKind::Write, 0, -libc::EBADF)]
         {
             let said = carry_out(&mut backend, &mut free, Io { direction, offset, length: BLOCK });
             assert_eq!(said, result, "{direction:?} at {offset}");
@@ -210,7 +210,7 @@ mod tests {
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("file");
         let (mut backend, mut free) = Falloc::open(setup(&file, 1)).expect("opened");
         let io = |direction, block: u64| Io { direction, offset: block * u64::from(BLOCK), length: BLOCK };
-        let result = carry_out(&mut backend, &mut free, io(Direction::Write, 3));
+        let result = carry_out(&mut backend, &mut free, io(IoKind::Write, 3));
         if result == -libc::EOPNOTSUPP {
             iotax_testkit::skip!("the filesystem here allocates nothing beforehand");
         }
@@ -219,9 +219,9 @@ mod tests {
             (found.len() / u64::from(BLOCK), found.blocks() * 512 / u64::from(BLOCK))
         };
         assert_eq!((result, found(&file)), (BLOCK.cast_signed(), (4, 1)));
-        assert_eq!(carry_out(&mut backend, &mut free, io(Direction::Trim, 3)), BLOCK.cast_signed());
+        assert_eq!(carry_out(&mut backend, &mut free, io(IoKind::Trim, 3)), BLOCK.cast_signed());
         assert_eq!(found(&file), (4, 0));
-        assert_eq!(carry_out(&mut backend, &mut free, io(Direction::Read, 3)), -libc::EINVAL);
+        assert_eq!(carry_out(&mut backend, &mut free, io(IoKind::Read, 3)), -libc::EINVAL);
     }
 
     #[test]
@@ -229,11 +229,11 @@ mod tests {
         let file = tempfile::tempfile().expect("file");
         let (mut backend, mut free) = Ftruncate::open(setup(&file, 1)).expect("opened");
         for offset in [7, 3, 0].map(|block| block * u64::from(BLOCK)) {
-            let io = Io { direction: Direction::Write, offset, length: BLOCK };
+            let io = Io { direction: IoKind::Write, offset, length: BLOCK };
             assert_eq!(carry_out(&mut backend, &mut free, io), BLOCK.cast_signed());
             assert_eq!(file.metadata().expect("metadata").len(), offset);
         }
-        let io = Io { direction: Direction::Read, offset: 0, length: BLOCK };
+        let io = Io { direction: IoKind::Read, offset: 0, length: BLOCK };
         assert_eq!(carry_out(&mut backend, &mut free, io), -libc::EINVAL);
     }
 
@@ -245,14 +245,14 @@ mod tests {
         let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
             | libc::SYNC_FILE_RANGE_WRITE
             | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-        for direction in [Direction::Sync, Direction::DataSync, Direction::RangeSync(flags)] {
+        for direction in [IoKind::Sync, IoKind::DataSync, IoKind::RangeSync(flags)] {
             assert_eq!(carry_out(&mut backend, &mut free, Io { direction, offset: 0, length: 0 }), 0);
         }
         let before = file.metadata().expect("metadata");
         // The kernel knows no such flag: it did see them.
-        let unknown = Io { direction: Direction::RangeSync(1 << 20), offset: 0, length: 0 };
+        let unknown = Io { direction: IoKind::RangeSync(1 << 20), offset: 0, length: 0 };
         assert_eq!(carry_out(&mut backend, &mut free, unknown), -libc::EINVAL);
-        let (direction, offset) = (Direction::Trim, u64::from(BLOCK));
+        let (direction, offset) = (IoKind::Trim, u64::from(BLOCK));
         let result = carry_out(&mut backend, &mut free, Io { direction, offset, length: BLOCK });
         if result == -libc::EOPNOTSUPP {
             iotax_testkit::skip!("the filesystem here makes no holes");
@@ -341,7 +341,7 @@ mod tests {
         file.sync_all().expect("synced");
         let options = Options { nowait: true, ..Options::default() };
         let (mut backend, mut free) = Pvsync2::open(Setup { options, ..setup(&file, 1) }).expect("opened");
-        let read = Io { direction: Direction::Read, offset: 0, length: BLOCK };
+        let read = Io { direction: IoKind::Read, offset: 0, length: BLOCK };
         // In the cache.
         assert_eq!(carry_out(&mut backend, &mut free, read), BLOCK.cast_signed());
         assert_eq!(backend.note(), None);
@@ -364,18 +364,18 @@ mod tests {
             );
             (result, backend.buffer(&mut free[0])[0])
         };
-        assert_eq!(io(Direction::Read, 3), (4096, 7));
-        assert_eq!(io(Direction::Read, 4).0, 0, "beyond the mapping");
+        assert_eq!(io(IoKind::Read, 3), (4096, 7));
+        assert_eq!(io(IoKind::Read, 4).0, 0, "beyond the mapping");
         file.as_file().set_len(2 * u64::from(BLOCK) + 10).expect("cut");
-        assert_eq!(io(Direction::Read, 1), (4096, 7));
-        assert_eq!(io(Direction::Read, 3), (0, 0));
-        assert_eq!(io(Direction::Write, 3).0, 0);
-        assert_eq!(io(Direction::Read, 1), (4096, 7));
+        assert_eq!(io(IoKind::Read, 1), (4096, 7));
+        assert_eq!(io(IoKind::Read, 3), (0, 0));
+        assert_eq!(io(IoKind::Write, 3).0, 0);
+        assert_eq!(io(IoKind::Read, 1), (4096, 7));
         file.as_file().write_all_at(&[9; 4 * BLOCK as usize], 0).expect("written");
-        assert_eq!(io(Direction::Read, 3), (4096, 9), "no empty page was left in its place");
+        assert_eq!(io(IoKind::Read, 3), (4096, 9), "no empty page was left in its place");
         let read_only = File::open(file.path()).expect("opened");
         let (mut backend, mut free) = Mmap::open(setup(&read_only, 1)).expect("opened");
-        let write = Io { direction: Direction::Write, offset: 0, length: BLOCK };
+        let write = Io { direction: IoKind::Write, offset: 0, length: BLOCK };
         assert_eq!(carry_out(&mut backend, &mut free, write), -libc::EBADF);
     }
 
@@ -383,7 +383,7 @@ mod tests {
     fn reads_with_priorities<B: Backend>() {
         let file = tempfile::tempfile().expect("file");
         file.set_len(BLOCK.into()).expect("sized");
-        let io = Io { direction: Direction::Read, offset: 0, length: BLOCK };
+        let io = Io { direction: IoKind::Read, offset: 0, length: BLOCK };
         for (class, result) in [("2", BLOCK.cast_signed()), ("3", BLOCK.cast_signed()), ("7", -libc::EINVAL)]
         {
             let mut keys = iotax_model::workload::WorkloadKeys::default();
@@ -415,7 +415,7 @@ mod tests {
         let options = Options { sqthread_poll: true, sqthread_poll_cpu: Some(0), ..Options::default() };
         let (mut backend, mut free) = Uring::open(Setup { options, ..setup(&file, 2) }).expect("opened");
         for block in (0..8).cycle().take(1000) {
-            let io = Io { direction: Direction::Read, offset: block * u64::from(BLOCK), length: BLOCK };
+            let io = Io { direction: IoKind::Read, offset: block * u64::from(BLOCK), length: BLOCK };
             assert_eq!(carry_out(&mut backend, &mut free, io), BLOCK.cast_signed());
         }
         let threads = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
@@ -432,7 +432,7 @@ mod tests {
         let buffered = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("file");
         buffered.write_all_at(&[7; BLOCK as usize], 0).expect("written");
         match Uring::open(Setup { options, ..setup(&buffered, 1) }).err().expect("never polled") {
-            error @ EngineError::Target { reason: Refusal::NoPolling(_), .. } => {
+            error @ EngineError::Target { reason: OpenRefusal::NoPolling(_), .. } => {
                 let words = error.to_string();
                 assert!(words.contains("direct = true") && words.contains("hipri = false"), "{words}");
             }

@@ -3,7 +3,7 @@
 use iotax_model::workload::{Priority, PriorityShareOfLength, PrioritySplit, Workload};
 
 use crate::random::{Purpose, SplitMix64};
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 /// The class that fio takes for `cmdprio_percentage` without a class.
 const REAL_TIME: u16 = 1;
@@ -49,7 +49,7 @@ impl PriorityShare {
     fn of(&self, io: Io, drawn: u64) -> u16 {
         let shares = match self {
             Self::Any(share) => return if drawn < share.percent.into() { share.value } else { 0 },
-            Self::ByLength { reads, .. } if io.direction == Direction::Read => reads,
+            Self::ByLength { reads, .. } if io.direction == IoKind::Read => reads,
             Self::ByLength { writes, .. } => writes,
         };
         let mut end = 0;
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use iotax_model::workload::WorkloadKeys;
 
-    const READ: Io = Io { direction: Direction::Read, offset: 0, length: 65536 };
+    const READ: Io = Io { direction: IoKind::Read, offset: 0, length: 65536 };
 
     fn share(keys: &[(&str, &str)]) -> Option<PriorityShare> {
         let mut own = WorkloadKeys::default();
@@ -130,7 +130,7 @@ mod tests {
             "{small:?}"
         );
         assert_eq!(count(Io { length: 1 << 20, ..READ }).into_iter().collect::<Vec<_>>(), [(0, 10_000)]);
-        let write = Io { direction: Direction::Write, length: 1 << 20, ..READ };
+        let write = Io { direction: IoKind::Write, length: 1 << 20, ..READ };
         assert_eq!(count(write).into_iter().collect::<Vec<_>>(), [(0x4000, 10_000)]);
         assert_eq!(count(Io { length: 65536, ..write }).into_iter().collect::<Vec<_>>(), [(0, 10_000)]);
     }

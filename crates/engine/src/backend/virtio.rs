@@ -18,7 +18,7 @@ use super::{Backend, Completion, Io, Options, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::clock;
 use crate::error::EngineError;
-use crate::request::Direction;
+use crate::request::IoKind;
 
 /// The time that a device has to answer what is in flight when a backend is dropped.
 const LAST_WAIT_NS: u64 = 15_000_000_000;
@@ -93,12 +93,12 @@ impl Backend for Virtio {
         let Some(queue) = &mut self.queue else { return };
         let queued = match io.direction {
             // SAFETY: the buffer is mapped until the backend is dropped, which waits for what is in flight; the slot is given away until then.
-            Direction::Read => unsafe { queue.read_raw(io.offset, address, length, request) },
+            IoKind::Read => unsafe { queue.read_raw(io.offset, address, length, request) },
             // SAFETY: as above.
-            Direction::Write => unsafe { queue.write_raw(io.offset, address, length, request) },
-            Direction::Trim => queue.discard(io.offset, io.length.into(), request),
+            IoKind::Write => unsafe { queue.write_raw(io.offset, address, length, request) },
+            IoKind::Trim => queue.discard(io.offset, io.length.into(), request),
             // VirtioSpec::refusal keeps sync_file_range away from here.
-            Direction::Sync | Direction::DataSync | Direction::RangeSync(_) => queue.flush(request),
+            IoKind::Sync | IoKind::DataSync | IoKind::RangeSync(_) => queue.flush(request),
         };
         if queued.is_err() {
             // Not in whole sectors: a queue has room for all slots.
@@ -156,7 +156,7 @@ impl Virtio {
         let mut again = Vec::new();
         for virtio_driver::Completion { context: request, ret } in queue.completions() {
             let Some((slot, io)) = self.pending[request.slot].take() else { continue };
-            if self.flushes && io.direction == Direction::Write && ret == 0 && !request.makes_durable {
+            if self.flushes && io.direction == IoKind::Write && ret == 0 && !request.makes_durable {
                 again.push((slot, io));
                 continue;
             }
@@ -215,8 +215,8 @@ fn waited(watched: &mut [PollFd<'_>], limit: &Timespec) -> io::Result<Option<usi
 /// The bytes that an I/O without an error has moved.
 const fn moved(io: Io) -> i32 {
     match io.direction {
-        Direction::Read | Direction::Write | Direction::Trim => io.length.cast_signed(),
-        Direction::Sync | Direction::DataSync | Direction::RangeSync(_) => 0,
+        IoKind::Read | IoKind::Write | IoKind::Trim => io.length.cast_signed(),
+        IoKind::Sync | IoKind::DataSync | IoKind::RangeSync(_) => 0,
     }
 }
 
@@ -247,7 +247,7 @@ pub(crate) fn flush(socket: File) -> io::Result<()> {
     let setup = Setup { file: socket, depth: 1, slot_bytes: 512, options: Options::default() };
     let (mut backend, mut slots) = Virtio::open(setup).map_err(io::Error::other)?;
     let Some(slot) = slots.pop() else { return Ok(()) };
-    backend.queue(slot, Io { direction: Direction::DataSync, offset: 0, length: 0 });
+    backend.queue(slot, Io { direction: IoKind::DataSync, offset: 0, length: 0 });
     let mut done = Vec::with_capacity(1);
     while done.is_empty() {
         backend.submit(u64::MAX)?;
@@ -324,7 +324,7 @@ mod tests {
     }
 
     /// Does one I/O: its result.
-    fn carry_out(backend: &mut Virtio, free: &mut Vec<Slot>, direction: Direction, offset: u64) -> i32 {
+    fn carry_out(backend: &mut Virtio, free: &mut Vec<Slot>, direction: IoKind, offset: u64) -> i32 {
         let mut done = Vec::with_capacity(1);
         let length = if direction.is_flush() { 0 } else { BLOCK };
         backend.queue(free.pop().expect("free"), Io { direction, offset, length });
@@ -351,14 +351,14 @@ mod tests {
                 backend.buffer(&mut slot).fill(block + 1);
                 free.push(slot);
                 let offset = u64::from(block) * u64::from(BLOCK);
-                let written = carry_out(&mut backend, &mut free, Direction::Write, offset);
+                let written = carry_out(&mut backend, &mut free, IoKind::Write, offset);
                 assert_eq!(written, BLOCK.cast_signed());
             }
-            assert_eq!(carry_out(&mut backend, &mut free, Direction::Sync, 0), 0);
+            assert_eq!(carry_out(&mut backend, &mut free, IoKind::Sync, 0), 0);
             let content = fs::read(lab.file()).expect("read");
             let blocks = content.chunks(BLOCK as usize).take(8);
             assert!(blocks.zip(1..).all(|(block, n)| block.iter().all(|byte| *byte == n)));
-            let read = carry_out(&mut backend, &mut free, Direction::Read, 5 * u64::from(BLOCK));
+            let read = carry_out(&mut backend, &mut free, IoKind::Read, 5 * u64::from(BLOCK));
             let mut slot = free.pop().expect("free");
             assert_eq!((read, backend.buffer(&mut slot)[100]), (BLOCK.cast_signed(), 6));
         }
@@ -369,17 +369,13 @@ mod tests {
         let Some(lab) = Lab::new(1) else { return };
         let (mut backend, mut free) = lab.open(1, Options::default());
         assert!(backend.device.discards && backend.device.length == BLOCKS * u64::from(BLOCK));
-        assert_eq!(carry_out(&mut backend, &mut free, Direction::Trim, 0), BLOCK.cast_signed());
+        assert_eq!(carry_out(&mut backend, &mut free, IoKind::Trim, 0), BLOCK.cast_signed());
         let mut content = [1; BLOCK as usize];
         File::open(lab.file()).and_then(|file| file.read_exact_at(&mut content, 0)).expect("read");
         assert!(content.iter().all(|byte| *byte == 0));
         let beyond = BLOCKS * u64::from(BLOCK);
-        assert_eq!(carry_out(&mut backend, &mut free, Direction::Read, beyond), -libc::EIO);
-        assert_eq!(
-            carry_out(&mut backend, &mut free, Direction::Write, 100),
-            -libc::EINVAL,
-            "no whole sectors"
-        );
+        assert_eq!(carry_out(&mut backend, &mut free, IoKind::Read, beyond), -libc::EIO);
+        assert_eq!(carry_out(&mut backend, &mut free, IoKind::Write, 100), -libc::EINVAL, "no whole sectors");
     }
 
     #[test]
@@ -403,7 +399,7 @@ mod tests {
                 Virtio::open(lab.setup(1, Options::default())).map(drop).expect_err("refused").to_string();
             assert!(refused.contains("has 2 queues, one for each worker"), "{refused}");
             drop(two);
-            assert_eq!(carry_out(&mut one, &mut free, Direction::Read, 0), BLOCK.cast_signed());
+            assert_eq!(carry_out(&mut one, &mut free, IoKind::Read, 0), BLOCK.cast_signed());
         }
         let refused =
             Virtio::open(lab.setup(DEEPEST + 1, Options::default())).map(drop).expect_err("refused");
@@ -417,7 +413,7 @@ mod tests {
         let (mut done, mut finished) = (Vec::new(), 0);
         for slot in free.drain(..) {
             let offset = slot.index() as u64 % BLOCKS * u64::from(BLOCK);
-            backend.queue(slot, Io { direction: Direction::Read, offset, length: BLOCK });
+            backend.queue(slot, Io { direction: IoKind::Read, offset, length: BLOCK });
         }
         while finished < DEEPEST as usize {
             backend.submit(u64::MAX).expect("submitted");
@@ -435,7 +431,7 @@ mod tests {
         let pid = rustix::process::Pid::from_child(&lab.server);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
         let slot = free.pop().expect("free");
-        backend.queue(slot, Io { direction: Direction::Read, offset: 0, length: BLOCK });
+        backend.queue(slot, Io { direction: IoKind::Read, offset: 0, length: BLOCK });
         backend.submit(20_000_000).expect("a wait without an answer");
         lab.server.kill().expect("killed");
         let error = backend.submit(u64::MAX).expect_err("it is gone");

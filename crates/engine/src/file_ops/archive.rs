@@ -14,11 +14,11 @@ use super::setup::{OwnDirectory, WorkerSetup};
 use super::tree::{Entry, Filler, or_break};
 use super::trees;
 use crate::error::EngineError;
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 /// The archive, beside the tree's root.
 const ARCHIVE: &str = ".archive.cpio";
-const FLUSH: Io = Io { direction: Direction::Sync, offset: 0, length: 0 };
+const FLUSH: Io = Io { direction: IoKind::Sync, offset: 0, length: 0 };
 
 /// Bytes that go out in records of one length.
 struct Records {
@@ -95,7 +95,7 @@ impl Routine for Pack {
     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let root = &self.own.root;
-        let making = Io { direction: Direction::Write, offset: 0, length: 0 };
+        let making = Io { direction: IoKind::Write, offset: 0, length: 0 };
         let archive = meter.aside(making, || open_archive(&self.own, flags))?;
         let mut packing = Packing { root, archive: &archive, records: Records::new(self.record), meter };
         let (mut number, mut folders) = (0, vec![String::new()]);
@@ -165,8 +165,7 @@ impl Packing<'_> {
         let mut offset = 0;
         while offset < size {
             let part = buffer.len().min((size - offset) as usize);
-            let io =
-                Io { direction: Direction::Read, offset: offset.into(), length: length(&buffer[..part]) };
+            let io = Io { direction: IoKind::Read, offset: offset.into(), length: length(&buffer[..part]) };
             if !self.meter.io(io, || file.read(&mut buffer[..part]))? {
                 buffer[..part].fill(0);
             }
@@ -275,7 +274,7 @@ impl Reading<'_> {
         if room.is_empty() {
             return ControlFlow::Continue(false);
         }
-        let io = Io { direction: Direction::Read, offset: self.offset, length: length(room) };
+        let io = Io { direction: IoKind::Read, offset: self.offset, length: length(room) };
         self.offset += u64::from(io.length);
         meter.io(io, || (&mut &*self.archive).read(room))
     }

@@ -10,7 +10,7 @@ use super::output::Output;
 use super::record::Record;
 use super::setup::WorkerSetup;
 use crate::error::EngineError;
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 /// Reads a worker's stretch of the area.
 struct Getc {
@@ -28,7 +28,7 @@ impl Routine for Getc {
     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         let mut byte = [0];
         for _ in 0..self.passes {
-            let io = |offset| Io { direction: Direction::Read, offset, length: 1 };
+            let io = |offset| Io { direction: IoKind::Read, offset, length: 1 };
             let start = self.stretch.start;
             meter.aside(io(start), || self.file.seek(SeekFrom::Start(start)))?;
             for offset in self.stretch.clone() {

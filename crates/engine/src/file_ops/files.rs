@@ -22,7 +22,7 @@ use super::setup::{OwnDirectory, WorkerSetup};
 use super::tree::{Filler, make_file};
 use crate::error::EngineError;
 use crate::random::{Purpose, SplitMix64};
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 /// The most of them in a name.
@@ -165,7 +165,7 @@ fn listed(root: &File, directories: u64) -> io::Result<Vec<CString>> {
 
 impl Files {
     fn create(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
-        let flush = Io { direction: Direction::Sync, offset: 0, length: 0 };
+        let flush = Io { direction: IoKind::Sync, offset: 0, length: 0 };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         for (number, (name, size)) in (1..).zip(self.names.iter().zip(&self.sizes)) {
             let mode = Mode::from_raw_mode(0o644);
@@ -197,7 +197,7 @@ impl Files {
 /// Writes one record of a file.
 pub(super) fn write(file: &File, offset: u64, record: &[u8], meter: &mut Meter) -> ControlFlow<Over> {
     let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
-    let io = Io { direction: Direction::Write, offset, length };
+    let io = Io { direction: IoKind::Write, offset, length };
     meter.io(io, || io::Write::write(&mut &*file, record))?;
     ControlFlow::Continue(())
 }

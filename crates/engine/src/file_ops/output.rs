@@ -11,14 +11,14 @@ use super::meter::{Meter, Over};
 use super::setup::WorkerSetup;
 use crate::error::EngineError;
 use crate::open::Access;
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 /// A file that is written from its begin to its end through the meter, and flushed as the workload says.
 pub(super) struct Output {
     file: File,
     /// The offset of the next write.
     offset: u64,
-    flush: Direction,
+    flush: IoKind,
     /// Writes between two flushes, and those until the next one.
     every: u64,
     until_flush: u64,
@@ -42,9 +42,9 @@ impl Output {
     /// Overwrites a file that exists.
     pub(super) fn over(file: File, workload: &Workload) -> Self {
         let (flush, every) = match (workload.fsync, workload.fdatasync) {
-            (Some(writes), _) => (Direction::Sync, writes),
-            (None, Some(writes)) => (Direction::DataSync, writes),
-            (None, None) => (Direction::Sync, u64::MAX),
+            (Some(writes), _) => (IoKind::Sync, writes),
+            (None, Some(writes)) => (IoKind::DataSync, writes),
+            (None, None) => (IoKind::Sync, u64::MAX),
         };
         Self { file, offset: 0, flush, every, until_flush: every, end_fsync: workload.end_fsync }
     }
@@ -91,14 +91,14 @@ impl Output {
 
     /// Flushes the file at its end, if the workload says so.
     pub(super) fn end(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
-        if self.end_fsync { self.sync(meter, Direction::Sync) } else { ControlFlow::Continue(()) }
+        if self.end_fsync { self.sync(meter, IoKind::Sync) } else { ControlFlow::Continue(()) }
     }
 
-    fn sync(&self, meter: &mut Meter, direction: Direction) -> ControlFlow<Over> {
+    fn sync(&self, meter: &mut Meter, direction: IoKind) -> ControlFlow<Over> {
         let io = Io { direction, offset: 0, length: 0 };
         meter.io(io, || {
             match direction {
-                Direction::DataSync => self.file.sync_data(),
+                IoKind::DataSync => self.file.sync_data(),
                 _ => self.file.sync_all(),
             }
             .map(|()| 0)
@@ -109,6 +109,6 @@ impl Output {
     fn io(&self, bytes: usize) -> Io {
         // A record is at most 64 MiB long.
         let length = u32::try_from(bytes).unwrap_or(u32::MAX);
-        Io { direction: Direction::Write, offset: self.offset, length }
+        Io { direction: IoKind::Write, offset: self.offset, length }
     }
 }

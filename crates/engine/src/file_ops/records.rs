@@ -11,10 +11,10 @@ use super::record::Record;
 use super::setup::WorkerSetup;
 use super::stdio::WriteBuffer;
 use crate::error::EngineError;
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 /// The I/O of one record.
-fn io(direction: Direction, offset: u64, bytes: &[u8]) -> Io {
+fn io(direction: IoKind, offset: u64, bytes: &[u8]) -> Io {
     // A record is at most 64 MiB long.
     Io { direction, offset, length: u32::try_from(bytes.len()).unwrap_or(u32::MAX) }
 }
@@ -94,8 +94,7 @@ impl Routine for Rewrite {
             self.output.rewind(meter, self.stretch.start)?;
             for offset in self.stretch.clone().step_by(step) {
                 let bytes = self.record.bytes();
-                let is_read =
-                    meter.io(io(Direction::Read, offset, bytes), || self.output.file().read(bytes))?;
+                let is_read = meter.io(io(IoKind::Read, offset, bytes), || self.output.file().read(bytes))?;
                 if is_read {
                     bytes[0] = bytes[0].wrapping_sub(1);
                     self.output.rewind(meter, offset)?;
@@ -139,13 +138,13 @@ impl Routine for Copy {
     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         for _ in 0..self.passes {
             let bytes = self.record.bytes();
-            let read = |offset| io(Direction::Read, offset, bytes);
+            let read = |offset| io(IoKind::Read, offset, bytes);
             meter.aside(read(0), || self.input.seek(SeekFrom::Start(0)))?;
             self.output.rewind(meter, 0)?;
             for number in 0..self.records {
                 let bytes = self.record.bytes();
                 let offset = number * bytes.len() as u64;
-                let is_read = meter.io(io(Direction::Read, offset, bytes), || self.input.read(bytes))?;
+                let is_read = meter.io(io(IoKind::Read, offset, bytes), || self.input.read(bytes))?;
                 if is_read {
                     self.output.write(meter, bytes)?;
                 }

@@ -10,7 +10,7 @@ use super::record::Record;
 use super::setup::WorkerSetup;
 use crate::error::EngineError;
 use crate::random::{Purpose, SplitMix64};
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 /// One record of this many is changed and written back.
 const UPDATE_EVERY: u64 = 10;
@@ -50,7 +50,7 @@ impl Routine for Seeks {
             // A record is at most 64 MiB long.
             let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             self.output.rewind(meter, offset)?;
-            let io = Io { direction: Direction::Read, offset, length };
+            let io = Io { direction: IoKind::Read, offset, length };
             let is_read = meter.io(io, || self.output.file().read(bytes))?;
             if is_read && number % UPDATE_EVERY == 0 {
                 bytes[0] = bytes[0].wrapping_sub(1);

@@ -14,7 +14,7 @@ use super::output::Output;
 use super::record::Record;
 use super::setup::WorkerSetup;
 use crate::error::EngineError;
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 /// A buffer for a file.
 fn buffer(file: &File) -> Result<Vec<u8>, EngineError> {
@@ -124,7 +124,7 @@ fn call(
 ) -> ControlFlow<Over> {
     // A record is at most 64 MiB long.
     let length = u32::try_from(bytes).unwrap_or(u32::MAX);
-    meter.io(Io { direction: Direction::Read, offset: *at, length }, read)?;
+    meter.io(Io { direction: IoKind::Read, offset: *at, length }, read)?;
     *at += bytes as u64;
     ControlFlow::Continue(())
 }
@@ -134,7 +134,7 @@ impl Routine for StdioRead {
         let records = (self.stretch.end - self.stretch.start) / self.record.bytes().len() as u64;
         for _ in 0..self.passes {
             let start = self.stretch.start;
-            let io = Io { direction: Direction::Read, offset: start, length: 0 };
+            let io = Io { direction: IoKind::Read, offset: start, length: 0 };
             meter.aside(io, || self.file.seek(SeekFrom::Start(start)))?;
             (self.offset, self.ready) = (start, 0..0);
             for _ in 0..records {

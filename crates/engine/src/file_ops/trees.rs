@@ -12,10 +12,10 @@ use super::meter::{Meter, Over};
 use super::setup::{OwnDirectory, WorkerSetup};
 use super::tree::{self, Entry, Filler};
 use crate::error::EngineError;
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 /// The operation that a failed directory read counts as.
-const LISTING: Io = Io { direction: Direction::Read, offset: 0, length: 0 };
+const LISTING: Io = Io { direction: IoKind::Read, offset: 0, length: 0 };
 
 /// The entries of a worker's tree.
 pub(super) fn planned(setup: &WorkerSetup) -> Vec<Entry> {

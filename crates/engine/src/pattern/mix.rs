@@ -4,12 +4,12 @@ use iotax_model::workload::{Rw, Workload};
 
 use super::Permutation;
 use crate::random::SplitMix64;
-use crate::request::Direction;
+use crate::request::IoKind;
 
 /// The directions of a pattern.
 #[derive(Debug, Clone)]
 pub(super) enum Mix {
-    Only(Direction),
+    Only(IoKind),
     /// `reads` of every 100 I/Os are reads, at random places among them.
     Both {
         reads: u64,
@@ -20,9 +20,9 @@ pub(super) enum Mix {
 impl Mix {
     pub(super) fn new(workload: &Workload, random: SplitMix64) -> Self {
         match workload.rw {
-            Rw::Read | Rw::RandRead => Self::Only(Direction::Read),
-            Rw::Write | Rw::RandWrite => Self::Only(Direction::Write),
-            Rw::Trim | Rw::RandTrim => Self::Only(Direction::Trim),
+            Rw::Read | Rw::RandRead => Self::Only(IoKind::Read),
+            Rw::Write | Rw::RandWrite => Self::Only(IoKind::Write),
+            Rw::Trim | Rw::RandTrim => Self::Only(IoKind::Trim),
             Rw::ReadWrite | Rw::RandRw => {
                 Self::Both { reads: workload.rwmixread.into(), deck: Permutation::new(100, random) }
             }
@@ -30,14 +30,14 @@ impl Mix {
     }
 
     #[inline]
-    pub(super) fn next(&mut self) -> Direction {
+    pub(super) fn next(&mut self) -> IoKind {
         match self {
             Self::Only(direction) => *direction,
             Self::Both { reads, deck } => {
                 if deck.next() < *reads {
-                    Direction::Read
+                    IoKind::Read
                 } else {
-                    Direction::Write
+                    IoKind::Write
                 }
             }
         }

@@ -18,7 +18,7 @@ use self::order::Order;
 pub(crate) use self::permutation::Permutation;
 use self::sizes::Sizes;
 use crate::random::{Purpose, SplitMix64};
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 /// The I/Os of one worker, one after the other.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ struct Bounds {
     /// Writes until the next flush.
     writes: u64,
     flush_every: u64,
-    flush: Direction,
+    flush: IoKind,
 }
 
 impl Pattern {
@@ -99,10 +99,10 @@ impl Bounds {
     /// The bounds of a worker with an area of `area` bytes.
     fn new(workload: &Workload, area: u64) -> Option<Self> {
         let (flush, flush_every) = match (workload.fsync, workload.fdatasync, workload.sync_file_range) {
-            (Some(writes), ..) => (Direction::Sync, writes),
-            (None, Some(writes), _) => (Direction::DataSync, writes),
-            (None, None, Some(range)) => (Direction::RangeSync(range_flags(range)), range.writes),
-            (None, None, None) => (Direction::Sync, u64::MAX),
+            (Some(writes), ..) => (IoKind::Sync, writes),
+            (None, Some(writes), _) => (IoKind::DataSync, writes),
+            (None, None, Some(range)) => (IoKind::RangeSync(range_flags(range)), range.writes),
+            (None, None, None) => (IoKind::Sync, u64::MAX),
         };
         let bytes = match (workload.io_size, workload.loops) {
             (None, None) => u64::MAX,
@@ -120,10 +120,10 @@ impl Bounds {
     }
 
     /// Counts an I/O. Returns its length, cut to the bytes left.
-    fn take(&mut self, direction: Direction, length: u32) -> u32 {
+    fn take(&mut self, direction: IoKind, length: u32) -> u32 {
         let length = u32::try_from(self.bytes).map_or(length, |left| left.min(length));
         self.bytes -= u64::from(length);
-        self.writes -= u64::from(direction == Direction::Write);
+        self.writes -= u64::from(direction == IoKind::Write);
         length
     }
 }

@@ -5,7 +5,7 @@ use iotax_model::workload::Workload;
 
 use super::hundred::Hundred;
 use crate::random::SplitMix64;
-use crate::request::Direction;
+use crate::request::IoKind;
 
 /// A length in bytes, and the alignment of random offsets of I/Os that could have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Sizes {
     }
 
     #[inline]
-    pub(super) fn next(&mut self, direction: Direction) -> Size {
+    pub(super) fn next(&mut self, direction: IoKind) -> Size {
         match self {
             Self::One(length) => Size { length: *length, align: *length },
             Self::Several(several) => several.next(direction),
@@ -73,10 +73,10 @@ impl Sizes {
 
 impl Several {
     #[inline(never)]
-    fn next(&mut self, direction: Direction) -> Size {
+    fn next(&mut self, direction: IoKind) -> Size {
         let lengths = match direction {
-            Direction::Write => &self.write,
-            Direction::Trim => &self.trim,
+            IoKind::Write => &self.write,
+            IoKind::Trim => &self.trim,
             _ => &self.read,
         };
         let align = lengths.align;

@@ -77,7 +77,7 @@ fn backwards_jobs_divide_the_area_too() {
 fn a_sequential_mix_shares_one_position() {
     let ios = take(&mut pattern(&[("rw", "readwrite"), ("rwmixread", "30")], 1 << 20), 256);
     assert!(ios.iter().enumerate().all(|(n, io)| io.offset == n as u64 * 4096));
-    for direction in [Direction::Read, Direction::Write] {
+    for direction in [IoKind::Read, IoKind::Write] {
         assert!(ios.iter().any(|io| io.direction == direction));
     }
 }
@@ -119,12 +119,12 @@ fn lengths_of_a_range_are_all_equally_likely() {
     let mut pattern = pattern(&[("rw", "randrw"), ("bsrange", "4k-16k,8k-8k")], 1 << 20);
     let ios = take(&mut pattern, 80_000);
     let reads: Vec<u32> =
-        ios.iter().filter(|io| io.direction == Direction::Read).map(|io| io.length / 1024).collect();
+        ios.iter().filter(|io| io.direction == IoKind::Read).map(|io| io.length / 1024).collect();
     for length in [4, 8, 12, 16] {
         let count = reads.iter().filter(|read| **read == length).count();
         assert!(is_share(count, reads.len(), 0.25), "{count} of {length} KiB");
     }
-    for write in ios.iter().filter(|io| io.direction == Direction::Write) {
+    for write in ios.iter().filter(|io| io.direction == IoKind::Write) {
         assert_eq!((write.length, write.offset % 8192), (8192, 0));
     }
 }
@@ -135,13 +135,13 @@ fn lengths_of_a_split_have_their_shares() {
     let mut pattern = pattern(&[("rw", "randrw"), ("rwmixread", "70"), split], 1 << 20);
     let ios = take(&mut pattern, 100_000);
     let reads: Vec<u64> =
-        ios.iter().filter(|io| io.direction == Direction::Read).map(|io| u64::from(io.length)).collect();
+        ios.iter().filter(|io| io.direction == IoKind::Read).map(|io| u64::from(io.length)).collect();
     assert_eq!(reads.len(), 70_000, "the mix is exact for every hundred");
     for (length, share) in [(4, 0.1), (64, 0.5), (32, 0.4)] {
         let count = reads.iter().filter(|read| **read == length * K).count();
         assert!(is_share(count, reads.len(), share), "{count} of {length} KiB");
     }
-    assert!(ios.iter().all(|io| io.direction == Direction::Read || u64::from(io.length) == 2 * K));
+    assert!(ios.iter().all(|io| io.direction == IoKind::Read || u64::from(io.length) == 2 * K));
 }
 
 #[test]
@@ -203,16 +203,16 @@ fn flushes_come_after_every_so_many_writes() {
     let directions = |keys: &[(&str, &str)], count| {
         take(&mut pattern(keys, 1 << 20), count).iter().map(|io| io.direction).collect::<Vec<_>>()
     };
-    let (write, sync) = (Direction::Write, Direction::Sync);
+    let (write, sync) = (IoKind::Write, IoKind::Sync);
     assert_eq!(
         directions(&[("rw", "write"), ("fsync", "3")], 9),
         [write, write, write, sync, write, write, write, sync, write]
     );
     assert_eq!(
         directions(&[("rw", "randwrite"), ("fdatasync", "1")], 4),
-        [write, Direction::DataSync, write, Direction::DataSync]
+        [write, IoKind::DataSync, write, IoKind::DataSync]
     );
-    let range = Direction::RangeSync(libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER);
+    let range = IoKind::RangeSync(libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER);
     assert_eq!(
         directions(&[("rw", "write"), ("sync_file_range", "write,wait_after:2")], 4),
         [write, write, range, write]
@@ -222,11 +222,11 @@ fn flushes_come_after_every_so_many_writes() {
         directions(&[("rw", "write"), ("fsync", "2"), ("io_size", "16k")], 9),
         [write, write, sync, write, write, sync]
     );
-    assert!(directions(&[("rw", "read"), ("fsync", "1")], 50).iter().all(|it| *it == Direction::Read));
+    assert!(directions(&[("rw", "read"), ("fsync", "1")], 50).iter().all(|it| *it == IoKind::Read));
     let mut writes = 0;
     for io in take(&mut pattern(&[("rw", "randrw"), ("fsync", "7")], 1 << 20), 5000) {
         match io.direction {
-            Direction::Sync => {
+            IoKind::Sync => {
                 assert_eq!((writes, io.offset, io.length), (7, 0, 0));
                 writes = 0;
             }
@@ -240,7 +240,7 @@ fn flushes_come_after_every_so_many_writes() {
 fn trims_are_all_that_a_trimming_pattern_does() {
     for (rw, offsets_kib) in [("trim", Some([0, 4, 8])), ("randtrim", None)] {
         let ios = take(&mut pattern(&[("rw", rw)], 1 << 20), 3);
-        assert!(ios.iter().all(|io| io.direction == Direction::Trim && io.length == 4096));
+        assert!(ios.iter().all(|io| io.direction == IoKind::Trim && io.length == 4096));
         if let Some(expected) = offsets_kib {
             assert_eq!(offsets(&[("rw", rw)], 1 << 20, 3), expected);
         }
@@ -316,10 +316,10 @@ proptest! {
                 prop_assert_eq!(again.next(), Some(io), "the same again");
                 moved += u64::from(io.length);
                 let is_wanted = match io.direction {
-                    Direction::Read => workload.rw.reads(),
-                    Direction::Write => workload.rw.writes(),
-                    Direction::Trim => workload.rw.trims(),
-                    Direction::Sync | Direction::DataSync | Direction::RangeSync(_) => workload.fsync.is_some(),
+                    IoKind::Read => workload.rw.reads(),
+                    IoKind::Write => workload.rw.writes(),
+                    IoKind::Trim => workload.rw.trims(),
+                    IoKind::Sync | IoKind::DataSync | IoKind::RangeSync(_) => workload.fsync.is_some(),
                 };
                 prop_assert!(is_wanted, "{:?}", io);
                 if io.length == 0 {
@@ -345,7 +345,7 @@ proptest! {
         let mut pattern = Pattern::new(&workload, Bytes(1 << 20), 0, seed);
         for _ in 0..5 {
             let ios = take(&mut pattern, 100);
-            let reads = ios.iter().filter(|io| io.direction == Direction::Read).count();
+            let reads = ios.iter().filter(|io| io.direction == IoKind::Read).count();
             prop_assert_eq!(reads, usize::from(percent));
         }
     }

@@ -6,7 +6,7 @@ use crate::backend::{Backend, Completion};
 use crate::buffers::Slot;
 use crate::error::EngineError;
 use crate::open::Target;
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 use crate::transfer::{self, Transfer};
 
 /// Bytes of one read, unless a block is longer.
@@ -62,7 +62,7 @@ impl<I: Iterator<Item = u64>> Reads<I> {
 
 #[expect(clippy::cast_possible_truncation, reason = "at most 64 MiB, the longest block")]
 const fn read(offset: u64, length: u64) -> Io {
-    Io { direction: Direction::Read, offset, length: length as u32 }
+    Io { direction: IoKind::Read, offset, length: length as u32 }
 }
 
 impl<I: Iterator<Item = u64>> Transfer for Scan<'_, I> {

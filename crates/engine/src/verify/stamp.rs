@@ -128,12 +128,12 @@ fn get<const N: usize>(sector: &Sector, at: usize) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Direction;
+    use crate::request::IoKind;
 
     #[test]
     fn a_stamp_is_read_back_and_any_flipped_bit_is_seen() {
         for verify in [Verify::Crc32c, Verify::Xxh3] {
-            let io = Io { direction: Direction::Write, offset: 8192, length: 1024 };
+            let io = Io { direction: IoKind::Write, offset: 8192, length: 1024 };
             let mark = Mark { run: u64::MAX - 5, generation: 77 };
             let mut buffer = [0xA5; 1024];
             write_stamps(&mut buffer, &io, mark, verify);

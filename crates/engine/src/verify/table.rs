@@ -119,10 +119,10 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Direction;
+    use crate::request::IoKind;
 
     fn write(offset: u64, length: u32) -> Io {
-        Io { direction: Direction::Write, offset: 8192 + offset, length }
+        Io { direction: IoKind::Write, offset: 8192 + offset, length }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::judge::{Expected, judge};
 use super::stamp::write_stamps;
 use super::table::{Known, Table};
 use crate::pattern::Pattern;
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 /// See the module.
 #[derive(Debug)]
@@ -60,16 +60,16 @@ impl Verifier {
         let Some(table) = &self.verification.table else { return true };
         let noted = &mut self.noted[slot * self.per_slot..][..self.per_slot];
         match io.direction {
-            Direction::Write | Direction::Trim => {
+            IoKind::Write | IoKind::Trim => {
                 let Some(generation) = table.claim(io) else { return false };
                 noted[0] = generation;
             }
-            Direction::Read => {
+            IoKind::Read => {
                 noted.iter_mut().zip(table.look(io)).for_each(|(noted, state)| *noted = state);
             }
             // It makes nothing durable.
-            Direction::RangeSync(_) => {}
-            Direction::Sync | Direction::DataSync => {
+            IoKind::RangeSync(_) => {}
+            IoKind::Sync | IoKind::DataSync => {
                 if let Some(journal) = &self.verification.journal {
                     noted[0] = journal.records();
                 }
@@ -89,8 +89,8 @@ impl Verifier {
         let success = result.cast_unsigned() == io.length;
         let noted = self.noted[slot * self.per_slot];
         match (io.direction, &self.verification.table) {
-            (Direction::Read, _) if success => self.check(slot, io, &buffer[..io.length as usize]),
-            (Direction::Write, Some(table)) if success => {
+            (IoKind::Read, _) if success => self.check(slot, io, &buffer[..io.length as usize]),
+            (IoKind::Write, Some(table)) if success => {
                 if let Some(journal) = &self.verification.journal {
                     // Before the next write of the block can begin: the journal has the writes of a block in order.
                     journal.write(io, noted);
@@ -101,18 +101,18 @@ impl Verifier {
                 table.release(io, Some(noted));
             }
             // A trimmed block, or one whose write failed, may read as anything.
-            (Direction::Write | Direction::Trim, Some(table)) => {
+            (IoKind::Write | IoKind::Trim, Some(table)) => {
                 if let (Some(journal), true) = (&self.verification.journal, self.verification.safe) {
                     journal.distrust_flushes();
                 }
                 table.release(io, None);
             }
-            (Direction::Sync | Direction::DataSync, _) if success => {
+            (IoKind::Sync | IoKind::DataSync, _) if success => {
                 if let Some(journal) = &self.verification.journal {
                     journal.flush(noted);
                 }
             }
-            (Direction::Sync | Direction::DataSync, _) => {
+            (IoKind::Sync | IoKind::DataSync, _) => {
                 if let Some(journal) = &self.verification.journal {
                     journal.distrust_flushes();
                 }

@@ -4,7 +4,7 @@ use crate::backend::Completion;
 use crate::blackouts;
 use crate::buffers::Slot;
 use crate::clock;
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 
 /// An I/O in flight.
 // Made of fields in registers: an `Io` that lies in memory for a call would be copied from there, which stalls the CPU.
@@ -31,7 +31,7 @@ pub(super) struct Slots {
 impl Slots {
     /// All of them, free.
     pub(super) fn new(free: Vec<Slot>, stamps_each: bool) -> Self {
-        let io = Io { direction: Direction::Read, offset: 0, length: 0 };
+        let io = Io { direction: IoKind::Read, offset: 0, length: 0 };
         let in_flight = vec![InFlight { io, submitted_at: 0, intended_at: 0 }; free.len()];
         Self { queued: Vec::with_capacity(free.len()), free, in_flight, stamps_each }
     }

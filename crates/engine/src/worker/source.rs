@@ -13,7 +13,7 @@ use crate::pattern::Pattern;
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
 use crate::replay::{Counts, Replay, TraceTimes};
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 use crate::verify::{Next, Verification, Verifier};
 
 /// Nanoseconds until a block that another worker is writing is asked for again.
@@ -116,7 +116,7 @@ impl Source {
                 NextIo::Io(io)
             }
             None if self.flushes_now(is_alone) => {
-                NextIo::Io(Io { direction: Direction::Sync, offset: 0, length: 0 })
+                NextIo::Io(Io { direction: IoKind::Sync, offset: 0, length: 0 })
             }
             None => NextIo::Nothing,
         }

@@ -6,7 +6,7 @@ use iotax_model::RunState;
 use iotax_model::record::FleetStart;
 
 use crate::clock::{ClockOffset, Trips};
-use crate::message::{Assignment, Claims, Part, Step};
+use crate::message::{Assignment, Claims, RunPart, StepNumber};
 
 /// Where a member is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct MemberStatus<'a> {
     /// Its current activity.
     pub doing: &'a str,
     /// The step that it waits to begin.
-    pub waits_for: Option<Step>,
+    pub waits_for: Option<StepNumber>,
     /// The offset of its clock from the coordinator's.
     pub offset: Option<ClockOffset>,
     /// The error bound of its wall clock by chrony.
@@ -68,7 +68,7 @@ pub(super) struct Member {
     assignment: Assignment,
     state: MemberState,
     doing: String,
-    waits_for: Option<Step>,
+    waits_for: Option<StepNumber>,
     trips: Trips,
     offset: Option<ClockOffset>,
     chrony_error_ns: Option<u64>,
@@ -79,7 +79,7 @@ pub(super) struct Member {
     /// The step that it was last told to begin.
     went: Option<Went>,
     /// The beginnings of its steps.
-    starts: BTreeMap<Step, FleetStart>,
+    starts: BTreeMap<StepNumber, FleetStart>,
     stored: u64,
 }
 
@@ -131,7 +131,7 @@ impl Member {
         !matches!(self.state, MemberState::Expected | MemberState::Checking)
     }
 
-    pub(super) const fn waits_for(&self) -> Option<Step> {
+    pub(super) const fn waits_for(&self) -> Option<StepNumber> {
         self.waits_for
     }
 
@@ -209,7 +209,7 @@ impl Member {
         self.doing = what;
     }
 
-    pub(super) const fn ready(&mut self, step: Step) {
+    pub(super) const fn ready(&mut self, step: StepNumber) {
         self.waits_for = Some(step);
     }
 
@@ -222,7 +222,13 @@ impl Member {
     }
 
     /// Its window began, which was to begin at `intended_member_ns`.
-    pub(super) fn began(&mut self, step: Step, intended_member_ns: u64, at_member_ns: u64, now_ns: u64) {
+    pub(super) fn began(
+        &mut self,
+        step: StepNumber,
+        intended_member_ns: u64,
+        at_member_ns: u64,
+        now_ns: u64,
+    ) {
         let Some((went, offset)) = self.went.take().zip(self.trips.offset(now_ns)) else { return };
         // The moment that it was told rests on what was known of its clock then.
         let known_better = i128::from(went.offset_ns) - i128::from(offset.offset_ns);
@@ -234,11 +240,11 @@ impl Member {
     }
 
     /// The measurement to store, with its beginning; `None` if it is stored already.
-    pub(super) fn keeps(&self, number: u64, mut part: Box<Part>) -> Option<Box<Part>> {
+    pub(super) fn keeps(&self, number: u64, mut part: Box<RunPart>) -> Option<Box<RunPart>> {
         if number <= self.stored {
             return None;
         }
-        if let Part::Measurement(measurement) = part.as_mut() {
+        if let RunPart::Measurement(measurement) = part.as_mut() {
             measurement.fleet = self.starts.get(&u64::from(measurement.order)).copied();
         }
         Some(part)

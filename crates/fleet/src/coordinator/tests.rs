@@ -30,11 +30,11 @@ fn assignment(mode: FleetMode) -> Assignment {
 enum Fate {
     Well,
     /// Its link ends at this step.
-    Lost(Step),
+    Lost(StepNumber),
     /// It falls silent at this step.
-    Hangs(Step),
+    Hangs(StepNumber),
     /// It cannot measure this step and goes on with the next.
-    Fails(Step),
+    Fails(StepNumber),
     /// It is of another version.
     Foreign,
 }
@@ -43,7 +43,7 @@ enum Fate {
 struct Simulated {
     fate: Fate,
     offset_ns: u64,
-    step: Step,
+    step: StepNumber,
     kept: u64,
     is_gone: bool,
     is_silent: bool,
@@ -52,20 +52,20 @@ struct Simulated {
 struct World {
     coordinator: Coordinator,
     members: BTreeMap<String, Simulated>,
-    steps: Step,
+    steps: StepNumber,
     now_ns: u64,
     /// Every part goes out twice.
     twice: bool,
-    on_disk: BTreeMap<(String, u64), Part>,
+    on_disk: BTreeMap<(String, u64), RunPart>,
     acknowledged: BTreeSet<(String, u64)>,
     /// The members that each step went off on, with the moment by the coordinator's clock.
-    gone: BTreeMap<Step, Vec<(String, u64)>>,
+    gone: BTreeMap<StepNumber, Vec<(String, u64)>>,
     lost: BTreeMap<String, String>,
     answered: usize,
 }
 
 impl World {
-    fn new(mode: FleetMode, steps: Step, twice: bool, fates: &[Fate]) -> Self {
+    fn new(mode: FleetMode, steps: StepNumber, twice: bool, fates: &[Fate]) -> Self {
         let name = |place: usize| format!("m{place:04}");
         let names = (0..fates.len()).map(|place| (name(place), assignment(mode)));
         let coordinator = Coordinator::new(mode, "v1", SILENCE, names);
@@ -95,20 +95,22 @@ impl World {
         self.act(actions);
     }
 
-    fn act(&mut self, actions: Vec<Action>) {
+    fn act(&mut self, actions: Vec<CoordinatorAction>) {
         for action in actions {
             match action {
-                Action::Send { member, message } => self.told(&member, message),
-                Action::Keep { member, number, part } => {
+                CoordinatorAction::Send { member, message } => self.told(&member, message),
+                CoordinatorAction::Keep { member, number, part } => {
                     let key = (member.clone(), number);
                     assert!(self.on_disk.insert(key, *part).is_none(), "{member} {number} is kept once");
                     let actions = self.coordinator.stored(&member, number);
                     self.act(actions);
                 }
-                Action::Close { member } => self.member(&member).is_gone = true,
-                Action::Tell(News::Lost { member, reason }) => drop(self.lost.insert(member, reason)),
-                Action::Tell(News::Answered) => self.answered += 1,
-                Action::Tell(_) => {}
+                CoordinatorAction::Close { member } => self.member(&member).is_gone = true,
+                CoordinatorAction::Tell(News::Lost { member, reason }) => {
+                    drop(self.lost.insert(member, reason));
+                }
+                CoordinatorAction::Tell(News::Answered) => self.answered += 1,
+                CoordinatorAction::Tell(_) => {}
             }
         }
     }
@@ -190,7 +192,7 @@ impl World {
         };
         self.hear(name, began);
         let order = u32::try_from(step).expect("small");
-        let part = Box::new(Part::Measurement(Measurement { order, ..Measurement::default() }));
+        let part = Box::new(RunPart::Measurement(Measurement { order, ..Measurement::default() }));
         for _ in 0..if self.twice { 2 } else { 1 } {
             self.hear(name, FromMember::Kept { number, part: part.clone() });
         }
@@ -257,7 +259,7 @@ proptest! {
             prop_assert!(members.len() >= wells, "step {}", step);
         }
         for part in world.on_disk.values() {
-            let Part::Measurement(measurement) = part else { continue };
+            let RunPart::Measurement(measurement) = part else { continue };
             let start = measurement.fleet.expect("known");
             prop_assert!(start.late_ns.abs_diff(1_000_000) <= start.uncertainty_ns, "{start:?}");
         }
@@ -303,7 +305,7 @@ fn a_second_attempt_does_not_count_as_beginning_with_the_others() {
     let mut go = |message, now_ns| {
         let incoming = Incoming::Message { member: "a".into(), message, at_ns: now_ns };
         let mut actions = coordinator.take(incoming, now_ns);
-        if actions.iter().any(|action| matches!(action, Action::Tell(News::Answered))) {
+        if actions.iter().any(|action| matches!(action, CoordinatorAction::Tell(News::Answered))) {
             coordinator.begin();
         }
         actions.extend(coordinator.tick(now_ns));
@@ -321,16 +323,16 @@ fn a_second_attempt_does_not_count_as_beginning_with_the_others() {
     go(FromMember::Ready { step: 1 }, SECOND);
     let actions = go(FromMember::Ready { step: 1 }, 3 * SECOND);
     let told = actions.iter().find_map(|action| match action {
-        Action::Send { message: ToMember::Go { at_member_ns, .. }, .. } => Some(*at_member_ns),
+        CoordinatorAction::Send { message: ToMember::Go { at_member_ns, .. }, .. } => Some(*at_member_ns),
         _ => None,
     });
     let at_ns = told.expect("it is let go again");
     go(FromMember::Began { step: 1, intended_member_ns: at_ns, at_member_ns: at_ns }, 4 * SECOND);
-    let part = Box::new(Part::Measurement(Measurement { order: 1, ..Measurement::default() }));
+    let part = Box::new(RunPart::Measurement(Measurement { order: 1, ..Measurement::default() }));
     let kept = go(FromMember::Kept { number: 1, part }, 5 * SECOND);
     let start = kept.iter().find_map(|action| match action {
-        Action::Keep { part, .. } => match part.as_ref() {
-            Part::Measurement(measurement) => measurement.fleet,
+        CoordinatorAction::Keep { part, .. } => match part.as_ref() {
+            RunPart::Measurement(measurement) => measurement.fleet,
             _ => None,
         },
         _ => None,
@@ -348,7 +350,7 @@ fn samples_of_leaves_are_told_and_nothing_else_of_them() {
         |message| coordinator.take(Incoming::Message { member: "leaf-1".into(), message, at_ns: 1 }, 1);
     let told = take(FromMember::Sample(merged.clone()));
     let expected = News::Sample { from: "leaf-1".into(), merged: Box::new(merged) };
-    assert_eq!(told, [Action::Tell(expected)]);
+    assert_eq!(told, [CoordinatorAction::Tell(expected)]);
     assert_eq!(take(FromMember::Doing("something".into())), []);
     assert_eq!(take(FromMember::Over { state: RunState::Complete, reason: None }), []);
 }

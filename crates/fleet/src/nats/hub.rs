@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::address::Address;
 use super::connection::{Arrival, Connection, NatsError};
 use super::frame::{Frame, Kind, unpack};
-use super::presence::{Broadcast, Offer, Presence, Role, encode, random};
+use super::presence::{AgentRole, Broadcast, Offer, Presence, encode, random};
 use super::roster::{self, AGAIN, Roster, Wanted};
 use super::session::Session;
 use super::subject::Subjects;
@@ -331,14 +331,14 @@ impl NatsHub {
 
     fn take_presence(&mut self, presence: &Presence, at_ns: u64) {
         match presence.role {
-            Role::Leaf => {
+            AgentRole::Leaf => {
                 if self.leaves.insert(presence.name.clone(), at_ns).is_none() {
                     // Members learn of it with the next sign of life.
                     self.next_beacon_ns = at_ns;
                     self.wake_by(at_ns);
                 }
             }
-            Role::Agent => {
+            AgentRole::Agent => {
                 let known = self.members.get(&presence.name);
                 if known.is_some_and(|known| known.process != presence.process) {
                     self.lose(&presence.name, "its agent has been started anew");

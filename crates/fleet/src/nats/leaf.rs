@@ -8,10 +8,10 @@ use super::address::Address;
 use super::connection::{Arrival, Connection, NatsError};
 use super::frame::{Frame, unpack};
 use super::hub::nanos;
-use super::presence::{Broadcast, Presence, Role, Situation, encode};
+use super::presence::{AgentRole, Broadcast, Presence, Situation, encode};
 use super::subject::Subjects;
 use crate::link::LinkError;
-use crate::message::{FromMember, Merged, PROTOCOL, Step};
+use crate::message::{FromMember, Merged, PROTOCOL, StepNumber};
 use crate::pipe::monotonic_ns;
 
 /// Time that an interval is kept open for its samples: members begin within milliseconds of each other, and their intervals end as close.
@@ -24,7 +24,7 @@ const REMEMBERED: usize = 1024;
 const BEACON: Duration = Duration::from_secs(1);
 
 /// Fleet, step and interval.
-type Key = (String, Step, u32);
+type Key = (String, StepNumber, u32);
 
 /// Counters of a leaf.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl Leaf {
         let connection = Connection::open(address, &format!("iotax leaf {name}"), listen, true)?;
         let presence = Presence {
             name: name.to_owned(),
-            role: Role::Leaf,
+            role: AgentRole::Leaf,
             group: address.group.clone(),
             version: version.to_owned(),
             protocol: PROTOCOL,
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    fn sample(step: Step, interval: u32, latencies: &[u64]) -> Merged {
+    fn sample(step: StepNumber, interval: u32, latencies: &[u64]) -> Merged {
         let mut latency = Histogram::new();
         latencies.iter().for_each(|value| latency.add(*value));
         let ios = latencies.len() as u64;
@@ -216,7 +216,7 @@ mod tests {
                 leaf.add("f", sample, now);
             }
             passed.extend(leaves.iter_mut().flat_map(|leaf| leaf.due(u64::MAX)).map(|(_, merged)| merged));
-            let mut sums: BTreeMap<(Step, u32), Merged> = BTreeMap::new();
+            let mut sums: BTreeMap<(StepNumber, u32), Merged> = BTreeMap::new();
             for merged in passed {
                 match sums.entry((merged.step, merged.interval)) {
                     Entry::Vacant(place) => drop(place.insert(merged)),

@@ -8,7 +8,7 @@ use super::address::Address;
 use super::connection::{Arrival, Connection, NatsError};
 use super::frame::{Frame, Kind};
 use super::hub::{LONGEST_BEACON, PATIENCE, nanos};
-use super::presence::{Broadcast, Offer, Presence, Role, Situation, encode};
+use super::presence::{AgentRole, Broadcast, Offer, Presence, Situation, encode};
 use super::session::Session;
 use super::subject::Subjects;
 use crate::link::LinkError;
@@ -236,7 +236,7 @@ impl Agent {
     fn announce(&self) {
         let presence = Presence {
             name: self.who.name.clone(),
-            role: Role::Agent,
+            role: AgentRole::Agent,
             group: self.who.group.clone(),
             version: self.who.version.clone(),
             protocol: PROTOCOL,

@@ -33,5 +33,5 @@ pub use connection::NatsError;
 pub use hub::{Losses, NatsHub, PATIENCE};
 pub use leaf::{Leaf, LeafCounts, Merger};
 pub use member::{Agent, AgentName, Fleet, MemberEvent};
-pub use operator::Operator;
-pub use presence::{Presence, Role, Situation};
+pub use operator::NatsOperator;
+pub use presence::{AgentRole, Presence, Situation};

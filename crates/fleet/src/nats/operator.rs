@@ -10,12 +10,12 @@ use super::subject::Subjects;
 
 /// A connection that leads no fleet.
 #[derive(Debug)]
-pub struct Operator {
+pub struct NatsOperator {
     connection: Connection,
     subjects: Subjects,
 }
 
-impl Operator {
+impl NatsOperator {
     /// Connects.
     pub fn connect(address: &Address) -> Result<Self, NatsError> {
         let subjects = Subjects::new(&address.prefix);

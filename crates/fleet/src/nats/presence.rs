@@ -60,7 +60,7 @@ pub(super) struct Offer {
 /// The role of an agent or a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum AgentRole {
     /// Measures.
     Agent,
     /// Merges samples.
@@ -92,7 +92,7 @@ pub struct Presence {
     /// Its name, another one for each.
     pub name: String,
     /// Its role.
-    pub role: Role,
+    pub role: AgentRole,
     /// Its group.
     pub group: Option<String>,
     /// Its version and commit.

@@ -7,7 +7,7 @@ use iotax_model::visible;
 
 use super::address::Address;
 use super::connection::{Arrival, Connection, NatsError};
-use super::presence::{Broadcast, Presence, Role, Situation, encode};
+use super::presence::{AgentRole, Broadcast, Presence, Situation, encode};
 use super::subject::Subjects;
 use crate::link::LinkError;
 use crate::message::PROTOCOL;
@@ -72,8 +72,8 @@ impl Roster {
 
     fn add(&mut self, presence: Presence, at_ns: u64) {
         match presence.role {
-            Role::Leaf => drop(self.leaves.insert(presence.name.clone(), (presence, at_ns))),
-            Role::Agent => {
+            AgentRole::Leaf => drop(self.leaves.insert(presence.name.clone(), (presence, at_ns))),
+            AgentRole::Agent => {
                 self.agents.entry(presence.name.clone()).or_default().insert(presence.process, presence);
             }
         }

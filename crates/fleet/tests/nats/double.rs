@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use iotax_fleet::link::{Hub, Incoming, To};
-use iotax_fleet::message::{FromMember, Merged, Part, ToMember};
+use iotax_fleet::message::{FromMember, Merged, RunPart, ToMember};
 use iotax_fleet::nats::{Address, Agent, AgentName, MemberEvent, NatsHub};
 use iotax_model::{Histogram, RunState, Warning, WarningKind};
 
@@ -104,7 +104,7 @@ pub(crate) fn part(number: u64) -> FromMember {
         evidence: text,
         remedy: String::new(),
     };
-    FromMember::Kept { number, part: Box::new(Part::Warning(warning)) }
+    FromMember::Kept { number, part: Box::new(RunPart::Warning(warning)) }
 }
 
 fn sample(number: u64) -> Merged {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use iotax_fleet::nats::{Agent, AgentName, NatsError, NatsHub, Operator};
+use iotax_fleet::nats::{Agent, AgentName, NatsError, NatsHub, NatsOperator};
 use iotax_testkit::nats::NatsServer;
 use iotax_testkit::require;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
@@ -55,11 +55,11 @@ fn certificates_of_both_ends_are_checked() {
         format!("tls://{}?ca={}", server.host(), file("ca.pem")),
         format!("tls://{}?cert={}&key={}", server.host(), file("client.pem"), file("client.key")),
     ] {
-        let error = Operator::connect(&wrong.parse().unwrap()).unwrap_err();
+        let error = NatsOperator::connect(&wrong.parse().unwrap()).unwrap_err();
         assert!(matches!(error, NatsError::Connect { .. }), "{wrong}: {error}");
     }
     let missing = format!("tls://{}?ca=/nowhere.pem", server.host()).parse().unwrap();
-    assert!(Operator::connect(&missing).unwrap_err().to_string().starts_with("/nowhere.pem: "));
+    assert!(NatsOperator::connect(&missing).unwrap_err().to_string().starts_with("/nowhere.pem: "));
 }
 
 /// The permissions of docs/fleet-nats.md.

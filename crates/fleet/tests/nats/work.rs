@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use iotax_fleet::link::{Hub, Incoming, To};
 use iotax_fleet::message::{FromMember, ToMember};
-use iotax_fleet::nats::{Leaf, NatsError, NatsHub, Operator, Situation};
+use iotax_fleet::nats::{Leaf, NatsError, NatsHub, NatsOperator, Situation};
 use iotax_testkit::nats::NatsServer;
 use iotax_testkit::require;
 
@@ -58,7 +58,7 @@ fn an_agent_works_for_one_fleet_after_the_other_and_then_drains() {
                 && told.contains(&format!("one works for fleet {fleet}")),
             "{told}"
         );
-        let mut operator = Operator::connect(&server.url().parse().unwrap()).unwrap();
+        let mut operator = NatsOperator::connect(&server.url().parse().unwrap()).unwrap();
         let there = operator.roll_call(Duration::from_secs(1)).unwrap();
         assert_eq!(there.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["one", "two"]);
         assert!(
@@ -67,7 +67,7 @@ fn an_agent_works_for_one_fleet_after_the_other_and_then_drains() {
         );
         assert_eq!(there[1].situation, Situation::Free);
     }
-    Operator::connect(&server.url().parse().unwrap()).unwrap().drain(Some("red"), None);
+    NatsOperator::connect(&server.url().parse().unwrap()).unwrap().drain(Some("red"), None);
     assert_eq!(red.join().len(), 2);
 }
 
@@ -77,7 +77,7 @@ fn an_operator_cancels_a_fleet() {
     let server = NatsServer::start();
     let _one = Double::start(&server.url(), "one", 0);
     let mut hub = hub(&format!("{}?expect=1&wait=30s", server.url()), "f1");
-    Operator::connect(&server.url().parse().unwrap()).unwrap().cancel("f1");
+    NatsOperator::connect(&server.url().parse().unwrap()).unwrap().cancel("f1");
     let all = receive(&mut hub, |all| !all.is_empty());
     assert!(matches!(&all[0], Incoming::Message { message: FromMember::Over { .. }, .. }), "{all:?}");
 }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use super::lines::lines;
 use super::parse_util::{decimal, not_understood, whole_nanos};
 use super::quantity::{impossible, nanos_in};
-use super::{DeviceInterval, Entry, Found, Interval, Stamp};
+use super::{DeviceInterval, Entry, Found, ImportedInterval, Stamp};
 use iotax_analysis::Metric;
 
 /// atop's results in a text: one for each device that had I/O.
@@ -39,7 +39,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
 }
 
 /// The screens and the samples of a text one by one, without those since boot.
-pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<Interval> {
+pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> {
     let screens = screens(text, found);
     let mut intervals = Vec::new();
     // A screen without disks is an interval too: idle ones are left out of it.
@@ -188,7 +188,7 @@ struct Screen<'t> {
 
 impl Screen<'_> {
     /// `None` without a head, which tells its length.
-    fn interval(self) -> Option<Interval> {
+    fn interval(self) -> Option<ImportedInterval> {
         let seconds = self.seconds?;
         let devices = self.disks.into_iter().map(|(_, _, disk)| DeviceInterval {
             name: disk.name,
@@ -200,7 +200,7 @@ impl Screen<'_> {
             ..DeviceInterval::default()
         });
         let length_ns = whole_nanos(seconds * 1e9);
-        Some(Interval { end: self.time, length_ns, devices: devices.collect() })
+        Some(ImportedInterval { end: self.time, length_ns, devices: devices.collect() })
     }
 
     fn close(self, is_cut_out: bool, devices: &mut Devices, found: &mut Found) {

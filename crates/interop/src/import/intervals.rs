@@ -4,7 +4,7 @@ use super::{Found, Line, Stamp, atop, clean, iostat, prefix};
 
 /// One interval.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Interval {
+pub struct ImportedInterval {
     /// Its end, if the text tells it.
     pub end: Option<Stamp>,
     /// Its length, if the text tells it.
@@ -42,7 +42,7 @@ pub struct Intervals {
     /// `iostat` or `atop`.
     pub tool: &'static str,
     /// In the text's order.
-    pub intervals: Vec<Interval>,
+    pub intervals: Vec<ImportedInterval>,
     /// Lines of the tool that were not understood.
     pub not_understood: Vec<Line>,
 }
@@ -55,7 +55,7 @@ pub fn intervals(text: &str) -> Option<Intervals> {
 }
 
 fn read(text: &str) -> Option<Intervals> {
-    let told = |tool, read: fn(&str, &mut Found) -> Vec<Interval>| {
+    let told = |tool, read: fn(&str, &mut Found) -> Vec<ImportedInterval>| {
         let mut found = Found::default();
         let intervals = read(text, &mut found);
         (!intervals.is_empty()).then_some(Intervals { tool, intervals, not_understood: found.not_understood })

@@ -7,7 +7,7 @@ mod reports;
 
 use std::collections::BTreeMap;
 
-use super::{DeviceInterval, Entry, Found, Interval};
+use super::{DeviceInterval, Entry, Found, ImportedInterval};
 use iotax_analysis::Metric;
 use reports::{Columns, Report};
 
@@ -34,7 +34,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
 }
 
 /// The reports of a text one by one, without those since boot.
-pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<Interval> {
+pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> {
     let mut sessions = reports::of_text(text, found);
     sessions.extend(reports::of_json(text, found));
     let mut intervals = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<Interval> {
         let Some(counted) = session.reports.get(first..) else { continue };
         let is_timed = first > 0 && session.reports.iter().all(|report| report.at.is_some());
         let lengths = lengths(&session.reports, first);
-        intervals.extend(counted.iter().zip(lengths).map(|(report, seconds)| Interval {
+        intervals.extend(counted.iter().zip(lengths).map(|(report, seconds)| ImportedInterval {
             end: report.time,
             length_ns: is_timed.then(|| super::parse_util::whole_nanos(seconds * 1e9)).flatten(),
             devices: report.rows.iter().map(|(device, row)| device_interval(device, row)).collect(),

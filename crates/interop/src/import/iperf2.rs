@@ -236,7 +236,7 @@ mod tests {
 
     const TCP: &str = "------------------------------------------------------------\nClient connecting to 10.0.0.2, TCP port 5001\n\
         TCP window size: 85.0 KByte (default)\n------------------------------------------------------------\n\
-        [  3] local 10.0.0.1 port 51234 connected with 10.0.0.2 port 5001\n[ ID] Interval       Transfer     Bandwidth\n\
+        [  3] local 10.0.0.1 port 51234 connected with 10.0.0.2 port 5001\n[ ID] ImportedInterval       Transfer     Bandwidth\n\
         [  3]  0.0- 1.0 sec   112 MBytes   940 Mbits/sec\n[  3]  1.0- 2.0 sec   112 MBytes   941 Mbits/sec\n\
         [  3]  0.0- 2.0 sec   224 MBytes   939 Mbits/sec\n";
 

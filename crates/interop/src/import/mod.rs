@@ -51,7 +51,7 @@ use lines::Lines;
 use quantity::impossible;
 
 pub use clean::{clean, decode};
-pub use intervals::{DeviceInterval, Interval, Intervals, intervals};
+pub use intervals::{DeviceInterval, ImportedInterval, Intervals, intervals};
 pub use marks::without_results;
 pub use run::{Imported, runs};
 pub use stamp::Stamp;

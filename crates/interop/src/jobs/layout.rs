@@ -6,7 +6,7 @@ use super::ini::OptionLine;
 use super::{FileLine, Jobs, LineErrors};
 use iotax_model::plan::MOST as MOST_AT_ONCE;
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::workload::{FileLayout, Verify, Workload, WorkloadError};
+use iotax_model::workload::{FileLayout, Kind, Verify, Workload, WorkloadError};
 
 /// Areas start at multiples of this, so that a file's position does not affect how its I/O aligns with the blocks below.
 const ALIGNMENT: u64 = 1 << 20;
@@ -229,7 +229,7 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
         first.complain(trouble, "numjobs", why);
         return None;
     }
-    if group.iter().any(|job| job.workload.test.is_some()) {
+    if group.iter().any(|job| matches!(job.workload.kind(), Kind::Files(_))) {
         return on_files(group, notes, trouble);
     }
     let mut workloads: Vec<Workload> = Vec::new();

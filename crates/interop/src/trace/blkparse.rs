@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use iotax_model::trace::{Event, Operation};
+use iotax_model::trace::{TracedIo, TracedOperation};
 
 use super::fields::{seconds, times, whole};
 use super::lines::{Lines, quoted};
@@ -16,7 +16,7 @@ struct Line {
     at_ns: u64,
     process: u32,
     action: char,
-    operation: Operation,
+    operation: TracedOperation,
     fua: bool,
     offset: u64,
     length: u64,
@@ -31,7 +31,7 @@ pub(super) fn is_line(line: &str) -> bool {
 pub(super) fn events(
     source: Box<dyn Read + Send>,
     head: &[u8],
-) -> impl Iterator<Item = Result<Event, String>> + Send + use<> {
+) -> impl Iterator<Item = Result<TracedIo, String>> + Send + use<> {
     let head = String::from_utf8_lossy(head);
     let has_issues = head.lines().any(|line| matches!(parse(line), Ok(Some(Line { action: 'D', .. }))));
     let begin = if has_issues { 'D' } else { 'Q' };
@@ -62,7 +62,8 @@ pub(super) fn events(
                     last = at_ns;
                     let Line { process, operation, fua, offset, length, .. } = line;
                     let (process, latency_ns, queue) = (Some(process), None, None);
-                    let event = Event { at_ns, latency_ns, operation, offset, length, fua, process, queue };
+                    let event =
+                        TracedIo { at_ns, latency_ns, operation, offset, length, fua, process, queue };
                     matcher.issue(line.device, event);
                 }
                 Ok(Some(line)) if line.action == 'C' => {
@@ -107,8 +108,8 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
         _ => 0,
     };
     let (offset, length) = (times("the sector", sector, SECTOR)?, times("the length", sectors, SECTOR)?);
-    let operation = if length == 0 { Operation::Flush } else { operation };
-    let (offset, length) = if operation == Operation::Flush { (0, 0) } else { (offset, length) };
+    let operation = if length == 0 { TracedOperation::Flush } else { operation };
+    let (offset, length) = if operation == TracedOperation::Flush { (0, 0) } else { (offset, length) };
     Ok(Some(Line {
         device: u64::from(major) << 32 | u64::from(minor),
         at_ns: seconds("the time", time)?,
@@ -124,17 +125,17 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
 /// The kind of a request and whether it is durable by itself, by the kernel's letters: an F before the direction is a flush before it, one
 /// behind it is FUA.
 #[must_use]
-pub fn operation(letters: &[u8]) -> Option<(Operation, bool)> {
+pub fn operation(letters: &[u8]) -> Option<(TracedOperation, bool)> {
     let mut letters = letters.iter();
     let mut is_flush = false;
     let operation = loop {
         match letters.next() {
-            Some(b'R') => break Operation::Read,
-            Some(b'W') => break Operation::Write,
-            Some(b'D') => break Operation::Trim,
+            Some(b'R') => break TracedOperation::Read,
+            Some(b'W') => break TracedOperation::Write,
+            Some(b'D') => break TracedOperation::Trim,
             Some(b'F') => is_flush = true,
             Some(_) => {}
-            None => return is_flush.then_some((Operation::Flush, false)),
+            None => return is_flush.then_some((TracedOperation::Flush, false)),
         }
     };
     Some((operation, letters.any(|letter| *letter == b'F')))

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use iotax_model::trace::{Event, Events, Operation};
+use iotax_model::trace::{Events, TracedIo, TracedOperation};
 
 use super::matching::Matcher;
 
@@ -203,7 +203,7 @@ impl Merged {
         Ok(())
     }
 
-    fn next(&mut self) -> Option<Result<Event, String>> {
+    fn next(&mut self) -> Option<Result<TracedIo, String>> {
         loop {
             if let Some(event) = self.matcher.next(self.is_over) {
                 return Some(Ok(event));
@@ -230,25 +230,26 @@ impl Merged {
             return Ok(());
         }
         let operation = match category {
-            _ if bytes == 0 => Operation::Flush,
-            discard if discard & DISCARD != 0 => Operation::Trim,
-            write if write & WRITE != 0 => Operation::Write,
-            flush if flush & FLUSH != 0 => Operation::Flush,
-            _ => Operation::Read,
+            _ if bytes == 0 => TracedOperation::Flush,
+            discard if discard & DISCARD != 0 => TracedOperation::Trim,
+            write if write & WRITE != 0 => TracedOperation::Write,
+            flush if flush & FLUSH != 0 => TracedOperation::Flush,
+            _ => TracedOperation::Read,
         };
         let Some(offset) = sector.checked_mul(SECTOR) else {
             return Err(format!("sector {sector} at {at_ns} ns: no disk reaches that far"));
         };
-        let (offset, length) = if operation == Operation::Flush { (0, 0) } else { (offset, bytes.into()) };
+        let (offset, length) =
+            if operation == TracedOperation::Flush { (0, 0) } else { (offset, bytes.into()) };
         if event == COMPLETE {
             self.matcher.complete(device.into(), offset, operation, at_ns);
             return Ok(());
         }
         // A CPU's clock may be a little behind another's.
         self.last = self.last.max(at_ns);
-        let fua = category & FUA != 0 && operation == Operation::Write;
+        let fua = category & FUA != 0 && operation == TracedOperation::Write;
         let (process, queue, latency_ns) = (Some(process), None, None);
-        let event = Event { at_ns: self.last, latency_ns, operation, offset, length, fua, process, queue };
+        let event = TracedIo { at_ns: self.last, latency_ns, operation, offset, length, fua, process, queue };
         self.matcher.issue(device.into(), event);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use iotax_model::trace::{Event, Operation};
+use iotax_model::trace::{TracedIo, TracedOperation};
 
 use super::fields::whole;
 use super::lines::{Lines, quoted};
@@ -10,7 +10,7 @@ use super::lines::{Lines, quoted};
 /// The first line.
 pub(super) const HEADER: &str = "at_ns,latency_ns,operation,offset,length,fua,process,queue";
 
-pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<Event, String>> + Send {
+pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     of_lines(source, true, event)
 }
 
@@ -18,8 +18,8 @@ pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Resul
 pub(super) fn of_lines(
     source: Box<dyn Read + Send>,
     has_header: bool,
-    mut event: impl FnMut(&str) -> Result<Event, String> + Send,
-) -> impl Iterator<Item = Result<Event, String>> + Send {
+    mut event: impl FnMut(&str) -> Result<TracedIo, String> + Send,
+) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     let (mut lines, mut is_first, mut is_over) = (Lines::new(source), true, false);
     std::iter::from_fn(move || {
         if is_over {
@@ -40,7 +40,7 @@ pub(super) fn of_lines(
     })
 }
 
-fn event(line: &str) -> Result<Event, String> {
+fn event(line: &str) -> Result<TracedIo, String> {
     let mut fields = line.split(',');
     let mut next = || fields.next().map(str::trim);
     let known = |name, text: Option<&str>| match text {
@@ -52,10 +52,13 @@ fn event(line: &str) -> Result<Event, String> {
             .map(|value| u32::try_from(value).map_err(|_| format!("{name} is {value}: above 2^32")))
             .transpose()
     };
-    Ok(Event {
+    Ok(TracedIo {
         at_ns: whole("at_ns", next())?,
         latency_ns: known("latency_ns", next())?,
-        operation: next().unwrap_or_default().parse::<Operation>().map_err(|error| error.to_string())?,
+        operation: next()
+            .unwrap_or_default()
+            .parse::<TracedOperation>()
+            .map_err(|error| error.to_string())?,
         offset: whole("offset", next())?,
         length: whole("length", next())?,
         fua: match next().unwrap_or_default() {

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use iotax_model::trace::Event;
+use iotax_model::trace::TracedIo;
 
 use super::csv::of_lines;
 use super::fields::{times, whole};
@@ -17,7 +17,7 @@ pub(super) fn is_line(line: &str) -> bool {
         && direction(fields[5]).is_ok()
 }
 
-pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<Event, String>> + Send {
+pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     of_lines(source, false, |line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         // The last is the content's hash.
@@ -31,7 +31,7 @@ pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Resul
             let fits = u32::try_from(value).ok().filter(|_| value < most);
             fits.ok_or_else(|| format!("{name} is {value}; accepted: below {most}"))
         };
-        Ok(Event {
+        Ok(TracedIo {
             at_ns: whole("the time", Some(time))?,
             latency_ns: None,
             operation: direction(kind)?,

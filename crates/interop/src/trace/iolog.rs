@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use iotax_model::trace::{Event, Operation};
+use iotax_model::trace::{TracedIo, TracedOperation};
 
 use super::fields::{times, whole};
 use super::lines::{Lines, quoted};
@@ -27,7 +27,7 @@ struct Iolog {
 
 pub(super) fn events(
     source: Box<dyn Read + Send>,
-) -> impl Iterator<Item = Result<Event, String>> + Send + use<> {
+) -> impl Iterator<Item = Result<TracedIo, String>> + Send + use<> {
     let mut log = Iolog {
         lines: Lines::new(source),
         has_times: None,
@@ -39,7 +39,7 @@ pub(super) fn events(
 }
 
 impl Iolog {
-    fn next(&mut self) -> Option<Result<Event, String>> {
+    fn next(&mut self) -> Option<Result<TracedIo, String>> {
         while !self.is_over {
             let line = match self.lines.next()? {
                 Ok(line) => line.to_owned(),
@@ -61,13 +61,13 @@ impl Iolog {
         None
     }
 
-    fn end(&mut self, reason: String) -> Result<Event, String> {
+    fn end(&mut self, reason: String) -> Result<TracedIo, String> {
         self.is_over = true;
         Err(reason)
     }
 
     /// The event of a line, if it has one.
-    fn line(&mut self, line: &str, has_times: bool) -> Result<Option<Event>, String> {
+    fn line(&mut self, line: &str, has_times: bool) -> Result<Option<TracedIo>, String> {
         let mut rest = line;
         if has_times {
             let (time, others) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -97,20 +97,20 @@ impl Iolog {
                 self.now_ns = self.now_ns.checked_add(waited).ok_or("the waits are longer than 584 years")?;
                 return Ok(None);
             }
-            "read" => Operation::Read,
-            "write" => Operation::Write,
-            "trim" => Operation::Trim,
-            "sync" | "datasync" => Operation::Flush,
+            "read" => TracedOperation::Read,
+            "write" => TracedOperation::Write,
+            "trim" => TracedOperation::Trim,
+            "sync" | "datasync" => TracedOperation::Flush,
             other => {
                 let accepted = "accepted: add, open, close, read, write, trim, sync, datasync, wait";
                 return Err(format!("{} is not an action; {accepted}", quoted(other)));
             }
         };
-        let is_flush = operation == Operation::Flush;
+        let is_flush = operation == TracedOperation::Flush;
         let (offset, length) =
             if is_flush { (0, 0) } else { (number(0, "the offset")?, number(1, "the length")?) };
         let queue = self.file(name)?;
-        Ok(Some(Event {
+        Ok(Some(TracedIo {
             at_ns: self.now_ns,
             latency_ns: None,
             operation,

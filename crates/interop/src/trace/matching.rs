@@ -3,13 +3,13 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-use iotax_model::trace::{Event, Operation};
+use iotax_model::trace::{TracedIo, TracedOperation};
 
 /// An issue waits for its completion behind at most this many others.
 const WINDOW: usize = 1 << 16;
 
 /// Device, first sector and kind: a request in flight is known by them.
-type Key = (u64, u64, Operation);
+type Key = (u64, u64, TracedOperation);
 
 /// Gives events in the order of their issue, with the time of their completion where it came.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub struct Matcher {
 /// A request that was issued.
 #[derive(Debug)]
 struct Issued {
-    event: Event,
+    event: TracedIo,
     device: u64,
     /// The number of the next with the same key.
     next_alike: Option<u64>,
@@ -40,7 +40,7 @@ impl Issued {
 
 impl Matcher {
     /// A request was issued to a device.
-    pub fn issue(&mut self, device: u64, event: Event) {
+    pub fn issue(&mut self, device: u64, event: TracedIo) {
         let number = self.first + self.issued.len() as u64;
         let issued = Issued { event, device, next_alike: None, is_done: false };
         let newest = match self.in_flight.entry(issued.key()) {
@@ -57,7 +57,7 @@ impl Matcher {
     }
 
     /// A request was completed.
-    pub fn complete(&mut self, device: u64, offset: u64, operation: Operation, at_ns: u64) {
+    pub fn complete(&mut self, device: u64, offset: u64, operation: TracedOperation, at_ns: u64) {
         let Some(number) = self.take_oldest((device, offset, operation)) else { return };
         if let Some(issued) = self.at(number) {
             issued.event.latency_ns = Some(at_ns.saturating_sub(issued.event.at_ns));
@@ -66,7 +66,7 @@ impl Matcher {
     }
 
     /// The next event, if it is complete or too many wait behind it; with `all`, any that is left.
-    pub fn next(&mut self, all: bool) -> Option<Event> {
+    pub fn next(&mut self, all: bool) -> Option<TracedIo> {
         let front = self.issued.front()?;
         let (key, is_done) = (front.key(), front.is_done);
         let is_due = all || is_done || self.issued.len() > WINDOW;
@@ -102,11 +102,11 @@ impl Matcher {
 mod tests {
     use super::*;
 
-    fn event(at_ns: u64, offset: u64) -> Event {
-        Event {
+    fn event(at_ns: u64, offset: u64) -> TracedIo {
+        TracedIo {
             at_ns,
             latency_ns: None,
-            operation: Operation::Write,
+            operation: TracedOperation::Write,
             offset,
             length: 512,
             fua: false,
@@ -121,11 +121,11 @@ mod tests {
         matcher.issue(1, event(10, 0));
         matcher.issue(1, event(20, 512));
         matcher.issue(2, event(30, 0));
-        matcher.complete(1, 512, Operation::Write, 25);
+        matcher.complete(1, 512, TracedOperation::Write, 25);
         assert_eq!(matcher.next(false), None, "the first is still in flight");
-        matcher.complete(1, 4096, Operation::Write, 26);
-        matcher.complete(1, 0, Operation::Read, 27);
-        matcher.complete(1, 0, Operation::Write, 50);
+        matcher.complete(1, 4096, TracedOperation::Write, 26);
+        matcher.complete(1, 0, TracedOperation::Read, 27);
+        matcher.complete(1, 0, TracedOperation::Write, 50);
         let latency = |matcher: &mut Matcher, all| matcher.next(all).map(|event| event.latency_ns);
         assert_eq!(latency(&mut matcher, false), Some(Some(40)));
         assert_eq!(latency(&mut matcher, false), Some(Some(5)));
@@ -141,7 +141,7 @@ mod tests {
             matcher.issue(1, event(at, 0));
         }
         for at in [15, 26, 37, 99] {
-            matcher.complete(1, 0, Operation::Write, at);
+            matcher.complete(1, 0, TracedOperation::Write, at);
         }
         let latencies: Vec<_> =
             std::iter::from_fn(|| matcher.next(false)).map(|event| event.latency_ns).collect();

@@ -25,7 +25,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use iotax_model::trace::{Event, Events, Summary, TraceFormat as Format};
+use iotax_model::trace::{Events, TraceFormat as Format, TraceSummary, TracedIo};
 
 pub use blkparse::operation;
 pub use matching::Matcher;
@@ -160,8 +160,8 @@ fn stream(format: Format, source: Box<dyn Read + Send>, head: &[u8]) -> Events {
 ///
 /// # Errors
 /// The line or byte at which it is broken.
-pub fn summary(events: impl Iterator<Item = Result<Event, String>>) -> Result<Summary, String> {
-    let mut summary = Summary::default();
+pub fn summary(events: impl Iterator<Item = Result<TracedIo, String>>) -> Result<TraceSummary, String> {
+    let mut summary = TraceSummary::default();
     for event in events {
         summary.add(&event?);
     }

@@ -3,7 +3,7 @@
 
 use std::io::Read;
 
-use iotax_model::trace::{Event, Operation};
+use iotax_model::trace::{TracedIo, TracedOperation};
 
 use super::records::{number, of_records};
 
@@ -49,13 +49,13 @@ pub(super) fn is_meant(head: &[u8]) -> bool {
         && records.windows(2).all(|pair| pair[0].seconds <= pair[1].seconds)
 }
 
-pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<Event, String>> + Send {
+pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     of_records::<LENGTH>(source, |bytes| {
         let record = Record::of(bytes);
-        Ok(Some(Event {
+        Ok(Some(TracedIo {
             at_ns: record.seconds * 1_000_000_000,
             latency_ns: None,
-            operation: Operation::Read,
+            operation: TracedOperation::Read,
             offset: record.object % SECTORS * SECTOR,
             length: record.size,
             fua: false,

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use iotax_model::trace::{Event, Events};
+use iotax_model::trace::{Events, TracedIo};
 
 /// Events that are held back to be put in order: traces written at completion are a little out of it.
 const WINDOW: usize = 1 << 16;
 
 /// An event by its time, then by its place in the trace.
-struct Held(Event, u64);
+struct Held(TracedIo, u64);
 
 impl PartialEq for Held {
     fn eq(&self, other: &Self) -> bool {
@@ -38,7 +38,7 @@ impl Held {
 }
 
 /// Puts events in order that are at most 65,536 places away from it, and refuses others.
-pub fn ordered(events: impl Iterator<Item = Result<Event, String>> + Send + 'static) -> Events {
+pub fn ordered(events: impl Iterator<Item = Result<TracedIo, String>> + Send + 'static) -> Events {
     let mut events = events.fuse();
     let (mut heap, mut number, mut last, mut broken) = (BinaryHeap::new(), 0_u64, 0, None);
     Box::new(std::iter::from_fn(move || {
@@ -73,13 +73,13 @@ pub fn ordered(events: impl Iterator<Item = Result<Event, String>> + Send + 'sta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotax_model::trace::Operation;
+    use iotax_model::trace::TracedOperation;
 
-    fn event(at_ns: u64) -> Event {
-        Event {
+    fn event(at_ns: u64) -> TracedIo {
+        TracedIo {
             at_ns,
             latency_ns: None,
-            operation: Operation::Read,
+            operation: TracedOperation::Read,
             offset: 0,
             length: 512,
             fua: false,

@@ -15,7 +15,7 @@ use ::parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use ::parquet::schema::parser::parse_message_type;
 use ::parquet::schema::types::ColumnPath;
-use iotax_model::trace::{Event, Events, Operation};
+use iotax_model::trace::{Events, TracedIo, TracedOperation};
 
 /// The author that each file names.
 const AUTHOR: &str = "iotax, a row for each I/O";
@@ -87,7 +87,7 @@ impl TraceFacts {
 /// Writes a trace, a group of rows at a time.
 pub struct TraceWriter<W: Write + Send> {
     writer: SerializedFileWriter<W>,
-    rows: Vec<Event>,
+    rows: Vec<TracedIo>,
     written: u64,
 }
 
@@ -120,7 +120,7 @@ impl<W: Write + Send> TraceWriter<W> {
     ///
     /// # Errors
     /// The destination does not take more, or a number is beyond what a column holds.
-    pub fn add(&mut self, event: Event) -> Result<(), String> {
+    pub fn add(&mut self, event: TracedIo) -> Result<(), String> {
         let known = [Some(event.at_ns), event.latency_ns, Some(event.offset), Some(event.length)];
         if let Some(value) = known.into_iter().flatten().find(|value| i64::try_from(*value).is_err()) {
             let number = self.written + self.rows.len() as u64 + 1;
@@ -154,7 +154,7 @@ impl<W: Write + Send> TraceWriter<W> {
 
 fn write_group<W: Write + Send>(
     mut group: SerializedRowGroupWriter<'_, W>,
-    rows: &[Event],
+    rows: &[TracedIo],
 ) -> Result<(), ParquetError> {
     put::<Int64Type, W>(&mut group, false, rows, |row| Some(row.at_ns.cast_signed()))?;
     put::<Int64Type, W>(&mut group, true, rows, |row| row.latency_ns.map(u64::cast_signed))?;
@@ -172,8 +172,8 @@ fn write_group<W: Write + Send>(
 fn put<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     optional: bool,
-    rows: &[Event],
-    value: impl Fn(&Event) -> Option<T::T>,
+    rows: &[TracedIo],
+    value: impl Fn(&TracedIo) -> Option<T::T>,
 ) -> Result<(), ParquetError> {
     let mut column =
         group.next_column()?.ok_or_else(|| ParquetError::General("the schema has fewer columns".into()))?;
@@ -222,7 +222,7 @@ struct Rows<R: ChunkReader + 'static> {
     /// The next group.
     group: usize,
     columns: Option<Columns>,
-    batch: std::vec::IntoIter<Event>,
+    batch: std::vec::IntoIter<TracedIo>,
     read: u64,
     is_over: bool,
 }
@@ -240,7 +240,7 @@ struct Columns {
 }
 
 impl<R: ChunkReader + 'static> Rows<R> {
-    fn next(&mut self) -> Option<Result<Event, String>> {
+    fn next(&mut self) -> Option<Result<TracedIo, String>> {
         loop {
             if let Some(event) = self.batch.next() {
                 self.read += 1;
@@ -311,7 +311,7 @@ impl<R: ChunkReader + 'static> Rows<R> {
 }
 
 impl Columns {
-    fn read(&mut self) -> Result<Vec<Event>, String> {
+    fn read(&mut self) -> Result<Vec<TracedIo>, String> {
         let at = required("at_ns", column(&mut self.at)?)?;
         let rows = at.len();
         let latency = column(&mut self.latency)?;
@@ -337,10 +337,10 @@ impl Columns {
         (0..rows)
             .map(|row| {
                 let word = std::str::from_utf8(operation[row].data()).map_err(|_| "operation is not text")?;
-                Ok(Event {
+                Ok(TracedIo {
                     at_ns: positive("at_ns", at[row])?,
                     latency_ns: latency[row].map(|value| positive("latency_ns", value)).transpose()?,
-                    operation: word.parse::<Operation>().map_err(|error| error.to_string())?,
+                    operation: word.parse::<TracedOperation>().map_err(|error| error.to_string())?,
                     offset: positive("offset", offset[row])?,
                     length: positive("length", length[row])?,
                     fua: fua[row],

@@ -2,13 +2,13 @@
 
 use std::io::{self, BufReader, Read};
 
-use iotax_model::trace::Event;
+use iotax_model::trace::TracedIo;
 
 /// The events of records of `N` bytes. `event` gives that of a record, or none where it moves no data. The first error ends them.
 pub(super) fn of_records<const N: usize>(
     source: Box<dyn Read + Send>,
-    mut event: impl FnMut(&[u8; N]) -> Result<Option<Event>, String> + Send,
-) -> impl Iterator<Item = Result<Event, String>> + Send {
+    mut event: impl FnMut(&[u8; N]) -> Result<Option<TracedIo>, String> + Send,
+) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     let (mut source, mut byte, mut is_over) = (BufReader::with_capacity(1 << 18, source), 0_u64, false);
     std::iter::from_fn(move || {
         while !is_over {

@@ -2,14 +2,14 @@
 
 use std::io::Read;
 
-use iotax_model::trace::Event;
+use iotax_model::trace::TracedIo;
 
 use super::csv::of_lines;
 use super::fields::{seconds, times, whole};
 use super::lines::quoted;
 use super::volumes::direction;
 
-pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<Event, String>> + Send {
+pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     of_lines(source, false, |line| {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         // Further fields are the application's own.
@@ -17,7 +17,7 @@ pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Resul
             return Err(format!("{} has {} fields; accepted: 5 and more", quoted(line), fields.len()));
         };
         let unit = whole("ASU", Some(unit))?;
-        Ok(Event {
+        Ok(TracedIo {
             at_ns: seconds("Timestamp", time)?,
             latency_ns: None,
             operation: direction(opcode)?,

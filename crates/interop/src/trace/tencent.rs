@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use iotax_model::trace::{Event, Operation};
+use iotax_model::trace::{TracedIo, TracedOperation};
 
 use super::csv::of_lines;
 use super::fields::{times, whole};
@@ -16,19 +16,19 @@ pub(super) fn is_line(line: &str) -> bool {
         && ["0", "1"].contains(&fields[3])
 }
 
-pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<Event, String>> + Send {
+pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     of_lines(source, false, |line| {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let [time, offset, size, kind, volume] = fields[..] else {
             return Err(format!("{} has {} fields; accepted: 5", quoted(line), fields.len()));
         };
         let volume = whole("VolumeID", Some(volume))?;
-        Ok(Event {
+        Ok(TracedIo {
             at_ns: times("Timestamp", whole("Timestamp", Some(time))?, 1_000_000_000)?,
             latency_ns: None,
             operation: match kind {
-                "0" => Operation::Read,
-                "1" => Operation::Write,
+                "0" => TracedOperation::Read,
+                "1" => TracedOperation::Write,
                 other => return Err(format!("IOType is {}; accepted: 0 (read) or 1 (write)", quoted(other))),
             },
             offset: times("Offset", whole("Offset", Some(offset))?, 512)?,

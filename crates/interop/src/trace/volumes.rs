@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use iotax_model::trace::{Event, Operation};
+use iotax_model::trace::{TracedIo, TracedOperation};
 
 use super::csv::of_lines;
 use super::fields::{times, whole};
@@ -13,7 +13,7 @@ use super::lines::quoted;
 const MOST: usize = 1 << 20;
 
 /// `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, times in 100 ns.
-pub(super) fn msr(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<Event, String>> + Send {
+pub(super) fn msr(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     let mut volumes = HashMap::new();
     let mut first = None;
     of_lines(source, false, move |line| {
@@ -28,7 +28,7 @@ pub(super) fn msr(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<E
         let since = time
             .checked_sub(first)
             .ok_or_else(|| format!("Timestamp {time} is before that of the first line"))?;
-        Ok(Event {
+        Ok(TracedIo {
             at_ns: times("Timestamp", since, 100)?,
             latency_ns: Some(times("ResponseTime", whole("ResponseTime", Some(response))?, 100)?),
             operation,
@@ -45,14 +45,14 @@ pub(super) fn msr(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<E
 const EARLIER: u64 = 600_000_000;
 
 /// `device_id,opcode,offset,length,timestamp`, times in microseconds.
-pub(super) fn alibaba(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<Event, String>> + Send {
+pub(super) fn alibaba(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     let mut volumes = HashMap::new();
     of_lines(source, false, move |line| {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let [device, opcode, offset, length, time] = fields[..] else {
             return Err(format!("{} has {} fields; accepted: 5", quoted(line), fields.len()));
         };
-        Ok(Event {
+        Ok(TracedIo {
             at_ns: times("timestamp", whole("timestamp", Some(time))?, 1000)?,
             latency_ns: None,
             operation: direction(opcode)?,
@@ -66,10 +66,10 @@ pub(super) fn alibaba(source: Box<dyn Read + Send>) -> impl Iterator<Item = Resu
 }
 
 /// The direction of an I/O, by its first letter.
-pub(super) fn direction(word: &str) -> Result<Operation, String> {
+pub(super) fn direction(word: &str) -> Result<TracedOperation, String> {
     match word {
-        "R" | "r" | "Read" | "read" => Ok(Operation::Read),
-        "W" | "w" | "Write" | "write" => Ok(Operation::Write),
+        "R" | "r" | "Read" | "read" => Ok(TracedOperation::Read),
+        "W" | "w" | "Write" | "write" => Ok(TracedOperation::Write),
         other => Err(format!("{} is no direction; accepted: R or W, Read or Write", quoted(other))),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use iotax_model::trace::{Event, Operation};
+use iotax_model::trace::{TracedIo, TracedOperation};
 
 use super::records::{number, of_records};
 
@@ -60,19 +60,19 @@ pub(super) fn is_meant(head: &[u8]) -> bool {
 pub(super) fn events(
     source: Box<dyn Read + Send>,
     head: &[u8],
-) -> Box<dyn Iterator<Item = Result<Event, String>> + Send> {
+) -> Box<dyn Iterator<Item = Result<TracedIo, String>> + Send> {
     match version(head).unwrap_or(Version::Two) {
         Version::One => Box::new(of_records::<32>(source, |record| of_version(Version::One, record))),
         Version::Two => Box::new(of_records::<40>(source, |record| of_version(Version::Two, record))),
     }
 }
 
-fn of_version(version: Version, record: &[u8]) -> Result<Option<Event>, String> {
+fn of_version(version: Version, record: &[u8]) -> Result<Option<TracedIo>, String> {
     if version.is_at(record) { read(version, record) } else { Err("a record of another version".into()) }
 }
 
 /// The event of a record; `None` for commands that move no data.
-fn read(version: Version, record: &[u8]) -> Result<Option<Event>, String> {
+fn read(version: Version, record: &[u8]) -> Result<Option<TracedIo>, String> {
     let (short, long, wide) =
         (|at| number(record, at, 2), |at| number(record, at, 4), |at| number(record, at, 8));
     let (command, length, block, time, response) = match version {
@@ -81,17 +81,17 @@ fn read(version: Version, record: &[u8]) -> Result<Option<Event>, String> {
     };
     // SCSI's READ and WRITE with 6, 10, 12 and 16 bytes, and SYNCHRONIZE CACHE.
     let operation = match command {
-        0x08 | 0x28 | 0xa8 | 0x88 => Operation::Read,
-        0x0a | 0x2a | 0xaa | 0x8a => Operation::Write,
-        0x35 | 0x91 => Operation::Flush,
+        0x08 | 0x28 | 0xa8 | 0x88 => TracedOperation::Read,
+        0x0a | 0x2a | 0xaa | 0x8a => TracedOperation::Write,
+        0x35 | 0x91 => TracedOperation::Flush,
         _ => return Ok(None),
     };
     let too_large =
         |what: &str, value: u64| format!("its {what} is {value}: too large to be in bytes or nanoseconds");
     let offset = block.checked_mul(SECTOR).ok_or_else(|| too_large("block", block))?;
-    let is_flush = operation == Operation::Flush;
+    let is_flush = operation == TracedOperation::Flush;
     let nanos = |what: &str, micros: u64| micros.checked_mul(1000).ok_or_else(|| too_large(what, micros));
-    Ok(Some(Event {
+    Ok(Some(TracedIo {
         at_ns: nanos("time", time)?,
         latency_ns: response.map(|response| nanos("response time", response)).transpose()?,
         operation,

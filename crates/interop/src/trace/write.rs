@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use iotax_model::trace::{Event, Operation, TraceExport as Export};
+use iotax_model::trace::{TraceExport as Export, TracedIo, TracedOperation};
 
 use super::csv::HEADER;
 use super::parquet::{TraceFacts, TraceWriter};
@@ -17,7 +17,7 @@ const FILE: &str = "trace";
 pub fn write(
     format: Export,
     facts: &TraceFacts,
-    events: impl Iterator<Item = Result<Event, String>>,
+    events: impl Iterator<Item = Result<TracedIo, String>>,
     to: impl Write + Send,
 ) -> Result<u64, String> {
     match format {
@@ -39,9 +39,9 @@ pub fn write(
 /// Writes a line for each event, and one behind them if there is something to say at the time of the last.
 fn text(
     head: &str,
-    events: impl Iterator<Item = Result<Event, String>>,
+    events: impl Iterator<Item = Result<TracedIo, String>>,
     mut to: impl Write,
-    line: fn(&Event) -> String,
+    line: fn(&TracedIo) -> String,
     tail: &str,
 ) -> Result<u64, String> {
     let (mut written, mut last) = (0, 0);
@@ -59,8 +59,8 @@ fn text(
     Ok(written)
 }
 
-fn csv(event: &Event) -> String {
-    let Event { at_ns, latency_ns, operation, offset, length, fua, process, queue } = event;
+fn csv(event: &TracedIo) -> String {
+    let TracedIo { at_ns, latency_ns, operation, offset, length, fua, process, queue } = event;
     let known = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
     let (latency, process, queue) =
         (known(*latency_ns), known(process.map(u64::from)), known(queue.map(u64::from)));
@@ -68,11 +68,11 @@ fn csv(event: &Event) -> String {
 }
 
 /// fio's times are in microseconds.
-fn iolog(event: &Event) -> String {
-    let Event { at_ns, operation, offset, length, .. } = event;
+fn iolog(event: &TracedIo) -> String {
+    let TracedIo { at_ns, operation, offset, length, .. } = event;
     let at_us = at_ns / 1000;
     match operation {
-        Operation::Flush => format!("{at_us} {FILE} datasync 0 0"),
+        TracedOperation::Flush => format!("{at_us} {FILE} datasync 0 0"),
         _ => format!("{at_us} {FILE} {operation} {offset} {length}"),
     }
 }

@@ -62,7 +62,7 @@ fn what_iperf3_writes_for_unknown_is_no_figure() {
     assert!(wrapped.notes.iter().any(|note| note.contains("4294967294")), "{wrapped:?}");
     // Datagrams whose receiver told nothing.
     let udp = "Connecting to host h, port 5201\n[  5] local 10.0.0.1 port 1 connected to 10.0.0.2 port 5201\n\
-               [ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams\n\
+               [ ID] ImportedInterval           Transfer     Bitrate         Jitter    Lost/Total Datagrams\n\
                [  5]   0.00-10.00  sec  1.25 MBytes  1.05 Mbits/sec  0.000 ms  0/893 (0%)  sender\n\
                [  5]   0.00-10.00  sec  0.00 Bytes  0.00 bits/sec  0.000 ms  0/0 (0%)  receiver\n";
     let udp = one(udp);

@@ -44,7 +44,7 @@ fn two_systems_are_no_rounds_of_one_unless_a_label_says_so() {
 fn runs_below_one_heading_repeat_and_below_another_they_do_not() {
     let client = "------------------------------------------------------------\nClient connecting to 10.0.0.7, TCP port 5001\n\
         TCP window size: 45.0 KByte (default)\n------------------------------------------------------------\n\
-        [  3] local 10.0.0.6 port 40000 connected with 10.0.0.7 port 5001\n[ ID] Interval       Transfer     Bandwidth\n\
+        [  3] local 10.0.0.6 port 40000 connected with 10.0.0.7 port 5001\n[ ID] ImportedInterval       Transfer     Bandwidth\n\
         [  3]  0.0-10.0 sec  1.10 GBytes   941 Mbits/sec\n";
     let loaded = client.replace("941 Mbits", "692 Mbits").replace("1.10 GBytes", "825 MBytes");
     let run =

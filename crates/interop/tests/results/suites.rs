@@ -2,7 +2,7 @@
 
 use iotax_analysis::{judge, suite};
 use iotax_interop::export::{Document, FORMATS};
-use iotax_interop::iozone::{self, Why};
+use iotax_interop::iozone::{self, NotIozone};
 use iotax_model::Run;
 use iotax_model::suite::SuiteOptions;
 use iotax_model::{Suite, Workload};
@@ -228,7 +228,7 @@ fn iozones_layout_reads_back() {
 
 #[test]
 fn what_iozone_cannot_lay_out_is_refused() {
-    assert_eq!(iozone::excel(&threads()), Err(Why::OtherRun));
+    assert_eq!(iozone::excel(&threads()), Err(NotIozone::OtherRun));
     let error = iozone::excel(&records(&["host-file", "vm-raw"])).expect_err("two").to_string();
     assert!(error.contains("host-file, vm-raw"), "{error}");
 }

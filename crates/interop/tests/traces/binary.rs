@@ -3,7 +3,7 @@
 use std::fs;
 
 use iotax_interop::trace::{open, read};
-use iotax_model::trace::{Operation, TraceFormat};
+use iotax_model::trace::{TraceFormat, TracedOperation};
 
 use super::{READ, WRITE, rows};
 
@@ -110,7 +110,10 @@ fn both_versions_of_vscsi_are_told_apart() {
     for word in [0_u64, 5, 9] {
         two.extend(word.to_le_bytes());
     }
-    assert_eq!(rows(&two), (TraceFormat::Vscsi, vec![(5000, Operation::Flush, 0, 0, Some(9000))], None));
+    assert_eq!(
+        rows(&two),
+        (TraceFormat::Vscsi, vec![(5000, TracedOperation::Flush, 0, 0, Some(9000))], None)
+    );
     two.extend([0; 7]);
     assert!(rows(&two).2.expect("cut").contains("byte 40: the file ends within a record: 7 of 40 bytes"));
 }

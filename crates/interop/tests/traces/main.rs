@@ -4,17 +4,17 @@ mod binary;
 mod written;
 
 use iotax_interop::trace::read;
-use iotax_model::trace::{Event, Operation, TraceFormat};
+use iotax_model::trace::{TraceFormat, TracedIo, TracedOperation};
 
 /// Times in ns, kind, offset, length and latency of all events, or the reason why there are no more.
-type Row = (u64, Operation, u64, u64, Option<u64>);
+type Row = (u64, TracedOperation, u64, u64, Option<u64>);
 
 fn rows(bytes: &[u8]) -> (TraceFormat, Vec<Row>, Option<String>) {
     let (format, events) = read(bytes.to_vec()).expect("recognised");
     let (mut found, mut reason) = (Vec::new(), None);
     for event in events {
         match event {
-            Ok(Event { at_ns, operation, offset, length, latency_ns, .. }) => {
+            Ok(TracedIo { at_ns, operation, offset, length, latency_ns, .. }) => {
                 found.push((at_ns, operation, offset, length, latency_ns));
             }
             Err(why) => reason = Some(why),
@@ -30,8 +30,8 @@ fn refusal(text: &str) -> String {
     }
 }
 
-const READ: Operation = Operation::Read;
-const WRITE: Operation = Operation::Write;
+const READ: TracedOperation = TracedOperation::Read;
+const WRITE: TracedOperation = TracedOperation::Write;
 
 #[test]
 fn an_iolog_has_waits_in_version_2_and_times_in_version_3() {
@@ -39,8 +39,8 @@ fn an_iolog_has_waits_in_version_2_and_times_in_version_3() {
     let all = vec![
         (0, READ, 4096, 512, None),
         (1_000_000, WRITE, 0, 8192, None),
-        (1_000_000, Operation::Flush, 0, 0, None),
-        (1_000_000, Operation::Trim, 0, 4096, None),
+        (1_000_000, TracedOperation::Flush, 0, 0, None),
+        (1_000_000, TracedOperation::Trim, 0, 4096, None),
     ];
     assert_eq!(rows(text.as_bytes()), (TraceFormat::Iolog, all, None));
     let text = "fio version 3 iolog\n3 /f add\n5 /f open\n17 /f read 4096 512\n2017 /g write 0 8192\n2018 /f close\n";
@@ -98,7 +98,7 @@ CPU0 (8,0):
         all[..2],
         [(4000, WRITE, 223_490 * 512, 4096, Some(100_000)), (10_000, READ, 8192, 512, Some(220_000))]
     );
-    assert_eq!(all[2..], [200_000, 210_000].map(|at| (at, Operation::Flush, 0, 0, None)));
+    assert_eq!(all[2..], [200_000, 210_000].map(|at| (at, TracedOperation::Flush, 0, 0, None)));
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! Traces that iotax writes.
 
 use iotax_interop::trace::{TraceFacts, TraceWriter, read, write};
-use iotax_model::trace::{Event, Operation, TraceExport, TraceFormat};
+use iotax_model::trace::{TraceExport, TraceFormat, TracedIo, TracedOperation};
 use proptest::prelude::*;
 
-fn event() -> impl Strategy<Value = Event> {
-    let operation =
-        prop::sample::select(vec![Operation::Read, Operation::Write, Operation::Trim, Operation::Flush]);
+fn event() -> impl Strategy<Value = TracedIo> {
+    let operation = prop::sample::select(vec![
+        TracedOperation::Read,
+        TracedOperation::Write,
+        TracedOperation::Trim,
+        TracedOperation::Flush,
+    ]);
     let number = 0..i64::MAX.cast_unsigned();
     let small = prop::option::of(any::<u32>());
     (
@@ -19,7 +23,7 @@ fn event() -> impl Strategy<Value = Event> {
         small.clone(),
         small,
     )
-        .prop_map(|(at_ns, latency_ns, operation, offset, length, fua, process, queue)| Event {
+        .prop_map(|(at_ns, latency_ns, operation, offset, length, fua, process, queue)| TracedIo {
             at_ns,
             latency_ns,
             operation,
@@ -31,7 +35,7 @@ fn event() -> impl Strategy<Value = Event> {
         })
 }
 
-fn written(format: TraceExport, events: &[Event]) -> Vec<u8> {
+fn written(format: TraceExport, events: &[TracedIo]) -> Vec<u8> {
     let mut file = Vec::new();
     let ios =
         write(format, &TraceFacts::default(), events.iter().copied().map(Ok), &mut file).expect("written");
@@ -39,7 +43,7 @@ fn written(format: TraceExport, events: &[Event]) -> Vec<u8> {
     file
 }
 
-fn read_back(file: Vec<u8>) -> (TraceFormat, Vec<Event>) {
+fn read_back(file: Vec<u8>) -> (TraceFormat, Vec<TracedIo>) {
     let (format, events) = read(file).expect("recognised");
     (format, events.map(|event| event.expect("read")).collect())
 }
@@ -57,8 +61,8 @@ proptest! {
     /// A file that is damaged anywhere ends in rows or in a sentence.
     #[test]
     fn a_damaged_file_ends_in_a_sentence(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<bool>()) {
-        let events: Vec<Event> = (0..500).map(|n| Event {
-            at_ns: n * 1000, latency_ns: Some(n), operation: Operation::Read, offset: n * 4096, length: 4096,
+        let events: Vec<TracedIo> = (0..500).map(|n| TracedIo {
+            at_ns: n * 1000, latency_ns: Some(n), operation: TracedOperation::Read, offset: n * 4096, length: 4096,
             fua: false, process: Some(1), queue: None,
         }).collect();
         let mut file = written(TraceExport::Parquet, &events);
@@ -75,10 +79,10 @@ fn many_rows_make_several_groups_and_little_of_each() {
     let mut writer = TraceWriter::new(Vec::new()).expect("begun");
     let rows = 300_000_u64;
     for n in 0..rows {
-        let event = Event {
+        let event = TracedIo {
             at_ns: n * 20_000 + n * 7919 % 1000,
             latency_ns: Some(80_000 + n * 104_729 % 5000),
-            operation: if n % 3 == 0 { Operation::Write } else { Operation::Read },
+            operation: if n % 3 == 0 { TracedOperation::Write } else { TracedOperation::Read },
             offset: n * 7919 % 100_000 * 4096,
             length: 4096,
             fua: false,
@@ -103,31 +107,36 @@ fn many_rows_make_several_groups_and_little_of_each() {
 
 #[test]
 fn an_iolog_is_read_back_to_the_microsecond() {
-    let base = Event {
+    let base = TracedIo {
         at_ns: 1_234_567,
         latency_ns: Some(5),
-        operation: Operation::Write,
+        operation: TracedOperation::Write,
         offset: 4096,
         length: 512,
         fua: true,
         process: None,
         queue: None,
     };
-    let events =
-        [base, Event { at_ns: 2_000_000, operation: Operation::Flush, offset: 0, length: 0, ..base }];
+    let events = [
+        base,
+        TracedIo { at_ns: 2_000_000, operation: TracedOperation::Flush, offset: 0, length: 0, ..base },
+    ];
     let (format, read) = read_back(written(TraceExport::Iolog, &events));
     assert_eq!(format, TraceFormat::Iolog);
     let told: Vec<_> =
         read.iter().map(|event| (event.at_ns, event.operation, event.offset, event.length)).collect();
-    assert_eq!(told, [(1_234_000, Operation::Write, 4096, 512), (2_000_000, Operation::Flush, 0, 0)]);
+    assert_eq!(
+        told,
+        [(1_234_000, TracedOperation::Write, 4096, 512), (2_000_000, TracedOperation::Flush, 0, 0)]
+    );
 }
 
 #[test]
 fn a_number_that_a_column_does_not_hold_is_refused() {
-    let event = Event {
+    let event = TracedIo {
         at_ns: 0,
         latency_ns: None,
-        operation: Operation::Read,
+        operation: TracedOperation::Read,
         offset: 1 << 63,
         length: 512,
         fua: false,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_analysis::judge;
-use iotax_interop::export::{FORMATS, Format};
+use iotax_interop::export::{ExportFormat, FORMATS};
 use iotax_interop::parquet::dataset::{self, table_names};
 use iotax_model::RunState;
 use iotax_model::exit::Exit;
@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[arg(value_name = "RUN", value_parser = number::run)]
     runs: Vec<i64>,
     #[arg(long, value_name = "FORMAT", required_unless_present = "parquet", conflicts_with = "parquet", value_parser = known_words(output_formats::exported, FORMATS.iter().map(|format| format.name)), help = formats())]
-    format: Option<&'static Format>,
+    format: Option<&'static ExportFormat>,
     /// File to write, or for csv the directory [default: stdout]
     #[arg(long, value_name = "FILE", conflicts_with = "parquet")]
     output: Option<PathBuf>,

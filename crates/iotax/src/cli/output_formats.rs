@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use iotax_analysis::Judgement;
-use iotax_interop::export::{Document, FORMATS, Format};
+use iotax_interop::export::{Document, ExportFormat, FORMATS};
 use iotax_model::Run;
 use iotax_model::exit::Exit;
 use iotax_model::words::WordError;
@@ -30,13 +30,13 @@ pub(super) struct FormatArgs {
     /// Print the results like fio or vdbench: json, json+, terse, normal, vdbench; separate several by commas. Stdout then
     /// carries nothing else
     #[arg(long, alias = "output_format", value_name = "FORMAT", value_delimiter = ',', value_parser = known_words(named, names()))]
-    output_format: Vec<&'static Format>,
+    output_format: Vec<&'static ExportFormat>,
     /// Write them to a file instead [default format: normal]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The format of the classic behind a suite, and its destination; `-` is stdout.
     #[arg(skip)]
-    classic: Option<(&'static Format, PathBuf)>,
+    classic: Option<(&'static ExportFormat, PathBuf)>,
 }
 
 /// The values of `--output-format`.
@@ -44,7 +44,7 @@ fn names() -> Vec<&'static str> {
     FORMATS.iter().filter_map(|format| format.output_format).collect()
 }
 
-fn named(text: &str) -> Result<&'static Format, WordError> {
+fn named(text: &str) -> Result<&'static ExportFormat, WordError> {
     FORMATS
         .iter()
         .find(|format| format.output_format == Some(text))
@@ -52,7 +52,7 @@ fn named(text: &str) -> Result<&'static Format, WordError> {
 }
 
 /// A value of `iotax export --format`.
-pub(super) fn exported(text: &str) -> Result<&'static Format, WordError> {
+pub(super) fn exported(text: &str) -> Result<&'static ExportFormat, WordError> {
     let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
     FORMATS.iter().find(|format| format.name == text).ok_or_else(|| WordError::new("format", text, &names))
 }
@@ -66,7 +66,8 @@ impl FormatArgs {
 
     /// Checks the destinations.
     pub(super) fn open(&self) -> Result<FormatDestinations, Failure> {
-        let formats: Vec<&'static Format> = FORMATS.iter().filter(|format| self.wants(format)).collect();
+        let formats: Vec<&'static ExportFormat> =
+            FORMATS.iter().filter(|format| self.wants(format)).collect();
         let mark = match formats.as_slice() {
             [format] => format.mark.clone(),
             _ => SEVERAL,
@@ -83,7 +84,7 @@ impl FormatArgs {
         Ok(FormatDestinations { formats, flag, texts, classic: classic.transpose()? })
     }
 
-    fn wants(&self, format: &Format) -> bool {
+    fn wants(&self, format: &ExportFormat) -> bool {
         match self.output_format.as_slice() {
             [] => self.output.is_some() && format.output_format == Some(DEFAULT),
             wanted => wanted.iter().any(|wanted| wanted.name == format.name),
@@ -95,11 +96,11 @@ impl FormatArgs {
 #[derive(Debug)]
 pub(super) struct FormatDestinations {
     /// The formats in the table's order.
-    formats: Vec<&'static Format>,
+    formats: Vec<&'static ExportFormat>,
     /// The flag that named the destination of `texts`.
     flag: &'static str,
     texts: Option<Destination>,
-    classic: Option<(&'static Format, Destination)>,
+    classic: Option<(&'static ExportFormat, Destination)>,
 }
 
 impl FormatDestinations {
@@ -132,7 +133,7 @@ impl FormatDestinations {
     }
 }
 
-fn document(format: &Format, judged: &(Run, Judgement)) -> Result<Document, Failure> {
+fn document(format: &ExportFormat, judged: &(Run, Judgement)) -> Result<Document, Failure> {
     (format.write)(judged)
         .with_context(|| format!("run {} cannot be written as {}", judged.0.id, format.name))
         .or_exit(Exit::Usage)
@@ -140,7 +141,7 @@ fn document(format: &Format, judged: &(Run, Judgement)) -> Result<Document, Fail
 
 /// Writes a run in one format to a file, to a directory if the format has several files, or to stdout.
 pub(super) fn export(
-    format: &Format,
+    format: &ExportFormat,
     judged: &(Run, Judgement),
     place: Option<&Path>,
 ) -> Result<(), Failure> {
@@ -167,7 +168,7 @@ pub(super) fn export(
 }
 
 /// Writes a format and reports the file.
-fn put(format: &Format, place: &Destination, contents: &[u8]) -> Result<(), Failure> {
+fn put(format: &ExportFormat, place: &Destination, contents: &[u8]) -> Result<(), Failure> {
     place.write(contents)?;
     if !place.is_stdout() {
         note!("{}: {}", format.name, place.name().display());

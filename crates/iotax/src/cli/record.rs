@@ -11,9 +11,9 @@ use clap::Args as ClapArgs;
 use iotax_interop::trace::{Matcher, TraceFacts, TraceWriter, operation};
 use iotax_model::exit::Exit;
 use iotax_model::threads;
-use iotax_model::trace::{Event, Operation};
+use iotax_model::trace::{TracedIo, TracedOperation};
 use iotax_model::units::{Nanos, human};
-use iotax_testbed::block_trace::{self, BlockTrace, Request, TracedDisk};
+use iotax_testbed::block_trace::{self, BlockTrace, DiskRequest, TracedDisk};
 use iotax_testbed::interrupt::{Interrupt, POLL};
 use iotax_testbed::undo::UndoLog;
 
@@ -139,12 +139,12 @@ fn failed(reason: String) -> Failure {
 }
 
 /// Puts an issue or a completion to the others.
-fn take(matcher: &mut Matcher, request: &Request, begin: u64) {
-    let Request { at_ns, is_completed, sector, sectors, kind, process } = *request;
+fn take(matcher: &mut Matcher, request: &DiskRequest, begin: u64) {
+    let DiskRequest { at_ns, is_completed, sector, sectors, kind, process } = *request;
     let Some((operation, fua)) = operation(&kind) else { return };
     // A flush has no place.
     let is_flush = sectors == 0;
-    let operation = if is_flush { Operation::Flush } else { operation };
+    let operation = if is_flush { TracedOperation::Flush } else { operation };
     let offset = if is_flush { 0 } else { sector.saturating_mul(SECTOR) };
     if is_completed {
         matcher.complete(0, offset, operation, at_ns.saturating_sub(begin));
@@ -152,6 +152,6 @@ fn take(matcher: &mut Matcher, request: &Request, begin: u64) {
         let length = u64::from(sectors) * SECTOR;
         let (process, queue, latency_ns) = (Some(process), None, None);
         let at_ns = at_ns - begin;
-        matcher.issue(0, Event { at_ns, latency_ns, operation, offset, length, fua, process, queue });
+        matcher.issue(0, TracedIo { at_ns, latency_ns, operation, offset, length, fua, process, queue });
     }
 }

@@ -6,7 +6,7 @@ use iotax_interop::trace;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::target::TargetSpec;
-use iotax_model::trace::Summary;
+use iotax_model::trace::TraceSummary;
 use iotax_model::workload::{ReplayPace, Workload, WorkloadKeys};
 
 use super::say::note;
@@ -59,7 +59,7 @@ pub(super) fn take_over(plan: &mut Plan) -> Result<(), Failure> {
 }
 
 /// The part of a trace that a replay has time for.
-fn cut(workload: &Workload, trace: &Summary) -> String {
+fn cut(workload: &Workload, trace: &TraceSummary) -> String {
     let all = workload.scaled(trace.duration_ns);
     format!("note: the first {} of {all} are replayed", workload.runtime)
 }

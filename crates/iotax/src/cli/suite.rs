@@ -9,7 +9,7 @@ use iotax_model::suite::{SUITES, SuiteOptions, SuiteShape};
 use iotax_model::target::{GuestFs, GuestSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
-use iotax_model::workload::{Test, Workload};
+use iotax_model::workload::{Kind, Workload};
 use iotax_model::{Suite, TargetSpec};
 
 use super::args::DesignArgs;
@@ -160,9 +160,8 @@ fn plan_of(
 
 /// Gives guests a filesystem if the workloads make files, and refuses targets that cannot have one. Returns notes on it.
 fn with_filesystems(targets: &mut [TargetSpec], workloads: &[Workload]) -> Result<Vec<String>, Failure> {
-    let files =
-        workloads.iter().find_map(|w| Some((w, w.test.filter(|test: &Test| test.needs_directory())?)));
-    let Some((workload, _)) = files else { return Ok(Vec::new()) };
+    let makes_files = |w: &&Workload| matches!(w.kind(), Kind::Files(test) if test.needs_directory());
+    let Some(workload) = workloads.iter().find(makes_files) else { return Ok(Vec::new()) };
     let mut notes = Vec::new();
     for target in targets {
         let name = target.name.clone();

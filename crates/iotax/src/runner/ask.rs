@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use iotax_analysis::ask::{self, Found, Next};
+use iotax_analysis::ask::{self, HighestRate, Next};
 use iotax_model::Cell;
 use iotax_model::Run;
 use iotax_model::plan::{AskSpec, Plan, rounded};
@@ -133,7 +133,9 @@ fn look(run: &Run, round: u32) -> String {
     let answers = ask::answers(run);
     let targets =
         answers.iter().flat_map(|answers| &answers.targets).filter_map(|answer| match answer.found {
-            Found::Rate(located) => Some(format!("{} {} IOPS", answer.target, human::count(located.at))),
+            HighestRate::Rate(located) => {
+                Some(format!("{} {} IOPS", answer.target, human::count(located.at)))
+            }
             _ => None,
         });
     let targets: Vec<String> = targets.collect();

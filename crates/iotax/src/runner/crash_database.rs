@@ -10,7 +10,7 @@ use anyhow::Context;
 use iotax_model::crash::{DatabaseMode, ImageCondition, LostBlocks, PostgresqlMode, PowerCut, VolatileCut};
 use iotax_model::threads;
 use iotax_testbed::interrupt::POLL;
-use iotax_testbed::postgresql::{Programs, Server};
+use iotax_testbed::postgresql::{PostgresqlCluster, Programs};
 use iotax_testbed::target::{Built, Survivor};
 use iotax_testbed::undo::UndoLog;
 
@@ -163,7 +163,12 @@ impl PowerCuts<'_> {
         }
     }
 
-    fn server(&self, programs: &Programs, cluster: &Path, undo_log: &mut UndoLog) -> anyhow::Result<Server> {
+    fn server(
+        &self,
+        programs: &Programs,
+        cluster: &Path,
+        undo_log: &mut UndoLog,
+    ) -> anyhow::Result<PostgresqlCluster> {
         Ok(programs.server(cluster, &format!("iotax-{}-postgresql", self.tag), undo_log)?)
     }
 }

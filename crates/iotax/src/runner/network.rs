@@ -8,7 +8,7 @@ use iotax_model::net::Peer;
 use iotax_model::record::Interface;
 use iotax_model::target::{NetPath, NetworkEnds, NetworkStack};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
-use iotax_testbed::guest::nic::GuestNic;
+use iotax_testbed::guest::nic::NicBackend;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::network::{self, BuiltNetwork};
 use iotax_testbed::undo::UndoLog;
@@ -139,7 +139,7 @@ impl NetworkPath {
     }
 
     /// The network card of the guest that is the client.
-    pub(super) fn nic(&self) -> Option<&GuestNic> {
+    pub(super) fn nic(&self) -> Option<&NicBackend> {
         match &self.server {
             Server::Local { network, .. } => network.nic.as_ref(),
             Server::Remote(_) | Server::Given => None,

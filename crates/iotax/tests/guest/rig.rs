@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use iotax_model::target::{Accel, CacheMode, FileSpec, Format, GuestSpec, NetworkSpec};
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::wire::{Area, Job};
+use iotax_model::wire::{ByteRange, Job};
 use iotax_model::workload::{Rw, WorkloadKeys};
 use iotax_testbed::guest::kernel::Kernel;
 use iotax_testbed::guest::{
@@ -20,8 +20,8 @@ use iotax_testkit::require;
 pub(crate) const BOOT: Duration = Duration::from_secs(90);
 pub(crate) const SIZE: Bytes = Bytes(16 << 20);
 
-pub(crate) fn area(path: Option<&str>) -> Area {
-    Area { path: path.map(str::to_owned), offset: Bytes(0), size: SIZE, shared: false, identity: None }
+pub(crate) fn area(path: Option<&str>) -> ByteRange {
+    ByteRange { path: path.map(str::to_owned), offset: Bytes(0), size: SIZE, shared: false, identity: None }
 }
 
 /// A directory with all that guests need.

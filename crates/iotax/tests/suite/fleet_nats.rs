@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use iotax_testkit::nats::NatsServer;
-use iotax_testkit::postgres::{PROGRAM, Server};
+use iotax_testkit::postgres::{PROGRAM, PostgresServer};
 use iotax_testkit::require;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -247,7 +247,7 @@ fn a_coordinator_on_another_machine_takes_over_through_postgresql() {
     require!(root);
     require!(program "nats-server", "unshare");
     require!(file PROGRAM);
-    let (lab, server, store) = (Lab::new(), NatsServer::start(), Server::start());
+    let (lab, server, store) = (Lab::new(), NatsServer::start(), PostgresServer::start());
     let _agents = ["a", "b"].map(|name| AgentProcess::start(&lab, &server, name));
     let db = store.database();
     let init = lab.run(&["store", "init", &db]);

@@ -1,6 +1,6 @@
 //! A store that a team shares, from the command line: made, measured into, noted, copied.
 
-use iotax_testkit::postgres::{PROGRAM, Server};
+use iotax_testkit::postgres::{PROGRAM, PostgresServer};
 use iotax_testkit::require;
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::lab::{Lab, text};
 #[test]
 fn runs_are_kept_on_a_server_and_copied_between_stores() {
     require!(file PROGRAM);
-    let (lab, server) = (Lab::new(), Server::start());
+    let (lab, server) = (Lab::new(), PostgresServer::start());
     let url = server.database();
     let shown = url.replace("iotax@", "iotax:no-secret@");
     let said = |arguments: &[&str], code: i32| {

@@ -5,6 +5,7 @@
 
 mod circles;
 mod links;
+mod types;
 mod walls;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -412,6 +413,7 @@ fn the_house_is_tidy() {
     }
     wrong.extend(no_dead_files(&sources));
     wrong.extend(circles::circles(&sources));
+    wrong.extend(types::shared_names(&sources));
     let documents = documents.iter().map(|(path, text)| (*path, text.as_str())).collect();
     wrong.extend(links::dead_links(&documents, &paths.iter().map(String::as_str).collect()));
     wrong.extend(links::contents(&documents));

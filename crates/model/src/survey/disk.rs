@@ -81,7 +81,7 @@ pub struct Disk {
     /// Features that the driver of a virtio disk negotiated, from bit 0.
     pub virtio_features: Known<String>,
     /// Interrupts of its queues, with the CPUs that they are delivered to.
-    pub interrupts: Vec<Interrupt>,
+    pub interrupts: Vec<QueueInterrupt>,
     /// Facts that only disks of the SCSI layer have.
     pub scsi: Option<Scsi>,
     /// The PCI Express link of an NVMe controller.
@@ -101,7 +101,7 @@ pub struct Disk {
 /// An interrupt of a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Interrupt {
+pub struct QueueInterrupt {
     /// The action's name in /proc/interrupts, such as `nvme0q1`.
     pub name: String,
     /// The list of CPUs that it may be delivered to.

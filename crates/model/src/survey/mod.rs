@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use disk::{
-    Bcache, Disk, DiskKind, Interrupt, LoopFile, Mapped, MapperTarget, PciLink, Raid, Scsi, Wear,
+    Bcache, Disk, DiskKind, LoopFile, Mapped, MapperTarget, PciLink, QueueInterrupt, Raid, Scsi, Wear,
 };
 pub use fact::{Fact, Known};
 pub use filesystem::{Filesystem, Space};

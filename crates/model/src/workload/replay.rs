@@ -1,7 +1,7 @@
 //! Replays of a trace.
 
 use super::{Distribution, FileLayout, ReplayPace, Rw, Verify, Workload, WorkloadError, WorkloadKeys};
-use crate::trace::{LONGEST, Summary};
+use crate::trace::{LONGEST, TraceSummary};
 use crate::units::{Bytes, Nanos};
 
 /// The default name of a replay.
@@ -37,7 +37,7 @@ impl Workload {
     /// Takes over what the trace says: directions, longest I/O, length and reach. A created target is as large as the trace reaches, up to
     /// the default size.
     #[must_use]
-    pub fn replaying(self, trace: &Summary) -> Self {
+    pub fn replaying(self, trace: &TraceSummary) -> Self {
         let modifies = trace.writes + trace.trims > 0;
         let rw = match (trace.reads > 0, modifies) {
             (true, true) => Rw::RandRw,
@@ -143,7 +143,7 @@ mod tests {
         own.complete(&WorkloadKeys::default())
     }
 
-    const TRACE: Summary = Summary {
+    const TRACE: TraceSummary = TraceSummary {
         first_ns: Some(0),
         reads: 10,
         writes: 5,
@@ -169,13 +169,13 @@ mod tests {
         assert_eq!(replay(&[("runtime", "5s")]).replaying(&TRACE).runtime, Nanos::from_secs(5));
         let waiting = replay(&[("replay_pace", "dependency")]).replaying(&TRACE);
         assert_eq!((waiting.runtime, waiting.check()), (Nanos::from_secs(180), Ok(())));
-        let reads = Summary { writes: 0, longest: 0, reach: 0, ..TRACE };
+        let reads = TraceSummary { writes: 0, longest: 0, reach: 0, ..TRACE };
         assert_eq!(replay(&[]).replaying(&reads).rw, Rw::RandRead);
     }
 
     #[test]
     fn no_length_of_a_trace_asks_for_more_memory_or_space_than_there_is() {
-        let huge = Summary { longest: u64::MAX, reach: u64::MAX, duration_ns: u64::MAX, ..TRACE };
+        let huge = TraceSummary { longest: u64::MAX, reach: u64::MAX, duration_ns: u64::MAX, ..TRACE };
         let workload = replay(&[]).replaying(&huge);
         assert_eq!((workload.bs, workload.iodepth, workload.size), (Bytes(64 << 20), 8, None));
         assert_eq!(workload.check(), Ok(()));

@@ -23,7 +23,7 @@ use iotax_engine::intervals::{IntervalRecorder, IntervalState};
 use iotax_engine::io_errors::IoErrors;
 use iotax_engine::latencies::Latencies;
 use iotax_engine::pace::Pace;
-use iotax_engine::request::{Direction, Io};
+use iotax_engine::request::{Io, IoKind};
 use iotax_engine::window::Window;
 use iotax_engine::workers::{DRAIN, Finish, WorkerContext, WorkerReport};
 
@@ -176,14 +176,14 @@ impl<L: Transport> Round<L> {
         if let Some(blackouts) = &mut self.blackouts {
             // A reply that comes late is one: the network is there again.
             let first_due = || [self.awaited_since, None, None];
-            blackouts.completed(Direction::Read, now.saturating_sub(reply.waited), first_due);
+            blackouts.completed(IoKind::Read, now.saturating_sub(reply.waited), first_due);
         }
         let trip = self.in_flight.record_reply(reply.message.number, now.saturating_sub(reply.waited));
         self.awaited_since = self.in_flight.awaits_since();
         // Warm-up lasts until the recorder begins the window; messages sent before then do not count.
         let measures = self.recorder.boundary > self.window.begin;
         if let Some(trip) = trip.filter(|trip| trip.counts == measures) {
-            let io = Io { direction: Direction::Read, offset: 0, length: self.length };
+            let io = Io { direction: IoKind::Read, offset: 0, length: self.length };
             self.recorder.latencies.add(io, trip.service, trip.response);
             if measures {
                 self.spread.add(trip.service);

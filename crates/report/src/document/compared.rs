@@ -7,7 +7,9 @@ use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::figure::{change_with, counted, title_in};
 use crate::sentences::compared::{self, percent};
 use iotax_analysis::Metric;
-use iotax_analysis::compare::{Cell, Compared, Difference, GateResult, Matched, RateCell, Side, Which};
+use iotax_analysis::compare::{
+    Compared, ComparedCell, Difference, GateResult, Matched, RateCell, Side, Which,
+};
 use iotax_analysis::stats::verdict::Verdict;
 
 /// The metrics that are shown by default.
@@ -120,7 +122,7 @@ fn table(compared: &Compared, workload: usize, metrics: &[Metric]) -> Grid {
     grid
 }
 
-fn row(name: String, on: &Workload, cell: &Cell, label: Option<&str>) -> Vec<Field> {
+fn row(name: String, on: &Workload, cell: &ComparedCell, label: Option<&str>) -> Vec<Field> {
     let word = match cell.ratio.verdict {
         Verdict::Slower if cell.metric.is_cpu() && cell.ratio.withheld.is_none() => "more",
         Verdict::Faster if cell.metric.is_cpu() && cell.ratio.withheld.is_none() => "less",
@@ -156,7 +158,7 @@ fn rule(compared: &Compared) -> String {
         "The two have no round in common and are compared as two samples (Welch's t), which knows the noise within each run and not \
          what changes from one run to the next"
     };
-    let rounds = |of: fn(&Cell) -> u32| {
+    let rounds = |of: fn(&ComparedCell) -> u32| {
         let all = compared.cells.iter().map(of);
         let (least, most) = (all.clone().min().unwrap_or_default(), all.max().unwrap_or_default());
         if least == most { most.to_string() } else { format!("{least} to {most}") }
@@ -177,7 +179,7 @@ fn rule(compared: &Compared) -> String {
 
 /// `slower > 5%: tripped by vm-raw on randread-4k-qd1 (+7.2% [+6.1, +8.3]).`
 fn gate(compared: &Compared, result: &GateResult) -> String {
-    let place = |cell: &Cell| {
+    let place = |cell: &ComparedCell| {
         format!("{} on {}", compared.targets[cell.target].name(), compared.workloads[cell.workload].name())
     };
     let mut parts = Vec::new();

@@ -5,7 +5,7 @@ use crate::curve::{heading, legend, sentences};
 use crate::figure::{UNKNOWN, or_unknown};
 use crate::plot::{Line, plot};
 use iotax_analysis::Judgement;
-use iotax_analysis::curve::{Curve, Curves, Point};
+use iotax_analysis::curve::{Curve, Curves, RatePoint};
 use iotax_model::Run;
 use iotax_model::units::human;
 
@@ -39,8 +39,9 @@ fn caption(curves: &Curves<'_>) -> String {
 
 /// The mean response time of each target at the rates that it sustains.
 fn lines(curves: &Curves<'_>) -> Vec<Line> {
-    let point =
-        |point: &Point<'_>| Some((point.offered, point.response_mean().filter(|_| point.is_sustained())?));
+    let point = |point: &RatePoint<'_>| {
+        Some((point.offered, point.response_mean().filter(|_| point.is_sustained())?))
+    };
     let line = |(number, curve): (usize, &Curve<'_>)| Line {
         mark: letter(curves, number),
         points: curve.points.iter().filter_map(point).collect(),
@@ -49,10 +50,10 @@ fn lines(curves: &Curves<'_>) -> Vec<Line> {
 }
 
 /// One row per rate with all figures of one target.
-fn in_full(points: &[Point<'_>]) -> Grid {
+fn in_full(points: &[RatePoint<'_>]) -> Grid {
     let mut grid = Grid::new(&["IOPS due", "done", "kept", "mean", "p50", "p99", "p99.9", "CPU/IO"]);
     grid.head.iter_mut().for_each(|field| field.is_figure = true);
-    let row = |point: &Point<'_>| -> Vec<Field> {
+    let row = |point: &RatePoint<'_>| -> Vec<Field> {
         let times =
             [point.response_mean()].into_iter().chain([0.5, 0.99, 0.999].map(|q| point.response_quantile(q)));
         let times = times.map(|ns| figure(or_unknown(ns.filter(|_| point.is_sustained()), human::time)));
@@ -99,7 +100,7 @@ fn side_by_side(curves: &Curves<'_>) -> Grid {
 }
 
 /// `85.2 us / 310 us`.
-fn mean_and_p99(point: &Point<'_>) -> String {
+fn mean_and_p99(point: &RatePoint<'_>) -> String {
     let [mean, p99] =
         [point.response_mean(), point.response_quantile(0.99)].map(|ns| or_unknown(ns, human::time));
     format!("{mean} / {p99}")

@@ -1,6 +1,6 @@
 //! The answer of a fleet.
 
-use iotax_analysis::fleet::{Fleet, HostCell, SharedCell, SharedGroup};
+use iotax_analysis::fleet::{FleetAnswer, HostCell, SharedCell, SharedGroup};
 use iotax_model::RunState;
 use iotax_model::record::FleetMode;
 use iotax_model::units::human;
@@ -14,7 +14,7 @@ const UNKNOWN: &str = "-";
 
 /// The answer first: which hosts are unlike the others, or what all got together; then every figure.
 #[must_use]
-pub fn fleet(fleet: &Fleet) -> Page {
+pub fn fleet(fleet: &FleetAnswer) -> Page {
     let mut page = Page::default();
     let count = fleet.members.len();
     let (noun, how) = (
@@ -49,7 +49,7 @@ pub fn fleet(fleet: &Fleet) -> Page {
 }
 
 /// The members that did not come to their end.
-fn ended_early(fleet: &Fleet) -> Vec<String> {
+fn ended_early(fleet: &FleetAnswer) -> Vec<String> {
     let early = fleet.members.iter().filter(|member| member.state != RunState::Complete);
     early
         .map(|member| {
@@ -149,7 +149,7 @@ fn withheld(cell: &SharedCell) -> Vec<String> {
     cell.withheld.iter().map(|round| format!("round {}: {}", round.round, round.reason)).collect()
 }
 
-fn method(fleet: &Fleet) -> String {
+fn method(fleet: &FleetAnswer) -> String {
     match fleet.mode {
         FleetMode::Each => "An outlier is more than 3.5 scaled median absolute deviations from the median host (Iglewicz and Hoaglin), beyond \
                             the plan's margin, and its 95% interval over the rounds leaves the median out."

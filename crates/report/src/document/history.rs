@@ -3,7 +3,7 @@
 use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::figure::{UNKNOWN, bits_with, change, time_with, title};
 use crate::sentences::compared::percent;
-use iotax_analysis::compare::{Account, Compared, History, Point, Track};
+use iotax_analysis::compare::{Account, Compared, History, HistoryPoint, Track};
 use iotax_analysis::{Metric, Ratio};
 
 /// The runs and what differs between them, then every cell's mean latency in each run, with its 95% interval over the
@@ -87,7 +87,7 @@ fn changed(found: Option<&Compared>, two: &[Account]) -> Vec<String> {
     lines
 }
 
-fn row(account: &Account, metric: Metric, point: &Point, iops: Option<&Point>) -> Vec<Field> {
+fn row(account: &Account, metric: Metric, point: &HistoryPoint, iops: Option<&HistoryPoint>) -> Vec<Field> {
     let mean =
         if metric.is_time() { time_with(point.mean, point.band) } else { bits_with(point.mean, point.band) };
     let note = if point.emulated { ", emulated" } else { "" };

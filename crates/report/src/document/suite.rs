@@ -10,7 +10,7 @@ use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{megabytes, or_unknown};
 use crate::{marks, sweep};
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::suite::{Point, TargetSeries, Test};
+use iotax_analysis::suite::{SuiteCell, SuiteTest, TargetSeries};
 use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
 
@@ -18,7 +18,7 @@ use iotax_model::Run;
 const UNUSABLE: &str = " (unusable)";
 
 /// Adds a heading, a table over sizes or depths (or per target a map over file and record sizes), and its sentences.
-pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, test: &Test<'_>) {
+pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, test: &SuiteTest<'_>) {
     page.add(Part::Head(sweep::title(test)));
     let mut lines: Vec<String> = Vec::new();
     if test.shape == SuiteShape::Files {
@@ -58,7 +58,7 @@ pub(super) fn add_indexes(page: &mut Page, run: &Run) {
 }
 
 /// One row per point and target.
-fn table(run: &Run, judgement: &Judgement, test: &Test<'_>) -> Grid {
+fn table(run: &Run, judgement: &Judgement, test: &SuiteTest<'_>) -> Grid {
     let compares = run.plan.targets.len() > 1;
     let sizes = test.shape == SuiteShape::Sizes;
     let mut head = vec![if sizes { "block size" } else { "outstanding" }];
@@ -128,7 +128,8 @@ fn figures(judgement: &Judgement, shape: SuiteShape, course: &TargetSeries<'_>, 
 fn map(run: &Run, judgement: &Judgement, course: &TargetSeries<'_>) -> Grid {
     let map = sweep::Map::of(course);
     let unusable = |file: Bytes, record: Bytes| {
-        let here = |p: &&Point<'_>| p.workload.size.unwrap_or_default() == file && p.block_size() == record;
+        let here =
+            |p: &&SuiteCell<'_>| p.workload.size.unwrap_or_default() == file && p.block_size() == record;
         let point = course.points.iter().find(here);
         point.is_some_and(|p| judgement.is_unusable(run, &p.workload.name, course.target))
     };
@@ -147,7 +148,7 @@ fn map(run: &Run, judgement: &Judgement, course: &TargetSeries<'_>) -> Grid {
 }
 
 /// The number of cells per verdict for each target, against the baseline.
-fn verdicts(run: &Run, judgement: &Judgement, test: &Test<'_>) -> Vec<String> {
+fn verdicts(run: &Run, judgement: &Judgement, test: &SuiteTest<'_>) -> Vec<String> {
     let names: std::collections::HashSet<&str> = test.workloads.iter().map(|w| w.name.as_str()).collect();
     let of_target = |target: &str| -> Option<String> {
         let all: Vec<&Comparison> = judgement

@@ -6,7 +6,7 @@ use super::{Field, Grid, Page, Part, verdict, words};
 use crate::figure::{change, change_with, counted};
 use crate::sentences::amount::{Of, share};
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::tune::{Candidate, Confirmation, Outcome, Tried, Tuning};
+use iotax_analysis::tune::{Candidate, Confirmation, ConfirmedGain, Tried, Tuning};
 use iotax_analysis::{Comparison, Metric};
 
 /// The page of a tuning.
@@ -60,15 +60,15 @@ fn answer(tuning: &Tuning) -> Vec<String> {
     let fresh = if tuning.screening.is_some() { "fresh rounds" } else { "rounds" };
     let said = |verdict| listed(&of(verdict).map(amount).collect::<Vec<String>>());
     match confirmed.outcome {
-        Outcome::Pays => vec![format!("{chosen}: {}, confirmed in {rounds} {fresh}.", said(Verdict::Faster))],
-        Outcome::Trades => vec![
+        ConfirmedGain::Pays => vec![format!("{chosen}: {}, confirmed in {rounds} {fresh}.", said(Verdict::Faster))],
+        ConfirmedGain::Trades => vec![
             format!("{chosen}: {}, but {}.", said(Verdict::Faster), said(Verdict::Slower)),
             "That is a trade, so nothing is recommended; tune one workload alone (--workloads), or choose yourself.".into(),
         ],
-        Outcome::Unproven if confirmed.objective.iter().all(|c| c.ratio.withheld.is_some()) => {
+        ConfirmedGain::Unproven if confirmed.objective.iter().all(|c| c.ratio.withheld.is_some()) => {
             vec![format!("{chosen}: nothing can be said of it; the reasons are below.")]
         }
-        Outcome::Unproven => {
+        ConfirmedGain::Unproven => {
             let looked = if tuning.screening.is_some() { " looked best, and" } else { ":" };
             vec![
                 "Nothing tried is shown to pay here: leave it as it is.".into(),

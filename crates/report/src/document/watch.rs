@@ -8,7 +8,7 @@ use crate::watch::{
     side_by_side, sights, summary, timeouts, verdict, verdicts_of_all,
 };
 use iotax_analysis::watch::{
-    Effect, Episode, Price, PriceComparison, SeenEvent, episodes, price_comparisons, prices,
+    Episode, EventEffect, Price, PriceComparison, SeenEvent, episodes, price_comparisons, prices,
 };
 use iotax_model::Run;
 use iotax_model::plan::WatchSpec;
@@ -147,7 +147,7 @@ fn price_table(prices: &[Price<'_>]) -> Grid {
 fn events(episode: &Episode<'_>) -> Grid {
     let mut grid = Grid::new(&["event", "at", "took", "failed", "longest gap", "normal after"]);
     grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
-    let row = |effect: &Effect<'_>| -> Vec<Field> {
+    let row = |effect: &EventEffect<'_>| -> Vec<Field> {
         let [name, texts @ ..] = event(episode, effect);
         [words(name)].into_iter().chain(texts.map(figure)).collect()
     };
@@ -156,7 +156,7 @@ fn events(episode: &Episode<'_>) -> Grid {
 }
 
 /// Its name, when it began, how long it took, I/Os that failed, the longest gap and when all was normal.
-fn event(episode: &Episode<'_>, effect: &Effect<'_>) -> [String; 6] {
+fn event(episode: &Episode<'_>, effect: &EventEffect<'_>) -> [String; 6] {
     let time = |ns: Option<u64>| or_unknown(ns.map(|ns| ns as f64), human::time);
     let is_begun = effect.is_mark || effect.duration_ns.is_some();
     let gap = match longest_gap(effect) {

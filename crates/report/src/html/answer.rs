@@ -1,7 +1,7 @@
 //! The answer at the top: a line for each layer and one table of all cells, coloured by how much they differ.
 
 use iotax_analysis::Judgement;
-use iotax_analysis::suite::Test;
+use iotax_analysis::suite::SuiteTest;
 use iotax_model::Run;
 use maud::{Markup, html};
 
@@ -11,7 +11,7 @@ use crate::answer::{Answer, Cell, Change, Table};
 const SHADES: f64 = 5.0;
 
 /// The section; empty for a run with a single target, a suite, or an imported run.
-pub(super) fn section(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
+pub(super) fn section(run: &Run, judgement: &Judgement, tests: &[SuiteTest<'_>]) -> Markup {
     let is_ladder = run.source.is_none() && run.plan.targets.len() > 1 && tests.is_empty();
     if !is_ladder || judgement.cells.is_empty() {
         return html! {};

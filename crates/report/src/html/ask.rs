@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::chart::{Axis, Cell, Chart, ChartId, Plot, Unit};
 use super::{COLOURS, colours};
 use crate::ask::{heading, sentences};
-use iotax_analysis::ask::{Answers, Found, answers};
+use iotax_analysis::ask::{Answers, HighestRate, answers};
 use iotax_model::Run;
 use iotax_model::plan::{AskSpec, Slo};
 use iotax_model::units::Nanos;
@@ -37,7 +37,7 @@ fn chart(run: &Run, ask: &AskSpec, answers: &Answers<'_>, slo: &Slo, most: Nanos
     for answer in &answers.targets {
         let rates: Vec<f64> = answer.steps.iter().map(|step| step.rate).collect();
         let is_next = |rate: f64| {
-            let Found::Rate(located) = answer.found else { return false };
+            let HighestRate::Rate(located) = answer.found else { return false };
             let distance = |rate: f64| (rate - located.at).abs();
             rates.iter().all(|other| distance(*other) >= distance(rate))
         };

@@ -6,7 +6,7 @@ use super::chart::{Axis, Cell, Chart, ChartId, Plot, Unit};
 use super::{colours, taxes};
 use crate::curve::{heading, legend, sentences};
 use iotax_analysis::Judgement;
-use iotax_analysis::curve::{Curve, Curves, Located, Point};
+use iotax_analysis::curve::{Curve, Curves, Located, RatePoint};
 use iotax_model::Run;
 use iotax_model::units::human;
 
@@ -47,10 +47,10 @@ fn beside_knee(power: &Located) -> String {
 }
 
 /// A figure of the response time against the rate, of the rates that were sustained.
-fn chart(run: &Run, curves: &Curves<'_>, name: &str, of: impl Fn(&Point<'_>) -> Option<f64>) -> Chart {
-    let row = |curve: &Curve<'_>, point: &Point<'_>| -> Vec<Cell> {
+fn chart(run: &Run, curves: &Curves<'_>, name: &str, of: impl Fn(&RatePoint<'_>) -> Option<f64>) -> Chart {
+    let row = |curve: &Curve<'_>, point: &RatePoint<'_>| -> Vec<Cell> {
         let is_next = |at: f64| {
-            let distance = |point: &Point<'_>| (point.offered - at).abs();
+            let distance = |point: &RatePoint<'_>| (point.offered - at).abs();
             curve.points.iter().all(|other| distance(other) >= distance(point))
         };
         let power = curve.knee.as_ref().and_then(|knee| knee.power.as_ref());

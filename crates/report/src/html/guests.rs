@@ -9,7 +9,7 @@ use super::colour;
 use super::latency::logarithmic;
 use crate::figure::{UNKNOWN, evenness, or_unknown, rate};
 use crate::neighbours;
-use iotax_analysis::fairness::{Member, by_count};
+use iotax_analysis::fairness::{Contender, by_count};
 use iotax_analysis::{GroupFairness, Judgement, MemberKind, Metric};
 use iotax_model::Run;
 
@@ -77,7 +77,7 @@ fn parts(run: &Run, judgement: &Judgement, crowds: &[(&str, &GroupFairness)], on
     }
 }
 
-fn one(member: &Member, crowd: &GroupFairness, in_rate: fn(f64) -> String) -> Markup {
+fn one(member: &Contender, crowd: &GroupFairness, in_rate: fn(f64) -> String) -> Markup {
     html! {
         tr.member {
             td { @if crowd.member_word() == "guest" { "guest " } (member.name) }

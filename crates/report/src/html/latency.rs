@@ -7,7 +7,7 @@ use iotax_model::{Histogram, Workload};
 use super::chart::{Across, Axis, Chart, Panel, Plot, Unit};
 use super::colours;
 use crate::figure::grouped;
-use iotax_analysis::percentile::{Value, name, needed};
+use iotax_analysis::percentile::{PercentileValue, name, needed};
 use iotax_analysis::{CellJudgement, Summary};
 use iotax_model::Run;
 
@@ -24,18 +24,18 @@ pub(super) fn logarithmic(label: &str) -> Axis {
 
 /// The chart of percentiles; without rows if none is known.
 pub(super) fn percentiles(run: &Run, cells: &[&CellJudgement]) -> Chart {
-    let known = |s: &Summary| -> Vec<(String, Value)> {
+    let known = |s: &Summary| -> Vec<(String, PercentileValue)> {
         let values = s.percentiles.iter().filter_map(|p| Some((name(p.q), p.value.filter(|v| v.ns > 0.0)?)));
         values.collect()
     };
-    let all: Vec<(&str, Vec<(String, Value)>)> =
+    let all: Vec<(&str, Vec<(String, PercentileValue)>)> =
         cells.iter().map(|cell| (cell.target.as_str(), known(&cell.summary))).collect();
-    let words = |(target, found): &(&str, Vec<(String, Value)>)| {
+    let words = |(target, found): &(&str, Vec<(String, PercentileValue)>)| {
         let found: Vec<String> =
             found.iter().map(|(name, value)| format!("{name} {}", human::time(value.ns))).collect();
         format!("{target}: {}", found.join(", "))
     };
-    let row = |target: &str, name: &str, value: &Value| {
+    let row = |target: &str, name: &str, value: &PercentileValue| {
         let rounds = value.over_rounds;
         vec![
             target.into(),

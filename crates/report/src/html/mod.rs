@@ -49,7 +49,7 @@ use crate::mark::Mark;
 use iotax_analysis::Judgement;
 use iotax_analysis::curve::Curves;
 use iotax_analysis::grade::Grade;
-use iotax_analysis::suite::Test;
+use iotax_analysis::suite::SuiteTest;
 use iotax_analysis::time::utc;
 use iotax_model::Run;
 
@@ -214,7 +214,7 @@ fn head(run: &Run) -> Markup {
 }
 
 /// Links to the sections.
-fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>], curves: &[Curves<'_>]) -> Markup {
+fn contents(run: &Run, judgement: &Judgement, tests: &[SuiteTest<'_>], curves: &[Curves<'_>]) -> Markup {
     let measured = |name: &str| judgement.cells.iter().any(|cell| cell.workload == name);
     let is_of_methods = iotax_analysis::durability::is_of_methods(run);
     html! {

@@ -9,15 +9,15 @@ use super::{colour, colours, surface, taxes};
 use crate::figure::or_unknown;
 use crate::sweep::{self, Map};
 use iotax_analysis::Judgement;
-use iotax_analysis::suite::{Point, TargetSeries, Test};
+use iotax_analysis::suite::{SuiteCell, SuiteTest, TargetSeries};
 use iotax_model::Run;
 
 /// All tests.
-pub(super) fn sections(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
+pub(super) fn sections(run: &Run, judgement: &Judgement, tests: &[SuiteTest<'_>]) -> Markup {
     html! { @for (index, test) in tests.iter().enumerate() { (section(run, judgement, test, index + 1)) } }
 }
 
-fn section(run: &Run, judgement: &Judgement, test: &Test<'_>, number: usize) -> Markup {
+fn section(run: &Run, judgement: &Judgement, test: &SuiteTest<'_>, number: usize) -> Markup {
     let here = ChartId { run: run.id, workload: test.name, number };
     let remarks = run.plan.known_suite().into_iter().flat_map(|suite| suite.remarks_on(test.name));
     let remarks: Vec<&str> = remarks.collect();
@@ -64,9 +64,9 @@ fn axis(label: &str, unit: Unit, log: bool) -> Axis {
 }
 
 /// The figures of every target at each size or depth, in stacked panels.
-fn over_points(run: &Run, test: &Test<'_>) -> Chart {
+fn over_points(run: &Run, test: &SuiteTest<'_>) -> Chart {
     let each = test.series.iter().flat_map(|course| course.points.iter().map(move |point| (course, point)));
-    let row = |(course, point): (&TargetSeries<'_>, &Point<'_>)| -> Vec<Cell> {
+    let row = |(course, point): (&TargetSeries<'_>, &SuiteCell<'_>)| -> Vec<Cell> {
         vec![
             course.target.into(),
             sweep::place(test.shape, point).as_str().into(),
@@ -110,7 +110,7 @@ fn over_points(run: &Run, test: &Test<'_>) -> Chart {
 }
 
 /// The highest IOPS and bandwidth of each target.
-fn most(test: &Test<'_>) -> String {
+fn most(test: &SuiteTest<'_>) -> String {
     let of = |course: &TargetSeries<'_>| {
         let iops = course.points.iter().filter_map(|point| point.iops).reduce(f64::max);
         let rate = course.points.iter().filter_map(|point| point.bytes_per_s).reduce(f64::max);
@@ -121,7 +121,7 @@ fn most(test: &Test<'_>) -> String {
 }
 
 /// Latency against IOPS, with the knee marked.
-fn latency_by_rate(run: &Run, test: &Test<'_>) -> Chart {
+fn latency_by_rate(run: &Run, test: &SuiteTest<'_>) -> Chart {
     let row = |course: &TargetSeries<'_>, at: usize| -> Vec<Cell> {
         let point = &course.points[at];
         let knee = course.knee.and_then(|knee| knee.at) == Some(at);
@@ -159,7 +159,7 @@ fn latency_by_rate(run: &Run, test: &Test<'_>) -> Chart {
 }
 
 /// A map and a surface of one target.
-fn maps(run: &Run, test: &Test<'_>, course: &TargetSeries<'_>, here: ChartId<'_>) -> Markup {
+fn maps(run: &Run, test: &SuiteTest<'_>, course: &TargetSeries<'_>, here: ChartId<'_>) -> Markup {
     let map = Map::of(course);
     html! {
         @if run.plan.targets.len() > 1 {
@@ -172,7 +172,7 @@ fn maps(run: &Run, test: &Test<'_>, course: &TargetSeries<'_>, here: ChartId<'_>
     }
 }
 
-fn heat(test: &Test<'_>, course: &TargetSeries<'_>, map: &Map) -> Chart {
+fn heat(test: &SuiteTest<'_>, course: &TargetSeries<'_>, map: &Map) -> Chart {
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     for (file, values) in map.files.iter().zip(&map.bytes_per_s) {
         for (record, value) in map.records.iter().zip(values) {

@@ -10,7 +10,9 @@ use crate::watch::{
     is_repeated, is_side_by_side, longest_gap, price_comparison, recovery, recovery_of_price, sentences,
     side_by_side, sights, summary, timeouts, verdict, verdicts_of_all,
 };
-use iotax_analysis::watch::{Change, Episode, Price, PriceComparison, episodes, price_comparisons, prices};
+use iotax_analysis::watch::{
+    Episode, FigureChange, Price, PriceComparison, episodes, price_comparisons, prices,
+};
 use iotax_model::Run;
 use iotax_model::record::{Sample, Tally};
 use iotax_model::units::human;
@@ -70,7 +72,7 @@ fn in_plan<'a, 'b>(run: &Run, all: &'b [Episode<'a>]) -> Vec<&'b Episode<'a>> {
 }
 
 fn price_table(prices: &[Price<'_>]) -> Markup {
-    let percent = |change: Option<&Change>| {
+    let percent = |change: Option<&FigureChange>| {
         change
             .map(|change| format!(" ({})", change_with(change.ratio(), change.interval)))
             .unwrap_or_default()

@@ -1,6 +1,6 @@
 //! The JSON of answers: the highest rate that keeps conditions.
 
-use iotax_analysis::ask::{Answer, Answers, Found, Possible, answers};
+use iotax_analysis::ask::{Answer, Answers, HighestRate, Possible, answers};
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_model::Run;
@@ -77,10 +77,10 @@ fn of_work<'a>(ask: &'a AskSpec, answers: Answers<'a>) -> impl Iterator<Item = A
 fn one<'a>(ask: &'a AskSpec, workload: &'a str, answer: Answer<'a>) -> AnswerEntry<'a> {
     let (mut rate, mut interval, mut at_least, mut below) = (None, None, None, None);
     match answer.found {
-        Found::Rate(located) => (rate, interval) = (Some(located.at), located.interval),
-        Found::AtLeast(rate) => at_least = Some(rate),
-        Found::Below(rate) => below = Some(rate),
-        Found::Unknown => {}
+        HighestRate::Rate(located) => (rate, interval) = (Some(located.at), located.interval),
+        HighestRate::AtLeast(rate) => at_least = Some(rate),
+        HighestRate::Below(rate) => below = Some(rate),
+        HighestRate::Unknown => {}
     }
     AnswerEntry {
         target: answer.target,

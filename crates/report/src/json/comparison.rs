@@ -2,8 +2,8 @@
 
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{
-    Account, Cell, Compared, Difference, GateResult, Matched, Missing, RateCell, Side, TargetPair, Which,
-    WorkloadPair,
+    Account, Compared, ComparedCell, Difference, GateResult, Matched, Missing, RateCell, Side, TargetPair,
+    Which, WorkloadPair,
 };
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::verdict::Verdict;
@@ -216,7 +216,7 @@ fn names(compared: &Compared, target: usize, workload: usize) -> PairNames<'_> {
     }
 }
 
-fn cell<'a>(compared: &'a Compared, cell: &'a Cell) -> ComparedCellEntry<'a> {
+fn cell<'a>(compared: &'a Compared, cell: &'a ComparedCell) -> ComparedCellEntry<'a> {
     ComparedCellEntry {
         names: names(compared, cell.target, cell.workload),
         metric: cell.metric,

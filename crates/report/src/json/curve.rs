@@ -1,6 +1,6 @@
 //! The JSON of curves: latency against offered load.
 
-use iotax_analysis::curve::{Curve, Curves, Knee, Located, Point};
+use iotax_analysis::curve::{Curve, Curves, Knee, Located, RatePoint};
 use iotax_analysis::percentile::percentile;
 use iotax_model::Histogram;
 use schemars::JsonSchema;
@@ -71,7 +71,7 @@ fn curve<'a>(workload: &'a str, curve: &'a Curve<'a>) -> CurveEntry<'a> {
     }
 }
 
-fn point<'a>(point: &'a Point<'a>) -> CurvePoint<'a> {
+fn point<'a>(point: &'a RatePoint<'a>) -> CurvePoint<'a> {
     CurvePoint {
         workload: &point.workload.name,
         offered: point.offered,

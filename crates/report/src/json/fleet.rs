@@ -1,7 +1,7 @@
 //! The document `iotax-fleet/1`, whose JSON Schema is `crates/report/schema/iotax-fleet-1.schema.json`.
 
 use iotax_analysis::fleet::{
-    Fleet, FleetRun, HostCell, HostFigures, SharedCell, SharedGroup, StartSkew, WithheldRound,
+    FleetAnswer, FleetRun, HostCell, HostFigures, SharedCell, SharedGroup, StartSkew, WithheldRound,
 };
 use iotax_model::RunState;
 use iotax_model::record::FleetMode;
@@ -108,7 +108,7 @@ struct MemberShare<'a> {
 
 /// A fleet.
 #[must_use]
-pub fn document(fleet: &Fleet) -> Value {
+pub fn document(fleet: &FleetAnswer) -> Value {
     json(&FleetDocument {
         schema: SCHEMA,
         fleet: &fleet.id,

@@ -1,6 +1,6 @@
 //! The document `iotax-history/1`, whose JSON Schema is `crates/report/schema/iotax-history-1.schema.json`.
 
-use iotax_analysis::compare::{Account, Compared, Difference, History, Point, Track};
+use iotax_analysis::compare::{Account, Compared, Difference, History, HistoryPoint, Track};
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Metric, Ratio};
@@ -122,7 +122,7 @@ fn track(track: &Track) -> TrackEntry<'_> {
     }
 }
 
-fn point(point: &Point) -> TrackPoint<'_> {
+fn point(point: &HistoryPoint) -> TrackPoint<'_> {
     TrackPoint {
         run: point.run,
         emulated: point.emulated,

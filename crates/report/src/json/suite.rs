@@ -1,7 +1,7 @@
 //! The JSON of a suite: the figures of its tests at each size or depth, and their knees and transitions.
 
 use iotax_analysis::suite::filecopy::{self, Index};
-use iotax_analysis::suite::{Knee, Point, TargetSeries, Test, Transition};
+use iotax_analysis::suite::{OutstandingKnee, SuiteCell, SuiteTest, TargetSeries, Transition};
 use iotax_model::Run;
 use iotax_model::suite::{SuiteRemark, SuiteShape};
 use schemars::JsonSchema;
@@ -92,7 +92,7 @@ struct SizeTransition {
 }
 
 /// The suite of a run; absent for a run of none.
-pub(super) fn suite<'a>(run: &'a Run, tests: &'a [Test<'a>]) -> Option<SuiteEntry<'a>> {
+pub(super) fn suite<'a>(run: &'a Run, tests: &'a [SuiteTest<'a>]) -> Option<SuiteEntry<'a>> {
     Some(SuiteEntry {
         name: run.plan.suite.as_deref()?,
         remarks: run.plan.known_suite().map_or(&[], |suite| suite.remarks),
@@ -101,7 +101,7 @@ pub(super) fn suite<'a>(run: &'a Run, tests: &'a [Test<'a>]) -> Option<SuiteEntr
     })
 }
 
-fn of_targets<'a>(test: &'a Test<'a>) -> impl Iterator<Item = TargetSeriesEntry<'a>> {
+fn of_targets<'a>(test: &'a SuiteTest<'a>) -> impl Iterator<Item = TargetSeriesEntry<'a>> {
     test.series.iter().map(|series| TargetSeriesEntry {
         test: test.name,
         target: series.target,
@@ -111,7 +111,7 @@ fn of_targets<'a>(test: &'a Test<'a>) -> impl Iterator<Item = TargetSeriesEntry<
     })
 }
 
-fn point<'a>(shape: SuiteShape, point: &Point<'a>) -> SuitePoint<'a> {
+fn point<'a>(shape: SuiteShape, point: &SuiteCell<'a>) -> SuitePoint<'a> {
     let file = point.workload.size.filter(|_| shape == SuiteShape::Files);
     let is_of_depths = shape == SuiteShape::Depths;
     SuitePoint {
@@ -126,7 +126,7 @@ fn point<'a>(shape: SuiteShape, point: &Point<'a>) -> SuitePoint<'a> {
     }
 }
 
-fn knee<'a>(series: &TargetSeries<'a>, knee: &Knee) -> DepthKnee<'a> {
+fn knee<'a>(series: &TargetSeries<'a>, knee: &OutstandingKnee) -> DepthKnee<'a> {
     DepthKnee {
         outstanding: knee.outstanding,
         low: knee.range.map(|(low, _)| low),

@@ -1,7 +1,7 @@
 //! The document `iotax-tune/1`, whose JSON Schema is `crates/report/schema/iotax-tune-1.schema.json`.
 
 use iotax_analysis::Comparison;
-use iotax_analysis::tune::{Candidate, Confirmation, Outcome, Tried, Tuning};
+use iotax_analysis::tune::{Candidate, Confirmation, ConfirmedGain, Tried, Tuning};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -54,7 +54,7 @@ struct TriedEntry<'a> {
 #[derive(Serialize, JsonSchema)]
 struct ConfirmationEntry<'a> {
     run: i64,
-    outcome: Outcome,
+    outcome: ConfirmedGain,
     /// The objective on each workload.
     objective: Vec<ComparisonEntry<'a>>,
     /// Mean latency, 99th percentile and CPU time on each workload, where they are not the objective.

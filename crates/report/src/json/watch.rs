@@ -2,8 +2,8 @@
 
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::watch::{
-    Change, Effect, Episode, EventFigure, Gap, Judged, JudgedTimeout, Machine, Price, PriceComparison,
-    Recovery, Sight, TimeoutOwner, TimeoutVerdict,
+    CompletionGap, DeviceOwner, Episode, EventEffect, EventFigure, FigureChange, Judged, JudgedTimeout,
+    Price, PriceComparison, RecoveryTime, Sight, TimeoutOwner, TimeoutVerdict,
 };
 use iotax_model::Nanos;
 use schemars::JsonSchema;
@@ -20,7 +20,7 @@ pub(super) struct EpisodeEntry<'a> {
     /// Beginning of its window in milliseconds since 1970, which places several of them on one clock.
     started_at_ms: u64,
     /// Absent if I/Os did not return to the end.
-    gaps: Option<&'a [Gap]>,
+    gaps: Option<&'a [CompletionGap]>,
     /// The longest gap as each block device below the load saw it, from the bottom up.
     stalled: Option<Vec<SightEntry<'a>>>,
     /// In the longest gap the load itself did not run: its machine or its agent stood still. Absent if it ran.
@@ -43,11 +43,11 @@ pub(super) struct EpisodeEntry<'a> {
 
 #[derive(Serialize, JsonSchema)]
 struct SightEntry<'a> {
-    machine: Machine,
+    machine: DeviceOwner,
     /// The kernel's name of it.
     device: &'a str,
     /// The time in which its I/Os were in flight and none completed, to 10 ms; absent if that was less than half of the load's gap.
-    gap: Option<Gap>,
+    gap: Option<CompletionGap>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -74,7 +74,7 @@ struct EventEntry<'a> {
     /// I/Os that failed from then until the next event or mark, or the end of its command, in whole intervals.
     failed: u64,
     /// The longest that ended after it and began before the next event or mark, or the end of its command.
-    gap: Option<Gap>,
+    gap: Option<CompletionGap>,
     /// Until all was as before; 0 if it never was otherwise. Absent if unknown.
     recovery_ns: Option<u64>,
     /// Until the next event or mark or the end it was not as before.
@@ -226,7 +226,7 @@ pub(super) fn price<'a>(price: &Price<'a>) -> PriceEntry<'a> {
     }
 }
 
-fn change(change: &Change) -> PricedFigure {
+fn change(change: &FigureChange) -> PricedFigure {
     PricedFigure {
         without: change.without,
         with: change.with,
@@ -271,12 +271,12 @@ pub(super) fn episode<'a>(episode: &'a Episode<'a>) -> EpisodeEntry<'a> {
     }
 }
 
-fn event<'a>(effect: &'a Effect<'a>) -> EventEntry<'a> {
+fn event<'a>(effect: &'a EventEffect<'a>) -> EventEntry<'a> {
     let (recovery_ns, not_recovered_within_ns, recovery_unknown) = match effect.recovery {
-        Recovery::Unknown(why) => (None, None, Some(why.words())),
-        Recovery::Unaffected => (Some(0), None, None),
-        Recovery::After(ns) => (Some(ns), None, None),
-        Recovery::NotWithin(ns) => (None, Some(ns), None),
+        RecoveryTime::Unknown(why) => (None, None, Some(why.words())),
+        RecoveryTime::Unaffected => (Some(0), None, None),
+        RecoveryTime::After(ns) => (Some(ns), None, None),
+        RecoveryTime::NotWithin(ns) => (None, Some(ns), None),
     };
     EventEntry {
         name: effect.name,

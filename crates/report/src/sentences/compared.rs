@@ -6,7 +6,7 @@ use iotax_model::units::human::listed;
 use super::next_step::more_rounds;
 use crate::figure::{change, counted};
 use iotax_analysis::Metric;
-use iotax_analysis::compare::{Cell, Compared, More, Which};
+use iotax_analysis::compare::{Compared, ComparedCell, More, Which};
 use iotax_analysis::stats::verdict::Verdict;
 
 /// The sentences: decided verdicts by target, then undecided and withheld ones.
@@ -20,15 +20,16 @@ pub fn conclusions(compared: &Compared) -> Vec<String> {
         Some(first) if !asked.contains(&Metric::LATENCY_MEAN) => *first,
         _ => Metric::LATENCY_MEAN,
     };
-    let is_it = |c: &&Cell| c.metric == metric.or_of_streams(&compared.workloads[c.workload].a);
-    let of =
-        |t: usize| -> Vec<&Cell> { compared.cells.iter().filter(|c| c.target == t).filter(is_it).collect() };
-    let each: Vec<Vec<&Cell>> = (0..compared.targets.len()).map(of).collect();
+    let is_it = |c: &&ComparedCell| c.metric == metric.or_of_streams(&compared.workloads[c.workload].a);
+    let of = |t: usize| -> Vec<&ComparedCell> {
+        compared.cells.iter().filter(|c| c.target == t).filter(is_it).collect()
+    };
+    let each: Vec<Vec<&ComparedCell>> = (0..compared.targets.len()).map(of).collect();
     let mut sentences: Vec<String> =
         each.iter().enumerate().filter_map(|(t, cells)| decided(compared, t, metric, cells)).collect();
     sentences.extend(compared.more.iter().filter(|more| compared.paired && more.is_anew).map(stricter));
     sentences.extend(each.iter().enumerate().filter_map(|(t, cells)| undecided(compared, t, cells)));
-    let open: Vec<&Cell> = each.iter().flatten().copied().filter(|cell| is_open(cell)).collect();
+    let open: Vec<&ComparedCell> = each.iter().flatten().copied().filter(|cell| is_open(cell)).collect();
     if let Some(rounds) = deciding(&open) {
         sentences.extend(compared.more.iter().filter_map(|more| more_rounds(more, rounds)));
     }
@@ -64,10 +65,10 @@ fn head(compared: &Compared, target: usize) -> String {
     pair.label().map_or(said.clone(), |label| format!("{said} ({label})"))
 }
 
-fn decided(compared: &Compared, target: usize, metric: Metric, cells: &[&Cell]) -> Option<String> {
+fn decided(compared: &Compared, target: usize, metric: Metric, cells: &[&ComparedCell]) -> Option<String> {
     let with = |verdict| cells.iter().filter(move |c| c.ratio.verdict == verdict);
-    let name = |cell: &Cell| compared.workloads[cell.workload].name();
-    let amount = |cell: &Cell| {
+    let name = |cell: &ComparedCell| compared.workloads[cell.workload].name();
+    let amount = |cell: &ComparedCell| {
         let workload = &compared.workloads[cell.workload].a;
         let per = if cell.metric == Metric::CPU_PER_GIB { "GiB" } else { workload.kind().unit() };
         let absolute = cell.ratio.tax.map(|tax| format!(" by {} per {per}", human::time(tax.ns.abs())));
@@ -90,7 +91,7 @@ fn decided(compared: &Compared, target: usize, metric: Metric, cells: &[&Cell]) 
     (!parts.is_empty()).then(|| format!("{}{by}: {}.", head(compared, target), parts.join("; ")))
 }
 
-fn is_open(cell: &Cell) -> bool {
+fn is_open(cell: &ComparedCell) -> bool {
     cell.ratio.verdict == Verdict::Undecided && cell.ratio.withheld.is_none()
 }
 
@@ -101,13 +102,13 @@ const FEWEST_ROUNDS: u32 = 2;
 const KNOWN_NOISE: u32 = 8;
 
 /// The rounds of each run that decide as many cells as can be.
-fn deciding(open: &[&Cell]) -> Option<u32> {
+fn deciding(open: &[&ComparedCell]) -> Option<u32> {
     let needed = open.iter().filter_map(|cell| cell.ratio.needed_rounds).max();
     needed.or_else(|| open.iter().any(|cell| cell.rounds.0.min(cell.rounds.1) < 2).then_some(FEWEST_ROUNDS))
 }
 
-fn undecided(compared: &Compared, target: usize, cells: &[&Cell]) -> Option<String> {
-    let open: Vec<&Cell> = cells.iter().copied().filter(|cell| is_open(cell)).collect();
+fn undecided(compared: &Compared, target: usize, cells: &[&ComparedCell]) -> Option<String> {
+    let open: Vec<&ComparedCell> = cells.iter().copied().filter(|cell| is_open(cell)).collect();
     if open.is_empty() {
         return None;
     }

@@ -1,7 +1,7 @@
 //! Cells over several runs.
 
 use iotax_analysis::Ratio;
-use iotax_analysis::compare::{Account, History, Point, Track};
+use iotax_analysis::compare::{Account, History, HistoryPoint, Track};
 
 use super::{high, low};
 use crate::columns;
@@ -10,7 +10,7 @@ use crate::table::{Column, DataTable, column};
 struct TrackRow<'a> {
     account: &'a Account,
     track: &'a Track,
-    point: &'a Point,
+    point: &'a HistoryPoint,
 }
 
 /// One row per cell, metric and run. The mean is in the metric's unit: I/Os or bytes per second, else nanoseconds.

@@ -1,8 +1,8 @@
 //! Latency against offered load, and the highest rates that keep conditions.
 
 use iotax_analysis::Judgement;
-use iotax_analysis::ask::{self, Answer, Found};
-use iotax_analysis::curve::{self, Curve, Located, Point};
+use iotax_analysis::ask::{self, Answer, HighestRate};
+use iotax_analysis::curve::{self, Curve, Located, RatePoint};
 use iotax_analysis::percentile::percentile;
 use iotax_analysis::stats::paired::Interval;
 use iotax_model::Run;
@@ -15,7 +15,7 @@ struct PointRow<'a> {
     run: &'a Run,
     work: &'a str,
     curve: &'a Curve<'a>,
-    point: &'a Point<'a>,
+    point: &'a RatePoint<'a>,
 }
 
 impl PointRow<'_> {
@@ -75,7 +75,7 @@ struct AnswerRow<'a> {
 
 impl AnswerRow<'_> {
     fn rate(&self) -> Option<&Located> {
-        if let Found::Rate(rate) = &self.answer.found { Some(rate) } else { None }
+        if let HighestRate::Rate(rate) = &self.answer.found { Some(rate) } else { None }
     }
 
     fn slo(&self) -> Option<String> {
@@ -97,8 +97,8 @@ pub fn answers(runs: &[(Run, Judgement)]) -> DataTable {
         "rate" => row.rate().map(|found| found.at),
         "low_95" => low(interval(row.rate())),
         "high_95" => high(interval(row.rate())),
-        "at_least" => if let Found::AtLeast(rate) = row.answer.found { Some(rate) } else { None },
-        "below" => if let Found::Below(rate) = row.answer.found { Some(rate) } else { None },
+        "at_least" => if let HighestRate::AtLeast(rate) = row.answer.found { Some(rate) } else { None },
+        "below" => if let HighestRate::Below(rate) = row.answer.found { Some(rate) } else { None },
         "limited_by" => row.answer.limited_by.as_ref().map(ToString::to_string),
         "trials" => row.answer.trials as u64,
         "against_baseline_ratio" => row.answer.against.map(|against| against.ratio),

@@ -2,7 +2,7 @@
 
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{
-    Account, Compared, Difference, Direction, Gate, Matched, Question, Side, Which, compare, history,
+    Account, Compared, Difference, Gate, GateDirection, Matched, Question, Side, Which, compare, history,
 };
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Judgement, judge};
@@ -299,7 +299,7 @@ fn a_gate_trips_when_the_interval_shows_it_and_not_before() {
     assert_eq!(gated(&later(1.1, 0.2, 3), "slower > 5%"), (0, 4, 4));
     assert_eq!(gated(&later(2.0, 0.004, 1), "slower > 5%"), (0, 4, 4));
     assert_eq!(gated(&later(0.8, 0.004, 5), "faster > 5%"), (4, 0, 4));
-    assert_eq!(gates("slower > 5%")[0].direction, Direction::Slower);
+    assert_eq!(gates("slower > 5%")[0].direction, GateDirection::Slower);
 }
 
 #[test]

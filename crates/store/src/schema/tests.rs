@@ -68,6 +68,6 @@ fn a_file_takes_the_step_to_the_next_version() {
 #[test]
 fn a_database_takes_the_step_to_the_next_version() {
     require!(file postgres::PROGRAM);
-    let started = postgres::Server::start();
+    let started = postgres::PostgresServer::start();
     a_store_takes_the_step_to_the_next_version(&started.database().as_str().into(), server);
 }

@@ -1,13 +1,13 @@
 //! Where the same tests find a store: in a file, and in a database of a server of their own.
 
 use iotax_store::{Location, Store, StoreError};
-use iotax_testkit::postgres::Server;
+use iotax_testkit::postgres::PostgresServer;
 use tempfile::TempDir;
 
 /// An empty place for a store.
 pub(crate) struct Place {
     _directory: Option<TempDir>,
-    pub(crate) server: Option<Server>,
+    pub(crate) server: Option<PostgresServer>,
     pub(crate) location: Location,
 }
 
@@ -20,7 +20,7 @@ impl Place {
 
     /// The program must be required before.
     pub(crate) fn postgres() -> Self {
-        let server = Server::start();
+        let server = PostgresServer::start();
         let location = server.database().as_str().into();
         Self { _directory: None, server: Some(server), location }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use iotax_model::RunState;
 use iotax_store::{Location, Store, StoreError, init};
-use iotax_testkit::postgres::{Options, PROGRAM, Server};
+use iotax_testkit::postgres::{PROGRAM, PostgresOptions, PostgresServer};
 use iotax_testkit::require;
 
 use crate::both::fill;
@@ -15,7 +15,7 @@ use iotax_testkit::runs;
 #[test]
 fn a_reader_reads_and_a_writer_writes() {
     require!(file PROGRAM);
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let name = url.rsplit('/').next().expect("a name");
     server.sql(name, "CREATE ROLE looker LOGIN; CREATE ROLE \"We\"\"ird\" LOGIN; CREATE ROLE stranger LOGIN");
@@ -65,14 +65,14 @@ fn as_role(url: &str, sql: &str) -> String {
 
 /// Two writers and a reader of one store, and a run of the first one.
 struct Team {
-    server: Server,
+    server: PostgresServer,
     name: String,
     id: i64,
 }
 
 impl Team {
     fn new() -> Self {
-        let server = Server::start();
+        let server = PostgresServer::start();
         let url = server.database();
         let name = url.rsplit('/').next().expect("a name").to_owned();
         server.sql(&name, "CREATE ROLE alice LOGIN; CREATE ROLE mallory LOGIN; CREATE ROLE looker LOGIN");
@@ -302,7 +302,7 @@ fn a_lock_of_who_only_reads_keeps_nobody_from_a_run() {
 #[test]
 fn how_long_a_server_was_tried_for_is_said() {
     require!(file PROGRAM);
-    let mut server = Server::start();
+    let mut server = PostgresServer::start();
     let place: Location = server.database().as_str().into();
     let id = fill(&mut Store::open(&place).expect("made"), &runs::bench());
     let store = Store::open_to_read(&place).expect("opened");
@@ -320,7 +320,7 @@ fn how_long_a_server_was_tried_for_is_said() {
 #[test]
 fn a_schema_of_somebody_else_is_left_untouched() {
     require!(file PROGRAM);
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let name = url.rsplit('/').next().expect("a name");
     server.sql(name, "CREATE SCHEMA iotax; CREATE TABLE iotax.run (a int)");
@@ -332,7 +332,7 @@ fn a_schema_of_somebody_else_is_left_untouched() {
 #[test]
 fn a_run_outlasts_a_crash_of_the_server() {
     require!(file PROGRAM);
-    let mut server = Server::with(&Options::default());
+    let mut server = PostgresServer::with(&PostgresOptions::default());
     let place: Location = server.database().as_str().into();
     let mut run = runs::ladder(false);
     run.state = RunState::Running;
@@ -385,7 +385,7 @@ fn a_server_is_known_by_its_certificate() {
     let key = rcgen::KeyPair::generate().expect("a key");
     let parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).expect("parameters");
     let certificate = parameters.self_signed(&key).expect("a certificate").pem();
-    let server = Server::with(&Options {
+    let server = PostgresServer::with(&PostgresOptions {
         settings: &[("fsync", "off"), ("ssl", "on")],
         access: "hostssl all keyed 127.0.0.1/32 scram-sha-256\nhost all keyed 127.0.0.1/32 reject",
         files: &[("server.crt", certificate.as_bytes()), ("server.key", key.serialize_pem().as_bytes())],

@@ -73,7 +73,7 @@ fn requests_get_their_answers_in_order() {
     assert_eq!(client.hello(LONG).expect("hello").version, "0.9");
     client.ping().expect("pong");
     let mut progress = Vec::new();
-    let area = Area { path: None, offset: Bytes(0), size: Bytes(2), shared: false, identity: None };
+    let area = ByteRange { path: None, offset: Bytes(0), size: Bytes(2), shared: false, identity: None };
     client.fill(&area, &Content::default(), 1, LONG, &mut |done| progress.push(done)).expect("filled");
     assert_eq!(progress, [Bytes(1)]);
     assert_eq!(client.drop_caches(&[], false).expect("dropped"), CacheDrop::Nothing);

@@ -5,9 +5,9 @@ use std::path::Path;
 use iotax_model::guest_abi::AGENT_PORT;
 use iotax_model::target::{Accel, GuestSpec, MachineType};
 
-use super::disk::{self, GuestDisk};
+use super::disk::{self, DiskChain};
 use super::escape::escaped;
-use super::nic::GuestNic;
+use super::nic::NicBackend;
 
 /// Console log file in the run directory.
 pub const CONSOLE: &str = "console.log";
@@ -42,9 +42,9 @@ pub struct QemuMachine<'a> {
     /// Additional kernel parameters; may be empty.
     pub parameters: &'a str,
     /// The disk, if any.
-    pub disk: Option<GuestDisk<'a>>,
+    pub disk: Option<DiskChain<'a>>,
     /// The network card, if any.
-    pub nic: Option<&'a GuestNic>,
+    pub nic: Option<&'a NicBackend>,
     /// The directory of sockets and logs.
     pub run_dir: &'a Path,
 }
@@ -106,16 +106,16 @@ pub fn too_long(run_dir: &Path) -> Option<std::path::PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guest::image::Image;
+    use crate::guest::image::ChainImage;
     use iotax_model::target::{Aio, CacheMode, Format};
     use iotax_model::units::Bytes;
 
-    fn images(names: &[(&str, Format)]) -> Vec<Image> {
-        names.iter().map(|(path, format)| Image::new(path.into(), *format)).collect()
+    fn images(names: &[(&str, Format)]) -> Vec<ChainImage> {
+        names.iter().map(|(path, format)| ChainImage::new(path.into(), *format)).collect()
     }
 
     /// The arguments one per line: those of the machine, and those of its disk.
-    fn lines(spec: &GuestSpec, chain: &[Image], accel: Accel) -> (String, String) {
+    fn lines(spec: &GuestSpec, chain: &[ChainImage], accel: Accel) -> (String, String) {
         let machine = QemuMachine {
             marker: "iotax-17-vm,raw",
             spec,
@@ -123,7 +123,7 @@ mod tests {
             kernel: Path::new("/boot/vmlinuz-6.1.0-9-amd64"),
             initramfs: Path::new("/run/iotax-17/initramfs"),
             parameters: "",
-            disk: Some(GuestDisk { chain, l2_cache_size: None }),
+            disk: Some(DiskChain { chain, l2_cache_size: None }),
             nic: None,
             run_dir: Path::new("/run/iotax-17,x"),
         };

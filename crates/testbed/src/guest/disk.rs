@@ -5,7 +5,7 @@ use iotax_model::target::{Aio, Bus, CacheMode, Discard, Format, GuestSpec, Machi
 use iotax_model::units::Bytes;
 use serde_json::{Value, json};
 
-use super::image::{Image, SECRET, secret_option};
+use super::image::{ChainImage, SECRET, secret_option};
 
 /// QEMU's id of the disk device.
 pub const DISK: &str = "disk0";
@@ -16,9 +16,9 @@ const SECTOR: u64 = 512;
 
 /// The images of a guest's disk.
 #[derive(Debug, Clone, Copy)]
-pub struct GuestDisk<'a> {
+pub struct DiskChain<'a> {
     /// The image and its backing files, topmost first; at least one.
-    pub chain: &'a [Image],
+    pub chain: &'a [ChainImage],
     /// Size of the L2 table cache of each qcow2 image. `None` for QEMU's default.
     pub l2_cache_size: Option<Bytes>,
 }
@@ -34,7 +34,7 @@ pub struct Drive {
     pub discard: Discard,
 }
 
-impl GuestDisk<'_> {
+impl DiskChain<'_> {
     /// The arguments for this disk.
     pub(super) fn arguments(&self, spec: &GuestSpec) -> Vec<String> {
         let mut arguments = Vec::new();
@@ -209,8 +209,8 @@ mod tests {
     use super::*;
     use iotax_model::target::{CacheMode, Discard};
 
-    fn images(names: &[(&str, Format)]) -> Vec<Image> {
-        names.iter().map(|(path, format)| Image::new(path.into(), *format)).collect()
+    fn images(names: &[(&str, Format)]) -> Vec<ChainImage> {
+        names.iter().map(|(path, format)| ChainImage::new(path.into(), *format)).collect()
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
             .iter()
             .map(|word| {
                 let spec = GuestSpec { cache: word.parse().expect("known"), ..GuestSpec::default() };
-                let disk = GuestDisk { chain: &images(&[("/srv/a", Format::Raw)]), l2_cache_size: None };
+                let disk = DiskChain { chain: &images(&[("/srv/a", Format::Raw)]), l2_cache_size: None };
                 let node = disk.node("image0", &spec);
                 assert_eq!(node["cache"], node["file"]["cache"], "both nodes open the file alike");
                 format!("{word}: {} write-cache={}", node["cache"], devices(&spec)[0]["write-cache"])
@@ -237,8 +237,8 @@ mod tests {
     #[test]
     fn a_part_of_a_block_device_is_opened_as_one_and_shared() {
         let part = Some(DevicePart { offset: Bytes(1 << 20), size: Bytes(4097), writable: false });
-        let chain = [Image { part, ..Image::new("/dev/sdx".into(), Format::Raw) }];
-        let disk = GuestDisk { chain: &chain, l2_cache_size: None };
+        let chain = [ChainImage { part, ..ChainImage::new("/dev/sdx".into(), Format::Raw) }];
+        let disk = DiskChain { chain: &chain, l2_cache_size: None };
         let node = disk.node("image0", &GuestSpec::default());
         assert_eq!(node["file"]["driver"], "host_device");
         assert_eq!((&node["offset"], &node["size"]), (&json!(1 << 20), &json!(4608)));
@@ -295,7 +295,7 @@ mod tests {
     fn discard_and_the_cache_of_tables_reach_every_image() {
         let chain =
             images(&[("/srv/top", Format::Qcow2), ("/srv/base", Format::Qcow2), ("/srv/raw", Format::Raw)]);
-        let disk = GuestDisk { chain: &chain, l2_cache_size: Some(Bytes(1 << 20)) };
+        let disk = DiskChain { chain: &chain, l2_cache_size: Some(Bytes(1 << 20)) };
         let node = disk.node("image0", &GuestSpec { discard: Discard::Ignore, ..GuestSpec::default() });
         let mut at = &node;
         for format in ["qcow2", "qcow2", "raw"] {

@@ -41,7 +41,7 @@ pub enum ImageError {
 
 /// An image of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Image {
+pub struct ChainImage {
     /// The file or device.
     pub path: PathBuf,
     /// Its format.
@@ -52,7 +52,7 @@ pub struct Image {
     pub data_file: Option<PathBuf>,
 }
 
-impl Image {
+impl ChainImage {
     /// An image in a whole file.
     #[must_use]
     pub const fn new(path: PathBuf, format: Format) -> Self {
@@ -169,8 +169,8 @@ fn qcow2_options(file: &FileSpec) -> String {
 }
 
 /// An image and its backing files, topmost first. Reads only headers, even while a guest has the image open.
-pub fn chain(path: &Path, format: Format) -> Result<Vec<Image>, ImageError> {
-    let mut top = Image::new(path.to_owned(), format);
+pub fn chain(path: &Path, format: Format) -> Result<Vec<ChainImage>, ImageError> {
+    let mut top = ChainImage::new(path.to_owned(), format);
     if format == Format::Raw {
         return Ok(vec![top]);
     }
@@ -186,7 +186,7 @@ pub fn chain(path: &Path, format: Format) -> Result<Vec<Image>, ImageError> {
         let format = field(info, "format").unwrap_or_default();
         let format = format.parse().map_err(|error| failed(format!("backing file {path}: {error}")))?;
         let path = PathBuf::from(path);
-        chain.push(Image { data_file: data_of(info, &path), ..Image::new(path, format) });
+        chain.push(ChainImage { data_file: data_of(info, &path), ..ChainImage::new(path, format) });
     }
     Ok(chain)
 }
@@ -441,7 +441,7 @@ mod tests {
         create(&base, &raw, Bytes(1 << 20), &lock).expect("created");
         create_overlay(&middle, &base, Format::Raw, &of(Format::Qcow2), &lock).expect("created");
         create_overlay(&top, &middle, Format::Qcow2, &of(Format::Qcow2), &lock).expect("created");
-        let image = |path: &Path, format| Image::new(path.to_owned(), format);
+        let image = |path: &Path, format| ChainImage::new(path.to_owned(), format);
         assert_eq!(
             chain(&top, Format::Qcow2).expect("read"),
             [image(&top, Format::Qcow2), image(&middle, Format::Qcow2), image(&base, Format::Raw)]

@@ -41,10 +41,10 @@ use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
 use crate::refusal::Refusal;
 use blockstats::BlockCounters;
-use disk::GuestDisk;
-use image::{DevicePart, Image, ImageError};
+use disk::DiskChain;
+use image::{ChainImage, DevicePart, ImageError};
 use kernel::Kernel;
-use nic::{Backend, GuestNic};
+use nic::{Backend, NicBackend};
 use operation::{OperationFiles, Operator};
 use passt::Passt;
 use process::{QemuProcess, Signs};
@@ -90,7 +90,7 @@ pub enum GuestDevice {
     /// A disk.
     Disk(GuestStorage),
     /// A network card from [`crate::network::build`].
-    Nic(GuestNic),
+    Nic(NicBackend),
 }
 
 impl GuestDevice {
@@ -105,7 +105,7 @@ impl GuestDevice {
 
     /// Its network card, if it has one.
     #[must_use]
-    pub const fn nic(&self) -> Option<&GuestNic> {
+    pub const fn nic(&self) -> Option<&NicBackend> {
         match self {
             Self::Nic(nic) => Some(nic),
             Self::Disk(_) => None,
@@ -130,7 +130,7 @@ pub struct GuestStorage {
 
 impl GuestStorage {
     /// The images of the disk, topmost first.
-    fn chain(&self) -> Result<Vec<Image>, ImageError> {
+    fn chain(&self) -> Result<Vec<ChainImage>, ImageError> {
         let mut chain = image::chain(&self.image, self.format)?;
         chain[0].part = self.part;
         Ok(chain)
@@ -194,7 +194,7 @@ pub enum GuestError {
     AgentClient(AgentError),
     /// An error of an image.
     #[error(transparent)]
-    Image(#[from] ImageError),
+    ChainImage(#[from] ImageError),
     /// This machine cannot run the guest.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -225,7 +225,7 @@ pub struct Guest {
     boot_ns: Option<u64>,
     paused: bool,
     /// The images of the disk, topmost first; empty without a disk.
-    chain: Vec<Image>,
+    chain: Vec<ChainImage>,
     l2_cache_size: Option<Bytes>,
     swaps: u32,
 }
@@ -246,7 +246,7 @@ impl Guest {
             kernel: &config.kernel.image,
             initramfs: &config.initramfs,
             parameters: &parameters(config)?,
-            disk: storage.map(|_| GuestDisk { chain: &chain, l2_cache_size }),
+            disk: storage.map(|_| DiskChain { chain: &chain, l2_cache_size }),
             nic,
             run_dir: &config.run_dir,
         });
@@ -386,7 +386,7 @@ impl Guest {
 
     /// Closes the old image before opening the new one, because QEMU locks images and the old one may be a backing file of the new one.
     /// Restores the old image if the new one fails to open.
-    fn exchange(&mut self, chain: Vec<Image>) -> Result<(), GuestError> {
+    fn exchange(&mut self, chain: Vec<ChainImage>) -> Result<(), GuestError> {
         const NOTHING: &str = "nothing";
         let (old, new) = (disk::node_name(self.swaps), disk::node_name(self.swaps + 1));
         self.execute("blockdev-add", &json!({ "driver": "null-co", "node-name": NOTHING }))?;
@@ -404,8 +404,8 @@ impl Guest {
         opened.map(drop)
     }
 
-    fn node(&self, name: &str, chain: &[Image]) -> Value {
-        GuestDisk { chain, l2_cache_size: self.l2_cache_size }.node(name, &self.spec)
+    fn node(&self, name: &str, chain: &[ChainImage]) -> Value {
+        DiskChain { chain, l2_cache_size: self.l2_cache_size }.node(name, &self.spec)
     }
 
     /// Attaches a block node to the disk device.

@@ -22,7 +22,7 @@ const OTHER_VECTORS: u32 = 2;
 
 /// A guest's network card and its backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GuestNic {
+pub struct NicBackend {
     /// The card that the guest sees.
     pub nic: Nic,
     /// The backend on the host.
@@ -53,7 +53,7 @@ pub enum Backend {
     Passt,
 }
 
-impl GuestNic {
+impl NicBackend {
     /// The arguments for this card.
     pub(super) fn arguments(&self, spec: &GuestSpec, run_dir: &Path) -> [String; 4] {
         let device = device(spec, self.nic, self.queues).to_string();
@@ -111,14 +111,14 @@ pub(super) fn device(spec: &GuestSpec, nic: Nic, queues: u32) -> Value {
 mod tests {
     use super::*;
 
-    fn lines(card: &GuestNic, spec: &GuestSpec) -> String {
+    fn lines(card: &NicBackend, spec: &GuestSpec) -> String {
         let arguments = card.arguments(spec, Path::new("/run/iotax,1"));
         format!("{} {}\n{} {}", arguments[0], arguments[1], arguments[2], arguments[3])
     }
 
-    fn card(nic: Nic, backend: Backend, queues: u32) -> GuestNic {
+    fn card(nic: Nic, backend: Backend, queues: u32) -> NicBackend {
         let address = (Ipv4Addr::new(10, 91, 0, 2), 30);
-        GuestNic { nic, backend, queues, address, mtu: None, namespace: None }
+        NicBackend { nic, backend, queues, address, mtu: None, namespace: None }
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
     fn the_guest_is_told_its_address_and_its_largest_packet() {
         let plain = card(Nic::E1000, Backend::User, 1);
         assert_eq!(plain.parameter(), "iotax.net=10.91.0.2/30");
-        let large = GuestNic { mtu: Some(9000), ..plain };
+        let large = NicBackend { mtu: Some(9000), ..plain };
         assert_eq!(large.parameter(), "iotax.net=10.91.0.2/30,9000");
     }
 }

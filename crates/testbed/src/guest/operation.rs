@@ -11,8 +11,8 @@ use iotax_model::threads;
 use iotax_model::units::Bytes;
 use serde_json::{Value, json};
 
-use super::disk::{Drive, GuestDisk};
-use super::image::Image;
+use super::disk::{DiskChain, Drive};
+use super::image::ChainImage;
 use super::qmp::{Qmp, QmpError};
 
 /// Time for which the virtual CPUs are stopped.
@@ -257,8 +257,8 @@ impl Operator {
 
     /// A node of an image of its own, which QEMU opens as it opens the disk.
     fn node(&self, node: &str, path: &Path, format: Format) -> Value {
-        let chain = [Image::new(path.to_owned(), format)];
-        let disk = GuestDisk { chain: &chain, l2_cache_size: self.l2_cache_size };
+        let chain = [ChainImage::new(path.to_owned(), format)];
+        let disk = DiskChain { chain: &chain, l2_cache_size: self.l2_cache_size };
         disk.node_of(node, self.drive)
     }
 

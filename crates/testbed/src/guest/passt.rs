@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use super::GuestError;
-use super::nic::{GuestNic, HOST_OF_USER, PASST_SOCKET};
+use super::nic::{HOST_OF_USER, NicBackend, PASST_SOCKET};
 use crate::netns::{self, PASST};
 use crate::refusal::Refusal;
 use iotax_model::threads;
@@ -23,7 +23,7 @@ impl Passt {
     /// Starts it in the card's namespace. It exits when QEMU does (`--one-off`).
     ///
     /// The options are those of passt's manual from 2024 on. Untested.
-    pub(super) fn start(nic: &GuestNic, run_dir: &Path) -> Result<Self, GuestError> {
+    pub(super) fn start(nic: &NicBackend, run_dir: &Path) -> Result<Self, GuestError> {
         let program = PASST.path().map_err(|error| Refusal::environment(error.to_string()))?;
         let socket = run_dir.join(PASST_SOCKET);
         let failed = |source| GuestError::Io { path: program.clone(), source };

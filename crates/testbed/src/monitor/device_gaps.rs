@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use iotax_model::record::{Blackout, DeviceGaps, IoClass};
 use iotax_model::threads;
 
-use super::Source;
+use super::ProcFile;
 
 /// The time between two looks, and the resolution of what is found.
 const LOOK: Duration = Duration::from_millis(10);
@@ -124,8 +124,8 @@ fn blackout(from: Instant, to: Option<Instant>, begin: Instant, end: Instant) ->
 #[derive(Debug)]
 struct Device {
     name: String,
-    stat: Source,
-    in_flight: Source,
+    stat: ProcFile,
+    in_flight: ProcFile,
     least: Duration,
     /// Reads, writes.
     ways: [DirectionGaps; 2],
@@ -146,8 +146,8 @@ impl Device {
         let directory = root.join("sys/class/block").join(name);
         Self {
             name: name.to_owned(),
-            stat: Source::new(directory.join("stat")),
-            in_flight: Source::new(directory.join("inflight")),
+            stat: ProcFile::new(directory.join("stat")),
+            in_flight: ProcFile::new(directory.join("inflight")),
             least,
             ways: Default::default(),
             last: None,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use iotax_model::record::CpuTime;
 
-use super::Source;
+use super::ProcFile;
 use super::counters::{since, tick_ns};
 
 /// The role of unnamed and of ended threads.
@@ -58,21 +58,21 @@ pub(super) struct ThreadCounters {
 pub(super) struct Threads {
     guest: GuestThreads,
     task: PathBuf,
-    process: Source,
+    process: ProcFile,
     open: BTreeMap<u32, Thread>,
 }
 
 #[derive(Debug)]
 struct Thread {
     role: String,
-    stat: Source,
-    schedstat: Source,
+    stat: ProcFile,
+    schedstat: ProcFile,
 }
 
 impl Threads {
     pub(super) fn new(proc: &Path, guest: GuestThreads) -> Self {
         let directory = proc.join(guest.pid.to_string());
-        let process = Source::new(directory.join("stat"));
+        let process = ProcFile::new(directory.join("stat"));
         Self { guest, task: directory.join("task"), process, open: BTreeMap::new() }
     }
 
@@ -104,8 +104,8 @@ impl Threads {
         let directory = self.task.join(tid.to_string());
         Thread {
             role,
-            stat: Source::new(directory.join("stat")),
-            schedstat: Source::new(directory.join("schedstat")),
+            stat: ProcFile::new(directory.join("stat")),
+            schedstat: ProcFile::new(directory.join("schedstat")),
         }
     }
 }

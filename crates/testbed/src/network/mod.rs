@@ -12,7 +12,7 @@ use std::path::Path;
 use iotax_model::target::{GuestSpec, LocalPath, NetworkSpec, Nic};
 
 use crate::build_error::BuildError;
-use crate::guest::nic::{Backend, GuestNic, HOST_OF_USER};
+use crate::guest::nic::{Backend, HOST_OF_USER, NicBackend};
 use crate::netns::Namespace;
 use crate::undo::UndoLog;
 pub use preflight::check;
@@ -52,7 +52,7 @@ pub struct BuiltNetwork {
     /// The address that the server listens on; a network stack on the path may translate addresses.
     pub listen: IpAddr,
     /// The network card of the client's guest; `None` without a guest.
-    pub nic: Option<GuestNic>,
+    pub nic: Option<NicBackend>,
 }
 
 /// Builds a path with these settings, which must have passed [`check`]. `tag` must be unique; it is part of all names.
@@ -115,7 +115,7 @@ fn bridge(
     up(&namespace, TAP, None, spec, undo_log)?;
     up(&namespace, BRIDGE, Some(SERVER), spec, undo_log)?;
     let has_vhost = spec.nic == Nic::VirtioNet && Path::new(VHOST).exists();
-    let nic = GuestNic {
+    let nic = NicBackend {
         nic: spec.nic,
         backend: Backend::Tap { interface: TAP.to_owned(), vhost: spec.vhost.unwrap_or(has_vhost) },
         queues,
@@ -136,7 +136,7 @@ fn user(
     undo_log: &mut UndoLog,
 ) -> Result<BuiltNetwork, BuildError> {
     let namespace = Namespace::make(format!("iotax-{tag}"), undo_log)?;
-    let nic = GuestNic {
+    let nic = NicBackend {
         nic: spec.nic,
         backend,
         queues: 1,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use iotax_model::survey::{
-    Bcache, Disk, DiskKind, Fact, Interrupt, Known, LoopFile, PciLink, Raid, Scsi, Wear,
+    Bcache, Disk, DiskKind, Fact, Known, LoopFile, PciLink, QueueInterrupt, Raid, Scsi, Wear,
 };
 use serde_json::Value;
 
@@ -209,7 +209,7 @@ fn queue_interrupts(
     all: &Fact<String>,
     disk: &Disk,
     directory: &Path,
-) -> Vec<Interrupt> {
+) -> Vec<QueueInterrupt> {
     let prefix = match disk.kind {
         DiskKind::Nvme => disk.name.rfind('n').map(|end| format!("{}q", &disk.name[..end])),
         DiskKind::Virtio => timeouts::ancestor(directory, "virtio").map(|name| format!("{name}-req.")),
@@ -227,7 +227,7 @@ fn queue_interrupts(
         let cpus = ["effective_affinity_list", "smp_affinity_list"]
             .iter()
             .find_map(|file| reader.text(&format!("/proc/irq/{number}/{file}")));
-        is_io.then(|| Interrupt { name: name.to_owned(), cpus })
+        is_io.then(|| QueueInterrupt { name: name.to_owned(), cpus })
     };
     all.value.lines().filter_map(of_line).collect()
 }

@@ -6,7 +6,7 @@ use iotax_model::target::{FileSpec, FilterSpec, FilterType, Format, NbdAddress};
 use serde_json::{Value, json};
 
 use crate::build_error::BuildError;
-use crate::guest::disk::{Drive, GuestDisk};
+use crate::guest::disk::{DiskChain, Drive};
 use crate::guest::image::{self, DevicePart, KEY, SECRET};
 
 /// A node of QEMU's block layer, from its image up.
@@ -110,7 +110,7 @@ impl BlockNode {
             NodeBase::Image { path, format, part, read_only } => {
                 let mut chain = image::chain(path, *format)?;
                 chain[0].part = *part;
-                let disk = GuestDisk { chain: &chain, l2_cache_size: file.l2_cache_size };
+                let disk = DiskChain { chain: &chain, l2_cache_size: file.l2_cache_size };
                 if disk.is_encrypted() {
                     objects.push(json!({ "qom-type": "secret", "id": SECRET, "data": KEY }));
                 }

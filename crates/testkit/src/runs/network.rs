@@ -213,7 +213,7 @@ fn busy(ns: f64, duration_ns: u64) -> HostCpu {
 
 /// One measurement that tells the truth but for the round's stray.
 pub fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize) -> Measurement {
-    let net = workload.net.as_ref().expect("a network's");
+    let net = workload.kind().traffic().expect("a network's");
     let factor = (0.005 * STRAYS[(round as usize + phase) % STRAYS.len()]).exp();
     let guest = way.name.starts_with("vm");
     let seconds = f64::from(SECONDS);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use iotax_testbed::monitor::Source;
+use iotax_testbed::monitor::ProcFile;
 
 use crate::raw::CgroupIo;
 
@@ -15,7 +15,7 @@ const MOST: usize = 4096;
 pub(super) struct Cgroups {
     top: PathBuf,
     /// The path and the counters of each group with an `io.stat` and without groups in it.
-    groups: Vec<(String, Source)>,
+    groups: Vec<(String, ProcFile)>,
 }
 
 impl Cgroups {
@@ -55,7 +55,7 @@ impl Cgroups {
             let at = known.iter().position(|(name, _)| *name == path);
             let source = match at {
                 Some(at) => known.swap_remove(at).1,
-                None => Source::new(self.top.join(&path[1..]).join("io.stat")),
+                None => ProcFile::new(self.top.join(&path[1..]).join("io.stat")),
             };
             self.groups.push((path, source));
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use iotax_model::target::LayerKind;
-use iotax_testbed::monitor::Source;
+use iotax_testbed::monitor::ProcFile;
 use iotax_testbed::stack;
 
 use crate::raw::{Device, DeviceCounters};
@@ -13,7 +13,7 @@ use crate::raw::{Device, DeviceCounters};
 #[derive(Debug)]
 pub(super) struct Devices {
     root: PathBuf,
-    diskstats: Source,
+    diskstats: ProcFile,
     /// Devices in display order, with counters of zero.
     order: Vec<Device>,
     /// Devices that diskstats lists and that have no place in `order`, with their counters: they had no size.
@@ -24,7 +24,7 @@ impl Devices {
     pub(super) fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
-            diskstats: Source::new(root.join("proc/diskstats")),
+            diskstats: ProcFile::new(root.join("proc/diskstats")),
             order: Vec::new(),
             left_out: BTreeMap::new(),
         }

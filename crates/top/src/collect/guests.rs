@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use iotax_testbed::stack;
 use serde_json::Value;
 
-use crate::raw::{Guest, GuestDisk, Process};
+use crate::raw::{Process, QemuGuest, QemuGuestDisk};
 
 /// The guests of a machine.
 #[derive(Debug)]
 pub(super) struct Guests {
     root: PathBuf,
-    known: HashMap<u32, Guest>,
+    known: HashMap<u32, QemuGuest>,
 }
 
 impl Guests {
@@ -22,7 +22,7 @@ impl Guests {
     }
 
     /// The guests among the processes. `again` looks at the disks of known ones too.
-    pub(super) fn read(&mut self, processes: &[Process], again: bool) -> Vec<Guest> {
+    pub(super) fn read(&mut self, processes: &[Process], again: bool) -> Vec<QemuGuest> {
         let mut known = std::mem::take(&mut self.known);
         for process in processes.iter().filter(|process| is_qemu(&process.name)) {
             let guest = match known.remove(&process.pid) {
@@ -31,13 +31,13 @@ impl Guests {
             };
             self.known.extend(guest.map(|guest| (process.pid, guest)));
         }
-        let mut guests: Vec<Guest> = self.known.values().cloned().collect();
+        let mut guests: Vec<QemuGuest> = self.known.values().cloned().collect();
         guests.sort_by(|one, other| (&one.name, one.pid).cmp(&(&other.name, other.pid)));
         guests
     }
 
     /// A guest by its process; `None` if that is no guest or has ended.
-    fn describe(&self, pid: u32) -> Option<Guest> {
+    fn describe(&self, pid: u32) -> Option<QemuGuest> {
         let process = self.root.join("proc").join(pid.to_string());
         let bytes = fs::read(process.join("cmdline")).ok()?;
         let words: Vec<String> =
@@ -46,10 +46,10 @@ impl Guests {
         let disks = command.disks.iter().map(|path| {
             let path = Self::opened(&process, path, &command.descriptors);
             let stack = stack::of_path(&self.root, &path).unwrap_or_default();
-            GuestDisk { path: path.display().to_string(), device: stack.disks.last().cloned() }
+            QemuGuestDisk { path: path.display().to_string(), device: stack.disks.last().cloned() }
         });
         let name = command.name.clone().unwrap_or_else(|| format!("pid {pid}"));
-        Some(Guest { pid, name, disks: disks.collect(), qemu: None })
+        Some(QemuGuest { pid, name, disks: disks.collect(), qemu: None })
     }
 
     /// The file that QEMU means by a name: what it was given as a descriptor, or relative to its directory.

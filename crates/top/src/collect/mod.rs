@@ -11,11 +11,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use iotax_model::record::Pressure;
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::monitor::{Source, interface_totals, pressure_totals};
+use iotax_testbed::monitor::{ProcFile, interface_totals, pressure_totals};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::blk_latency::BlockLatency;
-use crate::raw::{PercentileSource, Snapshot};
+use crate::raw::{MachineSnapshot, PercentileSource};
 use cgroups::Cgroups;
 use devices::Devices;
 use guests::Guests;
@@ -47,8 +47,8 @@ pub struct Collector {
     cgroups: Cgroups,
     guests: Guests,
     monitors: QemuMonitors,
-    network: Source,
-    pressure: [Source; 3],
+    network: ProcFile,
+    pressure: [ProcFile; 3],
     latency: Result<BlockLatency, String>,
     began: Instant,
     refreshed: Option<Instant>,
@@ -73,8 +73,8 @@ impl Collector {
             cgroups: Cgroups::new(&options.root),
             guests: Guests::new(&options.root),
             monitors: QemuMonitors::connect(&options.qmp, stop),
-            network: Source::new(proc.join("self/net/dev")),
-            pressure: ["io", "cpu", "memory"].map(|kind| Source::new(proc.join("pressure").join(kind))),
+            network: ProcFile::new(proc.join("self/net/dev")),
+            pressure: ["io", "cpu", "memory"].map(|kind| ProcFile::new(proc.join("pressure").join(kind))),
             latency,
             began: Instant::now(),
             refreshed: None,
@@ -82,21 +82,21 @@ impl Collector {
     }
 
     /// Reads everything once.
-    pub fn snapshot(&mut self) -> Snapshot {
+    pub fn snapshot(&mut self) -> MachineSnapshot {
         let is_due = self.refreshed.is_none_or(|at| at.elapsed() >= REFRESH);
         if is_due {
             self.devices.refresh();
             self.cgroups.refresh();
             self.refreshed = Some(Instant::now());
         }
-        let mut snapshot = Snapshot {
+        let mut snapshot = MachineSnapshot {
             at_ms: u64::try_from(
                 SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis(),
             )
             .unwrap_or(u64::MAX),
             clock_ns: u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX),
             devices: self.devices.read(),
-            ..Snapshot::default()
+            ..MachineSnapshot::default()
         };
         self.add_latencies(&mut snapshot);
         snapshot.pressure = self.pressure();
@@ -119,7 +119,7 @@ impl Collector {
         pressure_totals(io.read(), cpu.read(), memory.read())
     }
 
-    fn add_latencies(&self, snapshot: &mut Snapshot) {
+    fn add_latencies(&self, snapshot: &mut MachineSnapshot) {
         let read = self
             .latency
             .as_ref()

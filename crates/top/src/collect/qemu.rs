@@ -9,7 +9,7 @@ use iotax_testbed::interrupt::Interrupt;
 use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 
-use crate::raw::{Guest, QemuDisk};
+use crate::raw::{QemuDisk, QemuGuest};
 
 /// A guest that does not answer by then is not asked again.
 const DEADLINE: Duration = Duration::from_millis(500);
@@ -43,7 +43,7 @@ impl QemuMonitors {
     }
 
     /// Adds QEMU's counters to its guests.
-    pub(super) fn read(&mut self, guests: &mut [Guest], remarks: &mut Vec<String>) {
+    pub(super) fn read(&mut self, guests: &mut [QemuGuest], remarks: &mut Vec<String>) {
         for mut monitor in std::mem::take(&mut self.monitors) {
             match monitor.disks() {
                 Ok(disks) => {

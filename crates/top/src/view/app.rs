@@ -6,7 +6,7 @@ use std::time::Duration;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::rates::Frame;
-use crate::table::Kind;
+use crate::table::TableKind;
 
 /// The intervals that + and - go through.
 const INTERVALS: [Duration; 8] = [
@@ -36,14 +36,14 @@ pub(super) enum Page {
 
 impl Page {
     /// The tables of the page; the first one is sorted and has the marked row.
-    pub(super) const fn tables(self) -> &'static [Kind] {
+    pub(super) const fn tables(self) -> &'static [TableKind] {
         match self {
-            Self::All => &[Kind::Layers, Kind::Guests, Kind::Processes, Kind::Interfaces],
-            Self::Devices => &[Kind::Layers],
-            Self::Processes => &[Kind::Processes],
-            Self::Cgroups => &[Kind::Cgroups],
-            Self::Guests => &[Kind::Guests],
-            Self::Network => &[Kind::Interfaces],
+            Self::All => &[TableKind::Layers, TableKind::Guests, TableKind::Processes, TableKind::Interfaces],
+            Self::Devices => &[TableKind::Layers],
+            Self::Processes => &[TableKind::Processes],
+            Self::Cgroups => &[TableKind::Cgroups],
+            Self::Guests => &[TableKind::Guests],
+            Self::Network => &[TableKind::Interfaces],
         }
     }
 }
@@ -73,7 +73,7 @@ pub(super) struct App {
     /// The first line of the help that is shown; `None` without help.
     pub(super) help: Option<usize>,
     /// The figure that each table is sorted by; those without one have their busiest rows first.
-    pub(super) by: BTreeMap<Kind, usize>,
+    pub(super) by: BTreeMap<TableKind, usize>,
     /// Devices as one list.
     pub(super) is_flat: bool,
     /// Columns scrolled past.
@@ -302,9 +302,9 @@ mod tests {
             assert_eq!((app.help, app.page), (None, Page::Guests), "{close}");
         }
         press(&mut app, "ds");
-        assert_eq!(app.by.get(&Kind::Layers), Some(&0));
+        assert_eq!(app.by.get(&TableKind::Layers), Some(&0));
         press(&mut app, "SS");
-        assert_eq!(app.by.get(&Kind::Layers), Some(&(Kind::Layers.columns() - 1)));
+        assert_eq!(app.by.get(&TableKind::Layers), Some(&(TableKind::Layers.columns() - 1)));
         press(&mut app, "s+ ");
         assert_eq!((app.by.len(), app.interval, app.is_paused), (0, Duration::from_secs(2), true));
         press(&mut app, "-------");

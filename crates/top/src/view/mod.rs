@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// Reads the next frame; `None` if there is no earlier reading to compare with. The error is shown.
 pub type Live<'a> = dyn FnMut() -> Result<Option<Frame>, String> + 'a;
 /// Reads the frame with an index. The error is shown.
-pub type Recorded<'a> = dyn FnMut(usize) -> Result<Frame, String> + 'a;
+pub type ReadFrame<'a> = dyn FnMut(usize) -> Result<Frame, String> + 'a;
 
 /// Where frames come from.
 pub enum Feed<'a> {
@@ -35,7 +35,7 @@ pub enum Feed<'a> {
     /// A recording.
     Replay {
         /// Reads a frame.
-        read: &'a mut Recorded<'a>,
+        read: &'a mut ReadFrame<'a>,
         /// The number of frames.
         count: usize,
     },
@@ -92,7 +92,7 @@ fn live(
 
 fn replay(
     terminal: &mut ratatui::DefaultTerminal,
-    read: &mut Recorded<'_>,
+    read: &mut ReadFrame<'_>,
     mut app: App,
     stop: &Interrupt,
 ) -> io::Result<()> {

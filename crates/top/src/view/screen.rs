@@ -10,7 +10,7 @@ use super::app::{App, FramePosition};
 use crate::diagnosis::{self, Heat};
 use crate::figure::{self, Figure};
 use crate::rates::Frame;
-use crate::table::{self, Kind, Look, Table};
+use crate::table::{self, Look, Table, TableKind};
 
 /// Rows of each table that stay on the page of all, if the screen is small.
 const FEW: usize = 3;
@@ -155,15 +155,15 @@ fn footer(app: &App, frame: &Frame, table: &Table) -> String {
         return if app.filter.is_empty() { String::new() } else { format!("no row has {:?}", app.filter) };
     };
     let explained = match app.page.tables()[0] {
-        Kind::Layers => {
+        TableKind::Layers => {
             let found = frame.layers.iter().find(|layer| layer.name == row.key);
             found.map(|layer| diagnosis::layer(frame, layer))
         }
-        Kind::Guests => {
+        TableKind::Guests => {
             let is_it = |guest: &&crate::rates::GuestRates| table::guest_key(guest) == row.key;
             frame.guests.iter().find(is_it).and_then(diagnosis::guest)
         }
-        Kind::Processes | Kind::Cgroups | Kind::Interfaces => None,
+        TableKind::Processes | TableKind::Cgroups | TableKind::Interfaces => None,
     };
     explained.unwrap_or_else(|| row.whole.clone())
 }
@@ -183,11 +183,11 @@ fn help(lines: &mut Lines<'_, '_>, app: &mut App, frame: &Frame, first: usize) -
     let width = usize::from(lines.area.width);
     let keys = HELP.map(|(key, text)| (key, text.to_owned()));
     let columns = match app.page.tables()[0] {
-        Kind::Layers => explained(figure::LAYERS),
-        Kind::Guests => explained(figure::GUESTS),
-        Kind::Processes => explained(figure::PROCESSES),
-        Kind::Cgroups => explained(figure::CGROUPS),
-        Kind::Interfaces => explained(figure::INTERFACES),
+        TableKind::Layers => explained(figure::LAYERS),
+        TableKind::Guests => explained(figure::GUESTS),
+        TableKind::Processes => explained(figure::PROCESSES),
+        TableKind::Cgroups => explained(figure::CGROUPS),
+        TableKind::Interfaces => explained(figure::INTERFACES),
     };
     let mut text = in_pairs(&keys, width);
     text.extend(in_pairs(&columns, width));

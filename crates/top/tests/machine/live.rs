@@ -14,7 +14,7 @@ use iotax_testkit::{program, require};
 use iotax_top::buckets;
 use iotax_top::collect::{Collector, Options};
 use iotax_top::rates;
-use iotax_top::raw::{Device, Direction, Guest, PercentileSource, Snapshot};
+use iotax_top::raw::{Device, MachineSnapshot, PercentileSource, QemuGuest, RequestKind};
 use rustix::fs::OFlags;
 
 const SIZE: u64 = 32 << 20;
@@ -41,7 +41,7 @@ impl Loop {
         self.device.file_name().and_then(|name| name.to_str()).expect("a name")
     }
 
-    fn of<'a>(&self, snapshot: &'a Snapshot) -> &'a Device {
+    fn of<'a>(&self, snapshot: &'a MachineSnapshot) -> &'a Device {
         let found = snapshot.devices.iter().find(|device| device.name == self.name());
         found.unwrap_or_else(|| panic!("{} is in no reading: {snapshot:?}", self.name()))
     }
@@ -171,8 +171,12 @@ fn percentiles_are_of_the_requests_that_diskstats_counts() {
     let later = collector.snapshot();
     let (a, b) = (device.of(&earlier), device.of(&later));
     for (direction, ios, ms) in [
-        (Direction::Read, b.counters.reads - a.counters.reads, b.counters.read_ms - a.counters.read_ms),
-        (Direction::Write, b.counters.writes - a.counters.writes, b.counters.write_ms - a.counters.write_ms),
+        (RequestKind::Read, b.counters.reads - a.counters.reads, b.counters.read_ms - a.counters.read_ms),
+        (
+            RequestKind::Write,
+            b.counters.writes - a.counters.writes,
+            b.counters.write_ms - a.counters.write_ms,
+        ),
     ] {
         let new = b.latencies.iter().find(|latencies| latencies.direction == direction).expect("seen");
         let seen: u64 = new.buckets.iter().map(|(_, count)| count).sum();
@@ -223,7 +227,7 @@ fn a_guest_of_qemu_is_found_and_its_disk_is_counted() {
     // Its socket is there before it listens.
     let read = loop {
         let read = Collector::new(&options, &Interrupt::default()).snapshot();
-        let is_ours = |guest: &Guest| guest.pid == qemu.id() && guest.qemu.is_some();
+        let is_ours = |guest: &QemuGuest| guest.pid == qemu.id() && guest.qemu.is_some();
         if read.guests.iter().any(is_ours) || Instant::now() > end {
             break read;
         }

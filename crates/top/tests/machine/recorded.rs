@@ -6,7 +6,7 @@ use iotax_testbed::interrupt::Interrupt;
 use iotax_testkit::tree;
 use iotax_top::collect::{Collector, Options};
 use iotax_top::rates::{self, Frame, LayerRates};
-use iotax_top::raw::{QemuDisk, Snapshot};
+use iotax_top::raw::{MachineSnapshot, QemuDisk};
 use iotax_top::{json, prometheus, table};
 
 const HOST: &str = include_str!("trees/host.tree");
@@ -17,7 +17,7 @@ fn collector(root: &Path) -> Collector {
 }
 
 /// Half a second of the recorded host: what it did is in the second tree.
-fn half_a_second() -> (Snapshot, Snapshot) {
+fn half_a_second() -> (MachineSnapshot, MachineSnapshot) {
     let root = tree::build(HOST);
     // The command line has zero bytes between its words.
     tree::write(

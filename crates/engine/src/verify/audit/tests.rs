@@ -1,5 +1,5 @@
 use super::*;
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 use crate::verify::journal::{Header, Journal};
 use crate::verify::stamp::write_stamps;
 use iotax_model::verify_errors::{Fault, Findings, JournalState};
@@ -30,7 +30,7 @@ impl AuditedDisk {
     /// Writes some blocks, whether or not it is ever acknowledged.
     fn write(&self, block: u64, blocks: u64, generation: u64) -> Io {
         let length = u32::try_from(blocks * BLOCK).expect("short");
-        let io = Io { direction: Direction::Write, offset: block * BLOCK, length };
+        let io = Io { direction: IoKind::Write, offset: block * BLOCK, length };
         let mut buffer = vec![0xC3; length as usize];
         write_stamps(&mut buffer, &io, Mark { run: RUN, generation }, Verify::Crc32c);
         self.target.write_all_at(&buffer, io.offset).expect("written");

@@ -1,6 +1,6 @@
 use super::format::MARKER;
 use super::*;
-use crate::request::Direction;
+use crate::request::IoKind;
 use iotax_model::units::Bytes;
 use iotax_model::verify_errors::{JournalDamage, JournalState};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const HEADER: Header = Header { run: 9, block: 4096 };
 
 fn write(generation: u64) -> Io {
-    Io { direction: Direction::Write, offset: generation * 4096, length: 4096 }
+    Io { direction: IoKind::Write, offset: generation * 4096, length: 4096 }
 }
 
 fn expected(generation: u64) -> Record {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::random::{Purpose, SplitMix64};
-use crate::request::{Direction, Io};
+use crate::request::{Io, IoKind};
 use crate::verify::stamp::write_stamps;
 use iotax_model::workload::Verify;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ const fn mark(generation: u64) -> Mark {
 fn write(offset: u64, length: usize, mark: Mark) -> Vec<u8> {
     let mut random = SplitMix64::new(mark.generation, Purpose::Payload, offset);
     let mut buffer: Vec<u8> = (0..length / 8).flat_map(|_| random.next().to_ne_bytes()).collect();
-    let io = Io { direction: Direction::Write, offset, length: u32::try_from(length).expect("short") };
+    let io = Io { direction: IoKind::Write, offset, length: u32::try_from(length).expect("short") };
     write_stamps(&mut buffer, &io, mark, Verify::Xxh3);
     buffer
 }

@@ -3,7 +3,7 @@
 
 use super::super::lines::lines;
 use super::super::parse_util::not_understood;
-use super::super::{DeviceInterval, Found, Interval, Stamp};
+use super::super::{DeviceInterval, Found, ImportedInterval, Stamp};
 use super::{Devices, LONGEST_SECONDS, SINCE_BOOT};
 
 /// Fields of a line of the oldest version that has all of these.
@@ -23,8 +23,8 @@ pub(super) fn read(text: &str, found: &mut Found) {
 }
 
 /// The samples one by one: those of one time are an interval.
-pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<Interval> {
-    let mut intervals: Vec<Interval> = Vec::new();
+pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> {
+    let mut intervals: Vec<ImportedInterval> = Vec::new();
     for event in events(text) {
         let (device, numbers) = match event {
             Event::Session => continue,
@@ -50,7 +50,7 @@ pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<Interval> {
             last.devices.push(device);
         } else {
             let length_ns = seconds.checked_mul(1_000_000_000);
-            intervals.push(Interval { end, length_ns, devices: vec![device] });
+            intervals.push(ImportedInterval { end, length_ns, devices: vec![device] });
         }
     }
     intervals

@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn old_udp_is_the_senders_rate_and_a_narrow_window_is_no_matter() {
-        let old = "Connecting to host h, port 5201\n[ ID] Interval           Transfer     Bandwidth       Jitter    Lost/Total Datagrams\n\
+        let old = "Connecting to host h, port 5201\n[ ID] ImportedInterval           Transfer     Bandwidth       Jitter    Lost/Total Datagrams\n\
                    [  4]   0.00-10.00  sec  1.25 MBytes  1.05 Mbits/sec  0.028 ms  3/160 (1.9%)  \n[  4] Sent 160 datagrams\n";
         let found = read_all(old);
         assert_eq!(

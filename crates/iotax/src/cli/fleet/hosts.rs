@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use iotax_fleet::nats::{Address, Operator};
+use iotax_fleet::nats::{Address, NatsOperator};
 use iotax_model::exit::Exit;
 use iotax_model::target::Machine;
 use iotax_testbed::remote::RemoteHost;
@@ -99,7 +99,7 @@ pub(super) fn link(given: &str) -> Result<Option<Link>, Failure> {
 fn enlisted(url: &str) -> Result<Vec<Host>, Failure> {
     let address: Address = url.parse().map_err(|error| usage(format!("--hosts {error}")))?;
     let names =
-        Operator::connect(&address).and_then(|mut operator| operator.choose(&address, crate::version()));
+        NatsOperator::connect(&address).and_then(|mut operator| operator.choose(&address, crate::version()));
     let host = |name| Host { name, link: Link::Nats(url.to_owned()), values: BTreeMap::new() };
     Ok(names.map_err(refused)?.into_iter().map(host).collect())
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use iotax_fleet::link::{Hub, To};
-use iotax_fleet::message::{Assignment, Part, ToMember};
+use iotax_fleet::message::{Assignment, RunPart, ToMember};
 use iotax_fleet::nats;
-use iotax_fleet::{Action, Coordinator, MemberState, News, monotonic_ns};
+use iotax_fleet::{Coordinator, CoordinatorAction, MemberState, News, monotonic_ns};
 use iotax_model::exit::Exit;
 use iotax_model::record::{FleetMember, FleetMode};
 use iotax_model::threads;
@@ -225,17 +225,17 @@ impl AtWork<'_> {
         self.answer()
     }
 
-    fn act(&mut self, actions: Vec<Action>) -> Result<(), Failure> {
+    fn act(&mut self, actions: Vec<CoordinatorAction>) -> Result<(), Failure> {
         for action in actions {
             match action {
-                Action::Send { member, message } => self.send(&member, &message)?,
-                Action::Keep { member, number, part } => {
+                CoordinatorAction::Send { member, message } => self.send(&member, &message)?,
+                CoordinatorAction::Keep { member, number, part } => {
                     self.keep(&member, &part).or_exit(Exit::Environment)?;
                     let acknowledged = self.coordinator.stored(&member, number);
                     self.act(acknowledged)?;
                 }
-                Action::Close { member } => self.hub.close(&member),
-                Action::Tell(news) => self.tell(news),
+                CoordinatorAction::Close { member } => self.hub.close(&member),
+                CoordinatorAction::Tell(news) => self.tell(news),
             }
         }
         Ok(())
@@ -246,15 +246,15 @@ impl AtWork<'_> {
     }
 
     /// Puts a part of a member's run on the disk.
-    fn keep(&mut self, member: &str, part: &Part) -> Result<(), StoreError> {
+    fn keep(&mut self, member: &str, part: &RunPart) -> Result<(), StoreError> {
         let Some(Kept { run, .. }) = self.kept.iter().find(|kept| kept.name == member) else { return Ok(()) };
         match part {
-            Part::Environment(environment) => self.store.set_environment(*run, environment),
-            Part::Plan(plan) => self.store.set_plan(*run, plan),
-            Part::Target(target) => self.store.put_target(*run, target),
-            Part::Measurement(measurement) => self.store.put_measurement(*run, measurement),
-            Part::Warning(warning) => self.store.put_warning(*run, warning),
-            Part::Phases(phases) => self.store.add_phases(*run, phases),
+            RunPart::Environment(environment) => self.store.set_environment(*run, environment),
+            RunPart::Plan(plan) => self.store.set_plan(*run, plan),
+            RunPart::Target(target) => self.store.put_target(*run, target),
+            RunPart::Measurement(measurement) => self.store.put_measurement(*run, measurement),
+            RunPart::Warning(warning) => self.store.put_warning(*run, warning),
+            RunPart::Phases(phases) => self.store.add_phases(*run, phases),
         }
     }
 

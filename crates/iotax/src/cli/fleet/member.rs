@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_fleet::link::MemberLink;
-use iotax_fleet::message::{Assignment, Claims, Merged, Part};
+use iotax_fleet::message::{Assignment, Claims, Merged, RunPart};
 use iotax_fleet::{Member, PipeLink, Wish, monotonic_ns};
 use iotax_model::record::{FleetMode, Measurement, Sample};
 use iotax_model::threads;
@@ -151,19 +151,19 @@ impl<'a, L: MemberLink> ActiveMember<'a, L> {
         let member = self.member;
         let new = |told: Option<&Run>| {
             if told.map_or(&self.assignment.plan, |told| &told.plan) != &run.plan {
-                member.keep(Part::Plan(run.plan.clone()));
+                member.keep(RunPart::Plan(run.plan.clone()));
             }
             if told.is_none_or(|told| told.environment != run.environment) {
-                member.keep(Part::Environment(run.environment.clone()));
+                member.keep(RunPart::Environment(run.environment.clone()));
             }
             let targets =
                 run.targets.iter().filter(|one| told.is_none_or(|told| !told.targets.contains(one)));
-            targets.for_each(|target| member.keep(Part::Target(target.clone())));
+            targets.for_each(|target| member.keep(RunPart::Target(target.clone())));
             let warnings =
                 run.warnings.iter().filter(|one| told.is_none_or(|told| !told.warnings.contains(one)));
-            warnings.for_each(|warning| member.keep(Part::Warning(warning.clone())));
+            warnings.for_each(|warning| member.keep(RunPart::Warning(warning.clone())));
             if told.map_or(!run.phases.is_empty(), |told| told.phases != run.phases) {
-                member.keep(Part::Phases(run.phases.clone()));
+                member.keep(RunPart::Phases(run.phases.clone()));
             }
         };
         new(told.as_ref());
@@ -194,7 +194,7 @@ impl<L: MemberLink> Gate for ActiveMember<'_, L> {
         if lock(&self.told).is_none() {
             self.tell_rest();
         }
-        self.member.keep(Part::Measurement(measurement.clone()));
+        self.member.keep(RunPart::Measurement(measurement.clone()));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iotax_fleet::nats::{Address, Operator, Presence, Role, Situation};
+use iotax_fleet::nats::{Address, AgentRole, NatsOperator, Presence, Situation};
 use iotax_model::visible::line;
 
 use super::super::enlist::refused;
@@ -18,7 +18,7 @@ pub(super) fn at_server(given: &str, what: &str) -> Result<Option<String>, Failu
         return Ok(None);
     }
     let address: Address = given.parse().map_err(usage)?;
-    let mut operator = Operator::connect(&address).map_err(refused)?;
+    let mut operator = NatsOperator::connect(&address).map_err(refused)?;
     match what {
         requests::DRAIN => {
             operator.drain(address.group.as_deref(), None);
@@ -60,7 +60,7 @@ fn lines(there: &[Presence]) -> String {
     let lines = there.iter().map(|one| {
         let group = one.group.as_deref().map_or(String::new(), |group| format!("  group {}", line(group)));
         let state = match (&one.situation, one.role) {
-            (_, Role::Leaf) => "merges samples".into(),
+            (_, AgentRole::Leaf) => "merges samples".into(),
             (Situation::Free, _) => "free".into(),
             (Situation::Draining, _) => "takes no more work".into(),
             (Situation::Working { fleet, doing, .. }, _) => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args as ClapArgs;
-use iotax_fleet::message::{Assignment, Step};
+use iotax_fleet::message::{Assignment, StepNumber};
 use iotax_model::Run;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Design;
@@ -38,9 +38,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     drop(store);
     let mode = runs.iter().find_map(|run| run.fleet.as_ref()).map(|member| member.mode).unwrap_or_default();
     let measured =
-        |run: &Run| -> BTreeSet<Step> { run.measurements.iter().map(|m| u64::from(m.order)).collect() };
+        |run: &Run| -> BTreeSet<StepNumber> { run.measurements.iter().map(|m| u64::from(m.order)).collect() };
     // A step that one member has cannot be measured by all together any more.
-    let by_any: BTreeSet<Step> = runs.iter().flat_map(measured).collect();
+    let by_any: BTreeSet<StepNumber> = runs.iter().flat_map(measured).collect();
     let (overwrite, overwrite_signature) = args.overwrite.named();
     let mut members = Vec::new();
     for run in &runs {

@@ -145,7 +145,7 @@ mod tests {
             .iter()
             .map(|workload| {
                 assert_eq!(workload.check(), Ok(()), "{}", workload.name);
-                let traffic = workload.net.as_ref().expect("a network's");
+                let traffic = workload.kind().traffic().expect("a network's");
                 (workload.name.as_str(), traffic.loaded.then_some(traffic.direction))
             })
             .collect();

@@ -20,7 +20,7 @@ use iotax_testbed::interrupt::{Interrupt, POLL};
 use iotax_top::collect::{Collector, Options};
 use iotax_top::prometheus;
 use iotax_top::rates::{self, Frame};
-use iotax_top::raw::Snapshot;
+use iotax_top::raw::MachineSnapshot;
 use iotax_top::recording::Writer;
 use iotax_top::view::{self, Feed};
 
@@ -131,7 +131,7 @@ fn go_on(
 /// Reads this machine, and passes on what was read.
 struct Reader {
     collector: Collector,
-    before: Option<Snapshot>,
+    before: Option<MachineSnapshot>,
     writer: Option<Writer>,
     server: Option<LastMetrics>,
 }

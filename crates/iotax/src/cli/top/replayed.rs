@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
-use iotax_interop::import::{self, DeviceInterval, Interval, Intervals};
+use iotax_interop::import::{self, DeviceInterval, ImportedInterval, Intervals};
 use iotax_model::exit::Exit;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_top::rates::{self, Frame, LayerRates};
@@ -154,7 +154,7 @@ fn recorded(recording: &mut Recording, index: usize) -> Result<Frame, String> {
 }
 
 /// An interval of another tool's text.
-fn told(interval: &Interval) -> Frame {
+fn told(interval: &ImportedInterval) -> Frame {
     Frame {
         at_ms: interval.end.map(|end| end.ms),
         interval_ns: interval.length_ns,

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use iotax_model::target::{Accel, FileSpec, Format, GuestSpec, Snapshot, TargetSpec};
 use iotax_model::units::Bytes;
-use iotax_model::wire::{AgentHello, Area};
+use iotax_model::wire::{AgentHello, ByteRange};
 use iotax_testbed::guest::Guest;
-use iotax_testbed::guest::nic::GuestNic;
+use iotax_testbed::guest::nic::NicBackend;
 use iotax_testbed::monitor::GuestThreads;
 use iotax_testbed::target::{Built, image};
 use iotax_testbed::undo::{UndoEntry, UndoLog};
@@ -42,7 +42,7 @@ pub(in crate::runner) struct GuestSlot<'a> {
 /// The device that a guest is measured by.
 pub(in crate::runner) enum MeasuredDevice<'a> {
     Disk(&'a Built),
-    Nic(&'a GuestNic),
+    Nic(&'a NicBackend),
 }
 
 /// Storage that a guest has as its disk.
@@ -114,9 +114,9 @@ impl GuestSite {
     }
 
     /// All of the guest's disk.
-    pub(super) fn area(&self) -> Area {
+    pub(super) fn area(&self) -> ByteRange {
         let Built { size, shared, .. } = self.storage.built;
-        Area { path: None, offset: Bytes(0), size, shared, identity: None }
+        ByteRange { path: None, offset: Bytes(0), size, shared, identity: None }
     }
 
     pub(super) fn renew_snapshots(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {

@@ -12,7 +12,7 @@ use iotax_model::Plan;
 use iotax_model::target::{ImageSpec, TargetSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::warning::Warning;
-use iotax_model::wire::{Area, Job, StampedFill};
+use iotax_model::wire::{ByteRange, Job, StampedFill};
 use iotax_model::workload::{DEFAULT_SIZE, Verify, Workload};
 use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::export::StorageDaemon;
@@ -203,7 +203,7 @@ impl Target {
     }
 
     /// The area as its agent opens it, and whether it may be written; `None` for a network.
-    fn area(&self) -> Option<(Area, bool)> {
+    fn area(&self) -> Option<(ByteRange, bool)> {
         match &self.site {
             Site::Host(HostSite { storage, .. }) => Some((storage.area(), storage.built.writable)),
             Site::Guest(site) => Some((site.area(), site.storage.built.writable)),
@@ -237,7 +237,7 @@ impl Target {
             return Ok(());
         };
         let filled = if self.takes_layouts() { plan.filled() } else { plan.touched() };
-        let area = Area { size: area.size.min(filled), ..area };
+        let area = ByteRange { size: area.size.min(filled), ..area };
         let (name, size) = (self.spec.name.clone(), area.size);
         if size.0 == 0 {
             return Ok(());
@@ -272,7 +272,7 @@ impl Target {
             Site::Host(site) => site.directory().map(|path| path.display().to_string()),
             Site::Guest(_) | Site::Remote(_) | Site::Network(_) => None,
         };
-        let Area { path, shared, identity, .. } = area;
+        let ByteRange { path, shared, identity, .. } = area;
         let filled = self.stamped.filter(|_| !workload.lays_out());
         Job { path, workload, size, writable, shared, identity, directory, filled, ..read_only }
     }

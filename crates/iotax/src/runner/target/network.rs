@@ -4,7 +4,7 @@ use anyhow::Context;
 use iotax_model::record::Interface;
 use iotax_model::target::{GuestSpec, NetworkSpec, TargetSpec};
 use iotax_testbed::agent_client::AgentClient;
-use iotax_testbed::guest::nic::GuestNic;
+use iotax_testbed::guest::nic::NicBackend;
 use iotax_testbed::interrupt::Interrupt;
 
 use super::OwnAgent;
@@ -31,7 +31,7 @@ pub(in crate::runner) enum NetworkClient {
 /// A guest that is a client.
 pub(in crate::runner) struct NetworkGuest {
     spec: GuestSpec,
-    nic: GuestNic,
+    nic: NicBackend,
     running: Option<RunningGuest>,
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use iotax_model::units::Bytes;
-use iotax_model::wire::Area;
+use iotax_model::wire::ByteRange;
 use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::target::Built;
 use iotax_testbed::undo::{UndoEntry, UndoLog};
@@ -60,8 +60,8 @@ impl HostSite {
 }
 
 impl RemoteSite {
-    pub(super) fn area(&self) -> Area {
-        Area {
+    pub(super) fn area(&self) -> ByteRange {
+        ByteRange {
             path: Some(self.agent.path().display().to_string()),
             offset: Bytes(0),
             size: self.size,
@@ -76,9 +76,9 @@ impl LocalStorage {
         Self { built, snapshot: None }
     }
 
-    pub(super) fn area(&self) -> Area {
+    pub(super) fn area(&self) -> ByteRange {
         let Built { path, offset, size, shared, identity, .. } = &self.built;
-        Area {
+        ByteRange {
             path: Some(path.display().to_string()),
             offset: *offset,
             size: *size,

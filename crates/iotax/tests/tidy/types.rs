@@ -1,0 +1,60 @@
+//! A type that leaves its module in every direction has a name of its own: a reader who searches for it finds one.
+
+use std::collections::BTreeMap;
+
+use crate::Source;
+
+/// The public types that another file has under the same name.
+pub(crate) fn shared_names(sources: &[Source]) -> Vec<String> {
+    let mut declared: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for source in sources.iter().filter(|source| source.path.contains("/src/")) {
+        for name in public_types(&source.words) {
+            declared.entry(name).or_default().push(&source.path);
+        }
+    }
+    let shared = declared.iter().filter(|(_, paths)| paths.len() > 1);
+    shared.map(|(name, paths)| format!("{}: a public type of one name: {name}", paths.join(", "))).collect()
+}
+
+/// The names behind `pub struct` and its like outside of all braces, and those that `words!` declares.
+fn public_types(words: &[String]) -> Vec<&str> {
+    let (mut depth, mut found, mut of_words) = (0_usize, Vec::new(), false);
+    for (index, word) in words.iter().enumerate() {
+        let at = |ahead: usize| words.get(index + ahead).map_or("", String::as_str);
+        match word.as_str() {
+            "pub" if depth == 0 && ["struct", "enum", "trait", "type"].contains(&at(1)) => found.push(at(2)),
+            "words" if depth == 0 && at(1) == "!" => of_words = true,
+            "{" | "(" | "[" => depth += 1,
+            "}" | ")" | "]" => {
+                depth = depth.saturating_sub(1);
+                of_words &= depth > 0;
+            }
+            name if of_words && depth == 1 && at(1) == "," && at(2) == "literal" && at(3) == "{" => {
+                found.push(name);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_of_one_name_are_found() {
+        let source = |path: &str, text: &str| Source::new(path, text);
+        let a = source("crates/a/src/lib.rs", "pub struct Same; mod inner { pub struct Other; } struct Own;");
+        let b =
+            source("crates/b/src/lib.rs", "pub enum Same { Other }\npub(crate) struct Own;\nstruct Other;");
+        let words = source("crates/c/src/lib.rs", "words! { /// Two.\nSame, \"same\" { A = \"a\", } }");
+        let test = source("crates/d/tests/all.rs", "pub struct Same;");
+        let check = |sources: &[Source]| shared_names(sources);
+        assert_eq!(check(&[a, test]), Vec::<String>::new());
+        let a = source("crates/a/src/lib.rs", "pub struct Same;");
+        let found = check(&[a, b, words]);
+        let all = "crates/a/src/lib.rs, crates/b/src/lib.rs, crates/c/src/lib.rs";
+        assert_eq!(found, [format!("{all}: a public type of one name: Same")]);
+    }
+}
