@@ -127,7 +127,11 @@ fn rounds_are_added_until_a_steady_state() {
     let json = lab.json(&bench);
     assert_valid(&json);
     let steady = &json["steady_state"];
-    assert_eq!((&steady["reached"], &steady["first_round"], &steady["last_round"]), (&true.into(), &1.into(), &5.into()), "{json}");
+    assert_eq!(
+        (&steady["reached"], &steady["first_round"], &steady["last_round"]),
+        (&true.into(), &1.into(), &5.into()),
+        "{json}"
+    );
     let window = &steady["cells"][0]["window"];
     assert!((window["mean"].as_f64().expect("a mean") - 300.0).abs() < 15.0, "{window}");
     let said = text(&lab.run(&["report", "1"]).stdout).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -138,7 +142,8 @@ fn rounds_are_added_until_a_steady_state() {
     ));
     let refused = text(&lab.run(&["run", &plan.display().to_string(), "--yes"]).stderr);
     assert!(refused.contains("max_rounds = 4: accepted: from repeat = 5 to 1000"), "{refused}");
-    let both = text(&lab.run(&["run", &plan.display().to_string(), "--until-steady", "--until-decided"]).stderr);
+    let both =
+        text(&lab.run(&["run", &plan.display().to_string(), "--until-steady", "--until-decided"]).stderr);
     assert!(both.contains("--until-decided") && both.contains("--until-steady"), "{both}");
     lab.assert_nothing_left();
 }
