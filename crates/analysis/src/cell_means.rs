@@ -37,7 +37,7 @@ impl<'a> CellMeans<'a> {
 }
 
 fn fitted<'a>(run: &'a Run, workload: &str, metric: Metric) -> HashMap<&'a str, f64> {
-    let of_workload: Vec<&Measurement> = run.measurements.iter().filter(|m| m.workload == workload).collect();
+    let of_workload: Vec<&Measurement> = run.measured().filter(|m| m.workload == workload).collect();
     // Late replays are left out, as in comparisons; of a target without others they are all that is known.
     let is_punctual = |m: &&&Measurement| !is_late(m);
     let has_others = |target: &str| of_workload.iter().filter(is_punctual).any(|m| m.target == target);

@@ -16,10 +16,10 @@ pub(crate) fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &TargetSpec)> 
         .map(|(workload, target)| (plan.workloads[workload].name.as_str(), &plan.targets[target]))
 }
 
-/// Each cell's measurements, one per round, by (workload, target).
+/// Each cell's measurements that figures are made of, one per round, by (workload, target).
 pub fn by_cell(run: &Run) -> HashMap<(&str, &str), Vec<&Measurement>> {
     let mut cells: HashMap<_, Vec<_>> = HashMap::new();
-    for m in &run.measurements {
+    for m in run.measured() {
         cells.entry((m.workload.as_str(), m.target.as_str())).or_default().push(m);
     }
     cells

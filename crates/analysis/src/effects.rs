@@ -85,7 +85,7 @@ impl<'a> Grid<'a, &'a Measurement> {
             let log = metric.of(m)?.ln();
             Some(if metric.more_is_better() { -log } else { log })
         };
-        let of_workload = run.measurements.iter().filter(|m| m.workload == workload);
+        let of_workload = run.measured().filter(|m| m.workload == workload);
         Self::new(of_workload.filter_map(|m| Some((m.target.as_str(), m.round, log(m)?, m))))
     }
 }

@@ -202,7 +202,7 @@ fn compare(
     let metrics: Vec<Metric> = figures.iter().copied().filter(|figure| figure.is_compared()).collect();
     let mut figures = MeasuredFigures::new(metrics.clone());
     let mut withheld = grade::withheld(findings);
-    for measurement in &run.measurements {
+    for measurement in run.measured() {
         figures.add(plan, measurement, withheld.remove(&place(measurement)));
     }
     let pairs = samples::pairs(plan, edges);

@@ -44,8 +44,7 @@ pub fn phased_comparisons(run: &Run) -> Vec<PhasedComparison<'_>> {
     }
     let findings = checks::of_measurements(run);
     let unusable = grade::withheld(&findings);
-    let usable: Vec<&Measurement> =
-        run.measurements.iter().filter(|m| !unusable.contains_key(&place(m))).collect();
+    let usable: Vec<&Measurement> = run.measured().filter(|m| !unusable.contains_key(&place(m))).collect();
     replays.into_iter().flat_map(|workload| of_workload(run, workload, &usable)).collect()
 }
 

@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::plan::{Design, STEADY_WINDOW};
 use crate::record::{Environment, FleetMember, ImportSource, Measurement, RunPhase, TargetRecord};
 use crate::target::NbdExportSpec;
 use crate::{Plan, Warning};
@@ -118,6 +119,28 @@ impl Run {
 }
 
 impl Run {
+    /// The measurements that figures are made of: all, or where rounds were added until a steady state those of the last window.
+    pub fn measured(&self) -> impl Iterator<Item = &Measurement> {
+        let first = self.first_measured_round();
+        self.measurements.iter().filter(move |m| m.round >= first)
+    }
+
+    /// The first round that figures are made of.
+    #[must_use]
+    pub fn first_measured_round(&self) -> u32 {
+        match &self.plan.design {
+            Design::UntilSteady(_) => {
+                let last = self.measurements.iter().map(|m| m.round).max().unwrap_or(0);
+                last.saturating_sub(STEADY_WINDOW) + 1
+            }
+            Design::FixedRounds
+            | Design::UntilDecided(_)
+            | Design::Curve(_)
+            | Design::Ask(_)
+            | Design::Watch(_) => 1,
+        }
+    }
+
     /// A copy without the measurements.
     #[must_use]
     pub fn without_measurements(&self) -> Self {

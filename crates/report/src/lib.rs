@@ -23,6 +23,7 @@ mod phases;
 mod plot;
 mod remarks;
 pub mod sentences;
+mod steady_state;
 mod sweep;
 pub mod table;
 pub mod tables;

@@ -39,7 +39,7 @@ impl Summary {
         let has_all = match &plan.design {
             // Nobody knows how many a search takes.
             Design::Ask(_) => true,
-            Design::UntilDecided(_) => is_complete,
+            Design::UntilDecided(_) | Design::UntilSteady(_) => is_complete,
             Design::FixedRounds | Design::Curve(_) | Design::Watch(_) => head.source.is_some() && is_complete,
         };
         let workloads = plan.workloads.iter().map(|workload| workload.name.as_str());

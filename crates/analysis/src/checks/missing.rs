@@ -22,7 +22,9 @@ pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<War
     if run.plan.ask().is_some() {
         return None;
     }
-    let planned = standing.map_or(run.plan.repeat as usize * run.plan.cells(), |standing| standing.planned);
+    // Until a steady state rounds are added one by one.
+    let rounds = run.measurements.iter().map(|m| m.round).max().unwrap_or(0).max(run.plan.repeat);
+    let planned = standing.map_or(rounds as usize * run.plan.cells(), |standing| standing.planned);
     let there = run.measurements.len();
     (there < planned).then(|| Warning {
         kind: WarningKind::Incomplete,

@@ -123,7 +123,7 @@ impl More {
             label: format!("run {}", run.id),
             rounds: run.measurements.iter().map(|m| m.round).max().unwrap_or_default(),
             command: run.command("resume", ""),
-            is_anew: plan.until_decided().is_some(),
+            is_anew: plan.adds_rounds(),
             round: round_time(run),
         })
     }
@@ -140,7 +140,10 @@ impl Account {
         } else {
             run.plan.workloads.clone()
         };
-        let is_compared = |m: &Measurement| workloads.iter().any(|workload| workload.name == m.workload);
+        let first = run.first_measured_round();
+        let is_compared = |m: &Measurement| {
+            m.round >= first && workloads.iter().any(|workload| workload.name == m.workload)
+        };
         let measured = run.measurements.iter().zip(&judgement.grades).filter(|(m, _)| is_compared(m));
         let measured = measured.map(|(m, grade)| {
             let unusable = unusable(*grade, kinds.about(m));

@@ -174,7 +174,7 @@ fn of_work<'a>(run: &'a Run, members: &[&'a Workload]) -> Option<Curves<'a>> {
     let of_target = |target: &'a str| -> Option<Curve<'a>> {
         let cell = |workload: &Workload| -> Vec<&Measurement> {
             let of_cell = |m: &&Measurement| m.target == target && m.workload == workload.name;
-            run.measurements.iter().filter(of_cell).collect()
+            run.measured().filter(of_cell).collect()
         };
         let points: Vec<RatePoint<'a>> = open
             .iter()

@@ -68,7 +68,7 @@ fn measured(
     target: &str,
     &(workload, title, baseline_kib_per_s): &(&'static str, &'static str, f64),
 ) -> Option<Copy> {
-    let ours = run.measurements.iter().filter(|m| m.target == target && m.workload == workload);
+    let ours = run.measured().filter(|m| m.target == target && m.workload == workload);
     let mut rates: Vec<f64> = ours
         .filter_map(|measured| {
             let seconds = measured.outcome.duration_ns as f64 / 1e9;

@@ -106,7 +106,7 @@ pub fn tests(run: &Run) -> Vec<SuiteTest<'_>> {
 
 fn tests_of<'a>(run: &'a Run, suite: &Suite) -> Vec<SuiteTest<'a>> {
     let mut cells = std::collections::HashMap::<(&str, &str), Vec<&Measurement>>::new();
-    for m in &run.measurements {
+    for m in run.measured() {
         cells.entry((&m.target, &m.workload)).or_default().push(m);
     }
     let means = CellMeans::of(run, &[Metric::IOPS, Metric::BYTES_PER_S, Metric::LATENCY_MEAN]);

@@ -90,7 +90,7 @@ impl RunFigures {
         };
         let mut cells: Vec<CellFigures> = Vec::new();
         let mut places: HashMap<(&str, &str), usize> = HashMap::new();
-        for m in run.measurements.iter().filter(|m| !is_unusable(&m.target, &m.workload, m.round)) {
+        for m in run.measured().filter(|m| !is_unusable(&m.target, &m.workload, m.round)) {
             let place = *places.entry((&m.target, &m.workload)).or_insert_with(|| {
                 let (target, workload) = (m.target.clone(), m.workload.clone());
                 cells.push(CellFigures { target, workload, rounds: Vec::new() });

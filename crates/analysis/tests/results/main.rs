@@ -8,4 +8,5 @@ mod inside;
 mod judge;
 mod network;
 mod replays;
+mod steady;
 mod ways;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{
-    BETWEEN, DEFAULT_MAX_ROUNDS, Design, Margin, Plan, PlanError, PlanFile, UntilDecided,
+    BETWEEN, DEFAULT_MAX_ROUNDS, Design, MOST_STEADY_ROUNDS, Margin, Plan, PlanError, PlanFile,
+    STEADY_WINDOW, UntilDecided, UntilSteady,
 };
 use iotax_model::target::{Accel, NbdExportSpec};
 use iotax_model::units::{Bytes, Nanos};
@@ -72,7 +73,7 @@ impl OverwriteArgs {
 #[derive(Debug, Clone, Args)]
 pub(super) struct LengthArgs {
     /// Measure for at most this long, in many short rounds; end earlier if every comparison is decided [default: 3m]
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["repeat", "max_time"])]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["repeat", "max_time", "until_steady"])]
     time: Option<Nanos>,
     /// Measure a fixed number of rounds instead
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
@@ -114,12 +115,14 @@ impl LengthArgs {
 
     /// Sets the plan's rounds.
     pub(super) fn apply(&self, plan: Plan, design: &DesignArgs) -> Result<Plan, PlanError> {
-        if self.repeat.is_none() && (design.max_rounds.is_some() || design.max_time.is_some()) {
+        let is_steady = design.steady.until_steady;
+        if self.repeat.is_none() && !is_steady && (design.max_rounds.is_some() || design.max_time.is_some()) {
             let words = "--max-rounds and --max-time go with --repeat N --until-decided; without them --time says how long";
             return Err(PlanError::Content(words.into()));
         }
         let mut plan = match self.repeat {
             Some(repeat) => Plan { repeat, ..plan },
+            None if is_steady => Plan { repeat: STEADY_WINDOW, ..plan },
             None => plan.within(self.time())?,
         };
         design.apply(&mut plan)?;
@@ -141,48 +144,74 @@ pub(super) struct MarginArgs {
     pub(super) margin: Option<Margin>,
 }
 
-/// The margin of equivalence, and rounds that are added until all comparisons are decided.
+/// Rounds that are added until a steady state.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(super) struct SteadyArgs {
+    /// Add rounds until each target is in a steady state by SNIA's rule: over five rounds values range over at most 20% of their mean, their
+    /// trend over 10%; figures are made of these five
+    #[arg(long)]
+    pub(super) until_steady: bool,
+}
+
+/// The margin of equivalence, and rounds that are added until all comparisons are decided or all is in a steady state.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct DesignArgs {
     /// Add rounds until every comparison is decided; the first look is after --repeat rounds
-    #[arg(long)]
+    #[arg(long, conflicts_with = "until_steady")]
     until_decided: bool,
     #[command(flatten)]
+    steady: SteadyArgs,
+    #[command(flatten)]
     margin: MarginArgs,
-    #[arg(long, value_name = "N", value_parser = number::whole::<u32>(4..=1000), help = format!("With --until-decided: no more rounds than this [default: {DEFAULT_MAX_ROUNDS}]"))]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u32>(4..=1000), help = format!("With --until-decided or --until-steady: no more rounds than this [default: {DEFAULT_MAX_ROUNDS}, {MOST_STEADY_ROUNDS} until steady]"))]
     max_rounds: Option<u32>,
     /// With --until-decided: add no more rounds once those up to the next look would end later than this [default: no limit]
     #[arg(long, value_name = "TIME")]
     max_time: Option<Nanos>,
 }
 
+impl SteadyArgs {
+    /// Makes the plan one that waits for a steady state, if the user asks for that.
+    pub(super) fn apply(self, plan: &mut Plan) {
+        if self.until_steady {
+            plan.design = Design::UntilSteady(UntilSteady::default());
+            plan.repeat = plan.repeat.max(STEADY_WINDOW);
+        }
+    }
+}
+
 impl DesignArgs {
     /// Overrides the plan with the given options; the caller checks the plan.
     pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
         plan.margin = self.margin.margin.unwrap_or(plan.margin);
+        let flags = [("--until-decided", self.until_decided), ("--until-steady", self.steady.until_steady)];
+        if let Some((flag, _)) = flags.iter().find(|(_, given)| *given && !plan.goes_by_rounds()) {
+            return Err(PlanError::Content(format!("{flag}: the plan does not go by rounds; leave it out")));
+        }
         match &plan.design {
-            Design::FixedRounds if self.until_decided => {
+            _ if self.steady.until_steady => self.steady.apply(plan),
+            Design::FixedRounds | Design::UntilSteady(_) if self.until_decided => {
                 plan.design = Design::UntilDecided(UntilDecided::default());
-            }
-            Design::Curve(_) | Design::Ask(_) | Design::Watch(_) if self.until_decided => {
-                return Err(PlanError::Content(
-                    "--until-decided: the plan does not go by rounds; leave it out".into(),
-                ));
             }
             _ => {}
         }
-        let Design::UntilDecided(until) = &mut plan.design else {
-            let bound =
-                [("--max-rounds", self.max_rounds.is_some()), ("--max-time", self.max_time.is_some())];
-            return match bound.iter().find(|(_, given)| *given) {
-                Some((flag, _)) => Err(PlanError::Content(format!(
-                    "{flag} bounds what --until-decided adds; add --until-decided, or give the number of rounds with --repeat"
-                ))),
-                None => Ok(()),
-            };
-        };
-        until.max_rounds = self.max_rounds.unwrap_or(until.max_rounds);
-        until.max_time = self.max_time.or(until.max_time);
+        let bound = [("--max-rounds", self.max_rounds.is_some()), ("--max-time", self.max_time.is_some())];
+        match &mut plan.design {
+            Design::UntilDecided(until) => {
+                until.max_rounds = self.max_rounds.unwrap_or(until.max_rounds);
+                until.max_time = self.max_time.or(until.max_time);
+            }
+            Design::UntilSteady(until) if self.max_time.is_none() => {
+                until.max_rounds = self.max_rounds.unwrap_or(until.max_rounds);
+            }
+            _ => {
+                if let Some((flag, _)) = bound.iter().rev().find(|(_, given)| *given) {
+                    return Err(PlanError::Content(format!(
+                        "{flag} bounds what --until-decided adds; add --until-decided, or give the number of rounds with --repeat"
+                    )));
+                }
+            }
+        }
         Ok(())
     }
 }

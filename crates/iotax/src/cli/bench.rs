@@ -10,7 +10,7 @@ use iotax_model::units::Nanos;
 use iotax_model::workload::{Verify, Workload, WorkloadKeys};
 use iotax_testbed::target::existing_image;
 
-use super::args::SessionArgs;
+use super::args::{SessionArgs, SteadyArgs};
 use super::flags::WorkloadFlags;
 use super::output::OutputArgs;
 use super::print_plan::print_plan;
@@ -40,6 +40,8 @@ pub(super) struct Args {
     /// Number of rounds; compare needs several to tell a difference from noise [default: 5 of 2s; 1 with --runtime or a job file]
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
+    #[command(flatten)]
+    steady: SteadyArgs,
     /// Print the plan as a file to edit instead of measuring
     #[arg(long, conflicts_with = "json")]
     print_plan: bool,
@@ -89,8 +91,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         )));
     }
     let targets = with_image(target, &workloads);
-    let plan =
+    let mut plan =
         Plan { seed, repeat, ..Plan::new(format!("bench {}", args.target.display()), targets, workloads) };
+    args.steady.apply(&mut plan);
     plan.check().or_exit(Exit::Usage)?;
     if args.print_plan {
         return print_plan(&plan, &[]);

@@ -55,7 +55,11 @@ impl Directories {
             require: _,
         } = plan;
         match design {
-            Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) | Design::Ask(_) => {}
+            Design::FixedRounds
+            | Design::UntilDecided(_)
+            | Design::UntilSteady(_)
+            | Design::Curve(_)
+            | Design::Ask(_) => {}
             Design::Watch(WatchSpec { events, require: _, late: _, control: _, together: _ }) => {
                 let command = events.iter().find(|event| matches!(event.action, Action::Command(_)));
                 if let Some(event) = command {

@@ -1,6 +1,6 @@
 //! Estimates of a plan's rounds and time before it begins.
 
-use iotax_model::plan::{CurveSpec, Design, Margin, Plan};
+use iotax_model::plan::{CurveSpec, Design, Margin, Plan, STEADY_WINDOW};
 use iotax_model::target::Accel;
 use iotax_model::units::{Nanos, human};
 
@@ -35,7 +35,11 @@ pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
             let held = ask.sustain.map_or(0.0, |sustain| sustain.as_secs_f64() * plan.targets.len() as f64);
             return format!("about {}", human::duration(set_up() + ask.time.as_secs_f64() + held));
         }
-        Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) | Design::Watch(_) => {}
+        Design::FixedRounds
+        | Design::UntilDecided(_)
+        | Design::UntilSteady(_)
+        | Design::Curve(_)
+        | Design::Watch(_) => {}
     }
     let least = human::duration(runner::estimate_seconds(plan, plan.repeat, done, accel));
     match most_seconds(plan, done, accel) {
@@ -54,11 +58,14 @@ fn curve_seconds(plan: &Plan, curve: &CurveSpec) -> f64 {
 
 /// The most seconds, roughly, for a plan that adds rounds; absent for any other.
 pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Option<f64> {
-    let until = plan.until_decided()?;
-    let all = runner::estimate_seconds(plan, until.max_rounds, done, accel);
+    if !plan.adds_rounds() {
+        return None;
+    }
+    let all = runner::estimate_seconds(plan, plan.most_rounds(), done, accel);
     // max_time does not include setting up.
     let set_up = runner::estimate_seconds(plan, 0, 0, accel);
-    Some(until.max_time.map_or(all, |limit| all.min(set_up + limit.as_secs_f64())))
+    let limit = plan.until_decided().and_then(|until| until.max_time);
+    Some(limit.map_or(all, |limit| all.min(set_up + limit.as_secs_f64())))
 }
 
 /// The design of a run and its margin in words; absent for a fixed number of rounds with the default margin.
@@ -81,6 +88,11 @@ pub(super) fn design(plan: &Plan) -> Option<String> {
                 plan.margin
             ))
         }
+        Design::UntilSteady(until) => Some(format!(
+            "Rounds are added until each target is in a steady state by SNIA's rule, {} at most; figures are made of the last \
+             {STEADY_WINDOW}.",
+            until.max_rounds
+        )),
         Design::FixedRounds | Design::Curve(_) | Design::Watch(_) => margin(),
     }
 }

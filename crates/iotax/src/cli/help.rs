@@ -47,7 +47,7 @@ const EVERYDAY: [(&str, &str); 21] = [
 const HEADINGS: [(&str, &[&str]); 6] = [
     ("Results", &["db", "json", "html", "output_format", "output", "csv", "excel"]),
     ("Job files", &["job", "section"]),
-    ("Decision", &["until_decided", "margin", "max_rounds", "max_time"]),
+    ("Decision", &["until_decided", "until_steady", "margin", "max_rounds", "max_time"]),
     ("Devices", &["overwrite", "overwrite_signature"]),
     ("Other machines", &["sudo", "leave_agent"]),
     ("Guests", &["guests", "accel", "kernel", "modules", "like", "like_disk"]),

@@ -1,8 +1,8 @@
 //! `iotax resume`: resumes a stopped run, or adds rounds to one.
 
 use clap::Args as ClapArgs;
-use iotax_analysis::Stopped;
 use iotax_analysis::judge;
+use iotax_analysis::{SteadyState, Stopped};
 use iotax_model::Run;
 use iotax_model::RunState;
 use iotax_model::exit::Exit;
@@ -156,6 +156,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         Design::Ask(_) => run.state == RunState::Complete,
         // The last look says so, above.
         Design::UntilDecided(_) => false,
+        Design::UntilSteady(until) => SteadyState::of(&run)
+            .is_some_and(|state| state.is_reached() || state.rounds() >= until.max_rounds),
     };
     if is_complete {
         if run.state != RunState::Complete {

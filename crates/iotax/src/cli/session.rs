@@ -559,7 +559,7 @@ fn conclude(ended: Ended, run: i64, plan: &Plan, store: &Store) -> Exit {
             Exit::Fine
         }
         Ended::Missing(cells) => {
-            if plan.until_decided().is_some() {
+            if plan.adds_rounds() {
                 // Looks already taken cannot be repeated with other figures.
                 say!("{cells} measurements failed; the looks were taken without them. Run {run} kept");
             } else {

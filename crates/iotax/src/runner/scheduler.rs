@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
-use iotax_analysis::{SequentialState, Standing, Stopped};
+use iotax_analysis::{SequentialState, Standing, SteadyState, Stopped};
 use iotax_model::Run;
 use iotax_model::record::Measurement;
 use iotax_model::schedule;
@@ -49,8 +49,10 @@ impl Batch {
 /// The rest of a run.
 pub(super) struct Scheduler<'a> {
     plan: &'a Plan,
-    /// `None` if the number of rounds is fixed.
+    /// Where rounds are added until every comparison is decided.
     sequential: Option<SequentialState>,
+    /// Where rounds are added until a steady state, with the last round that was scheduled.
+    steady: Option<(SteadyState, u32)>,
     /// True once all rounds of a fixed number have been scheduled.
     scheduled: bool,
     begun: Instant,
@@ -62,7 +64,8 @@ impl<'a> Scheduler<'a> {
     /// A scheduler for a run whose targets are built. Times follow from `plan`, looks from the plan that the run began with.
     pub(super) fn new(plan: &'a Plan, run: &Run) -> Self {
         let sequential = SequentialState::new(run);
-        Self { plan, sequential, scheduled: false, begun: Instant::now(), planned_seconds: 0.0 }
+        let steady = SteadyState::of(run).map(|state| (state, 0));
+        Self { plan, sequential, steady, scheduled: false, begun: Instant::now(), planned_seconds: 0.0 }
     }
 
     /// Counts a measurement.
@@ -70,6 +73,9 @@ impl<'a> Scheduler<'a> {
         self.planned_seconds += self.seconds(cell);
         if let Some(sequential) = &mut self.sequential {
             sequential.add(measurement);
+        }
+        if let Some((steady, _)) = &mut self.steady {
+            steady.add(measurement);
         }
     }
 
@@ -82,6 +88,9 @@ impl<'a> Scheduler<'a> {
 
     /// The next batch, after a look at the measurements so far; `None` if nothing is left.
     pub(super) fn next(&mut self, progress: &mut dyn Progress) -> Option<Batch> {
+        if self.steady.is_some() {
+            return self.next_towards_steady(progress);
+        }
         let Some(sequential) = &mut self.sequential else {
             return (!std::mem::replace(&mut self.scheduled, true)).then(|| self.everything());
         };
@@ -96,6 +105,35 @@ impl<'a> Scheduler<'a> {
             return None;
         }
         Some(batch)
+    }
+
+    /// The rounds that a window needs, and then one at a time until every cell is in a steady state.
+    fn next_towards_steady(&mut self, progress: &mut dyn Progress) -> Option<Batch> {
+        let (state, before) = self.steady.as_mut()?;
+        let most = self.plan.most_rounds();
+        if *before > 0 {
+            let cells = state.cells();
+            let steady = cells.iter().filter(|cell| cell.is_steady()).count();
+            progress.look(&format!(
+                "{before} rounds, {}: {steady} of {} cells in a steady state",
+                human::duration(self.begun.elapsed().as_secs_f64()),
+                cells.len()
+            ));
+            if state.is_reached() || *before >= most {
+                return None;
+            }
+        }
+        let first = *before + 1;
+        *before = if *before == 0 { self.plan.repeat } else { first };
+        let cells = schedule::cells(self.plan);
+        let at_most = cells.len() * most as usize;
+        Some(Batch {
+            rounds: first..=*before,
+            before: (first as usize - 1) * cells.len(),
+            cells,
+            at_most,
+            open: None,
+        })
     }
 
     /// All rounds of a plan that fixes their number.

@@ -115,6 +115,39 @@ fn a_second_look_is_said_to_be_one() {
     lab.assert_nothing_left();
 }
 
+/// A limit is a device that never changes: steady in the first window.
+#[test]
+fn rounds_are_added_until_a_steady_state() {
+    iotax_testkit::require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    let directory = lab.work().display().to_string();
+    let limited = format!("{directory} > raw file > throttle iops=300 > virtio");
+    let work = ["--rw", "randread", "--size", "16m", "--runtime", "700ms", "--ramp_time", "300ms"];
+    let bench = [["bench", &limited, "--until-steady", "--yes", "--json", "-"].as_slice(), &work].concat();
+    let json = lab.json(&bench);
+    assert_valid(&json);
+    let steady = &json["steady_state"];
+    assert_eq!(
+        (&steady["reached"], &steady["first_round"], &steady["last_round"]),
+        (&true.into(), &1.into(), &5.into()),
+        "{json}"
+    );
+    let window = &steady["cells"][0]["window"];
+    assert!((window["mean"].as_f64().expect("a mean") - 300.0).abs() < 15.0, "{window}");
+    let said = text(&lab.run(&["report", "1"]).stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("Steady by SNIA's rule after 5 rounds"), "{said}");
+
+    let plan = lab.plan(&format!(
+        "repeat = 5\n[until_steady]\nmax_rounds = 4\n[[target]]\nname = 'a'\nstack = '{limited}'\n[[workload]]\nrw = 'read'\n"
+    ));
+    let refused = text(&lab.run(&["run", &plan.display().to_string(), "--yes"]).stderr);
+    assert!(refused.contains("max_rounds = 4: accepted: from repeat = 5 to 1000"), "{refused}");
+    let both =
+        text(&lab.run(&["run", &plan.display().to_string(), "--until-steady", "--until-decided"]).stderr);
+    assert!(both.contains("--until-decided") && both.contains("--until-steady"), "{both}");
+    lab.assert_nothing_left();
+}
+
 /// Tests that have the machine to themselves.
 mod alone {
     use super::*;

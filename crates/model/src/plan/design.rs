@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AskSpec, CurveSpec, Plan, PlanError, UntilDecided, WatchSpec};
+use super::{AskSpec, CurveSpec, Plan, PlanError, UntilDecided, UntilSteady, WatchSpec};
 
 /// The design of a run: it decides what is measured, and when that is enough.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -13,6 +13,8 @@ pub enum Design {
     FixedRounds,
     /// Rounds are added until every comparison is decided.
     UntilDecided(UntilDecided),
+    /// Rounds are added until every target is in a steady state on every workload; the last five are compared.
+    UntilSteady(UntilSteady),
     /// Every workload is measured at many rates.
     Curve(CurveSpec),
     /// The rates are those that a search for the highest one that keeps conditions tries.
@@ -28,12 +30,14 @@ impl Design {
     /// Two of them.
     pub(super) fn of_tables(
         until: Option<UntilDecided>,
+        steady: Option<UntilSteady>,
         curve: Option<CurveSpec>,
         ask: Option<AskSpec>,
         watch: Option<WatchSpec>,
     ) -> Result<Self, PlanError> {
         let all = [
             ("until_decided", until.map(Self::UntilDecided)),
+            ("until_steady", steady.map(Self::UntilSteady)),
             ("curve", curve.map(Self::Curve)),
             ("ask", ask.map(Self::Ask)),
             ("watch", watch.map(Self::Watch)),
@@ -55,7 +59,11 @@ impl Plan {
     pub const fn until_decided(&self) -> Option<&UntilDecided> {
         match &self.design {
             Design::UntilDecided(until) => Some(until),
-            Design::FixedRounds | Design::Curve(_) | Design::Ask(_) | Design::Watch(_) => None,
+            Design::FixedRounds
+            | Design::UntilSteady(_)
+            | Design::Curve(_)
+            | Design::Ask(_)
+            | Design::Watch(_) => None,
         }
     }
 
@@ -64,7 +72,11 @@ impl Plan {
     pub const fn curve(&self) -> Option<&CurveSpec> {
         match &self.design {
             Design::Curve(curve) => Some(curve),
-            Design::FixedRounds | Design::UntilDecided(_) | Design::Ask(_) | Design::Watch(_) => None,
+            Design::FixedRounds
+            | Design::UntilDecided(_)
+            | Design::UntilSteady(_)
+            | Design::Ask(_)
+            | Design::Watch(_) => None,
         }
     }
 
@@ -73,7 +85,11 @@ impl Plan {
     pub const fn ask(&self) -> Option<&AskSpec> {
         match &self.design {
             Design::Ask(ask) => Some(ask),
-            Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) | Design::Watch(_) => None,
+            Design::FixedRounds
+            | Design::UntilDecided(_)
+            | Design::UntilSteady(_)
+            | Design::Curve(_)
+            | Design::Watch(_) => None,
         }
     }
 
@@ -81,8 +97,17 @@ impl Plan {
     #[must_use]
     pub const fn compares_targets(&self) -> bool {
         match &self.design {
-            Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) => true,
+            Design::FixedRounds | Design::UntilDecided(_) | Design::UntilSteady(_) | Design::Curve(_) => true,
             Design::Ask(_) | Design::Watch(_) => false,
+        }
+    }
+
+    /// Returns whether the number of rounds follows from what they measure.
+    #[must_use]
+    pub const fn adds_rounds(&self) -> bool {
+        match &self.design {
+            Design::UntilDecided(_) | Design::UntilSteady(_) => true,
+            Design::FixedRounds | Design::Curve(_) | Design::Ask(_) | Design::Watch(_) => false,
         }
     }
 
@@ -90,7 +115,7 @@ impl Plan {
     #[must_use]
     pub const fn goes_by_rounds(&self) -> bool {
         match &self.design {
-            Design::FixedRounds | Design::UntilDecided(_) => true,
+            Design::FixedRounds | Design::UntilDecided(_) | Design::UntilSteady(_) => true,
             Design::Curve(_) | Design::Ask(_) | Design::Watch(_) => false,
         }
     }
@@ -100,7 +125,11 @@ impl Plan {
     pub const fn watch(&self) -> Option<&WatchSpec> {
         match &self.design {
             Design::Watch(watch) => Some(watch),
-            Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) | Design::Ask(_) => None,
+            Design::FixedRounds
+            | Design::UntilDecided(_)
+            | Design::UntilSteady(_)
+            | Design::Curve(_)
+            | Design::Ask(_) => None,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::axes::{LeftOut, MOST, PlanAxis, Product, Wrong};
 use super::place::{Text, find_key, words};
 use super::{
     AskSpec, CurveSpec, DEFAULT_REPEAT, Demand, Design, FleetSpec, Margin, Neighbour, Plan, PlanError,
-    UntilDecided, WatchSpec,
+    STEADY_WINDOW, UntilDecided, UntilSteady, WatchSpec,
 };
 use crate::target::TargetSpec;
 use crate::units::Nanos;
@@ -48,6 +48,8 @@ pub(super) struct PlanHead {
     time: Option<Nanos>,
     /// Adds rounds until every comparison is decided; the first look is after `repeat` rounds.
     until_decided: Option<UntilDecided>,
+    /// Adds rounds until every target is in a steady state on every workload, by SNIA's rule; the last five are compared.
+    until_steady: Option<UntilSteady>,
     /// Measures every workload at many rates: latency against offered load. In place of `repeat`, `time` and `until_decided`.
     curve: Option<CurveSpec>,
     /// Finds the highest rate that keeps conditions on latency. In place of `repeat`, `time`, `until_decided` and `curve`.
@@ -165,10 +167,11 @@ pub(super) fn read(text: &str, targets: Vec<TargetSpec>) -> Result<PlanFile, Pla
     let workloads = reader.rows(&document, &defaults)?;
     let neighbours = reader.neighbours(&document, &defaults)?;
     let first = targets.first().map(|target: &TargetSpec| target.name.clone());
-    let design = Design::of_tables(head.until_decided, head.curve, head.ask, head.watch)
+    let design = Design::of_tables(head.until_decided, head.until_steady, head.curve, head.ask, head.watch)
         .map_err(|error| reader.locate(error, &document))?;
     let rounds = match &design {
         Design::Ask(_) | Design::Watch(_) => 1,
+        Design::UntilSteady(_) => STEADY_WINDOW,
         Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) => DEFAULT_REPEAT,
     };
     let plan = Plan {
@@ -194,6 +197,9 @@ pub(super) fn read(text: &str, targets: Vec<TargetSpec>) -> Result<PlanFile, Pla
                 Design::Watch(_) => Some("a watch lasts as long as runtime says; leave out time"),
                 Design::UntilDecided(_) => {
                     Some("it takes the place of repeat and until_decided: give one or the other")
+                }
+                Design::UntilSteady(_) => {
+                    Some("a steady state takes as long as it takes; limit it by max_rounds there")
                 }
                 Design::FixedRounds if head.repeat.is_some() => {
                     Some("it takes the place of repeat and until_decided: give one or the other")

@@ -14,6 +14,7 @@ mod place;
 mod rates;
 mod replays;
 mod schema;
+mod steady;
 mod until;
 mod watch;
 mod write;
@@ -41,6 +42,7 @@ pub use file::PlanFile;
 pub use fleet::{FleetRates, FleetSpec};
 pub use rates::rounded;
 pub use schema::schema;
+pub use steady::{MOST_STEADY_ROUNDS, STEADY_RANGE, STEADY_SLOPE, STEADY_WINDOW, UntilSteady};
 pub use until::{
     DEFAULT_MAX_ROUNDS, FIRST_LOOK, FIRST_LOOK_AFTER, MOST_LOOKS, Margin, MarginError, UntilDecided,
 };
@@ -241,6 +243,7 @@ impl Plan {
         match &self.design {
             Design::FixedRounds => {}
             Design::UntilDecided(until) => until.check(self.repeat, self.targets.len(), self.round_time())?,
+            Design::UntilSteady(until) => until.check(self.repeat)?,
             Design::Curve(curve) => curve.check(self)?,
             Design::Ask(ask) => ask.check(self)?,
             Design::Watch(watch) => watch.check(self)?,
@@ -248,7 +251,7 @@ impl Plan {
         let rounds = self.most_rounds();
         let measurements = self.cells() * rounds as usize;
         if measurements > MOST_MEASUREMENTS {
-            let key = if self.until_decided().is_some() { "max_rounds" } else { "repeat" };
+            let key = if rounds > self.repeat { "max_rounds" } else { "repeat" };
             return refuse(format!(
                 "{key} = {rounds}: {} targets x {} workloads x {rounds} rounds are {measurements} measurements; accepted: \
                  up to {MOST_MEASUREMENTS}",
@@ -350,7 +353,11 @@ impl Plan {
     /// The maximum number of rounds.
     #[must_use]
     pub fn most_rounds(&self) -> u32 {
-        self.until_decided().map_or(self.repeat, |until| until.max_rounds)
+        match &self.design {
+            Design::UntilDecided(until) => until.max_rounds,
+            Design::UntilSteady(until) => until.max_rounds,
+            Design::FixedRounds | Design::Curve(_) | Design::Ask(_) | Design::Watch(_) => self.repeat,
+        }
     }
 
     /// The most rounds that a run of these targets and workloads can have.

@@ -45,6 +45,9 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
         Design::UntilDecided(until) => {
             ("# Rounds are added until every comparison is decided\n[until_decided]", Table::try_from(until)?)
         }
+        Design::UntilSteady(until) => {
+            ("# Rounds are added until all is in a steady state\n[until_steady]", Table::try_from(until)?)
+        }
         Design::Curve(curve) => ("# Latency against offered load\n[curve]", Table::try_from(curve)?),
         Design::Ask(ask) => ("# The highest rate that keeps the conditions\n[ask]", Table::try_from(ask)?),
         Design::Watch(watch) => ("# What happens during each measurement\n[watch]", Table::try_from(watch)?),

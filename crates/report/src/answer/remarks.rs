@@ -60,7 +60,8 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let clean = found.is_empty() && !run.measurements.is_empty();
     let (grave, others): (Vec<_>, Vec<_>) = found.iter().partition(|(kind, _)| rank(*kind) <= GRAVE);
     let said = |found: &(WarningKind, Vec<&Warning>)| finding(run, found.0, &found.1);
-    let mut lines: Vec<String> = grave.into_iter().map(said).collect();
+    let mut lines: Vec<String> = crate::steady_state::sentences(run);
+    lines.extend(grave.into_iter().map(said));
     // A search says itself how certain it is.
     let compares = run.plan.compares_targets();
     let open = open(run, judgement).into_iter().filter(|_| compares);

@@ -105,6 +105,7 @@ fn bench(run: &Run, judgement: &Judgement) -> Page {
         *first = format!("Run {}, {}: {first}", run.id, run.plan.name);
     }
     lines.extend(emulated(run).map(str::to_owned));
+    lines.extend(crate::steady_state::sentences(run));
     lines.push(trust(run, judgement));
     lines.extend(verified(run));
     lines.extend(grave(run, judgement));
@@ -130,7 +131,7 @@ fn measured(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Str
         summary.of(Metric::LATENCY_MEAN).map(|ns| format!("{} each", human::time(ns))),
         summary.of(Metric::CPU_PER_IO).map(|ns| format!("{} of CPU", human::time(ns))),
     ];
-    let rounds = run.measurements.iter().filter(|m| m.workload == workload.name);
+    let rounds = run.measured().filter(|m| m.workload == workload.name);
     let figures: Vec<f64> = rounds.filter_map(|m| Metric::headline(workload).of(m)).collect();
     let scatter = scatter(&figures).map(|by| format!("scatter {} over {} rounds", share(by), figures.len()));
     let parts: Vec<String> = parts.into_iter().flatten().chain(scatter).collect();

@@ -180,7 +180,7 @@ fn rounds(run: &Run) -> String {
     let there = run.measurements.iter().map(|m| m.round).max().unwrap_or_default();
     match &run.plan.design {
         Design::Ask(_) => counted(there, "round"),
-        Design::UntilDecided(_) => format!("{there} of at most {all}"),
+        Design::UntilDecided(_) | Design::UntilSteady(_) => format!("{there} of at most {all}"),
         Design::FixedRounds | Design::Curve(_) | Design::Watch(_) => all,
     }
 }

@@ -121,7 +121,7 @@ pub(super) fn throughput(run: &Run, workload: &Workload) -> Chart {
     let is_shown = workload.kind().is_network() && Metric::leading(workload) == Metric::BYTES_PER_S;
     let rate = |m: &Measurement| Metric::BYTES_PER_S.of(m).map(|bytes| (bytes * 8.0).ln());
     let of = |target: &str| {
-        let here = run.measurements.iter().filter(|m| m.workload == workload.name && m.target == target);
+        let here = run.measured().filter(|m| m.workload == workload.name && m.target == target);
         Differences::new(here.filter_map(rate).collect())
     };
     let found = run.plan.targets.iter().filter(|_| is_shown);

@@ -22,6 +22,7 @@ mod ratio;
 pub mod read;
 #[cfg(test)]
 mod schema;
+mod steady_state;
 mod suite;
 pub mod trace;
 pub mod trend;
@@ -81,6 +82,7 @@ struct RunDocument<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     demands: Vec<demands::DemandEntry<'a>>,
     durable_writes: Option<durability::DurableWritesEntry<'a>>,
+    steady_state: Option<steady_state::SteadyStateEntry<'a>>,
     /// For each work that is measured at three rates or more, an entry per target.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     curves: Vec<curve::CurveEntry<'a>>,
@@ -199,6 +201,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         suite: suite::suite(run, &tests),
         demands: demands::all(run, judgement),
         durable_writes: durable_writes.as_ref().map(durability::entry),
+        steady_state: steady_state::entry(run),
         curves: curve::all(&curves),
         grids: grids(&curves).iter().map(grid::grid).collect(),
         phased_comparisons: phased.iter().map(phases::entry).collect(),

@@ -31,7 +31,7 @@ pub fn unfinished(run: &Run) -> Option<String> {
     let measured = match &run.plan.design {
         // Nobody knows how many a search takes.
         Design::Ask(_) => counted(there, "measurement"),
-        Design::UntilDecided(_) => of_planned("at most "),
+        Design::UntilDecided(_) | Design::UntilSteady(_) => of_planned("at most "),
         Design::FixedRounds | Design::Curve(_) | Design::Watch(_) => of_planned(""),
     };
     let id = run.id;
@@ -49,7 +49,8 @@ pub fn unfinished(run: &Run) -> Option<String> {
 /// All sentences: whether demands are kept, and what the comparisons come to.
 #[must_use]
 pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
-    let mut all = crate::demands::sentences(run, judgement);
+    let mut all = crate::steady_state::sentences(run);
+    all.extend(crate::demands::sentences(run, judgement));
     all.extend(meaning(run, judgement));
     all
 }
@@ -64,7 +65,7 @@ pub(crate) fn meaning<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String>
         Design::Ask(_) => return crate::ask::all(run),
         Design::Watch(_) => return crate::watch::all(run),
         // Rates that a plan gives make curves in any of these.
-        Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) => {}
+        Design::FixedRounds | Design::UntilDecided(_) | Design::UntilSteady(_) | Design::Curve(_) => {}
     }
     if let Some(writes) = DurableWrites::of(run, judgement) {
         return crate::durability::sentences(run, &writes);

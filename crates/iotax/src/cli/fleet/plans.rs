@@ -69,6 +69,7 @@ fn check(plan: &Plan, mode: FleetMode) -> Result<(), Failure> {
     let follows = match &plan.design {
         Design::FixedRounds => None,
         Design::UntilDecided(_) => Some("until_decided or time"),
+        Design::UntilSteady(_) => Some("until_steady"),
         Design::Curve(_) => Some("[curve]"),
         Design::Ask(_) => Some("[ask]"),
         Design::Watch(_) => Some("[watch]"),

@@ -46,7 +46,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     for run in &runs {
         let plan = &run.plan;
         let is_open = match &plan.design {
-            Design::UntilDecided(_) | Design::Ask(_) | Design::Curve(_) => true,
+            Design::UntilDecided(_) | Design::UntilSteady(_) | Design::Ask(_) | Design::Curve(_) => true,
             Design::FixedRounds | Design::Watch(_) => false,
         };
         if is_open {

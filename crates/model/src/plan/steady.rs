@@ -1,0 +1,58 @@
+//! The rule of SNIA by which a device is in a steady state.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::PlanError;
+
+/// Rounds in the measurement window.
+pub const STEADY_WINDOW: u32 = 5;
+
+/// The widest range of a window's values, as a share of their mean.
+pub const STEADY_RANGE: f64 = 0.20;
+
+/// The widest range of the best linear fit through a window's values, as a share of their mean.
+pub const STEADY_SLOPE: f64 = 0.10;
+
+/// Default maximum number of rounds: SNIA's.
+pub const MOST_STEADY_ROUNDS: u32 = 25;
+
+/// Adds rounds until every target is in a steady state on every workload, by SNIA's Solid State Storage Performance Test Specification
+/// (version 2.0.2, 2.1.24): over five rounds the values range over at most 20% of their mean, and their linear fit over at most 10%. Only
+/// these five rounds are compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UntilSteady {
+    /// Maximum number of rounds, steady or not
+    #[serde(default = "default_max_rounds")]
+    pub max_rounds: u32,
+}
+
+fn default_max_rounds() -> u32 {
+    MOST_STEADY_ROUNDS
+}
+
+impl Default for UntilSteady {
+    fn default() -> Self {
+        Self { max_rounds: MOST_STEADY_ROUNDS }
+    }
+}
+
+impl UntilSteady {
+    /// Rejects numbers of rounds in which no window fits.
+    pub(super) fn check(&self, repeat: u32) -> Result<(), PlanError> {
+        if repeat < STEADY_WINDOW {
+            return Err(PlanError::Content(format!(
+                "repeat = {repeat}: a steady state is seen over {STEADY_WINDOW} rounds; accepted: {STEADY_WINDOW} or more"
+            )));
+        }
+        if self.max_rounds < repeat || self.max_rounds > super::until::MOST_ROUNDS {
+            return Err(PlanError::Content(format!(
+                "max_rounds = {}: accepted: from repeat = {repeat} to {}",
+                self.max_rounds,
+                super::until::MOST_ROUNDS
+            )));
+        }
+        Ok(())
+    }
+}
