@@ -99,7 +99,8 @@ impl Judgement {
     /// Returns whether a measurement of a cell of this run is unusable, or more than a few were empty or late replays.
     #[must_use]
     pub fn is_unusable(&self, run: &Run, workload: &str, target: &str) -> bool {
-        let graded = run.measurements.iter().zip(&self.grades);
+        let first = run.first_measured_round();
+        let graded = run.measurements.iter().zip(&self.grades).filter(|(m, _)| m.round >= first);
         let of_cell: Vec<_> = graded.filter(|(m, _)| m.workload == workload && m.target == target).collect();
         let unusable: Vec<_> = of_cell.iter().filter(|(_, grade)| **grade == Grade::Unusable).collect();
         let count =
@@ -140,9 +141,10 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let mut known: HashSet<&Warning> = run.warnings.iter().collect();
     let new = found.into_iter().filter(|warning| known.insert(*warning));
     let warnings: Vec<Warning> = run.warnings.iter().chain(new).cloned().collect();
+    let grades = grade::grades(run, &findings, &warnings);
     Judgement {
         figures: figures.to_vec(),
-        cells: cells(run, figures, &means, &findings),
+        cells: cells(run, figures, &means, &of_measured_rounds(run, findings)),
         // The order of files is not that of a run's rounds.
         effects: run
             .plan
@@ -152,13 +154,19 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
             .filter_map(|w| Effects::of(run, &w.name))
             .collect(),
         timing: Timing::of(&run.phases),
-        grades: grade::grades(run, &findings, &warnings),
+        grades,
         comparisons,
         edges,
         steps,
         standing,
         warnings,
     }
+}
+
+/// The findings on rounds that figures are made of, and on the run.
+fn of_measured_rounds(run: &Run, findings: Vec<Finding>) -> Vec<Finding> {
+    let first = run.first_measured_round();
+    findings.into_iter().filter(|finding| finding.warning.round.is_none_or(|round| round >= first)).collect()
 }
 
 /// The cells that were measured.

@@ -22,8 +22,9 @@ const COLUMNS: usize = 1_500;
 pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let targets: Vec<&str> = run.plan.targets.iter().map(|target| target.name.as_str()).collect();
     let cells = figures::cells(run, judgement, workload);
+    // Rounds before a steady state too: they are the way to it.
     let measurements =
-        || -> Vec<&Measurement> { run.measured().filter(|m| m.workload == workload.name).collect() };
+        || -> Vec<&Measurement> { run.measurements.iter().filter(|m| m.workload == workload.name).collect() };
     let here = place(run, &workload.name);
     let clock = |most: usize| Clock::new(measurements(), &targets, most / run.plan.workloads.len().max(1));
     let moved = over_the_run(judgement, &workload.name, run.plan.margin.share(), targets.len() > 1);

@@ -49,18 +49,24 @@ pub fn unfinished(run: &Run) -> Option<String> {
 /// All sentences: whether demands are kept, and what the comparisons come to.
 #[must_use]
 pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
-    let mut all = crate::steady_state::sentences(run);
-    all.extend(crate::demands::sentences(run, judgement));
+    let mut all = crate::demands::sentences(run, judgement);
     all.extend(meaning(run, judgement));
     all
 }
 
+/// Whether a steady state was reached, if it was waited for, and the comparisons. Demands have a section of their own.
+#[must_use]
+pub(crate) fn meaning(run: &Run, judgement: &Judgement) -> Vec<String> {
+    let mut all = crate::steady_state::sentences(run);
+    all.extend(comparisons(run, judgement));
+    all
+}
+
 /// The sentences on comparisons, most important first: the cost of each layer, every other target against the baseline, withheld
-/// verdicts with their reason, undecided comparisons. Demands have a section of their own.
+/// verdicts with their reason, undecided comparisons.
 ///
 /// In a closed loop latency and IOPS say the same: costs are those of the mean latency, and what is open is the figure of the table.
-#[must_use]
-pub(crate) fn meaning<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
+fn comparisons<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     match &run.plan.design {
         Design::Ask(_) => return crate::ask::all(run),
         Design::Watch(_) => return crate::watch::all(run),
