@@ -37,9 +37,13 @@ pub(super) struct Watch<'a> {
     /// The number of measured agents.
     measured: usize,
     runtime_ns: u64,
+    /// True if what is measured begins with the load: nothing of it may be missing in the counters.
+    has_no_warm_up: bool,
     /// True to keep what an agent told before it was gone.
     keeps: bool,
     agents: Vec<AgentLog>,
+    /// Before a load without a warm-up.
+    before: Option<(Option<MonitorSnapshot>, Counters)>,
     started: Option<Started>,
     ended: Option<Ended>,
 }
@@ -75,6 +79,11 @@ struct Started {
     at_ms: u64,
     /// At the beginning, and at the end of each of the lead's intervals.
     beats: Vec<Beat>,
+    counters: Counters,
+}
+
+/// What is read when a window begins, apart from the snapshot.
+struct Counters {
     kernel: Option<KernelCounters>,
     pace: Option<PaceReading>,
     /// CPU time of this process until then.
@@ -164,18 +173,20 @@ impl<'a> Watch<'a> {
         host: Option<Host>,
         blocks: Vec<BlockLayer<'a>>,
         participants: &[Participant<'_>],
-        runtime_ns: u64,
+        workload: &Workload,
     ) -> Self {
         Self {
             host,
             blocks,
             measured: participants.iter().filter(|one| !one.is_neighbour).count(),
-            runtime_ns,
+            runtime_ns: workload.window().0,
+            has_no_warm_up: workload.ramp_time.0 == 0 && workload.startdelay.is_none(),
             keeps: false,
             agents: participants
                 .iter()
                 .map(|one| AgentLog { name: one.name.clone(), ..AgentLog::default() })
                 .collect(),
+            before: None,
             started: None,
             ended: None,
         }
@@ -213,7 +224,10 @@ impl<'a> Watch<'a> {
                     self.see_flushed();
                 }
             }
-            EventKind::Ready | EventKind::Event(_) => {}
+            EventKind::Starting if self.has_no_warm_up && self.before.is_none() => {
+                self.before = Some(self.counters());
+            }
+            EventKind::Ready | EventKind::Starting | EventKind::Event(_) => {}
         }
         false
     }
@@ -245,14 +259,19 @@ impl<'a> Watch<'a> {
 
     fn start(&mut self, lead: usize) {
         let (at, at_ms) = (Instant::now(), now_ms());
+        let (snapshot, counters) = self.before.take().unwrap_or_else(|| self.counters());
+        let beats = vec![Beat { after: Duration::ZERO, snapshot }];
+        self.started = Some(Started { lead, at, at_ms, beats, counters });
+    }
+
+    fn counters(&mut self) -> (Option<MonitorSnapshot>, Counters) {
         let snapshot = self.host.as_mut().map(|host| host.monitor.snapshot());
         // Before QEMU, which may take a while to answer on a busy host.
         let own_ns = own_cpu_ns();
         let kernel = self.host.as_mut().map(|host| host.kernel.read());
         let blocks = self.blocks.iter_mut().map(BlockLayer::counters).collect();
         let pace = self.host.as_ref().map(|_| pace::read(Path::new("/")));
-        let beats = vec![Beat { after: Duration::ZERO, snapshot }];
-        self.started = Some(Started { lead, at, at_ms, beats, kernel, pace, own_ns, blocks });
+        (snapshot, Counters { kernel, pace, own_ns, blocks })
     }
 
     fn sample(&mut self, participant: usize, sample: Sample, progress: &mut dyn Progress) -> bool {
@@ -280,25 +299,28 @@ impl<'a> Watch<'a> {
     fn end(&mut self) {
         let at = Instant::now();
         if let (Some(started), None) = (&self.started, &self.ended) {
-            let blocks = self.blocks.iter_mut().zip(&started.blocks).map(|(layer, before)| {
+            let blocks = self.blocks.iter_mut().zip(&started.counters.blocks).map(|(layer, before)| {
                 let (before, after) = before.as_ref().zip(layer.counters())?;
                 blockstats::between(before, &after)
             });
             let blocks: Option<Vec<BlockStats>> = blocks.collect();
-            let kernel = started.kernel.as_ref().zip(self.host.as_mut());
+            let kernel = started.counters.kernel.as_ref().zip(self.host.as_mut());
             let kernel = kernel.map(|(before, host)| {
                 let now = host.kernel.read();
                 (kernel::between(before, &now), kernel::total_ns(before, &now))
             });
             let (kernel, kernel_ns) = kernel.unwrap_or_default();
-            let pace =
-                started.pace.as_ref().and_then(|first| pace::between(first, &pace::read(Path::new("/"))));
+            let pace = started
+                .counters
+                .pace
+                .as_ref()
+                .and_then(|first| pace::between(first, &pace::read(Path::new("/"))));
             self.ended = Some(Ended {
                 at,
                 kernel,
                 kernel_ns,
                 pace,
-                own_ns: own_cpu_ns().saturating_sub(started.own_ns),
+                own_ns: own_cpu_ns().saturating_sub(started.counters.own_ns),
                 after: None,
                 blocks: blocks.and_then(|all| {
                     all.into_iter().reduce(|mut sum, one| {
