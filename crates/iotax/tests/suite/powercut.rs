@@ -36,7 +36,7 @@ impl Disk {
         fs::create_dir(&below).and_then(|()| fs::create_dir(&point)).expect("made");
         let (control, theirs) = UnixStream::pair().expect("a socket");
         let mut command = lab.iotax();
-        command.arg("volatile").args([&below, &point]).args(["--source", "lab", "--seed", "1"]).args(faults);
+        command.arg("volatile").args([&below, &point]).args(["--marker", "lab", "--seed", "1"]).args(faults);
         let process = command.stdout(OwnedFd::from(theirs)).spawn().expect("iotax starts");
         drop(command);
         let mut disk = Self { below, point, control: BufReader::new(control), process };

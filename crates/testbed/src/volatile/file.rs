@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use iotax_model::crash::VolatileCut;
+use iotax_model::record::VolatileFlushes;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::fs::FallocateFlags;
@@ -54,6 +55,11 @@ impl Power {
         drops
     }
 
+    pub(super) fn flushes(&self) -> VolatileFlushes {
+        let count = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+        VolatileFlushes { done: count(&self.flushes), dropped: count(&self.dropped_flushes) }
+    }
+
     /// Switches off: what begins from now on fails, and of the files that wait each loses what the draw says.
     pub(super) fn cut<'a>(&self, files: impl Iterator<Item = &'a VolatileFile>) -> io::Result<VolatileCut> {
         self.is_off.store(true, Ordering::SeqCst);
@@ -70,8 +76,8 @@ impl Power {
             cut.lost += fates.lost;
         }
         // By now the flushes that it interrupted have failed.
-        cut.flushes = self.flushes.load(Ordering::SeqCst);
-        cut.dropped_flushes = self.dropped_flushes.load(Ordering::SeqCst);
+        let VolatileFlushes { done, dropped } = self.flushes();
+        (cut.flushes, cut.dropped_flushes) = (done, dropped);
         Ok(cut)
     }
 }
