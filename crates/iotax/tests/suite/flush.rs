@@ -160,6 +160,31 @@ fn a_commit_lasts_as_long_as_its_flush_and_each_flush_arrives() {
     lab.assert_nothing_left();
 }
 
+/// Two rungs that differ in the delay of a flush alone.
+#[test]
+fn a_delay_of_flushes_is_the_price_of_the_rung_that_has_it() {
+    const DELAY: Duration = Duration::from_millis(40);
+    require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    let rungs = [("quick", Duration::ZERO), ("slow", DELAY)];
+    let mut disks = Vec::new();
+    let served = rungs.map(|(name, delay)| {
+        let socket = lab.path(&format!("{name}.sock"));
+        disks.push(FlushCounter::serve(&socket, 16 << 20, delay));
+        (name, format!("nbd+unix:///?socket={}", socket.display()))
+    });
+    let lines: Vec<(&str, String)> =
+        served.iter().map(|(name, uri)| (*name, format!("{uri} > virtio"))).collect();
+    let stacks: Vec<(&str, &str)> = lines.iter().map(|(name, line)| (*name, line.as_str())).collect();
+    let plan = plan(&lab, &stacks, 100, "[[workload]]\nname = 'fdatasync'\nfdatasync = 1\n");
+    let overwrite = ["--overwrite", &served[0].1, "--overwrite", &served[1].1];
+    let json = lab.json(&[&["run", &plan, "--yes", "--json", "-"][..], &overwrite].concat());
+    let p50 = |name| method(&json, name, "fdatasync")["p50_ns"].as_f64().expect("known");
+    let price = (p50("slow") - p50("quick")) / DELAY.as_nanos() as f64;
+    assert!((0.97..1.03).contains(&price), "{price}: {json}");
+    lab.assert_nothing_left();
+}
+
 /// nbdkit's own statistics as witness.
 #[test]
 fn nbdkit_counts_as_many_flushes_as_were_asked_for() {
