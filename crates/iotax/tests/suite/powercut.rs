@@ -280,7 +280,7 @@ mod guests {
             // Twice each block. It ends with a flush.
             guest.sh(&format!(
                 "HOME=/ iotax bench {0} --overwrite {0} --yes --rw randwrite --iodepth 8 --io-size 8m --ramp-time 0s --runtime 300s \
-                 --fdatasync 16 --verify xxh3 --do-verify 0 --write-journal /journal > /said 2>&1 || {{ cat /said; false; }}",
+                 --repeat 1 --fdatasync 16 --verify xxh3 --do-verify=0 --write-journal /journal > /said 2>&1 || {{ cat /said; false; }}",
                 target.display()
             ));
             // Its log ends with the device.

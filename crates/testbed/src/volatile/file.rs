@@ -155,7 +155,8 @@ impl VolatileFile {
             Ok(())
         })?;
         while power.bytes.load(Ordering::Relaxed) > MOST && contents.evict(power)? > 0 {}
-        if is_sync { contents.flush(power) } else { Ok(()) }
+        // The kernel sends a flush behind it, which alone is counted, and dropped or not.
+        if is_sync && power.faults.drop_flush.is_none() { contents.flush(power) } else { Ok(()) }
     }
 
     /// A flush that a program asked for, which faults may drop.
