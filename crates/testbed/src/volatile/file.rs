@@ -93,11 +93,14 @@ struct Contents {
     /// The file below.
     below: File,
     pending: Pending,
+    /// Writes with O_DSYNC, since the last one without it. Each was a flush by itself; behind one that was not asynchronous the kernel sends
+    /// another, which is the same.
+    settled: u64,
 }
 
 impl VolatileFile {
     pub(super) fn new(below: File) -> Self {
-        Self { contents: Mutex::new(Contents { below, pending: Pending::default() }) }
+        Self { contents: Mutex::new(Contents { below, pending: Pending::default(), settled: 0 }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Contents> {
@@ -155,19 +158,22 @@ impl VolatileFile {
             Ok(())
         })?;
         while power.bytes.load(Ordering::Relaxed) > MOST && contents.evict(power)? > 0 {}
-        // The kernel sends a flush behind it, which alone is counted, and dropped or not.
-        if is_sync && power.faults.drop_flush.is_none() { contents.flush(power) } else { Ok(()) }
+        if !is_sync {
+            contents.settled = 0;
+            return Ok(());
+        }
+        contents.settled += 1;
+        contents.acknowledge(power)
     }
 
     /// A flush that a program asked for, which faults may drop.
     pub(super) fn flush(&self, power: &Power) -> io::Result<()> {
         let mut contents = self.lock_with(power)?;
-        if power.drops_flush() {
+        if contents.settled > 0 {
+            contents.settled -= 1;
             return Ok(());
         }
-        contents.flush(power).inspect_err(|_| {
-            power.flushes.fetch_sub(1, Ordering::Relaxed);
-        })
+        contents.acknowledge(power)
     }
 
     /// Sets the length, at once.
@@ -215,6 +221,16 @@ impl Contents {
     fn evict(&mut self, power: &Power) -> io::Result<u64> {
         self.change(power, |below, pending| {
             pending.evict(&mut |offset, data| below.write_all_at(data, offset))
+        })
+    }
+
+    /// Counts a flush and does it, unless it is one to drop.
+    fn acknowledge(&mut self, power: &Power) -> io::Result<()> {
+        if power.drops_flush() {
+            return Ok(());
+        }
+        self.flush(power).inspect_err(|_| {
+            power.flushes.fetch_sub(1, Ordering::Relaxed);
         })
     }
 
