@@ -11,7 +11,7 @@ use iotax_model::workload::{SyncMode, Workload};
 use crate::cell_means::CellMeans;
 use crate::cells::by_cell;
 use crate::comparison::Ratio;
-use crate::flushes::FlushAccount;
+use crate::flushes::{FlushAccount, FlushFate, SwallowEvidence};
 use crate::judgement::Judgement;
 use crate::metric::Metric;
 use crate::percentile::percentile;
@@ -53,6 +53,19 @@ impl MethodOnTarget<'_> {
 #[must_use]
 pub fn is_of_methods(run: &Run) -> bool {
     run.plan.known_suite().is_some_and(|suite| suite.shape == SuiteShape::Methods)
+}
+
+/// Flushes that a layer of a target was asked for and did not pass on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Swallowed<'a> {
+    /// The target's name.
+    pub target: &'a str,
+    /// The layer, or the two between which they were lost.
+    pub by: &'a str,
+    /// Flushes that it was asked for.
+    pub asked: u64,
+    /// Those of them that it passed on.
+    pub passed_on: u64,
 }
 
 /// The methods of a run on its targets.
@@ -101,6 +114,31 @@ impl<'a> DurableWrites<'a> {
             }
         }
         (!cells.is_empty()).then_some(Self { reference, cells })
+    }
+
+    /// The targets on which a layer swallowed flushes by counts, not by its setting alone, each with the sum over its methods.
+    #[must_use]
+    pub fn swallowed(&self) -> Vec<Swallowed<'_>> {
+        let mut all: Vec<Swallowed<'_>> = Vec::new();
+        for cell in &self.cells {
+            let Some(FlushAccount { asked, fate: FlushFate::Swallowed { by, evidence }, .. }) = &cell.flushes
+            else {
+                continue;
+            };
+            let (asked, passed_on) = match evidence {
+                SwallowEvidence::Setting => continue,
+                SwallowEvidence::NoneBelow => (*asked, 0),
+                SwallowEvidence::OwnCount { done, dropped } => (*done, done - dropped),
+            };
+            match all.iter_mut().find(|one| one.target == cell.target && one.by == by) {
+                Some(one) => {
+                    one.asked += asked;
+                    one.passed_on += passed_on;
+                }
+                None => all.push(Swallowed { target: cell.target, by, asked, passed_on }),
+            }
+        }
+        all
     }
 
     /// The methods on one target.

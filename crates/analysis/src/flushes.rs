@@ -1,11 +1,12 @@
 //! Flushes by layer: those that the program asked for, and those that each layer below counted.
 //!
 //! Only counts decide. A layer that swallows flushes is one below which a device that counts them saw none at all while the program asked for
-//! some, or QEMU where its cache mode says so. Fewer than asked are a ratio and no accusation: a journal commits for several callers at once,
+//! some, a volatile directory that says so itself, or QEMU where its cache mode says so. Fewer than asked are a ratio and no accusation: a journal commits for several callers at once,
 //! and the kernel joins flushes that wait for one another. More than asked come from a journal or from other programs.
 
 use iotax_model::TargetSpec;
-use iotax_model::record::{DiskActivity, DiskFlushes, Measurement, TargetRecord};
+use iotax_model::record::{DiskActivity, DiskFlushes, Measurement, TargetRecord, VolatileFlushes};
+use iotax_model::target::{Layer, LayerKind, VolatileSpec};
 use iotax_model::workload::{SyncMode, Workload};
 
 use crate::amplification::{levels_of_disks, names_of};
@@ -20,6 +21,13 @@ const IN_GUEST: &str = " in the guest";
 pub enum FlushCount {
     /// Flushes that it completed.
     Counted(u64),
+    /// Flushes that it acknowledged, of which it passed some on and dropped the others.
+    Dropping {
+        /// Flushes that it acknowledged.
+        done: u64,
+        /// Those that it did not pass on.
+        dropped: u64,
+    },
     /// The kernel takes its cache for non-volatile and sends it no flushes.
     NoVolatileCache,
     /// Durable writes reach it as such (FUA), which the kernel does not count.
@@ -31,7 +39,7 @@ pub enum FlushCount {
 /// A layer below the program, over all rounds of a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlushLevel {
-    /// `vda in the guest`, `QEMU`, `loop0`, `vdb + vdc`.
+    /// `vda in the guest`, `QEMU`, `loop0`, `volatile`, `vdb + vdc`.
     pub name: String,
     /// Its flushes.
     pub flushes: FlushCount,
@@ -46,8 +54,8 @@ pub enum FlushFate {
     Swallowed {
         /// The layer, or the two between which they were lost.
         by: String,
-        /// True if the setting alone tells, and no count below.
-        is_setting: bool,
+        /// What shows it.
+        evidence: SwallowEvidence,
     },
     /// No flush is needed: the lowest device has no volatile cache, as far as the kernel knows.
     NotNeeded {
@@ -58,6 +66,22 @@ pub enum FlushFate {
     NotCountable {
         /// The reason.
         reason: String,
+    },
+}
+
+/// What shows that a layer swallowed flushes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SwallowEvidence {
+    /// The next layer that counts saw none.
+    NoneBelow,
+    /// Its setting alone.
+    Setting,
+    /// Its own count.
+    OwnCount {
+        /// Flushes that it acknowledged.
+        done: u64,
+        /// Those of them that it did not pass on.
+        dropped: u64,
     },
 }
 
@@ -91,7 +115,7 @@ impl FlushAccount {
         let levels = over_all(measurements.iter().map(|m| levels(m, record)));
         let mut levels: Vec<FlushLevel> = levels
             .into_iter()
-            .map(|(name, flushes)| FlushLevel { name, flushes: counted(flushes, is_durable_write) })
+            .map(|seen| FlushLevel { flushes: counted(&seen, is_durable_write), name: seen.name })
             .collect();
         // A guest sends none to a disk that says it needs none: QEMU then flushes after each write.
         if let [guest, qemu, ..] = levels.as_mut_slice()
@@ -101,7 +125,7 @@ impl FlushAccount {
             qemu.flushes = FlushCount::NotCounted;
         }
         let ignored_by = ignoring(spec);
-        let fate = fate(&levels, ignored_by.as_deref());
+        let fate = fate(&levels, ignored_by.as_deref(), spec);
         Some(Self { asked, levels, ignored_by, fate })
     }
 }
@@ -115,10 +139,14 @@ impl FlushAccount {
             FlushFate::Kept(flushes) => {
                 FlushFate::Kept((2 * flushes + account.asked) / (2 * account.asked).max(1))
             }
+            FlushFate::Swallowed { by, .. } => {
+                FlushFate::Swallowed { by: by.clone(), evidence: SwallowEvidence::NoneBelow }
+            }
             fate => fate.clone(),
         };
         let kind = |level: &FlushLevel| match level.flushes {
             FlushCount::Counted(flushes) if flushes > 0 => FlushCount::Counted(1),
+            FlushCount::Dropping { .. } => FlushCount::Dropping { done: 1, dropped: 1 },
             other => other,
         };
         let alike =
@@ -132,14 +160,39 @@ impl FlushAccount {
     pub fn add(&mut self, other: &Self) {
         self.asked += other.asked;
         for (mine, theirs) in self.levels.iter_mut().zip(&other.levels) {
-            if let (FlushCount::Counted(mine), FlushCount::Counted(theirs)) =
-                (&mut mine.flushes, theirs.flushes)
-            {
-                *mine += theirs;
-            }
+            mine.flushes = mine.flushes.plus(theirs.flushes);
         }
-        if let (FlushFate::Kept(mine), FlushFate::Kept(theirs)) = (&mut self.fate, &other.fate) {
-            *mine += theirs;
+        match (&mut self.fate, &other.fate) {
+            (FlushFate::Kept(mine), FlushFate::Kept(theirs)) => *mine += theirs,
+            (FlushFate::Swallowed { evidence: mine, .. }, FlushFate::Swallowed { evidence: theirs, .. }) => {
+                *mine = mine.plus(*theirs)
+            }
+            _ => {}
+        }
+    }
+}
+
+impl FlushCount {
+    /// Those of both, of counts of the same kind.
+    const fn plus(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Counted(one), Self::Counted(other)) => Self::Counted(one + other),
+            (Self::Dropping { done, dropped }, Self::Dropping { done: more, dropped: others }) => {
+                Self::Dropping { done: done + more, dropped: dropped + others }
+            }
+            _ => self,
+        }
+    }
+}
+
+impl SwallowEvidence {
+    /// Those of both, of evidence of the same kind.
+    const fn plus(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::OwnCount { done, dropped }, Self::OwnCount { done: more, dropped: others }) => {
+                Self::OwnCount { done: done + more, dropped: dropped + others }
+            }
+            _ => self,
         }
     }
 }
@@ -154,8 +207,21 @@ fn asked(workload: &Workload, m: &Measurement) -> u64 {
     done.as_ref().map_or(0, |tally| tally.ios)
 }
 
-/// Flushes of a layer in one measurement; `None` where it does not count them.
-type Seen = (String, Option<DiskFlushes>);
+/// A layer in one measurement.
+#[derive(Debug, Clone)]
+struct Seen {
+    name: String,
+    /// `None` where it does not count them.
+    flushes: Option<DiskFlushes>,
+    /// Those that it did not pass on, as it says itself.
+    dropped: u64,
+}
+
+impl Seen {
+    const fn new(name: String, flushes: Option<DiskFlushes>) -> Self {
+        Self { name, flushes, dropped: 0 }
+    }
+}
 
 /// From the guest's disks down to the machine's devices.
 fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
@@ -163,18 +229,34 @@ fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     if let (Some(inside), Some(_)) = (&m.outcome.inside, &m.qemu) {
         let disks: Vec<_> = inside.disks.iter().collect();
         if !disks.is_empty() {
-            found.push((names_of(&disks) + IN_GUEST, together(&disks)));
+            found.push(Seen::new(names_of(&disks) + IN_GUEST, together(&disks)));
         }
     }
     if let Some(stats) = &m.qemu {
         let flushes =
             DiskFlushes { done: stats.flush.ios, wait_ns: stats.flush.total_ns, ..DiskFlushes::default() };
-        found.push((QEMU.into(), Some(flushes)));
+        found.push(Seen::new(QEMU.into(), Some(flushes)));
     }
-    if let Some(machine) = m.machine() {
-        found.extend(levels_of_disks(machine, record).iter().map(|disks| (names_of(disks), together(disks))));
-    }
+    let disks = m.machine().map(|machine| levels_of_disks(machine, record)).unwrap_or_default();
+    let above = disks.iter().take_while(|disks| m.volatile.is_some() && are_on_volatile(disks, record));
+    let above = above.count();
+    let seen = |disks: &Vec<_>| Seen::new(names_of(disks), together(disks));
+    found.extend(disks[..above].iter().map(seen));
+    found.extend(m.volatile.map(|VolatileFlushes { done, dropped }| Seen {
+        name: VolatileSpec::NAME.into(),
+        flushes: Some(DiskFlushes { done, ..DiskFlushes::default() }),
+        dropped,
+    }));
+    found.extend(disks[above..].iter().map(seen));
     found
+}
+
+/// Returns whether disks stand on a volatile directory rather than below it.
+fn are_on_volatile(disks: &[(&String, &DiskActivity)], record: Option<&TargetRecord>) -> bool {
+    let layers = record.map(|record| record.layers.as_slice()).unwrap_or_default();
+    let is_volatile = |layer: &Layer| layer.kind == LayerKind::Filesystem && layer.name == VolatileSpec::NAME;
+    let Some(place) = layers.iter().position(is_volatile) else { return false };
+    layers[place..].iter().any(|layer| disks.iter().any(|(name, _)| **name == layer.name))
 }
 
 fn together(disks: &[(&String, &DiskActivity)]) -> Option<DiskFlushes> {
@@ -186,18 +268,22 @@ fn over_all(each: impl Iterator<Item = Vec<Seen>>) -> Vec<Seen> {
     let plus = |one: Option<DiskFlushes>, other: Option<DiskFlushes>| Some(one?.plus(other?));
     each.reduce(|all, more| {
         all.into_iter()
-            .filter_map(|(name, sum)| {
-                let (_, flushes) = more.iter().find(|(other, _)| *other == name)?;
-                Some((name, plus(sum, *flushes)))
+            .filter_map(|sum| {
+                let one = more.iter().find(|other| other.name == sum.name)?;
+                let (flushes, dropped) = (plus(sum.flushes, one.flushes), sum.dropped + one.dropped);
+                Some(Seen { flushes, dropped, ..sum })
             })
             .collect()
     })
     .unwrap_or_default()
 }
 
-fn counted(flushes: Option<DiskFlushes>, is_durable_write: bool) -> FlushCount {
-    match flushes {
+fn counted(seen: &Seen, is_durable_write: bool) -> FlushCount {
+    match seen.flushes {
         None => FlushCount::NotCounted,
+        Some(DiskFlushes { done, .. }) if seen.dropped > 0 => {
+            FlushCount::Dropping { done, dropped: seen.dropped }
+        }
         Some(flushes) if flushes.done > 0 => FlushCount::Counted(flushes.done),
         Some(DiskFlushes { volatile_cache: Some(false), .. }) => FlushCount::NoVolatileCache,
         Some(DiskFlushes { fua: Some(true), .. }) if is_durable_write => FlushCount::Fua,
@@ -210,7 +296,13 @@ fn ignoring(spec: &TargetSpec) -> Option<String> {
     spec.stack.ignores_flushes().map(|mode| format!("QEMU (cache={mode})"))
 }
 
-fn fate(levels: &[FlushLevel], ignored_by: Option<&str>) -> FlushFate {
+/// A layer by its name and the setting that has it drop flushes, such as `volatile (drop_flush=1)`.
+fn dropping(name: &str, spec: &TargetSpec) -> String {
+    let each = spec.stack.find::<VolatileSpec>().and_then(|volatile| volatile.drop_flush);
+    each.map_or_else(|| name.to_owned(), |each| format!("{name} (drop_flush={each})"))
+}
+
+fn fate(levels: &[FlushLevel], ignored_by: Option<&str>, spec: &TargetSpec) -> FlushFate {
     let mut above = "the program".to_owned();
     for level in levels {
         if level.flushes == FlushCount::Counted(0) {
@@ -218,18 +310,24 @@ fn fate(levels: &[FlushLevel], ignored_by: Option<&str>) -> FlushFate {
                 Some(layer) if level.name != QEMU && !level.name.ends_with(IN_GUEST) => layer.to_owned(),
                 _ => format!("a layer between {above} and {}", level.name),
             };
-            return FlushFate::Swallowed { by, is_setting: false };
+            return FlushFate::Swallowed { by, evidence: SwallowEvidence::NoneBelow };
+        }
+        if let FlushCount::Dropping { done, dropped } = level.flushes {
+            let by = dropping(&level.name, spec);
+            return FlushFate::Swallowed { by, evidence: SwallowEvidence::OwnCount { done, dropped } };
         }
         if matches!(level.flushes, FlushCount::Counted(_)) {
             above.clone_from(&level.name);
         }
     }
     if let Some(layer) = ignored_by {
-        return FlushFate::Swallowed { by: layer.to_owned(), is_setting: true };
+        return FlushFate::Swallowed { by: layer.to_owned(), evidence: SwallowEvidence::Setting };
     }
     match levels.last().map(|level| (level, level.flushes)) {
         None => FlushFate::NotCountable { reason: "no layer below the program was seen".into() },
-        Some((_, FlushCount::Counted(flushes))) => FlushFate::Kept(flushes),
+        Some((_, FlushCount::Counted(flushes) | FlushCount::Dropping { done: flushes, .. })) => {
+            FlushFate::Kept(flushes)
+        }
         Some((level, FlushCount::NoVolatileCache)) => FlushFate::NotNeeded { device: level.name.clone() },
         Some((level, FlushCount::Fua)) => FlushFate::NotCountable {
             reason: format!(

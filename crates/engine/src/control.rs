@@ -45,6 +45,12 @@ impl Control {
         self.start_ns.store(at_ns, Ordering::Relaxed);
     }
 
+    /// Returns whether no moment was agreed on for the beginning.
+    #[must_use]
+    pub fn starts_at_once(&self) -> bool {
+        self.start_ns.load(Ordering::Relaxed) == 0
+    }
+
     /// The moment at which the load began, by the system's monotonic clock, once; absent if none was asked for, or it has not begun.
     pub fn take_started_ns(&self) -> Option<u64> {
         let at_ns = self.started_ns.load(Ordering::Relaxed);

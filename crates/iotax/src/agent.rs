@@ -100,15 +100,35 @@ fn listen(
     Ok(requests)
 }
 
-/// Blocks until the load is to start. Ends the process on any request but that. Returns the moment of the start if one is named.
+/// Blocks until the load is to start. Returns the moment of the start if one is named.
 fn await_go(requests: &Receiver<Request>) -> Option<u64> {
-    match requests.recv() {
-        Ok(Request::Go { at_ns }) => at_ns,
-        Ok(other) => {
+    await_request(requests, "go", |request| match request {
+        Request::Go { at_ns } => Ok(at_ns),
+        other => Err(other),
+    })
+}
+
+/// Blocks until the runner has read its counters.
+fn await_conclude(requests: &Receiver<Request>) {
+    await_request(requests, "conclude", |request| match request {
+        Request::Conclude => Ok(()),
+        other => Err(other),
+    });
+}
+
+/// Blocks until the next request, which must be the one that `accept` takes; any other ends the process.
+fn await_request<T>(
+    requests: &Receiver<Request>,
+    expected: &str,
+    accept: impl Fn(Request) -> Result<T, Request>,
+) -> T {
+    match requests.recv().map(accept) {
+        Ok(Ok(accepted)) => accepted,
+        Ok(Err(other)) => {
             // Prints only the kind: a request may hold a secret.
             let said = format!("{other:?}");
             let kind = said.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-            say!("iotax agent: expected go and got {kind}");
+            say!("iotax agent: expected {expected} and got {kind}");
             std::process::exit(Exit::Usage as i32)
         }
         // The reading thread is about to end the process.
@@ -203,11 +223,11 @@ impl Agent {
                         broken = events.send(event).err();
                     }
                 }
-                if event == Event::Ready
-                    && broken.is_none()
-                    && let Some(at_ns) = await_go(requests)
-                {
-                    self.control.start_at(at_ns);
+                match event {
+                    _ if broken.is_some() => {}
+                    Event::Ready => await_go(requests).into_iter().for_each(|at| self.control.start_at(at)),
+                    Event::Over => await_conclude(requests),
+                    _ => {}
                 }
             };
             events.set_busy(true);
@@ -243,6 +263,7 @@ impl Agent {
             }
             Request::Run(job) => self.run(&job, emit),
             Request::Go { .. } => Err("there is nothing set up that could start".into()),
+            Request::Conclude => Err("there is no load that is over".into()),
             Request::Audit { path, journal } => iotax_engine::audit(Path::new(&path), Path::new(&journal))
                 .map(|recovery| Event::Audited(Box::new(recovery)))
                 .map_err(|error| error.to_string()),
@@ -290,7 +311,7 @@ impl Agent {
         if let Some(peer) = &job.peer {
             let recorder = ActivityRecorder::of_network(&job.workload);
             self.control.reset();
-            return recorded(recorder, emit, |events| {
+            return self.recorded(recorder, emit, |events| {
                 iotax_netperf::measure_under(&self.control, job, peer, events)
             });
         }
@@ -309,11 +330,33 @@ impl Agent {
             Some(trace) => iotax_engine::replay_under(&self.control, &job, &path, trace.events, events),
             None => iotax_engine::measure_under(&self.control, &job, &path, events),
         };
-        let outcome = recorded(recorder, emit, measure);
+        let outcome = self.recorded(recorder, emit, measure);
         if let Some(directory) = own {
             lock(&self.files).remove_directory(&directory);
         }
         outcome
+    }
+
+    /// Makes a load while recording this machine's activity.
+    fn recorded(
+        &self,
+        mut recorder: ActivityRecorder,
+        emit: &mut dyn FnMut(Event),
+        measure: impl FnOnce(&mut dyn FnMut(Event)) -> Result<Outcome, EngineError>,
+    ) -> Result<Event, String> {
+        let outcome = measure(&mut |event| {
+            if event == Event::Over {
+                // The runner takes its time to answer.
+                recorder.observe(&event, self.control.starts_at_once());
+                return emit(event);
+            }
+            // Emitted first, so that the host's own samples are not late, and the start is known.
+            emit(event.clone());
+            recorder.observe(&event, self.control.starts_at_once());
+        });
+        let mut outcome = outcome.map_err(|error| error.to_string())?;
+        (outcome.inside, outcome.devices) = recorder.finish(outcome.flush_ns.is_some());
+        Ok(Event::Done(Box::new(outcome)))
     }
 
     /// The path of a request, by default the guest's disk.
@@ -336,22 +379,6 @@ impl Agent {
             timeouts,
         }
     }
-}
-
-/// Makes a load while recording this machine's activity.
-fn recorded(
-    mut recorder: ActivityRecorder,
-    emit: &mut dyn FnMut(Event),
-    measure: impl FnOnce(&mut dyn FnMut(Event)) -> Result<Outcome, EngineError>,
-) -> Result<Event, String> {
-    let outcome = measure(&mut |event| {
-        // Emitted first, so that the host's own samples are not late.
-        emit(event.clone());
-        recorder.observe(&event);
-    });
-    let mut outcome = outcome.map_err(|error| error.to_string())?;
-    (outcome.inside, outcome.devices) = recorder.finish(outcome.flush_ns.is_some());
-    Ok(Event::Done(Box::new(outcome)))
 }
 
 /// Describes the target at a path; an error says why it cannot be measured.

@@ -386,6 +386,33 @@ pub struct BlockStats {
     pub flush: BlockTally,
 }
 
+/// The flushes of a volatile directory over a window, as it counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolatileFlushes {
+    /// Flushes that it acknowledged.
+    pub done: u64,
+    /// Those of them that it did not pass on, as its `drop_flush` says.
+    pub dropped: u64,
+}
+
+impl VolatileFlushes {
+    /// Those of both.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self { done: self.done + other.done, dropped: self.dropped + other.dropped }
+    }
+
+    /// Those since an earlier reading.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Option<Self> {
+        Some(Self {
+            done: self.done.checked_sub(earlier.done)?,
+            dropped: self.dropped.checked_sub(earlier.dropped)?,
+        })
+    }
+}
+
 /// The part of one of several concurrent loads, in the window that all share; for a job, in the part of the window in which it ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -452,6 +479,9 @@ pub struct Measurement {
     /// QEMU's counters; absent without a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub qemu: Option<BlockStats>,
+    /// The flushes of the volatile directory below the target; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub volatile: Option<VolatileFlushes>,
     /// Times in which I/Os hung in the host's block devices below a guest's disk, from the bottom up, by the host's clock.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub devices: Vec<DeviceGaps>,

@@ -220,6 +220,20 @@ pub mod human {
         }
     }
 
+    /// `1,234,567`.
+    #[must_use]
+    pub fn grouped(n: u64) -> String {
+        let digits = n.to_string();
+        let mut text = String::new();
+        for (i, digit) in digits.chars().enumerate() {
+            if i > 0 && (digits.len() - i).is_multiple_of(3) {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        text
+    }
+
     fn three_digits(value: f64) -> String {
         match value.abs() {
             v if v >= 99.95 || v == 0.0 => format!("{value:.0}"),
@@ -337,6 +351,8 @@ mod tests {
         assert_eq!(human::bytes(1 << 30), "1.00 GiB");
         assert_eq!(human::rate(1.5e9), "1.50 GB/s");
         assert_eq!(human::duration(125.4), "2 min 05 s");
+        let counts = [0, 999, 1000, 1_234_567].map(human::grouped);
+        assert_eq!(counts, ["0", "999", "1,000", "1,234,567"]);
     }
 
     proptest! {

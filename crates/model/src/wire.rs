@@ -19,7 +19,7 @@ use crate::verify_errors::Recovery;
 use crate::workload::{Content, Workload};
 
 /// Protocol version; both ends must have the same.
-pub const PROTOCOL: u16 = 16;
+pub const PROTOCOL: u16 = 17;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -60,12 +60,14 @@ pub enum Request {
     /// Ends the window of the load that is being made, which then has its results as if it had been meant to be so short. Has no answer of its own,
     /// and no effect on work whose length is not its own choice.
     End,
-    /// Starts the load. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Over`] and [`Event::Done`].
+    /// Starts the load. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Over`]; the next request must be [`Request::Conclude`].
     Go {
         /// The moment to start at, in nanoseconds of the monotonic clock that both ends share; absent: at once. With it
         /// [`Event::Started`] is told too.
         at_ns: Option<u64>,
     },
+    /// Flushes and verifies what the load wrote, once the runner has read its counters. Answered by [`Event::Done`].
+    Conclude,
     /// Starts a server for network measurements, in addition to other requests. Answered by [`Event::Serving`].
     Serve {
         /// The address to listen on.

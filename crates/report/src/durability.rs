@@ -2,7 +2,7 @@
 
 use iotax_analysis::Ratio;
 use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
-use iotax_analysis::flushes::{FlushAccount, FlushCount, FlushFate, FlushLevel};
+use iotax_analysis::flushes::{FlushAccount, FlushCount, FlushFate, FlushLevel, SwallowEvidence};
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_model::Run;
 use iotax_model::units::human;
@@ -63,6 +63,9 @@ fn counted(level: &FlushLevel, account: &FlushAccount) -> String {
             let each = if (ratio - 1.0).abs() < EDGE { String::new() } else { format!(" ({ratio:.2} each)") };
             format!("{} in {name}{each}", grouped(flushes))
         }
+        FlushCount::Dropping { done, dropped } => {
+            format!("{} in {name}, which passed on {}", grouped(done), grouped(done - dropped))
+        }
         FlushCount::NoVolatileCache => format!("none needed by {name}"),
         FlushCount::Fua => format!("writes with FUA in {name}"),
         FlushCount::NotCounted => format!("not counted in {name}"),
@@ -81,8 +84,11 @@ fn fate(account: &FlushAccount) -> String {
                 "Kept".into()
             }
         }
-        FlushFate::Swallowed { by, is_setting: false } => format!("Swallowed by {by}"),
-        FlushFate::Swallowed { by, is_setting: true } => {
+        FlushFate::Swallowed { by, evidence: SwallowEvidence::NoneBelow } => format!("Swallowed by {by}"),
+        FlushFate::Swallowed { by, evidence: SwallowEvidence::OwnCount { done, dropped } } => {
+            format!("{} of {} swallowed by {by}", grouped(*dropped), grouped(*done))
+        }
+        FlushFate::Swallowed { by, evidence: SwallowEvidence::Setting } => {
             format!("Swallowed by {by}, which ignores flushes; those counted below it are not these")
         }
         FlushFate::NotNeeded { device } => {

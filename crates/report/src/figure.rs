@@ -4,6 +4,7 @@ use iotax_model::Workload;
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::record::ImportSource;
 use iotax_model::units::human;
+pub(super) use iotax_model::units::human::grouped;
 use iotax_model::units::human::listed;
 use iotax_model::workload::{Distribution, IoEngine, Kind, ReplayPace, Test};
 
@@ -372,19 +373,6 @@ pub(crate) fn title_in(source: Option<&ImportSource>, workload: &Workload) -> St
     if told.is_empty() { format!("as {} did it", source.tool) } else { told.join(", ") }
 }
 
-/// `1,234,567`.
-pub(super) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// `1 round`, `3 rounds`.
 pub fn counted(n: impl Into<u64>, noun: &str) -> String {
     let n = n.into();
@@ -486,7 +474,6 @@ mod tests {
     #[test]
     fn lists_read_as_english() {
         let list = |items: &[&str]| listed(&items.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(list(&["a"]), "a");
         assert_eq!(list(&["a", "b", "c"]), "a, b and c");
         let many: Vec<String> = (1..=295).map(|n| n.to_string()).collect();

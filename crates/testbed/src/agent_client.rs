@@ -349,7 +349,7 @@ impl AgentClient {
     }
 
     /// Starts the load of the job that was set up: at once, or at a moment of the monotonic clock if the agent is on this machine.
-    /// `observe` gets what is told until [`Event::Over`], as it arrives. The deadline is the job's warm-up and runtime, plus `slack` for everything around them. On an interrupt the load of a job that records
+    /// `observe` gets what is told until [`Event::Over`], as it arrives; what was written is flushed once it returns from that. The deadline is the job's warm-up and runtime, plus `slack` for everything around them. On an interrupt the load of a job that records
     /// gaps ends, and its outcome so far is waited for.
     pub fn go(
         &mut self,
@@ -360,16 +360,27 @@ impl AgentClient {
     ) -> Result<Outcome, AgentError> {
         let deadline = Duration::from(job.workload.duration()) + slack;
         self.ending = Ending::of(job);
-        let outcome = self.follow("run", &Request::Go { at_ns }, deadline, |event| match event {
-            Event::Started { .. } | Event::Measuring | Event::Sample(_) | Event::Over => {
+        let over = self.follow("run", &Request::Go { at_ns }, deadline, |event| match event {
+            Event::Started { .. } | Event::Measuring | Event::Sample(_) => {
                 observe(&event);
                 Heard::More
             }
-            Event::Done(outcome) => Heard::Answer(*outcome),
+            Event::Over => {
+                observe(&event);
+                Heard::Answer(())
+            }
             other => Heard::foreign(&other),
         });
+        let outcome = over.and_then(|()| self.conclude(slack));
         self.ending = Ending::Never;
         outcome
+    }
+
+    fn conclude(&mut self, deadline: Duration) -> Result<Outcome, AgentError> {
+        self.follow("conclude", &Request::Conclude, deadline, |event| match event {
+            Event::Done(outcome) => Heard::Answer(*outcome),
+            other => Heard::foreign(&other),
+        })
     }
 
     /// Runs a measurement: [`Self::prepare`], then [`Self::go`].

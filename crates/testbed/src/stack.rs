@@ -156,7 +156,7 @@ impl Walk<'_> {
             table,
             reason,
         })?;
-        // What is written to an overlay is written to its upper directory, where that can be seen from here.
+        // What is written to an overlay is written to its upper directory, where that can be seen from here. A volatile directory has one too.
         let upper = mount.upper_directory().filter(|upper| self.canonical(upper).is_ok());
         let on_device = match upper {
             Some(upper) => self.add_path(&upper).is_ok(),
@@ -216,7 +216,7 @@ fn filesystem(mount: &Mount, on_device: bool) -> Layer {
     if !on_device {
         detail = format!("{detail}{NO_DEVICE}{:?}", mount.source);
     }
-    Layer::new(LayerKind::Filesystem, &mount.kind, detail)
+    Layer::new(LayerKind::Filesystem, mount.name(), detail)
 }
 
 #[cfg(test)]

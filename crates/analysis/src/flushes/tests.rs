@@ -78,12 +78,13 @@ fn who_swallows_them_is_told_by_counts_of_zero_or_by_a_setting() {
         let rounds = [round(5, 5, on(&[("loop0", Some(flushed(5))), ("vda", vda)]))];
         account(&fdatasync, line, &rounds).expect("asked").fate
     };
-    let swallowed = |by: &str, is_setting| FlushFate::Swallowed { by: by.into(), is_setting };
-    assert_eq!(fate(FILE, Some(flushed(0))), swallowed("a layer between loop0 and vda", false));
+    let swallowed = |by: &str, evidence| FlushFate::Swallowed { by: by.into(), evidence };
+    let none_below = SwallowEvidence::NoneBelow;
+    assert_eq!(fate(FILE, Some(flushed(0))), swallowed("a layer between loop0 and vda", none_below));
     let ignoring = "raw file > virtio cache=unsafe";
-    assert_eq!(fate(ignoring, Some(flushed(0))), swallowed("QEMU (cache=unsafe)", false));
+    assert_eq!(fate(ignoring, Some(flushed(0))), swallowed("QEMU (cache=unsafe)", none_below));
     // Those of other programs do not acquit it.
-    assert_eq!(fate(ignoring, Some(flushed(9))), swallowed("QEMU (cache=unsafe)", true));
+    assert_eq!(fate(ignoring, Some(flushed(9))), swallowed("QEMU (cache=unsafe)", SwallowEvidence::Setting));
     assert_eq!(fate("raw file > virtio cache=writeback", Some(flushed(9))), FlushFate::Kept(9));
 }
 
@@ -121,7 +122,8 @@ fn a_guest_and_its_qemu_have_counts_of_their_own() {
     let ignoring = of("raw file > virtio-blk cache=unsafe > guest", &m);
     let names: Vec<&str> = ignoring.levels.iter().map(|level| level.name.as_str()).collect();
     assert_eq!(names, ["vdb in the guest", "QEMU", "vda"]);
-    assert_eq!(ignoring.fate, FlushFate::Swallowed { by: "QEMU (cache=unsafe)".into(), is_setting: false });
+    let evidence = SwallowEvidence::NoneBelow;
+    assert_eq!(ignoring.fate, FlushFate::Swallowed { by: "QEMU (cache=unsafe)".into(), evidence });
     // The guest's kernel sends none to a disk that says that it needs none.
     let through = DiskFlushes { volatile_cache: Some(false), ..flushed(0) };
     m.outcome.inside = Some(on(&[("vdb", Some(through))]));
@@ -130,4 +132,42 @@ fn a_guest_and_its_qemu_have_counts_of_their_own() {
     let found = of("raw file > virtio-blk cache=writethrough > guest", &m);
     assert_eq!(found.levels[0].flushes, FlushCount::NoVolatileCache);
     assert_eq!(found.fate, FlushFate::Kept(1003));
+}
+
+#[test]
+fn a_volatile_directory_that_drops_flushes_is_told_with_its_own_count() {
+    let fdatasync = workload(&[("fdatasync", "1")]);
+    let layer = |kind, name: &str| Layer::new(kind, name, "");
+    let layers = vec![
+        layer(LayerKind::Device, "vda"),
+        layer(LayerKind::Filesystem, "volatile"),
+        layer(LayerKind::Loop, "loop0"),
+    ];
+    let record = TargetRecord { layers, ..record() };
+    let account = |line: &str, seen: [(u64, u64); 2]| {
+        let rounds = seen.map(|(done, dropped)| {
+            let counts = on(&[("loop0", Some(flushed(done))), ("vda", Some(flushed(done - dropped)))]);
+            let volatile = Some(VolatileFlushes { done, dropped });
+            Measurement { volatile, ..round(done, done, counts) }
+        });
+        let rounds: Vec<_> = rounds.iter().collect();
+        FlushAccount::of(&fdatasync, &spec(line), Some(&record), &rounds).expect("asked")
+    };
+    let line = "/srv > volatile drop_flush=3 > raw file > loop";
+    let mut found = account(line, [(600, 200), (400, 133)]);
+    let names: Vec<&str> = found.levels.iter().map(|level| level.name.as_str()).collect();
+    assert_eq!(names, ["loop0", "volatile", "vda"]);
+    assert_eq!(found.levels[1].flushes, FlushCount::Dropping { done: 1000, dropped: 333 });
+    let by = "volatile (drop_flush=3)".to_owned();
+    let evidence = SwallowEvidence::OwnCount { done: 1000, dropped: 333 };
+    assert_eq!(found.fate, FlushFate::Swallowed { by: by.clone(), evidence });
+    // Another method on the same target.
+    let other = account(line, [(3, 1), (6, 2)]);
+    assert!(found.ends_as(&other));
+    found.add(&other);
+    let evidence = SwallowEvidence::OwnCount { done: 1009, dropped: 336 };
+    assert_eq!(found.fate, FlushFate::Swallowed { by, evidence });
+    // One that drops none keeps what reaches it.
+    let kept = account("/srv > volatile > raw file > loop", [(600, 0), (400, 0)]);
+    assert_eq!((kept.levels[1].flushes, kept.fate), (FlushCount::Counted(1000), FlushFate::Kept(1000)));
 }

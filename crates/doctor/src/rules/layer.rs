@@ -1,6 +1,6 @@
 //! Layers between disks and filesystems: loop devices, RAID, device mapper, multipath, bcache.
 
-use iotax_model::survey::{Disk, DiskKind, MapperTarget};
+use iotax_model::survey::{Disk, DiskKind, MapperTarget, SwallowedFlushes};
 use iotax_model::units::human;
 
 use crate::rule::{Rule, Subject, Sureness, Violation, disks, seen};
@@ -45,6 +45,26 @@ fn is_hidden(disk: &Disk, suffix: &str) -> bool {
 }
 
 pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "flushes-swallowed",
+        subject: Subject::Layer,
+        sureness: Sureness::Fault,
+        title: "A layer swallowed flushes when they were counted",
+        why: "Writes that it acknowledged as durable are gone after a power cut, whatever its settings say.",
+        source: "Linux: Documentation/block/writeback_cache_control.rst",
+        check: |survey| {
+            let all = survey.swallowed_flushes.iter().filter_map(|fact| {
+                let SwallowedFlushes { target, layer, asked, passed_on, report } = &fact.value;
+                let value = format!(
+                    "{} asked, {} passed on by {layer}",
+                    human::grouped(*asked),
+                    human::grouped(*passed_on)
+                );
+                seen(target, value, fact, format!("{report} shows each layer; measure again: iotax flush"))
+            });
+            all.collect()
+        },
+    },
     Rule {
         id: "layer-misaligned",
         subject: Subject::Layer,

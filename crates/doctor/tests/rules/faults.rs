@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use iotax_doctor::{examine, rules};
-use iotax_model::survey::Survey;
+use iotax_model::survey::{Fact, Survey, SwallowedFlushes};
 use iotax_testkit::tree;
 
 use crate::{HOST, qcow2, short, survey_of};
@@ -437,6 +437,28 @@ fn wrong(root: &Path, path: Option<&str>, (rule, changes, evidence): Fault) -> O
     (!is_right).then(|| format!("{rule} by {changes:?}, evidence {evidence}: {:?}", short(&found)))
 }
 
+/// The rule on what a run measured, which no tree has.
+const MEASURED: &str = "flushes-swallowed";
+
+#[test]
+fn a_layer_that_swallowed_flushes_is_named_with_their_counts() {
+    let root = tree::build(HOST);
+    let mut survey = survey_of(root.path(), None);
+    let swallowed = SwallowedFlushes {
+        target: "t".into(),
+        layer: "volatile (drop_flush=1)".into(),
+        asked: 1000,
+        passed_on: 0,
+        report: "iotax report 7".into(),
+    };
+    survey.swallowed_flushes.push(Fact::new(swallowed, "run 7 of 2026-11-28T12:00:00Z"));
+    let found = examine(&survey);
+    let [finding] = found.as_slice() else { panic!("{:?}", short(&found)) };
+    assert_eq!((finding.rule.id, finding.violation.place.as_str()), (MEASURED, "t"));
+    assert_eq!(finding.violation.seen, "1,000 asked, 0 passed on by volatile (drop_flush=1)");
+    assert_eq!(finding.violation.source, "run 7 of 2026-11-28T12:00:00Z");
+}
+
 const ALL: [&[Fault]; 7] = [DISKS, LAYERS, FILESYSTEMS, IMAGES, GUESTS, MACHINES, NETWORKS];
 
 #[test]
@@ -456,6 +478,7 @@ fn every_rule_has_a_planted_fault() {
         .flatten()
         .chain(PATHS.iter().map(|(_, fault)| fault))
         .map(|(rule, _, _)| *rule)
+        .chain([MEASURED])
         .collect();
     let missing: Vec<&str> = rules::all().map(|rule| rule.id).filter(|id| !planted.contains(id)).collect();
     assert!(missing.is_empty(), "{missing:?}");

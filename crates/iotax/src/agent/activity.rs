@@ -18,6 +18,8 @@ pub(super) struct ActivityRecorder {
     monitor: Monitor,
     kernel: KernelThreads,
     runtime_ns: u64,
+    /// True if what is measured begins with the load: nothing of it may be missing in the counters.
+    has_no_warm_up: bool,
     began: Option<Began>,
     /// For workloads that record gaps.
     gaps: Option<DeviceGapWatch>,
@@ -59,17 +61,16 @@ impl ActivityRecorder {
             .blackout
             .map(|least| DeviceGapWatch::start(root, &stack.disks, Duration::from_nanos(least.0)));
         let monitor = Monitor::new(root, stack.disks, Vec::new());
-        Self { monitor, kernel, runtime_ns: workload.window().0, began: None, gaps, ended: None }
+        let has_no_warm_up = workload.ramp_time.0 == 0 && workload.startdelay.is_none();
+        let runtime_ns = workload.window().0;
+        Self { monitor, kernel, runtime_ns, has_no_warm_up, began: None, gaps, ended: None }
     }
 
-    /// Takes snapshots when the window begins and ends.
-    pub(super) fn observe(&mut self, event: &Event) {
+    /// Takes snapshots when the window begins and ends. The load begins when [`Event::Ready`] was observed, or at a moment that was agreed on.
+    pub(super) fn observe(&mut self, event: &Event, starts_at_once: bool) {
         match event {
-            Event::Measuring => {
-                let (at, first) = (Instant::now(), self.monitor.snapshot());
-                let (threads, pace) = (self.kernel.read(), pace::read(Path::new("/")));
-                self.began = Some(Began { at, first, threads, pace });
-            }
+            Event::Ready if self.has_no_warm_up && starts_at_once => self.begin(),
+            Event::Measuring if self.began.is_none() => self.begin(),
             Event::Sample(sample) if sample.at_ns >= self.runtime_ns => self.end(),
             // File operations may end before their time.
             Event::Over if self.ended.is_none() => self.end(),
@@ -92,6 +93,12 @@ impl ActivityRecorder {
             ended.activity
         };
         (Some(activity), gaps)
+    }
+
+    fn begin(&mut self) {
+        let (at, first) = (Instant::now(), self.monitor.snapshot());
+        let (threads, pace) = (self.kernel.read(), pace::read(Path::new("/")));
+        self.began = Some(Began { at, first, threads, pace });
     }
 
     fn end(&mut self) {

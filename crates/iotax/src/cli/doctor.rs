@@ -17,6 +17,8 @@ use iotax_testbed::{libvirt, survey};
 
 use super::destination::Destination;
 use super::known_words::known_words;
+use super::last_flush;
+use super::output::StoreArgs;
 use super::say::{self, say};
 use super::session::{say_not_undone, watch_signals};
 use super::terminal::PageArgs;
@@ -42,6 +44,8 @@ pub(super) struct Args {
     #[arg(long)]
     sudo: bool,
     #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
     page: PageArgs,
 }
 
@@ -52,7 +56,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let json = args.json.as_deref().map(|path| Destination::open(path, doctor::MARK)).transpose()?;
     let subject = args.target.as_deref().unwrap_or("this machine");
-    let survey = look(args)?;
+    let mut survey = look(args)?;
+    if !is_elsewhere(args) {
+        add_swallowed_flushes(args, &mut survey)?;
+    }
     let findings = examine(&survey);
     let is_on_stdout = json.as_ref().is_some_and(Destination::is_stdout);
     args.page.show(&document::doctor(subject, &survey, &findings), is_on_stdout);
@@ -64,6 +71,26 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         Some(_) => Exit::Environment,
         None => Exit::Fine,
     })
+}
+
+fn is_elsewhere(args: &Args) -> bool {
+    args.target.as_deref().is_some_and(|target| Machine::is_meant(Path::new(target)))
+}
+
+/// Adds what the last run of `iotax flush` on this machine saw, of targets on the path that is looked at. A guest's definition has none.
+fn add_swallowed_flushes(args: &Args, survey: &mut Survey) -> Result<(), Failure> {
+    let path = args.target.as_deref().map(Path::new);
+    if path.is_some_and(|path| is_domain(path) || !path.exists()) {
+        return Ok(());
+    }
+    let path = path.and_then(|path| path.canonicalize().ok());
+    let Some(store) = args.store.open_if_there()? else { return Ok(()) };
+    let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    match last_flush::swallowed(&store, &hostname, path.as_deref()) {
+        Ok(found) => survey.swallowed_flushes = found,
+        Err(error) => survey.unread.push(format!("runs of iotax flush: {error}")),
+    }
+    Ok(())
 }
 
 /// A finding that is surer than the limit counts too.

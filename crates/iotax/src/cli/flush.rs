@@ -24,8 +24,8 @@ use super::{Failure, OrExit, usage};
 const SUITE: &str = "flush";
 
 /// The methods, for completions.
-const METHODS: [&str; 7] =
-    ["open_datasync", "fdatasync", "fsync", "open_sync", "rwf_dsync", "sync_file_range", "write"];
+const METHODS: [&str; 8] =
+    ["open_datasync", "fdatasync", "fsync", "open_sync", "rwf_dsync", "msync", "sync_file_range", "write"];
 
 /// Flags of `iotax flush`.
 #[derive(Debug, ClapArgs)]
@@ -33,7 +33,7 @@ pub(super) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
     /// Methods to measure, by pg_test_fsync's names where it has one: open_datasync (O_DIRECT and O_DSYNC), fdatasync, fsync, open_sync (O_DIRECT and
-    /// O_SYNC), rwf_dsync (RWF_DSYNC with each write), and as yardsticks that make nothing durable sync_file_range and write [default: all that
+    /// O_SYNC), rwf_dsync (RWF_DSYNC with each write), msync (a copy into a mapping and MS_SYNC), and as yardsticks that make nothing durable sync_file_range and write [default: all that
     /// every target takes]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(METHODS))]
     methods: Vec<String>,

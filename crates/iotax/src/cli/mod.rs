@@ -33,6 +33,7 @@ mod input;
 mod jobs;
 mod known_words;
 mod ladder;
+mod last_flush;
 mod links;
 mod list;
 mod live;

@@ -84,18 +84,25 @@ impl StoreArgs {
         self.db.as_ref().map(|place| Location::from(place).to_string())
     }
 
-    /// Opens an existing store for reading.
-    pub(super) fn open_existing(&self) -> Result<Store, Failure> {
+    /// Opens a store for reading; `None` if there is none.
+    pub(super) fn open_if_there(&self) -> Result<Option<Store>, Failure> {
         let place = self.location()?;
         let is_empty =
             || place.file().is_some_and(|path| fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0);
         let opened = if is_empty() { None } else { Some(Store::open_to_read(place.clone())) };
         match opened {
-            Some(Ok(store)) => Ok(store.named(self.name())),
+            Some(Ok(store)) => Ok(Some(store.named(self.name()))),
             // What a process was killed over while it made it is rolled back to nothing when it is read.
             Some(Err(error)) if !is_empty() => Err(error).or_exit(Exit::Environment),
-            _ => Err(usage(format!("{place}: no run is stored there yet; the first: {}", self.first()))),
+            _ => Ok(None),
         }
+    }
+
+    /// Opens an existing store for reading.
+    pub(super) fn open_existing(&self) -> Result<Store, Failure> {
+        let place = self.location()?;
+        let none = || usage(format!("{place}: no run is stored there yet; the first: {}", self.first()));
+        self.open_if_there()?.ok_or_else(none)
     }
 }
 

@@ -15,9 +15,9 @@ pub(super) struct Args {
     below: PathBuf,
     /// The directory to mount it on
     point: PathBuf,
-    /// The name of the mount
+    /// Has the process found when it must be killed
     #[arg(long)]
-    source: String,
+    marker: String,
     /// Seed of what a cut keeps
     #[arg(long)]
     seed: u64,
@@ -33,8 +33,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let Args { below, point, source, seed, in_order, whole, drop_flush } = args;
-    let places = Places { below: below.clone(), point: point.clone(), source: source.clone() };
+    let Args { below, point, marker: _, seed, in_order, whole, drop_flush } = args;
+    let places = Places { below: below.clone(), point: point.clone() };
     let faults = Faults { seed: *seed, reorder: !in_order, tear: !whole, drop_flush: *drop_flush };
     volatile::serve(&places, faults).or_exit(Exit::Environment)?;
     Ok(Exit::Fine)

@@ -307,6 +307,7 @@ fn measurement(
         shares: all.shares,
         neighbour,
         qemu: view.qemu,
+        volatile: view.volatile,
         devices: view.devices,
         standstills,
         occurrences,

@@ -1,7 +1,8 @@
 //! Starts several agents at once: the guests of a target, and those of its neighbour.
 //!
 //! Each agent sets up its load first. When all are ready, the neighbour starts; when its window has begun, the measured agents start. An
-//! agent that fails blocks nobody: the others finish their work, so that they are ready for the next measurement.
+//! agent that fails blocks nobody: the others finish their work, so that they are ready for the next measurement. An agent flushes what it wrote
+//! only when its [`Event::Over`] was heard, so that no counter of a window has that flush.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Sender};
@@ -40,6 +41,8 @@ pub(super) struct AgentEvent {
 
 pub(super) enum EventKind {
     Ready,
+    /// It is a measured agent whose load starts at once when this was heard.
+    Starting,
     Event(Event),
     /// It is done, or has failed.
     Ended(Box<Result<Outcome, AgentError>>),
@@ -58,6 +61,8 @@ pub(super) fn run(
         for (number, participant) in participants.into_iter().enumerate() {
             let (start, started) = mpsc::channel();
             barrier.starts.push(start);
+            let (hear_over, over_heard) = mpsc::channel();
+            barrier.overs.push(hear_over);
             let sender = sender.clone();
             // The receiver exists until all senders are dropped.
             let send = move |kind| {
@@ -75,6 +80,9 @@ pub(super) fn run(
                     }
                     agent.go(&job, slack, at_ns.filter(|_| shares_clock), &mut |event| {
                         send(EventKind::Event(event.clone()));
+                        if *event == Event::Over {
+                            let _ = over_heard.recv();
+                        }
                     })
                 });
                 send(EventKind::Ended(Box::new(ended)));
@@ -86,9 +94,11 @@ pub(super) fn run(
         }
         drop(sender);
         for event in events {
-            barrier.pass(&event, entry);
+            barrier.pass(&event, entry, on_event);
             began.see(&event);
+            let over = matches!(event.kind, EventKind::Event(Event::Over)).then_some(event.participant);
             on_event(event);
+            over.into_iter().for_each(|number| barrier.release(number));
         }
     });
     if let Some(at) = began.last() {
@@ -143,6 +153,7 @@ impl Beginnings {
 struct Barrier {
     is_neighbour: Vec<bool>,
     starts: Vec<Sender<Option<u64>>>,
+    overs: Vec<Sender<()>>,
     /// When they start.
     at_ns: Option<u64>,
     unready: Vec<bool>,
@@ -160,18 +171,19 @@ impl Barrier {
             warming_up: is_neighbour.clone(),
             is_neighbour,
             starts: Vec::new(),
+            overs: Vec::new(),
             at_ns: None,
             neighbours_started: false,
             measured_started: false,
         }
     }
 
-    fn pass(&mut self, event: &AgentEvent, entry: Entry<'_>) {
+    fn pass(&mut self, event: &AgentEvent, entry: Entry<'_>, on_event: &mut dyn FnMut(AgentEvent)) {
         let number = event.participant;
         match event.kind {
             EventKind::Ready => self.unready[number] = false,
             EventKind::Event(Event::Measuring) => self.warming_up[number] = false,
-            EventKind::Event(_) => {}
+            EventKind::Starting | EventKind::Event(_) => {}
             EventKind::Ended(_) => {
                 self.unready[number] = false;
                 self.warming_up[number] = false;
@@ -185,8 +197,19 @@ impl Barrier {
         }
         if self.neighbours_started && none(&self.warming_up) && !self.measured_started {
             self.measured_started = true;
+            let measured = self.is_neighbour.iter().enumerate().filter(|(_, is_neighbour)| !**is_neighbour);
+            // A moment that was agreed on may be a while off.
+            for (participant, _) in measured.filter(|_| self.at_ns.is_none()) {
+                on_event(AgentEvent { participant, at: Instant::now(), kind: EventKind::Starting });
+            }
             self.start(false);
         }
+    }
+
+    /// Lets an agent go on whose window is over.
+    fn release(&self, number: usize) {
+        // One that has failed does not wait.
+        let _ = self.overs[number].send(());
     }
 
     fn start(&self, neighbours: bool) {

@@ -1,6 +1,7 @@
 //! Monitors the machine at every event of the measured agents.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use anyhow::Context;
 use iotax_model::TargetSpec;
 use iotax_model::record::{
     BlockStats, CpuPace, CpuTime, DeviceGaps, DiskActivity, Happened, HostActivity, NicActivity, Occurrence,
-    Outcome, Sample, Source, Standstill, Stop, Tallies,
+    Outcome, Sample, Source, Standstill, Stop, Tallies, VolatileFlushes,
 };
 use iotax_model::target::{LayerKind, NetPath};
 use iotax_model::wire::Event;
@@ -21,6 +22,7 @@ use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
 use iotax_testbed::monitor::pace::{self, PaceReading};
 use iotax_testbed::monitor::{self, GuestThreads, Monitor, MonitorSnapshot};
 use iotax_testbed::stack::{self, LayerStack};
+use iotax_testbed::target::VolatileCounters;
 
 use super::common_window::AgentRun;
 use super::network;
@@ -37,9 +39,13 @@ pub(super) struct Watch<'a> {
     /// The number of measured agents.
     measured: usize,
     runtime_ns: u64,
+    /// True if what is measured begins with the load: nothing of it may be missing in the counters.
+    has_no_warm_up: bool,
     /// True to keep what an agent told before it was gone.
     keeps: bool,
     agents: Vec<AgentLog>,
+    /// Before a load without a warm-up.
+    before: Option<(Option<MonitorSnapshot>, Counters)>,
     started: Option<Started>,
     ended: Option<Ended>,
 }
@@ -56,6 +62,8 @@ pub(super) struct Host {
     gaps: Option<DeviceGapWatch>,
     /// True if a program that is not watched serves a layer.
     is_served_unseen: bool,
+    /// The volatile directories below the targets.
+    volatile: Vec<VolatileCounters>,
 }
 
 /// The events of one agent.
@@ -75,11 +83,17 @@ struct Started {
     at_ms: u64,
     /// At the beginning, and at the end of each of the lead's intervals.
     beats: Vec<Beat>,
+    counters: Counters,
+}
+
+/// What is read when a window begins, apart from the snapshot.
+struct Counters {
     kernel: Option<KernelCounters>,
     pace: Option<PaceReading>,
     /// CPU time of this process until then.
     own_ns: u64,
     blocks: Vec<Option<BlockCounters>>,
+    volatile: Option<VolatileFlushes>,
 }
 
 /// The machine at one moment, `after` the beginning.
@@ -99,6 +113,7 @@ struct Ended {
     /// After the last of them was done, and had flushed its writes.
     after: Option<MonitorSnapshot>,
     blocks: Option<BlockStats>,
+    volatile: Option<VolatileFlushes>,
 }
 
 /// The host's activity while all measured agents ran.
@@ -109,6 +124,7 @@ pub(super) struct HostView {
     pub(super) host: Option<HostActivity>,
     pub(super) host_samples: Vec<HostActivity>,
     pub(super) qemu: Option<BlockStats>,
+    pub(super) volatile: Option<VolatileFlushes>,
     pub(super) devices: Vec<DeviceGaps>,
 }
 
@@ -116,7 +132,8 @@ impl Host {
     /// Monitors the devices, filesystems, guests and interfaces below these targets; `None` if all are on other machines.
     pub(super) fn new(targets: &mut [Target], workload: &Workload) -> anyhow::Result<Option<Self>> {
         let root = Path::new("/");
-        let (mut stacks, mut threads, mut paths) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut stacks, mut threads, mut paths, mut volatile) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let is_guest = targets.iter().any(Target::is_guest);
         let mut is_served_unseen = false;
         for target in targets {
@@ -126,6 +143,7 @@ impl Host {
                 let stack = stored.map(|(path, _)| stack::of_path(root, path)).transpose()?;
                 stacks.push(stack.unwrap_or_default());
                 let daemons = storage.built.exported.iter().flat_map(|image| &image.daemons);
+                volatile.extend(storage.built.volatile.iter().map(|volatile| volatile.counters()));
                 threads.extend(daemons.map(|it| GuestThreads { pid: it.pid(), roles: BTreeMap::new() }));
             }
             if let Site::Network(site) = &target.site {
@@ -154,7 +172,15 @@ impl Host {
             [(via, process)] => (monitor.with_network(root, *process), Some(*via)),
             _ => (monitor, None),
         };
-        Ok(Some(Self { disks, monitor, kernel, via, gaps, is_served_unseen }))
+        let volatile = volatile.into_iter().collect::<io::Result<_>>();
+        let volatile = volatile.context("a volatile directory does not answer")?;
+        Ok(Some(Self { disks, monitor, kernel, via, gaps, is_served_unseen, volatile }))
+    }
+
+    /// The flushes of all volatile directories; `None` without any.
+    fn volatile(&mut self) -> Option<VolatileFlushes> {
+        let all: Option<Vec<_>> = self.volatile.iter_mut().map(VolatileCounters::read).collect();
+        all?.into_iter().reduce(VolatileFlushes::plus)
     }
 }
 
@@ -164,18 +190,20 @@ impl<'a> Watch<'a> {
         host: Option<Host>,
         blocks: Vec<BlockLayer<'a>>,
         participants: &[Participant<'_>],
-        runtime_ns: u64,
+        workload: &Workload,
     ) -> Self {
         Self {
             host,
             blocks,
             measured: participants.iter().filter(|one| !one.is_neighbour).count(),
-            runtime_ns,
+            runtime_ns: workload.window().0,
+            has_no_warm_up: workload.ramp_time.0 == 0 && workload.startdelay.is_none(),
             keeps: false,
             agents: participants
                 .iter()
                 .map(|one| AgentLog { name: one.name.clone(), ..AgentLog::default() })
                 .collect(),
+            before: None,
             started: None,
             ended: None,
         }
@@ -213,7 +241,10 @@ impl<'a> Watch<'a> {
                     self.see_flushed();
                 }
             }
-            EventKind::Ready | EventKind::Event(_) => {}
+            EventKind::Starting if self.has_no_warm_up && self.before.is_none() => {
+                self.before = Some(self.counters());
+            }
+            EventKind::Ready | EventKind::Starting | EventKind::Event(_) => {}
         }
         false
     }
@@ -245,14 +276,20 @@ impl<'a> Watch<'a> {
 
     fn start(&mut self, lead: usize) {
         let (at, at_ms) = (Instant::now(), now_ms());
+        let (snapshot, counters) = self.before.take().unwrap_or_else(|| self.counters());
+        let beats = vec![Beat { after: Duration::ZERO, snapshot }];
+        self.started = Some(Started { lead, at, at_ms, beats, counters });
+    }
+
+    fn counters(&mut self) -> (Option<MonitorSnapshot>, Counters) {
         let snapshot = self.host.as_mut().map(|host| host.monitor.snapshot());
         // Before QEMU, which may take a while to answer on a busy host.
         let own_ns = own_cpu_ns();
         let kernel = self.host.as_mut().map(|host| host.kernel.read());
         let blocks = self.blocks.iter_mut().map(BlockLayer::counters).collect();
         let pace = self.host.as_ref().map(|_| pace::read(Path::new("/")));
-        let beats = vec![Beat { after: Duration::ZERO, snapshot }];
-        self.started = Some(Started { lead, at, at_ms, beats, kernel, pace, own_ns, blocks });
+        let volatile = self.host.as_mut().and_then(Host::volatile);
+        (snapshot, Counters { kernel, pace, own_ns, blocks, volatile })
     }
 
     fn sample(&mut self, participant: usize, sample: Sample, progress: &mut dyn Progress) -> bool {
@@ -280,26 +317,32 @@ impl<'a> Watch<'a> {
     fn end(&mut self) {
         let at = Instant::now();
         if let (Some(started), None) = (&self.started, &self.ended) {
-            let blocks = self.blocks.iter_mut().zip(&started.blocks).map(|(layer, before)| {
+            let blocks = self.blocks.iter_mut().zip(&started.counters.blocks).map(|(layer, before)| {
                 let (before, after) = before.as_ref().zip(layer.counters())?;
                 blockstats::between(before, &after)
             });
             let blocks: Option<Vec<BlockStats>> = blocks.collect();
-            let kernel = started.kernel.as_ref().zip(self.host.as_mut());
+            let volatile = self.host.as_mut().and_then(Host::volatile);
+            let volatile = volatile.zip(started.counters.volatile);
+            let kernel = started.counters.kernel.as_ref().zip(self.host.as_mut());
             let kernel = kernel.map(|(before, host)| {
                 let now = host.kernel.read();
                 (kernel::between(before, &now), kernel::total_ns(before, &now))
             });
             let (kernel, kernel_ns) = kernel.unwrap_or_default();
-            let pace =
-                started.pace.as_ref().and_then(|first| pace::between(first, &pace::read(Path::new("/"))));
+            let pace = started
+                .counters
+                .pace
+                .as_ref()
+                .and_then(|first| pace::between(first, &pace::read(Path::new("/"))));
             self.ended = Some(Ended {
                 at,
                 kernel,
                 kernel_ns,
                 pace,
-                own_ns: own_cpu_ns().saturating_sub(started.own_ns),
+                own_ns: own_cpu_ns().saturating_sub(started.counters.own_ns),
                 after: None,
+                volatile: volatile.and_then(|(now, before)| now.since(before)),
                 blocks: blocks.and_then(|all| {
                     all.into_iter().reduce(|mut sum, one| {
                         sum.merge(&one);
@@ -414,6 +457,7 @@ impl Watched {
             }),
             host_samples: (0..last).filter_map(|place| over(place, place + 1)).collect(),
             qemu: self.ended.blocks.clone(),
+            volatile: self.ended.volatile,
             devices: self.devices.clone(),
         }
     }

@@ -105,7 +105,7 @@ pub(super) fn perform(
                 is_neighbour: true,
             });
         }
-        let watch = Watch::new(host, layers, &participants[first..], part.workload.window().0);
+        let watch = Watch::new(host, layers, &participants[first..], part.workload);
         let watch = if planned.is_some() { watch.keeping() } else { watch };
         watches.push(PartWatch { first, name, hung: None, watch });
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ impl Disk {
         fs::create_dir(&below).and_then(|()| fs::create_dir(&point)).expect("made");
         let (control, theirs) = UnixStream::pair().expect("a socket");
         let mut command = lab.iotax();
-        command.arg("volatile").args([&below, &point]).args(["--source", "lab", "--seed", "1"]).args(faults);
+        command.arg("volatile").args([&below, &point]).args(["--marker", "lab", "--seed", "1"]).args(faults);
         let process = command.stdout(OwnedFd::from(theirs)).spawn().expect("iotax starts");
         drop(command);
         let mut disk = Self { below, point, control: BufReader::new(control), process };
@@ -206,8 +207,103 @@ fn interrupted_it_removes_what_it_made() {
     lab.assert_nothing_left();
 }
 
+/// The blocks that are as dm-log-writes has them on its log: a write is on it once a flush or FUA that came after it completed.
+/// The format is that of Documentation/admin-guide/device-mapper/log-writes.rst and of the kernel's dm-log-writes.c.
+fn logged(log: &Path, area: usize) -> Vec<u8> {
+    const MAGIC: u64 = 0x6a_7366_7773_6872;
+    const DISCARD: u64 = 4;
+    const MARK: u64 = 8;
+    let log = fs::read(log).expect("the log");
+    let word = |at: usize| u64::from_le_bytes(log[at..at + 8].try_into().expect("8 bytes"));
+    assert_eq!((word(0), word(8)), (MAGIC, 1), "a log of version 1");
+    let sectors = |at: usize| usize::try_from(word(at)).expect("a place in memory") * 512;
+    // Of the length of a sector and a checksum, the first half.
+    let (entries, sector) = (word(16), usize::try_from(word(24) & 0xffff_ffff).expect("a short one"));
+    let mut blocks = vec![0; area];
+    let mut at = sector;
+    for _ in 0..entries {
+        let (begin, bytes, flags) = (sectors(at), sectors(at + 8), word(at + 16));
+        at += sector;
+        if flags & (DISCARD | MARK) != 0 {
+            assert_eq!(bytes, 0, "the workload discards nothing");
+            continue;
+        }
+        let end = (begin + bytes).min(area);
+        if begin < end {
+            blocks[begin..end].copy_from_slice(&log[at..at + end - begin]);
+        }
+        at += bytes;
+    }
+    blocks
+}
+
 mod guests {
     use super::*;
+
+    /// dm-log-writes below the load says what a disk must hold, and the journal what it was told that it holds.
+    #[test]
+    fn dm_log_writes_and_the_journal_miss_the_same_blocks_after_a_cut() {
+        const DEVICE: usize = 8 << 20;
+        // Beside what iotax wipes at a device's begin and end when it leaves it.
+        const AREA: Range<usize> = 1 << 20..5 << 20;
+        require!(program "fusermount3");
+        require!(root);
+        for (mode, loses) in [("cache.direct=on", false), ("cache.no-flush=on", true)] {
+            let lab = Lab::new();
+            // A torn block would be one that is there in part.
+            let mut disk = Disk::mount(&lab, &["--whole"]);
+            let (image, log, journal) = (disk.point.join("image"), lab.path("log"), lab.path("journal"));
+            let make = |path: &Path, length| {
+                fs::File::create_new(path).and_then(|file| file.set_len(length)).expect("made");
+            };
+            make(&image, DEVICE as u64);
+            make(&log, 256 << 20);
+            let devices = [
+                "-blockdev",
+                &format!("driver=file,node-name=cut,filename={},{mode}", image.display()),
+                "-device",
+                "virtio-blk-pci,drive=cut",
+                "-blockdev",
+                &format!("driver=file,node-name=log,filename={}", log.display()),
+                "-device",
+                "virtio-blk-pci,drive=log",
+                "-chardev",
+                &format!("file,id=line,path={}", journal.display()),
+                "-device",
+                "isa-serial,chardev=line",
+            ]
+            .map(str::to_owned);
+            let extras = Extras {
+                programs: &["wipefs"],
+                modules: &["dm_log_writes"],
+                devices: &devices,
+                ..Extras::default()
+            };
+            let Some(mut guest) = LabGuest::boot_with(&extras) else { return };
+            let sectors = DEVICE / 512;
+            let target = guest.map("logged", &[format!("0 {sectors} log-writes /dev/vda /dev/vdb")]);
+            // Twice each block. It ends with a flush.
+            guest.sh(&format!(
+                "HOME=/ iotax bench {0} --overwrite {0} --yes --rw randwrite --iodepth 8 --offset 1m --size 4m --io-size 8m --ramp-time 0s --runtime 300s \
+                 --repeat 1 --fdatasync 16 --verify xxh3 --do-verify=0 --write-journal /journal > /said 2>&1 || {{ cat /said; false; }}",
+                target.display()
+            ));
+            // Its log ends with the device.
+            guest.sh("dmsetup remove logged; sync");
+            guest.sh("stty -F /dev/ttyS1 raw -echo; cat /journal > /dev/ttyS1; wc -c < /journal");
+            disk.cut();
+            drop(guest);
+            let wanted = &logged(&log, DEVICE)[AREA];
+            let found = &fs::read(disk.below.join("image")).expect("left")[AREA];
+            let both = wanted.chunks(4096).zip(found.chunks(4096));
+            let missing = both.filter(|(one, other)| one != other).count() as u64;
+            let (code, cut) = checked(lab.iotax(), &disk.below.join("image"), utf8(&journal));
+            assert_eq!((code, missing > 0), (Some(loses.into()), loses), "{mode}: {cut:#}");
+            assert_eq!(number(&cut, "/acknowledged/checked"), AREA.len() as u64 / 4096, "{mode}: {cut:#}");
+            assert_eq!(number(&cut, "/acknowledged/stale"), missing, "{mode}: {cut:#}");
+            assert_eq!(lost_flushed(&cut) > 0, loses, "{mode}: {cut:#}");
+        }
+    }
 
     #[test]
     fn a_guest_whose_qemu_is_killed_loses_what_its_disk_did_not_flush() {

@@ -52,6 +52,8 @@ fn workloads(options: &SuiteOptions) -> Vec<Workload> {
                 ioengine: Some(IoEngine::Pvsync2),
                 ..method("rwf_dsync")
             },
+            // A sync of this engine is msync(MS_SYNC) of the whole mapping.
+            WorkloadKeys { fdatasync: Some(1), ioengine: Some(IoEngine::Mmap), ..method("msync") },
             WorkloadKeys { sync_file_range: Some(range), ..method("sync_file_range") },
         ]);
     }

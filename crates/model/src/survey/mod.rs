@@ -5,6 +5,7 @@
 mod disk;
 mod fact;
 mod filesystem;
+mod flushes;
 mod guest;
 mod image;
 mod machine;
@@ -18,6 +19,7 @@ pub use disk::{
 };
 pub use fact::{Fact, Known};
 pub use filesystem::{Filesystem, Space};
+pub use flushes::SwallowedFlushes;
 pub use guest::{GuestDisk, GuestNic, GuestSetup};
 pub use image::{BrokenChain, Image, ImageFile, ProbedBacking, Qcow2};
 pub use machine::{CgroupLimit, MachineSetup, Tcp};
@@ -39,6 +41,9 @@ pub struct Survey {
     pub guests: Vec<GuestSetup>,
     /// Network interfaces.
     pub interfaces: Vec<NetworkInterface>,
+    /// Layers that swallowed flushes in the last run of `iotax flush` that was made here.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub swallowed_flushes: Vec<Fact<SwallowedFlushes>>,
     /// Why the path that was named could not be read.
     pub subject_unread: Option<String>,
     /// Reasons for facts that are absent, one sentence each.

@@ -1,7 +1,7 @@
 //! The JSON of durable writes: the methods on each target, and the account of their flushes.
 
 use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
-use iotax_analysis::flushes::{FlushAccount, FlushCount, FlushFate, FlushLevel};
+use iotax_analysis::flushes::{FlushAccount, FlushCount, FlushFate, FlushLevel, SwallowEvidence};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -63,6 +63,8 @@ struct FlushLevelEntry<'a> {
     name: &'a str,
     /// Flushes that it completed in the windows, those of other programs included.
     flushes: Option<u64>,
+    /// Those of them that it acknowledged and did not pass on, as it says itself.
+    dropped: Option<u64>,
     /// Why they are not known.
     reason: Option<NoCount>,
 }
@@ -99,8 +101,9 @@ fn method<'a>(cell: &'a MethodOnTarget<'a>) -> MethodEntry<'a> {
 fn account(account: &FlushAccount) -> FlushAccountEntry<'_> {
     let (fate, by, reason) = match &account.fate {
         FlushFate::Kept(_) => (FateWord::Kept, None, None),
-        FlushFate::Swallowed { by, is_setting } => {
-            (FateWord::Swallowed, Some(by.as_str()), Some(if *is_setting { "setting" } else { "count" }))
+        FlushFate::Swallowed { by, evidence } => {
+            let is_setting = *evidence == SwallowEvidence::Setting;
+            (FateWord::Swallowed, Some(by.as_str()), Some(if is_setting { "setting" } else { "count" }))
         }
         FlushFate::NotNeeded { device } => (FateWord::NotNeeded, Some(device.as_str()), None),
         FlushFate::NotCountable { reason } => (FateWord::NotCountable, None, Some(reason.as_str())),
@@ -116,10 +119,14 @@ fn account(account: &FlushAccount) -> FlushAccountEntry<'_> {
 
 fn level(level: &FlushLevel) -> FlushLevelEntry<'_> {
     let (flushes, reason) = match level.flushes {
-        FlushCount::Counted(count) => (Some(count), None),
+        FlushCount::Counted(count) | FlushCount::Dropping { done: count, .. } => (Some(count), None),
         FlushCount::NoVolatileCache => (None, Some(NoCount::NoVolatileCache)),
         FlushCount::Fua => (None, Some(NoCount::Fua)),
         FlushCount::NotCounted => (None, Some(NoCount::NotCounted)),
     };
-    FlushLevelEntry { name: &level.name, flushes, reason }
+    let dropped = match level.flushes {
+        FlushCount::Dropping { dropped, .. } => Some(dropped),
+        _ => None,
+    };
+    FlushLevelEntry { name: &level.name, flushes, dropped, reason }
 }

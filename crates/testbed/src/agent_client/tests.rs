@@ -67,7 +67,8 @@ fn requests_get_their_answers_in_order() {
         vec![Event::Progress { done: Bytes(1), total: Bytes(2) }, Event::Filled],
         vec![Event::CachesDropped(CacheDrop::Nothing)],
         vec![Event::Ready],
-        vec![Event::Measuring, Event::Done(Box::new(outcome()))],
+        vec![Event::Measuring, Event::Over],
+        vec![Event::Done(Box::new(outcome()))],
         vec![Event::Floor { ns_per_io: 17 }],
     ]);
     assert_eq!(client.hello(LONG).expect("hello").version, "0.9");
@@ -79,7 +80,7 @@ fn requests_get_their_answers_in_order() {
     assert_eq!(client.drop_caches(&[], false).expect("dropped"), CacheDrop::Nothing);
     let mut seen = Vec::new();
     let measured = client.run(&job(SHORT), LONG, &mut |event| seen.push(event.clone())).expect("measured");
-    assert_eq!((measured, seen), (outcome(), vec![Event::Measuring]));
+    assert_eq!((measured, seen), (outcome(), vec![Event::Measuring, Event::Over]));
     assert_eq!(client.floor().expect("floor"), 17);
 }
 

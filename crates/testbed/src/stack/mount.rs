@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use iotax_model::target::VolatileSpec;
+
 /// The mount table in a process's directory of /proc.
 const TABLE: &str = "mountinfo";
 
@@ -26,12 +28,27 @@ pub(crate) struct Mount {
     pub(crate) options: String,
 }
 
+/// Precedes, in the source of a volatile directory's mount, the directory that holds what is flushed to it.
+pub(crate) const VOLATILE_SOURCE: &str = "iotax-volatile:";
+
 impl Mount {
-    /// The directory that holds what is written to an overlay; absent for other filesystems.
+    /// The directory that holds what is written to an overlay or to a volatile directory; absent for other filesystems.
     pub(super) fn upper_directory(&self) -> Option<PathBuf> {
+        if let Some(below) = self.volatile_source() {
+            return Some(below.into());
+        }
         let is_overlay = self.kind == "overlay";
         let mut options = self.options.split(',').filter(|_| is_overlay);
         options.find_map(|option| option.strip_prefix("upperdir=")).map(PathBuf::from)
+    }
+
+    /// The name of the filesystem: its type, or that of a volatile directory.
+    pub(super) fn name(&self) -> &str {
+        self.volatile_source().map_or(&self.kind, |_| VolatileSpec::NAME)
+    }
+
+    fn volatile_source(&self) -> Option<&str> {
+        self.source.strip_prefix(VOLATILE_SOURCE).filter(|_| self.kind == "fuse")
     }
 }
 

@@ -55,7 +55,7 @@ use crate::undo::UndoEntry;
 pub use builder::Builder;
 pub use export::ExportedImage;
 pub use layer::recorded;
-pub use volatile::{Survivor, Volatile};
+pub use volatile::{Survivor, Volatile, VolatileCounters};
 
 /// The storage of a target, ready to be filled or read.
 #[derive(Debug)]

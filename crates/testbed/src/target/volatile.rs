@@ -10,8 +10,10 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use iotax_model::crash::VolatileCut;
+use iotax_model::record::VolatileFlushes;
 use iotax_model::target::VolatileSpec;
 use rustix::fs::{MemfdFlags, memfd_create};
+use serde::de::DeserializeOwned;
 
 use super::fuse::check_device;
 use super::ground::Ground;
@@ -23,7 +25,7 @@ use crate::build_error::BuildError;
 use crate::export::FuseExport;
 use crate::refusal::Refusal;
 use crate::undo::{Effect, NotUndone, UndoEntry, UndoLog};
-use crate::volatile::{CUT, MOUNTED, PROGRAM};
+use crate::volatile::{COUNT, CUT, MOUNTED, PROGRAM};
 
 /// Time to mount, and to write what a cut keeps.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -74,10 +76,10 @@ impl Build for VolatileSpec {
         let point = scratch.join(&name).with_added_extension("mount");
         at.undo_log.make_directory(&point)?;
         // No daemon's marker is a part of it: they are undone while this process still serves.
-        let source = format!("iotax-{}volatile-{name}", at.builder.tag);
-        let mount = FuseExport { marker: source.clone(), point: point.clone() };
+        let marker = format!("iotax-{}volatile-{name}", at.builder.tag);
+        let mount = FuseExport { marker: marker.clone(), point: point.clone() };
         at.undo_log.record(Effect::FuseExport(mount))?;
-        let (control, process) = serve(self, &survivor.directory, &point, &source, at.undo_log)?;
+        let (control, process) = serve(self, &survivor.directory, &point, &marker, at.undo_log)?;
         *at.volatile = Some(Box::new(Volatile { control, process, survivor, point: point.clone() }));
         Ok(Ground::Directory(point))
     }
@@ -88,7 +90,7 @@ fn serve(
     spec: &VolatileSpec,
     below: &Path,
     point: &Path,
-    source: &str,
+    marker: &str,
     undo_log: &UndoLog,
 ) -> Result<(UnixStream, Child), BuildError> {
     let in_point = |error| BuildError::file(point)(error);
@@ -99,7 +101,7 @@ fn serve(
     let VolatileSpec { dir: _, seed, reorder, tear, drop_flush } = spec;
     // The kernel's link leads to this program even if a new build has replaced the file.
     let mut command = Command::new("/proc/self/exe");
-    command.arg0(PROGRAM).arg("volatile").args([below, point]).args(["--source", source]);
+    command.arg0(PROGRAM).arg("volatile").args([below, point]).args(["--marker", marker]);
     command.args(["--seed", &seed.to_string()]);
     command.args((!reorder).then_some("--in-order")).args((!tear).then_some("--whole"));
     command.args(drop_flush.iter().flat_map(|each| ["--drop-flush".to_owned(), each.to_string()]));
@@ -137,12 +139,35 @@ impl Volatile {
         }
     }
 
-    fn ask(&mut self) -> io::Result<VolatileCut> {
-        writeln!(self.control, "{CUT}")?;
-        let mut line = String::new();
-        BufReader::new(&self.control).read_line(&mut line)?;
-        serde_json::from_str(&line).map_err(io::Error::from)
+    /// A reader of its counters, as long as nobody cuts it.
+    pub fn counters(&self) -> io::Result<VolatileCounters> {
+        self.control.try_clone().map(|control| VolatileCounters { control })
     }
+
+    fn ask(&mut self) -> io::Result<VolatileCut> {
+        ask(&mut self.control, CUT)
+    }
+}
+
+/// Reads the counters of a volatile directory.
+#[derive(Debug)]
+pub struct VolatileCounters {
+    control: UnixStream,
+}
+
+impl VolatileCounters {
+    /// Its flushes since it was mounted; `None` if it does not answer any more.
+    pub fn read(&mut self) -> Option<VolatileFlushes> {
+        ask(&mut self.control, COUNT).ok()
+    }
+}
+
+/// Sends a command and receives its answer.
+fn ask<T: DeserializeOwned>(control: &mut UnixStream, command: &str) -> io::Result<T> {
+    writeln!(control, "{command}")?;
+    let mut line = String::new();
+    BufReader::new(control).read_line(&mut line)?;
+    serde_json::from_str(&line).map_err(io::Error::from)
 }
 
 impl Survivor {

@@ -320,7 +320,7 @@ mod tests {
             (12, "vim\0iotax-abc-vm.txt\0"),
             (14, "/usr/sbin/ip\0netns\0exec\0iotax-abc\0/usr/bin/qemu-system-x86_64\0-name\0iotax-abc-vm\0"),
             (15, "/usr/sbin/ip\0netns\0exec\0iotax-abc-vm\0sh\0"),
-            (16, "iotax-volatile\0volatile\0/srv\0--source\0iotax-abc-vm\0"),
+            (16, "iotax-volatile\0volatile\0/srv\0--marker\0iotax-abc-vm\0"),
             (17, "/usr/lib/postgresql/15/bin/postgres\0-D\0/srv\0-c\0cluster_name=iotax-abc-vm\0"),
             (18, "postgres: iotax-abc-vm: walwriter \0"),
             (19, "postgres: 15/main: iotax-abc walwriter \0"),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use iotax_model::crash::VolatileCut;
+use iotax_model::record::VolatileFlushes;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::fs::FallocateFlags;
@@ -54,6 +55,11 @@ impl Power {
         drops
     }
 
+    pub(super) fn flushes(&self) -> VolatileFlushes {
+        let count = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+        VolatileFlushes { done: count(&self.flushes), dropped: count(&self.dropped_flushes) }
+    }
+
     /// Switches off: what begins from now on fails, and of the files that wait each loses what the draw says.
     pub(super) fn cut<'a>(&self, files: impl Iterator<Item = &'a VolatileFile>) -> io::Result<VolatileCut> {
         self.is_off.store(true, Ordering::SeqCst);
@@ -70,8 +76,8 @@ impl Power {
             cut.lost += fates.lost;
         }
         // By now the flushes that it interrupted have failed.
-        cut.flushes = self.flushes.load(Ordering::SeqCst);
-        cut.dropped_flushes = self.dropped_flushes.load(Ordering::SeqCst);
+        let VolatileFlushes { done, dropped } = self.flushes();
+        (cut.flushes, cut.dropped_flushes) = (done, dropped);
         Ok(cut)
     }
 }
@@ -87,11 +93,14 @@ struct Contents {
     /// The file below.
     below: File,
     pending: Pending,
+    /// Writes with O_DSYNC, since the last one without it. Each was a flush by itself; behind one that was not asynchronous the kernel sends
+    /// another, which is the same.
+    settled: u64,
 }
 
 impl VolatileFile {
     pub(super) fn new(below: File) -> Self {
-        Self { contents: Mutex::new(Contents { below, pending: Pending::default() }) }
+        Self { contents: Mutex::new(Contents { below, pending: Pending::default(), settled: 0 }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Contents> {
@@ -149,18 +158,22 @@ impl VolatileFile {
             Ok(())
         })?;
         while power.bytes.load(Ordering::Relaxed) > MOST && contents.evict(power)? > 0 {}
-        if is_sync { contents.flush(power) } else { Ok(()) }
+        if !is_sync {
+            contents.settled = 0;
+            return Ok(());
+        }
+        contents.settled += 1;
+        contents.acknowledge(power)
     }
 
     /// A flush that a program asked for, which faults may drop.
     pub(super) fn flush(&self, power: &Power) -> io::Result<()> {
         let mut contents = self.lock_with(power)?;
-        if power.drops_flush() {
+        if contents.settled > 0 {
+            contents.settled -= 1;
             return Ok(());
         }
-        contents.flush(power).inspect_err(|_| {
-            power.flushes.fetch_sub(1, Ordering::Relaxed);
-        })
+        contents.acknowledge(power)
     }
 
     /// Sets the length, at once.
@@ -208,6 +221,16 @@ impl Contents {
     fn evict(&mut self, power: &Power) -> io::Result<u64> {
         self.change(power, |below, pending| {
             pending.evict(&mut |offset, data| below.write_all_at(data, offset))
+        })
+    }
+
+    /// Counts a flush and does it, unless it is one to drop.
+    fn acknowledge(&mut self, power: &Power) -> io::Result<()> {
+        if power.drops_flush() {
+            return Ok(());
+        }
+        self.flush(power).inspect_err(|_| {
+            power.flushes.fetch_sub(1, Ordering::Relaxed);
         })
     }
 

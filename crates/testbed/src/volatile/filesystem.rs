@@ -13,6 +13,7 @@ use fuser::{
     WriteFlags,
 };
 use iotax_model::crash::VolatileCut;
+use iotax_model::record::VolatileFlushes;
 use rustix::fs::{
     AtFlags, FallocateFlags, Mode, OFlags, Stat, chmodat, fstatvfs, linkat, mkdirat, openat, renameat_with,
     unlinkat,
@@ -36,6 +37,11 @@ pub(super) struct VolatileFs {
 impl VolatileFs {
     pub(super) fn new(root: OwnedFd, power: Power) -> Self {
         Self { inodes: Arc::new(Inodes::new(root)), power: Arc::new(power) }
+    }
+
+    /// Its flushes since it was mounted.
+    pub(super) fn flushes(&self) -> VolatileFlushes {
+        self.power.flushes()
     }
 
     /// Cuts the power.

@@ -1,7 +1,7 @@
 //! A directory whose power can be cut: a FUSE filesystem that keeps writes in memory until they are flushed.
 //!
-//! A process of its own serves it (`serve`), which the process that started it commands over a socket: `mounted` says that it is there, `cut` has it
-//! lose what was not flushed and answer every request with EIO from then on. Of a file's writes it keeps the newest (`pending`) until a flush
+//! A process of its own serves it (`serve`), which the process that started it commands over a socket: `mounted` says that it is there, `count` has
+//! it tell its flushes, `cut` lose what was not flushed and answer every request with EIO from then on. Of a file's writes it keeps the newest (`pending`) until a flush
 //! of that file has them on the disk (`file`); all that concerns names (`inodes`) and lengths passes at once.
 
 mod file;
@@ -18,6 +18,7 @@ use iotax_model::threads;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
+use crate::stack::mount::VOLATILE_SOURCE;
 use filesystem::VolatileFs;
 
 /// The name under which the process runs, by which it is found when it must be killed.
@@ -26,6 +27,8 @@ pub(crate) const PROGRAM: &str = "iotax-volatile";
 pub(crate) const MOUNTED: &str = "mounted";
 /// Cuts the power.
 pub(crate) const CUT: &str = "cut";
+/// Asks for its counters.
+pub(crate) const COUNT: &str = "count";
 /// Threads that serve requests.
 const THREADS: usize = 4;
 
@@ -49,8 +52,6 @@ pub struct Places {
     pub below: PathBuf,
     /// Where it is mounted.
     pub point: PathBuf,
-    /// The mount's name.
-    pub source: String,
 }
 
 /// Mounts a volatile directory and serves it until it is unmounted; standard output is the socket of who commands it.
@@ -65,8 +66,11 @@ pub fn serve(places: &Places, faults: Faults) -> io::Result<()> {
     let root =
         rustix::fs::open(&places.below, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let filesystem = VolatileFs::new(root, file::Power::new(faults));
+    // fusermount3 takes neither in a name.
+    let below = places.below.to_str().filter(|path| !path.contains([',', '\\'])).unwrap_or_default();
+    let source = format!("{VOLATILE_SOURCE}{below}");
     let mut config = Config::default();
-    config.mount_options = vec![MountOption::FSName(places.source.clone()), MountOption::NoAtime];
+    config.mount_options = vec![MountOption::FSName(source), MountOption::NoAtime];
     config.acl = SessionACL::Owner;
     config.n_threads = Some(THREADS);
     let session = Session::new(filesystem.clone(), &places.point, &config)?;
@@ -79,8 +83,10 @@ fn obey(control: UnixStream, filesystem: &VolatileFs) -> io::Result<()> {
     let mut answers = control.try_clone()?;
     writeln!(answers, "{MOUNTED}")?;
     for line in BufReader::new(control).lines() {
-        if line? == CUT {
-            writeln!(answers, "{}", serde_json::to_string(&filesystem.cut()?)?)?;
+        match line?.as_str() {
+            COUNT => writeln!(answers, "{}", serde_json::to_string(&filesystem.flushes())?)?,
+            CUT => writeln!(answers, "{}", serde_json::to_string(&filesystem.cut()?)?)?,
+            _ => {}
         }
     }
     Ok(())

@@ -30,6 +30,11 @@ pub struct VolatileSpec {
     pub drop_flush: Option<u32>,
 }
 
+impl VolatileSpec {
+    /// The name of its layer in a target's record.
+    pub const NAME: &str = "volatile";
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
@@ -43,7 +48,7 @@ impl Default for VolatileSpec {
 
 impl LayerType for VolatileSpec {
     fn key(&self) -> &'static str {
-        "volatile"
+        Self::NAME
     }
 
     fn stands_on(&self) -> &'static [LayerInterface] {

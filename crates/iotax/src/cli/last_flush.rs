@@ -1,0 +1,68 @@
+//! What the last run of `iotax flush` on this machine saw of swallowed flushes, for `iotax doctor`.
+
+use std::path::Path;
+
+use iotax_analysis::durability::{DurableWrites, is_of_methods};
+use iotax_analysis::judge;
+use iotax_analysis::time::utc;
+use iotax_model::Run;
+use iotax_model::run::RunState;
+use iotax_model::survey::{Fact, SwallowedFlushes};
+use iotax_model::target::BottomLocation;
+use iotax_store::{Filter, Store, StoreError};
+
+/// The newest runs that are looked through.
+const NEWEST: u32 = 100;
+
+/// Layers that swallowed flushes in the last complete run of the suite flush on this machine; with a path, of its targets below that path or
+/// above it. None if there is no such run.
+pub(super) fn swallowed(
+    store: &Store,
+    hostname: &str,
+    path: Option<&Path>,
+) -> Result<Vec<Fact<SwallowedFlushes>>, StoreError> {
+    let filter = Filter {
+        state: Some(RunState::Complete),
+        machine: Some(hostname.to_owned()),
+        limit: Some(NEWEST),
+        ..Filter::default()
+    };
+    for summary in store.list(&filter)? {
+        let (run, _) = store.load_figures(summary.id)?;
+        if is_of_methods(&run) && run.source.is_none() {
+            return Ok(of_run(&store.load(summary.id)?, path));
+        }
+    }
+    Ok(Vec::new())
+}
+
+fn of_run(run: &Run, path: Option<&Path>) -> Vec<Fact<SwallowedFlushes>> {
+    let judgement = judge(run);
+    let Some(writes) = DurableWrites::of(run, &judgement) else { return Vec::new() };
+    let report = run.command("report", "");
+    let source = format!("run {} of {}", run.id, utc(run.started_at_ms));
+    let is_meant = |target: &str| {
+        let spec = run.plan.targets.iter().find(|spec| spec.name == target);
+        spec.is_some_and(|spec| spec.remote().is_none() && path.is_none_or(|path| is_on(spec, path)))
+    };
+    let found = writes.swallowed().into_iter().filter(|one| is_meant(one.target));
+    let fact = |one: iotax_analysis::durability::Swallowed<'_>| SwallowedFlushes {
+        target: one.target.to_owned(),
+        layer: one.by.to_owned(),
+        asked: one.asked,
+        passed_on: one.passed_on,
+        report: report.clone(),
+    };
+    found.map(|one| Fact::new(fact(one), source.clone())).collect()
+}
+
+/// Returns whether a target is on a path, or the path within its directory.
+fn is_on(spec: &iotax_model::TargetSpec, path: &Path) -> bool {
+    let place = match spec.stack.location() {
+        Some(
+            BottomLocation::Path(place) | BottomLocation::Directory(place) | BottomLocation::Device(place),
+        ) => place,
+        Some(BottomLocation::Group(_)) | None => return false,
+    };
+    place.starts_with(path) || path.starts_with(place)
+}
