@@ -19,7 +19,8 @@ use iotax_testbed::guest::blockstats::{self, BlockCounters};
 use iotax_testbed::monitor::device_gaps::DeviceGapWatch;
 use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
 use iotax_testbed::monitor::pace::{self, PaceReading};
-use iotax_testbed::monitor::{self, GuestThreads, Monitor, MonitorSnapshot};
+use iotax_testbed::export::StorageDaemon;
+use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
 use iotax_testbed::stack::{self, LayerStack};
 
 use super::common_window::AgentRun;
@@ -126,7 +127,7 @@ impl Host {
                 let stack = stored.map(|(path, _)| stack::of_path(root, path)).transpose()?;
                 stacks.push(stack.unwrap_or_default());
                 let daemons = storage.built.exported.iter().flat_map(|image| &image.daemons);
-                threads.extend(daemons.map(|it| GuestThreads { pid: it.pid(), roles: BTreeMap::new() }));
+                threads.extend(daemons.map(StorageDaemon::threads));
             }
             if let Site::Network(site) = &target.site {
                 paths.push((site.path.via, site.watched_process()));
