@@ -14,12 +14,12 @@ use iotax_model::target::{LayerKind, NetPath};
 use iotax_model::wire::Event;
 use iotax_model::workload::Workload;
 use iotax_testbed::agent_client::AgentError;
+use iotax_testbed::export::StorageDaemon;
 use iotax_testbed::guest::BlockLayer;
 use iotax_testbed::guest::blockstats::{self, BlockCounters};
 use iotax_testbed::monitor::device_gaps::DeviceGapWatch;
 use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
 use iotax_testbed::monitor::pace::{self, PaceReading};
-use iotax_testbed::export::StorageDaemon;
 use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
 use iotax_testbed::stack::{self, LayerStack};
 

@@ -42,8 +42,8 @@ impl Default for RbdSpec {
 impl RbdSpec {
     /// Bytes of the monitor's store, beside the raw file.
     pub const STORE: Bytes = Bytes(256 << 20);
-    /// Bytes that BlueStore takes of the raw file for its database and the database's log.
-    const DATABASE: u64 = 2 << 30;
+    /// Bytes that BlueStore takes of the raw file for its database and the log of that, which grow with the writes: an OSD without room aborts.
+    const DATABASE: u64 = 5 << 30;
 }
 
 impl LayerType for RbdSpec {

@@ -108,7 +108,10 @@ fn what_is_no_line_is_refused_with_what_is_accepted() {
         ("/dev/sdb > ext4 > raw file", "accepted: device /dev/sdb > ext4"),
         ("/srv > virtio", "accepted: device /srv > virtio or /srv > raw file > virtio"),
         ("/srv > iscsi", "accepted: /srv > raw file > iscsi"),
-        ("/srv > raw file > rbd objectsize=1m", "rbd: `objectsize` is not a key here; did you mean `object_size`?"),
+        (
+            "/srv > raw file > rbd objectsize=1m",
+            "rbd: `objectsize` is not a key here; did you mean `object_size`?",
+        ),
         ("/srv > dm-cache size=1m", "accepted: device /srv > dm-cache or /srv > raw file > loop > dm-cache"),
         ("/srv > raw file > nvme-tcp port=1", "nvme-tcp: `port` is not a key here"),
         ("/srv > raw file > cgroup iops=1", "cgroup: `iops` is not a key here; did you mean"),
