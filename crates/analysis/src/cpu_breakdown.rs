@@ -23,6 +23,8 @@ pub enum Role {
     Main,
     /// QEMU's worker threads.
     Worker,
+    /// Servers of storage on this host: ceph-osd, tgtd, nbdkit.
+    StorageServer,
     /// Kernel threads.
     KernelThreads,
     /// Interrupts.
@@ -33,17 +35,21 @@ pub enum Role {
 
 impl Role {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Generator,
         Self::Peer,
         Self::Vcpu,
         Self::Iothread,
         Self::Main,
         Self::Worker,
+        Self::StorageServer,
         Self::KernelThreads,
         Self::Interrupts,
         Self::Other,
     ];
+
+    /// QEMU's threads; all others in a measurement's record are a server's, by its name.
+    pub const QEMU: [Self; 4] = [Self::Vcpu, Self::Iothread, Self::Main, Self::Worker];
 
     /// Its name in documents.
     #[must_use]
@@ -55,6 +61,7 @@ impl Role {
             Self::Iothread => "iothread",
             Self::Main => "main",
             Self::Worker => "worker",
+            Self::StorageServer => "storage_server",
             Self::KernelThreads => "kernel_threads",
             Self::Interrupts => "interrupts",
             Self::Other => "other",
@@ -71,6 +78,7 @@ impl Role {
             Self::Iothread => "IOThreads",
             Self::Main => "QEMU main",
             Self::Worker => "QEMU workers",
+            Self::StorageServer => "storage servers",
             Self::KernelThreads => "kernel threads",
             Self::Interrupts => "interrupts",
             Self::Other => "rest of the host",
@@ -88,6 +96,11 @@ impl Role {
                 far.map(CpuTime::total_ns)
             }
             Self::Vcpu | Self::Iothread | Self::Main | Self::Worker => thread(self.word()),
+            Self::StorageServer => {
+                let is_qemus = |role: &str| Self::QEMU.iter().any(|known| known.word() == role);
+                let servers = host.guest_threads.iter().filter(|(role, _)| !is_qemus(role));
+                servers.map(|(_, time)| time.total_ns()).reduce(|sum, ns| sum + ns)
+            }
             Self::KernelThreads => host.kernel_ns,
             Self::Interrupts => interrupts_ns(host),
             Self::Other if interrupts_ns(host).is_some() => None,

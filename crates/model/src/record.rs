@@ -333,7 +333,8 @@ pub struct HostActivity {
     /// Absent where the kernel has no PSI.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pressure: Option<Pressure>,
-    /// CPU time of the guest process's threads, by role: `vcpu`, `iothread`, `worker`, `main`. Empty for host targets.
+    /// CPU time of the threads of QEMU and of storage daemons, by role: `vcpu`, `iothread`, `worker`, `main`; of a server of storage as a whole, by its
+    /// name: `ceph-osd`, `tgtd`. Empty where neither runs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub guest_threads: BTreeMap<String, CpuTime>,
     /// CPU time of kernel threads that serve the layers below the target, by name: `loop0`, `jbd2/vda-8`; kworkers by their last task,

@@ -1,5 +1,6 @@
 //! Exports of images by QEMU's storage daemon that iotax started, and how to end them.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -11,6 +12,7 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::device::until_free;
+use crate::monitor::GuestThreads;
 use crate::program::Program;
 use crate::stack::mount::{self, Mount};
 
@@ -21,26 +23,37 @@ const FUSERMOUNT: Program = Program { name: "fusermount3", package: "fuse3" };
 
 /// A daemon, which runs until its export is undone: what stands on that has to go first.
 #[derive(Debug)]
-pub struct StorageDaemon(Child);
+pub struct StorageDaemon {
+    child: Child,
+    /// Its program.
+    program: &'static str,
+}
 
 impl StorageDaemon {
-    pub(crate) const fn new(child: Child) -> Self {
-        Self(child)
+    pub(crate) const fn new(child: Child, program: &'static str) -> Self {
+        Self { child, program }
     }
 
     /// Its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.0.id()
+        self.child.id()
+    }
+
+    /// Its threads, for the monitor: those of QEMU's programs by their roles, those of another server by its name.
+    #[must_use]
+    pub fn threads(&self) -> GuestThreads {
+        let server = (!self.program.starts_with("qemu-")).then(|| self.program.to_owned());
+        GuestThreads { pid: self.pid(), roles: BTreeMap::new(), server }
     }
 
     /// Asks it to end, so that the image is complete, and waits for it.
     pub(crate) fn end(mut self) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        let _ = rustix::process::kill_process(Pid::from_child(&self.0), Signal::TERM);
-        while self.0.try_wait()?.is_none() {
+        let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
+        while self.child.try_wait()?.is_none() {
             if Instant::now() > deadline {
-                return Err(io::Error::other(format!("{} does not end", DAEMON.name)));
+                return Err(io::Error::other(format!("{} does not end", self.program)));
             }
             threads::sleep(LOOK_AGAIN);
         }

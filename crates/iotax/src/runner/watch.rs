@@ -15,12 +15,13 @@ use iotax_model::target::{LayerKind, NetPath};
 use iotax_model::wire::Event;
 use iotax_model::workload::Workload;
 use iotax_testbed::agent_client::AgentError;
+use iotax_testbed::export::StorageDaemon;
 use iotax_testbed::guest::BlockLayer;
 use iotax_testbed::guest::blockstats::{self, BlockCounters};
 use iotax_testbed::monitor::device_gaps::DeviceGapWatch;
 use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
 use iotax_testbed::monitor::pace::{self, PaceReading};
-use iotax_testbed::monitor::{self, GuestThreads, Monitor, MonitorSnapshot};
+use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
 use iotax_testbed::stack::{self, LayerStack};
 use iotax_testbed::target::VolatileCounters;
 
@@ -144,7 +145,7 @@ impl Host {
                 stacks.push(stack.unwrap_or_default());
                 let daemons = storage.built.exported.iter().flat_map(|image| &image.daemons);
                 volatile.extend(storage.built.volatile.iter().map(|volatile| volatile.counters()));
-                threads.extend(daemons.map(|it| GuestThreads { pid: it.pid(), roles: BTreeMap::new() }));
+                threads.extend(daemons.map(StorageDaemon::threads));
             }
             if let Site::Network(site) = &target.site {
                 paths.push((site.path.via, site.watched_process()));

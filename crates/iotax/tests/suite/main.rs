@@ -46,6 +46,7 @@ mod pasted;
 mod plan;
 mod podman;
 mod powercut;
+mod rbd;
 mod readme;
 mod record;
 mod results;

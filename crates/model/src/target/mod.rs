@@ -30,8 +30,8 @@ pub use layers::{
     DmCacheMode, FileSpec, FilesystemSpec, FilterSpec, FilterType, Format, FsType, FuseSpec, GuestFs,
     GuestSpec, ImageSpec, IntegrityMode, IntegritySpec, IscsiSpec, LayerInterface, LayerSpec, LayerType,
     LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec, MachineType, MdSpec, NbdAddress, NbdExportSpec,
-    NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec, Nic, NvmeTcpSpec,
-    OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel, Snapshot, Subformat,
+    NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec, Nic, NvmeTcpSpec, OsdMedia,
+    OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel, RbdSpec, Snapshot, Subformat,
     TmpfsSpec, VirtioSpec, VolatileSpec,
 };
 pub use machine::{ContainerEngine, Machine};

@@ -20,8 +20,8 @@ pub(super) fn section(judgement: &Judgement, here: ChartId<'_>, on: &Workload) -
     }
     let mut cpus: Vec<_> = judgement.on(workload, |cell| cell.cpu.as_ref()).collect();
     // The load generator and an unattributed rest alone are not worth a chart.
-    let told = [Role::Peer, Role::Vcpu, Role::Iothread, Role::Main, Role::Worker, Role::KernelThreads];
-    if !cpus.iter().any(|(_, cpu)| told.iter().any(|role| cpu.of_role(*role).is_some())) {
+    let told = [Role::Peer, Role::StorageServer, Role::KernelThreads].into_iter().chain(Role::QEMU);
+    if !cpus.iter().any(|(_, cpu)| told.clone().any(|role| cpu.of_role(role).is_some())) {
         cpus.clear();
     }
     html! {

@@ -173,7 +173,7 @@ fn layers(run: &Run) -> Vec<Layer<'_>> {
             Box::new(|_, h| Some(h.cpu?.busy_ns() as f64 / h.duration_ns as f64)),
         ),
     ];
-    for role in [Role::Vcpu, Role::Iothread, Role::Main, Role::Worker] {
+    for role in Role::QEMU {
         let (column, label) = (format!("cpus_of_{}", role.word()), format!("CPUs busy with {}", role.name()));
         layers.push(layer(
             &column,

@@ -82,7 +82,7 @@ pub(super) struct MeasurementEntry<'a> {
     qemu: Option<BlockStatsEntry>,
     /// Activity of the agent's own machine, as it sees itself.
     inside: Option<&'a HostActivity>,
-    /// By role of the guest process's threads.
+    /// By role of QEMU's threads; by name of servers of storage.
     guest_threads: Option<&'a BTreeMap<String, CpuTime>>,
     /// Kernel threads that serve the layers below the target, by name.
     kernel_threads: Option<&'a BTreeMap<String, CpuTime>>,

@@ -15,7 +15,7 @@ use iotax_model::record::CpuTime;
 use super::ProcFile;
 use super::counters::{since, tick_ns};
 
-/// The role of unnamed and of ended threads.
+/// The role of QEMU's threads without a name.
 const WORKER: &str = "worker";
 
 /// Tolerance between the process's time and the sum of its threads' in ticks: user and system time are rounded at both ends of a window,
@@ -30,6 +30,15 @@ pub struct GuestThreads {
     /// Thread ids by role, such as `vcpu` and `iothread`. Of all other threads, also later ones, the first is `main` and the rest are
     /// `worker`.
     pub roles: BTreeMap<String, Vec<u32>>,
+    /// The role of all threads of a server of storage, such as `ceph-osd`; `None` for QEMU's.
+    pub server: Option<String>,
+}
+
+impl GuestThreads {
+    /// The role of ended threads, and of those without a name.
+    fn unnamed(&self) -> &str {
+        self.server.as_deref().unwrap_or(WORKER)
+    }
 }
 
 /// The counters of a process and its threads.
@@ -38,6 +47,8 @@ pub(super) struct GuestCounters {
     /// User and system time in ticks, including ended threads.
     process: Option<(u64, u64)>,
     threads: Vec<ThreadCounters>,
+    /// The role of ended threads.
+    unnamed: String,
 }
 
 /// The counters of a thread since its start.
@@ -94,13 +105,14 @@ impl Threads {
             threads.extend(read.clone());
             read.is_some()
         });
-        GuestCounters { process, threads }
+        GuestCounters { process, threads, unnamed: self.guest.unnamed().to_owned() }
     }
 
     fn find(&self, tid: u32) -> Thread {
         let named =
             self.guest.roles.iter().find(|(_, tids)| tids.contains(&tid)).map(|(role, _)| role.as_str());
-        let role = named.unwrap_or(if tid == self.guest.pid { "main" } else { WORKER }).to_owned();
+        let is_main = tid == self.guest.pid && self.guest.server.is_none();
+        let role = named.unwrap_or(if is_main { "main" } else { self.guest.unnamed() }).to_owned();
         let directory = self.task.join(tid.to_string());
         Thread {
             role,
@@ -147,9 +159,10 @@ pub(super) fn between(earlier: &[GuestCounters], later: &[GuestCounters]) -> BTr
     roles.into_iter().filter_map(|(role, spent)| Some((role, spent?))).collect()
 }
 
-/// The CPU time of each role of one process; `None` if unknown. A new thread counts in full; ended threads count as `worker`. If a named
-/// role lost a thread, that role and `worker` are unknown.
+/// The CPU time of each role of one process; `None` if unknown. A new thread counts in full; ended threads count as those without a name. If a
+/// named role lost a thread, that role and theirs are unknown.
 fn of_process(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String, Option<CpuTime>> {
+    let unnamed = later.unnamed.as_str();
     let before: BTreeMap<_, _> = earlier.threads.iter().map(|thread| (thread.identity(), thread)).collect();
     let after: BTreeSet<_> = later.threads.iter().map(ThreadCounters::identity).collect();
     let mut roles: BTreeMap<&str, Option<CpuTime>> = BTreeMap::new();
@@ -164,16 +177,16 @@ fn of_process(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String
     let lost: BTreeSet<&str> = lost.map(|thread| thread.role.as_str()).collect();
     match living.and_then(|living| ended(earlier, later, living)) {
         Some(time) if time.total_ns() == 0 => {}
-        Some(time) if lost.iter().all(|role| *role == WORKER) => {
-            let worker = roles.entry(WORKER).or_insert(Some(CpuTime::default()));
-            *worker = sum(*worker, Some(time));
+        Some(time) if lost.iter().all(|role| *role == unnamed) => {
+            let others = roles.entry(unnamed).or_insert(Some(CpuTime::default()));
+            *others = sum(*others, Some(time));
         }
         None if lost.is_empty() => {}
         _ => {
-            roles.insert(WORKER, None);
+            roles.insert(unnamed, None);
         }
     }
-    roles.extend(lost.into_iter().filter(|role| *role != WORKER).map(|role| (role, None)));
+    roles.extend(lost.into_iter().filter(|role| *role != unnamed).map(|role| (role, None)));
     roles.into_iter().map(|(role, spent)| (role.to_owned(), spent)).collect()
 }
 

@@ -164,7 +164,7 @@ impl Export {
         self.wait_for(&mut daemon, &mut said, undo_log.lock().stop())?;
         let flags = self.form.flags().bits().cast_signed();
         let shown = File::options().read(true).custom_flags(flags).open(self.point());
-        Ok((StorageDaemon::new(daemon), shown.map_err(BuildError::file(self.point()))?))
+        Ok((StorageDaemon::new(daemon, self.form.program()), shown.map_err(BuildError::file(self.point()))?))
     }
 
     /// The call of QEMU's storage daemon for a node, with what the form adds to the export and what comes before it.

@@ -63,6 +63,7 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Nbd(spec) => Some(spec),
         PlannedLayer::Iscsi(spec) => Some(spec),
         PlannedLayer::Nfs(spec) => Some(spec),
+        PlannedLayer::Rbd(spec) => Some(spec),
         PlannedLayer::Fuse(spec) => Some(spec),
         PlannedLayer::Virtio(spec) => Some(spec),
         PlannedLayer::Loop(spec) => Some(spec),

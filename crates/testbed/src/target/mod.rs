@@ -1,7 +1,7 @@
 //! Builds targets, layer by layer, and checks beforehand that they can be built.
 //!
 //! There is one file per kind of layer, named as in `iotax_model::target`: `device`, `lvm`, `md`, `integrity`, `cache`, `luks`, `filesystem`, `file` with `raw` and
-//! `image`, `existing_image`, `filter`, `nbd`, `nbd_export`, `volatile`, `fuse` and `virtio` with `node` and `export`, `loop_device`, `nvme_tcp`, `cgroup`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
+//! `image`, `existing_image`, `filter`, `nbd`, `nbd_export`, `iscsi`, `nfs`, `rbd`, `volatile`, `fuse` and `virtio` with `node` and `export`, `loop_device`, `nvme_tcp`, `cgroup`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
 //! examines it before it is measured.
 
 mod builder;
@@ -35,6 +35,7 @@ pub mod origin;
 mod overlay;
 pub mod preflight;
 pub mod raw;
+mod rbd;
 mod sizes;
 mod tmpfs;
 pub mod virtio;

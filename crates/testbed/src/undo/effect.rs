@@ -59,7 +59,7 @@ pub enum Effect {
         /// Unique to its command line.
         marker: String,
     },
-    /// A storage daemon, NBD server or database server; killed.
+    /// A storage daemon, a server of storage or of a database; killed with its tools.
     Daemon {
         /// Unique to its command line.
         marker: String,
@@ -292,15 +292,17 @@ fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
             // Before ip(8), nsenter(1) or a shell has executed it in a network namespace, it is one of their arguments.
             let line = String::from_utf8_lossy(&line);
             let becomes = ["/ip", "/nsenter", "/sh"].iter().any(|end| program.ends_with(end))
-                && ["qemu", "/ganesha.nfsd"].iter().any(|name| line.contains(name));
-            let servers = ["/nbdkit", "/tgtd", "/ganesha.nfsd", "/postgres"];
+                && ["qemu", "/ganesha.nfsd", "/ceph-"].iter().any(|name| line.contains(name));
+            // ceph(1) is a script; it and rbd(8) wait for daemons that may be gone.
+            let asks = program.ends_with("/rbd") || program.ends_with("/python3") && line.contains("/ceph\0");
+            let servers = ["/nbdkit", "/tgtd", "/ganesha.nfsd", "/postgres", "/ceph-mon", "/ceph-osd"];
             let serves = program.contains("qemu")
                 || program == crate::volatile::PROGRAM
                 || servers.iter().any(|end| program.ends_with(end));
             // PostgreSQL's processes have the name of their cluster in a title, and no arguments.
             let is_titled = program.starts_with("postgres: ") && program.contains(marker);
             is_titled
-                || (serves || becomes)
+                || (serves || becomes || asks)
                     && arguments.any(|argument| String::from_utf8_lossy(argument).contains(marker))
         })
         .collect();
@@ -324,6 +326,9 @@ mod tests {
             (17, "/usr/lib/postgresql/15/bin/postgres\0-D\0/srv\0-c\0cluster_name=iotax-abc-vm\0"),
             (18, "postgres: iotax-abc-vm: walwriter \0"),
             (19, "postgres: 15/main: iotax-abc walwriter \0"),
+            (20, "/usr/bin/python3\0/usr/bin/ceph\0--cluster\0iotax-abc-vm\0osd\0new\0"),
+            (21, "/usr/bin/python3\0/usr/bin/cephalopod\0iotax-abc-vm\0"),
+            (22, "/usr/bin/ceph-osd\0--cluster\0iotax-abc-vm\0"),
             (13, ""),
         ] {
             let dir = temp.path().join(pid.to_string());
@@ -332,6 +337,6 @@ mod tests {
         }
         let mut marked = guests_marked(temp.path(), "iotax-abc-vm").expect("there");
         marked.sort_unstable();
-        assert_eq!(marked, [10, 14, 16, 17, 18]);
+        assert_eq!(marked, [10, 14, 16, 17, 18, 20, 22]);
     }
 }

@@ -61,6 +61,7 @@ fn guest() -> GuestThreads {
     GuestThreads {
         pid: 70,
         roles: [("vcpu".to_owned(), vec![71, 72]), ("iothread".to_owned(), vec![73])].into(),
+        server: None,
     }
 }
 
@@ -402,6 +403,7 @@ fn the_live_machine_is_seen_at_work() {
         pid: std::process::id(),
         roles: [("burner".to_owned(), vec![rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()])]
             .into(),
+        server: None,
     };
     let mut monitor = Monitor::new(root, stack.disks.clone(), vec![this]);
     let start = Instant::now();

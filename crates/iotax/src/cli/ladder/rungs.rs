@@ -42,7 +42,7 @@ use Base::{Device, Directory, Own};
 use Ladder::{Default, Everything};
 
 /// The rungs from the lowest up. Those of other formats are named after them: `virtio-vmdk`, `vm-vmdk`.
-const RUNGS: [(&str, Ladder, Base, &str); 24] = [
+const RUNGS: [(&str, Ladder, Base, &str); 25] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),
     ("host-lvm-file", Default, Device, "thick LVM volume > ext4 > raw file"),
@@ -59,6 +59,7 @@ const RUNGS: [(&str, Ladder, Base, &str); 24] = [
     ("nbd-raw", Everything, Directory, "raw file > nbd > virtio"),
     ("iscsi-raw", Everything, Directory, "raw file > iscsi > virtio"),
     ("nfs-raw", Everything, Directory, "raw file > nfs > virtio"),
+    ("rbd-raw", Everything, Directory, "raw file > rbd > virtio"),
     ("virtio-raw", Default, Directory, "raw file > virtio"),
     ("virtio-qcow2", Default, Directory, "qcow2 file preallocation=metadata > virtio"),
     (

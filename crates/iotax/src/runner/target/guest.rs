@@ -26,7 +26,7 @@ pub(in crate::runner) struct RunningGuest {
 impl RunningGuest {
     /// QEMU's threads, for the monitor.
     pub(in crate::runner) fn threads(&mut self) -> anyhow::Result<GuestThreads> {
-        Ok(GuestThreads { pid: self.guest.pid(), roles: self.guest.threads()? })
+        Ok(GuestThreads { pid: self.guest.pid(), roles: self.guest.threads()?, server: None })
     }
 }
 

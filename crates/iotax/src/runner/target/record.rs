@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use iotax_model::record::TargetRecord;
-use iotax_model::target::{Accel, Discard, FileSpec, GuestSpec, Layer, LayerKind, NetworkSpec, TargetSpec};
+use iotax_model::target::{
+    Accel, Discard, FileSpec, GuestSpec, Layer, LayerKind, NetworkSpec, RbdSpec, TargetSpec,
+};
 use iotax_model::units::human;
 use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::stack::{self, LayerStack};
@@ -59,15 +61,17 @@ impl Target {
         match &mut self.site {
             Site::Remote(_) => Ok(record),
             Site::Network(site) => Ok(TargetRecord { interfaces: site.interfaces(run_agent)?, ..record }),
-            Site::Host(HostSite { storage, .. }) => Ok(inspected(&storage.built, record)),
-            Site::Guest(site) => Ok(inspected(&site.storage.built, record)),
+            Site::Host(HostSite { storage, .. }) => Ok(inspected(&self.spec, &storage.built, record)),
+            Site::Guest(site) => Ok(inspected(&self.spec, &site.storage.built, record)),
         }
     }
 }
 
-fn inspected(built: &Built, record: TargetRecord) -> TargetRecord {
+fn inspected(spec: &TargetSpec, built: &Built, record: TargetRecord) -> TargetRecord {
+    // The file of a cluster is larger than the image in it, which is anywhere there.
+    let stored = built.stored().filter(|_| !spec.stack.has::<RbdSpec>());
     TargetRecord {
-        allocation: { built.stored().and_then(|(path, format)| inspect::allocation(path, format)) },
+        allocation: stored.and_then(|(path, format)| inspect::allocation(path, format)),
         found: if built.writable { None } else { inspect::found(&built.path) },
         ..record
     }

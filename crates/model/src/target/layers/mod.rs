@@ -25,6 +25,7 @@ mod nfs;
 mod nvme_tcp;
 mod overlay;
 mod path;
+mod rbd;
 mod segments;
 mod tmpfs;
 mod virtio;
@@ -62,6 +63,7 @@ pub use nfs::NfsSpec;
 pub use nvme_tcp::NvmeTcpSpec;
 pub use overlay::OverlaySpec;
 pub use path::PathSpec;
+pub use rbd::{OsdMedia, RbdSpec};
 pub(super) use segments::Segments;
 use segments::{keys, word};
 pub use tmpfs::TmpfsSpec;
@@ -373,6 +375,8 @@ layers! {
     iscsi: Iscsi(IscsiSpec),
     /// The raw file, served by NFS and read by QEMU's client.
     nfs: Nfs(NfsSpec),
+    /// The raw file as the disk of a Ceph cluster of the run's own, and an image there, read by QEMU's client.
+    rbd: Rbd(RbdSpec),
     /// The file as QEMU reads and writes it, shown as a raw file by the FUSE export of its storage daemon.
     fuse: Fuse(FuseSpec),
     /// The file as QEMU reads and writes it, shown as a virtio block device by its storage daemon, without a guest.

@@ -108,6 +108,10 @@ fn what_is_no_line_is_refused_with_what_is_accepted() {
         ("/dev/sdb > ext4 > raw file", "accepted: device /dev/sdb > ext4"),
         ("/srv > virtio", "accepted: device /srv > virtio or /srv > raw file > virtio"),
         ("/srv > iscsi", "accepted: /srv > raw file > iscsi"),
+        (
+            "/srv > raw file > rbd objectsize=1m",
+            "rbd: `objectsize` is not a key here; did you mean `object_size`?",
+        ),
         ("/srv > dm-cache size=1m", "accepted: device /srv > dm-cache or /srv > raw file > loop > dm-cache"),
         ("/srv > raw file > nvme-tcp port=1", "nvme-tcp: `port` is not a key here"),
         ("/srv > raw file > cgroup iops=1", "cgroup: `iops` is not a key here; did you mean"),
@@ -239,7 +243,11 @@ fn server() -> impl Strategy<Value = PlannedLayer> {
         let delay = delay.filter(|_| server == NbdServer::Nbdkit);
         NbdSpec { server, delay, ..NbdSpec::default() }.into()
     });
-    prop_oneof![nbd, Just(IscsiSpec {}.into()), Just(NfsSpec {}.into())]
+    let media = prop::sample::select(vec![OsdMedia::Ssd, OsdMedia::Hdd]);
+    let rbd = (12_u32..26, media, any::<bool>()).prop_map(|(bits, media, buffered_read)| {
+        RbdSpec { object_size: Bytes(1 << bits), media, buffered_read }.into()
+    });
+    prop_oneof![nbd, Just(IscsiSpec {}.into()), Just(NfsSpec {}.into()), rbd]
 }
 
 fn export() -> impl Strategy<Value = PlannedLayer> {

@@ -1,0 +1,130 @@
+//! A Ceph block device: an image of a cluster on this machine, whose disk is a raw file, read by QEMU's client.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+};
+use crate::units::Bytes;
+use crate::words::words;
+
+words! {
+    /// The kind of disk that an OSD is set up for.
+    OsdMedia, "media" {
+        /// Settings for flash: small writes go to their place at once, and more threads serve requests.
+        Ssd = "ssd",
+        /// Settings for disks that turn: small writes go to the journal first and to their place later.
+        Hdd = "hdd",
+    }
+}
+
+/// An image on a Ceph cluster of the run's own, on a loopback of its own: one monitor, one OSD (BlueStore) that has the raw file as its disk,
+/// a pool without replicas, and the client in QEMU (librbd). The client's cache is that of the layer above: on with `cache = "writeback"`,
+/// off with `"none"`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RbdSpec {
+    /// Bytes of each object that the image is divided into: a power of two from 4k to 32m.
+    pub object_size: Bytes,
+    /// The kind of disk that the OSD is set up for. Ceph takes a file for a disk that turns.
+    pub media: OsdMedia,
+    /// Keep what is read in the OSD's memory, as Ceph does by default (`bluestore_default_buffered_read`); otherwise reads come from its disk.
+    pub buffered_read: bool,
+}
+
+impl Default for RbdSpec {
+    fn default() -> Self {
+        Self { object_size: Bytes(4 << 20), media: OsdMedia::Ssd, buffered_read: false }
+    }
+}
+
+impl RbdSpec {
+    /// Bytes of the monitor's store, beside the raw file.
+    pub const STORE: Bytes = Bytes(256 << 20);
+    /// Bytes that BlueStore takes of the raw file for its database and the log of that, which grow with the writes: an OSD without room aborts.
+    const DATABASE: u64 = 5 << 30;
+}
+
+impl LayerType for RbdSpec {
+    fn key(&self) -> &'static str {
+        "rbd"
+    }
+
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        &[LayerInterface::RawFile]
+    }
+
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::BlockNode
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        // The OSD opens the file past the page cache, and acknowledges a write when it is safe.
+        Some(if self.buffered_read { CacheMode::Writethrough } else { CacheMode::None })
+    }
+
+    fn amplifies(&self) -> bool {
+        true
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Bytes(size) = self.object_size;
+        if size.is_power_of_two() && (4 << 10..=32 << 20).contains(&size) {
+            return Ok(());
+        }
+        Err(format!("rbd: object_size = {}: accepted: a power of two from 4k to 32m", self.object_size))
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        let Self { object_size: _, media: _, buffered_read: _ } = self;
+        Ok(())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        vec![Part::new("rbd", "Ceph RBD", self, &[])]
+    }
+
+    fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
+        // A filesystem below has the monitor's store on it too.
+        let beside = files.take().unwrap_or_default();
+        *files = Some(Bytes(beside.0.saturating_add(Self::STORE.0)));
+        // Objects have metadata, and an OSD that is 95% full takes no more writes.
+        Bytes(above.0.saturating_add(above.0 / 8).saturating_add(Self::DATABASE))
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        vec![format!("rbd{}", keys(self, Some(&Self::default()), &[]))]
+    }
+}
+
+impl FromLine for RbdSpec {
+    fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
+        let [word] = segments.next_words()? else { return None };
+        (word == "rbd").then(|| segments.take().spec([]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::target::Stack;
+
+    #[test]
+    fn objects_have_a_size_that_ceph_takes() {
+        for (size, is_fine) in [("4k", true), ("32m", true), ("2k", false), ("64m", false), ("3m", false)] {
+            let stack = Stack::parse(&format!("/srv > raw file > rbd object_size={size} > virtio"));
+            let checked = stack.expect("a line").check();
+            assert_eq!(checked.is_ok(), is_fine, "{size}: {checked:?}");
+            let said = checked.err().unwrap_or_default();
+            assert!(is_fine || said.contains("accepted: a power of two from 4k to 32m"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_cache_is_one_where_reads_stay_in_memory() {
+        let cached = |line: &str| Stack::parse(line).expect(line).is_cached();
+        assert!(!cached("/srv > raw file > rbd > virtio"));
+        assert!(cached("/srv > raw file > rbd buffered_read=true > virtio"));
+        assert!(cached("/srv > raw file > rbd > virtio cache=writeback"));
+    }
+}
