@@ -5,7 +5,7 @@ use iotax_analysis::fairness::by_count;
 use iotax_analysis::latency_breakdown::View;
 use iotax_analysis::{CpuByRole, Judgement, LatencyBreakdown, Metric, judge};
 use iotax_model::Run;
-use iotax_model::record::HostCpu;
+use iotax_model::record::{CpuTime, HostCpu};
 use iotax_model::target::GuestFs;
 
 use iotax_testkit::runs::ladder;
@@ -160,6 +160,22 @@ fn cpu_time_is_told_apart_by_role() {
     let host = of("host-file");
     assert!(host.of_role(Role::Generator).is_some() && host.of_role(Role::Vcpu).is_none(), "{host:?}");
     assert_eq!(host.steal, None, "unknown is not 0");
+}
+
+#[test]
+fn servers_of_storage_are_a_role_apart_from_qemus() {
+    let mut run = both_ladders();
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw") {
+        let threads = &mut m.host.as_mut().expect("observed").guest_threads;
+        let time = threads.remove("iothread").expect("observed");
+        threads.insert("ceph-mon".into(), CpuTime { user_ns: time.user_ns, system_ns: 0 });
+        threads.insert("ceph-osd".into(), CpuTime { user_ns: 0, system_ns: time.system_ns });
+    }
+    let judgement = judge(&run);
+    let of = |target: &str| judgement.cell(QD1, target).and_then(|cell| cell.cpu.as_ref()).expect("observed");
+    let vm = of("vm-raw");
+    assert!(near(vm.of_role(Role::StorageServer).expect("observed"), 0.25 * 9_800.0), "{vm:?}");
+    assert_eq!((vm.of_role(Role::Iothread), of("host-file").of_role(Role::StorageServer)), (None, None));
 }
 
 #[test]

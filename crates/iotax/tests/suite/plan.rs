@@ -327,6 +327,13 @@ fn disk_formats() {
 }
 
 #[test]
+fn ceph_images() {
+    if crate::rbd::possible() {
+        carried_out("ceph.toml");
+    }
+}
+
+#[test]
 fn jobs_beside_one_another_are_told_apart() {
     let lab = Lab::new();
     let plan = lab.plan(

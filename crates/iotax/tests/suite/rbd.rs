@@ -10,7 +10,7 @@ use crate::fuse::{MIXED, layers, plan};
 use crate::lab::{Lab, OtherUser, assert_valid, processes, start_until, text};
 
 /// Returns whether this machine has the daemons of a cluster, and a client in QEMU.
-fn possible() -> bool {
+pub(crate) fn possible() -> bool {
     require!(program "qemu-storage-daemon", "ceph-mon", "ceph-osd", "ceph", "rbd", "ceph-authtool", "ip", "nsenter");
     require!(file "/usr/lib/x86_64-linux-gnu/qemu/block-rbd.so");
     // It makes a network namespace.
@@ -117,7 +117,7 @@ fn caches_of_client_and_server_are_on_only_where_they_are_asked_for() {
     // A write waits for the OSD's disk, or for the client's memory.
     let mean = |target| {
         let all = of_workload(target, "w");
-        all.iter().filter_map(|it| it["write"]["mean_ns"].as_f64()).fold(f64::NAN, f64::min)
+        all.iter().filter_map(|it| it["write"]["latency_ns"]["mean"].as_f64()).fold(f64::NAN, f64::min)
     };
     let (off, on) = (mean("rbdoff"), mean("rbdclient"));
     assert!(on * 2.0 < off, "{on} ns with the client's cache, {off} ns without");

@@ -291,6 +291,24 @@ fn threads_are_summed_by_role() {
 }
 
 #[test]
+fn threads_of_a_server_are_one_role_and_ended_ones_too() {
+    let root = tree::build("proc/70/");
+    process(&root, 1000, 1000);
+    thread(&root, 70, 5, (0, 0), 200_000_000, 9);
+    thread(&root, 71, 5, (0, 0), 300_000_000, 9);
+    thread(&root, 72, 5, (0, 0), 400_000_000, 9);
+    let server = GuestThreads { pid: 70, roles: BTreeMap::new(), server: Some("ceph-osd".to_owned()) };
+    let mut monitor = Monitor::new(root.path(), Vec::new(), vec![server]);
+    let activity = over(&root, &mut monitor, |root| {
+        thread(root, 70, 5, (10, 0), 300_000_000, 10);
+        thread(root, 71, 5, (10, 0), 400_000_000, 10);
+        fs::remove_dir_all(root.path().join("proc/70/task/72")).expect("removed");
+        process(root, 1050, 1000);
+    });
+    assert_eq!(activity.guest_threads, [role("ceph-osd", cpu(500_000_000, 0))].into());
+}
+
+#[test]
 fn without_schedstat_ticks_are_counted() {
     let root = tree::build("proc/70/");
     // A kernel without schedstat writes zeros.
