@@ -164,8 +164,8 @@ impl FlushAccount {
         }
         match (&mut self.fate, &other.fate) {
             (FlushFate::Kept(mine), FlushFate::Kept(theirs)) => *mine += theirs,
-            (FlushFate::Swallowed { evidence: mine, .. }, FlushFate::Swallowed { evidence: theirs, .. }) => {
-                *mine = mine.plus(*theirs)
+            (FlushFate::Swallowed { evidence: mine, .. }, FlushFate::Swallowed { evidence, .. }) => {
+                *mine = mine.plus(*evidence);
             }
             _ => {}
         }

@@ -103,16 +103,16 @@ fn listen(
 /// Blocks until the load is to start. Returns the moment of the start if one is named.
 fn await_go(requests: &Receiver<Request>) -> Option<u64> {
     await_request(requests, "go", |request| match request {
-        Request::Go { at_ns } => Ok(at_ns),
-        other => Err(other),
+        Request::Go { at_ns } => Some(*at_ns),
+        _ => None,
     })
 }
 
 /// Blocks until the runner has read its counters.
 fn await_conclude(requests: &Receiver<Request>) {
     await_request(requests, "conclude", |request| match request {
-        Request::Conclude => Ok(()),
-        other => Err(other),
+        Request::Conclude => Some(()),
+        _ => None,
     });
 }
 
@@ -120,17 +120,16 @@ fn await_conclude(requests: &Receiver<Request>) {
 fn await_request<T>(
     requests: &Receiver<Request>,
     expected: &str,
-    accept: impl Fn(Request) -> Result<T, Request>,
+    accept: impl Fn(&Request) -> Option<T>,
 ) -> T {
-    match requests.recv().map(accept) {
-        Ok(Ok(accepted)) => accepted,
-        Ok(Err(other)) => {
+    match requests.recv() {
+        Ok(request) => accept(&request).unwrap_or_else(|| {
             // Prints only the kind: a request may hold a secret.
-            let said = format!("{other:?}");
+            let said = format!("{request:?}");
             let kind = said.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
             say!("iotax agent: expected {expected} and got {kind}");
             std::process::exit(Exit::Usage as i32)
-        }
+        }),
         // The reading thread is about to end the process.
         Err(_) => loop {
             thread::park();
