@@ -546,6 +546,7 @@ mod tests {
             shares: Vec::new(),
             neighbour: None,
             qemu: None,
+            volatile: None,
             devices: Vec::new(),
             standstills: Vec::new(),
             occurrences: Vec::new(),
