@@ -54,7 +54,7 @@ pub enum FlushFate {
     Swallowed {
         /// The layer, or the two between which they were lost.
         by: String,
-        /// What shows it.
+        /// Its evidence.
         evidence: SwallowEvidence,
     },
     /// No flush is needed: the lowest device has no volatile cache, as far as the kernel knows.
@@ -69,7 +69,7 @@ pub enum FlushFate {
     },
 }
 
-/// What shows that a layer swallowed flushes.
+/// The evidence that a layer swallowed flushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwallowEvidence {
     /// The next layer that counts saw none.

@@ -14,6 +14,7 @@ mod replayed;
 mod storage;
 mod tally;
 mod timeouts;
+mod volatile_flushes;
 mod watched;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub use replayed::{ReplayPhase, Replayed};
 pub use storage::{Allocation, Mapper, PageCache, SampledContent};
 pub use tally::{Tallies, Tally};
 pub use timeouts::{Timeout, TimeoutKind};
+pub use volatile_flushes::VolatileFlushes;
 pub use watched::{Blackout, DeviceGaps, Happened, IoClass, Occurrence, Source, Standstill};
 
 use crate::target::Layer;
@@ -385,33 +387,6 @@ pub struct BlockStats {
     pub write: BlockTally,
     /// Flushes.
     pub flush: BlockTally,
-}
-
-/// The flushes of a volatile directory over a window, as it counts them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VolatileFlushes {
-    /// Flushes that it acknowledged.
-    pub done: u64,
-    /// Those of them that it did not pass on, as its `drop_flush` says.
-    pub dropped: u64,
-}
-
-impl VolatileFlushes {
-    /// Those of both.
-    #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
-        Self { done: self.done + other.done, dropped: self.dropped + other.dropped }
-    }
-
-    /// Those since an earlier reading.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Option<Self> {
-        Some(Self {
-            done: self.done.checked_sub(earlier.done)?,
-            dropped: self.dropped.checked_sub(earlier.dropped)?,
-        })
-    }
 }
 
 /// The part of one of several concurrent loads, in the window that all share; for a job, in the part of the window in which it ran.

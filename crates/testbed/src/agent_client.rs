@@ -4,6 +4,7 @@
 //! could be taken for that of the next request.
 
 mod ending;
+mod error;
 mod heard;
 mod local;
 
@@ -25,6 +26,7 @@ use iotax_model::{survey::Survey, threads, workload::Content};
 
 use crate::interrupt::{Interrupt, POLL, SILENCE};
 use ending::Ending;
+pub use error::AgentError;
 use heard::Heard;
 pub(crate) use local::keep_last;
 use local::status;
@@ -44,104 +46,6 @@ const AUDIT: Duration = Duration::from_hours(24);
 const SLOWEST: u64 = 10_000_000;
 /// Timeout for reaping a killed agent: one with I/O on a hung disk cannot be reaped.
 const REAPED: Duration = Duration::from_secs(5);
-
-/// An error of the protocol or the agent.
-#[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    /// A local agent could not be started.
-    #[error("{}: the agent could not be started: {source}", exe.display())]
-    Spawn {
-        /// The program.
-        exe: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// The agent or its guest exited.
-    #[error("{peer} exited during {request}{}", after_colon(detail))]
-    Gone {
-        /// The agent's name.
-        peer: String,
-        /// The pending request.
-        request: &'static str,
-        /// Exit status and last output, as far as known.
-        detail: String,
-    },
-    /// No answer in time.
-    #[error("{peer} did not answer {request} within {} s{}", waited.as_secs_f32(), after_colon(detail))]
-    Deadline {
-        /// The agent's name.
-        peer: String,
-        /// The pending request.
-        request: &'static str,
-        /// The time waited.
-        waited: Duration,
-        /// Exit status and last output, as far as known.
-        detail: String,
-    },
-    /// No sign of life: the agent hangs.
-    #[error("{peer} hangs: no sign of life for {} s during {request}{}", SILENCE.as_secs(), after_colon(detail))]
-    Silent {
-        /// The agent's name.
-        peer: String,
-        /// The pending request.
-        request: &'static str,
-        /// Exit status and last output, as far as known.
-        detail: String,
-    },
-    /// The stream carries something other than messages.
-    #[error("{peer}: {source}")]
-    Protocol {
-        /// The agent's name.
-        peer: String,
-        /// The protocol error.
-        source: WireError,
-    },
-    /// A message that does not answer the request.
-    #[error("{peer} answered {request} with {answer}")]
-    Unexpected {
-        /// The agent's name.
-        peer: String,
-        /// The pending request.
-        request: &'static str,
-        /// The beginning of the message.
-        answer: String,
-    },
-    /// The agent has another protocol version.
-    #[error(
-        "{peer} is iotax {version} and has protocol {theirs}, this one has {PROTOCOL}; use the same version on both ends"
-    )]
-    Version {
-        /// The agent's name.
-        peer: String,
-        /// Its version of iotax.
-        version: String,
-        /// Its protocol version.
-        theirs: u16,
-    },
-    /// The request failed; the connection remains usable.
-    #[error("{peer}: {message}")]
-    Failed {
-        /// The agent's name.
-        peer: String,
-        /// The agent's message.
-        message: String,
-    },
-    /// The user interrupted.
-    #[error("interrupted")]
-    Interrupted,
-    /// An earlier error made the connection unusable.
-    #[error("{peer} cannot take {request} after an earlier error; restart it")]
-    Over {
-        /// The agent's name.
-        peer: String,
-        /// The request that was not sent.
-        request: &'static str,
-    },
-}
-
-fn after_colon(detail: &str) -> String {
-    if detail.is_empty() { String::new() } else { format!(": {detail}") }
-}
 
 /// Returns the exit status and last output of a peer that exited or hangs. May be empty.
 pub type ExitDiagnostics = Box<dyn FnMut() -> String + Send>;

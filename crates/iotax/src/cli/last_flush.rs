@@ -1,4 +1,4 @@
-//! What the last run of `iotax flush` on this machine saw of swallowed flushes, for `iotax doctor`.
+//! Swallowed flushes in the last run of `iotax flush` on this machine, for `iotax doctor`.
 
 use std::path::Path;
 

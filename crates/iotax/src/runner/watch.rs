@@ -87,7 +87,7 @@ struct Started {
     counters: Counters,
 }
 
-/// What is read when a window begins, apart from the snapshot.
+/// Readings at the beginning of a window, apart from the snapshot.
 struct Counters {
     kernel: Option<KernelCounters>,
     pace: Option<PaceReading>,

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// The steady state that rounds were added for, by SNIA's rule. Figures and comparisons are those of its window.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SteadyStateEntry<'a> {
-    /// Whether every cell that can be measured is in a steady state.
+    /// True if every cell that can be measured is in a steady state.
     reached: bool,
     /// The first round of the window.
     first_round: u32,

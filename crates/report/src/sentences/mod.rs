@@ -54,7 +54,7 @@ pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
     all
 }
 
-/// Whether a steady state was reached, if it was waited for, and the comparisons. Demands have a section of their own.
+/// The steady state, if it was waited for, and the comparisons. Demands have a section of their own.
 #[must_use]
 pub(crate) fn meaning(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut all = crate::steady_state::sentences(run);

@@ -67,7 +67,7 @@ fn the_price_of_each_method_and_the_way_of_its_flushes_are_told() {
         "| write (not durable) |",
         // All but fsync end alike, and its own line says what its journal does.
         "host-file: ",
-        " asked by open_datasync, fdatasync, open_sync and rwf_dsync, ",
+        " asked by open_datasync, fdatasync, open_sync, rwf_dsync and msync, ",
         "(2.00 each). Kept; those beyond are a journal's own or other programs'",
         "in vda in the guest, ",
         " in QEMU, 0 in vda (0.00 each). Swallowed by QEMU (cache=unsafe)",
@@ -91,7 +91,7 @@ fn programs_read_the_same() {
     let told = checked(&run);
     let methods = told["durable_writes"]["methods"].as_array().expect("methods");
     assert_eq!(told["durable_writes"]["reference"], "fsync");
-    assert_eq!(methods.len(), 14);
+    assert_eq!(methods.len(), 16);
     let of = |target: &str, name: &str| {
         methods.iter().find(|one| one["target"] == target && one["workload"] == name).expect(name)
     };

@@ -1,0 +1,30 @@
+//! Counts of a volatile directory.
+
+use serde::{Deserialize, Serialize};
+
+/// The flushes of a volatile directory over a window, as it counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolatileFlushes {
+    /// Flushes that it acknowledged.
+    pub done: u64,
+    /// Those of them that it did not pass on, as its `drop_flush` says.
+    pub dropped: u64,
+}
+
+impl VolatileFlushes {
+    /// Those of both.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self { done: self.done + other.done, dropped: self.dropped + other.dropped }
+    }
+
+    /// Those since an earlier reading.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Option<Self> {
+        Some(Self {
+            done: self.done.checked_sub(earlier.done)?,
+            dropped: self.dropped.checked_sub(earlier.dropped)?,
+        })
+    }
+}
