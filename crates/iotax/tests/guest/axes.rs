@@ -129,7 +129,7 @@ fn virtio_scsi_with_several_threads_on_the_old_pc() {
         iothread: Some(2),
         vcpus: 2,
         cache: CacheMode::Writethrough,
-        memory: Bytes(256 << 20),
+        memory: Bytes(384 << 20),
         ..cached()
     };
     exercise("scsi-threads", spec, "/dev/sda");

@@ -11,7 +11,7 @@ use crate::lab::{Lab, text};
 const DEFAULTS: &str = "[defaults]\nramp_time = \"0s\"\nruntime = \"20s\"\ndirect = false\n";
 const HOST: &str = "[[target]]\nname = \"host\"\nfile = { dir = \"WORK\" }\n";
 const GUEST: &str = "[[target]]\nname = \"vm\"\nfile = { dir = \"WORK\", format = \"qcow2\" }\n\
-     guest = { filesystem = \"ext4\", memory = \"256m\", cache = \"writeback\", aio = \"threads\" }\n";
+     guest = { filesystem = \"ext4\", memory = \"384m\", cache = \"writeback\", aio = \"threads\" }\n";
 
 /// Operations on files, by target and workload.
 fn operations(json: &Value) -> Vec<(String, u64)> {

@@ -210,11 +210,11 @@ mod guests {
             [[target]]
             name = "none"
             file = { dir = "WORK" }
-            guest = { cache = "none", aio = "threads", memory = "256m" }
+            guest = { cache = "none", aio = "threads", memory = "384m" }
             [[target]]
             name = "writeback"
             file = { dir = "WORK" }
-            guest = { cache = "writeback", aio = "threads", memory = "256m" }
+            guest = { cache = "writeback", aio = "threads", memory = "384m" }
             [[workload]]
             name = "reads"
             rw = "randread"

@@ -15,11 +15,11 @@ const GUESTS: &str = r#"
 [[target]]
 name = "allocated"
 file = { dir = "WORK", format = "qcow2", preallocation = "full", snapshot = "external" }
-guest = { memory = "256m", cache = "writeback", aio = "threads" }
+guest = { memory = "384m", cache = "writeback", aio = "threads" }
 [[target]]
 name = "within"
 file = { dir = "WORK" }
-guest = { memory = "256m", cache = "writeback", aio = "threads", filesystem = "ext4" }
+guest = { memory = "384m", cache = "writeback", aio = "threads", filesystem = "ext4" }
 [[workload]]
 rw = "randwrite"
 "#;

@@ -12,19 +12,19 @@ const GUESTS: &str = r#"
 [[target]]
 name = "killed"
 file = { dir = "WORK" }
-guest = { memory = "256m", cache = "writeback", aio = "threads" }
+guest = { memory = "384m", cache = "writeback", aio = "threads" }
 [[target]]
 name = "stopped"
 file = { dir = "WORK" }
-guest = { memory = "256m", cache = "writeback", aio = "threads" }
+guest = { memory = "384m", cache = "writeback", aio = "threads" }
 [[target]]
 name = "broken"
 file = { dir = "WORK" }
-guest = { memory = "256m", cache = "writeback", aio = "threads", kernel = "KERNEL" }
+guest = { memory = "384m", cache = "writeback", aio = "threads", kernel = "KERNEL" }
 [[target]]
 name = "sound"
 file = { dir = "WORK" }
-guest = { memory = "256m", cache = "writeback", aio = "threads" }
+guest = { memory = "384m", cache = "writeback", aio = "threads" }
 [[workload]]
 rw = "randread"
 "#;

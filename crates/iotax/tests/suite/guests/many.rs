@@ -36,11 +36,11 @@ iodepth = 4
 [[target]]
 name = "one"
 file = { dir = "WORK" }
-guest = { memory = "256m" }
+guest = { memory = "384m" }
 [[target]]
 name = "pair"
 file = { dir = "WORK", format = "qcow2", snapshot = "external" }
-guest = { memory = "256m", count = 2 }
+guest = { memory = "384m", count = 2 }
 [[target]]
 name = "host"
 file = { dir = "WORK" }
@@ -83,7 +83,7 @@ fn a_guest_that_is_killed_costs_one_measurement() {
         [[target]]
         name = "pair"
         file = { dir = "WORK" }
-        guest = { memory = "256m", count = 2 }
+        guest = { memory = "384m", count = 2 }
         [[workload]]
         rw = "randread"
         "#,

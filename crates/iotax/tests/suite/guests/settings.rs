@@ -9,15 +9,15 @@ const GUESTS: &str = r#"
 [[target]]
 name = "deep"
 file = { dir = "WORK", format = "qcow2", snapshot = "external", backing_depth = 3, cluster_size = "16k", l2_cache_size = "64k" }
-guest = { bus = "virtio-scsi", memory = "256m", cache = "writeback", aio = "threads" }
+guest = { bus = "virtio-scsi", memory = "384m", cache = "writeback", aio = "threads" }
 [[target]]
 name = "within"
 file = { dir = "WORK", format = "qcow2", snapshot = "internal", cluster_size = "128k", extended_l2 = true, lazy_refcounts = true }
-guest = { filesystem = "ext4", memory = "256m", cache = "writeback", aio = "threads" }
+guest = { filesystem = "ext4", memory = "384m", cache = "writeback", aio = "threads" }
 [[target]]
 name = "nvme"
 file = { dir = "WORK", preallocation = "falloc" }
-guest = { bus = "nvme", memory = "256m", cache = "writeback", aio = "threads", discard = "ignore" }
+guest = { bus = "nvme", memory = "384m", cache = "writeback", aio = "threads", discard = "ignore" }
 [[workload]]
 rw = "randwrite"
 verify = "crc32c"
@@ -132,7 +132,7 @@ fn a_guest_whose_qemu_crashes_while_it_boots_is_started_again() {
     let lab = Lab::new();
     let plan = lab.plan(
         "name = \"crash\"\nrepeat = 1\n[defaults]\nsize = \"16m\"\nruntime = \"200ms\"\nramp_time = \"0s\"\n\
-         [[target]]\nname = \"crasher\"\nfile = { dir = \"WORK\" }\nguest = { memory = \"256m\" }\n\
+         [[target]]\nname = \"crasher\"\nfile = { dir = \"WORK\" }\nguest = { memory = \"384m\" }\n\
          [[workload]]\nrw = \"randread\"\n",
     );
     // Aborts the first time that it boots this guest, as QEMU does when an assertion fails.
