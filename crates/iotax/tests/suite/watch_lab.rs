@@ -72,21 +72,27 @@ pub(crate) fn gap_and_event(episode: &Value) -> ((u64, u64), (u64, u64)) {
     (longest, (number(&event["at_ns"]), number(&event["duration_ns"])))
 }
 
-/// Boots a guest with a home for iotax.
+/// Boots a guest in exact time with a home for iotax. Its disks should be in its memory ([`memory_disks`]): while it waits for
+/// this host's, its time goes on in leaps.
 pub(crate) fn boot(extras: &Extras<'_>) -> Option<LabGuest> {
-    let mut guest = LabGuest::boot_with(extras)?;
+    let mut guest = LabGuest::boot_with(&Extras { exact_time: true, ..*extras })?;
     guest.sh("mkdir -p /tmp && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home");
     Some(guest)
 }
 
-/// Connects the guest to its own first disk as `/dev/nvme0n1`, over TCP at this address. `within` precedes the command that
+/// Makes `/dev/ram0`, `/dev/ram1` ... of this many MiB each.
+pub(crate) fn memory_disks(guest: &mut LabGuest, number: usize, mib: u64) {
+    guest.sh(&format!("insmod /lab/brd.ko rd_nr={number} rd_size={}", mib << 10));
+}
+
+/// Connects the guest to its own `/dev/ram0` as `/dev/nvme0n1`, over TCP at this address. `within` precedes the command that
 /// listens, to enter a network namespace.
 pub(crate) fn nvme_tcp(guest: &mut LabGuest, address: &str, within: &str) {
     let at = "/sys/kernel/config/nvmet";
     for line in [
         format!("mkdir {at}/subsystems/lab {at}/subsystems/lab/namespaces/1 {at}/ports/1"),
         format!("echo 1 > {at}/subsystems/lab/attr_allow_any_host"),
-        format!("echo /dev/vda > {at}/subsystems/lab/namespaces/1/device_path"),
+        format!("echo /dev/ram0 > {at}/subsystems/lab/namespaces/1/device_path"),
         format!("echo 1 > {at}/subsystems/lab/namespaces/1/enable"),
         format!("echo ipv4 > {at}/ports/1/addr_adrfam; echo tcp > {at}/ports/1/addr_trtype"),
         format!("echo {address} > {at}/ports/1/addr_traddr; echo 4420 > {at}/ports/1/addr_trsvcid"),

@@ -1,11 +1,11 @@
 //! The costs of faults in a guest, held against its kernel's log, and windows in which nothing happens.
 
-use iotax_model::units::Bytes;
 use serde_json::Value;
 
 use crate::lab_guest::{Extras, LabGuest};
 use crate::watch_lab::{
-    LOAD, MS, STALL, boot, gap_and_event, gaps_of_writes, number, nvme_tcp, seen_at, timeout, watch,
+    LOAD, MS, STALL, boot, gap_and_event, gaps_of_writes, memory_disks, number, nvme_tcp, seen_at, timeout,
+    watch,
 };
 
 /// A tmpfs, in statfs(2).
@@ -26,8 +26,8 @@ fn mirror(guest: &mut LabGuest) {
     for line in [
         "echo md0 > /sys/module/md_mod/parameters/new_array".to_owned(),
         format!("echo raid1 > {md}/level; echo 2 > {md}/raid_disks; echo none > {md}/resync_start"),
-        format!("for disk in vda vdb; do cat /sys/block/$disk/dev > {md}/new_dev; done"),
-        format!("echo 0 > {md}/dev-vda/slot; echo 1 > {md}/dev-vdb/slot; echo 8192 > {md}/component_size"),
+        format!("for disk in ram0 ram1; do cat /sys/block/$disk/dev > {md}/new_dev; done"),
+        format!("echo 0 > {md}/dev-ram0/slot; echo 1 > {md}/dev-ram1/slot; echo 8192 > {md}/component_size"),
         // Under a load it would copy no more than 1 MB a second.
         format!("echo active > {md}/array_state; echo 200000 > {md}/sync_speed_min"),
         // The first open gives a new array its number (diskseq), which udev does elsewhere.
@@ -39,14 +39,14 @@ fn mirror(guest: &mut LabGuest) {
 
 #[test]
 fn a_mirror_that_loses_a_leg_and_gets_it_back_costs_nothing() {
-    let disks = [Bytes(8 << 20); 2];
-    let extras = Extras { programs: &["wipefs"], modules: &["raid1"], disks: &disks, ..Extras::default() };
+    let extras = Extras { programs: &["wipefs"], modules: &["raid1"], ..Extras::default() };
     let Some(mut guest) = boot(&extras) else { return };
+    memory_disks(&mut guest, 2, 8);
     mirror(&mut guest);
     let md = "/sys/block/md0/md";
-    let fail = format!("fail@1s = echo faulty > {md}/dev-vdb/state");
+    let fail = format!("fail@1s = echo faulty > {md}/dev-ram1/state");
     let add = format!(
-        "echo remove > {md}/dev-vdb/state && cat /sys/block/vdb/dev > {md}/new_dev && echo recover > {md}/sync_action"
+        "echo remove > {md}/dev-ram1/state && cat /sys/block/ram1/dev > {md}/new_dev && echo recover > {md}/sync_action"
     );
     let mirrored = watch(&mut guest, "/dev/md0", &fail, &format!("--event 'add@3s = {add}'"));
     assert_eq!((number(&mirrored["failed"]), number(&mirrored["lost"])), (0, 0), "{mirrored}");
@@ -58,11 +58,11 @@ fn a_mirror_that_loses_a_leg_and_gets_it_back_costs_nothing() {
 
     // States are seen at the first look after the kernel's own line, which follows the event.
     let soon = |earlier: u64, later: u64| later >= earlier && later <= earlier + (LOOK + STALL) * MS;
-    let disabled = only(&mirrored, "kernel", "Disk failure on vdb");
+    let disabled = only(&mirrored, "kernel", "Disk failure on ram1");
     let recovered = only(&mirrored, "kernel", "md0: recovery done");
     assert!(soon(failed, disabled) && recovered >= added, "{mirrored}");
     for (cause, change) in [
-        (disabled, "md0 dev-vdb: in_sync -> faulty"),
+        (disabled, "md0 dev-ram1: in_sync -> faulty"),
         (disabled, "md0 degraded: 0 -> 1"),
         (recovered, "md0 degraded: 1 -> 0"),
     ] {
@@ -71,12 +71,12 @@ fn a_mirror_that_loses_a_leg_and_gets_it_back_costs_nothing() {
     }
     assert!(only(&mirrored, "state", "-> in_sync") >= added, "{mirrored}");
     assert_eq!(guest.sh(&format!("cat {md}/degraded")), "0");
-    guest.sh("cmp /dev/vda /dev/vdb");
+    guest.sh("cmp /dev/ram0 /dev/ram1");
 
     // Taken back as it is, a leg lacks what was written meanwhile: 200 blocks, of which some are written again. The kernel reads
     // from a leg that it chooses, so the other one is made the last choice.
     let stale = format!(
-        "--event 'add@3s = echo writemostly > {md}/dev-vda/state && echo re-add > {md}/dev-vdb/state'"
+        "--event 'add@3s = echo writemostly > {md}/dev-ram0/state && echo re-add > {md}/dev-ram1/state'"
     );
     let stale = watch(&mut guest, "/dev/md0", &fail, &stale);
     let lost = number(&stale["lost"]);
@@ -142,14 +142,11 @@ fn bond(guest: &mut LabGuest) {
 #[test]
 fn a_bond_whose_leg_goes_down_costs_what_its_miimon_and_tcp_take() {
     const MIIMON: u64 = 100;
-    let disks = [Bytes(64 << 20)];
     let modules = ["nvmet_tcp", "nvme_tcp", "bonding", "veth", "bridge"];
     let programs = ["wipefs", "ip"];
-    let Some(mut guest) =
-        boot(&Extras { programs: &programs, modules: &modules, disks: &disks, ..Extras::default() })
-    else {
-        return;
-    };
+    let extras = Extras { programs: &programs, modules: &modules, ..Extras::default() };
+    let Some(mut guest) = boot(&extras) else { return };
+    memory_disks(&mut guest, 1, 64);
     bond(&mut guest);
     nvme_tcp(&mut guest, "192.0.2.2", "nsenter --net=/run/netns/far");
     let active = |guest: &mut LabGuest| guest.sh("cat /sys/class/net/bond/bonding/active_slave");
