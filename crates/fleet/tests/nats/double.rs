@@ -34,7 +34,7 @@ impl Double {
             let mut ends = Vec::new();
             while !is_over.load(Ordering::Relaxed) && !agent.is_draining() {
                 if agent.wait(Duration::from_millis(50)).unwrap().is_some() {
-                    let reason = work(&mut agent, parts, &is_over);
+                    let reason = work(&mut agent, parts);
                     agent.free(&reason);
                     ends.push(reason);
                 }
@@ -49,7 +49,7 @@ impl Double {
         self.thread.take().unwrap().join().unwrap()
     }
 
-    /// Ends it.
+    /// Ends it as soon as its work is over.
     pub(crate) fn end(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
         self.join()
@@ -62,8 +62,8 @@ impl Drop for Double {
     }
 }
 
-fn work(agent: &mut Agent, parts: u64, is_over: &AtomicBool) -> String {
-    while !is_over.load(Ordering::Relaxed) {
+fn work(agent: &mut Agent, parts: u64) -> String {
+    loop {
         let told = match agent.next(Duration::from_millis(50)) {
             Ok(Some(MemberEvent::Coordinator(told))) => told,
             Ok(_) => continue,
@@ -89,7 +89,6 @@ fn work(agent: &mut Agent, parts: u64, is_over: &AtomicBool) -> String {
             return error.to_string();
         }
     }
-    "it was told to end".into()
 }
 
 /// A part whose text is not compressed to nothing.
