@@ -11,6 +11,7 @@ use statrs::distribution::{Binomial, DiscreteCDF};
 
 use crate::cells::by_cell;
 use crate::judgement::Judgement;
+use crate::levels::Levels;
 use crate::metric::Metric;
 use crate::percentile::{needed, percentile};
 use crate::stats::paired::{Differences, Interval};
@@ -74,7 +75,7 @@ impl DemandOnTarget<'_> {
     #[must_use]
     pub fn room(&self) -> Option<f64> {
         let over = self.limit / self.figure?;
-        Some(if matches!(self.demand.keep, Keep::Iops(_)) { 1.0 / over } else { over })
+        Some(if self.demand.keep.is_rate() { 1.0 / over } else { over })
     }
 }
 
@@ -152,7 +153,7 @@ fn limit(keep: Keep) -> (f64, bool) {
         }
         // No demand has it.
         Keep::Latency { slo: Slo::NoErrors, .. } => (0.0, false),
-        Keep::Iops(least) => (least as f64, true),
+        Keep::Iops(least) | Keep::Sustained { least, .. } => (least as f64, true),
     }
 }
 
@@ -160,6 +161,9 @@ fn limit(keep: Keep) -> (f64, bool) {
 fn figures(keep: Keep, measured: &[&Measurement]) -> Result<Vec<f64>, NoFigure> {
     let of_round = |m: &&Measurement| match keep {
         Keep::Iops(_) => Metric::IOPS.of(m).ok_or(NoFigure::NotMeasured),
+        Keep::Sustained { of, .. } => {
+            Levels::of(m, of).map(|levels| levels.sustained).ok_or(NoFigure::NotMeasured)
+        }
         Keep::Latency { of, slo } => {
             let latency = latency(m, of).ok_or(NoFigure::NotMeasured)?;
             match slo {

@@ -29,6 +29,8 @@ pub mod flushes;
 pub mod grade;
 pub mod judgement;
 pub mod latency_breakdown;
+pub mod levels;
+pub mod limits;
 pub mod looks;
 pub mod metric;
 pub mod network;

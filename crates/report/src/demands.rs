@@ -4,7 +4,7 @@ use iotax_analysis::Judgement;
 use iotax_analysis::demands::{DemandOnTarget, Kept, NoFigure, all_of, demands};
 use iotax_analysis::stats::paired::Interval;
 use iotax_model::Run;
-use iotax_model::plan::Keep;
+use iotax_model::plan::{Keep, RateUnit};
 use iotax_model::units::human;
 
 use crate::figure::{UNKNOWN, grouped, time_with};
@@ -51,11 +51,11 @@ fn clause(run: &Run, all: &[DemandOnTarget<'_>], demand: &DemandOnTarget<'_>) ->
     let room = demand.room().unwrap_or(1.0);
     let more = match demand.kept {
         Kept::Yes => {
-            let needed = if matches!(keep, Keep::Iops(_)) { "what is needed" } else { "as quick as needed" };
+            let needed = if keep.is_rate() { "what is needed" } else { "as quick as needed" };
             format!(": {} times {needed}", human::count(room))
         }
         Kept::No => {
-            let quicker = if matches!(keep, Keep::Iops(_)) { "as much" } else { "as quick" };
+            let quicker = if keep.is_rate() { "as much" } else { "as quick" };
             let below = all.iter().any(|other| {
                 other.target == run.plan.baseline && other.demand == demand.demand && other.kept == Kept::Yes
             });
@@ -80,7 +80,11 @@ pub(super) fn shown(demand: &DemandOnTarget<'_>) -> Option<String> {
     let figure = demand.figure?;
     Some(match demand.demand.keep {
         Keep::Latency { .. } => time_with(figure, demand.interval),
-        Keep::Iops(_) => {
+        Keep::Sustained { of: RateUnit::Bytes, .. } => {
+            let within = |Interval { low, high }| format!(" [{}, {}]", human::rate(low), human::rate(high));
+            human::rate(figure) + &demand.interval.map(within).unwrap_or_default()
+        }
+        Keep::Iops(_) | Keep::Sustained { of: RateUnit::Ios, .. } => {
             let within = |Interval { low, high }| format!(" [{}, {}]", human::count(low), human::count(high));
             human::count(figure) + &demand.interval.map(within).unwrap_or_default()
         }

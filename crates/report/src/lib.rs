@@ -12,6 +12,7 @@ pub(crate) mod figure;
 mod grid;
 pub mod html;
 pub mod json;
+mod limits;
 pub mod mark;
 pub mod markdown;
 mod marks;

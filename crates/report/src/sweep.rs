@@ -26,7 +26,7 @@ pub(super) fn title(test: &SuiteTest<'_>) -> String {
             whole.replacen(&format!(", queue depth {}", first.iodepth), " by outstanding I/Os", 1)
         }
         SuiteShape::Files => return format!("{}, MB/s by file and record size", test.name),
-        SuiteShape::Each | SuiteShape::Methods => whole,
+        SuiteShape::Each | SuiteShape::Methods | SuiteShape::Limits => whole,
     };
     format!("{what} ({})", test.name)
 }

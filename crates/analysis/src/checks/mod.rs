@@ -13,7 +13,7 @@ mod missing;
 mod network;
 mod pace;
 mod replay;
-mod step;
+pub(crate) mod step;
 
 use iotax_model::record::{Measurement, TargetRecord};
 use iotax_model::{TargetSpec, Warning, WarningKind, Workload};

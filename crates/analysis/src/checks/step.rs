@@ -13,19 +13,19 @@ const FALL: f64 = 0.8;
 
 /// Two levels of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Step {
+pub(crate) struct Step {
     /// Number of values before the step.
-    pub(super) at: usize,
+    pub(crate) at: usize,
     /// Mean of the values before it.
-    pub(super) before: f64,
+    pub(crate) before: f64,
     /// Mean of the values after it.
-    pub(super) after: f64,
+    pub(crate) after: f64,
 }
 
 /// The step down that explains a series of positive values best, if it does: one mean before it and one after it, by least squares
 /// over all places (binary segmentation with one change: Scott and Knott, Biometrics 30, 1974), held against one mean for all
 /// and against a straight line.
-pub(super) fn down(series: &[f64]) -> Option<Step> {
+pub(crate) fn down(series: &[f64]) -> Option<Step> {
     if series.len() < LEAST {
         return None;
     }

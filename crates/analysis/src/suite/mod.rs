@@ -99,8 +99,10 @@ impl SuiteCell<'_> {
 /// The tests of a run, those that were measured; nothing for a run of no suite, or of one whose workloads stand each alone.
 #[must_use]
 pub fn tests(run: &Run) -> Vec<SuiteTest<'_>> {
-    let suite =
-        run.plan.known_suite().filter(|suite| !matches!(suite.shape, SuiteShape::Each | SuiteShape::Methods));
+    let suite = run
+        .plan
+        .known_suite()
+        .filter(|suite| !matches!(suite.shape, SuiteShape::Each | SuiteShape::Methods | SuiteShape::Limits));
     suite.map(|suite| tests_of(run, suite)).unwrap_or_default()
 }
 

@@ -6,6 +6,7 @@ mod edges;
 mod honesty;
 mod inside;
 mod judge;
+mod limits;
 mod network;
 mod replays;
 mod steady;

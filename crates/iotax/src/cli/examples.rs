@@ -136,6 +136,17 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "audit",
+        &[
+            ("iotax audit /srv/images", "Whether a limit on I/Os or bytes lies before it, and bursts"),
+            (
+                "iotax audit /dev/vdb --overwrite /dev/vdb --promise iops=3000,bytes=125MB/s",
+                "What a cloud promised of a disk, held against it",
+            ),
+            ("iotax audit /srv --runtime 40m --repeat 1", "Long enough for a burst of half an hour to end"),
+        ],
+    ),
+    (
         "crash",
         &[
             (

@@ -29,6 +29,7 @@ const EVERYDAY: [(&str, &str); 21] = [
     ("tune", "target wanted objective time workloads rw bs iodepth size apply json print_plan yes overwrite"),
     ("fit", "application targets list repeat runtime size print_plan json html yes overwrite"),
     ("suite", "name targets list tests size repeat runtime print_plan json html yes"),
+    ("audit", "targets promise size repeat runtime print_plan json html yes overwrite"),
     ("flush", "targets methods bs numjobs size repeat runtime print_plan json html yes overwrite"),
     ("fleet run", "plan hosts mode repeat size runtime yes overwrite db json"),
     ("fleet resume", "fleet yes overwrite db json"),
@@ -79,6 +80,7 @@ Measure
   fit, flush        Good enough for etcd and others; every way to write durably
   crash, powercut   What a power cut loses: of stacks; of real storage
   curve, ask        Latency at each load; the highest rate that keeps a limit
+  audit             Which rate limit lies before a disk; was a promise kept
   watch, mark       What an event costs while storage is in use; mark a moment
   net, fleet        The network; one plan on many machines
   run, plan, resume A plan, a fio job or a trace; show it first; go on longer

@@ -2,6 +2,7 @@
 
 mod args;
 mod ask;
+mod audit;
 mod auth;
 mod bench;
 mod clean;
@@ -147,6 +148,10 @@ enum Command {
     ///
     /// Counts the flushes that the program asked for, that each layer passed on and that the device completed.
     Flush(Box<flush::Args>),
+    /// Which limit lies before storage, and is what was promised there
+    ///
+    /// A limit shows as one rate at several block sizes that holds without scatter; a burst before it, as a fall of the rate.
+    Audit(Box<audit::Args>),
     /// Loss of data when the power goes, beside the speed that it buys
     ///
     /// Writes to each stack, cuts its power, opens it again and reads back all that was acknowledged.
@@ -256,6 +261,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Suite(args) => suite::main(&args),
         Command::Fit(args) => fit::main(&args),
         Command::Flush(args) => flush::main(&args),
+        Command::Audit(args) => audit::main(&args),
         Command::Crash(args) => crash::main(&args),
         Command::Powercut(command) => powercut::main(&command),
         Command::Fleet(command) => fleet::main(&command),

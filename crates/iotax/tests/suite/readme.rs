@@ -30,6 +30,7 @@ const COMMANDS: [(&str, &str); 25] = [
     ("iotax ask DIR --slo 'p99 <= 0.5ms'", "--size 16m --runtime 0.1 --ramp-time 0 --time 5s --yes"),
     ("iotax watch DIR --event 'sync = sync'", "--size 16m --runtime 3 --ramp-time 0 --yes"),
     ("iotax flush DIR", "--size 16m --runtime 0.2 --ramp-time 0 --repeat 2 --yes"),
+    ("iotax audit DIR", "--size 16m --runtime 0.3 --repeat 1 --yes"),
     ("iotax crash DIR", "--cuts 1"),
     ("iotax tune DIR", "--try rq_affinity=2 --size 16m --runtime 0.1 --ramp-time 0 --time 5s --yes"),
     ("iotax doctor", ""),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Plan, PlanError, Slo};
 use crate::number;
-use crate::units::human;
+use crate::units::{Bytes, human};
 
 /// A limit on a figure of a workload, which every target is held against.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -17,7 +17,7 @@ pub struct Demand {
     /// The workload's name; may be left out where there is one
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<String>,
-    /// The figure and its limit: `sync p99 <= 10ms`, `write mean <= 10ms`, `p99.9 <= 50ms`, `iops >= 500`
+    /// The figure and its limit: `sync p99 <= 10ms`, `write mean <= 10ms`, `p99.9 <= 50ms`, `iops >= 500`, `sustained bytes >= 125m`
     pub keep: Keep,
     /// Where the limit is published
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -37,6 +37,23 @@ pub enum Keep {
     },
     /// At least this many I/Os a second.
     Iops(u64),
+    /// At least this many a second after bursts, that is behind the last fall of the rate within a measurement.
+    Sustained {
+        /// The unit that is counted.
+        of: RateUnit,
+        /// The limit.
+        least: u64,
+    },
+}
+
+/// The unit in which a rate is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RateUnit {
+    /// I/Os.
+    Ios,
+    /// Bytes.
+    Bytes,
 }
 
 /// The kind of I/O that a demand is on.
@@ -65,7 +82,7 @@ impl DemandOn {
 /// A text that is no demand.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{input:?} is not a demand: {reason}; accepted: [read|write|sync] pN <= TIME, [read|write|sync] mean <= TIME or iops >= N, such as \"sync p99 <= 10ms\""
+    "{input:?} is not a demand: {reason}; accepted: [read|write|sync] pN <= TIME, [read|write|sync] mean <= TIME, [sustained] iops >= N or sustained bytes >= SIZE, such as \"sync p99 <= 10ms\""
 )]
 pub struct DemandError {
     input: String,
@@ -78,6 +95,10 @@ impl fmt::Display for Keep {
             Self::Latency { of: Some(of), slo } => write!(f, "{} {slo}", of.word()),
             Self::Latency { of: None, slo } => write!(f, "{slo}"),
             Self::Iops(least) => write!(f, "iops >= {least}"),
+            Self::Sustained { of: RateUnit::Ios, least } => write!(f, "sustained iops >= {least}"),
+            Self::Sustained { of: RateUnit::Bytes, least } => {
+                write!(f, "sustained bytes >= {}", Bytes(*least))
+            }
         }
     }
 }
@@ -90,6 +111,17 @@ impl Keep {
             Self::Latency { of: Some(of), slo } => format!("{} of {}", slo.figure(), of.word()),
             Self::Latency { of: None, slo } => slo.figure(),
             Self::Iops(_) => "IOPS".into(),
+            Self::Sustained { of: RateUnit::Ios, .. } => "sustained IOPS".into(),
+            Self::Sustained { of: RateUnit::Bytes, .. } => "sustained bytes a second".into(),
+        }
+    }
+
+    /// Returns whether it is a rate, of which more is better.
+    #[must_use]
+    pub const fn is_rate(&self) -> bool {
+        match self {
+            Self::Iops(_) | Self::Sustained { .. } => true,
+            Self::Latency { .. } => false,
         }
     }
 
@@ -101,7 +133,12 @@ impl Keep {
                 format!("at most {}", human::time(most.0 as f64))
             }
             Self::Latency { slo: Slo::NoErrors, .. } => "none".into(),
-            Self::Iops(least) => format!("at least {}", human::count(*least as f64)),
+            Self::Iops(least) | Self::Sustained { of: RateUnit::Ios, least } => {
+                format!("at least {}", human::count(*least as f64))
+            }
+            Self::Sustained { of: RateUnit::Bytes, least } => {
+                format!("at least {}", human::rate(*least as f64))
+            }
         }
     }
 }
@@ -112,11 +149,20 @@ impl FromStr for Keep {
     fn from_str(text: &str) -> Result<Self, DemandError> {
         let refuse = |reason: String| DemandError { input: text.to_owned(), reason };
         if let Some((figure, least)) = text.split_once(">=") {
-            if figure.trim() != "iops" {
-                return Err(refuse(format!("{:?} has no least; iops has", figure.trim())));
-            }
-            let least = number::whole(least.trim(), &(1..=u64::MAX)).map_err(&refuse)?;
-            return Ok(Self::Iops(least));
+            let ios = || number::whole(least.trim(), &(1..=u64::MAX)).map_err(&refuse);
+            return match figure.split_whitespace().collect::<Vec<_>>()[..] {
+                ["iops"] => Ok(Self::Iops(ios()?)),
+                ["sustained", "iops"] => Ok(Self::Sustained { of: RateUnit::Ios, least: ios()? }),
+                ["sustained", "bytes"] => match least.trim().parse::<Bytes>() {
+                    Ok(Bytes(0)) => Err(refuse("no bytes are no limit".into())),
+                    Ok(Bytes(least)) => Ok(Self::Sustained { of: RateUnit::Bytes, least }),
+                    Err(error) => Err(refuse(error.to_string())),
+                },
+                _ => Err(refuse(format!(
+                    "{:?} has no least; iops, sustained iops and sustained bytes have",
+                    figure.trim()
+                ))),
+            };
         }
         let all = [DemandOn::Read, DemandOn::Write, DemandOn::Sync];
         let (word, rest) = text.trim().split_once(' ').unwrap_or(("", ""));
@@ -155,8 +201,8 @@ impl JsonSchema for Keep {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "`[read|write|sync] pN <= TIME`, `[read|write|sync] mean <= TIME` or `iops >= N`",
-            "examples": ["sync p99 <= 10ms", "write mean <= 10ms", "iops >= 500"]
+            "description": "`[read|write|sync] pN <= TIME`, `[read|write|sync] mean <= TIME`, `[sustained] iops >= N` or `sustained bytes >= SIZE`",
+            "examples": ["sync p99 <= 10ms", "write mean <= 10ms", "iops >= 500", "sustained bytes >= 125m"]
         })
     }
 }
@@ -196,7 +242,14 @@ mod tests {
 
     #[test]
     fn a_demand_reads_back() {
-        for text in ["sync p99 <= 10ms", "write mean <= 10ms", "p99.9 <= 50ms", "iops >= 500"] {
+        for text in [
+            "sync p99 <= 10ms",
+            "write mean <= 10ms",
+            "p99.9 <= 50ms",
+            "iops >= 500",
+            "sustained iops >= 3000",
+            "sustained bytes >= 125m",
+        ] {
             let keep: Keep = text.parse().expect(text);
             assert_eq!(keep.to_string(), text);
         }
@@ -210,6 +263,9 @@ mod tests {
     fn others_are_refused_in_words() {
         for (text, reason) in [
             ("iops >= 0", "iops >= 0"),
+            ("sustained bytes >= 0", "no limit"),
+            ("sustained bytes >= much", "much"),
+            ("bytes >= 125m", "has no least"),
             ("p99 >= 10ms", "has no least"),
             ("fsync p99 <= 10ms", "accepted: [read|write|sync] pN"),
             ("sync p99", "it has no <="),

@@ -47,7 +47,7 @@ pub use until::{
     DEFAULT_MAX_ROUNDS, FIRST_LOOK, FIRST_LOOK_AFTER, MOST_LOOKS, Margin, MarginError, UntilDecided,
 };
 
-pub use demand::{Demand, DemandError, DemandOn, Keep};
+pub use demand::{Demand, DemandError, DemandOn, Keep, RateUnit};
 pub use event::{Action, Operation, PlannedEvent};
 pub use watch::{Limit, Requirement, RequirementError, WatchFigure, WatchSpec};
 

@@ -3,6 +3,7 @@
 //! A suite is a function that returns workloads; each is an ordinary cell. Reports group a suite's workloads by its [`SuiteShape`].
 
 mod archive;
+mod audit;
 mod bonnie;
 mod filecopy;
 mod flush;
@@ -60,6 +61,8 @@ pub enum SuiteShape {
     Files,
     /// The way in which a write is made durable; each workload is a test.
     Methods,
+    /// The direction and the block size, whose rates tell a limit from what a device can do; each workload is a test.
+    Limits,
 }
 
 /// The user's options for a suite.
@@ -95,6 +98,7 @@ pub const SUITES: &[Suite] = &[
     sizes::SUITE,
     threads::SUITE,
     flush::SUITE,
+    audit::SUITE,
 ];
 
 impl Suite {
@@ -111,7 +115,7 @@ impl Suite {
     #[must_use]
     pub fn test<'a>(&self, workload: &'a Workload) -> &'a str {
         let place = match self.shape {
-            SuiteShape::Each | SuiteShape::Methods => return &workload.name,
+            SuiteShape::Each | SuiteShape::Methods | SuiteShape::Limits => return &workload.name,
             SuiteShape::Sizes => format!("-{}", workload.bs),
             SuiteShape::Depths => format!("-qd{}", workload.iodepth),
             SuiteShape::Files => format!("-{}-{}", workload.size.unwrap_or_default(), workload.bs),

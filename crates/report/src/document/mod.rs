@@ -16,6 +16,7 @@ mod guests;
 mod history;
 mod imported;
 mod layers;
+pub(crate) mod limits;
 mod network;
 mod paste;
 mod run;

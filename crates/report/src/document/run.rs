@@ -37,6 +37,7 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
         return page;
     }
     super::demands::add(&mut page, run, judgement);
+    super::limits::add(&mut page, run);
     let asks = super::ask::add(&mut page, run, true);
     super::watch::add(&mut page, run, true);
     let curves = curve::curves(run);

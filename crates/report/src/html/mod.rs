@@ -17,6 +17,7 @@ mod history;
 mod latency;
 mod latency_breakdown;
 mod layers;
+mod limits;
 mod network;
 mod page;
 mod script;
@@ -130,6 +131,7 @@ fn report(run: &Run, judgement: &Judgement) -> Markup {
             (contents(run, judgement, &tests, &curves))
             (demands::section(run, judgement))
             (durability::section(run, judgement))
+            (limits::section(run))
             @if plain && !is_of_methods { (answer::section(run, judgement, &tests)) }
             (ask::sections(run))
             (watch::sections(run))
@@ -221,6 +223,7 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[SuiteTest<'_>], curves: &
         nav aria-label="Contents" {
             @if run.plan.ask().is_some() { a href="#a1" { "The highest rate" } }
             @if is_of_methods { a href="#durability" { "Durable writes" } }
+            @if !iotax_analysis::limits::limits(run).is_empty() { a href="#limits" { "Limits" } }
             @if run.plan.watch().is_some() { a href="#v1" { "What it cost" } }
             @if !iotax_analysis::curve::grids(curves).is_empty() { a href="#g1" { "Reads against writes" } }
             @for (number, curves) in (1..).zip(curves) { a href=(format!("#c{number}")) { (curves.work.name) } }

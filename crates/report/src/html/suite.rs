@@ -32,7 +32,7 @@ fn section(run: &Run, judgement: &Judgement, test: &SuiteTest<'_>, number: usize
                     (over_points(run, test).figure(here))
                     (latency_by_rate(run, test).figure(here))
                 },
-                SuiteShape::Sizes | SuiteShape::Each | SuiteShape::Methods => (over_points(run, test).figure(here)),
+                SuiteShape::Sizes | SuiteShape::Each | SuiteShape::Methods | SuiteShape::Limits => (over_points(run, test).figure(here)),
             }
             details {
                 summary { "All figures of this test" }

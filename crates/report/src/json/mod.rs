@@ -14,6 +14,7 @@ mod durability;
 pub mod fleet;
 mod grid;
 pub mod history;
+mod limits;
 mod measurement;
 mod network;
 mod parts;
@@ -83,6 +84,9 @@ struct RunDocument<'a> {
     demands: Vec<demands::DemandEntry<'a>>,
     durable_writes: Option<durability::DurableWritesEntry<'a>>,
     steady_state: Option<steady_state::SteadyStateEntry<'a>>,
+    /// Limits before each target, in a run of the suite audit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    limits: Vec<limits::LimitsEntry<'a>>,
     /// For each work that is measured at three rates or more, an entry per target.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     curves: Vec<curve::CurveEntry<'a>>,
@@ -187,6 +191,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
     let graded = run.measurements.iter().zip(&judgement.grades);
     let measurements =
         graded.map(|(m, grade)| measurement::measurement(run, &judgement.figures, m, *grade, kinds.about(m)));
+    let found = iotax_analysis::limits::limits(run);
     json(&RunDocument {
         schema: SCHEMA,
         run: head(run, judgement.standing.as_ref()),
@@ -202,6 +207,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         demands: demands::all(run, judgement),
         durable_writes: durable_writes.as_ref().map(durability::entry),
         steady_state: steady_state::entry(run),
+        limits: found.iter().map(limits::entry).collect(),
         curves: curve::all(&curves),
         grids: grids(&curves).iter().map(grid::grid).collect(),
         phased_comparisons: phased.iter().map(phases::entry).collect(),

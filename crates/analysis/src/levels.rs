@@ -1,0 +1,61 @@
+//! The levels of a rate within one measurement: a burst at its beginning, if the rate then fell, and what holds behind it.
+
+use iotax_model::plan::RateUnit;
+use iotax_model::record::{Measurement, Tallies};
+
+use crate::checks::step;
+use crate::stats::median;
+
+/// Fewest intervals behind a fall that make a level.
+const LEVEL: usize = 3;
+
+/// The standard deviation of a normal distribution over its median absolute deviation.
+const NORMAL: f64 = 1.4826;
+
+/// A rate that was higher at first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BurstLevel {
+    /// The rate, in I/Os or bytes per second.
+    pub rate: f64,
+    /// Length from the start of the measured window, in seconds.
+    pub seconds: f64,
+}
+
+/// The levels of a rate within one measurement.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Levels {
+    /// What came before the fall; absent if there was none.
+    pub burst: Option<BurstLevel>,
+    /// The mean rate behind the fall, or of the whole window, in I/Os or bytes per second.
+    pub sustained: f64,
+    /// Spread of the intervals about their median there, as a share of it: the median absolute deviation, scaled to a standard deviation.
+    pub scatter: f64,
+}
+
+impl Levels {
+    /// The levels of a measurement by its intervals; `None` for fewer than three of them, or without I/O in any.
+    #[must_use]
+    pub fn of(m: &Measurement, unit: RateUnit) -> Option<Self> {
+        let whole =
+            median(&m.samples.iter().map(|sample| sample.duration_ns as f64).collect::<Vec<_>>())? / 2.0;
+        let samples: Vec<_> = m.samples.iter().filter(|sample| sample.duration_ns as f64 >= whole).collect();
+        let rates: Vec<f64> = samples
+            .iter()
+            .map(|sample| amount(&sample.tallies, unit) as f64 / (sample.duration_ns as f64 / 1e9))
+            .collect();
+        let fall = step::down(&rates).filter(|fall| rates.len() - fall.at >= LEVEL);
+        let held = &rates[fall.map_or(0, |fall| fall.at)..];
+        let middle = median(held).filter(|middle| *middle > 0.0 && held.len() >= LEVEL)?;
+        let away: Vec<f64> = held.iter().map(|rate| (rate - middle).abs()).collect();
+        let burst = fall
+            .map(|fall| BurstLevel { rate: fall.before, seconds: samples[fall.at - 1].at_ns as f64 / 1e9 });
+        Some(Self { burst, sustained: middle, scatter: median(&away)? * NORMAL / middle })
+    }
+}
+
+fn amount(tallies: &Tallies, unit: RateUnit) -> u64 {
+    match unit {
+        RateUnit::Ios => tallies.ios(),
+        RateUnit::Bytes => tallies.bytes(),
+    }
+}

@@ -1,0 +1,242 @@
+//! Limits before a storage: rates that are the same whatever the block size, and hold without scatter, as no device's do.
+//!
+//! A limit on I/Os (QEMU's throttle groups, blkio of control groups, the disks of clouds) shows at two small block sizes: as many I/Os a
+//! second at both. One on bytes shows at two large ones. A device's own rate depends on the size, or scatters, or differs between reads
+//! and writes; where one direction alone is held, whose the bound is cannot be told by rates.
+
+use iotax_model::Run;
+use iotax_model::plan::RateUnit;
+use iotax_model::record::Measurement;
+use iotax_model::suite::SuiteShape;
+use iotax_model::units::Bytes;
+use iotax_model::workload::Workload;
+
+use crate::cells::by_cell;
+use crate::levels::{BurstLevel, Levels};
+
+/// The largest scatter within a measurement of a rate that is held.
+const HELD: f64 = 0.015;
+
+/// Rates that differ by no more than this share are the same limit's.
+const SAME: f64 = 0.03;
+
+/// The I/Os that a limit holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitScope {
+    /// Reads and writes share it.
+    Together,
+    /// Reads and writes have as much each.
+    Each,
+    /// Reads; writes are not held, or by another rate.
+    Reads,
+    /// Writes; reads are not held, or by another rate.
+    Writes,
+}
+
+impl LimitScope {
+    /// Returns whether it cannot be the device's own: reads and writes have the same rate.
+    #[must_use]
+    pub const fn is_certain(self) -> bool {
+        matches!(self, Self::Together | Self::Each)
+    }
+}
+
+/// A rate that is held whatever the block size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RateLimit {
+    /// Whether I/Os or bytes are held.
+    pub unit: RateUnit,
+    /// The I/Os that it holds.
+    pub scope: LimitScope,
+    /// The rate, per second: geometric mean over sizes and rounds.
+    pub rate: f64,
+    /// The largest difference of a round from it, as a share of it.
+    pub spread: f64,
+    /// The block sizes at which it shows.
+    pub sizes: [Bytes; 2],
+    /// The longest burst before it; absent if none was seen.
+    pub burst: Option<BurstLevel>,
+}
+
+/// What a direction does without being held, at the sizes at which a limit would show.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FreeRate {
+    /// Whether it is counted in I/Os or bytes.
+    pub unit: RateUnit,
+    /// Whether it is of writes.
+    pub is_write: bool,
+    /// The sizes, and the rate at each per second: geometric mean over rounds.
+    pub rates: [(Bytes, f64); 2],
+}
+
+/// A workload's rate behind bursts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SustainedRate<'a> {
+    /// The workload.
+    pub workload: &'a Workload,
+    /// Geometric mean over rounds, in I/Os per second.
+    pub ios: f64,
+    /// The largest scatter within a round, as a share of the rate.
+    pub scatter: f64,
+    /// The longest burst, in I/Os per second; absent if the rate fell in no round.
+    pub burst: Option<BurstLevel>,
+}
+
+/// The limits found on a target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LimitsOnTarget<'a> {
+    /// The target's name.
+    pub target: &'a str,
+    /// Every workload that was measured on it.
+    pub rates: Vec<SustainedRate<'a>>,
+    /// The limits.
+    pub limits: Vec<RateLimit>,
+    /// Directions that are not held.
+    pub free: Vec<FreeRate>,
+}
+
+/// A direction at the two sizes at which a limit shows.
+#[derive(Clone, Copy)]
+struct Direction {
+    sizes: [Bytes; 2],
+    rates: [f64; 2],
+    /// The largest difference of a round from the mean of all, as a share of it.
+    spread: f64,
+    is_held: bool,
+    burst: Option<BurstLevel>,
+}
+
+/// The limits on each target of a run of the suite audit; empty for another run.
+#[must_use]
+pub fn limits<'a>(run: &'a Run) -> Vec<LimitsOnTarget<'a>> {
+    if run.plan.known_suite().is_none_or(|suite| suite.shape != SuiteShape::Limits) {
+        return Vec::new();
+    }
+    let cells = by_cell(run);
+    let of_target = |target: &'a str| {
+        let cells = &cells;
+        let levels = |workload: &Workload, unit| -> Option<Vec<Levels>> {
+            let measured = cells.get(&(workload.name.as_str(), target))?;
+            measured.iter().map(|m: &&Measurement| Levels::of(m, unit)).collect()
+        };
+        let (mut limits, mut free) = (Vec::new(), Vec::new());
+        for unit in [RateUnit::Ios, RateUnit::Bytes] {
+            let direction = |is_write| direction(&run.plan.workloads, unit, is_write, &levels);
+            let mixed = mixed(&run.plan.workloads, unit, &levels);
+            let (reads, writes) = (direction(false), direction(true));
+            let held = |one: Option<Direction>| one.filter(|one| one.is_held);
+            limits.extend(found(unit, held(reads), held(writes), mixed));
+            let open = [(reads, false), (writes, true)].into_iter().filter_map(|(one, is_write)| {
+                let one = one.filter(|one| !one.is_held)?;
+                let rates = [(one.sizes[0], one.rates[0]), (one.sizes[1], one.rates[1])];
+                Some(FreeRate { unit, is_write, rates })
+            });
+            free.extend(open);
+        }
+        let rates = run.plan.workloads.iter().filter_map(|workload| {
+            let rounds = levels(workload, RateUnit::Ios)?;
+            Some(SustainedRate {
+                workload,
+                ios: sustained(&rounds),
+                scatter: rounds.iter().map(|one| one.scatter).fold(0.0, f64::max),
+                burst: longest(rounds.iter().filter_map(|one| one.burst)),
+            })
+        });
+        LimitsOnTarget { target, rates: rates.collect(), limits, free }
+    };
+    let all = run.plan.targets.iter().map(|target| of_target(&target.name));
+    all.filter(|one| !one.rates.is_empty()).collect()
+}
+
+/// The limits that two directions show: one that is the same for both, or one for each that is held.
+fn found(
+    unit: RateUnit,
+    reads: Option<Direction>,
+    writes: Option<Direction>,
+    mixed: Option<f64>,
+) -> Vec<RateLimit> {
+    let limit = |scope, directions: &[Direction]| {
+        let rates: Vec<f64> = directions.iter().flat_map(|one| one.rates).collect();
+        RateLimit {
+            unit,
+            scope,
+            rate: geometric_mean(&rates),
+            spread: directions.iter().map(|one| one.spread).fold(0.0, f64::max),
+            sizes: directions[0].sizes,
+            burst: longest(directions.iter().filter_map(|one| one.burst)),
+        }
+    };
+    match (reads, writes) {
+        (Some(reads), Some(writes))
+            if is_same(geometric_mean(&reads.rates), geometric_mean(&writes.rates)) =>
+        {
+            let both = limit(LimitScope::Each, &[reads, writes]);
+            let shares = mixed.is_some_and(|mixed| is_same(mixed, both.rate));
+            vec![RateLimit { scope: if shares { LimitScope::Together } else { LimitScope::Each }, ..both }]
+        }
+        (reads, writes) => {
+            let reads = reads.map(|reads| limit(LimitScope::Reads, &[reads]));
+            reads.into_iter().chain(writes.map(|writes| limit(LimitScope::Writes, &[writes]))).collect()
+        }
+    }
+}
+
+/// A direction at the two smallest sizes for I/Os, at the two largest for bytes; `None` where one of them was not measured.
+fn direction(
+    workloads: &[Workload],
+    unit: RateUnit,
+    is_write: bool,
+    levels: &impl Fn(&Workload, RateUnit) -> Option<Vec<Levels>>,
+) -> Option<Direction> {
+    let pure = workloads.iter().filter(|one| one.rw.writes() == is_write && one.rw.reads() != is_write);
+    let [first, second] = at_sizes(pure, unit)?;
+    let measured = [levels(first, unit)?, levels(second, unit)?];
+    let rates = measured.each_ref().map(|rounds| sustained(rounds));
+    let all = || measured.iter().flatten();
+    let mean = geometric_mean(&rates);
+    let spread = all().map(|one| (one.sustained / mean).ln().abs()).fold(0.0, f64::max);
+    let is_held = spread <= SAME && all().all(|one| one.scatter <= HELD);
+    let burst = longest(all().filter_map(|one| one.burst));
+    Some(Direction { sizes: [first.bs, second.bs], rates, spread, is_held, burst })
+}
+
+/// The sustained rate of reads and writes at once, at the smallest size for I/Os, at the largest for bytes.
+fn mixed(
+    workloads: &[Workload],
+    unit: RateUnit,
+    levels: &impl Fn(&Workload, RateUnit) -> Option<Vec<Levels>>,
+) -> Option<f64> {
+    let both = workloads.iter().filter(|one| one.rw.reads() && one.rw.writes());
+    let one = match unit {
+        RateUnit::Ios => both.min_by_key(|one| one.bs),
+        RateUnit::Bytes => both.max_by_key(|one| one.bs),
+    }?;
+    Some(sustained(&levels(one, unit)?))
+}
+
+fn at_sizes<'a>(pure: impl Iterator<Item = &'a Workload>, unit: RateUnit) -> Option<[&'a Workload; 2]> {
+    let mut sorted: Vec<&Workload> = pure.collect();
+    sorted.sort_by_key(|one| one.bs);
+    match (unit, &sorted[..]) {
+        (RateUnit::Ios, [first, second, ..]) | (RateUnit::Bytes, [.., first, second]) => {
+            Some([first, second])
+        }
+        _ => None,
+    }
+}
+
+fn is_same(one: f64, other: f64) -> bool {
+    (one / other).ln().abs() <= SAME
+}
+
+fn sustained(rounds: &[Levels]) -> f64 {
+    geometric_mean(&rounds.iter().map(|one| one.sustained).collect::<Vec<_>>())
+}
+
+fn longest(bursts: impl Iterator<Item = BurstLevel>) -> Option<BurstLevel> {
+    bursts.max_by(|one, other| one.seconds.total_cmp(&other.seconds))
+}
+
+fn geometric_mean(rates: &[f64]) -> f64 {
+    (rates.iter().map(|rate| rate.ln()).sum::<f64>() / rates.len() as f64).exp()
+}

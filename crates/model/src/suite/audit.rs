@@ -1,0 +1,38 @@
+//! Rates by direction and block size, which tell a limit on I/Os or bytes from what a device can do.
+
+use super::{Suite, SuiteOptions, SuiteShape, named, timed};
+use crate::units::{Bytes, Nanos};
+use crate::workload::{Rw, Workload, WorkloadKeys};
+
+pub(super) const SUITE: Suite = Suite {
+    name: "audit",
+    help: "random and sequential I/O of several sizes, long enough for bursts to end: which limit lies before the storage; iotax audit",
+    shape: SuiteShape::Limits,
+    remarks: &[],
+    repeat: 3,
+    workloads,
+};
+
+/// Two small sizes, at which a limit on I/Os shows, and two large ones, at which one on bytes does.
+const SIZES: [(Bytes, u32); 4] =
+    [(Bytes(4 << 10), 32), (Bytes(16 << 10), 32), (Bytes(256 << 10), 8), (Bytes(1 << 20), 8)];
+
+fn workloads(options: &SuiteOptions) -> Vec<Workload> {
+    // A burst at the beginning is part of what is measured.
+    let options = SuiteOptions { ramp_time: options.ramp_time.or(Some(Nanos(0))), ..options.clone() };
+    let mut workloads = Vec::new();
+    for (bs, iodepth) in SIZES {
+        let is_mixed_too = [SIZES[0].0, SIZES[3].0].contains(&bs);
+        let mixed = is_mixed_too.then_some(Rw::RandRw);
+        for rw in [Rw::RandRead, Rw::RandWrite].into_iter().chain(mixed) {
+            let keys = WorkloadKeys {
+                rw: Some(rw),
+                bs: Some(bs),
+                iodepth: Some(iodepth),
+                ..named(format!("{rw}-{bs}"))
+            };
+            workloads.push(timed(&keys, &options, Bytes(1 << 30), 10));
+        }
+    }
+    workloads
+}

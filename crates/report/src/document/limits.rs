@@ -1,0 +1,58 @@
+//! Limits before a storage: what was found, and the rates that it was found by.
+
+use iotax_analysis::limits::{LimitsOnTarget, limits};
+use iotax_model::Run;
+use iotax_model::units::human;
+
+use super::{Grid, Page, Part, figure, words};
+use crate::figure::{megabytes, share};
+use crate::limits::sentences;
+
+/// Adds the limits of a run of the suite audit; returns whether it is one.
+pub(super) fn add(page: &mut Page, run: &Run) -> bool {
+    let all = limits(run);
+    if all.is_empty() {
+        return false;
+    }
+    page.add(Part::Head("Which limit lies before it?".into()));
+    page.add_lines(all.iter().flat_map(sentences).collect());
+    page.add(Part::Table(table(&all)));
+    true
+}
+
+/// The same for HTML; empty for a run of other work.
+pub(crate) fn section(run: &Run) -> Page {
+    let mut page = Page::default();
+    add(&mut page, run);
+    page
+}
+
+/// One row per workload and target.
+fn table(all: &[LimitsOnTarget<'_>]) -> Grid {
+    let several = all.len() > 1;
+    let mut head = vec![words("")];
+    head.extend(several.then(|| words("target")));
+    head.extend(["sustained IOPS", "MB/s", "scatter", "at first", "for"].map(figure));
+    let mut rows = Vec::new();
+    for of_target in all {
+        for rate in &of_target.rates {
+            let burst = |text: &dyn Fn(f64, f64) -> String| {
+                rate.burst.map(|burst| text(burst.rate, burst.seconds)).unwrap_or_default()
+            };
+            let mut row = vec![words(rate.workload.name.as_str())];
+            row.extend(several.then(|| words(of_target.target)));
+            row.extend(
+                [
+                    human::count(rate.ios),
+                    megabytes(rate.ios * rate.workload.bs.0 as f64),
+                    share(rate.scatter),
+                    burst(&|rate, _| human::count(rate)),
+                    burst(&|_, seconds| human::duration(seconds)),
+                ]
+                .map(figure),
+            );
+            rows.push(row);
+        }
+    }
+    Grid { head, rows }
+}

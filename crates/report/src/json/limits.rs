@@ -1,0 +1,94 @@
+//! The JSON of limits before a storage.
+
+use iotax_analysis::levels::BurstLevel;
+use iotax_analysis::limits::{LimitScope, LimitsOnTarget, RateLimit, SustainedRate};
+use iotax_model::plan::RateUnit;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The limits found on a target, in a run of the suite audit.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct LimitsEntry<'a> {
+    target: &'a str,
+    limits: Vec<LimitEntry>,
+    rates: Vec<SustainedRateEntry<'a>>,
+}
+
+/// A rate that is the same whatever the block size.
+#[derive(Serialize, JsonSchema)]
+struct LimitEntry {
+    unit: RateUnit,
+    scope: ScopeWord,
+    /// Per second, geometric mean over sizes and rounds.
+    rate: f64,
+    /// The largest difference of a round from it, as a share of it.
+    spread: f64,
+    /// The block sizes at which it shows.
+    sizes_bytes: [u64; 2],
+    burst: Option<BurstEntry>,
+}
+
+/// The I/Os that it holds: together and each cannot be the device's own; reads and writes alone may be.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum ScopeWord {
+    Together,
+    Each,
+    Reads,
+    Writes,
+}
+
+/// A higher rate at the beginning of a measurement.
+#[derive(Serialize, JsonSchema)]
+struct BurstEntry {
+    /// Per second.
+    rate: f64,
+    seconds: f64,
+}
+
+/// A workload's rate behind bursts.
+#[derive(Serialize, JsonSchema)]
+struct SustainedRateEntry<'a> {
+    workload: &'a str,
+    iops: f64,
+    /// The largest scatter within a round, as a share of the rate.
+    scatter: f64,
+    burst: Option<BurstEntry>,
+}
+
+pub(super) fn entry<'a>(found: &LimitsOnTarget<'a>) -> LimitsEntry<'a> {
+    LimitsEntry {
+        target: found.target,
+        limits: found.limits.iter().map(limit).collect(),
+        rates: found.rates.iter().map(rate).collect(),
+    }
+}
+
+fn limit(limit: &RateLimit) -> LimitEntry {
+    LimitEntry {
+        unit: limit.unit,
+        scope: match limit.scope {
+            LimitScope::Together => ScopeWord::Together,
+            LimitScope::Each => ScopeWord::Each,
+            LimitScope::Reads => ScopeWord::Reads,
+            LimitScope::Writes => ScopeWord::Writes,
+        },
+        rate: limit.rate,
+        spread: limit.spread,
+        sizes_bytes: limit.sizes.map(|size| size.0),
+        burst: limit.burst.map(burst),
+    }
+}
+
+fn rate<'a>(rate: &SustainedRate<'a>) -> SustainedRateEntry<'a> {
+    SustainedRateEntry {
+        workload: &rate.workload.name,
+        iops: rate.ios,
+        scatter: rate.scatter,
+        burst: rate.burst.map(burst),
+    }
+}
+
+fn burst(burst: BurstLevel) -> BurstEntry {
+    BurstEntry { rate: burst.rate, seconds: burst.seconds }
+}

@@ -1,0 +1,72 @@
+//! Limits before a storage in words.
+
+use iotax_analysis::levels::BurstLevel;
+use iotax_analysis::limits::{FreeRate, LimitScope, LimitsOnTarget, RateLimit};
+use iotax_model::plan::RateUnit;
+use iotax_model::units::human;
+
+use crate::figure::share;
+
+/// The limits on a target, one sentence each; for I/Os and for bytes, one that says so where there is none.
+pub(crate) fn sentences(found: &LimitsOnTarget<'_>) -> Vec<String> {
+    let of_unit = |unit: RateUnit| -> Vec<String> {
+        let limits: Vec<&RateLimit> = found.limits.iter().filter(|limit| limit.unit == unit).collect();
+        let mut all: Vec<String> = limits.iter().map(|limit| held(limit)).collect();
+        let free: Vec<&FreeRate> = found.free.iter().filter(|free| free.unit == unit).collect();
+        if limits.is_empty() && !free.is_empty() {
+            let rates: Vec<String> = free.iter().map(|free| not_held(free)).collect();
+            all.push(format!("no limit on {} found: {}", counted(unit), rates.join(", ")));
+        }
+        all
+    };
+    let all = [RateUnit::Ios, RateUnit::Bytes].into_iter().flat_map(of_unit);
+    all.map(|sentence| format!("{}: {sentence}.", found.target)).collect()
+}
+
+/// `limited to 500 I/Os a second, reads and writes together: the same at 4k and 16k, within 0.4%; before that 2.00k for 5.0 s`.
+fn held(limit: &RateLimit) -> String {
+    let rate = per_second(limit.rate, limit.unit);
+    let bound = match limit.scope {
+        LimitScope::Together => format!("limited to {rate}, reads and writes together"),
+        LimitScope::Each => format!("limited to {rate} for reads and as much for writes"),
+        LimitScope::Reads => format!("reads do not exceed {rate}"),
+        LimitScope::Writes => format!("writes do not exceed {rate}"),
+    };
+    let whose = if limit.scope.is_certain() { "" } else { "; a limit, or what the device itself does" };
+    let [first, second] = limit.sizes;
+    format!(
+        "{bound}: the same at {first} and {second}, within {}{}{whose}",
+        share(limit.spread),
+        limit.burst.map(|burst| before(burst, limit.unit)).unwrap_or_default()
+    )
+}
+
+fn before(burst: BurstLevel, unit: RateUnit) -> String {
+    format!("; before that {} for {}", per_second(burst.rate, unit), human::duration(burst.seconds))
+}
+
+/// `reads 43.0k I/Os a second at 4k and 31.0k at 16k`.
+fn not_held(free: &FreeRate) -> String {
+    let direction = if free.is_write { "writes" } else { "reads" };
+    let [(first, one), (second, other)] = free.rates;
+    format!(
+        "{direction} {} at {first} and {} at {second}",
+        per_second(one, free.unit),
+        per_second(other, free.unit)
+    )
+}
+
+/// A rate with its unit: `500 I/Os a second`, `125 MB/s`.
+pub(crate) fn per_second(rate: f64, unit: RateUnit) -> String {
+    match unit {
+        RateUnit::Ios => format!("{} I/Os a second", human::count(rate)),
+        RateUnit::Bytes => human::rate(rate),
+    }
+}
+
+const fn counted(unit: RateUnit) -> &'static str {
+    match unit {
+        RateUnit::Ios => "I/Os",
+        RateUnit::Bytes => "bytes",
+    }
+}
