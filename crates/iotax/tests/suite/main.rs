@@ -1,6 +1,7 @@
 //! iotax as its users meet it: the binary, real files, real guests.
 
 mod ask;
+mod audit;
 mod cgroup;
 mod cli;
 mod compare;

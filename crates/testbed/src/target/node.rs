@@ -148,10 +148,14 @@ impl BlockNode {
             if filter.kind == FilterType::Throttle {
                 let group = format!("limit{number}");
                 above["throttle-group"] = json!(group);
-                let limits = json!({
+                let mut limits = json!({
                     "iops-total": filter.iops.unwrap_or_default(),
                     "bps-total": filter.rate.unwrap_or_default().0,
                 });
+                if let Some(most) = filter.iops_max {
+                    limits["iops-total-max"] = json!(most);
+                    limits["iops-total-max-length"] = json!(filter.iops_max_length.unwrap_or(1));
+                }
                 objects.push(json!({ "qom-type": "throttle-group", "id": group, "limits": limits }));
             }
             node = above;

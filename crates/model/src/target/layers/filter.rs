@@ -38,6 +38,14 @@ pub struct FilterSpec {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub iops: Option<u32>,
+    /// throttle: I/Os a second in a burst; more than iops.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schemars(range(min = 1))]
+    pub iops_max: Option<u32>,
+    /// throttle: length of a burst in seconds, after which the bucket is empty [default: 1].
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schemars(range(min = 1))]
+    pub iops_max_length: Option<u32>,
     /// throttle: bytes a second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate: Option<Bytes>,
@@ -65,7 +73,8 @@ impl LayerType for FilterSpec {
     }
 
     fn check(&self) -> Result<(), String> {
-        let has_limit = self.iops.is_some() || self.rate.is_some();
+        let has_burst = self.iops_max.is_some() || self.iops_max_length.is_some();
+        let has_limit = self.iops.is_some() || self.rate.is_some() || has_burst;
         if self.errors.is_some() != (self.kind == FilterType::Blkdebug) {
             return Err("filter: errors = 7 is what blkdebug needs, and no other filter has".into());
         }
@@ -79,6 +88,17 @@ impl LayerType for FilterSpec {
             FilterType::Throttle if self.iops == Some(0) || self.rate == Some(Bytes(0)) => {
                 Err("filter: throttle: accepted: iops and rate of 1 and more".into())
             }
+            FilterType::Throttle
+                if self.iops_max.is_some_and(|most| Some(most) <= self.iops.or(Some(u32::MAX))) =>
+            {
+                Err("filter: throttle: iops_max: accepted: more than iops, which it needs".into())
+            }
+            FilterType::Throttle
+                if self.iops_max_length == Some(0)
+                    || self.iops_max_length.is_some() && self.iops_max.is_none() =>
+            {
+                Err("filter: throttle: iops_max_length: accepted: 1 and more, with iops_max".into())
+            }
             FilterType::Compress | FilterType::CopyOnRead | FilterType::Blkdebug if has_limit => {
                 Err(format!("filter: {} has no iops or rate", self.kind))
             }
@@ -87,7 +107,7 @@ impl LayerType for FilterSpec {
     }
 
     fn confine(&self, _: &dyn Area) -> Result<(), String> {
-        let Self { kind: _, iops: _, rate: _, errors: _ } = self;
+        let Self { kind: _, iops: _, iops_max: _, iops_max_length: _, rate: _, errors: _ } = self;
         Ok(())
     }
 

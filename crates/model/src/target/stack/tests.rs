@@ -186,10 +186,19 @@ prop_compose! {
         kind in prop::sample::select(vec![FilterType::Throttle, FilterType::Compress, FilterType::CopyOnRead, FilterType::Blkdebug]),
         iops in 1_u32..1000,
         rate in prop::option::of((1_u64..1 << 30).prop_map(Bytes)),
+        burst in prop::option::of((1_u32..100, prop::option::of(1_u32..60))),
     ) -> FilterSpec {
         let is_throttle = kind == FilterType::Throttle;
         let errors = (kind == FilterType::Blkdebug).then_some(iops);
-        FilterSpec { kind, iops: is_throttle.then_some(iops), rate: rate.filter(|_| is_throttle), errors }
+        let burst = burst.filter(|_| is_throttle);
+        FilterSpec {
+            kind,
+            iops: is_throttle.then_some(iops),
+            iops_max: burst.map(|(more, _)| iops + more),
+            iops_max_length: burst.and_then(|(_, length)| length),
+            rate: rate.filter(|_| is_throttle),
+            errors,
+        }
     }
 }
 

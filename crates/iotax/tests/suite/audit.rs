@@ -1,0 +1,48 @@
+//! A limit that QEMU's block layer sets is found with its rate, and held against what was promised.
+
+use std::fs;
+
+use iotax_testkit::require;
+use serde_json::Value;
+
+use crate::lab::{Lab, assert_valid, text};
+
+const RATE: f64 = 2000.0;
+
+#[test]
+fn a_limit_on_ios_is_found_with_its_rate() {
+    require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    let stack = format!("{} > raw file > throttle iops={RATE} > virtio", lab.work().display());
+    let promised = ["--promise", "iops=2000", "--promise", "iops=3000"];
+    let short = ["--size", "16m", "--runtime", "1.5", "--repeat", "2", "--yes"];
+    let results = ["--json", "out.json", "--html", "out.html"];
+    let output = lab.run(&[&["audit", &stack][..], &promised, &short, &results].concat());
+    let said = text(&output.stdout);
+    // The second promise is not kept.
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    let json: Value =
+        serde_json::from_slice(&fs::read(lab.path("out.json")).expect("written")).expect("JSON");
+    assert_valid(&json);
+    let limits = json["limits"][0]["limits"].as_array().expect("limits");
+    let ios = limits.iter().find(|limit| limit["unit"] == "ios").unwrap_or_else(|| panic!("{json}"));
+    assert_eq!(ios["scope"], "together", "{ios}");
+    let rate = ios["rate"].as_f64().expect("a rate");
+    assert!((rate / RATE - 1.0).abs() < 0.03, "{ios}");
+    let kept: Vec<(&str, &str)> = json["demands"]
+        .as_array()
+        .expect("demands")
+        .iter()
+        .filter_map(|demand| Some((demand["keep"].as_str()?, demand["kept"].as_str()?)))
+        .collect();
+    let both = |keep, kept| [(keep, kept); 2];
+    assert_eq!(
+        kept,
+        [both("sustained iops >= 1980", "yes"), both("sustained iops >= 2970", "no")].concat(),
+        "{said}"
+    );
+    assert!(said.contains("limited to 2.00k I/Os a second, reads and writes together"), "{said}");
+    let html = fs::read_to_string(lab.path("out.html")).expect("written");
+    assert!(html.contains("id=\"limits\""), "no section");
+    lab.assert_nothing_left();
+}
