@@ -10,7 +10,7 @@ use crate::figures::{is_empty, may_be_empty};
 use crate::finding::Finding;
 use iotax_model::Run;
 
-/// A measurement of which a larger share failed measured how errors are made.
+/// Largest share of failed I/Os with which a measurement is still usable.
 const MOST: f64 = 0.01;
 /// The direction of flushes in records of errors.
 pub(super) const SYNC: &str = "sync";

@@ -116,13 +116,13 @@ pub fn done(measurement: &Measurement, tallies: &Tallies) -> u64 {
     if is_stream(measurement) { tallies.bytes() } else { tallies.ios() }
 }
 
-/// Returns whether a window saw no work done and nothing fail, as one that the storage stalled over: it has no figures.
+/// Returns whether nothing completed and nothing failed in the window, as during a stall of the storage. Such a window has no figures.
 pub(crate) fn is_empty(measurement: &Measurement) -> bool {
     let outcome = &measurement.outcome;
     done(measurement, &outcome.tallies) == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
 }
 
-/// Returns whether so many of a cell's windows may be empty: at most a tenth, so that the others speak for it.
+/// Returns whether a cell may have this many empty windows: at most a tenth of all.
 pub(crate) const fn may_be_empty(empty: usize, all: usize) -> bool {
     empty * 10 <= all
 }
@@ -139,7 +139,7 @@ pub fn bottom_disks<'a>(
     bottom_of(run, target, &activity.disks)
 }
 
-/// The same of some devices' activity.
+/// Like [`bottom_disks`], for any map of device activity.
 pub fn bottom_of<'a>(
     run: &'a Run,
     target: &'a str,

@@ -18,7 +18,7 @@ const FEWEST_HOSTS: usize = 5;
 /// The modified z-score beyond which a host is an outlier (B. Iglewicz, D. Hoaglin, How to Detect and Handle Outliers, ASQC Quality Press,
 /// 1993).
 const FAR: f64 = 3.5;
-/// Factor from the median absolute deviation to the score, by the same authors.
+/// Factor from a deviation, in median absolute deviations, to the modified z-score (same source).
 const NORMAL: f64 = 0.6745;
 
 /// The answer of a fleet.

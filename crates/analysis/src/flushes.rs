@@ -80,7 +80,7 @@ pub enum SwallowEvidence {
     OwnCount {
         /// Flushes that it acknowledged.
         done: u64,
-        /// Those of them that it did not pass on.
+        /// Acknowledged flushes that it did not pass on.
         dropped: u64,
     },
 }

@@ -24,7 +24,7 @@ pub enum View {
     Qemu,
     /// The disk of the guest's kernel.
     GuestDisk,
-    /// The program that asked.
+    /// The program that issued the I/O.
     Program,
 }
 

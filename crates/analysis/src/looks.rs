@@ -40,7 +40,7 @@ const PATIENCE: u32 = 3;
 /// The metrics that a run waits for on some workload.
 const DECIDING: [Metric; 3] = [Metric::IOPS, Metric::LATENCY_MEAN, Metric::BYTES_PER_S];
 
-/// The levels of a design, each computed once.
+/// The significance levels of a design, computed once each.
 #[derive(Debug, Clone)]
 pub(super) struct Levels {
     looks: Looks,

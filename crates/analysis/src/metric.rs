@@ -22,11 +22,11 @@ use crate::figures::{
 use crate::packets::Packets;
 use crate::stats::quantization::of_two_percentiles;
 
-/// A figure, by its definition. Two are the same if their ids are.
+/// A reported figure. Two metrics are equal if their ids are.
 #[derive(Clone, Copy)]
 pub struct Metric(&'static Definition);
 
-/// All that is to be known of a figure.
+/// The definition of a figure.
 pub struct Definition {
     /// Its name in documents and on the command line.
     pub id: &'static str,

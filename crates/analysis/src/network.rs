@@ -14,7 +14,7 @@ pub const GAP_NS: u64 = 200_000_000;
 /// The packets of one cell, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
-    /// Streams by direction, upload first; of round trips under load the load's.
+    /// Totals of the streams by direction, upload first. For round trips under load: those of the load.
     pub ways: Vec<StreamTotals>,
     /// Round trips, if it measured them.
     pub probes: Option<Probes>,

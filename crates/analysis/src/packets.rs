@@ -2,7 +2,7 @@
 
 use iotax_model::record::{Flow, Measurement};
 
-/// A figure of all flows together; absent if it is not known of one, or if there are none.
+/// Sums a figure over all flows. `None` without flows, or if any flow does not report it.
 pub(crate) fn over_flows<'a>(
     flows: impl IntoIterator<Item = &'a Flow>,
     figure: impl Fn(&Flow) -> Option<u64>,

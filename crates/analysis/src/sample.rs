@@ -13,7 +13,7 @@ use crate::stats::{ALPHA, Estimate};
 
 /// A figure by which two sides are compared.
 pub(crate) trait ComparedFigure: Copy + Eq + Hash {
-    /// The largest error of the logarithm of a ratio of two of its values that rounds do not average out.
+    /// Bound on the systematic error of a log ratio of two values, which averaging over rounds does not reduce.
     fn coarseness(self) -> f64;
 
     /// The direction of improvement.

@@ -146,8 +146,8 @@ impl MeasuredFigures {
         common.all(|(our, their)| alike(our, their) == Some(true))
     }
 
-    /// From the rounds in which both figures are known; absent without any. A percentile that is not known in every common round is
-    /// not compared at all: the rounds with too few I/Os for it are the slow ones, and leaving them out would flatter.
+    /// Compares the rounds in which both figures are known; `None` if there are none. A percentile that is missing in any common round is
+    /// not compared: the rounds with too few I/Os for it are the slow ones, and leaving them out would flatter.
     fn case(&self, workload: usize, pair: Pair, place: usize) -> Option<PendingComparison> {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let (ours, theirs) = (of(pair.target)?, of(pair.baseline)?);

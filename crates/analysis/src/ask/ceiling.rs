@@ -27,7 +27,7 @@ const MOMENTS: u32 = 4;
 const HALVINGS: u32 = 14;
 /// Iterations of Newton's method.
 const STEPS: u32 = 6;
-/// Rates are placed at three digits, so nothing is known more closely.
+/// Relative error of every measured rate: rates are rounded to three digits.
 const RESOLUTION: f64 = 0.005;
 /// The tolerance of the model, as a share of what the rate leaves free.
 const MODEL: f64 = 0.2;

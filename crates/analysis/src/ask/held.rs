@@ -15,7 +15,7 @@ pub struct Held {
     pub window_ns: u64,
     /// Windows that were measured.
     pub windows: usize,
-    /// Those in which a condition was missed, from 1.
+    /// The rounds, from 1, whose window missed a condition.
     pub missed: Vec<u32>,
     /// True if at most half of the windows missed a condition, and all I/Os together kept every one.
     pub kept: bool,

@@ -14,9 +14,9 @@ const SHARES: [f64; 6] = [0.05, 0.25, 0.45, 0.65, 0.8, 0.95];
 /// least one.
 const FIRST: f64 = 0.08;
 const LEAST: f64 = 0.02;
-/// Where no rate fails, the next is higher by this factor.
+/// Factor for the next, higher rate while no rate has failed.
 const UP: f64 = 1.1;
-/// Where all fail, the next is lower by this factor, as long as it is above this share of the capacity.
+/// Factor for the next, lower rate while all rates have failed, down to [`LOWEST`] of the capacity.
 const DOWN: f64 = 0.4;
 const LOWEST: f64 = 0.002;
 

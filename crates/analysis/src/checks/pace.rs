@@ -101,7 +101,7 @@ fn unsteady(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::Unsteady, evidence, &remedy))
 }
 
-/// All measurements in their order fell once and stayed down, each held against the best of its own cell.
+/// Finds a lasting drop in rate over the whole run: measurements in order of time, each relative to the best of its cell.
 pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
     // One without I/O has no rate that could have fallen, and one whose I/Os failed has the errors' rate.
     let rate =

@@ -263,7 +263,7 @@ pub fn unusable(grade: Grade, kinds: &[&str]) -> Option<String> {
     (grade == Grade::Unusable).then_some(why)
 }
 
-/// Targets with what each is made of.
+/// The targets with their settings and records, for comparison.
 pub fn subjects(
     targets: &[TargetSpec],
     neighbours: &[Neighbour],

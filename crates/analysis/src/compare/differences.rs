@@ -140,8 +140,8 @@ fn without_tag(text: &str) -> String {
     plain
 }
 
-/// A layer in words, without what another run of the same plan may find different: the tag in names of iotax, and the numbers that the kernel
-/// gives to loop devices and mapped ones.
+/// Describes a layer without parts that vary between runs of one plan: iotax's tag in names, and the numbers that the kernel assigns to
+/// loop and mapped devices.
 fn described(layer: &Layer) -> String {
     let (mut name, mut detail) = (layer.name.as_str(), layer.detail.as_str());
     match layer.kind {

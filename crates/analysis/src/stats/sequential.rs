@@ -96,7 +96,7 @@ impl Looks {
         if self.rounds.len() == 1 { alpha.max(0.0) } else { self.of_normal(look, SPENT * alpha) }
     }
 
-    /// The same were the variance known, with all of `alpha` spent.
+    /// The level that a normal test with known variance would have, with all of `alpha` spent.
     fn of_normal(&self, look: usize, alpha: f64) -> f64 {
         let look = look.min(self.rounds.len() - 1);
         if alpha <= 0.0 {

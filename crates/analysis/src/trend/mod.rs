@@ -31,7 +31,7 @@ pub struct TrendQuestion {
     pub metrics: Vec<Metric>,
     /// The control, in place of the plans'.
     pub control: Option<String>,
-    /// Changes that may have come with this run of the history or a later one count alone; absent: all.
+    /// Only changes that may have come with this run of the history or a later one; `None` for all.
     pub since: Option<usize>,
     /// Changes that fail.
     pub gates: Vec<Gate>,

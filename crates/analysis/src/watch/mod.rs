@@ -33,8 +33,8 @@ pub struct Episode<'a> {
     pub measurement: &'a Measurement,
     /// Times without a completed I/O; absent if a worker did not return, or none are recorded.
     pub gaps: Option<Vec<CompletionGap>>,
-    /// I/Os that took longer than the watch's `late`, from when they were due, and those that never returned. Flushes are due when they are
-    /// handed out.
+    /// I/Os that took longer than the watch's `late`, counted from when they were due, and I/Os that never completed. A flush is due when
+    /// it is issued.
     pub late: u64,
     /// I/Os that failed, flushes included.
     pub failed: u64,

@@ -26,10 +26,10 @@ pub enum RecoveryTime {
     NotWithin(u64),
 }
 
-/// Why nobody knows when all was as before.
+/// Why the time of recovery is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
-    /// It did not begin.
+    /// The event did not begin.
     Nothing,
     /// The load was seen for less than a second before the first event.
     Before,

@@ -30,7 +30,7 @@ pub struct Sight<'a> {
     pub hung: Option<CompletionGap>,
 }
 
-/// Where a gap arose.
+/// The place in the stack where a gap arose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GapOrigin<'a> {
     /// All devices from the bottom up.
