@@ -46,7 +46,7 @@ pub(crate) const fn way(direction: IoKind) -> usize {
 }
 
 impl BlackoutRecorder {
-    /// Records those of at least this length, from `now` on.
+    /// Records gaps of at least `least`, starting at `now`.
     #[must_use]
     pub fn new(least: Nanos, now: u64) -> Self {
         let way = || ClassGaps { last: now, failed: u64::MAX, found: Vec::new() };

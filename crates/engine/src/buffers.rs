@@ -56,7 +56,7 @@ impl Buffers {
         Self::within(Memory::Thp, count, slot_bytes)
     }
 
-    /// As [`Self::new`], in memory of some kind. Reserved huge pages that are not there are an error.
+    /// Like [`Self::new`], with a given kind of memory. Fails if too few huge pages are reserved for it.
     pub fn within(memory: Memory, count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let slots = (0..count).map(Slot).collect();

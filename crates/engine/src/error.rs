@@ -70,7 +70,7 @@ pub enum EngineError {
     QueueDepth {
         /// The requested depth.
         iodepth: u32,
-        /// The most that there can be.
+        /// The maximum depth.
         most: u32,
     },
     /// The buffers would not fit into memory.

@@ -21,7 +21,7 @@ const LONGEST_TRIM: u64 = 1 << 30;
 /// The alignment of direct I/O where the filesystem does not tell.
 const ALIGNED: u64 = 4096;
 
-/// The room that a trace is placed in.
+/// The area onto which a trace is mapped, and what the trace does there.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     /// The area, in bytes from the target's start.

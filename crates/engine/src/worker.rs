@@ -176,7 +176,7 @@ impl CommitTimer {
         }
     }
 
-    /// A step with a failed write or flush is none.
+    /// Drops the current step: one with a failed write or flush is not timed.
     #[cold]
     fn failed(&mut self) {
         self.began_at = None;

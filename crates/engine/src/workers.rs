@@ -30,7 +30,7 @@ pub struct WorkerContext {
     pub number: u32,
     /// Tells when to stop, and counts failures.
     pub common: Arc<Common>,
-    /// The begin of the worker's system call, for the watcher.
+    /// Start time of the worker's current system call, for the watcher.
     pub heartbeat: Arc<Heartbeat>,
     /// The window, once all workers are ready. Closed: there is nothing to do after all.
     pub start: Receiver<Window>,

@@ -160,7 +160,7 @@ impl Backend for Libaio {
 }
 
 impl Libaio {
-    /// Ends an I/O that the kernel does not take.
+    /// Completes an I/O that the kernel rejected.
     #[cold]
     fn refuse(&mut self, block: NonNull<ControlBlock>, error: &io::Error) {
         // SAFETY: it points into self.blocks, of which no reference is alive.

@@ -69,7 +69,7 @@ impl WorkerSetup {
         self.workload.loops.unwrap_or(u64::MAX)
     }
 
-    /// A directory of the worker's own, empty.
+    /// Creates an empty directory for this worker.
     pub(crate) fn own_directory(&self) -> Result<OwnDirectory, EngineError> {
         let path = self.directory()?.join(self.number.to_string());
         let made = fs::create_dir(&path).and_then(|()| File::open(&path));

@@ -7,11 +7,11 @@ use super::stamp::{self, Found, Mark, SECTOR, Stamp};
 /// The content that a block should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// This write, which was the last.
+    /// This write, which was the last one.
     This(Mark),
-    /// This write, or parts of it under later ones of the same measurement.
+    /// This write, possibly overwritten in part by later writes of the same measurement.
     Since(Mark),
-    /// The fill with this mark, or writes of measurements since.
+    /// The fill with this mark, or writes of later measurements.
     SinceFill(Mark),
     /// Any content.
     Anything,

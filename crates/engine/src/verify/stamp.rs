@@ -28,14 +28,14 @@ const XXH3: u32 = u32::from_le_bytes(*b"iotX");
 /// Identifies the write that a sector belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The measurement's number, unlike all others.
+    /// The measurement's unique number.
     pub(crate) run: u64,
     /// The number of the write within it.
     pub(crate) generation: u64,
 }
 
 impl Mark {
-    /// That of a fill, by its seed: older than every write of a measurement.
+    /// The mark of a fill with this seed. It is older than every write of a measurement.
     pub(crate) const fn of_fill(seed: u64) -> Self {
         Self { run: SplitMix64::new(seed, Purpose::Fill, 1).next(), generation: 0 }
     }
@@ -49,7 +49,7 @@ pub(crate) struct Stamp {
     pub(crate) offset: u64,
     /// The offset of the whole write.
     pub(crate) start: u64,
-    /// The bytes of the write.
+    /// Length of the write in bytes.
     pub(crate) length: u32,
 }
 

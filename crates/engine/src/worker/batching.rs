@@ -1,13 +1,13 @@
 //! The number of I/Os in one call to the kernel.
 
-/// I/Os that are begun together on a device. Of more, the kernel holds all back until the last is prepared (it plugs the block
-/// layer, see IO_PLUG_THRESHOLD in its io_uring.c), and meanwhile the device has less to do.
+/// I/Os per call on a device. With more, the kernel holds all of them back until the last is prepared (it plugs the block layer, see
+/// IO_PLUG_THRESHOLD in its io_uring.c), and meanwhile the device has less to do.
 const UNPLUGGED: usize = 2;
-/// I/Os that are begun together where they are done by the end of the call. A longer batch saves next to nothing more, and its
-/// buffers no longer fit into the CPU's nearer caches.
+/// I/Os per call where they complete within the call. A longer batch saves next to nothing more, and its buffers no longer fit into the
+/// CPU's nearer caches.
 const AT_ONCE: usize = 64;
-/// Calls that wait and come back with everything before one does not wait: only such a call shows whether I/O still outlasts the
-/// call.
+/// Consecutive waiting calls that returned with all I/Os complete, before one call does not wait. Only such a call shows whether I/O still
+/// outlasts the call.
 const DOUBT_AFTER: u32 = 64;
 
 /// The state of a batch.

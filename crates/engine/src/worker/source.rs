@@ -154,7 +154,7 @@ impl Source {
         if let Origin::Replay(replay) = &self.origin { replay.upcoming() } else { None }
     }
 
-    /// The verify errors, if anything was verified, and the counts of a replay that ended `elapsed` nanoseconds after its begin.
+    /// The verify errors, if anything was verified, and the counts of a replay, which took `elapsed` nanoseconds.
     pub(super) fn finish(self, elapsed: u64) -> Result<(Option<Findings>, Option<Counts>), EngineError> {
         match self.origin {
             Origin::Pattern => Ok((None, None)),

@@ -44,12 +44,12 @@ pub(super) struct Request {
 
 /// A device that a program serves at a socket. All workers of this process share the connection.
 pub(crate) struct Device {
-    /// The bytes that it holds.
+    /// Capacity in bytes.
     pub(crate) length: u64,
-    /// True if it discards.
+    /// True if it supports discard.
     pub(crate) discards: bool,
     queues: usize,
-    /// The number of each queue that nobody uses, and the queue. They lie in memory of the transport.
+    /// Unused queues with their numbers. They lie in memory of the transport.
     free: Mutex<Vec<(usize, Queue)>>,
     transport: Mutex<Box<VirtioBlkTransport>>,
     /// The serving process, where the kernel tells it.

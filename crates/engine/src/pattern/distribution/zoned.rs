@@ -13,7 +13,7 @@ type Extent = (u64, u64);
 pub(in crate::pattern) struct Zoned(Hundred<Extent>);
 
 impl Zoned {
-    /// For blocks below `count`, at least 1. A zone that is smaller than a block has one.
+    /// Zones over `count` blocks, at least 1. Each zone gets at least one block.
     pub(super) fn new(count: u64, zones: &[Zone]) -> Self {
         // No file has so many blocks that this overflows: they are 512 bytes at least.
         let block_at = |percent: u64| count * percent / 100;

@@ -49,9 +49,9 @@ struct Shared {
     /// Bytes that may wait to be written before workers wait too.
     most_pending: usize,
     state: Mutex<State>,
-    /// There is something to write, or the end has come.
+    /// Signals that there is something to write, or that the journal ends.
     filled: Condvar,
-    /// There is room again.
+    /// Signals that there is room for more records.
     drained: Condvar,
 }
 
