@@ -226,7 +226,7 @@ impl Coordinator {
         actions
     }
 
-    /// Has all members stop at once.
+    /// Tells all members to stop at once.
     pub fn cancel(&self) -> Vec<CoordinatorAction> {
         self.tell_all(&ToMember::Cancel)
     }

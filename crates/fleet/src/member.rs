@@ -146,17 +146,17 @@ impl<L: MemberLink> Member<L> {
         }
     }
 
-    /// Tells when a step began.
+    /// Reports when a step began.
     pub fn began(&self, step: StepNumber, intended_member_ns: u64, at_member_ns: u64) {
         self.tell(&FromMember::Began { step, intended_member_ns, at_member_ns });
     }
 
-    /// Tells what is done now.
+    /// Reports the current activity.
     pub fn does(&self, what: &str) {
         self.tell(&FromMember::Doing(what.to_owned()));
     }
 
-    /// Tells an interval.
+    /// Reports an interval.
     pub fn sample(&self, merged: Merged) {
         self.tell(&FromMember::Sample(merged));
     }

@@ -16,7 +16,7 @@ pub type StepNumber = u64;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ToMember {
-    /// The member is not taken.
+    /// The coordinator does not accept the member.
     Refused {
         /// Why.
         reason: String,
@@ -88,16 +88,16 @@ pub enum FromMember {
     Pong {
         /// The number that was asked with.
         number: u64,
-        /// When the question was read.
+        /// The time at which the ping was read, by the member's clock.
         received_member_ns: u64,
-        /// When the answer was sent.
+        /// The time at which this answer was sent, by the member's clock.
         sent_member_ns: u64,
         /// The error bound of this machine's wall clock by chrony, if it runs.
         chrony_error_ns: Option<u64>,
     },
     /// The answer to [`ToMember::Assign`]. Nothing was touched yet.
     Checked {
-        /// The plan's claims there; none if it cannot be carried out.
+        /// The resources that the plan claims on this member; empty if it cannot be carried out.
         claims: Claims,
         /// Why the plan cannot be carried out there; absent if it can.
         refusal: Option<String>,

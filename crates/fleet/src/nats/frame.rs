@@ -113,7 +113,7 @@ impl Frame {
         })
     }
 
-    /// The text of a payload that says why.
+    /// The payload as text, for frames that carry a reason.
     pub(super) fn reason(&self) -> String {
         String::from_utf8_lossy(&self.payload).into_owned()
     }

@@ -47,7 +47,7 @@ pub struct Merger {
 }
 
 impl Merger {
-    /// Takes a sample. Those that come late are merged among themselves.
+    /// Adds a sample. Samples of an interval that was already passed on are merged separately.
     pub fn add(&mut self, fleet: &str, sample: Merged, now_ns: u64) {
         self.counts.samples += 1;
         let key = (fleet.to_owned(), sample.step, sample.interval);
