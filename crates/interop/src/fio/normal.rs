@@ -13,7 +13,7 @@ use super::{VERSION, ctime, shown_share};
 use crate::Unfit;
 use iotax_model::Run;
 
-/// The figures that fio shows of an amount.
+/// Significant digits in fio's amounts.
 const FIGURES: usize = 4;
 const NS_PER_US: u64 = 1_000;
 const NS_PER_MS: u64 = 1_000_000;

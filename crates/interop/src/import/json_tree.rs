@@ -219,7 +219,7 @@ impl<'t> Value<'t> {
         self.tree.nodes[self.at]
     }
 
-    /// The node after it and all that is in it.
+    /// Index of the node after this one and its descendants.
     fn next(self) -> usize {
         match self.node() {
             Node::List { next } | Node::Map { next, .. } => next as usize,

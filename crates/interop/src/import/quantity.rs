@@ -9,7 +9,7 @@ pub(super) fn number(text: &str) -> Option<f64> {
     looks.then(|| text.parse::<f64>().ok()).flatten().filter(|value| value.is_finite())
 }
 
-/// The most that a figure of a unit can be: what is more was never measured.
+/// The largest plausible value of a unit; anything above is a misreading.
 fn most(unit: &str) -> f64 {
     match unit {
         // The largest systems of all do a hundredth of it at most.

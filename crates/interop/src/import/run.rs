@@ -263,7 +263,7 @@ fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
     known
 }
 
-/// Makes a plan's name from a text, with `end` behind it.
+/// Makes a plan's name from a text, followed by `end`.
 fn simple(text: &str, end: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_.".contains(c);
     let parts: Vec<&str> = text.split(|c| !plain(c)).filter(|part| !part.is_empty()).collect();

@@ -92,7 +92,7 @@ pub(super) struct Direction {
     pub(super) runtime_ms: Option<f64>,
     /// From issue to completion if known, else from submission.
     pub(super) mean_ns: Option<f64>,
-    /// True if it is from submission.
+    /// True if latencies count from submission.
     pub(super) is_from_submission: bool,
     pub(super) max_ns: Option<f64>,
     /// In percent, as text, and nanoseconds.

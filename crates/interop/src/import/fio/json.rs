@@ -57,7 +57,7 @@ fn number_unread(text: &str, read: &mut Read) {
 struct Figures(Vec<Line>);
 
 impl Figures {
-    /// A number of a unit; absent where the text has none.
+    /// A number scaled to a unit; absent if the text has none.
     fn number(&mut self, value: Value<'_>, factor: f64, unit: &str) -> Option<f64> {
         let number = value.f64().map(|number| number * factor);
         let why = match number {
@@ -69,7 +69,7 @@ impl Figures {
         number.filter(|_| is_possible)
     }
 
-    /// As [`Self::number`], of one that is counted.
+    /// Like [`Self::number`], for a whole count.
     fn count(&mut self, value: Value<'_>) -> Option<u64> {
         let count = value.u64();
         self.refuse(value, (value.is_there() && count.is_none()).then(|| "it is no count".to_owned()));

@@ -21,9 +21,9 @@ pub(super) struct Session {
 pub(super) struct Report {
     /// Its line in the text.
     pub(super) line: usize,
-    /// Seconds of the day at its end, if `-t` printed them.
+    /// End of the interval in seconds of the day, if `-t` printed it.
     pub(super) at: Option<u32>,
-    /// The same with its day, if that is certain.
+    /// End of the interval with its date, if the date is certain.
     pub(super) time: Option<Stamp>,
     /// The devices in the text's order, each with its columns.
     pub(super) rows: Vec<(String, Columns)>,

@@ -240,7 +240,7 @@ fn together(
     Ok(Some(workload))
 }
 
-/// Divides a rate among jobs in whole I/Os a second: what one gets too little another gets more.
+/// Divides a rate among jobs in whole I/Os per second, carrying the rounding error over to the next job.
 #[derive(Debug, Default)]
 struct WholeRates {
     /// The sum of the exact rates, in `Share::WHOLE`ths.
