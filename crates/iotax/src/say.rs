@@ -29,7 +29,7 @@ macro_rules! say {
     ($($argument:tt)*) => { $crate::say::words(format_args!($($argument)*)) };
 }
 
-/// A line on stderr that --quiet leaves out: progress, and what came of it.
+/// A line on stderr that `--quiet` leaves out: progress and its outcome.
 macro_rules! note {
     ($($argument:tt)*) => { if !$crate::say::is_quiet() { $crate::say::words(format_args!($($argument)*)) } };
 }

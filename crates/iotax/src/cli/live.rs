@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 /// From one state to the next.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The state of a run, told until this is dropped.
+/// Publishes the state of a run until dropped.
 pub(super) struct Live {
     state: Arc<Mutex<Map<String, Value>>>,
     /// Dropping it ends the thread.
@@ -23,7 +23,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Tells the state of a run through a store that is open for it alone.
+    /// Starts to publish the state of run `run` in `store`, a connection used for nothing else.
     pub(super) fn of(run: i64, mut store: Store) -> Self {
         let state = Arc::<Mutex<Map<String, Value>>>::default();
         let (end, ended) = mpsc::channel();

@@ -69,7 +69,7 @@ fn content(number: u64) -> Vec<u8> {
     number.to_le_bytes().into_iter().cycle().take(CONTENT).collect()
 }
 
-/// Commits rows from 1 on until it is killed, and says each number once its commit is acknowledged.
+/// Commits rows from 1 on until killed, and prints each number once its commit is acknowledged.
 fn commit_rows(
     said: &mut impl Write,
     mut commit: impl FnMut(u64, Vec<u8>) -> anyhow::Result<()>,

@@ -74,7 +74,7 @@ impl Runner<'_> {
         Ok(missing)
     }
 
-    /// Measures a cell unless it was; 1 if that failed.
+    /// Measures a cell that is not yet measured. Returns the number of failures, 0 or 1.
     fn try_cell(&mut self, place: &Trial) -> anyhow::Result<usize> {
         let Trial { cell, round, number, .. } = *place;
         if self.is_done(cell, round) {

@@ -91,7 +91,7 @@ struct Started {
 struct Counters {
     kernel: Option<KernelCounters>,
     pace: Option<PaceReading>,
-    /// CPU time of this process until then.
+    /// CPU time of this process up to the beginning of the window.
     own_ns: u64,
     blocks: Vec<Option<BlockCounters>>,
     volatile: Option<VolatileFlushes>,

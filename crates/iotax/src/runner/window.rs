@@ -204,7 +204,7 @@ impl<'a> Watches<'a> {
         self.0.iter().map(|part| &part.watch)
     }
 
-    /// When the last of the windows began; absent as long as there is one that may still begin.
+    /// The start of the last window to begin; `None` while any may still begin.
     fn began(&self) -> Option<Instant> {
         self.all().all(Watch::is_settled).then(|| self.all().filter_map(Watch::began).max()).flatten()
     }

@@ -203,11 +203,11 @@ struct AtWork<'a> {
     signals: Signals<'a>,
     line: LiveLine,
     ios: RecentIos,
-    /// All members have said whether they can carry the plan out.
+    /// True once all members have said whether they can carry out the plan.
     is_answered: bool,
-    /// They were told to stop.
+    /// True once the members were told to stop.
     is_stopping: bool,
-    /// A signal here has cancelled all members.
+    /// True once a signal here has cancelled all members.
     is_cancelled: bool,
 }
 

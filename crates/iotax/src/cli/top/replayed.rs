@@ -153,7 +153,7 @@ fn recorded(recording: &mut Recording, index: usize) -> Result<Frame, String> {
     rates::between(&earlier, &later).ok_or_else(|| format!("no time passed before reading {}", index + 2))
 }
 
-/// An interval of another tool's text.
+/// The frame of an interval that another tool printed.
 fn told(interval: &ImportedInterval) -> Frame {
     Frame {
         at_ms: interval.end.map(|end| end.ms),

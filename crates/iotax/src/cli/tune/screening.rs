@@ -16,7 +16,7 @@ use super::candidates::Tryable;
 const LEAST_MIXED: usize = 4;
 /// Rounds of mixes: two give an interval, and more than these add little.
 const ROUNDS: std::ops::RangeInclusive<u64> = 2..=12;
-/// The name of the candidates' targets in a mixed screening: half of all.
+/// Target name of every candidate in a mixed screening, where half of all targets have each setting.
 const MIXES: &str = "mixes";
 
 /// A screening before it is measured.
