@@ -80,7 +80,7 @@ words! {
 pub struct TracedIo {
     /// When it was issued, in nanoseconds from the trace's own beginning.
     pub at_ns: u64,
-    /// From issue to completion; absent if the trace does not tell.
+    /// Time from issue to completion in nanoseconds; `None` if the trace does not record it.
     pub latency_ns: Option<u64>,
     /// The kind.
     pub operation: TracedOperation,

@@ -250,14 +250,14 @@ impl Plan {
         self.workloads.iter().filter(move |workload| !is_added(workload))
     }
 
-    /// The time that the fewest trials of a search take.
+    /// The time of the shortest possible search.
     #[must_use]
     pub fn least_search(&self) -> Nanos {
         let each = self.asked().map(Self::trial_time).fold(0, u64::saturating_add);
         Nanos(each.saturating_mul((COARSE + 2 * FEWEST_PAIRS) * self.targets.len() as u64))
     }
 
-    /// Warm-up and window of a trial with what is between two, in nanoseconds.
+    /// Time of one trial in nanoseconds: warm-up, window, and the pause before the next.
     #[must_use]
     pub fn trial_time(workload: &Workload) -> u64 {
         workload.expected_time().0.saturating_add(BETWEEN.0)

@@ -30,7 +30,7 @@ pub struct Demand {
 pub enum Keep {
     /// A latency from the submission of an I/O to its completion.
     Latency {
-        /// The I/Os that it is of; reads and writes if absent.
+        /// The kind of I/O; `None` for reads and writes.
         of: Option<DemandOn>,
         /// The condition; never [`Slo::NoErrors`].
         slo: Slo,

@@ -119,7 +119,7 @@ impl Outcome {
 }
 
 impl Share {
-    /// Adds a share to a list that has one for each name, over the longest of their times.
+    /// Adds a share to a list with one entry per name. Durations of one name become the longest.
     fn add(known: &mut Vec<Self>, share: &Self) {
         let Self { name, duration_ns, tallies } = share;
         match known.iter_mut().find(|one| one.name == *name) {

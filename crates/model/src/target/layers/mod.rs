@@ -186,12 +186,12 @@ pub trait LayerType {
         Ok(())
     }
 
-    /// Its place on this machine if it is at the bottom.
+    /// The location on this machine of a bottom layer; `None` for any other.
     fn location(&self) -> Option<BottomLocation<'_>> {
         None
     }
 
-    /// The paths of this machine that it names.
+    /// The local paths that it names.
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         Vec::new()
     }
@@ -231,9 +231,9 @@ pub(in crate::target) struct Below<'a> {
 
 /// A layer of one of these kinds.
 pub trait LayerSpec: LayerType + Sized {
-    /// This kind's settings of a layer.
+    /// The layer's settings if it is of this kind.
     fn of(layer: &PlannedLayer) -> Option<&Self>;
-    /// The same, to change them.
+    /// Like [`Self::of`], mutable.
     fn of_mut(layer: &mut PlannedLayer) -> Option<&mut Self>;
 }
 
