@@ -89,7 +89,7 @@ fn socket(to: SocketAddr, kind: SocketType, flags: SocketFlags) -> io::Result<Ow
     Ok(net::socket_with(family, kind, flags | SocketFlags::CLOEXEC, Some(protocol))?)
 }
 
-/// A socket that awaits connections, and one that awaits datagrams, at the same address and port.
+/// Binds a TCP listener and a UDP socket to the same address and port.
 pub(super) fn listen(bind: &str, port: u16) -> io::Result<(std::net::TcpListener, UdpSocket)> {
     let addresses = resolve(bind, port)?;
     let listener = std::net::TcpListener::bind(&addresses[..])?;

@@ -58,7 +58,7 @@ pub(super) struct Parameters {
     pub(super) udp_counters_64bit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) zerocopy: Option<u64>,
-    /// 1: who receives is to leave the payload in the kernel, as by iperf3's --skip-rx-copy since 3.17.
+    /// 1 if the receiver leaves the payload in the kernel, like iperf3's `--skip-rx-copy` since 3.17.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) skip_rx_copy: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -81,7 +81,7 @@ impl PathSeen {
 }
 
 impl Reading {
-    /// The state of now, after `last`.
+    /// Reads the current counters; 32-bit counts continue from `last`.
     fn now(stream: &Stream) -> Self {
         let tcp = match &*stream.socket {
             Socket::Tcp(socket) => stream::tcp_info(socket),
@@ -124,7 +124,7 @@ impl Reading {
 }
 
 impl Stream {
-    /// Counts from now on only.
+    /// Starts counting anew from now.
     fn set_base(&mut self) {
         self.last = Reading::now(self);
         self.base = self.last;

@@ -22,10 +22,10 @@ const NAP: Duration = Duration::from_millis(100);
 /// A silence that ends a test limited by bytes: some datagrams may be lost.
 const QUIET_NS: u64 = 2_000_000_000;
 
-/// The note for a kernel that does not poll.
+/// The note for a kernel that does not support busy polling.
 const NOT_POLLED: &str =
     "busy_poll: this end's kernel does not poll for the streams (SO_BUSY_POLL takes CAP_NET_ADMIN)";
-/// The longest that data may stay under way after the kernel took the last of it.
+/// Maximum time for the last data to arrive after the kernel accepted it.
 const ARRIVAL_NS: u64 = 10_000_000_000;
 
 /// A test to run.

@@ -1,4 +1,4 @@
-//! Messages on a connection of TCP.
+//! Messages over a TCP connection.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Carriers of messages to the server and back.
+//! Transports that carry messages to the server and back.
 
 use std::io;
 use std::net::UdpSocket;
@@ -27,7 +27,7 @@ pub(super) trait Transport: Send {
     /// Reads the socket once. False if nothing was there. Foreign data is skipped.
     fn receive(&mut self, replies: &mut Vec<Reply>) -> io::Result<bool>;
 
-    /// True if a part of a message still waits for room.
+    /// True if part of a message is still unsent for lack of buffer space.
     fn is_held_up(&self) -> bool {
         false
     }

@@ -24,9 +24,9 @@ pub(crate) struct Counters {
     jitter_ns: AtomicU64,
     first_arrival: AtomicU64,
     last_arrival: AtomicU64,
-    /// Gaps before it do not count.
+    /// Start of the window; earlier gaps do not count.
     begin: AtomicU64,
-    /// The shortest gap that is one, if that is longer than usual.
+    /// The shortest silence that counts as a gap, if longer than the default.
     shortest: AtomicU64,
     /// A [`SendMethod`]; 0 before there is one.
     way: AtomicU8,
