@@ -103,7 +103,7 @@ pub(super) fn with_interval(located: &Located) -> String {
     human::count(located.at) + &interval.unwrap_or_default()
 }
 
-/// Below the tables of rates.
+/// The legend below the tables of rates.
 pub(super) fn legend(has_kept: bool) -> String {
     let kept = if has_kept { KEPT } else { "" };
     format!(

@@ -81,7 +81,7 @@ fn dot((x, y): (f64, f64)) -> (usize, usize) {
     (x.round() as usize, y.round() as usize)
 }
 
-/// A blank where there are no dots, so that a line has no invisible end.
+/// The braille character of these dots, or a space for none, so that lines can be trimmed.
 fn braille(dots: u8) -> char {
     if dots == 0 { ' ' } else { char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ') }
 }

@@ -46,7 +46,7 @@ pub(super) fn figure(map: &Map, name: &str) -> Markup {
     }
 }
 
-/// The place (0 to 1) of one of `count` sizes along an edge.
+/// Position (0 to 1) of point `index` among `count` points along an edge.
 fn along(index: usize, count: usize) -> f64 {
     index as f64 / (count - 1) as f64
 }
