@@ -72,7 +72,7 @@ pub(crate) async fn guard(
     answer
 }
 
-/// A request with all of its body. A client that sends it slowly waits here, where its connection gives way to others.
+/// Reads the whole body of a request. A client that sends it slowly waits here, where its connection may be closed for others.
 pub(crate) async fn whole(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, LONGEST_BODY)).await;

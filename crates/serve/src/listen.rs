@@ -36,13 +36,13 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// Why nothing is served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Everybody on the network could read, and nobody asked for that.
+    /// The address is reachable from the network, and no authentication is set up.
     #[error(
         "{0} can be reached from other machines, so a token (--token-file FILE or the variable IOTAX_TOKEN) or clients' certificates \
          (--client-ca FILE) are needed; without either listen on 127.0.0.1"
     )]
     Open(SocketAddr),
-    /// The address cannot be had.
+    /// The address is not available.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.

@@ -7,9 +7,9 @@ use iotax_store::Filter;
 
 use crate::problem::Problem;
 
-/// Longest value.
+/// Longest value, in bytes.
 pub(crate) const LONGEST: usize = 1000;
-/// Runs on a page where nothing else is asked for, and the most.
+/// Default and maximum number of runs on a page.
 pub(crate) const PAGE: u32 = 100;
 pub(crate) const MOST: u32 = 1000;
 
