@@ -94,7 +94,7 @@ pub struct NewRun<'a> {
 pub struct Notes {
     /// Tags, sorted, each once.
     pub tags: Vec<String>,
-    /// A text.
+    /// Free text.
     pub text: String,
 }
 

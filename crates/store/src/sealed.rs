@@ -203,7 +203,7 @@ impl MeasurementRow {
         seal(run, &[texts[0], texts[1], texts[2], texts[3], &round, &self.content])
     }
 
-    /// The checksum that it has in every store.
+    /// A checksum that does not depend on the run's number, so that it is the same in every store.
     pub(crate) fn identity(&self) -> u64 {
         self.seal(0).cast_unsigned()
     }
