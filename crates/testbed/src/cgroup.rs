@@ -125,7 +125,7 @@ pub struct RunCgroup {
 }
 
 impl RunCgroup {
-    /// Moves a process with its threads here. One that has ended is nowhere.
+    /// Moves a process with all its threads into this group. A process that has ended is ignored.
     fn take(&self, pid: u32) -> io::Result<()> {
         move_to(&self.path, pid)
     }

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::host_info::{boot_id, text};
 
-/// Files in the order of the undo log. Changes and restoring go from the last to the first: a scheduler resets the depth, so it comes
-/// before it, and a number of bytes resets the share of memory. Files that are not listed, the tunables of a scheduler, come before all.
+/// Files in the order of the undo log. Values are written and restored from the last to the first: changing the scheduler resets the queue
+/// depth, and setting a number of bytes resets the share of memory. Files that are not listed, the tunables of a scheduler, come before
+/// all.
 pub(crate) const ORDER: [&str; 13] = [
     "nr_requests",
     "wbt_lat_usec",

@@ -80,7 +80,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// The name that it has now.
+    /// The current name of the mapped device, found by its UUID.
     fn standing(&self, devices: &Path) -> io::Result<Option<String>> {
         let ours = fs::read_dir(devices)?.filter_map(|entry| {
             let mapped = entry.ok()?.path().join("dm");

@@ -110,7 +110,8 @@ impl NvmeTarget {
         gone(fs::remove_dir(self.host_directory()))
     }
 
-    /// Returns whether the port serves nobody, and is at this address or has none yet: its number may be somebody's by now.
+    /// Returns whether this is still the run's own port: it serves nothing, and has the run's address or none. Its number may have been
+    /// reused.
     fn is_own_port(&self) -> bool {
         let port = self.port_directory();
         let serves = fs::read_dir(port.join("subsystems")).is_ok_and(|mut served| served.next().is_some());

@@ -145,7 +145,7 @@ impl PostgresqlCluster {
         self.running.as_mut().is_some_and(|(child, _)| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// The error that ended it or one of its processes, as it said it.
+    /// The error message of the server, or of the process that brought it down.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         let (_, said) = self.running.as_ref()?;
@@ -155,7 +155,7 @@ impl PostgresqlCluster {
     }
 }
 
-/// The error in a log that ended a server: the last panic, or the last fatal error. What it answered to clients before it took any is none.
+/// The error in the log that ended the server: the last PANIC, or the last FATAL. Rejections of clients while it starts do not count.
 fn reason(log: &str) -> Option<String> {
     let last = |word: &str| {
         let mut said = log.lines().rev().filter_map(|line| Some(line.split_once(word)?.1));

@@ -81,8 +81,8 @@ pub fn of_path(root: &Path, path: &Path) -> Result<LayerStack, StackError> {
     Ok(walk.stack)
 }
 
-/// The files and devices whose page cache I/O to a file or device can pass: itself, and the file of each loop device below it. A device
-/// below a filesystem is none: what is cached of it is the metadata of everybody's files there.
+/// The files and devices that may cache I/O to a path: the path itself, and the backing file of each loop device below it. A device below a
+/// filesystem is left out: its page cache holds only metadata, of everybody's files.
 #[must_use]
 pub fn cached_in(root: &Path, path: PathBuf) -> Vec<PathBuf> {
     let found = of_path(root, &path).map(|stack| stack.cached_in).unwrap_or_default();

@@ -110,7 +110,7 @@ impl Operator {
         }
     }
 
-    /// Takes the disk back to the image that it was built as, with what was written meanwhile, and to its length.
+    /// Restores the disk's original image and length, and commits into it what was written meanwhile.
     pub fn restore(&mut self) -> Result<(), OperationError> {
         if self.state.is_streamed {
             // Beneath it again, the image takes what is committed.

@@ -78,7 +78,7 @@ fn limited(decoder: impl Read) -> Option<Vec<u8>> {
     ((read as u64) < MOST).then_some(kernel)
 }
 
-/// LZ4's legacy frames: blocks behind their lengths.
+/// Decompresses LZ4's legacy frames: blocks, each preceded by its length.
 fn lz4_legacy(mut blocks: &[u8]) -> Option<Vec<u8>> {
     let mut kernel = Vec::new();
     while let Some((length, rest)) = blocks.split_first_chunk::<4>() {

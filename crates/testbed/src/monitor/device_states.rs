@@ -29,7 +29,7 @@ impl DeviceStates {
         states
     }
 
-    /// Reads them again. The changes since: `sdb: running -> offline`, `md0 degraded: 0 -> 1`.
+    /// Reads the states again and returns the changes: `sdb: running -> offline`, `md0 degraded: 0 -> 1`.
     pub fn changes(&mut self) -> Vec<String> {
         let now = self.read();
         let names: BTreeSet<&String> = self.last.keys().chain(now.keys()).collect();

@@ -32,10 +32,10 @@ const USER: &str = "iotax";
 /// The daemon's name for its secret.
 const SECRET: &str = "chap0";
 
-/// A target of iSCSI's at a port of loopback, which serves nothing yet.
+/// A running tgtd on a loopback port, with no target configured yet.
 #[derive(Debug)]
 struct Tgtd {
-    /// The socket by which it is told what to serve.
+    /// The control socket.
     control: PathBuf,
     port: u16,
 }

@@ -36,7 +36,7 @@ pub(super) trait Build {
     }
 }
 
-/// The layers of a target in its record beside those that the system shows.
+/// The layers of a target for its record, without those that sysfs shows by itself.
 #[must_use]
 pub fn recorded(target: &TargetSpec, built: &Built) -> Vec<Layer> {
     let layers = target.stack.layers().iter().filter_map(build);

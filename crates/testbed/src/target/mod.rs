@@ -67,7 +67,7 @@ pub struct Built {
     pub offset: Bytes,
     /// Its format.
     pub format: Format,
-    /// The files beside it that an image consists of too.
+    /// Other files that are part of the image.
     pub companions: Vec<PathBuf>,
     /// Length of the area as the workload sees it.
     pub size: Bytes,

@@ -28,11 +28,11 @@ use crate::program::Program;
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
 
-/// The monitor of a cluster.
+/// The cluster's monitor daemon.
 const MON: Program = Program { name: "ceph-mon", package: "ceph-mon" };
-/// The server of a disk.
+/// The cluster's storage daemon.
 const OSD: Program = Program { name: "ceph-osd", package: "ceph-osd" };
-/// Asks monitors.
+/// Queries the monitors.
 const CEPH: Program = Program { name: "ceph", package: "ceph-common" };
 /// Creates images.
 const RBD: Program = Program { name: "rbd", package: "ceph-common" };

@@ -118,8 +118,8 @@ fn clean_log(
     Ok(Some(cleaned))
 }
 
-/// The directory for the state of members, if that is what this effect made. Others can write to directories elsewhere, and an undo log
-/// of theirs is not to be trusted.
+/// The state directory of fleet members, if this effect created it. Directories elsewhere may be writable by others, whose undo logs are
+/// not trusted.
 fn members_place(dir: &Path, effect: &Effect) -> Option<PathBuf> {
     match effect {
         Effect::Tree { path, .. } => {
