@@ -85,7 +85,7 @@ impl IoAmplification {
     }
 }
 
-/// One direction's counts while they are summed.
+/// Running totals of one direction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     ios: u64,
@@ -111,7 +111,7 @@ impl Sum {
     }
 }
 
-/// One layer as one measurement saw it.
+/// One layer's counts in one measurement.
 #[derive(Debug, Clone)]
 struct Seen {
     name: String,

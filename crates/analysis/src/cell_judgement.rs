@@ -1,4 +1,4 @@
-//! All that follows from the measurements of one cell.
+//! Results derived from the measurements of one cell.
 
 use crate::amplification::IoAmplification;
 use crate::cpu_breakdown::CpuByRole;
@@ -8,7 +8,7 @@ use crate::latency_breakdown::LatencyBreakdown;
 use crate::network::Network;
 use crate::summary::Summary;
 
-/// One workload on one target, over all rounds.
+/// Results of one workload on one target, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellJudgement {
     /// The workload's name.

@@ -16,7 +16,7 @@ pub struct CrashVerdict<'a> {
     pub database: Option<DatabaseMode>,
     /// Cuts.
     pub cuts: u64,
-    /// Acknowledged writes per second, of all windows together; absent if no window's length is known.
+    /// Acknowledged writes per second over all windows; absent if no window's length is known.
     pub writes_per_second: Option<f64>,
     /// Cuts after which something was missing that is promised: a flushed write, a commit, a whole database.
     pub cuts_with_loss: u64,

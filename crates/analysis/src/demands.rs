@@ -1,4 +1,4 @@
-//! Which targets keep what a plan demands: yes, no or undecided.
+//! Judges whether each target meets a plan's demands: yes, no or undecided.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ pub enum Kept {
     Undecided,
 }
 
-/// The reason for which there is no figure to judge by.
+/// Why there is no figure to judge by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoFigure {
     /// Its measurements cannot be used.
@@ -44,7 +44,7 @@ pub enum NoFigure {
     },
     /// One round has no interval.
     OneRound,
-    /// No such I/O was measured.
+    /// No I/O of this kind was measured.
     NotMeasured,
 }
 
@@ -53,7 +53,7 @@ pub enum NoFigure {
 pub struct DemandOnTarget<'a> {
     /// The demand.
     pub demand: &'a Demand,
-    /// The workload that it is on.
+    /// The workload that it applies to.
     pub workload: &'a str,
     /// The target's name.
     pub target: &'a str,

@@ -29,7 +29,7 @@ pub struct MethodOnTarget<'a> {
     pub target: &'a str,
     /// Commits per second: of a method that makes nothing durable, its steps.
     pub per_second: Option<f64>,
-    /// Median time of a commit, from the submission of its first write on.
+    /// Median time of a commit, from the submission of its first write.
     pub p50_ns: Option<f64>,
     /// 99th percentile of that time; absent with too few commits.
     pub p99_ns: Option<f64>,
@@ -73,7 +73,7 @@ pub struct Swallowed<'a> {
 pub struct DurableWrites<'a> {
     /// The method that the others on the same target are compared with.
     pub reference: Option<&'a str>,
-    /// In the plan's order of methods, then of targets; those that were measured.
+    /// Measured cells, in the plan's order of methods, then of targets.
     pub cells: Vec<MethodOnTarget<'a>>,
 }
 

@@ -25,7 +25,7 @@ pub struct Edge {
 enum Change {
     /// An additional layer: the number of layers below it, and its kind.
     Layer { height: usize, kind: String },
-    /// Another value of a setting of a layer.
+    /// A different value of one layer's setting.
     Setting { kind: String, key: String },
 }
 

@@ -25,7 +25,7 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// In one measurement.
+    /// Counts the failures of one measurement.
     #[must_use]
     pub fn of(m: &Measurement) -> Self {
         let ios: u64 = m.outcome.errors.iter().map(|error| error.count).sum();
@@ -33,13 +33,13 @@ impl Failed {
         Self { ios, of: ios + done }
     }
 
-    /// Those in one measurement that have a time to begin at, which flushes do not.
+    /// I/Os of one measurement that are scheduled for a time, which flushes are not.
     pub(super) fn due(m: &Measurement) -> u64 {
         let errors = m.outcome.errors.iter().filter(|error| error.direction != SYNC);
         errors.map(|error| error.count).sum()
     }
 
-    /// From 0 to 1.
+    /// The share of failures, 0 to 1.
     #[must_use]
     pub fn share(self) -> f64 {
         if self.of == 0 { 0.0 } else { self.ios as f64 / self.of as f64 }

@@ -16,9 +16,9 @@ use crate::stats::{ALPHA, median};
 /// Kinds of members that share a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
-    /// Guests that do the same, or servers that it is done with.
+    /// Guests with the same work, or servers of the same work.
     Guests,
-    /// Concurrent jobs. Their work differs, so how evenly they were served says nothing.
+    /// Concurrent jobs. Their work differs, so equal service is not expected.
     Jobs,
 }
 
@@ -33,7 +33,7 @@ pub struct GroupFairness {
     pub fairness: Option<Fairness>,
 }
 
-/// One guest, server or job.
+/// One guest, server or job that competes for service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contender {
     /// `1`, `2`, ... or the name of a job or server.
@@ -97,9 +97,8 @@ pub struct CombinedThroughput {
     pub fairness: Option<Fairness>,
 }
 
-/// Jain's fairness index (R. Jain, D. Chiu, W. Hawe, A Quantitative Measure of Fairness and Discrimination for Resource
-/// Allocation in Shared Computer Systems, DEC-TR-301, 1984): the square of the sum over n times the sum of squares.
-/// Absent if nobody got anything.
+/// Jain's fairness index (R. Jain, D. Chiu, W. Hawe, A Quantitative Measure of Fairness and Discrimination for Resource Allocation in
+/// Shared Computer Systems, DEC-TR-301, 1984): the square of the sum over n times the sum of squares. `None` if all are 0.
 #[must_use]
 pub fn jain(got: &[f64]) -> Option<f64> {
     let sum: f64 = got.iter().sum();

@@ -4,7 +4,7 @@ use iotax_model::record::{Measurement, Replayed};
 
 /// An I/O that begins this much later than recorded meets another queue than it did then.
 const LATE_NS: u64 = 1_000_000;
-/// Without this share of its I/Os a replay is other work.
+/// Largest share of missing I/Os with which a replay is still the traced work.
 const MISSING: f64 = 0.01;
 
 /// The ways in which a replay differs from its trace by more than a little.
@@ -29,8 +29,8 @@ impl Infidelity {
     }
 }
 
-/// Returns whether a replay was late and nothing else: the machine had no CPU for the load generator, which says nothing about the target.
-/// Such a measurement is left out of comparisons with its pair. One that lacks I/Os is not: leaving it out would flatter a slow target.
+/// Returns whether lateness is a replay's only fault: the load generator got no CPU, which says nothing about the target. Such a
+/// measurement is left out of comparisons together with its pair. One that lacks I/Os is kept: leaving it out would flatter a slow target.
 pub(crate) fn is_late(measurement: &Measurement) -> bool {
     let only_late = Infidelity { is_late: true, ..Infidelity::default() };
     measurement.outcome.replayed.as_ref().is_some_and(|replayed| Infidelity::of(replayed) == only_late)

@@ -60,13 +60,13 @@ pub(crate) fn cpu_per_io(measurement: &Measurement) -> Option<f64> {
     per_io(measurement, cpu_ns(measurement)?)
 }
 
-/// The same per GiB that streams carried; absent of anything else.
+/// Busy CPU nanoseconds per GiB that streams carried; `None` for other work.
 pub(crate) fn cpu_per_gib(measurement: &Measurement) -> Option<f64> {
     per_gib(measurement, cpu_ns(measurement)?)
 }
 
-/// CPU nanoseconds of the target's machine over the window: those of what takes part, or, where that is not known, all in which its CPUs were
-/// busy. Absent if they were not observed, or not for a tick of the kernel's account: nothing works for no time at all.
+/// CPU nanoseconds of the target's machine over the window: those of the participants, or, if these are unknown, all busy time. `None` if
+/// not observed, or below one tick of the kernel's accounting: zero is not plausible.
 fn cpu_ns(measurement: &Measurement) -> Option<u64> {
     let machine = measurement.machine()?;
     let threads = threads_ns(machine).zip(interrupts_ns(machine)).map(|(threads, irqs)| threads + irqs);
@@ -78,8 +78,8 @@ fn threads_ns(machine: &HostActivity) -> Option<u64> {
     Some(machine.programs_ns? + machine.kernel_ns?)
 }
 
-/// Nanoseconds of interrupts that are in no thread's account; absent where it is not known who takes part. Some kernels count the time of an
-/// interrupt also as its thread's: together they are not more than all.
+/// Nanoseconds of interrupts that no thread is charged for; `None` if the participants are unknown. Some kernels also charge interrupts to
+/// the interrupted thread; the sum never exceeds all busy time.
 pub(crate) fn interrupts_ns(machine: &HostActivity) -> Option<u64> {
     let cpu = machine.cpu?;
     Some(cpu.irq_ns.min(cpu.busy_ns().saturating_sub(threads_ns(machine)?)))

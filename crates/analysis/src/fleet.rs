@@ -1,4 +1,4 @@
-//! A fleet: hosts compared with one another, or what members got together of one storage that they share.
+//! Results of a fleet: hosts compared with one another, or the sum that members got from shared storage.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub struct FleetAnswer {
 pub struct FleetRun {
     /// The member's name.
     pub name: String,
-    /// Its machine's host name, if it is known.
+    /// Host name of its machine, if known.
     pub machine: Option<String>,
     /// Its run in the store.
     pub run: i64,
@@ -51,7 +51,7 @@ pub struct FleetRun {
     pub state: RunState,
     /// Measurements that are there.
     pub measured: usize,
-    /// Why it did not come to its end, if it is known.
+    /// Why it did not finish, if known.
     pub reason: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub struct HostCell {
     pub is_judged: bool,
 }
 
-/// One host in a cell.
+/// One host's figures in a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostFigures {
     /// The member's name.
@@ -93,14 +93,14 @@ pub struct HostFigures {
     pub is_outlier: bool,
 }
 
-/// One workload and target of members that share a storage.
+/// One workload and target on members that share storage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedCell {
     /// The workload's name.
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// By the members that were there, those of most rounds first.
+    /// Groups by the members that were present, those with the most rounds first.
     pub groups: Vec<SharedGroup>,
     /// Rounds that count for nothing.
     pub withheld: Vec<WithheldRound>,
@@ -158,7 +158,7 @@ impl SharedGroup {
     }
 }
 
-/// The answer of a fleet whose members' runs these are; `None` if they are none.
+/// The answer of the fleet whose members made these runs; `None` if they are not a fleet's.
 #[must_use]
 pub fn fleet(runs: &[Run]) -> Option<FleetAnswer> {
     let first = runs.iter().find(|run| run.fleet.is_some())?;

@@ -25,14 +25,15 @@ pub enum FlushCount {
     Dropping {
         /// Flushes that it acknowledged.
         done: u64,
-        /// Those that it did not pass on.
+        /// Flushes that it did not pass on.
         dropped: u64,
     },
     /// The kernel takes its cache for non-volatile and sends it no flushes.
     NoVolatileCache,
     /// Durable writes reach it as such (FUA), which the kernel does not count.
     Fua,
-    /// None are counted: of devices without request queues, and by QEMU of writes that it makes durable itself (cache=writethrough, directsync).
+    /// The layer does not count them: devices without request queues, and QEMU for writes that it makes durable itself (cache=writethrough,
+    /// directsync).
     NotCounted,
 }
 
@@ -57,12 +58,12 @@ pub enum FlushFate {
         /// Its evidence.
         evidence: SwallowEvidence,
     },
-    /// No flush is needed: the lowest device has no volatile cache, as far as the kernel knows.
+    /// No flush is needed: the lowest device has no volatile cache, according to the kernel.
     NotNeeded {
         /// The device.
         device: String,
     },
-    /// Nothing below the program counts them.
+    /// No layer below the program counts flushes.
     NotCountable {
         /// The reason.
         reason: String,
@@ -131,7 +132,7 @@ impl FlushAccount {
 }
 
 impl FlushAccount {
-    /// Returns whether another account of the same target came to the same end by the same layers, so that their sum says the same.
+    /// Returns whether another account of the same target has the same outcome at the same layers, so that the two can be added.
     #[must_use]
     pub fn ends_as(&self, other: &Self) -> bool {
         let by = |account: &Self| match &account.fate {
@@ -173,7 +174,7 @@ impl FlushAccount {
 }
 
 impl FlushCount {
-    /// Those of both, of counts of the same kind.
+    /// Adds counts of the same kind.
     const fn plus(self, other: Self) -> Self {
         match (self, other) {
             (Self::Counted(one), Self::Counted(other)) => Self::Counted(one + other),
@@ -186,7 +187,7 @@ impl FlushCount {
 }
 
 impl SwallowEvidence {
-    /// Those of both, of evidence of the same kind.
+    /// Adds evidence of the same kind.
     const fn plus(self, other: Self) -> Self {
         match (self, other) {
             (Self::OwnCount { done, dropped }, Self::OwnCount { done: more, dropped: others }) => {
@@ -213,7 +214,7 @@ struct Seen {
     name: String,
     /// `None` where it does not count them.
     flushes: Option<DiskFlushes>,
-    /// Those that it did not pass on, as it says itself.
+    /// Flushes that it did not pass on, by its own count.
     dropped: u64,
 }
 
@@ -223,7 +224,7 @@ impl Seen {
     }
 }
 
-/// From the guest's disks down to the machine's devices.
+/// The layers from the guest's disks down to the machine's devices.
 fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     let mut found = Vec::new();
     if let (Some(inside), Some(_)) = (&m.outcome.inside, &m.qemu) {

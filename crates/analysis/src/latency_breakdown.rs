@@ -12,7 +12,7 @@ use iotax_model::units::human;
 
 use crate::stats::median;
 
-/// Two places saw the same I/Os if their numbers differ by no more than this share.
+/// Largest relative difference between the counts of two views that still saw the same I/Os.
 const SAME_IOS: f64 = 0.1;
 
 /// Places where a latency is observed, from the bottom up.
@@ -29,7 +29,7 @@ pub enum View {
 }
 
 impl View {
-    /// All of them, from the bottom up.
+    /// All views, from the bottom up.
     pub const ALL: [Self; 4] = [Self::Device, Self::Qemu, Self::GuestDisk, Self::Program];
 
     /// Its name in documents.
@@ -71,7 +71,7 @@ impl View {
         }
     }
 
-    /// I/Os and mean time in nanoseconds of one measurement; absent if nobody looked there, or there was no I/O.
+    /// I/Os and mean time in nanoseconds of one measurement; `None` if this view was not observed, or there was no I/O.
     fn seen(self, m: &Measurement, record: Option<&TargetRecord>) -> Option<(f64, f64)> {
         match self {
             Self::Program => {
@@ -89,7 +89,7 @@ impl View {
     }
 }
 
-/// The devices at the bottom, as far as it is known which they are.
+/// The devices at the bottom, as far as they are known.
 fn bottom<'a>(host: &'a HostActivity, record: Option<&TargetRecord>) -> Option<Vec<&'a DiskActivity>> {
     let is_device = |name: &str| {
         let layers = record.into_iter().flat_map(|record| &record.layers);
@@ -132,7 +132,7 @@ pub struct LatencyBreakdown {
 }
 
 impl LatencyBreakdown {
-    /// Computes it from one cell's measurements; `None` if only the program observed the latency, or the work was done on another
+    /// Computes the breakdown from one cell's measurements; `None` if only the program observed the latency, or the work ran on another
     /// machine.
     pub fn of(
         spec: &TargetSpec,

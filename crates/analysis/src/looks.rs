@@ -191,7 +191,7 @@ impl Replay<'_> {
         workloads.map(|workload| self.pairs.iter().filter(|pair| is_open(workload, pair)).count()).sum()
     }
 
-    /// Those that are waited for and not decided.
+    /// Undecided comparisons that the run waits for.
     fn open<'b>(&'b self, latest: &'b [Option<LookDecision>]) -> impl Iterator<Item = &'b PendingComparison> {
         let open = |latest: &Option<LookDecision>| !latest.as_ref().is_some_and(LookDecision::is_decided);
         let both = self.cases.iter().zip(latest);
@@ -218,10 +218,10 @@ pub(super) fn whole_and_broken(run: &Run) -> (Vec<Edge>, Vec<Edge>) {
     steps.partition(|edge| super::edges::other_devices(run, edge).is_none())
 }
 
-/// A run that adds rounds, while it is carried out: what is to be measured next.
+/// The state of a run that adds rounds while it is carried out: decides which cells to measure next.
 #[derive(Debug)]
 pub struct SequentialState {
-    /// Without its measurements.
+    /// The run without its measurements.
     run: Run,
     pairs: Vec<Pair>,
     figures: MeasuredFigures,
@@ -230,7 +230,7 @@ pub struct SequentialState {
 }
 
 impl SequentialState {
-    /// From where a run stands whose targets are known; absent if its plan does not add rounds.
+    /// The state of a run whose targets are known; `None` if its plan does not add rounds.
     #[must_use]
     pub fn new(run: &Run) -> Option<Self> {
         let until = run.plan.until_decided()?;

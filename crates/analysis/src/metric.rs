@@ -38,9 +38,9 @@ pub struct Definition {
     pub name: Names,
     /// Its name at the head of a narrow column.
     pub column: Names,
-    /// One line for documents that explain themselves, without a full stop.
+    /// One-line description for self-describing documents, without a full stop.
     pub help: &'static str,
-    /// The value for one measurement; absent if it is not known.
+    /// The value for one measurement; `None` if unknown.
     pub of: fn(&Measurement) -> Option<f64>,
     /// Summary over several rounds.
     pub over_rounds: OverRounds,
@@ -60,7 +60,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// One name for all kinds.
+    /// The same name for all kinds.
     #[must_use]
     pub const fn all(name: &'static str) -> Self {
         Self { io: name, streams: name, trips: name }
@@ -149,9 +149,9 @@ pub enum OverRounds {
 /// are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// This one alone.
+    /// One metric, counted alone.
     Of(Metric),
-    /// All that are not counted alone.
+    /// All metrics that are not counted alone.
     Further,
 }
 
@@ -300,7 +300,7 @@ impl Metric {
         compares: None,
     });
 
-    /// All of them, in the order of tables.
+    /// All metrics, in the order of tables.
     pub const ALL: &[Self] = &[
         Self::IOPS,
         Self::BYTES_PER_S,
@@ -385,7 +385,7 @@ impl Metric {
         self.0.id
     }
 
-    /// Those that targets are compared by on some workload.
+    /// The metrics by which targets are compared on some workload.
     pub fn compared() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(|metric| metric.is_compared())
     }
@@ -402,7 +402,7 @@ impl Metric {
         self.0.name.io
     }
 
-    /// Its name where a workload is known: what crosses a network is no I/O.
+    /// The metric's name on a workload. Network traffic is not called I/O.
     #[must_use]
     pub fn name_on(self, workload: &Workload) -> &'static str {
         self.0.name.on(workload)
@@ -501,13 +501,13 @@ impl Metric {
         if Self::CPU_PER_GIB.compares(workload) { Self::CPU_PER_GIB } else { Self::CPU_PER_IO }
     }
 
-    /// Returns whether it is a percentile, which is known only with enough I/Os.
+    /// Returns whether it is a percentile, which needs enough I/Os.
     #[must_use]
     pub const fn is_percentile(self) -> bool {
         self.quantile().is_some()
     }
 
-    /// The quantile that it is, if it is one.
+    /// The quantile, if it is a percentile.
     #[must_use]
     pub const fn quantile(self) -> Option<f64> {
         if let OverRounds::PooledQuantile(q) = self.0.over_rounds { Some(q) } else { None }
@@ -529,7 +529,7 @@ impl Metric {
         value.filter(|value| value.is_finite())
     }
 
-    /// Its value for one measurement as comparing needs it; absent if it is not known or not positive.
+    /// The value for comparisons; `None` if unknown or not positive.
     #[must_use]
     pub fn of(self, measurement: &Measurement) -> Option<f64> {
         self.value(measurement).filter(|value| *value > 0.0)

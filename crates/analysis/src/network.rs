@@ -22,7 +22,7 @@ pub struct Network {
     pub mdev_ns: Option<f64>,
     /// Busy CPU nanoseconds of the guest per GiB of streams, as it counts them itself: median over the rounds.
     pub guest_cpu_per_gib: Option<f64>,
-    /// The same per packet or round trip.
+    /// Busy CPU nanoseconds of the guest per packet or round trip.
     pub guest_cpu_per_io: Option<f64>,
     /// CPU nanoseconds of the server's process per GiB of streams.
     pub server_cpu_per_gib: Option<f64>,
@@ -32,7 +32,7 @@ pub struct Network {
     pub hops: Vec<Hop>,
 }
 
-/// All streams of one direction. A count is absent if it is not known of one of them.
+/// Totals of the streams of one direction. A count is absent if any stream does not report it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamTotals {
     /// True if the client sends.
@@ -43,7 +43,7 @@ pub struct StreamTotals {
     pub bytes_per_s: Option<f64>,
     /// Packets that were sent.
     pub sent: Option<u64>,
-    /// Those that arrived.
+    /// Packets that arrived.
     pub received: Option<u64>,
     /// Datagrams that never arrived.
     pub lost: Option<u64>,
@@ -68,7 +68,7 @@ impl StreamTotals {
         word(self.upload)
     }
 
-    /// The share of datagrams that were lost, 0 to 1; absent if nothing is known of them.
+    /// The share of datagrams lost, 0 to 1; `None` if unknown.
     #[must_use]
     pub fn loss(&self) -> Option<f64> {
         share(self.lost?, self.lost? + self.received?)
@@ -150,7 +150,7 @@ impl Network {
     }
 }
 
-/// All of one direction; absent if there are no streams in it.
+/// The totals of one direction; `None` if it has no streams.
 fn way(upload: bool, measurements: &[&Measurement]) -> Option<StreamTotals> {
     let all = || measurements.iter().flat_map(|m| flows(m, upload));
     let streams =
@@ -226,16 +226,15 @@ const PLACES: [&str; 3] = ["client", "host", "server"];
 /// An interface that was watched in one measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen<'a> {
-    /// Absent if it is not known.
+    /// The place; `None` if unknown.
     pub(crate) place: Option<&'a str>,
     pub(crate) name: &'a str,
     pub(crate) driver: Option<&'a str>,
     pub(crate) activity: &'a NicActivity,
 }
 
-/// The counts of each watched interface in one measurement. A guest's agent observes the client from inside; the host observes
-/// all others, under `PLACE/NAME`, or under the bare name where that is unambiguous. If the interfaces on the path are known,
-/// others are left out.
+/// The counts of each watched interface in one measurement. A guest's agent observes the client from inside; the host observes all others,
+/// named `PLACE/NAME`, or by the bare name if that is unambiguous. If the path's interfaces are known, others are left out.
 pub(crate) fn seen<'a>(m: &'a Measurement, known: &'a [Interface]) -> Vec<Seen<'a>> {
     let inside = m.outcome.inside.iter().flat_map(|inside| &inside.nics).map(|nic| (true, nic));
     let host = m.host.iter().flat_map(|host| &host.nics).map(|nic| (false, nic));

@@ -29,7 +29,7 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
-    /// Nothing is known of what crossed no network.
+    /// The packets of a measurement; all unknown if it crossed no network.
     pub(crate) fn of(m: &Measurement) -> Self {
         let Some(carried) = &m.outcome.carried else { return Self::default() };
         let sum = |figure: fn(&Flow) -> Option<u64>| over_flows(&carried.flows, figure);

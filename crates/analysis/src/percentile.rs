@@ -1,4 +1,4 @@
-//! Percentiles of latency, with what is known of them and what is not.
+//! Latency percentiles with their uncertainty.
 
 use iotax_model::Histogram;
 use iotax_model::histogram::RELATIVE_ERROR;
@@ -17,7 +17,7 @@ pub fn percentile(latency: &Histogram, q: f64) -> Option<f64> {
 /// A percentile with fewer values beyond it is mostly chance and is not given.
 const BEYOND: f64 = 10.0;
 
-/// Those that documents give, rising.
+/// The quantiles that documents report, in ascending order.
 pub const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
 /// A percentile of a cell's service times, or that there were too few I/Os for it.

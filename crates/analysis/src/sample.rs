@@ -40,9 +40,9 @@ impl ComparedFigure for Metric {
 /// The logarithm of the ratio of one side to the other.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Sample {
-    /// From rounds that both sides were measured in.
+    /// Differences within rounds that both sides have.
     Paired(Coarse<Differences>),
-    /// From two runs, which have no round in common.
+    /// Two independent runs.
     Unpaired(Coarse<Unpaired>),
 }
 
@@ -57,7 +57,7 @@ impl Sample {
         Some(Self::Unpaired(Coarse::new(Unpaired::of_logs(target, baseline)?, metric.coarseness())))
     }
 
-    /// As [`Differences::sign_flip_p`]; absent for two runs.
+    /// See [`Differences::sign_flip_p`]; `None` for two runs.
     pub(crate) fn sign_flip_p(&self) -> Option<f64> {
         self.differences()?.sign_flip_p()
     }

@@ -43,7 +43,7 @@ impl Pair {
     }
 }
 
-/// Every target with the baseline, then the steps between others. Targets under load together are not compared.
+/// Every target with the baseline, then the other steps. Targets under load at the same time are not compared.
 pub(super) fn pairs(plan: &Plan, edges: &[Edge]) -> Vec<Pair> {
     let place = |name: &str| plan.targets.iter().position(|target| target.name == name);
     let Some(baseline) = place(&plan.baseline).filter(|_| !plan.is_together()) else { return Vec::new() };
@@ -80,11 +80,11 @@ impl LookDecision {
 /// One measurement.
 #[derive(Debug, Clone)]
 struct Figure {
-    /// By metric.
+    /// Values by metric.
     values: Vec<Option<f64>>,
-    /// TCP's largest segment in bytes, if it is known.
+    /// TCP's largest segment in bytes, if known.
     mss: Option<u32>,
-    /// Why no verdict may rest on it.
+    /// Why a verdict may not rest on it.
     unusable: Option<String>,
     /// True if nothing was done in it.
     is_empty: bool,
@@ -191,7 +191,7 @@ fn until_round(rounds: &[(u32, String)], until: u32) -> &[(u32, String)] {
     &rounds[..rounds.partition_point(|(at, _)| *at <= until)]
 }
 
-/// One comparison before its family is decided.
+/// A comparison whose family is not decided yet.
 #[derive(Debug, Clone)]
 pub(super) struct PendingComparison {
     pub(super) workload: usize,
@@ -201,9 +201,9 @@ pub(super) struct PendingComparison {
     pub(super) figures: Vec<(u32, f64, f64)>,
     /// The first of these rounds in which a measurement cannot be used, and why.
     pub(super) withheld: Option<(u32, String)>,
-    /// The rounds in which nothing was done, in their order, and what is said of that: once for each side.
+    /// Rounds without any completed work, with a description, once for each side.
     pub(super) empty: Vec<(u32, String)>,
-    /// The rounds of late replays, in their order, and what is said of that.
+    /// Rounds of late replays, with a description.
     pub(super) late: Vec<(u32, String)>,
 }
 
@@ -229,7 +229,7 @@ impl PendingComparison {
         [self.pair.target, self.pair.baseline].map(|target| Cell { target, workload: self.workload })
     }
 
-    /// Why no verdict may rest on the rounds up to one; absent if it may. A few empty rounds are left out, and some late replays.
+    /// Why a verdict may not rest on the rounds up to `until`; `None` if it may. A few empty rounds, and some late replays, are left out.
     pub(super) fn withheld(&self, until: u32) -> Option<&String> {
         let (empty, late) = (until_round(&self.empty, until), until_round(&self.late, until));
         let first = self.withheld.iter().filter(|(round, _)| *round <= until);
@@ -268,7 +268,7 @@ impl PendingComparison {
         counted.map(|(_, ours, theirs)| (*ours, *theirs)).collect()
     }
 
-    /// The rounds up to one; absent if there are none.
+    /// The rounds up to `until`; `None` if there are none.
     pub(super) fn sample(&self, until: u32) -> Option<Sample> {
         Sample::paired(&self.pairs(until), self.metric)
     }

@@ -42,7 +42,7 @@ pub struct Standing {
     pub comparisons: usize,
     /// Comparisons not yet decided by every metric that the run waits for.
     pub open: usize,
-    /// The cells of the rounds up to the next look, in the plan's order; empty if no more are added.
+    /// The cells of the rounds up to the next look, in the plan's order; empty if no rounds are added.
     pub cells: Vec<Cell>,
     /// Measurements from the first round to the end of what is under way.
     pub planned: usize,
@@ -57,7 +57,7 @@ impl Standing {
         self.taken.checked_sub(1).map_or(0, |look| self.looks[look])
     }
 
-    /// Rounds at the next look; absent if there is none.
+    /// The number of rounds at the next look; `None` if there is none.
     #[must_use]
     pub fn next(&self) -> Option<u32> {
         if self.stopped.is_some() { None } else { self.looks.get(self.taken).copied() }

@@ -107,7 +107,7 @@ impl SteadyState {
         self.values.values().filter_map(|values| Some(values.last()?.0)).max().unwrap_or(0)
     }
 
-    /// Every cell that has values, in the plan's order of workloads and targets.
+    /// All cells with values, in the plan's order of workloads and targets.
     #[must_use]
     pub fn cells(&self) -> Vec<CellSteadiness> {
         let last = self.rounds();

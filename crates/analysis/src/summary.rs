@@ -14,11 +14,11 @@ use crate::stats::median;
 pub struct Summary {
     /// Rounds in which it was measured.
     pub rounds: u32,
-    /// Every known figure, summarized over the rounds as its definition says.
+    /// All known figures, summarized over the rounds as their definitions say.
     pub figures: Vec<(Metric, f64)>,
     /// Service times of all rounds and directions together.
     pub latency: Histogram,
-    /// [`QUANTILES`] of them with their intervals; those with too few I/Os say so.
+    /// The [`QUANTILES`] with their intervals; those with too few I/Os are marked.
     pub percentiles: Vec<Percentile>,
     /// I/Os of all rounds.
     pub tallies: Tallies,
@@ -57,7 +57,7 @@ impl Summary {
         })
     }
 
-    /// A figure over all rounds, if it is known.
+    /// A figure over all rounds, if known.
     #[must_use]
     pub fn of(&self, metric: Metric) -> Option<f64> {
         self.figures.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value)

@@ -9,8 +9,7 @@ use crate::stats::series::series;
 /// A beginning counts as warm-up only if its rate is off the later one's by this share.
 const OFF: f64 = 0.1;
 
-/// The apparent warm-up, and the ramp time that excludes it; `None` if there is none, or if the measurement did not settle at
-/// all.
+/// The apparent warm-up, and the ramp time that excludes it; `None` if there is none, or if the measurement never settled.
 pub(super) fn warm_up(workload: &Workload, m: &Measurement) -> Option<(String, String)> {
     let found = series(&m.samples, |tallies| done(m, tallies))?.warm_up?;
     if found.unsettled || (found.ratio - 1.0).abs() <= OFF {

@@ -16,7 +16,7 @@ use super::root::{DRAWS, Draws, FEWEST_ROUNDS, NEAR, widening};
 use super::trials::trials;
 use super::{Condition, Measured};
 
-/// Rates whose waits tell the variance, as shares of the capacity.
+/// Range of rates, as shares of the capacity, whose waits determine the variance.
 const AROUND: (f64, f64) = (0.8, 1.15);
 /// The base is the response at rates up to this share.
 const IDLE: f64 = 0.5;
@@ -74,7 +74,7 @@ pub(super) struct Ceiling {
     pub(super) rate: f64,
     /// Up to this rate windows are long enough to see its queue.
     pub(super) seen_to: f64,
-    /// The lowest and the highest it may be, by how long a burst is; both the rate if there is none.
+    /// Bounds of the rate, which depend on the burst length. Without a burst both equal the rate.
     least: f64,
     most: f64,
     capacity: f64,
@@ -114,7 +114,7 @@ impl Queue {
         self.by(&self.rounds.iter().collect::<Vec<_>>(), condition)
     }
 
-    /// The same of rounds drawn anew; absent with too few.
+    /// The rate from resampled rounds; `None` with too few rounds.
     pub(super) fn draws(&self, condition: Condition) -> Option<Draws> {
         let ceiling = self.ceiling(condition)?;
         let (n, known) = (self.rounds.len(), ceiling.rate.ln());
@@ -240,7 +240,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// At a load, for work whose variance is so many times that of arrivals alone.
+    /// The tail at `load`, for work with `times` the variance of random arrivals alone.
     fn of(load: f64, times: f64) -> Self {
         if load >= 1.0 {
             return Self { factor: 1.0, decay: 0.0 };

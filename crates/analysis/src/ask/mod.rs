@@ -37,7 +37,7 @@ use trials::trials;
 pub struct Answers<'a> {
     /// The work that was asked about.
     pub work: &'a Workload,
-    /// In the plan's order of targets, those that were measured.
+    /// Measured targets, in the plan's order.
     pub targets: Vec<Answer<'a>>,
 }
 
@@ -60,15 +60,15 @@ pub struct Answer<'a> {
     pub steps: Vec<Step>,
     /// The highest rate up to which every window kept all conditions; absent if the lowest one did not.
     pub kept_to: Option<f64>,
-    /// The lowest rate from which on every window missed a condition; absent if the highest one did not.
+    /// The lowest rate at and above which every window missed a condition; absent if the highest rate did not.
     pub missed_from: Option<f64>,
     /// The record of holding the rate (`--sustain`); absent if that was not asked, or not measured.
     pub held: Option<Held>,
-    /// The baseline's rate and this one's; absent for the baseline, and where one of them is not known.
+    /// This rate compared with the baseline's; absent for the baseline, and if either is unknown.
     pub against: Option<Against>,
 }
 
-/// Windows at rates within 4% of one another.
+/// Windows at nearly the same rate, within 4%.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// I/Os per second that were due: the mean of the windows.
@@ -106,7 +106,7 @@ pub enum HighestRate {
     Unknown,
     /// The conditions fail at every rate that was tried, of which this was the lowest.
     Below(f64),
-    /// They are kept at every rate that was tried, of which this was the highest.
+    /// The conditions held at every rate tried; this is the highest of them.
     AtLeast(f64),
     /// The estimate from all trials near it, with its 95% interval.
     Rate(Located),
@@ -117,7 +117,8 @@ pub enum HighestRate {
 pub enum Condition {
     /// A condition that was asked for.
     Slo(Slo),
-    /// The target begins what is due: at most 2% wait at the end of a window, and no more is due than it does in a closed loop.
+    /// The target keeps up with the schedule: at most 2% of I/Os wait at the end of a window, and no more are due than it does in a closed
+    /// loop.
     KeepsUp,
 }
 
@@ -133,11 +134,11 @@ impl fmt::Display for Condition {
 /// Two rates compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Against {
-    /// This rate over the baseline's.
+    /// This rate divided by the baseline's.
     pub ratio: f64,
     /// Its interval; the level is divided by the number of comparisons (Bonferroni).
     pub interval: Interval,
-    /// By the plan's margin.
+    /// The verdict by the plan's margin.
     pub verdict: Verdict,
 }
 
@@ -177,7 +178,7 @@ impl HighestRate {
     }
 }
 
-/// An estimate without an interval says nothing of rates this close to it, as a factor.
+/// Factor within which an estimate without an interval does not decide.
 const CLOSE_TO_ESTIMATE: f64 = 1.1;
 
 impl Answer<'_> {
@@ -271,7 +272,7 @@ fn keeps(ask: &AskSpec, windows: &[(f64, &Measurement)]) -> bool {
 /// The measurements of a work on a target.
 struct Measured<'a> {
     all: Vec<&'a Measurement>,
-    /// Those in an open loop, with their rate.
+    /// Measurements in an open loop, with their rate.
     open: Vec<(f64, &'a Measurement)>,
     /// Warm-up before each window, in seconds.
     ramp_s: f64,
@@ -333,7 +334,7 @@ impl Measured<'_> {
         self.open.iter().map(|(rate, _)| *rate).filter(|rate| *rate < lowest).reduce(f64::max)
     }
 
-    /// The lowest rate from which on none does.
+    /// The lowest rate at and above which no window keeps the conditions.
     fn missed_from(&self, ask: &AskSpec) -> Option<f64> {
         let kept = self.open.iter().filter(|window| keeps(ask, &[**window])).map(|(rate, _)| *rate);
         let highest = kept.reduce(f64::max).unwrap_or(0.0);
@@ -376,7 +377,7 @@ struct Search {
     found: HighestRate,
     limited_by: Option<Condition>,
     draws: Option<Draws>,
-    /// True if the capacity is what allows no more.
+    /// True if the capacity is the limit.
     at_capacity: bool,
 }
 
@@ -385,7 +386,7 @@ impl Search {
         Self { found, limited_by, draws: None, at_capacity: false }
     }
 
-    /// By all measurements so far: the lowest of what each condition allows. Intervals take long.
+    /// The estimate from all measurements so far: the lowest rate that any condition allows. Intervals are slow to compute.
     fn of(measured: &Measured<'_>, ask: &AskSpec, with_interval: bool) -> Self {
         let mut search = Self::known(HighestRate::Unknown, None);
         let mut ends: Option<Interval> = None;
@@ -450,7 +451,7 @@ impl Search {
         search.without_errors(measured, ask)
     }
 
-    /// Below the lowest rate at which an I/O failed, if none may.
+    /// Limits the estimate to rates below the lowest at which an I/O failed, if no errors are allowed.
     fn without_errors(self, measured: &Measured<'_>, ask: &AskSpec) -> Self {
         if !ask.slo.contains(&Slo::NoErrors) {
             return self;
@@ -466,7 +467,7 @@ impl Search {
         }
     }
 
-    /// This search's rate against another's.
+    /// Compares this search's rate with another's.
     fn against(&self, base: &Self, alpha: f64, margin: f64) -> Option<Against> {
         let (ln, interval) = self.draws.as_ref()?.relative(base.draws.as_ref()?, alpha);
         let verdict = if interval.low > margin {

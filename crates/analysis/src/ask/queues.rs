@@ -1,4 +1,4 @@
-//! Whole searches on simulated queues, whose highest rate follows from theory: I/Os arrive at random and are served in their order.
+//! Whole searches on simulated queues (random arrivals, first in first out), whose highest rate is known from theory.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ const TIME_S: f64 = 180.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Server {
-    /// Each I/O takes 2 ms.
+    /// Constant service time of 2 ms.
     Even,
     /// Times are exponential.
     Random,
@@ -72,7 +72,7 @@ impl System {
         if fell { 0.94 * CAPACITY } else { CAPACITY }
     }
 
-    /// When an I/O is done that begins at the earliest at `free`.
+    /// The completion time of an I/O that cannot start before `free`.
     fn serve(&mut self, free: f64) -> f64 {
         match self.server {
             Server::Even | Server::Step => free + 1.0 / self.capacity(),

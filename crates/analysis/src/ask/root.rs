@@ -16,9 +16,9 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::stats::paired::Interval;
 
-/// Trials this far from the estimate, as a logarithm, tell nothing of the line there.
+/// Log distance from the estimate beyond which trials do not determine the line's height.
 pub(super) const NEAR: f64 = 0.1;
-/// The slope that trials further away tell, with these bounds; without such trials the last.
+/// Bounds of the slope that more distant trials give; without any it is [`UNTOLD`].
 const WIDE: (f64, f64) = (0.5, 40.0);
 const UNTOLD: f64 = 5.0;
 /// A slope near the root that is so many times less than that is noise.
@@ -34,7 +34,7 @@ pub(super) const DRAWS: usize = 499;
 /// Late I/Os come together, so few rounds hold most of them and draws of rounds differ by too little, most of all downwards: by these factors,
 /// as simulated.
 const TOGETHER: (f64, f64) = (1.55, 1.1);
-/// With fewer rounds there is nothing to draw.
+/// Fewest rounds for resampling.
 pub(super) const FEWEST_ROUNDS: usize = 4;
 
 /// One trial of a condition.
@@ -46,18 +46,18 @@ pub(super) struct Trial {
     pub(super) rate: f64,
     /// The count against the condition: late I/Os, or nanoseconds.
     pub(super) bad: f64,
-    /// The total that it is a share of.
+    /// The total number.
     pub(super) of: f64,
 }
 
-/// Where a condition is just kept.
+/// The rate at which a condition is just kept.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Root {
-    /// At all rates so far it is not kept; the lowest of them.
+    /// The condition fails at all rates so far; the lowest of them.
     Below(f64),
-    /// It is kept at all rates so far; the highest of them.
+    /// The condition holds at all rates so far; the highest of them.
     Above(f64),
-    /// At this rate, by the trials around another that is close to it.
+    /// The estimate from trials close to it.
     At {
         /// The rate.
         rate: f64,
@@ -145,7 +145,7 @@ fn middle(mut values: Vec<f64>, alpha: f64) -> Interval {
     Interval { low: values[outside], high: values[values.len() - 1 - outside] }
 }
 
-/// By how much a percentile interval of `n` rounds is too narrow: slope and height are both estimated.
+/// Factor by which a percentile interval of `n` rounds is too narrow, because slope and height are both estimated.
 pub(super) fn widening(n: usize) -> Option<f64> {
     let t = StudentsT::new(0.0, 1.0, (n - 2) as f64).ok()?.inverse_cdf(0.975);
     Some(t / 1.959_964 * (n as f64 / (n - 2) as f64).sqrt())

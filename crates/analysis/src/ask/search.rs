@@ -28,15 +28,15 @@ const WINDOWS: usize = 5;
 pub enum Next {
     /// The closed loop.
     Capacity,
-    /// These rates, in I/Os per second.
+    /// Open loop at these rates, in I/Os per second.
     Rates(Vec<u64>),
-    /// The closed loop, and this rate below it: above its capacity no window tells more.
+    /// The closed loop, and this rate below it: windows above the capacity add no information.
     Below(u64),
     /// Nothing: the conditions fail while the target idles, or it does no I/O.
     Nothing,
 }
 
-/// The measurements of a round, from the rounds before it alone, so that a resumed run goes on as it would have.
+/// The next measurements, derived from earlier rounds alone, so that a resumed run continues identically.
 #[must_use]
 pub fn next(run: &Run, ask: &AskSpec, work: &Workload, target: &str, round: u32) -> Next {
     if round <= CAPACITY_ROUNDS {

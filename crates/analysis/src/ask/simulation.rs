@@ -1,4 +1,4 @@
-//! Searches on simulated systems whose true rate is known, beside bisection with as many trials.
+//! Searches on simulated systems with a known answer, compared with bisection of as many trials.
 
 use iotax_testkit::thorough;
 use rand::{RngExt, SeedableRng};
@@ -9,7 +9,7 @@ use crate::stats::{ALPHA, normal};
 
 /// The condition: 1% may be late.
 const LIMIT: f64 = 0.01;
-/// Where on average that many are late, as a share of the capacity; of a server with random service times.
+/// Load, as a share of the capacity, at which that many I/Os are late on average, on a server with random service times.
 const LOAD: f64 = 0.8;
 /// Rounds of two trials after six trials at rates far apart.
 const ROUNDS: u32 = 40;

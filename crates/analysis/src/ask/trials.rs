@@ -43,7 +43,7 @@ pub(super) fn trials(measured: &[(f64, &Measurement)], condition: Condition) -> 
     (measured.iter().filter_map(trial).collect(), limit)
 }
 
-/// The number of values above a limit; a bucket that it is within counts by its part.
+/// Number of values above a limit. The bucket that contains the limit counts proportionally.
 fn above(values: &Histogram, limit: u64) -> f64 {
     values
         .bars()

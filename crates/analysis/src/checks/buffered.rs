@@ -75,7 +75,7 @@ fn filesystems<'a>(
     })
 }
 
-/// Why a filesystem copies a workload's direct I/O, if it does.
+/// The reason why a filesystem copies a workload's direct I/O; `None` if it does not.
 fn copies(
     run: &Run,
     record: &TargetRecord,

@@ -11,12 +11,12 @@ use crate::finding::Finding;
 
 /// The bottom device must have served this share of the bytes, or taken it.
 const SERVED: f64 = 0.5;
-/// Share of a target that may stay in the cache: a page that somebody uses at the moment does.
+/// Share of a target that may stay cached after a drop: pages in use are kept.
 const LEFT: f64 = 0.01;
 /// The host sees a window begin and end by messages that may be 50 ms late. In a shorter window than this, what was moved
 /// meanwhile is too large a part of the whole.
 const SHORTEST_NS: u64 = 200_000_000;
-/// An area of which a larger share has no data behind it explains why the device was not asked.
+/// Share of holes in the area above which they explain why the device saw no I/O.
 const HOLES: f64 = 0.1;
 
 /// Caches that were to be dropped before the measurement, and were not empty then.

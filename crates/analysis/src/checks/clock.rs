@@ -15,12 +15,12 @@ const CLOCK: f64 = 0.01;
 const WRONG: f64 = 0.05;
 /// Allowance for message delay: the host sees a window begin and end by messages, which arrive late on a loaded machine.
 const MESSAGES_NS: f64 = 50e6;
-/// In shorter windows message delay alone exceeds [`WRONG`], so they are compared with the host's clock together.
+/// Shortest window that is checked alone. In shorter ones message delay alone exceeds [`WRONG`], so they are checked together.
 const ALONE_NS: f64 = MESSAGES_NS / WRONG;
 /// Share of the CPU time, kept by the hypervisor for others, above which figures suffer.
 const STEAL: f64 = 0.05;
-/// Clocksources that are read from a device: each time stamp costs microseconds, in a guest an exit. Linux falls back on them if
-/// it does not trust the time stamp counter.
+/// Slow clocksources: reading the device costs microseconds, and in a guest an exit. Linux falls back on them if it distrusts the time
+/// stamp counter.
 const SLOW: [&str; 5] = ["hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"];
 
 /// Remedy for a guest's clock that is off.
@@ -65,14 +65,13 @@ pub(super) fn elapsed(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// The short windows of a guest, taken together: messages that are late at the beginning of a window and at its end make up for one
-/// another.
+/// A guest's short windows, checked together: message delays at their beginnings and ends cancel out.
 struct ShortWindows<'a> {
     spec: &'a TargetSpec,
     windows: Vec<&'a Measurement>,
-    /// By the agent's clock.
+    /// Total length by the agent's clock.
     agent: f64,
-    /// By the host's.
+    /// Total length by the host's clock.
     host: f64,
 }
 

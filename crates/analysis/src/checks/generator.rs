@@ -9,7 +9,7 @@ use crate::finding::Finding;
 
 /// A generator that used this share of its threads' time was the limit.
 const SATURATED: f64 = 0.95;
-/// In a shorter window most CPU time is that of beginning and ending it.
+/// Shortest window for this check: in shorter ones most CPU time goes to starting and stopping.
 const TELLING_NS: u64 = 100_000_000;
 /// A backlog of this share of what was due is more than a moment's delay.
 const BACKLOG: f64 = 0.01;

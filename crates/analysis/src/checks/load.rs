@@ -1,4 +1,4 @@
-//! Others that used the device or the CPUs meanwhile.
+//! Finds other users of the device or the CPUs during a measurement.
 
 use iotax_model::record::{DiskActivity, Measurement, Tallies, Tally};
 use iotax_model::target::LayerKind;

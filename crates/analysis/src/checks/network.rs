@@ -19,7 +19,7 @@ use iotax_model::Run;
 /// Bytes that an interface must have counted of those that were carried. The host sees a window begin and end by messages that may be
 /// 50 ms late.
 const PASSED: f64 = 0.8;
-/// In a shorter window messages that are late are too large a part.
+/// Shortest window for this check: in shorter ones late messages distort the figures.
 const SHORTEST_NS: u64 = 500_000_000;
 /// Factor on the bytes carried: headers of the shortest packets, acknowledgements, retransmits.
 const OTHERS: f64 = 1.5;
@@ -51,7 +51,7 @@ const MATTER: [&str; 8] = [
     "rx-gro",
     "rx-checksum",
 ];
-/// Without this one TCP is cut into packets by the kernel.
+/// The offload without which the kernel segments TCP in software.
 const SEGMENTATION: &str = "tx-tcp-segmentation";
 
 /// Runs the network checks of one measurement; none for disk work.
@@ -325,8 +325,8 @@ fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     (!evidence.is_empty()).then(|| case.finding(WarningKind::Loss, evidence.join("; "), remedy))
 }
 
-/// Returns whether the receiver's interface got the packets that its sockets did not; `None` if it was not watched, if it also
-/// counts others' bytes, or if too little was lost to tell.
+/// Returns whether the receiver's interface got the packets that its sockets did not; `None` if the interface was not watched or also
+/// carries other traffic, or if too little was lost.
 fn arrived(case: &Case<'_>, net: &Traffic, upload: bool, lost: u64, received: u64) -> Option<bool> {
     let (name, counted) = case.nic(if upload { "server" } else { "client" })?;
     if name == "lo" {

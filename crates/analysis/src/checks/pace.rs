@@ -21,7 +21,7 @@ use iotax_model::Run;
 /// Fewest measurements that make a series over a run.
 const MEASUREMENTS: usize = 12;
 
-/// A fall this many standard deviations deep is no chance of a Poisson schedule, wherever in a window it is looked for.
+/// Depth of a fall, in standard deviations, that a Poisson schedule does not produce by chance anywhere in a window.
 const FALL_BY_CHANCE: f64 = 3.5;
 
 /// Returns whether I/Os were begun at random moments, so that their rate scatters by itself.

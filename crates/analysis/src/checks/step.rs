@@ -1,12 +1,12 @@
-//! One step in a series: where the level fell and stayed.
+//! Finds one lasting drop in a series.
 
 /// Fewest values that make a level.
 const LEVEL: usize = 2;
 /// Fewest values that can show two distinct levels.
 const LEAST: usize = 6;
-/// Two levels must leave no more than this share of the variance about the mean.
+/// Largest share of the variance about the mean that two levels may leave.
 const LEFT: f64 = 0.15;
-/// A straight line fits a slow drift: two levels must leave no more than this share of what a line leaves.
+/// Largest residual of two levels relative to that of a straight line, which would fit a slow drift.
 const LINE: f64 = 0.5;
 /// The lower level is at most this share of the upper.
 const FALL: f64 = 0.8;

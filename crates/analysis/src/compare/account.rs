@@ -53,7 +53,7 @@ pub struct MeasurementFigures {
     pub workload: String,
     /// The round, from 1.
     pub round: u32,
-    /// Every figure that is known, in the units of [`Metric`].
+    /// All known figures, in the units of [`Metric`].
     pub metrics: Vec<(Metric, f64)>,
     /// The finding that makes it unusable, if any.
     pub unusable: Option<String>,
@@ -96,7 +96,7 @@ pub struct Account {
     pub has_own_rates: bool,
     /// Its source, if another tool measured it.
     pub source: Option<ImportSource>,
-    /// The way to measure more of it; absent for a run that is not in a store here, or that has a time of its own.
+    /// The command that measures more of it; absent for a run that is in no store here, or whose time is fixed.
     pub more: Option<More>,
 }
 
@@ -197,7 +197,7 @@ impl Account {
         self.subjects.iter().find(|subject| subject.name == name)
     }
 
-    /// The mean of each target over all rounds, as tables show it; none by a metric whose rounds have no mean of their own.
+    /// The mean of each target over all rounds, as in tables. Empty for a metric without a mean over rounds.
     pub(super) fn means(&self, workload: &str, metric: Metric) -> HashMap<&str, f64> {
         if metric.definition().over_rounds != OverRounds::GeometricMean {
             return HashMap::new();
@@ -217,7 +217,7 @@ impl Account {
     }
 }
 
-/// Every figure of a measurement that targets are compared by, as far as known.
+/// All known figures of a measurement by which targets are compared.
 pub fn metrics(measurement: &Measurement) -> Vec<(Metric, f64)> {
     Metric::compared().filter_map(|metric| Some((metric, metric.of(measurement)?))).collect()
 }
@@ -255,7 +255,7 @@ const SPOILING: [WarningKind; 8] = [
     WarningKind::UnfaithfulReplay,
 ];
 
-/// Why a measurement cannot be used, if it cannot.
+/// The reason why a measurement cannot be used; `None` if it can.
 pub fn unusable(grade: Grade, kinds: &[&str]) -> Option<String> {
     let spoils = |kind: &&&str| SPOILING.iter().any(|spoiling| spoiling.word() == **kind);
     let why: Vec<&str> = kinds.iter().filter(spoils).copied().collect();

@@ -158,7 +158,7 @@ fn described(layer: &Layer) -> String {
     })
 }
 
-/// Layers of one kind are held against one another in their order.
+/// Compares layers of one kind in their order.
 fn layers(a: &[Layer], b: &[Layer]) -> Vec<Difference> {
     let mut kinds = Vec::new();
     for layer in a.iter().chain(b) {
@@ -211,8 +211,8 @@ pub fn workloads(a: &Workload, b: &Workload) -> Vec<Difference> {
     settings(&keys(a), &keys(b))
 }
 
-/// Like [`workloads`], for runs of which one may be imported: a key that its source does not state is no difference. Work that no
-/// key describes is identified by its name alone.
+/// Like [`workloads`], for a pair of runs that may include an imported one: a key that its source does not state does not count as a
+/// difference. Work that no key describes is identified by name only.
 pub(super) fn stated((one, a): (&Account, &Workload), (other, b): (&Account, &Workload)) -> Vec<Difference> {
     let known = |account: &Account, workload: &Workload, key: &str| {
         let head = key.split('.').next().unwrap_or_default();

@@ -105,7 +105,7 @@ pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, 
 
 type MatchedUp<'a> = (Vec<Pair<'a>>, Vec<&'a AccountedTarget>, Vec<&'a AccountedTarget>);
 
-/// By name first, then by what they are made of; and what is left of each.
+/// Matches targets by name first, then by their settings, and returns those left over on each side.
 fn match_up<'a>(ours: &[&'a AccountedTarget], theirs: &[&'a AccountedTarget]) -> MatchedUp<'a> {
     let mut free: Vec<&AccountedTarget> = theirs.to_vec();
     let mut partners: Vec<Option<(&AccountedTarget, Matched)>> = vec![None; ours.len()];
@@ -185,7 +185,7 @@ pub(super) fn workloads<'a>(
     (pairs, missing)
 }
 
-/// Workloads of an account without a partner. The rates of a curve are said together: every curve has its own.
+/// The workloads of an account without a partner. Rates of a curve are reported together, because every curve has its own rates.
 fn all_unmatched(lonely: &[&Workload], side: Which, has: &Account, lacks: &Account) -> Vec<Missing> {
     let is_placed = |workload: &&&Workload| has.has_own_rates && workload.is_open_loop();
     let placed = lonely.iter().filter(is_placed).count();

@@ -105,7 +105,7 @@ pub enum CompareError {
         /// The run's targets.
         accepted: String,
     },
-    /// One run was named twice, and not two of its targets.
+    /// Both sides are the same run, without two targets to compare.
     #[error(
         "both are {label}; within a run two targets can be compared: {label}:TARGET with {label}:OTHER, of {accepted}",
         label = label.trim_start_matches("run ")
@@ -116,7 +116,7 @@ pub enum CompareError {
         /// Its targets.
         accepted: String,
     },
-    /// No target or no workload of one has a partner in the other.
+    /// The two runs have no target or no workload in common.
     #[error("no {what} of the one has a partner in the other ({a}; {b}); name a target of each: RUN:TARGET")]
     NothingInCommon {
         /// `target`.
@@ -134,14 +134,14 @@ pub enum CompareError {
     },
 }
 
-/// Two targets that are held against one another.
+/// Two targets that are compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TargetPair {
     /// A's target.
     pub a: String,
     /// B's target.
     pub b: String,
-    /// Why these two.
+    /// The property by which they were matched.
     pub matched: Matched,
     /// Differences between them.
     pub differences: Vec<Difference>,
@@ -180,7 +180,7 @@ pub struct WorkloadPair {
 }
 
 impl WorkloadPair {
-    /// As [`TargetPair::name`].
+    /// See [`TargetPair::name`].
     #[must_use]
     pub fn name(&self) -> String {
         both(&self.a.name, &self.b)
@@ -191,14 +191,14 @@ fn both(a: &str, b: &str) -> String {
     if a == b { a.to_owned() } else { format!("{a} / {b}") }
 }
 
-/// One target and workload on both sides, by one metric.
+/// One metric of one target and workload on both sides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedCell {
     /// Index of the target's pair.
     pub target: usize,
     /// Index of the workload's pair.
     pub workload: usize,
-    /// By what.
+    /// The metric.
     pub metric: Metric,
     /// A's mean over its rounds, as tables show it.
     pub a: f64,
@@ -260,11 +260,11 @@ pub struct Compared {
     pub workloads: Vec<WorkloadPair>,
     /// Targets and workloads without a partner.
     pub missing: Vec<Missing>,
-    /// In the order of workloads, targets and metrics.
+    /// Cells in the order of workloads, targets and metrics.
     pub cells: Vec<ComparedCell>,
     /// Rates that both located, in the order of workloads and targets.
     pub rates: Vec<RateCell>,
-    /// In the order of the question.
+    /// Gates in the order given.
     pub gates: Vec<GateResult>,
 }
 
@@ -281,7 +281,7 @@ impl Compared {
         self.gates.iter().any(|gate| !gate.tripped.is_empty())
     }
 
-    /// The cells whose metric is to be shown.
+    /// The cells of the metrics to show.
     pub fn shown(&self) -> impl Iterator<Item = &ComparedCell> {
         self.cells.iter().filter(|cell| {
             let workload = &self.workloads[cell.workload].a;
@@ -542,8 +542,7 @@ fn decide_all(cases: &mut [CellSample], margin: f64) {
     }
 }
 
-/// Judges a gate. Its limit is the margin of a separate family, so that a gate trips without cause no more often than a verdict
-/// is wrong.
+/// Judges a gate. Its limit is the margin of a family of its own, so that a gate trips falsely no more often than a verdict is wrong.
 fn judged(gate: &Gate, cases: &[CellSample], missing: &[Missing]) -> GateResult {
     let (low, high) = (1.0 / (1.0 + gate.threshold), 1.0 + gate.threshold);
     let of_metric = |i: &usize| cases[*i].cell.metric == gate.metric;

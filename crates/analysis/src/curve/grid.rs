@@ -29,7 +29,7 @@ pub struct Grid<'a> {
     pub rays: Vec<Ray<'a>>,
 }
 
-/// One share of reads.
+/// The curve of one share of reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ray<'a> {
     /// The work.

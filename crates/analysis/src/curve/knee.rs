@@ -23,7 +23,7 @@ use crate::stats::paired::Interval;
 const FEWEST: usize = 4;
 /// Rounds are drawn anew this often.
 const DRAWS: usize = 999;
-/// With fewer rounds there is nothing to draw.
+/// Fewest rounds for resampling.
 const FEWEST_ROUNDS: usize = 3;
 /// The factor of the mean response time at which latency counts as doubled.
 const DOUBLE: f64 = 2.0;
@@ -102,7 +102,7 @@ impl Courses {
     }
 }
 
-/// The mean response time of a point in some rounds, each as often as it is named; absent without an I/O.
+/// The mean response time of a point over `rounds`, which may repeat; `None` without an I/O.
 fn mean_over(point: &RatePoint<'_>, rounds: &[u32]) -> Option<f64> {
     let (mut ios, mut ns) = (0, 0);
     for round in rounds {
@@ -137,7 +137,7 @@ fn double(course: &[(f64, f64)]) -> Option<f64> {
     reached(course, DOUBLE * course.first()?.1)
 }
 
-/// The load at which the response time first reaches a limit that it is below at first.
+/// The load at which the response time first reaches a limit from below.
 fn reached(course: &[(f64, f64)], limit: f64) -> Option<f64> {
     let pair = course.windows(2).find(|pair| pair[1].1 >= limit)?;
     let [(low, below), (high, above)] = [pair[0], pair[1]];

@@ -34,7 +34,7 @@ const FEWEST: usize = 3;
 pub struct Curves<'a> {
     /// The work: the workload in a closed loop, or the one at the lowest rate.
     pub work: &'a Workload,
-    /// In the plan's order of targets, those that were measured.
+    /// Measured targets, in the plan's order.
     pub targets: Vec<Curve<'a>>,
 }
 
@@ -49,11 +49,11 @@ pub struct Curve<'a> {
     pub closed: Option<Located>,
     /// The most I/Os per second: those of the closed loop, or of a rate at which more were done. Absent without a closed loop.
     pub capacity: Option<Located>,
-    /// Where latency begins to rise; absent if too few rates were sustained.
+    /// The load from which latency rises; absent if too few rates were sustained.
     pub knee: Option<Knee>,
 }
 
-/// One rate.
+/// The figures at one rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RatePoint<'a> {
     /// The workload.

@@ -24,8 +24,8 @@ fn plan(targets: usize, margin: &str) -> Plan {
     Plan::from_toml(&(head + &tables)).expect("a plan")
 }
 
-/// All rounds of a run whose targets are slower than the baseline by these log ratios on every workload. The baseline's noise is
-/// in every comparison with it.
+/// All rounds of a run whose targets are slower than the baseline by these log ratios on every workload. All comparisons share the
+/// baseline's noise.
 fn cases(random: &mut impl Rng, pairs: &[Pair], truths: &[f64]) -> Vec<PendingComparison> {
     let mut cases = Vec::new();
     for workload in 0..WORKLOADS {

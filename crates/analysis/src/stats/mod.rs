@@ -42,7 +42,7 @@ pub trait Estimate {
     fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64>;
 }
 
-/// The median of the values; absent if there are none.
+/// The median; `None` for an empty slice.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();

@@ -8,11 +8,11 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::Estimate;
 
-/// With fewer differences no sign-flip p-value can be below 0.03, so none is given.
+/// Fewest differences for a sign-flip p-value: with fewer it cannot be below 0.03.
 const FLIP_FROM: usize = 6;
 /// Up to here every pattern of signs is tried.
 const FLIP_EXACT: usize = 16;
-/// Beyond it, the number of patterns drawn: the smallest possible p is 1e-4.
+/// Number of random patterns drawn where not all are enumerated: the smallest possible p is 1e-4.
 const FLIP_DRAWS: u32 = 10_000;
 
 /// An interval around an estimate, in the estimate's unit.
@@ -26,7 +26,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Both ends under a rising function.
+    /// Maps both ends by an increasing function.
     #[must_use]
     pub fn map(self, rising: impl Fn(f64) -> f64) -> Self {
         Self { low: rising(self.low), high: rising(self.high) }
@@ -72,7 +72,7 @@ impl Differences {
         Self::new(pairs.iter().map(|(target, baseline)| (target / baseline).ln()).collect())
     }
 
-    /// The same differences with the family's prior for the variance.
+    /// The differences with the family's prior for the variance.
     #[must_use]
     pub fn with(self, prior: Option<Prior>) -> Self {
         Self { prior, ..self }

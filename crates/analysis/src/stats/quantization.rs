@@ -34,7 +34,7 @@ impl<E> Coarse<E> {
         Coarse { estimate: change(self.estimate), error: self.error }
     }
 
-    /// Without the error.
+    /// The estimate without the quantization error.
     #[must_use]
     pub const fn fine(&self) -> &E {
         &self.estimate

@@ -28,8 +28,8 @@ pub enum Spending {
     OBrienFleming,
     /// About as much at each look: `ln(1 + (e - 1) t)`, which resembles Pocock's boundary (Lan and DeMets, 1983).
     Pocock,
-    /// In between: `(1 - exp(-gamma t)) / (1 - exp(-gamma))`, the earlier the larger gamma; about O'Brien and Fleming's at -4, about
-    /// Pocock's at 1 (Hwang, Shih and DeCani, Statistics in Medicine 9, 1990). Gamma must not be 0.
+    /// `(1 - exp(-gamma t)) / (1 - exp(-gamma))`, between the two others: a larger gamma spends earlier; about O'Brien and Fleming's at -4,
+    /// about Pocock's at 1 (Hwang, Shih and DeCani, Statistics in Medicine 9, 1990). Gamma must not be 0.
     HwangShihDeCani(f64),
 }
 
@@ -60,14 +60,14 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Looks after each of these numbers of rounds, the last of which is the most that there can be. Absent if there
-    /// are none, or if they do not rise from at least 1.
+    /// Looks after each of these numbers of rounds, the last of which is the maximum. `None` if the list is empty, or does not rise from at
+    /// least 1.
     #[must_use]
     pub fn new(rounds: &[u32]) -> Option<Self> {
         Self::with(rounds, Spending::CHOSEN)
     }
 
-    /// The same with another spending function.
+    /// Like [`Self::new`], with another spending function.
     #[must_use]
     pub fn with(rounds: &[u32], spending: Spending) -> Option<Self> {
         let rising = rounds.windows(2).all(|pair| pair[0] < pair[1]);
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// The same with a rule of many more points: what is left of the integration's error.
+    /// Compares the rule with one of many more points, which shows the integration error.
     #[test]
     fn the_rule_is_fine_enough() {
         let designs: [&[u32]; 5] = [

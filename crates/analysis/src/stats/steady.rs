@@ -43,7 +43,7 @@ impl Steadiness {
         (RANGE.max(RANGE_BY_CHANCE * scatter), DRIFT.max(DRIFT_BY_CHANCE * scatter))
     }
 
-    /// The scatter of rounds whose events come at random moments, independent of one another (Poisson).
+    /// The expected scatter of rounds for independent random events (Poisson).
     #[must_use]
     pub fn poisson(self) -> f64 {
         self.count.max(1.0).sqrt().recip()

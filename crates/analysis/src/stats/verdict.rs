@@ -50,7 +50,7 @@ impl Verdict {
     }
 }
 
-/// One comparison decided.
+/// The decision of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// The verdict.
@@ -59,8 +59,8 @@ pub struct Decision {
     pub alpha: Option<f64>,
     /// The interval of the mean log ratio that the verdict rests on. Absent for fewer than two rounds.
     pub interval: Option<Interval>,
-    /// If undecided: total rounds that would decide it, if mean and variance stay the same. Absent if unknown (fewer than two
-    /// rounds, no variance) or above 1000.
+    /// Total rounds that would decide an undecided comparison, at the same mean and variance. Absent if unknown (fewer than two rounds, no
+    /// variance) or above 1000.
     pub needed_rounds: Option<u32>,
 }
 
@@ -85,8 +85,7 @@ pub fn decide<E: Estimate + ?Sized>(family: &[(&E, bool)], alpha: f64, margin: f
     decided
 }
 
-/// If a comparison is undecided: how many rounds in all would decide it at the level at which it was tested, were mean and
-/// variance to stay as they are.
+/// The total rounds that would decide an undecided comparison at the level at which it was tested, at the same mean and variance.
 #[must_use]
 pub fn needed_rounds<E: Estimate + ?Sized>(estimate: &E, margin: f64, decision: &Decision) -> Option<u32> {
     let alpha = decision.alpha.filter(|_| decision.verdict == Verdict::Undecided)?;

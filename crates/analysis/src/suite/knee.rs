@@ -22,7 +22,7 @@ pub struct OutstandingKnee {
     /// The place among the points of the first depth that gives [`REACHED`] of the ceiling; absent if none but the deepest does: then
     /// the ceiling may lie beyond what was measured.
     pub at: Option<usize>,
-    /// From there to the deepest point: I/Os per second and latency as ratios.
+    /// IOPS and latency at the deepest point, as ratios to those at the knee.
     pub beyond: Option<(f64, f64)>,
 }
 

@@ -16,7 +16,7 @@ use crate::metric::Metric;
 use crate::stats::median;
 use iotax_model::Run;
 
-/// One test of a suite.
+/// The results of one test of a suite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuiteTest<'a> {
     /// Prefix of its workloads' names.
@@ -25,7 +25,7 @@ pub struct SuiteTest<'a> {
     pub shape: SuiteShape,
     /// Its workloads, in the plan's order.
     pub workloads: Vec<&'a Workload>,
-    /// One per target that was measured, in the plan's order.
+    /// One series per measured target, in the plan's order.
     pub series: Vec<TargetSeries<'a>>,
 }
 
@@ -42,7 +42,7 @@ pub struct TargetSeries<'a> {
     pub transition: Option<Transition>,
 }
 
-/// One cell: means over its rounds, as tables have them.
+/// The means of one cell over its rounds, as in tables.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuiteCell<'a> {
     /// The workload.

@@ -39,7 +39,7 @@ pub struct FoundAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerFigure {
-    /// The highest rate that keeps the conditions, or of a curve the most that a target did, in I/Os per second.
+    /// The highest rate that keeps the conditions, or for a curve the highest rate done, in I/Os per second.
     Rate(f64),
     /// The highest rate that was tried, which keeps them.
     AtLeast(f64),
@@ -157,7 +157,7 @@ fn curved(run: &Run) -> Vec<FoundAnswer> {
     curve::curves(run).into_iter().flat_map(of_work).collect()
 }
 
-/// The longest gap of each cell of a watch; absent where gaps are not known.
+/// The longest gap of each cell of a watch; cells without recorded gaps are left out.
 fn watched(run: &Run) -> Vec<FoundAnswer> {
     let mut found: Vec<FoundAnswer> = Vec::new();
     for episode in watch::episodes(run) {

@@ -20,12 +20,12 @@ use crate::compare::{Difference, Gate, GateDirection};
 use crate::metric::Metric;
 use crate::stats::paired::Interval;
 
-/// Which series are followed, and what fails.
+/// The series to follow, and the gates.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TrendQuestion {
-    /// This target alone.
+    /// Only this target.
     pub target: Option<String>,
-    /// This workload alone.
+    /// Only this workload.
     pub workload: Option<String>,
     /// Metrics, or their substitutes on streams.
     pub metrics: Vec<Metric>,
@@ -55,7 +55,7 @@ pub struct TrendPoint {
 /// A change of a series in terms of runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrendChange {
-    /// Index in the points of the first one after it, as far as can be told.
+    /// Index of the first point after the change, as estimated.
     pub at: usize,
     /// Index of the last run that is before it for certain (95%).
     pub last_before: usize,
@@ -73,7 +73,7 @@ pub struct TrendChange {
     pub is_worse: bool,
     /// False if it came before the runs that were asked for.
     pub is_new: bool,
-    /// Other differences between the two runs.
+    /// Other differences between the two runs, as possible causes.
     pub causes: Vec<Difference>,
 }
 
@@ -88,22 +88,22 @@ pub struct PendingChange {
     pub needed: Option<usize>,
 }
 
-/// One cell by one metric over the runs.
+/// One metric of one cell over the runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trend {
     /// The target.
     pub target: String,
     /// The workload, as last planned.
     pub workload: Workload,
-    /// By what.
+    /// The metric.
     pub metric: Metric,
-    /// The target that the machine's own state is told by; absent if the series is that of the target alone.
+    /// The target that shows the machine's own state; absent if the series is that of the target alone.
     pub control: Option<String>,
     /// True if the series is the control's own.
     pub is_control: bool,
-    /// In the order of the runs.
+    /// Points in the order of the runs.
     pub points: Vec<TrendPoint>,
-    /// In their order.
+    /// Changes in order of time.
     pub changes: Vec<TrendChange>,
     /// A change that the newest points may become.
     pub pending: Option<PendingChange>,
@@ -128,9 +128,9 @@ pub struct TrendGate {
 /// The trends of a history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trends {
-    /// In the order of cells and metrics.
+    /// Trends in the order of cells and metrics.
     pub trends: Vec<Trend>,
-    /// In the order of the question.
+    /// Gates in the order given.
     pub gates: Vec<TrendGate>,
 }
 

@@ -83,7 +83,7 @@ impl Tried {
         (!logs.is_empty() && mean.is_finite()).then(|| mean.exp())
     }
 
-    /// Why no verdict may rest on its figures; absent if they can be used.
+    /// Why a verdict may not rest on its figures; `None` if they are usable.
     #[must_use]
     pub fn withheld(&self) -> Option<&str> {
         self.comparisons.iter().find_map(|c| c.ratio.withheld.as_deref())
@@ -180,7 +180,7 @@ pub struct Tuning {
     pub screening: Option<i64>,
     /// All candidates.
     pub tried: Vec<Tried>,
-    /// Those that were confirmed, as indices.
+    /// Indices of the confirmed candidates.
     pub chosen: Vec<usize>,
     /// The run that confirms, and what it shows; absent if nothing seemed to pay.
     pub confirmation: Option<(i64, Confirmation)>,

@@ -81,7 +81,8 @@ impl<'a> HostClock<'a> {
         Self(&m.standstills)
     }
 
-    /// The host's time. If QEMU did not say when it stopped the guest, a standstill begins at the end of the last interval before it.
+    /// Converts to the host's time. If QEMU did not report when it stopped the guest, a pause begins at the end of the last interval before
+    /// it.
     pub(super) fn of_agent(self, own_ns: u64) -> u64 {
         let mut host = own_ns;
         for one in self.0 {

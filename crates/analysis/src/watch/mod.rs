@@ -42,7 +42,7 @@ pub struct Episode<'a> {
     pub lost: Option<u64>,
     /// False if figures are lower bounds: a worker did not return, or what was written could not be read back to its end.
     pub is_whole: bool,
-    /// In the order of their times.
+    /// Effects in order of time.
     pub effects: Vec<EventEffect<'a>>,
     /// Verdicts on the requirements about it, in the order of the plan.
     pub verdicts: Vec<Judged>,
@@ -53,7 +53,7 @@ pub struct Episode<'a> {
 /// The source of a line of the kernel's log.
 const KERNEL: &str = "kernel";
 
-/// A line of what was seen beside the load.
+/// A line about something observed besides the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenEvent<'a> {
     /// From the start of the window.
@@ -83,7 +83,7 @@ impl SeenEvent<'_> {
 /// The effect of one event or mark, up to the next one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventEffect<'a> {
-    /// When it happened, from the start of the window.
+    /// The time from the start of the window, in nanoseconds.
     pub at_ns: u64,
     /// The event's name, or the mark's text.
     pub name: &'a str,
@@ -118,7 +118,7 @@ pub struct Judged {
     pub reason: Option<String>,
 }
 
-/// The measurements of a watch; none of a run that is no watch.
+/// The measurements of a watch; empty for other runs.
 #[must_use]
 pub fn episodes(run: &Run) -> Vec<Episode<'_>> {
     let Some(watch) = run.plan.watch() else { return Vec::new() };
@@ -191,7 +191,7 @@ impl<'a> Episode<'a> {
         self.gaps.as_ref()?.iter().filter(|gap| gap.of == of).max_by_key(|gap| gap.duration_ns)
     }
 
-    /// Where a gap arose, from what each block device saw of it; `None` if none was watched.
+    /// Locates a gap by what each block device saw of it; `None` if no device was watched.
     #[must_use]
     pub fn origin(&self, gap: &CompletionGap) -> Option<GapOrigin<'a>> {
         stall::origin(self.measurement, gap)
@@ -226,7 +226,7 @@ impl<'a> Episode<'a> {
         self.effects.iter().any(|effect| effect.failure.is_some())
     }
 
-    /// Why nothing can pass: an event did not happen, or not wholly under the load.
+    /// Why no requirement can pass: an event did not happen, or not entirely under the load.
     fn unseen_event(&self) -> Option<String> {
         self.effects.iter().find_map(|effect| match effect {
             EventEffect { failure: Some(_), name, duration_ns: None, .. } => {
@@ -253,7 +253,7 @@ impl<'a> Episode<'a> {
         })
     }
 
-    /// The figure of a requirement as far as it was seen, and why more of it may have been missed.
+    /// The figure of a requirement as far as observed, and why it may be larger.
     fn figure(&self, figure: WatchFigure) -> (Option<u64>, Option<String>) {
         let hung = || (!self.has_ended()).then(|| "I/Os had not completed at the end".to_owned());
         match figure {
@@ -278,7 +278,7 @@ impl<'a> Episode<'a> {
         }
     }
 
-    /// The longest recovery, and of which event it is not known to its end.
+    /// The longest recovery, and the event whose recovery was not observed to the end.
     fn recovery(&self) -> (Option<u64>, Option<String>) {
         let (mut longest, mut reason) = (None, None);
         for effect in &self.effects {
@@ -318,7 +318,7 @@ impl Judged {
     }
 }
 
-/// Those that were too late for certain, and those of a bucket of the histogram in which some are.
+/// I/Os that were certainly too late, plus those in the histogram bucket that contains the limit.
 fn late(watch: &WatchSpec, m: &Measurement) -> u64 {
     let responses = m.outcome.tallies.each().filter_map(|(_, tally)| tally?.response.as_ref());
     let bars = responses.flat_map(iotax_model::Histogram::bars);
@@ -367,7 +367,7 @@ fn effects<'a>(m: &'a Measurement, gaps: Option<&[CompletionGap]>) -> Vec<EventE
     effects
 }
 
-/// An event or a mark, before what followed it is known.
+/// The effect of an event or mark, before its consequences are known.
 fn effect(occurrence: &Occurrence) -> Option<EventEffect<'_>> {
     let (name, is_mark, duration_ns, failure) = match &occurrence.what {
         Happened::Event { name, duration_ns, failure } => (name, false, *duration_ns, failure.as_deref()),

@@ -65,7 +65,7 @@ impl FigureChange {
         })
     }
 
-    /// With the event, as a multiple of without.
+    /// The cost with the event as a multiple of that without.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.with / self.without

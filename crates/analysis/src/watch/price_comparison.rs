@@ -39,7 +39,7 @@ pub enum EventFigure {
 }
 
 impl EventFigure {
-    /// All of them, in the order of tables and documents.
+    /// All figures, in the order of tables and documents.
     pub const ALL: [Self; 5] = [Self::Took, Self::Gap, Self::ResponseMean, Self::ResponseP99, Self::Slowdown];
 }
 

@@ -1,16 +1,16 @@
-//! When all was as before an event.
+//! The time until the load is back to normal after an event.
 
 use iotax_model::record::{Measurement, Sample};
 
 use super::clock::{CompletionGap, HostClock};
 
-/// Fewer intervals before the first event do not tell what is normal.
+/// Fewest intervals before the first event that show what is normal.
 const FEWEST: usize = 4;
 /// An interval is normal with this share of the rate that the slowest one before the first event had ...
 const RATE: f64 = 0.9;
 /// ... and a mean response time up to so many times that of the slowest one.
 const TIME: f64 = 2.0;
-/// It is over when it has been normal for so long.
+/// The load has recovered once it has been normal for this long.
 const HOLDS_NS: u64 = 1_000_000_000;
 
 /// The time from an event until rate and response time are as before the first event.
@@ -18,11 +18,11 @@ const HOLDS_NS: u64 = 1_000_000_000;
 pub enum RecoveryTime {
     /// Too little was seen.
     Unknown(Unknown),
-    /// They never were otherwise.
+    /// The load was normal throughout.
     Unaffected,
-    /// After so many nanoseconds, to the length of an interval.
+    /// Recovered after this many nanoseconds, to the resolution of an interval.
     After(u64),
-    /// Not in the nanoseconds until the next event or the end.
+    /// Not recovered within these nanoseconds, which end at the next event or the window's end.
     NotWithin(u64),
 }
 
