@@ -9,8 +9,8 @@ use crate::window::Window;
 /// As many are kept of each direction: the longest.
 const MOST: usize = 500;
 
-/// From the last completion, or from when the first was due that waited if that is later, to the next completion; on the clock of the window,
-/// `u64::MAX` if none came.
+/// A gap: from the last completion (or the due time of the first waiting I/O, if that is later) to the next completion, on the window's
+/// clock; `u64::MAX` if none followed.
 pub type Span = (u64, u64);
 
 /// The spans of each class of I/Os, in the order of `CLASSES`.
@@ -19,19 +19,19 @@ pub type Spans = [Vec<Span>; 3];
 /// The classes, in the order of all that is kept by class.
 pub(crate) const CLASSES: [IoClass; 3] = [IoClass::Reads, IoClass::Writes, IoClass::Flushes];
 
-/// One worker's times without a completion.
+/// Records one worker's gaps between completions.
 #[derive(Debug)]
 pub struct BlackoutRecorder {
     least: u64,
     ways: [ClassGaps; 3],
 }
 
-/// One class.
+/// The state of one class of I/O.
 #[derive(Debug)]
 struct ClassGaps {
     /// The last completion.
     last: u64,
-    /// When the first of the I/Os that failed since then was due.
+    /// The due time of the first I/O that failed since then.
     failed: u64,
     found: Vec<Span>,
 }
@@ -71,7 +71,7 @@ impl BlackoutRecorder {
         way.failed = way.failed.min(due);
     }
 
-    /// All of them, in their order; `first_due` as in [`Self::completed`].
+    /// All gaps in order; `first_due` as in [`Self::completed`].
     #[must_use]
     pub fn finish(mut self, first_due: [Option<u64>; 3], now: u64) -> Spans {
         for (way, due) in self.ways.iter_mut().zip(first_due) {

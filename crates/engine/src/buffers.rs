@@ -9,8 +9,8 @@ use iotax_model::workload::Memory;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// The right to use one buffer. It cannot be copied: queueing an I/O gives it away, and the completion returns it, so nobody
-/// touches a buffer that the kernel is using.
+/// Exclusive right to use one buffer. It cannot be copied: queueing an I/O consumes it and the completion returns it, so a buffer in use by
+/// the kernel is never touched.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Slot(u32);
 
@@ -70,7 +70,7 @@ impl Buffers {
         Ok((Self { memory, slot_bytes, mapping: (begin, mapped) }, slots))
     }
 
-    /// As [`Self::new`], in a file of memory that another process can map too.
+    /// Like [`Self::new`], in a memory file that another process can map.
     pub(crate) fn shared(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>, OwnedFd)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let file = memfd_create("buffers", MemfdFlags::CLOEXEC)?;

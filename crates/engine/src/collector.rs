@@ -20,7 +20,7 @@ pub(crate) struct Collector {
     window: Window,
     /// The latencies of a span without I/O.
     empty: Latencies,
-    /// By worker: the interval it is in; those before it are complete.
+    /// The current interval of each worker; earlier ones are complete.
     reached: Vec<u64>,
     /// Intervals not given yet; the first is number `given`.
     open: VecDeque<Open>,
@@ -164,7 +164,7 @@ mod tests {
         Collector::new(Window::new(&job, 0), Latencies::new(&job.workload), workers)
     }
 
-    /// A worker's interval, the one that it is in by then, and how many reads of 100 ns it holds.
+    /// Reports interval `number` of a worker with `count` reads of 100 ns each; the worker is now in interval `next`.
     fn reads(collector: &mut Collector, worker: u32, number: u64, next: u64, count: u64) {
         let mut latencies = collector.empty.empty_alike();
         let io = Io { direction: IoKind::Read, offset: 0, length: 4096 };

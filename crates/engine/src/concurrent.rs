@@ -60,7 +60,7 @@ pub(crate) fn run(
     Ok(put_together(&job.workload, &windows, outcomes))
 }
 
-/// Each job by itself. Jobs that are alike do not go to the same places.
+/// Splits a job into one per concurrent job. Equal jobs get different offsets.
 fn split(job: &Job) -> Vec<Job> {
     (0_u64..)
         .zip(job.workload.jobs())
@@ -173,7 +173,7 @@ fn pass_on(waiting: &mut [VecDeque<Sample>], events: &mut dyn FnMut(Event)) {
     }
 }
 
-/// One outcome of all, with each job's share.
+/// Combines the outcomes of all jobs into one, with each job's share.
 fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>) -> Outcome {
     let parts = workload.jobs().zip(windows).zip(outcomes).map(|((job, window), outcome)| {
         let idle = window.start.saturating_sub(window.begin);

@@ -9,19 +9,19 @@ use crate::punctual::{self, Priority};
 #[derive(Debug, Default)]
 pub struct Control {
     end: AtomicBool,
-    /// By the system's monotonic clock; 0: at once.
+    /// Start time on the system's monotonic clock; 0 to start at once.
     start_ns: AtomicU64,
     started_ns: AtomicU64,
 }
 
 impl Control {
-    /// Lets a load begin at once and last as long as its job says.
+    /// Lets a load start at once and last as long as its job says.
     #[must_use]
     pub const fn new() -> Self {
         Self { end: AtomicBool::new(false), start_ns: AtomicU64::new(0), started_ns: AtomicU64::new(0) }
     }
 
-    /// Forgets what was said, before another measurement.
+    /// Resets all settings, before another measurement.
     pub fn reset(&self) {
         self.end.store(false, Ordering::Relaxed);
         self.start_ns.store(0, Ordering::Relaxed);
@@ -39,7 +39,7 @@ impl Control {
         &self.end
     }
 
-    /// Has the load begin at `at_ns` of the system's monotonic clock. To be said before the measurement's
+    /// Sets the start to `at_ns` on the system's monotonic clock. Call it before the handler of the measurement's
     /// [`Event::Ready`](iotax_model::wire::Event::Ready) returns.
     pub fn start_at(&self, at_ns: u64) {
         self.start_ns.store(at_ns, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Why no load could be made.
+//! Errors of the engine.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use iotax_model::record::ErrorCount;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{IoEngine, Test, WorkloadError};
 
-/// Why no load could be made.
+/// Why the load could not be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The workload itself cannot be run.
@@ -50,7 +50,7 @@ pub enum EngineError {
         /// The system's answer.
         error: io::Error,
     },
-    /// Nothing here keeps more than one I/O of a job in flight.
+    /// No engine here can keep more than one I/O of a job in flight.
     #[error(
         "iodepth = {iodepth}: neither io_uring ({io_uring}) nor libaio ({libaio}) can be used here; use iodepth = 1, and \
          numjobs = {iodepth} for as much at once"
@@ -58,7 +58,7 @@ pub enum EngineError {
     NotAsynchronous {
         /// The requested depth.
         iodepth: u32,
-        /// Why not this.
+        /// Why io_uring cannot be used.
         io_uring: String,
         /// The system's answer.
         libaio: io::Error,
@@ -137,13 +137,13 @@ fn listed(errors: &[ErrorCount]) -> String {
 /// The reason why a target cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenRefusal {
-    /// Nothing is there.
+    /// The path does not exist.
     #[error("does not exist; the engine measures only what exists")]
     Missing,
-    /// It is a directory.
+    /// The path is a directory.
     #[error("is a directory; name a file in it, or a block device")]
     Directory,
-    /// It is neither file nor block device.
+    /// The path is neither a file nor a block device.
     #[error("is a {0}; a regular file or a block device is needed")]
     Kind(&'static str),
     /// The workload writes to a read-only target.
@@ -156,7 +156,7 @@ pub enum OpenRefusal {
         "is in use (mounted, part of another device, or opened exclusively); it is not written while it is"
     )]
     InUse,
-    /// It is not the file or device that the run began with.
+    /// The path no longer names the file or device that the run began with.
     #[error(
         "another file or device has taken its place since the run began, and is left alone; run again once the name leads \
          to what is meant"
@@ -176,7 +176,7 @@ pub enum OpenRefusal {
         "is no virtio device, which ioengine = libblkio is for; use ioengine = auto, or a target with a virtio layer"
     )]
     NoQueues,
-    /// Nothing can be discarded.
+    /// The target does not support discard.
     #[error("trims are not to be had here: {0}; use an rw that reads or writes")]
     NoTrim(&'static str),
     /// The engines for a file's space on something without one.

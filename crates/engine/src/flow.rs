@@ -15,7 +15,7 @@ pub(crate) struct Flow {
     weights: AtomicU64,
 }
 
-/// One worker's share. It ends when this is dropped: the others go on without it.
+/// One worker's share. Dropping it lets the others continue without it.
 #[derive(Debug)]
 pub(crate) struct FlowShare {
     flow: Arc<Flow>,

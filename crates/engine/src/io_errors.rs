@@ -96,7 +96,7 @@ impl Failures {
     }
 }
 
-/// The symbolic name of an errno that I/O is known to give, else its number.
+/// The symbolic name of an errno that I/O can return, or its number.
 pub(crate) fn errno_name(number: i32) -> String {
     const NAMES: &[(Errno, &str)] = &[
         (Errno::ACCESS, "EACCES"),

@@ -10,7 +10,8 @@ use crate::request::{Io, IoKind};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Latencies {
     by_direction: [Option<Counts>; 5],
-    /// Times from a write to the end of the flush behind it; absent where several I/Os in flight leave them no beginning, or no flush ends them.
+    /// Times from a write to the end of the next flush. `None` if several I/Os in flight make the beginning ambiguous, or if no flush
+    /// follows.
     commits: Option<Histogram>,
     /// Directions are known by their I/Os alone, as in a replay.
     by_use: bool,
@@ -48,7 +49,7 @@ pub(crate) struct Alike {
 }
 
 impl Alike {
-    /// One I/O.
+    /// The record of one I/O.
     #[inline]
     pub(crate) const fn new(io: Io, service_ns: u64, response_ns: u64) -> Self {
         Self { direction: io.direction, service_ns, response_ns, ios: 1, bytes: io.length as u64 }

@@ -26,7 +26,7 @@ impl Drop for CutFile {
     }
 }
 
-/// Lays out a job's area as its workload says. Devices have nothing to lay out.
+/// Lays out a job's area as its workload says. Does nothing for devices.
 pub(crate) fn lay_out(job: &Job, target: &Target) -> Result<Option<CutFile>, EngineError> {
     let workload = &job.workload;
     let layout = workload.layout;

@@ -30,7 +30,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// The pacing of worker number `job`, from the window's start on.
+    /// The pacing of worker number `job`, starting at the window's start.
     pub fn new(workload: &Workload, job: u32, seed: u64, window: Window) -> Option<Self> {
         if let Some(schedule) = Schedule::new(workload, job, seed, window) {
             return Some(Self::Open(schedule));
@@ -68,14 +68,14 @@ impl Pace {
         }
     }
 
-    /// Nothing is in flight any more.
+    /// Notes that nothing is in flight any more.
     pub(crate) const fn all_done(&mut self, now: u64) {
         if let Self::Think { pause, due: due @ u64::MAX, .. } = self {
             *due = now + *pause;
         }
     }
 
-    /// Every slot of the worker was taken until `now`.
+    /// Notes that all slots of the worker were in use until `now`.
     pub(crate) const fn was_full(&mut self, now: u64) {
         match self {
             Self::Open(schedule) => schedule.full_until = now,

@@ -58,7 +58,7 @@ impl CachedPages {
     }
 }
 
-/// To everybody else the kernel says that all is cached.
+/// Returns whether the kernel reports the cache state truthfully: to users who may not write the file it reports everything as cached.
 fn is_told(target: &Target) -> bool {
     target.access.write || target.file.metadata().is_ok_and(|found| is_owner(found.uid()))
 }
@@ -68,7 +68,7 @@ fn is_owner(uid: u32) -> bool {
     user.is_root() || user.as_raw() == uid
 }
 
-/// The offsets of `looked` of `count` stretches from the one with the number `first` on, evenly spread.
+/// Offsets of `looked` of `count` stretches, evenly spread, beginning with number `first`.
 fn stretches(first: u64, count: u64, looked: u64) -> Vec<u64> {
     (0..looked).map(|number| (first + number * count / looked) * STRETCH).collect()
 }
@@ -110,7 +110,8 @@ pub fn drop_caches_of(paths: &[PathBuf]) -> CacheDrop {
     CacheDrop::Target { of, left }
 }
 
-/// Drops the caches of the whole machine, whoever uses them, after a sync: pages, dentries and inodes. Returns whether it may.
+/// Drops the caches of the whole machine (pages, dentries and inodes) after a sync, which affects all its users. Returns whether that is
+/// permitted.
 pub fn drop_caches_of_machine() -> bool {
     rustix::fs::sync();
     std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
@@ -121,7 +122,7 @@ fn length(mut file: &File) -> u64 {
     file.seek(SeekFrom::End(0)).unwrap_or_default()
 }
 
-/// Bytes of a file or a device that are cached: by cachestat(2), of older kernels by mincore(2). Absent if the kernel does not tell.
+/// Cached bytes of a file or device, by cachestat(2), or mincore(2) on older kernels. `None` if the kernel does not report them.
 fn left(file: &File) -> Option<u64> {
     cached_at_all(file).or_else(|| {
         let length = length(file);

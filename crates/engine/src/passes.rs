@@ -24,7 +24,7 @@ pub(crate) struct Passes {
 }
 
 impl Passes {
-    /// Those of worker number `number`, which moves `pass` bytes in each; `None` if caches are only dropped before the load.
+    /// The passes of worker number `number`, which moves `pass` bytes in each; `None` if caches are only dropped before the load.
     pub(crate) fn new(
         job: &Job,
         target: &Target,

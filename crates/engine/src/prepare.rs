@@ -90,7 +90,7 @@ impl Filling {
     }
 }
 
-/// Writes `bytes` from `begin` on in chunks; the content of each is given by its number.
+/// Fills `bytes` bytes from `begin` in chunks, whose content depends on their number.
 struct Fill<'a> {
     filling: &'a Filling,
     begin: u64,

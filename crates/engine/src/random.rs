@@ -33,7 +33,7 @@ pub enum Purpose {
     Files,
     /// The files and directories of a tree.
     Tree,
-    /// The choice of I/Os that have a priority of their own.
+    /// The choice of I/Os with a separate priority.
     Priorities,
 }
 
@@ -86,10 +86,10 @@ impl TryRng for SplitMix64 {
     }
 }
 
-/// From one state of the generator to the next.
+/// Increment of the generator's state per step.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Any number of the sequence that begins with a seed, without those before it.
+/// Number `number` of the sequence with this seed, computed directly.
 #[inline]
 pub(crate) const fn nth(seed: u64, number: u64) -> u64 {
     scramble(seed.wrapping_add(number.wrapping_mul(STEP)))

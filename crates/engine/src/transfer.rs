@@ -1,4 +1,4 @@
-//! I/O on a target that is no measurement: by the fastest way that there is.
+//! Unmeasured I/O on a target, by the fastest available engine.
 
 use std::io;
 

@@ -18,7 +18,7 @@ use crate::latencies::Latencies;
 use crate::window::Window;
 use crate::workers::{DRAIN, Finish, WorkerReport, Workers};
 
-/// For loads that nobody ends early.
+/// A stop flag for loads that are never stopped early.
 pub static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Has workers that are set up make the load of a job. Once `end` is true a window that has begun ends, at the next sample at the latest.

@@ -10,7 +10,7 @@ pub struct Window {
     pub start: u64,
     /// The warm-up ends here.
     pub begin: u64,
-    /// It ends here.
+    /// End of the window.
     pub end: u64,
     /// Nanoseconds of an interval; the last one may be shorter.
     pub interval: u64,
@@ -45,7 +45,7 @@ impl Window {
         (self.end - self.begin).div_ceil(self.interval)
     }
 
-    /// The interval, from 0, that a time at or after `begin` lies in; from the end on it is [`Self::intervals`].
+    /// The interval, from 0, of a time at or after `begin`; [`Self::intervals`] from the window's end.
     pub(crate) const fn interval_at(&self, now: u64) -> u64 {
         if now >= self.end { self.intervals() } else { (now - self.begin) / self.interval }
     }

@@ -1,4 +1,4 @@
-//! One thread's work: keeps the queue full or on schedule, times every I/O, hands finished intervals over.
+//! One worker thread: keeps the queue full or on schedule, times every I/O, and hands over finished intervals.
 
 mod batching;
 mod slots;
@@ -384,8 +384,7 @@ impl<B: Backend> Worker<B> {
         })
     }
 
-    /// When the first was due of those that were not counted, by class. With every slot taken the next one waits too, which may be any that has
-    /// a time.
+    /// The due time of the first I/O not counted yet, by class. If all slots are in use, the next scheduled I/O waits too.
     fn first_due(&self) -> [Option<u64>; 3] {
         let due = self.pace.as_ref().map(Pace::due).filter(|_| self.slots.are_all_taken());
         let [reads, writes, flushes] = self.slots.first_due();

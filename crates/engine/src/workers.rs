@@ -20,7 +20,7 @@ use crate::latencies::Latencies;
 use crate::shared::{Common, Heartbeat};
 use crate::window::Window;
 
-/// The wait after the window's end for I/O in flight. A worker whose I/O takes longer is left behind.
+/// Time to wait after the window's end for I/O in flight. A worker whose I/O takes longer is abandoned.
 pub const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::from_secs(10) };
 
 /// The identity of a worker and its channels.
@@ -49,7 +49,7 @@ pub type Work = Box<dyn FnOnce(WorkerContext) -> Result<Finish, EngineError> + S
 pub enum WorkerReport {
     /// Everything is set up.
     Ready,
-    /// All I/O of an interval is in.
+    /// An interval is complete.
     Interval(WorkerInterval),
     /// The last word.
     Finished(Result<Finish, EngineError>),
@@ -62,7 +62,7 @@ pub struct WorkerInterval {
     pub worker: u32,
     /// The interval's number, from 0.
     pub number: u64,
-    /// The interval that has begun meanwhile; there is no I/O in those between.
+    /// The current interval; those in between had no I/O.
     pub next: u64,
     /// Times and bytes of its I/Os.
     pub latencies: Latencies,
@@ -81,9 +81,9 @@ pub struct Finish {
     pub ended_at: Option<u64>,
     /// I/Os completed before the window.
     pub ramp_ios: u64,
-    /// When the last of them completed.
+    /// The time of the last completion in the warm-up.
     pub ramp_completed_at: Option<u64>,
-    /// When the last one that is counted completed.
+    /// The time of the last counted completion.
     pub completed_at: Option<u64>,
     /// I/Os that were due, delayed and never begun; absent in a closed loop.
     pub pacing: Option<Pacing>,
@@ -245,8 +245,8 @@ impl Workers {
     }
 }
 
-/// Raises the limit of open files as far as allowed: the usual 1024 is meant for programs that use select(2). If that is not
-/// enough, opening fails and says so.
+/// Raises the limit of open files as far as permitted: the usual 1024 is meant for programs that use select(2). If that is not enough,
+/// opening a file fails with an error.
 fn raise_file_limit(workers: u32) {
     // A target and a ring for each, and something for everyone else; and other jobs may be there already.
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);

@@ -132,7 +132,7 @@ pub(super) fn by_call(file: &File, is_device: bool, io: Io) -> i32 {
     })
 }
 
-/// From linux/fs.h; the libc crate has it not.
+/// The ioctl number from linux/fs.h, which the libc crate lacks.
 const BLKDISCARD: libc::Ioctl = 0x1277;
 
 /// True if an open file is a block device.
@@ -140,7 +140,7 @@ pub(super) fn is_device(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// The kernel's form of a result. The system calls behind a file give no errors but its own.
+/// Converts a result to the kernel's convention: the count, or the negative errno.
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,

@@ -22,7 +22,7 @@ const LONGEST_REGISTERED: usize = 1 << 30;
 /// The way an I/O names its buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Memory {
-    /// By address: registering was refused.
+    /// By address, because registration was refused.
     Plain,
     /// As a part of one registered stretch: the kernel's table of buffers stays in one cache line.
     OneStretch,
@@ -37,7 +37,7 @@ enum Trim {
     Hole,
     /// A command to a device (Linux 6.12).
     Command,
-    /// By a call that waits.
+    /// By a blocking call.
     Call,
 }
 

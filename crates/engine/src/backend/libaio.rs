@@ -32,11 +32,11 @@ pub(crate) struct Libaio {
     is_device: bool,
     is_direct: bool,
     buffers: Buffers,
-    /// One for each slot, which it names.
+    /// Control blocks, one per slot.
     blocks: Box<[ControlBlock]>,
-    /// Those to submit, in order.
+    /// Control blocks to submit, in order.
     queued: Vec<NonNull<ControlBlock>>,
-    /// Trims, for which there is no asynchronous form.
+    /// Trims, which have no asynchronous form.
     trims: Vec<(Slot, Io)>,
     done: Vec<Completion>,
     /// The completions of a wait.

@@ -77,7 +77,7 @@ impl Mapping {
         Ok(Self { memory, length, protection, watch, torn: false })
     }
 
-    /// The address of an offset, and the number of the `wanted` bytes that are mapped there.
+    /// The address of an offset, and the number of bytes mapped from there, at most `wanted`.
     #[inline]
     fn place(&self, offset: u64, wanted: usize) -> (*mut u8, usize) {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.length);

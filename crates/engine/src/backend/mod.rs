@@ -49,7 +49,7 @@ pub(crate) struct Options {
     pub(crate) hipri: bool,
     /// Each write is durable before it completes.
     pub(crate) sync: bool,
-    /// That is asked for with each write.
+    /// Durability is requested with each write (RWF_DSYNC).
     pub(crate) rwf_dsync: bool,
     pub(crate) nowait: bool,
     pub(crate) sqthread_poll: bool,
@@ -68,7 +68,7 @@ impl Options {
     }
 }
 
-/// One I/O that is done.
+/// A completed I/O.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Completion {
     pub(crate) slot: Slot,
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(zeros.collect::<Vec<_>>(), [false, true, false, false]);
     }
 
-    /// A wait without I/O in flight ends in time, and none is none.
+    /// Checks that a wait without I/O in flight ends in time and returns nothing.
     fn waits_as_long_as_told<B: Backend>() {
         let file = tempfile::tempfile().expect("file");
         let (mut backend, _slots) = B::open(setup(&file, 1)).expect("opened");
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(carry_out(&mut backend, &mut free, write), -libc::EBADF);
     }
 
-    /// Reads with a priority that anybody may ask for, and with one that there is none of.
+    /// Reads with a priority that every user may set, and with an invalid one.
     fn reads_with_priorities<B: Backend>() {
         let file = tempfile::tempfile().expect("file");
         file.set_len(BLOCK.into()).expect("sized");

@@ -1,4 +1,4 @@
-//! A tree of files made into one archive, and made from one, as cpio does it: records of bs bytes on the archive's side.
+//! Packs a tree of files into one archive and unpacks it, like cpio. The archive is accessed in records of bs bytes.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,7 +16,7 @@ use super::trees;
 use crate::error::EngineError;
 use crate::request::{Io, IoKind};
 
-/// The archive, beside the tree's root.
+/// Name of the archive, next to the tree's root.
 const ARCHIVE: &str = ".archive.cpio";
 const FLUSH: Io = Io { direction: IoKind::Sync, offset: 0, length: 0 };
 
@@ -299,7 +299,7 @@ impl Reading<'_> {
         self.take(bytes, meter)
     }
 
-    /// The next entry and its path; absent at the archive's end, and where what was read is none.
+    /// Reads the next entry and its path; `None` at the archive's end, or if the data is no entry.
     fn entry(&mut self, meter: &mut Meter) -> ControlFlow<Over, Option<(Header, String)>> {
         let header = self.take(HEADER, meter)?.and_then(|text| Header::read(text).ok());
         let Some(header) = header else { return ControlFlow::Continue(None) };

@@ -32,7 +32,7 @@ const MOST_LETTERS: u64 = 12;
 struct Files {
     test: Test,
     own: OwnDirectory,
-    /// In the order in which something is done to them.
+    /// Names in the order of the operations.
     names: Vec<CString>,
     /// The names after renaming.
     new_names: Vec<CString>,
@@ -145,7 +145,7 @@ fn shuffle(names: &mut [CString], random: &mut SplitMix64) {
     }
 }
 
-/// All files, in the order in which their directories list them.
+/// All files, in the order in which readdir lists them.
 fn listed(root: &File, directories: u64) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for folder in 0..directories {

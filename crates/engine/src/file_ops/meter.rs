@@ -90,8 +90,7 @@ impl Meter {
         }
     }
 
-    /// Makes a call that is no I/O itself, such as lseek(2), and does not count it. If it fails, that counts as a failure of such
-    /// an I/O, and the work is over.
+    /// Makes a call that is not I/O itself, such as lseek(2), without counting it. A failure counts as a failure of `io` and ends the work.
     #[inline]
     pub(crate) fn aside<T>(&mut self, io: Io, call: impl FnOnce() -> io::Result<T>) -> ControlFlow<Over, T> {
         let (result, _) = self.time(call)?;

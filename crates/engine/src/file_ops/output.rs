@@ -13,7 +13,7 @@ use crate::error::EngineError;
 use crate::open::Access;
 use crate::request::{Io, IoKind};
 
-/// A file that is written from its begin to its end through the meter, and flushed as the workload says.
+/// A file written sequentially through the meter, and flushed as the workload says.
 pub(super) struct Output {
     file: File,
     /// The offset of the next write.
@@ -89,7 +89,7 @@ impl Output {
         ControlFlow::Continue(())
     }
 
-    /// Flushes the file at its end, if the workload says so.
+    /// Flushes the file at its end if the workload says so.
     pub(super) fn end(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         if self.end_fsync { self.sync(meter, IoKind::Sync) } else { ControlFlow::Continue(()) }
     }

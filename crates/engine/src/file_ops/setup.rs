@@ -59,7 +59,7 @@ impl WorkerSetup {
         stretch.end - stretch.start
     }
 
-    /// Whole records of bs in them.
+    /// Number of whole records of bs bytes in the files.
     pub(crate) fn records(&self) -> u64 {
         self.length() / self.workload.bs.0
     }
@@ -81,7 +81,7 @@ impl WorkerSetup {
 /// A directory of one worker's own.
 #[derive(Debug)]
 pub(crate) struct OwnDirectory {
-    /// So that the system need not look the whole path up at each call.
+    /// Open directory, which saves path lookups at each call.
     pub(crate) root: File,
     path: PathBuf,
 }

@@ -33,7 +33,7 @@ pub struct Recorded {
     last: Option<(u64, u64)>,
     /// I/Os begun.
     begun: u64,
-    /// By slot.
+    /// I/Os in flight, by slot.
     in_flight: Vec<Begun>,
     phases: Phases,
 }
@@ -93,7 +93,7 @@ impl Recorded {
         self.full_until = now;
     }
 
-    /// Begins the next I/O in a slot; `next` is the one behind it. Returns its intended start.
+    /// Starts the next I/O in a slot; `next` is the one after it. Returns its intended start.
     // Out of the loop of all other loads.
     #[inline(never)]
     pub(crate) fn take(&mut self, slot: usize, next: Option<TraceTimes>) -> u64 {
@@ -135,7 +135,7 @@ impl Recorded {
         }
     }
 
-    /// Decides when the next I/O is due, as far as that is known.
+    /// Determines when the next I/O is due, as far as known.
     fn plan(&mut self, next: Option<TraceTimes>) {
         self.next = next;
         self.due = match (next, &mut self.pace) {

@@ -42,9 +42,8 @@ struct Bounds {
 }
 
 impl Pattern {
-    /// The pattern of worker number `job` (from 0) of `workload` on the `size` bytes from its offset on. Sequential workers
-    /// divide the area among them; random ones each roam over all of it in an order of their own. The area must hold an
-    /// I/O of the longest kind for every worker that gets a slice.
+    /// The pattern of worker number `job` (from 0) of `workload` over `size` bytes from its offset. Sequential workers divide the area;
+    /// each random worker covers all of it in its own order. Every worker's part must hold an I/O of the longest kind.
     pub(crate) fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
         let stream = |purpose| SplitMix64::new(seed, purpose, job.into());
         let order = Order::new(workload, size, job, seed);

@@ -16,7 +16,7 @@ pub(super) enum Order {
     Random(Blocks),
     /// `percent` of the I/Os are random, and the others follow their predecessor.
     Partly(Box<Partly>),
-    /// In one zone after the other.
+    /// One zone after another.
     Zones(Box<Zones>),
 }
 

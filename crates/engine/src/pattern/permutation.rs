@@ -40,8 +40,8 @@ impl Bijection {
         value
     }
 
-    /// Maps the numbers below `count`, for which it was made, to one another: a value outside is mapped again until it is inside
-    /// ("cycle walking"; Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+    /// Permutes the numbers below `count`, for which it was made: a value outside is mapped again until it is inside ("cycle walking";
+    /// Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
     #[inline]
     pub(super) fn scatter(&self, mut value: u64, count: u64) -> u64 {
         loop {

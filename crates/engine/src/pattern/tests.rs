@@ -1,4 +1,4 @@
-//! Whole patterns: what comes of workloads.
+//! Tests of the I/O sequences that workloads produce.
 
 use std::collections::HashSet;
 

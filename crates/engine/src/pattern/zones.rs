@@ -23,7 +23,7 @@ pub(super) struct Zones {
     within: Within,
 }
 
-/// The order within a zone, from 0 on.
+/// The order of I/O within a zone, from its start.
 #[derive(Debug, Clone)]
 enum Within {
     InTurn(Walk),
@@ -31,7 +31,7 @@ enum Within {
 }
 
 impl Zones {
-    /// The zones of worker number `job` in an area of `size` bytes from `start` on; `None` if the workload has none.
+    /// The zones of worker number `job` in an area of `size` bytes from `start`; `None` if the workload has none.
     pub(super) fn new(workload: &Workload, start: u64, size: u64, job: u32, seed: u64) -> Option<Self> {
         let (range, skip) = workload.zone()?;
         let within = if workload.rw.is_random() {

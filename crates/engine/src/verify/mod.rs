@@ -123,7 +123,7 @@ impl Verification {
         })
     }
 
-    /// The expected content of `length` bytes from `offset` on, if known.
+    /// The expected content of `length` bytes from `offset`, if known.
     fn expected(&self, offset: u64, length: u64, known: Known) -> Option<Expected> {
         match known {
             Known::Holds(generation) => Some(Expected::This(self.mark(generation))),

@@ -60,9 +60,9 @@ pub(crate) enum Found {
     Whole(Stamp),
     /// A stamp that the rest does not agree with.
     Damaged,
-    /// Nothing but zeros, as from a hole or after a trim.
+    /// Only zeros, as from a hole or after a trim.
     Zeros,
-    /// No stamp.
+    /// No stamp: not written by iotax.
     Foreign,
 }
 

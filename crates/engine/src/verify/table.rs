@@ -17,7 +17,7 @@ const UNCERTAIN: u64 = 1 << 62;
 /// The known state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// It was not written yet.
+    /// Not written yet.
     Unwritten,
     /// The generation of the last write, which was acknowledged.
     Holds(u64),
@@ -40,7 +40,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// For the area of `size` bytes from `start` on, of which I/Os cover whole blocks of `block` bytes.
+    /// A table for the area of `size` bytes from `start`, in which I/Os cover whole blocks of `block` bytes.
     ///
     /// # Errors
     /// An area for which the table would take more than a quarter of this machine's memory.
@@ -59,7 +59,7 @@ impl Table {
         self.block
     }
 
-    /// The same, as the length of a buffer.
+    /// The block length as a buffer length.
     pub(crate) fn block_length(&self) -> usize {
         usize::try_from(self.block).unwrap_or(usize::MAX)
     }

@@ -15,7 +15,7 @@ use crate::request::{Io, IoKind};
 #[derive(Debug)]
 pub(crate) struct Verifier {
     verification: Arc<Verification>,
-    /// By slot, `per_slot` each. Of a write: its generation, then nothing. Of a read: the states of its blocks when it began.
+    /// Notes by slot, `per_slot` each. For a write: its generation, the rest unused. For a read: the states of its blocks when it began.
     noted: Vec<u64>,
     per_slot: usize,
     /// An I/O that waits for its blocks.
@@ -26,7 +26,7 @@ pub(crate) struct Verifier {
 /// A worker's next step.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// This; nothing if all is done.
+    /// The next I/O; `None` if all are done.
     Io(Option<Io>),
     /// The next I/O is to write a block that another write has: ask again.
     Wait,
@@ -121,8 +121,8 @@ impl Verifier {
         }
     }
 
-    /// Checks a read: against what the target is known to hold, else on its own. A block written meanwhile is skipped: the read may
-    /// have met either content, or parts of both.
+    /// Checks a read: against the last acknowledged write if known, else for internal consistency. A block written in the meantime is
+    /// skipped, because the read may have got either content or a mixture.
     fn check(&mut self, slot: usize, io: &Io, buffer: &[u8]) {
         let Some(table) = &self.verification.table else {
             let expected = self.verification.expected(io.offset, io.length.into(), Known::Unwritten);

@@ -20,7 +20,7 @@ pub(super) struct InFlight {
 /// See the module.
 pub(super) struct Slots {
     free: Vec<Slot>,
-    /// By slot.
+    /// I/Os in flight, by slot.
     in_flight: Vec<InFlight>,
     /// The slots of I/Os that are queued and not yet submitted.
     queued: Vec<usize>,
@@ -29,7 +29,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// All of them, free.
+    /// All slots, free.
     pub(super) fn new(free: Vec<Slot>, stamps_each: bool) -> Self {
         let io = Io { direction: IoKind::Read, offset: 0, length: 0 };
         let in_flight = vec![InFlight { io, submitted_at: 0, intended_at: 0 }; free.len()];
@@ -104,7 +104,7 @@ impl Slots {
         now
     }
 
-    /// When the first was due of those that were not given back, by class.
+    /// The due time of the first I/O that has not completed, by class.
     #[cold]
     pub(super) fn first_due(&self) -> [Option<u64>; 3] {
         let mut first = [None; 3];

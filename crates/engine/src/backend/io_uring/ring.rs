@@ -61,7 +61,7 @@ impl Ring {
         })
     }
 
-    /// To register files and buffers with.
+    /// The handle to register files and buffers with.
     pub(super) const fn submitter(&self) -> &Submitter<'static> {
         &self.submitter
     }
@@ -104,8 +104,7 @@ impl Ring {
         self.entered(entered)
     }
 
-    /// The same without ever sleeping. Where the kernel's thread submits and no device is to be polled, these are no system
-    /// calls.
+    /// Polls without ever sleeping. If the kernel's thread submits and no device needs polling, this makes no system calls.
     fn poll(&mut self, wait_ns: u64) -> io::Result<()> {
         let give_up = clock::now().saturating_add(wait_ns);
         loop {
@@ -148,7 +147,7 @@ impl Drop for Ring {
     }
 }
 
-/// With all that is to its good, or, where the kernel does not know that yet, without.
+/// Builds a ring with all flags that speed it up, or without those that the kernel does not support yet.
 fn build(depth: u32, options: &Options) -> io::Result<IoUring> {
     let mut plain = IoUring::builder();
     if options.hipri {

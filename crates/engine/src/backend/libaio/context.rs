@@ -1,4 +1,4 @@
-//! The kernel's interface to native asynchronous I/O: linux/aio_abi.h and the ring behind it.
+//! Linux native asynchronous I/O: the context of linux/aio_abi.h and its completion ring.
 #![expect(unsafe_code, reason = "the kernel is told addresses and shares a ring")]
 
 use std::io;
@@ -70,7 +70,7 @@ const MAGIC: u32 = 0xa10a_10a1;
 #[derive(Debug)]
 pub(in crate::backend) struct Context {
     ring: NonNull<Ring>,
-    /// Places in the ring; 0 if it is of a form not known here, and system calls are used alone.
+    /// Entries in the ring; 0 if its format is unknown, so that only system calls are used.
     places: u32,
 }
 

@@ -18,7 +18,7 @@ use virtio_driver::{
     VirtioFeatureFlags,
 };
 
-/// Entries of a queue, the most that QEMU's devices have.
+/// Entries per queue: the maximum of QEMU's devices.
 const ENTRIES: u16 = 1024;
 /// Entries that a request takes: its header, its data, its status.
 const PER_REQUEST: u16 = 3;
@@ -30,7 +30,7 @@ pub(crate) const SECTOR: u64 = 512;
 /// Time for a server to answer. It serves one connection at a time.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A queue of a device, in which each request is known by its slot's number.
+/// A device's queue, whose requests are identified by their slot's number.
 pub(super) type Queue = VirtioBlkQueue<'static, Request>;
 
 /// The backend's handle of a request.
@@ -52,7 +52,7 @@ pub(crate) struct Device {
     /// Unused queues with their numbers. They lie in memory of the transport.
     free: Mutex<Vec<(usize, Queue)>>,
     transport: Mutex<Box<VirtioBlkTransport>>,
-    /// The serving process, where the kernel tells it.
+    /// The serving process, if the kernel reports it.
     server: Option<OwnedFd>,
 }
 

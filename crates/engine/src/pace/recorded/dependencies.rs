@@ -12,7 +12,7 @@ const MOST: usize = 1 << 16;
 pub(super) struct Dependencies {
     /// Recorded completion and number of I/Os begun that no I/O waited for yet, the earliest completion first.
     ahead: BinaryHeap<Reverse<(u64, u64)>>,
-    /// When those of them completed that have.
+    /// Completion times of the I/Os that have completed.
     done: HashMap<u64, u64>,
     /// I/Os in flight that the next one waits for.
     waited_for: HashSet<u64>,
@@ -22,7 +22,7 @@ pub(super) struct Dependencies {
 }
 
 impl Dependencies {
-    /// Those of a replay that begins at `start`.
+    /// The dependencies of a replay that starts at `start`.
     pub(super) fn new(start: u64) -> Self {
         Self {
             ahead: BinaryHeap::new(),
@@ -65,7 +65,7 @@ impl Dependencies {
         }
     }
 
-    /// When the next I/O is due, which began in the trace at `at`; the end of time while it waits.
+    /// The due time of the next I/O, which started at `at` in the trace; `u64::MAX` while it waits for another.
     pub(super) fn due(&self, at: u64) -> u64 {
         if self.waited_for.is_empty() {
             self.replayed.saturating_add(at.saturating_sub(self.recorded))

@@ -19,7 +19,7 @@ use crate::random::{Purpose, SplitMix64};
 /// Draws numbers from 0 to one less than the count that it was made for.
 #[derive(Debug, Clone)]
 pub(super) enum Draw {
-    /// Each once per pass.
+    /// Each block once per pass.
     Once(Permutation),
     Uniform {
         count: u64,

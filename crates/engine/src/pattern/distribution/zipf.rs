@@ -19,7 +19,7 @@ pub(in crate::pattern) struct Zipf {
     high: f64,
     /// From there down to where the first rank begins.
     down: f64,
-    /// A rank that lies no more than this above its point is taken without a closer look.
+    /// Distance above its point up to which a rank is accepted without further computation.
     sure: f64,
 }
 

@@ -25,7 +25,7 @@ impl Zoned {
         })))
     }
 
-    /// As [`Self::new`], with zones of so many bytes; a block has `unit`. What lies beyond the area falls on its last block.
+    /// Like [`Self::new`], with zones in bytes; a block has `unit` bytes. Draws beyond the area fall on its last block.
     pub(super) fn absolute(count: u64, unit: u64, zones: &[AbsoluteZone]) -> Self {
         let mut end = 0_u64;
         Self(Hundred::new(zones.iter().map(|zone| {

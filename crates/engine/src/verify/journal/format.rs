@@ -40,7 +40,7 @@ pub(crate) enum Record {
         length: u32,
         generation: u64,
     },
-    /// Every write whose record has a lower number than `records` is durable, so long after the journal began.
+    /// All records numbered below `records` are durable at this time since the journal began.
     Flush {
         records: u64,
         after: Nanos,
@@ -120,7 +120,7 @@ const VERSION: u32 = {
     u32::from_le_bytes([a, b, c, d])
 };
 
-/// A record of another journal, which the disk may still hold beneath this one, is none of this journal's.
+/// Records of an older journal, which may remain on the disk after this one's end, do not match.
 fn checksum(bytes: &Bytes, run: u64) -> u64 {
     let seed = if bytes[3] == b'H' { 0 } else { run };
     xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[..32], seed)

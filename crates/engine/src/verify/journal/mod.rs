@@ -62,13 +62,13 @@ struct State {
     records: u64,
     /// Acknowledged writes so far, on record or not.
     writes: u64,
-    /// Those of them that have a record.
+    /// Writes with a record.
     recorded_writes: u64,
-    /// Those whose records are synced.
+    /// Writes with a synced record.
     synced_writes: u64,
     /// A flush has failed.
     distrusted: bool,
-    /// Nothing more comes, or nothing more can be written.
+    /// The journal takes no more records, or cannot write any.
     closed: bool,
 }
 
@@ -138,8 +138,8 @@ impl Journal {
         self.shared.lock().distrusted = true;
     }
 
-    /// Closes it: waits until every record so far is on disk, and that they are all; later ones are left out. If they are not all, the journal
-    /// says so itself, where its storage lets it.
+    /// Closes the journal: waits until all records so far, and the mark of completeness, are on disk; later ones are left out. If some
+    /// records are missing, the journal says so itself, if its storage still works.
     pub(super) fn finish(&self) -> Result<(), IncompleteJournal> {
         self.shared.lock().closed = true;
         self.shared.filled.notify_all();
@@ -187,7 +187,7 @@ impl Shared {
         self.filled.notify_one();
     }
 
-    /// Writes and syncs records until no more come, each batch behind a header.
+    /// Writes and syncs records until it is closed, each batch after a header.
     fn write_all(&self, sink: &Sink, header: Header) -> io::Result<()> {
         let (mut batch, mut synced) = (Vec::new(), 0);
         loop {
@@ -221,7 +221,7 @@ impl Shared {
     }
 }
 
-/// The bytes of the total behind the first header.
+/// The bytes of the total, which follows the first header.
 fn total(run: u64, writes: u64) -> format::Bytes {
     Frame { number: 0, content: Content::Total(writes) }.encode(run)
 }

@@ -129,7 +129,7 @@ fn what_a_crash_does_not_explain_is_damage() {
     assert_eq!(parsed(&near).expect("near").1, torn(1 << 20));
 }
 
-/// The last record of a journal that was not closed looks like a record that was being written: it is told, and no more.
+/// The last record of an unclosed journal looks like an incomplete record: only that is reported.
 #[test]
 fn every_flipped_bit_is_told_and_costs_no_more_than_its_record() {
     for is_closed in [true, false] {
