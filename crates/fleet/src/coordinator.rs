@@ -31,12 +31,12 @@ const LEAD_AT_MOST: u64 = 500;
 pub enum CoordinatorAction {
     /// Send a message.
     Send {
-        /// To this member.
+        /// The receiving member.
         member: String,
         /// The message.
         message: ToMember,
     },
-    /// Keep a part of a member's run on a disk, and tell [`Coordinator::stored`].
+    /// Store a part of a member's run on disk, then call [`Coordinator::stored`].
     Keep {
         /// The member.
         member: String,
@@ -64,7 +64,7 @@ pub enum News {
         /// Its machine.
         environment: Box<Environment>,
     },
-    /// Every member has said whether it can carry its plan out, or is lost.
+    /// Every member has answered whether it can carry out its plan, or is lost.
     Answered,
     /// A member is lost, and why.
     Lost {
@@ -337,7 +337,7 @@ impl Coordinator {
         self.mode
     }
 
-    /// True once the members were told to begin.
+    /// True once the members were told to start.
     #[must_use]
     pub const fn has_begun(&self) -> bool {
         self.has_begun

@@ -1,4 +1,4 @@
-//! A member's side: one thread waits for messages while another carries the plan out and tells of it.
+//! The member's side: one thread waits for messages while another carries out the plan and reports.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ pub enum Wish {
     End,
 }
 
-/// One member of a fleet, shared by its threads.
+/// A fleet member, shared by its threads.
 #[derive(Debug)]
 pub struct Member<L> {
     link: L,
@@ -42,7 +42,7 @@ pub struct Member<L> {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last step that was told to begin, and when.
+    /// The last step that was told to start, and its start time.
     went: Option<(StepNumber, u64)>,
     is_draining: bool,
     /// The link is of no use any more.
@@ -54,7 +54,7 @@ struct State {
 }
 
 impl<L: MemberLink> Member<L> {
-    /// A member that sets `stop` when it is cancelled or its link ends. `chrony_error_ns` is what chrony says that the wall clock may err.
+    /// A member that sets `stop` when it is cancelled or its link ends. `chrony_error_ns` is chrony's error bound for the wall clock.
     pub fn new(link: L, stop: Arc<AtomicBool>, chrony_error_ns: Option<u64>) -> Self {
         Self { link, stop, chrony_error_ns, state: Mutex::default(), changed: Condvar::new() }
     }
@@ -130,7 +130,7 @@ impl<L: MemberLink> Member<L> {
         Ok(())
     }
 
-    /// Waits until it is known when a step that is ready begins. Returns that moment by this machine's clock; `None` if the run is to stop instead.
+    /// Waits for the start time of a step that is ready. Returns it by this machine's clock; `None` if the run must stop instead.
     pub fn pass(&self, step: StepNumber) -> Option<u64> {
         self.state().went = None;
         self.link.send(&FromMember::Ready { step }).ok()?;
@@ -177,7 +177,7 @@ impl<L: MemberLink> Member<L> {
         self.state().is_draining
     }
 
-    /// Waits until the coordinator has everything, and says that the run is over.
+    /// Waits until the coordinator has everything, then reports the end of the run.
     pub fn end(&self, run: RunState, reason: Option<String>) {
         let mut state = self.state();
         while !state.kept.is_empty() && !state.has_ended {

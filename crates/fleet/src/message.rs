@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 /// The version of these messages. A member of another one is refused, with both versions named.
 pub const PROTOCOL: u32 = 2;
 
-/// One execution of one cell: the same number means the same cell and round on every member.
+/// Number of one execution of one cell: equal numbers mean the same cell and round on every member.
 pub type StepNumber = u64;
 
-/// From the coordinator to a member.
+/// A message from the coordinator to a member.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ToMember {
@@ -23,12 +23,12 @@ pub enum ToMember {
     },
     /// Carry this plan out.
     Assign(Box<Assignment>),
-    /// Answer at once: the round trip tells how far the clocks are apart.
+    /// A ping, to be answered at once: the round trip shows the clock offset.
     Ping {
         /// Comes back in the answer.
         number: u64,
     },
-    /// Every member can carry its plan out: begin.
+    /// Start: every member can carry out its plan.
     Begin,
     /// Begin a step at this moment.
     Go {
@@ -42,9 +42,9 @@ pub enum ToMember {
         /// The number in [`FromMember::Kept`].
         number: u64,
     },
-    /// Stop, undo everything, and say [`FromMember::Over`].
+    /// Stop, undo everything, and answer [`FromMember::Over`].
     Cancel,
-    /// Finish the measurement that goes on, then stop, undo everything, and say [`FromMember::Over`].
+    /// Finish the current measurement, then stop, undo everything, and answer [`FromMember::Over`].
     Drain,
 }
 
@@ -71,7 +71,7 @@ pub struct Assignment {
     pub overwrite_signature: bool,
 }
 
-/// From a member to the coordinator.
+/// A message from a member to the coordinator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FromMember {
@@ -113,9 +113,9 @@ pub enum FromMember {
     Began {
         /// The step.
         step: StepNumber,
-        /// When it was to begin.
+        /// The intended start time.
         intended_member_ns: u64,
-        /// When it began.
+        /// The actual start time.
         at_member_ns: u64,
     },
     /// An interval of a step.
@@ -127,11 +127,11 @@ pub enum FromMember {
         /// The thing.
         part: Box<RunPart>,
     },
-    /// The assignment has ended and nothing is left behind.
+    /// The assignment has ended and everything was undone.
     Over {
         /// The state that it ended in.
         state: RunState,
-        /// Why it failed; what could not be undone.
+        /// Why it failed, and what could not be undone.
         reason: Option<String>,
     },
 }
@@ -140,7 +140,7 @@ pub enum FromMember {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {
-    /// The kernel's boot id, which tells machines apart. Absent if it cannot be read.
+    /// The kernel's boot id, which identifies the running machine. Absent if it cannot be read.
     pub boot_id: Option<String>,
     /// The filesystems on which it makes files.
     pub filesystems: Vec<FilesystemClaim>,
@@ -172,13 +172,13 @@ pub struct FilesystemClaim {
     pub total_bytes: u64,
 }
 
-/// A file or device that nobody else may have.
+/// A file or device that needs exclusive use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileClaim {
     /// Its path without symbolic links.
     pub path: PathBuf,
-    /// The same on one machine only for the same file, whatever its path.
+    /// Identity of the file within one machine, independent of its path.
     pub identity: FileIdentity,
 }
 

@@ -8,23 +8,23 @@ use iotax_model::record::FleetStart;
 use crate::clock::{ClockOffset, Trips};
 use crate::message::{Assignment, Claims, RunPart, StepNumber};
 
-/// Where a member is.
+/// The state of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberState {
-    /// It has not joined yet.
+    /// The member has not joined yet.
     Expected,
-    /// It looks whether it can carry its plan out.
+    /// The member checks whether it can carry out its plan.
     Checking,
-    /// It can, or says why it cannot.
+    /// The member has answered the check.
     Checked {
         /// The plan's claims there.
         claims: Claims,
-        /// Why it cannot; absent if it can.
+        /// Why it cannot carry out its plan; absent if it can.
         refusal: Option<String>,
     },
-    /// It carries its plan out.
+    /// The member carries out its plan.
     AtWork,
-    /// It has ended, with nothing left behind there unless the reason says so.
+    /// The member has ended. Everything was undone there unless the reason says otherwise.
     Over {
         /// The state that it ended in.
         state: RunState,
@@ -41,7 +41,7 @@ pub enum MemberState {
 /// A member as others see it.
 #[derive(Debug, Clone, Copy)]
 pub struct MemberStatus<'a> {
-    /// Where it is.
+    /// The member's state.
     pub state: &'a MemberState,
     /// Its current activity.
     pub doing: &'a str,
@@ -58,11 +58,11 @@ pub struct MemberStatus<'a> {
 struct Went {
     /// The offset of the member's clock as known then.
     offset_ns: i64,
-    /// From the moment of the others to its own.
+    /// Offset from the other members' start to its own.
     after_others_ns: u64,
 }
 
-/// One member.
+/// The coordinator's record of a member.
 #[derive(Debug)]
 pub(super) struct Member {
     assignment: Assignment,
@@ -76,7 +76,7 @@ pub(super) struct Member {
     pinged: Option<(u64, u64, bool)>,
     /// The oldest ping that was sent since anything was heard.
     unanswered_since_ns: Option<u64>,
-    /// The step that it was last told to begin.
+    /// The step that it was last told to start.
     went: Option<Went>,
     /// The beginnings of its steps.
     starts: BTreeMap<StepNumber, FleetStart>,
@@ -152,7 +152,7 @@ impl Member {
         now_ns.saturating_sub(asked) >= silence_ns
     }
 
-    /// Returns whether to ping it now. One that has not joined may not be able to hear yet; whoever starts it bounds that.
+    /// Returns whether to ping it now. A member that has not joined may not be listening yet; its start has a separate timeout.
     pub(super) fn wants_ping(&self, now_ns: u64, every_ns: u64) -> bool {
         let is_due = self.pinged.is_none_or(|(_, at_ns, _)| now_ns.saturating_sub(at_ns) >= every_ns);
         !self.is_gone() && self.state != MemberState::Expected && is_due

@@ -10,7 +10,7 @@ use async_nats::ConnectOptions;
 const FORM: &str = "nats://HOST[:PORT][?KEY=VALUE&...] or tls://..., with the keys group, expect, wait, fleet, prefix, creds, user, \
                     password-file, nkey, ca, cert and key";
 
-/// Why a URL is not understood.
+/// Why a URL is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?}: {reason}; expected {FORM}")]
 pub struct AddressError {

@@ -38,7 +38,7 @@ pub enum NatsError {
         /// The reason given by the client or the server.
         reason: String,
     },
-    /// Not enough agents are there.
+    /// Fewer agents answered than needed.
     #[error("{}", missing(*.found, *.expected, .group.as_deref(), .others))]
     Missing {
         /// Agents that are free.
@@ -69,14 +69,14 @@ pub(super) enum Arrival {
     Message {
         subject: String,
         payload: Vec<u8>,
-        /// By the monotonic clock.
+        /// Arrival time by the monotonic clock.
         at_ns: u64,
     },
     /// The connection is there, again.
     Connected,
     /// A message of another thread of this process.
     Local {
-        /// Which of the threads, one after another.
+        /// Serial number of the thread.
         thread: u64,
         /// The message; absent once the thread has ended.
         message: Option<Box<FromMember>>,

@@ -31,19 +31,19 @@ pub(super) enum Kind {
     Data = 2,
     /// Acknowledges what came in, and is a sign of life.
     Alive = 3,
-    /// The stream is over. The payload says why.
+    /// The stream has ended. The payload gives the reason.
     Close = 4,
-    /// Member: I do not, or no longer, work for this coordinator. The payload says why.
+    /// From a member: it does not, or no longer, work for this coordinator. The payload gives the reason.
     Refused = 5,
-    /// A message that is no part of the stream.
+    /// A message outside the stream.
     Datagram = 6,
 }
 
-/// One frame.
+/// A frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) kind: Kind,
-    /// Which coordinator of the fleet: a later one has a higher number.
+    /// Number of the coordinator within the fleet: later ones have higher numbers.
     pub(super) epoch: u64,
     /// The number of a [`Kind::Data`], from 1.
     pub(super) sequence: u64,
@@ -57,7 +57,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// A frame that is no part of the stream.
+    /// A frame outside the stream.
     pub(super) fn plain(kind: Kind, epoch: u64, payload: Vec<u8>) -> Self {
         Self { kind, epoch, sequence: 0, acknowledged: 0, goes_on: false, is_compressed: false, payload }
     }
@@ -119,7 +119,7 @@ impl Frame {
     }
 }
 
-/// A message as it is sent: compressed if that is worth it.
+/// A message in wire form: compressed if that saves space.
 pub(super) fn pack(message: &[u8]) -> (bool, Vec<u8>) {
     if message.len() < COMPRESS_FROM {
         return (false, message.to_vec());
@@ -130,7 +130,7 @@ pub(super) fn pack(message: &[u8]) -> (bool, Vec<u8>) {
     }
 }
 
-/// A message as it was before [`pack`].
+/// Restores a message from [`pack`].
 pub(super) fn unpack(is_compressed: bool, bytes: Vec<u8>) -> Result<Vec<u8>, LinkError> {
     if !is_compressed {
         return Ok(bytes);

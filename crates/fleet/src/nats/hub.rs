@@ -20,7 +20,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// Longest pause between signs of life.
 pub(super) const LONGEST_BEACON: Duration = Duration::from_secs(5);
 
-/// A leaf that is silent for so many beacons gets no more samples.
+/// Number of missed beacons after which a leaf gets no more samples.
 const LEAF_BEACONS: u32 = 3;
 
 /// Silence after which either end gives up the other.
@@ -91,7 +91,7 @@ impl NatsHub {
         Self::open_with(address, fleet, version, names, PATIENCE)
     }
 
-    /// As [`Self::open`], with the time that either end may be silent.
+    /// Like [`Self::open`], with the silence after which an end counts as lost.
     pub fn open_with(
         address: &Address,
         fleet: &str,
@@ -132,7 +132,7 @@ impl NatsHub {
         self.members.keys().cloned().collect()
     }
 
-    /// The number that tells this coordinator from earlier ones of the same fleet.
+    /// The number that distinguishes this coordinator from earlier ones of the fleet.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -265,7 +265,7 @@ impl NatsHub {
         self.next_tick_ns = if self.active.is_empty() { self.next_beacon_ns } else { now + nanos(TICK) };
     }
 
-    /// Sends what the session of a member has to say, and returns whether it will have more without being asked.
+    /// Sends a member session's pending frames, and returns whether more will follow.
     fn flush(&mut self, name: &str, now: u64, acknowledge: bool) -> bool {
         let Some(state) = self.members.get_mut(name) else { return false };
         let is_closing = matches!(state.stage, Stage::Closing(_));

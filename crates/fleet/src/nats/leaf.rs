@@ -82,7 +82,7 @@ impl Merger {
         due
     }
 
-    /// When the next interval is due, by the clock that the arguments are of.
+    /// The due time of the next interval, by the clock of the arguments.
     pub fn next_due_ns(&self) -> Option<u64> {
         self.open.values().map(|(_, since)| since + nanos(HOLD)).min()
     }

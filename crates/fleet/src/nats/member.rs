@@ -45,7 +45,7 @@ pub enum MemberEvent {
     Coordinator(ToMember),
     /// A message of the process that does the work.
     Local(FromMember),
-    /// That process has ended.
+    /// The local process has ended.
     LocalEnded,
 }
 
@@ -74,7 +74,7 @@ pub struct Agent {
     is_draining: bool,
     doing: Option<String>,
     ready: VecDeque<MemberEvent>,
-    /// Which thread's messages count: those of an earlier process may still come.
+    /// The thread whose messages count: messages of an earlier process may still arrive.
     thread: u64,
 }
 
@@ -87,7 +87,7 @@ struct Work {
     heard_ns: u64,
     next_beacon_ns: u64,
     leaves: Vec<String>,
-    /// Why no more comes.
+    /// Why the stream has ended.
     over: Option<String>,
 }
 
@@ -134,13 +134,13 @@ impl Agent {
         }
     }
 
-    /// Takes no more work.
+    /// Accepts no more work.
     pub fn drain(&mut self) {
         self.is_draining = true;
         self.announce();
     }
 
-    /// Returns whether it takes no more work.
+    /// Returns whether it accepts no more work.
     pub fn is_draining(&self) -> bool {
         self.is_draining
     }
@@ -401,7 +401,7 @@ impl Agent {
         self.publish(&offer.fleet, &Frame::plain(Kind::Opened, frame.epoch, Vec::new()));
     }
 
-    /// Sends a sample on the shortest way: nobody misses one that is lost.
+    /// Sends a sample directly and unacknowledged: losing one does no harm.
     fn send_sample(&self, message: &FromMember) {
         let Some(work) = &self.work else { return };
         let frame = Frame::datagram(work.session.epoch(), &encode(message)).encode();

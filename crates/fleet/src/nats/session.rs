@@ -10,7 +10,7 @@ const LONGEST_PACKED: usize = 64 << 20;
 
 /// The most frames on their way.
 const WIDEST: usize = 16;
-/// Frames on their way before anything is known of the carrier.
+/// Maximum number of frames in flight before the connection's quality is known.
 const FIRST_WINDOW: usize = 4;
 
 /// Time until a frame is repeated: at first, and at most.
@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Carries frames between two ends for as long as either wants to say something; `losses` says which are lost.
+    /// Exchanges frames between two ends until both are done; `losses` says which are lost.
     fn carry(a: &mut Session, b: &mut Session, losses: &[bool]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         let (mut at_a, mut at_b) = (Vec::new(), Vec::new());
         let mut losses = losses.iter().copied().chain(std::iter::repeat(false));

@@ -1,7 +1,7 @@
 //! Names as parts of subjects.
 
-/// One part of a subject for a name: bytes other than letters, digits, `-` and `_` become `=` and two hexadecimal digits, so a name can be
-/// neither a wildcard nor several parts.
+/// Encodes a name as one token of a subject: bytes other than letters, digits, `-` and `_` become `=` and two hexadecimal digits, so a name
+/// can be neither a wildcard nor several tokens.
 pub(super) fn token(name: &str) -> String {
     use std::fmt::Write;
 
@@ -32,7 +32,7 @@ pub(super) fn name(token: &str) -> Option<String> {
     (self::token(&name) == token && !name.is_empty()).then_some(name)
 }
 
-/// All subjects of one prefix.
+/// All subjects under one prefix.
 #[derive(Debug, Clone)]
 pub(super) struct Subjects {
     prefix: String,
