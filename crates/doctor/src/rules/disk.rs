@@ -27,7 +27,7 @@ fn whole<'a>(survey: &'a Survey, partition: &Disk) -> Option<&'a Disk> {
     survey.disk(partition.below.first()?)
 }
 
-/// A rotating disk behind a real controller; virtual ones claim anything.
+/// Returns whether the disk is a physical one behind a real controller; virtual disks may report anything as their type.
 fn is_real(disk: &Disk) -> bool {
     let driver = disk.scsi.as_ref().and_then(|scsi| scsi.driver.as_ref());
     disk.kind == DiskKind::Scsi

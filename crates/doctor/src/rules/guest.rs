@@ -1,4 +1,4 @@
-//! Guests: their disks and network cards as they are defined.
+//! Rules on guests: their disks and network cards, as defined.
 
 use iotax_model::survey::{Fact, GuestDisk, GuestSetup};
 
@@ -32,7 +32,7 @@ fn is_virtio(disk: &GuestDisk) -> bool {
     disk.bus.as_ref().is_some_and(|bus| bus.value.starts_with("virtio"))
 }
 
-/// QEMU's I/O backend of a local file or device. A disk behind a protocol has none, whatever its definition says.
+/// QEMU's I/O backend of a local file or device. `None` for a disk behind a network protocol, which has no such backend.
 fn aio(disk: &GuestDisk) -> Option<&Fact<String>> {
     disk.aio.as_ref().filter(|_| disk.protocol.is_none())
 }
