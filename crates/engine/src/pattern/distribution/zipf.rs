@@ -17,7 +17,7 @@ pub(in crate::pattern) struct Zipf {
     root: f64,
     /// The integral up to the last rank's end.
     high: f64,
-    /// From there down to where the first rank begins.
+    /// Distance from there down to the first rank's beginning.
     down: f64,
     /// Distance above its point up to which a rank is accepted without further computation.
     sure: f64,
