@@ -162,7 +162,7 @@ fn per_second(measured: &Measurement, count: u64) -> Option<f64> {
     (seconds > 0.0).then(|| count as f64 / seconds)
 }
 
-/// The longest that a chunk, a seek or an operation on a file took, where that is one system call.
+/// The longest time of a chunk, a seek or a file operation, if that is one system call.
 fn longest(name: &str, measured: &Measurement) -> Option<Nanos> {
     let tallies = &measured.outcome.tallies;
     let tally: Option<&Tally> = match name {

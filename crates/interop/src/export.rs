@@ -10,9 +10,9 @@ use iotax_report::mark::{Mark, MarkPosition};
 /// A run in some format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Document {
-    /// One text.
+    /// A text document.
     Text(String),
-    /// One file that is no text.
+    /// A binary file.
     Bytes(Vec<u8>),
     /// Several files.
     Sheets(Vec<csv::Sheet>),
@@ -33,7 +33,7 @@ pub struct ExportFormat {
     pub mark: Mark,
 }
 
-/// All of them. Of several at once, texts come in this order: fio's.
+/// All formats. If several are printed, texts come in this order, which is fio's.
 pub const FORMATS: &[ExportFormat] = &[
     ExportFormat {
         name: "fio-terse",
@@ -107,7 +107,7 @@ pub const FORMATS: &[ExportFormat] = &[
     },
 ];
 
-/// A text of a suite's own format, or in words why there is none.
+/// Wraps a text in a suite's own format, or the reason why there is none.
 fn told<E: std::fmt::Display>(text: Result<String, E>) -> Result<Document, Unfit> {
     text.map(Document::Text).map_err(|why| Unfit(why.to_string()))
 }

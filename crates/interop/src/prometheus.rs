@@ -24,7 +24,7 @@ pub(super) const MARK: Mark = Mark {
     place: MarkPosition::EveryLine(&[FIRST, "# HELP iotax_", "# TYPE iotax_", "iotax_"]),
 };
 
-/// One family: its samples under its name, type and help.
+/// A metric family: its name, type, help and samples.
 struct Family {
     name: String,
     kind: &'static str,
@@ -54,7 +54,7 @@ impl Series {
     }
 }
 
-/// Every figure of every measurement of these runs, their capacities and knees, and their answers. Unknown values have no line.
+/// All figures of these runs' measurements, their capacities and knees, and their answers. Unknown values are left out.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> String {
     let figures: Vec<(Metric, Series)> =
@@ -168,7 +168,7 @@ fn rates(run: &Run) -> Vec<(&'static str, String, f64)> {
     lines
 }
 
-/// In the order of the text.
+/// Families in the order of the text.
 fn families(figures: &[(Metric, Series)]) -> Vec<Family> {
     let family =
         |name: &str, kind, help| Family { name: name.to_owned(), kind, help, samples: String::new() };

@@ -18,7 +18,7 @@ const FIRST: &str = "iotax in the form of vdbench 5.04.06\n";
 
 pub(super) const MARK: Mark = Mark::start("vdbench", FIRST);
 
-/// The run, one run definition for each measurement.
+/// The run, with one run definition per measurement.
 ///
 /// # Errors
 /// There is no measurement, or one that vdbench has no columns for.
@@ -83,7 +83,7 @@ fn asked(workload: &Workload) -> Option<String> {
     of_one.map(|rate| (rate * u64::from(workload.numjobs)).to_string())
 }
 
-/// The host over an interval, whose number is from 1 on; absent where it was watched at other times.
+/// Host activity in interval `number`, from 1; `None` if it was sampled at other times.
 fn host(m: &Measurement, number: usize) -> Option<&HostActivity> {
     m.host_samples.get(number.checked_sub(1)?).filter(|_| m.host_samples.len() == m.samples.len())
 }

@@ -30,8 +30,8 @@ const ALWAYS: [&str; 7] = ["rw", "bs", "iodepth", "numjobs", "direct", "runtime"
 /// fio's directions that move data, in its order.
 pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 
-/// One entry of `jobs`: a workload on a target, all its rounds together, or one of the jobs that ran at once in it. Several jobs of
-/// one workload are summed up, as with fio's `group_reporting`.
+/// An entry of `jobs`: a workload on a target over all rounds, or one of its concurrent jobs. Several jobs of one workload are summed, as
+/// with fio's `group_reporting`.
 pub(super) struct Job<'a> {
     pub(super) name: String,
     /// Counts cells from 0: jobs of one group ran at once.
@@ -41,14 +41,14 @@ pub(super) struct Job<'a> {
     pub(super) ioengine: Option<IoEngine>,
     pub(super) filename: Option<String>,
     pub(super) ended_at_ms: u64,
-    /// From the run's start to its end.
+    /// Seconds from the run's start to its end.
     pub(super) elapsed_s: u64,
     /// The measured window.
     pub(super) duration_ns: u64,
     /// Reads, writes and trims.
     pub(super) directions: [Direction; 3],
     pub(super) sync: Option<Tally>,
-    /// Not known of one of several that ran at once.
+    /// CPU time; unknown for one of several concurrent jobs.
     pub(super) cpu: Option<CpuTime>,
     /// See `cpu`.
     pub(super) counts: Option<ProcessCounts>,
@@ -65,7 +65,7 @@ pub(super) struct Direction {
     pub(super) short: u64,
     /// Service times.
     pub(super) service: Histogram,
-    /// From an I/O's intended start, which only an open loop has.
+    /// Latency from an I/O's intended start, which only an open loop has.
     pub(super) response: Option<Histogram>,
     /// Bytes a second of each interval.
     pub(super) bytes_per_s: Series,
@@ -108,7 +108,7 @@ impl Series {
         }
     }
 
-    /// In a larger unit.
+    /// Converts to a larger unit.
     pub(super) fn over(self, unit: f64) -> Self {
         let Self { min, max, mean, stddev, samples } = self;
         Self { min: min / unit, max: max / unit, mean: mean / unit, stddev: stddev / unit, samples }
@@ -321,7 +321,7 @@ pub(super) struct Disk {
     pub(super) writes: u64,
     pub(super) read_merges: u64,
     pub(super) write_merges: u64,
-    /// From queueing to completion, over all reads; absent if the record lacks it.
+    /// Time in milliseconds from queueing to completion, over all reads; absent if not recorded.
     pub(super) read_ms: Option<u64>,
     /// See `read_ms`.
     pub(super) write_ms: Option<u64>,
@@ -329,7 +329,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Every disk beneath the targets, over all measurements together. Disks of several machines have their target's name.
+    /// All disks below the targets, over all measurements. On several machines the names include the target's.
     pub(super) fn all(run: &Run) -> Vec<Self> {
         let mut disks: Vec<(Self, u64)> = Vec::new();
         for m in &run.measurements {
@@ -350,7 +350,7 @@ impl Disk {
         disks.into_iter().map(told).collect()
     }
 
-    /// From queueing to completion, over all I/Os.
+    /// Time in milliseconds from queueing to completion, over all I/Os.
     pub(super) fn queued_ms(&self) -> Option<u64> {
         Some(self.read_ms? + self.write_ms?)
     }
@@ -393,7 +393,7 @@ fn is_short(name: &str) -> bool {
     name.starts_with("short ") || name.starts_with("empty ")
 }
 
-/// Linux's number of an error that I/O can end in: 0 for one that was short, EIO for one that is not known here.
+/// Linux's errno of an I/O error by its name: 0 for a short I/O, EIO for an unknown name.
 fn errno(name: &str) -> i32 {
     const EIO: i32 = 5;
     const NUMBERS: [(&str, i32); 24] = [

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use iotax_model::Histogram;
 
-/// The percentiles that fio gives when nothing else is said.
+/// fio's default percentiles.
 pub(super) const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
@@ -40,7 +40,7 @@ impl Spread {
         }
     }
 
-    /// The same in a unit of `unit` nanoseconds; fractions are cut off, as in fio.
+    /// The values in units of `unit` nanoseconds, truncated as in fio.
     pub(super) fn scaled(self, unit: u64) -> Self {
         let mean = self.mean / unit as f64;
         let stddev = self.stddev / unit as f64;
@@ -80,9 +80,9 @@ pub(super) fn percentiles(histogram: &Histogram) -> Vec<(f64, u64)> {
 /// Shares of I/Os by latency, in percent; all 0 without an I/O.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shares {
-    /// Below a microsecond, by [`CLASSES`] in nanoseconds.
+    /// Shares below a microsecond, by [`CLASSES`] in nanoseconds.
     pub(super) ns: [f64; 10],
-    /// Below a millisecond, by [`CLASSES`] in microseconds.
+    /// Shares below a millisecond, by [`CLASSES`] in microseconds.
     pub(super) us: [f64; 10],
     /// The others, by [`CLASSES`] in milliseconds, then up to [`LAST_CLASS`], then those beyond.
     pub(super) ms: [f64; 12],

@@ -18,13 +18,13 @@ use iotax_report::mark::{Mark, MarkPosition, Value};
 /// Takes the place of fio's version: readers take the figures before the second dash for the version of the format.
 pub const VERSION: &str = concat!("fio-3.33-iotax-", env!("CARGO_PKG_VERSION"));
 
-/// The document's version says that it was not fio.
+/// Marks the JSON as not written by fio, in its version.
 pub(super) const JSON_MARK: Mark = Mark {
     format: "fio-json",
     place: MarkPosition::Member(&["fio version"], Value::Begins("fio-3.33-iotax-")),
 };
 
-/// So does each line's.
+/// Marks each terse line likewise.
 pub(super) const TERSE_MARK: Mark =
     Mark { format: "fio-terse", place: MarkPosition::EveryLine(&["3;fio-3.33-iotax-"]) };
 

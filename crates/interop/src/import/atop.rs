@@ -53,13 +53,13 @@ pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> 
     intervals
 }
 
-/// Why a sample is left out.
+/// Why a sample since boot is left out.
 const SINCE_BOOT: &str = "its figures are since boot, which is no measurement";
 
-/// A longer sample is no interval that anybody asked for.
+/// Longest plausible sample in seconds.
 const LONGEST_SECONDS: f64 = 86_400.0;
 
-/// All screens, the last one as far as it goes. Those since boot are listed where the text does not mark them.
+/// All screens, including an incomplete last one. Those since boot are listed if the text does not mark them.
 fn screens<'t>(text: &'t str, found: &mut Found) -> Vec<Screen<'t>> {
     let mut screens = Vec::new();
     let mut screen = Screen::default();
@@ -173,7 +173,7 @@ impl Devices {
     }
 }
 
-/// One screen.
+/// An atop screen.
 #[derive(Default)]
 struct Screen<'t> {
     /// The line of its head.
@@ -187,7 +187,7 @@ struct Screen<'t> {
 }
 
 impl Screen<'_> {
-    /// `None` without a head, which tells its length.
+    /// The screen's interval; `None` without a header, which gives its length.
     fn interval(self) -> Option<ImportedInterval> {
         let seconds = self.seconds?;
         let devices = self.disks.into_iter().map(|(_, _, disk)| DeviceInterval {
@@ -276,7 +276,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Nothing if the line is of something else.
+    /// Parses a line; `None` if it is of another kind.
     fn of(line: &str) -> Option<Result<Self, String>> {
         let mut parts = line.split('|').map(str::trim);
         let label = parts.next()?;
@@ -323,7 +323,7 @@ impl Disk {
         .find_map(|(name, value, unit)| Some(format!("{name}: {}", impossible(value?, unit)?)))
     }
 
-    /// Keeps what is known where nothing tells the length of the sample: shares and means.
+    /// Keeps the figures that need no sample length: shares and means.
     fn without_time(self, line: usize, found: &mut Found) {
         // A device without I/O was not measured.
         if self.reads + self.writes == 0.0 {

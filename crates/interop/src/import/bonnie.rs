@@ -15,7 +15,7 @@ use iotax_analysis::Metric;
 /// A test: its name in bonnie++'s CSV, and its description in iotax's terms.
 type Test = (&'static str, &'static [(&'static str, &'static str)]);
 
-/// Those on one large file, in the order of its columns.
+/// Tests on one large file, in the order of the columns.
 const ON_A_FILE: [Test; 6] = [
     ("putc", &[("test", "putc")]),
     ("put_block", &[("test", "write-new")]),
@@ -25,7 +25,7 @@ const ON_A_FILE: [Test; 6] = [
     ("seeks", &[("test", "seeks")]),
 ];
 
-/// Those on many files.
+/// Tests on many files.
 const ON_FILES: [Test; 6] = [
     ("seq_create", &[("test", "create")]),
     ("seq_stat", &[("test", "stat")]),
@@ -48,7 +48,7 @@ struct About<'a> {
     line: usize,
 }
 
-/// bonnie++'s results in a text. A table whose figures stand in a line of CSV too says nothing more.
+/// Finds bonnie++'s results in a text. A table whose figures are also in a line of CSV is skipped.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains(',') && !text.contains("%CP") {
         return None;
@@ -252,11 +252,11 @@ struct Table {
     is_name_cut: bool,
     is_on_a_file: bool,
     entries: Vec<Entry>,
-    /// The line of its latencies, if it is not known which is whose.
+    /// The line of latencies whose assignment to tests is unclear.
     doubt: Option<Line>,
 }
 
-/// Reads the tables, without those that say again what CSV says.
+/// Reads the tables, except those that repeat the CSV.
 fn tables(lines: &Lines<'_>, found: &mut Found) {
     let mut tables = Vec::new();
     let mut machine = String::new();
@@ -309,7 +309,7 @@ fn tables(lines: &Lines<'_>, found: &mut Found) {
 struct Heads<'t> {
     /// The last line of them.
     last: &'t str,
-    /// True for tests on one file, false for those on many; absent if the lines above do not tell.
+    /// True for tests on one file, false for those on many; `None` if the lines above do not show which.
     is_on_a_file: Option<bool>,
     /// The machine, where it stands before the heads.
     machine: Option<String>,
@@ -433,7 +433,7 @@ fn is_figures(row: &str) -> bool {
         > 6
 }
 
-/// A table of 2.00 says a CSV's rate with two digits.
+/// Largest relative rounding error: a table of 2.00 prints a CSV's rate with two digits.
 const ROUNDING: f64 = 0.06;
 
 /// Characters of the column of a machine's name, and of a blank and the size of its file.
@@ -442,7 +442,7 @@ const NAME: usize = 19;
 /// The most lines of CSV of one machine that a table is held against.
 const MOST_ALIKE: usize = 100;
 
-/// The rates of six tests, as far as they are known.
+/// The rates of six tests, as far as known.
 type Rates = [Option<f64>; 6];
 
 /// The rates of CSV, by machine and by whether they are on a file: each line's.
@@ -475,8 +475,8 @@ impl CsvRates {
         whole.unwrap_or_else(|| name.to_owned())
     }
 
-    /// True if CSV says what a table says, one of `number` of its machine and kind: there are as many lines of CSV, or one has its
-    /// rates. A table without a machine is held against those of all.
+    /// Returns whether the CSV contains this table, number `number` of its machine and kind: there are as many lines of CSV, or one has its
+    /// rates. A table without a machine is compared with all lines.
     fn has(&self, table: &Table, number: usize) -> bool {
         let own = rates(&table.entries, table.is_on_a_file);
         let is_same = |pair: (&Option<f64>, &Option<f64>)| match pair {
@@ -518,7 +518,7 @@ const PAIR: usize = 10;
 /// A row's words before its figures, and the figures.
 type Row<'a> = (Vec<&'a str>, Vec<&'a str>);
 
-/// The words before the figures, and the twelve figures, which are empty for tests that were left out.
+/// The words before the figures, and the twelve figures, which are empty for skipped tests.
 ///
 /// Twelve figures are in the order of their heads. With fewer only blanks tell which are there: the head must stand as bonnie++
 /// prints it, and the row must have the blanks of a test.
@@ -557,7 +557,7 @@ fn row_of<'a>(head: &str, row: &'a str) -> Result<Row<'a>, &'static str> {
     ))
 }
 
-/// The same of a wiki's table, of which one cell may hold several columns. An empty cell is that of tests that were left out.
+/// Like [`row_of`], for a wiki table whose cells may hold several columns. An empty cell stands for skipped tests.
 fn row_of_cells<'a>(heads: &[&str], fields: &[&'a str]) -> Option<Row<'a>> {
     let (mut names, mut figures) = (Vec::new(), Vec::new());
     for (head, field) in heads.iter().zip(fields) {

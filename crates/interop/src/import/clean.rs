@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-/// The text of a file: UTF-8, or UTF-16 if a byte order mark says so. Invalid bytes become replacement characters.
+/// Decodes a file: UTF-8, or UTF-16 with a byte order mark. Invalid bytes become replacement characters.
 #[must_use]
 pub fn decode(bytes: Vec<u8>) -> String {
     let units = |of: fn([u8; 2]) -> u16| {
@@ -80,8 +80,8 @@ fn unemphasised(line: &str) -> Cow<'_, str> {
 /// Shorter lines than this no terminal breaks.
 const BROKEN: usize = 20;
 
-/// The text with a question mark after every number that may have lost its end: where the text ends in it, or where a line does and
-/// the next one has nothing but the rest of a number. So nobody takes it for one.
+/// Appends a question mark to every number that may be cut off: at the end of the text, or at a line's end if the next line holds only the
+/// rest of a number. This keeps readers from parsing it.
 fn without_stumps(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_digit() || c == '.';
     let is_rest = |line: &str| {
@@ -114,16 +114,16 @@ fn unquoted(line: &str) -> &str {
     rest
 }
 
-/// Tags by which a web page is known.
+/// Tags that identify a web page.
 const PAGES: [&str; 8] = ["pre", "html", "p", "table", "br", "div", "code", "!doctype"];
 
-/// Tags that stand within one. Others are none: `</data/a` is a path, and `<host>` stands for something.
+/// Tags that are removed. Others are kept as text: `</data/a` is a path, and `<host>` a placeholder.
 const WITHIN: [&str; 26] = [
     "a", "b", "body", "em", "font", "h1", "h2", "h3", "head", "hr", "i", "kbd", "li", "meta", "ol", "samp",
     "script", "span", "strong", "style", "tbody", "td", "th", "title", "tr", "ul",
 ];
 
-/// Longer is no tag.
+/// Longest tag in bytes.
 const LONGEST_TAG: usize = 1000;
 
 /// Possible tags: the position and the name of each.
@@ -191,7 +191,7 @@ fn is_command(line: &str) -> bool {
     line.trim_start().starts_with(['$', '#'])
 }
 
-/// Longer is no number.
+/// Longest number in bytes.
 const LONGEST_NUMBER: usize = 60;
 
 /// True for numbers such as `1,234,567`, whose commas separate thousands.

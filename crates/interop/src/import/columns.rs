@@ -25,9 +25,8 @@ pub(super) fn may_be_rest(line: Option<&str>) -> bool {
     line.is_some_and(|line| !line.trim().is_empty() && line.split_whitespace().all(figure))
 }
 
-/// The word of each column, by where the columns end. Absent if some word has no column of its own: the blanks are not those that the
-/// tool printed.
-/// `left` is the number of columns that figures may end to the left of their heads.
+/// The word of each column, by the columns' end positions; `None` if a word fits no column, so that the spacing is not the tool's. `left`
+/// is the number of characters that figures may end to the left of their heads.
 pub(super) fn placed<'a>(
     words: &[(usize, &'a str)],
     ends: &[usize],

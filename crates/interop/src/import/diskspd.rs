@@ -22,7 +22,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The work of a timespan, as far as it is the same for all its targets.
+/// The workload of a timespan, as far as its targets share it.
 #[derive(Debug, Clone, Default)]
 struct Work {
     /// Several have no keys in common that are known.
@@ -158,7 +158,7 @@ const PERCENTILES: [(&str, &str); 9] = [
     ("5-nines", "99.999"),
 ];
 
-/// One result of a text.
+/// A result in a text.
 #[derive(Default)]
 struct Outcome {
     line: usize,

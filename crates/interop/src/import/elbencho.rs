@@ -190,7 +190,7 @@ fn of_csv(text: &str, found: &mut Found) {
     }
 }
 
-/// A line with fewer commas is none of its.
+/// Maximum number of commas that a line of its CSV may lack.
 const MOST_MISSING: usize = 10;
 
 fn csv_row(heads: &[&str], fields: &[&str], line: usize, found: &mut Found) {

@@ -60,14 +60,14 @@ const OF_TOOLS: [&str; 46] = [
     "Latency histogram",
 ];
 
-/// Words with which a number says that a block repeats another.
+/// Words that mark a number as that of a repetition.
 const REPEATS: [&str; 9] =
     ["run", "round", "iteration", "repetition", "repeat", "pass", "try", "attempt", "take"];
 
 /// A line above results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Heading {
-    /// From 0.
+    /// Line number, from 0.
     line: usize,
     level: usize,
     text: String,
@@ -171,7 +171,7 @@ fn is_words(text: &str) -> bool {
         && numbers <= 1
 }
 
-/// A heading without the words that say which repetition it is: `Xen PV run 2` is `Xen PV`, `Run 2` nothing.
+/// A heading without the words that number a repetition: `Xen PV run 2` becomes `Xen PV`, `Run 2` empty.
 fn without_repeats(text: &str) -> String {
     let plain = |word: &str| word.trim_matches([':', '#', '(', ')', ',', '.', '-']).to_lowercase();
     let is_number = |word: &str| {

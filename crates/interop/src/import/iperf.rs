@@ -8,7 +8,7 @@ use super::parse_util::{decimal, half_a_digit};
 pub(super) struct Row<'a> {
     /// The stream's number, or `SUM`.
     pub(super) id: &'a str,
-    /// In which direction and at which end, where both ways are measured: `TX-C`.
+    /// Direction and end in a bidirectional test: `TX-C`.
     pub(super) role: Option<&'a str>,
     /// Seconds from the start.
     pub(super) from: f64,
@@ -23,7 +23,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Reads a row; nothing if it is none, or if transfer, time and rate contradict one another.
+    /// Parses a row; `None` if it is no row, or if transfer, time and rate contradict one another.
     pub(super) fn of(line: &'a str) -> Option<Self> {
         let (id, mut rest) = bracket(line)?;
         let is_stream = id == "SUM" || id.chars().all(|c| c.is_ascii_digit()) && !id.is_empty();
@@ -78,7 +78,7 @@ fn has_hundredths(seconds: &str) -> bool {
     seconds.split_once(['.', ',']).is_some_and(|(_, part)| part.len() == 2)
 }
 
-/// Adds what is known of datagrams: of none nothing is, and no more are lost than were sent.
+/// Adds the datagram figures. They are unknown without datagrams, and at most as many are lost as were sent.
 pub(super) fn add_datagrams(entry: &mut Entry, jitter: Option<f64>, lost: Option<f64>, packets: Option<f64>) {
     if packets == Some(0.0) {
         return;

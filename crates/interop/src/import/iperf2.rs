@@ -63,7 +63,7 @@ struct Kept {
     is_report: bool,
 }
 
-/// One test, from a head to the next.
+/// A test, from one header to the next.
 #[derive(Default)]
 struct Test {
     host: Option<String>,
@@ -71,7 +71,7 @@ struct Test {
     is_headless: bool,
     udp: bool,
     port: String,
-    /// Each stream's own port, by its number.
+    /// Each stream's local port, by its number.
     streams: BTreeMap<String, String>,
     /// The rows of each stream, or of `SUM`.
     rows: BTreeMap<String, Vec<Kept>>,

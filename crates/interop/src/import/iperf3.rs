@@ -21,7 +21,7 @@ fn unknown(end: &str) -> String {
     format!("the {end}'s rate is unknown: iperf3 writes 0 for what it does not know")
 }
 
-/// Counts from here on are below 0 in 32 bits or 64.
+/// Retransmit counts from this value are negative 32-bit or 64-bit numbers.
 const MOST_RETRANSMITS: f64 = 2_147_483_648.0;
 
 /// Adds the count of retransmits, unless it ran below 0.
@@ -68,7 +68,7 @@ fn is_ours(object: Value<'_>) -> bool {
         && (is_told || start.get("test_start").is_map())
 }
 
-/// An error is said in words where figures would be.
+/// Records an error message that takes the place of figures.
 fn refused(error: Value<'_>, line: usize, found: &mut Found) {
     if let Some(words) = error.text() {
         found.miss(not_understood(line, &words, "iperf3 says that this test failed"));
@@ -130,7 +130,7 @@ impl Start {
     }
 }
 
-/// One test, or the two directions of one. A test that failed may have no figures.
+/// Reads a test, or both directions of one. A failed test may have no figures.
 fn document(start: &Start, end: Value<'_>, failed: bool, line: usize, found: &mut Found) {
     if let Some(version) = start.version.as_ref().and_then(|version| version.strip_prefix("iperf ")) {
         found.version = Some(version.to_owned());
@@ -164,7 +164,7 @@ fn document(start: &Start, end: Value<'_>, failed: bool, line: usize, found: &mu
     }
 }
 
-/// A total whose bytes, seconds and rate say the same.
+/// A total whose bytes, seconds and rate agree.
 fn rate(sum: Value<'_>) -> Option<f64> {
     let [bytes, seconds, rate] = ["bytes", "seconds", "bits_per_second"].map(|key| sum.get(key).f64());
     let (bytes, seconds, rate) = (bytes?, seconds?, rate?);

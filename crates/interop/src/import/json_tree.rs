@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use super::parse_util::not_understood;
 use super::{Found, LONGEST_QUOTE};
 
-/// No tool nests deeper.
+/// Maximum nesting depth.
 const DEEPEST: usize = 128;
 
 /// A value or a key, as bytes `from..to` of the text; `next` is the node after the last one of a list or map.
@@ -277,7 +277,7 @@ impl<'t> Value<'t> {
         self.at != 0
     }
 
-    /// The place of the key that it is the value of, and key and value as the text has them.
+    /// The position of the value's key, and key and value as written.
     pub(super) fn quoted(self) -> (usize, String) {
         let Some(Node::Text { from, .. }) = self.at.checked_sub(1).and_then(|key| self.tree.nodes.get(key))
         else {
@@ -324,7 +324,7 @@ impl<'t> Value<'t> {
         serde_json::from_str(&self.tree.text[from as usize - 1..=to as usize]).ok().map(Cow::Owned)
     }
 
-    /// As [`Self::text`], to keep.
+    /// Like [`Self::text`], owned.
     pub(super) fn string(self) -> Option<String> {
         self.text().map(Cow::into_owned)
     }
@@ -363,9 +363,9 @@ impl std::fmt::Display for Value<'_> {
 
 /// An object that begins a line.
 pub(super) enum Object<'t> {
-    /// It is complete.
+    /// The document is complete.
     Whole(Value<'t>),
-    /// It is torn after this text.
+    /// The document is truncated after this text.
     Torn(&'t str),
 }
 

@@ -1,4 +1,4 @@
-//! Marks by which a large text is known to have something that a reader may read.
+//! Marks that show whether a large text contains output of a supported tool.
 //!
 //! Reading takes seconds for each 10 MB, whatever is in them. So a large file has to show in its first part that it is text, and a mark
 //! of one tool at least. Each is long enough that none is in random bytes.
@@ -54,7 +54,7 @@ const WORDS: &[&str] = &[
     "\"smartctl\"",
 ];
 
-/// The reason for which a file is not read: its first part is no text, or has no mark of any tool.
+/// Why a file is not read: its first part is not text, or has no mark of any tool.
 #[must_use]
 pub fn without_results(bytes: &[u8]) -> Option<&'static str> {
     let first = bytes.get(..FIRST).filter(|first| first.len() < bytes.len())?;

@@ -1,4 +1,4 @@
-//! Reads other tools' output as far as it can be understood.
+//! Reads other tools' output as far as it can be parsed.
 //!
 //! Each tool has a file here with a function `read`: text in, [`Found`] out, or nothing if the text has nothing of that tool.
 //! The text is clean ([`clean()`]) and may hold anything else around: a reader says `not_understood` only of lines that it knows
@@ -198,7 +198,7 @@ fn read_clean(text: &str) -> Vec<Found> {
 /// Characters of a line that is quoted.
 const LONGEST_QUOTE: usize = 200;
 
-/// The most prefixes in front of one another: time, host, program, container.
+/// Maximum number of nested line prefixes: time, host, program, container.
 const DEEPEST_PREFIX: usize = 4;
 
 /// The length of all names.
@@ -269,7 +269,7 @@ const fn is_long(name: &str) -> bool {
     name.len() > LONGEST_NAME
 }
 
-/// One measurement of another tool.
+/// A measurement of another tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
     /// The measured object, as far as the text names it: a device, a file, a host.
@@ -278,7 +278,7 @@ pub struct Entry {
     pub workload: String,
     /// The workload in fio's terms as far as the text describes it; everything else is absent.
     pub keys: Box<WorkloadKeys>,
-    /// When it ran, as far as the text tells: its begin, or the time of its report.
+    /// The time of the run, if known: its begin, or the time of its report.
     pub time: Option<Stamp>,
     /// The duration, in nanoseconds.
     pub duration_ns: Option<u64>,
@@ -307,7 +307,7 @@ const fn unit_of(metric: Metric) -> &'static str {
 }
 
 impl Entry {
-    /// Keeps a figure that is one of iotax's metrics, in its unit; one that is unknown, 0 or not finite is left out.
+    /// Stores a figure that is one of iotax's metrics, in its unit; unknown, zero or non-finite values are left out.
     fn state(&mut self, metric: Metric, value: Option<f64>) {
         let value = value.filter(|value| *value != 0.0);
         if let Some(value) = self.possible(metric.word(), value, unit_of(metric)) {
@@ -331,7 +331,7 @@ impl Entry {
         why.is_none().then_some(value)
     }
 
-    /// Why it is no result of a machine.
+    /// Why it cannot be a machine's result.
     fn refusal(&self) -> Option<String> {
         let took = || impossible(self.duration_ns? as f64, "ns").map(|why| format!("its duration: {why}"));
         self.impossible.clone().or_else(took)
@@ -355,7 +355,7 @@ pub struct Line {
     pub number: usize,
     /// The line.
     pub text: String,
-    /// Why, where there is more to say than that.
+    /// The reason, if there is more to say.
     pub reason: String,
 }
 

@@ -1,4 +1,4 @@
-//! `nvme smart-log`, text and JSON: the state of a device, which is no result but belongs to one.
+//! `nvme smart-log`, text and JSON: the health of a device, which accompanies results.
 
 use super::json_tree::{self, Value};
 use super::lines::lines;
@@ -129,7 +129,7 @@ pub(super) fn whole(value: Value<'_>) -> Option<f64> {
     value.f64().or_else(|| value.text().and_then(|text| count(&text)))
 }
 
-/// Keeps a state; a second one of the same device is no repetition of the first.
+/// Stores a device's state; a second one of the same device is not a repetition.
 pub(super) fn keep(state: Option<Entry>, found: &mut Found) {
     let Some(mut entry) = state else { return };
     if entry.stated.others.is_empty() {

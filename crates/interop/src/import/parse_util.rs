@@ -4,7 +4,7 @@ use super::quantity::number;
 use super::{Entry, Line};
 use iotax_analysis::Metric;
 
-/// A number of a tool that groups no digits, so that a comma is the decimal point of somebody's country.
+/// Parses a number of a tool that does not group digits, so that a comma is a decimal point of the locale.
 pub(super) fn decimal(text: &str) -> Option<f64> {
     match text.matches(',').count() {
         0 => number(text),
@@ -24,7 +24,7 @@ pub(super) fn half_a_digit(text: &str) -> f64 {
     0.5 / 10f64.powi(i32::try_from(digits).unwrap_or(i32::MAX))
 }
 
-/// A time in whole nanoseconds; absent if it is none.
+/// A time rounded to whole nanoseconds; `None` if not representable.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -47,7 +47,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// One run of ping, as far as it was read.
+/// A partly parsed run of ping.
 #[derive(Default)]
 struct Test {
     line: usize,
@@ -59,7 +59,7 @@ struct Test {
     time: Option<Stamp>,
     /// Bytes of each reply.
     reply: Option<u64>,
-    /// In milliseconds; absent for one that is only said to be below something.
+    /// Round trips in milliseconds; `None` for one printed only as below a bound.
     replies: Vec<Option<f64>>,
     /// True if the line above the counts was there.
     summary: bool,
@@ -126,7 +126,7 @@ impl Test {
         }
     }
 
-    /// All replies, if they are all there.
+    /// The histogram of all replies; `None` if some are missing.
     fn histogram(&self) -> Option<Tally> {
         let (counts, times) = (self.counts.as_ref()?, self.times.as_ref()?);
         let replies: Vec<f64> = self.replies.iter().copied().collect::<Option<_>>()?;

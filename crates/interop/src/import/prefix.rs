@@ -37,8 +37,7 @@ fn cut(text: &str, rest: impl Fn(&str) -> Option<&str>) -> Option<String> {
     Some(text.split_inclusive('\n').map(cut).collect())
 }
 
-/// The line behind the time that it begins with: `2024-01-01T00:00:00.123Z `, `[2024-01-01 00:00:00] `, `Jan  1 00:00:00 `,
-/// `[12.345678] `.
+/// Strips the time at the beginning of a line: `2024-01-01T00:00:00.123Z `, `[2024-01-01 00:00:00] `, `Jan  1 00:00:00 `, `[12.345678] `.
 fn time(line: &str) -> Option<&str> {
     let trimmed = line.trim_start();
     let rest = if let Some(inner) = trimmed.strip_prefix('[') {
@@ -94,7 +93,7 @@ fn is_time_of_day(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || matches!(c, ':' | '.' | ',' | '+' | '-' | 'Z'))
 }
 
-/// Without the word that all lines begin with: `host `, `fio-pod | `, `host fio[123]: `.
+/// Strips the first word if all lines share it: `host `, `fio-pod | `, `host fio[123]: `.
 fn without_word(text: &str) -> Option<String> {
     let mut times: HashMap<&str, usize> = HashMap::new();
     let mut all = 0_usize;
@@ -130,7 +129,7 @@ fn name(line: &str) -> Option<&str> {
     first.starts_with(|c: char| c.is_ascii_alphabetic() || c == '[').then_some(first.trim_end_matches('\n'))
 }
 
-/// Without the blanks that all lines begin with.
+/// Strips the indentation that all lines share.
 fn without_indent(text: &str) -> Option<String> {
     let blanks = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
     let least = full(text).map(blanks).min().filter(|least| *least > 0)?;

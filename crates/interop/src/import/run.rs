@@ -1,4 +1,4 @@
-//! Turns the contents of files into runs: one for each tool, whose plan holds only what is known.
+//! Turns file contents into runs: one per tool, whose plan holds only known settings.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -35,7 +35,7 @@ pub struct Imported {
     rounds: HashMap<(usize, usize), u32>,
 }
 
-/// One measurement in a text.
+/// A measurement in a text.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     /// Places in the plan.
@@ -253,7 +253,7 @@ impl Imported {
     }
 }
 
-/// The keys that are set, and always `test`: plain I/O is known as such.
+/// The keys that are set, and always `test`: plain I/O is known to be plain.
 fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
     let set = tree.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
     let mut known: Vec<String> = set.map(|(key, _)| key.clone()).collect();

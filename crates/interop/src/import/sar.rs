@@ -54,7 +54,7 @@ struct Row {
     device: String,
     /// True for a line of averages.
     is_average: bool,
-    /// When the interval ended.
+    /// End of the interval.
     clock: String,
     columns: Vec<(String, f64)>,
 }
@@ -115,7 +115,7 @@ fn prefix(words: &[&str]) -> usize {
 /// The figures of one row, by sar's names.
 type Figures = Vec<(String, f64)>;
 
-/// One call of sar.
+/// The output of one call of sar.
 #[derive(Default)]
 struct Output {
     day: Option<String>,

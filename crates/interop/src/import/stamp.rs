@@ -27,7 +27,7 @@ impl Stamp {
         parts.stamp()
     }
 
-    /// The same moment, earlier by a duration.
+    /// This moment minus a duration in milliseconds.
     pub(super) fn before(self, ms: u64) -> Self {
         Self { ms: self.ms.saturating_sub(ms), ..self }
     }
@@ -146,7 +146,7 @@ fn offset(zone: &str) -> Option<i64> {
     Some(if zone.starts_with('-') { -minutes } else { minutes })
 }
 
-/// Days from 1970-01-01 to a day of the Gregorian calendar; absent if there is no such day, or none yet.
+/// Days from 1970-01-01 to a day of the Gregorian calendar; `None` for an invalid day, or one in the future.
 pub(super) fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let is_leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let lengths = [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];

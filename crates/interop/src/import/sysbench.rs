@@ -61,10 +61,10 @@ fn is_begin(line: &str) -> bool {
 /// More latencies than any result has.
 const MOST_LATENCIES: usize = 32;
 
-/// One run, as far as it was read.
+/// A partly parsed run.
 #[derive(Default)]
 struct Test {
-    /// Where its result begins; 0 before it.
+    /// Line where its result begins; 0 if not reached.
     line: usize,
     mode: Option<String>,
     block: Option<u64>,

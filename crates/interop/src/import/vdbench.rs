@@ -216,7 +216,7 @@ const UNITS: [(&[&str], &[&str]); 5] = [
     ),
 ];
 
-/// The heads that a unit fits; absent for a word that is none.
+/// The heads that have this unit; `None` for a word that is not a unit.
 fn fitting(word: &str) -> Option<&'static [&'static str]> {
     UNITS.iter().find(|(units, _)| units.contains(&word)).map(|(_, heads)| *heads)
 }
@@ -277,7 +277,7 @@ fn named(run: &str) -> String {
     }
 }
 
-/// Heads of versions that say nothing beneath MB/sec: the lower line has one word less.
+/// Heads of versions that print nothing below MB/sec: the lower line has one word less.
 fn without_unit(upper: &[String], lower: &[&str]) -> Vec<String> {
     if upper.len() != lower.len() + 1 || lower.contains(&"1024**2") {
         return vec![];

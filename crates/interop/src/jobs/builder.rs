@@ -47,11 +47,11 @@ pub(super) struct JobBuilder {
     pub(super) cmdprio: [Option<u8>; 3],
     pub(super) cmdprio_class: [Option<u16>; 3],
     pub(super) cmdprio_level: [Option<u16>; 3],
-    /// By direction, for those that have one.
+    /// `cmdprio_split` by direction.
     pub(super) cmdprio_split: Option<ByDirection<PrioritySplit>>,
     pub(super) rate: [Option<u64>; 3],
     pub(super) rate_iops: [Option<u64>; 3],
-    /// By direction, for those that have one.
+    /// Distribution by direction.
     pub(super) distribution: [Option<Distribution>; 3],
     pub(super) sequence_stride: Option<bool>,
     pub(super) blockalign: [Option<Bytes>; 3],
@@ -158,7 +158,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Other drivers than io_uring need a device that the kernel has given up, or a daemon.
+    /// Accepts only the io_uring driver: others need a device detached from the kernel, or a daemon.
     pub(super) fn libblkio_driver(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         match value.text {
             "io_uring" => self.is_ring_of_libblkio = true,

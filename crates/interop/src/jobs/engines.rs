@@ -172,6 +172,6 @@ pub(super) const OPTIONS: &[&str] = &[
     "no_completion_thread",
 ];
 
-/// Why such an option is refused.
+/// Why options of other engines are refused.
 pub(super) const OF_OTHERS: &str =
     "it is an option of an engine that is not supported; leave it out with that engine";

@@ -26,8 +26,8 @@ type Wrong = (&'static str, String);
 /// Resolves one group of interdependent options; may add notes.
 type Step = fn(&mut JobBuilder, &mut Notes) -> Result<(), Wrong>;
 
-/// The job that a section describes; `None` if any option was rejected.
-/// `size` takes the place of its own, of which parts may be unknown here.
+/// The job that a section describes; `None` if any option was rejected. `size` replaces the section's own, which may be partly unknown
+/// here.
 pub(super) fn job(
     section: &Section,
     size: Option<Bytes>,
@@ -338,7 +338,7 @@ fn used_alike<T: Clone + PartialEq>(
     Err((option, "reads and writes of a job have one here; give each a job of its own".into()))
 }
 
-/// fio holds each direction of a mix to its own rate, whatever `rwmixread` says: the job has the sum, and the share that follows.
+/// Combines fio's rates per direction into the job's total rate and mix: in fio they override `rwmixread`.
 fn rate_of(
     draft: &mut JobBuilder,
     option: &'static str,

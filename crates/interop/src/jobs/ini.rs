@@ -22,7 +22,7 @@ pub(super) struct Section {
     /// Location of the section header.
     pub(super) place: FileLine,
     pub(super) name: String,
-    /// In order of precedence: those of `[global]` first.
+    /// Options in order of precedence: those of `[global]` first.
     pub(super) options: Vec<OptionLine>,
 }
 

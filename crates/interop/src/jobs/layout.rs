@@ -90,7 +90,7 @@ pub(super) struct Notes {
     /// Options without effect, grouped by reason.
     unchanged: Vec<(&'static str, Vec<(String, FileLine)>)>,
     seen: HashSet<(&'static str, (String, FileLine))>,
-    /// All other notes.
+    /// Other notes.
     pub(super) sentences: Vec<String>,
 }
 
@@ -188,7 +188,7 @@ fn once_new(groups: &mut [Vec<SectionJob>]) {
     }
 }
 
-/// A job whose area another one reads at the same time meets a filled file: reads of what nobody wrote would cost nothing.
+/// Fills a job's area if another job reads it concurrently: reading unwritten blocks would cost nothing.
 fn fill_for_readers(workloads: &mut [Workload], notes: &mut Notes) {
     let area = |job: &Workload| {
         let length = job.size.and_then(|size| job.span(size)).map_or(0, |span| span.0);
@@ -255,7 +255,7 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
     Some(workload)
 }
 
-/// Combines jobs on files of their own, which have to be alike: their threads are those of one workload.
+/// Combines jobs with separate files, which must be equal, into one workload with a thread for each.
 fn on_files(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Workload> {
     let (first, last) = (group.first()?, group.last()?);
     let kind = |job: &SectionJob| Workload { name: String::new(), numjobs: 1, ..job.workload.clone() };

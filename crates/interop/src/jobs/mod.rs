@@ -55,7 +55,7 @@ pub struct Included {
 
 /// Access to what a job file refers to outside itself.
 pub struct Surroundings<'a> {
-    /// Loads the file named by an `include`; the first argument is the including file. The error says why it cannot be read.
+    /// Loads the file named by an `include`; the first argument is the including file. Returns why the file cannot be read.
     pub include: &'a dyn Fn(&str, &str) -> Result<Included, String>,
     /// Looks up an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
@@ -68,11 +68,11 @@ pub struct Surroundings<'a> {
 /// The contents of a job file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Jobs {
-    /// One per group of concurrent sections; names are unique.
+    /// One workload per group of concurrent sections; names are unique.
     pub workloads: Vec<Workload>,
     /// The distinct values of `filename`, in file order, with the location of the option.
     pub filenames: Vec<(FileLine, String)>,
-    /// True if a section names no file and so has one of its own.
+    /// True if a section names no file and therefore uses its own.
     pub own_files: bool,
     /// The value of the first `directory`.
     pub directory: Option<String>,

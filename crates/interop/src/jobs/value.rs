@@ -32,7 +32,7 @@ impl<'a> OptionValue<'a> {
         }
     }
 
-    /// As [`Self::bool`]; an option without a value means 1.
+    /// Like [`Self::bool`]; an option without a value means 1.
     pub(super) fn flag(self) -> Result<bool, String> {
         if self.text.is_empty() { Ok(true) } else { self.bool() }
     }
@@ -70,7 +70,7 @@ impl<'a> OptionValue<'a> {
         self.number().map(|value| Some(value).filter(|value| *value != T::default()))
     }
 
-    /// Parses a size. Percentages are rejected: the size of the target is not known here.
+    /// Parses a size. Rejects percentages, because the target's size is unknown here.
     pub(super) fn bytes(self) -> Result<Bytes, String> {
         if self.text.ends_with('%') {
             return Err("a share of what exists is not known here; accepted: a size such as 1g".into());

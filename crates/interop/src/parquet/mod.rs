@@ -21,8 +21,8 @@ const AUTHOR: &str = "iotax, a row for each measurement";
 
 pub(super) const MARK: Mark = Mark { format: "parquet", place: MarkPosition::ParquetAuthor(AUTHOR) };
 
-/// One row per measurement of these runs, in their order, as the bytes of a file. Unknown values are null. Times of day are
-/// timestamps in milliseconds UTC, counts 64-bit integers.
+/// A Parquet file with one row per measurement of these runs, in order. Unknown values are null, times of day are timestamps in
+/// milliseconds UTC, counts 64-bit integers.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> Vec<u8> {
     written(AUTHOR, &tables::measurements(runs))
@@ -89,7 +89,7 @@ fn text(value: &CellValue) -> Option<ByteArray> {
     if let CellValue::Text(text) = value { Some(text.as_str().into()) } else { None }
 }
 
-/// A count beyond 2^63 is not known to a reader.
+/// A count as a signed integer; `None` from 2^63.
 fn whole(value: &CellValue) -> Option<i64> {
     if let CellValue::Whole(value) | CellValue::Instant(value) = value {
         i64::try_from(*value).ok()

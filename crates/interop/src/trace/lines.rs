@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-/// No line of a trace is longer.
+/// Longest line in bytes.
 const LONGEST: u64 = 64 << 10;
 
 /// Reads lines one after the other, and knows their numbers.

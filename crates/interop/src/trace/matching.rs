@@ -5,10 +5,10 @@ use std::collections::{HashMap, VecDeque};
 
 use iotax_model::trace::{TracedIo, TracedOperation};
 
-/// An issue waits for its completion behind at most this many others.
+/// Maximum number of later events that are held back while an issue waits for its completion.
 const WINDOW: usize = 1 << 16;
 
-/// Device, first sector and kind: a request in flight is known by them.
+/// Device, first sector and kind, which identify a request in flight.
 type Key = (u64, u64, TracedOperation);
 
 /// Gives events in the order of their issue, with the time of their completion where it came.
@@ -65,7 +65,7 @@ impl Matcher {
         }
     }
 
-    /// The next event, if it is complete or too many wait behind it; with `all`, any that is left.
+    /// The next event, if it is complete or too many are held back behind it; with `all`, any remaining one.
     pub fn next(&mut self, all: bool) -> Option<TracedIo> {
         let front = self.issued.front()?;
         let (key, is_done) = (front.key(), front.is_done);

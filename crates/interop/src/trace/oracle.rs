@@ -1,5 +1,5 @@
-//! libCacheSim's oracleGeneral: packed little-endian records of 24 bytes: seconds, object, size, and when the object is accessed next. It tells no
-//! direction.
+//! libCacheSim's oracleGeneral: packed little-endian records of 24 bytes: seconds, object, size, and the time of the object's next access.
+//! It has no direction.
 
 use std::io::Read;
 
@@ -13,7 +13,7 @@ const SECTOR: u64 = 512;
 const SECTORS: u64 = 1 << 54;
 /// The longest size that such a trace is recognised by.
 const LONGEST: u64 = 1 << 30;
-/// No trace that is recognised is longer than this.
+/// Maximum number of records of a plausible trace.
 const MOST_RECORDS: u64 = 1 << 40;
 /// Records that are looked at.
 const LOOKED_AT: usize = 64;

@@ -39,7 +39,7 @@ const SCHEMA: &str = "message trace {
 
 const NAMES: [&str; 8] = ["at_ns", "latency_ns", "operation", "offset", "length", "fua", "process", "queue"];
 
-/// Facts of a recording, beside its I/Os.
+/// Facts of a recording besides its I/Os.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TraceFacts {
     /// The source: a device, or the name of another trace.

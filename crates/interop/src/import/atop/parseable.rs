@@ -62,7 +62,7 @@ enum Event<'t> {
     Session,
     /// A sample that is not since boot: its line, device and numbers.
     Sample(usize, &'t str, [u64; 7]),
-    /// A sample that is none, and why.
+    /// An unusable sample, and why.
     Unclear(usize, &'t str, &'static str),
 }
 

@@ -6,7 +6,7 @@ use super::super::{Entry, Found, Stamp};
 use super::Work;
 use iotax_analysis::Metric;
 
-/// No document nests deeper, and no tag is longer.
+/// Limits of nesting depth and tag length.
 const DEEPEST: usize = 32;
 const LONGEST_TAG: usize = 1000;
 

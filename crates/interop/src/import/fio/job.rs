@@ -21,7 +21,7 @@ pub(super) const MIXED: &str = "mixed";
 /// Its place among the directions.
 pub(super) const ALL_IN_ONE: usize = 3;
 
-/// One job, or one of its clones.
+/// A job, or one of its clones.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Job {
     pub(super) name: String,
@@ -33,7 +33,7 @@ pub(super) struct Job {
     /// The requested options, by fio's names. Absent if the text does not list them; otherwise a missing option has fio's
     /// default, and the value of an empty one is unknown.
     pub(super) options: Option<Options>,
-    /// As [`DIRECTIONS`]; one in which nothing was done is absent.
+    /// Results by [`DIRECTIONS`]; `None` for a direction without I/O.
     pub(super) directions: [Option<Box<Direction>>; 4],
     /// True if there are certainly no other directions.
     pub(super) is_whole: bool,
@@ -55,7 +55,7 @@ pub(super) struct Job {
     /// Another remark about the job.
     pub(super) note: Option<String>,
     pub(super) line: usize,
-    /// Figures of it that cannot be read, or that no machine can have: then it is no result.
+    /// Unreadable or impossible figures, which invalidate the result.
     pub(super) unread: Vec<Line>,
 }
 
@@ -75,7 +75,7 @@ impl Options {
         self.get(name).is_some()
     }
 
-    /// All that hold, each once.
+    /// All settings in effect, each once.
     fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let shared = self.shared.iter().filter(|(name, _)| !self.own.contains_key(*name));
         shared.chain(&self.own).map(|(name, value)| (name.as_str(), value.as_str()))
@@ -90,12 +90,12 @@ pub(super) struct Direction {
     pub(super) iops: Option<f64>,
     pub(super) bytes_per_s: Option<f64>,
     pub(super) runtime_ms: Option<f64>,
-    /// From issue to completion if known, else from submission.
+    /// Mean latency: from issue to completion if known, else from submission.
     pub(super) mean_ns: Option<f64>,
     /// True if latencies count from submission.
     pub(super) is_from_submission: bool,
     pub(super) max_ns: Option<f64>,
-    /// In percent, as text, and nanoseconds.
+    /// Percent, as printed, and nanoseconds.
     pub(super) percentiles: Vec<(f64, f64)>,
     /// Nanoseconds and their counts, for all I/Os.
     pub(super) bins: Option<Vec<(u64, u64)>>,
@@ -105,7 +105,7 @@ pub(super) struct Direction {
 const OVER_ITS_IO: f64 = 1.05;
 
 impl Job {
-    /// True if it took no longer than its I/O, so that it is not several clones.
+    /// Returns whether the job took no longer than its I/O, which rules out several clones.
     fn ran_alone(&self) -> bool {
         let runtimes = self.directions.iter().flatten().filter_map(|direction| direction.runtime_ms);
         let runtime = runtimes.fold(0.0, f64::max);
@@ -117,8 +117,8 @@ impl Job {
     }
 }
 
-/// The entries of jobs: clones added up, the others as they are, in their order.
-/// And the jobs of which nothing can be said: of clones that ran at once some figures are not there, so that there is no sum.
+/// Turns jobs into entries: clones summed, the others unchanged, in order. Also returns the jobs that are unusable: concurrent clones with
+/// missing figures have no sum.
 pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
     let mut groups: Vec<Vec<Job>> = Vec::new();
     let mut known = HashMap::new();
@@ -282,7 +282,7 @@ fn by_itself(entry: &mut Entry, word: &str, of: &[&Direction]) {
     }
 }
 
-/// Those that no metric is, and the maximum.
+/// Percentiles that are not metrics, and the maximum.
 fn more_percentiles(entry: &mut Entry, before: &str, of: &Direction) {
     entry.add(format!("{before}latency_p95"), of.percentile(95.0), "ns");
     entry.add(format!("{before}latency_p99_99"), of.percentile(99.99), "ns");
@@ -295,7 +295,7 @@ impl Direction {
     }
 }
 
-/// Whole histograms, if every direction of every clone has its bins.
+/// Whole histograms, if every direction of every clone has bins.
 fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
     let mut tallies = Box::<Tallies>::default();
     let (mut all_ios, mut all_bytes) = (0, 0);
@@ -429,7 +429,7 @@ fn ours(key: &WorkloadKey, option: &str, value: &str, base_is_1000: bool) -> Opt
     })
 }
 
-/// A size of fio's, whose `k` and `kb` are 1024 and whose `kib` is 1000 unless `kb_base` says that it is the other way round.
+/// Parses a size of fio's, where `k` and `kb` are 1024 and `kib` is 1000 unless `kb_base` swaps them.
 fn size(value: &str, base_is_1000: bool) -> Option<String> {
     let (digits, unit) = value.split_at(value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len()));
     let unit = unit.trim().to_ascii_lowercase();

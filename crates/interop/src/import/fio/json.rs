@@ -11,7 +11,7 @@ use super::super::{Line, Stamp};
 use super::Read;
 use super::job::{DIRECTIONS, Direction, Job, MIXED, Options};
 
-/// Every document in a text. Of one that is torn the jobs that are whole.
+/// Reads every document in a text. From a truncated one, takes the complete jobs.
 pub(super) fn read(text: &str) -> Read {
     let mut read = Read::default();
     if !text.contains("\"jobs\"") && !text.contains("\"jobname\"") {
@@ -84,8 +84,8 @@ impl Figures {
     }
 }
 
-/// Takes away jobs of torn documents that say nothing of `numjobs`, which may be lost, where the text has others of that name: those
-/// may be its clones, and its figures only a part.
+/// Drops jobs of truncated documents without `numjobs` (which may be cut off) if the text has others of that name: these may be its clones,
+/// and its figures only a part.
 fn leave_doubtful_out(text: &str, read: &mut Read) {
     let is_unsure = |job: &Job| job.is_torn && !job.options.iter().any(|known| known.has("numjobs"));
     if !read.jobs.iter().any(is_unsure) {

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use super::{Entry, Found, Line, MOST_ROWS};
 use job::Job;
 
-/// Two formats of one output say one rate with so much between them: text rounds to three digits.
+/// Largest relative difference of one rate between two formats of one output: text rounds to three digits.
 const ROUNDING: f64 = 0.006;
 
 /// The most entries of one name and rate that are searched for an equal one from another format.

@@ -364,7 +364,7 @@ fn figure(
     value(line, key).map_or(Ok(None), |text| possible(&format!("{key}={text}"), read(text), unit))
 }
 
-/// A figure that was read from a text, unless it is 0. The error says that there is none, or none that a machine can have.
+/// A parsed figure; `None` if it is 0. Fails if the text has no figure, or an impossible one.
 fn possible(text: &str, figure: Option<f64>, unit: &str) -> Result<Option<f64>, String> {
     let Some(figure) = figure else { return Err(format!("{text} is no figure")) };
     impossible(figure, unit)

@@ -29,20 +29,20 @@ pub(super) struct Report {
     pub(super) rows: Vec<(String, Columns)>,
 }
 
-/// No version has more.
+/// Maximum number of columns in any version.
 const MOST_COLUMNS: usize = 64;
 
 /// The values of a row by the names of their columns.
 pub(super) type Columns = BTreeMap<Rc<str>, f64>;
 
-/// Columns as they are named.
+/// Column names.
 struct Header {
     columns: Vec<Rc<str>>,
     /// True if the device is the last column: in reports for people.
     device_last: bool,
 }
 
-/// Every session of a text.
+/// Reads every session of a text.
 pub(super) fn of_text(text: &str, found: &mut Found) -> Vec<Session> {
     let lines = Lines::of(text);
     let mut sessions: Vec<Session> = Vec::new();
@@ -257,7 +257,7 @@ fn time_of_day(line: &str) -> Option<u32> {
     (hour < 24 && minute < 60 && second < 61).then_some(hour * 3600 + minute * 60 + second)
 }
 
-/// Every session of the JSON in a text.
+/// Reads every session of the JSON in a text.
 pub(super) fn of_json(text: &str, found: &mut Found) -> Vec<Session> {
     let mut rows = 0;
     let mut sessions = Vec::new();

@@ -10,7 +10,7 @@ use super::super::{Entry, Found, Stamp};
 use super::{SENDERS, add_retransmits, unknown};
 use iotax_analysis::Metric;
 
-/// One of these is in every line that counts.
+/// Words of which every relevant line has at least one.
 const WORDS: [&str; 6] =
     ["bits/sec", "sender", "receiver", "iperf3: error", "Connecting to host", "Accepted connection"];
 
@@ -51,8 +51,8 @@ fn host(line: &str) -> Option<String> {
     Some(after.split([',', ' ']).next()?.to_owned())
 }
 
-/// The lines, with `sender` and `receiver` where they belong if a narrow window put them on a line of their own. A receiver's row
-/// comes right after the sender's: else lines are lost, and a row that is there may be the sender's.
+/// The lines, with `sender` and `receiver` rejoined if a narrow window put them on a separate line. A receiver's row must follow the
+/// sender's directly; otherwise lines are missing, and a row may be the sender's.
 fn unwrapped(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let mut lines = lines(text).enumerate().peekable();
     // The line on which the last sender's row ended.

@@ -8,7 +8,7 @@ use iotax_model::plan::CurveSpec;
 
 /// vdbench's percentages of the highest rate.
 const SHARES: [u32; 6] = [10, 50, 70, 80, 90, 100];
-/// Above it a queue only grows.
+/// Highest load in percent; above capacity a queue only grows.
 const MOST: u64 = 200;
 
 /// Returns whether a key asks for a curve.

@@ -27,7 +27,7 @@ const ENDLESS: u64 = 1_000_000;
 pub(super) struct FileStorage {
     name: String,
     pub(super) anchor: Option<(FileLine, String)>,
-    /// Those that hold files.
+    /// Directories that hold files.
     directories: u64,
     files: u64,
     size: Option<Bytes>,
@@ -134,7 +134,7 @@ pub(super) fn is_meant(run: &Definition) -> bool {
     run.key("fwd").is_some()
 }
 
-/// One workload for each value of the loops of a run definition.
+/// One workload per combination of loop values of a run definition.
 pub(super) fn workloads(
     run: &Definition,
     work: &[FileWork],
@@ -192,7 +192,7 @@ pub(super) fn workloads(
 
 type Setter = fn(&mut FileWork, &str) -> Result<(), String>;
 
-/// Each of these with each value.
+/// Combines each workload with each value.
 fn looped(
     passes: &[(String, FileWork)],
     values: &[String],

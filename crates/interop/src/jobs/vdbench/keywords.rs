@@ -128,7 +128,7 @@ const SAME: [(&str, &str, &str); 9] = [
     ("", "dataerrors", "data_errors"),
 ];
 
-/// The full name of a keyword that follows `kind=`, or that starts a line if `kind` is empty; what is unknown stays as it is.
+/// The full name of a keyword that follows `kind=`, or that starts a line if `kind` is empty; unknown keywords are returned unchanged.
 pub(super) fn full(kind: &str, written: &str) -> String {
     let written = written.to_lowercase();
     let known: &[&str] = match kind {

@@ -33,14 +33,14 @@ pub(super) struct Definition {
     pub(super) kind: &'static str,
     pub(super) name: String,
     pub(super) place: FileLine,
-    /// In file order; the keys of the `default` of its kind come first.
+    /// Keys in file order, after those of the `default` of its kind.
     pub(super) keys: Vec<VdbenchKey>,
 }
 
 /// `key=value`, `key=(value,value)` or `key=value,value`.
 #[derive(Debug, Clone)]
 pub(super) struct VdbenchKey {
-    /// In full.
+    /// The full name.
     pub(super) name: String,
     /// As in the file.
     written: String,
@@ -73,7 +73,7 @@ impl Definition {
 /// The definitions of a file.
 #[derive(Debug)]
 pub(super) struct Definitions {
-    /// In order. A `default` is merged into the definitions below it.
+    /// Definitions in order. A `default` is merged into the definitions below it.
     pub(super) found: Vec<Definition>,
     /// The `default` of workloads, all of them merged.
     pub(super) work: Definition,
@@ -144,8 +144,8 @@ pub(super) fn definitions(
     Definitions { found, work }
 }
 
-/// Splits a text into statements, each with the number of its first line. A line that ends in a comma continues on the next; text after a
-/// blank is a comment, and so is everything from a line on that begins with `eof`.
+/// Splits a text into statements, each with the number of its first line. A line that ends in a comma continues on the next. Text after a
+/// blank is a comment, as is everything from a line that begins with `eof`.
 fn statements(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
