@@ -22,7 +22,7 @@ pub(super) struct Answer {
 }
 
 impl Challenge {
-    /// One that was never used.
+    /// A fresh, random challenge.
     pub(super) fn new() -> std::io::Result<Self> {
         let mut nonce = [0; 32];
         random(&mut nonce)?;

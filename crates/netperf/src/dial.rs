@@ -67,8 +67,8 @@ fn await_connection(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
 }
 
-/// A UDP socket between two addresses. Others may be bound to the same port where one is asked for, as the server's are; a port
-/// that the kernel picks is nobody else's.
+/// A UDP socket connected between two addresses. If a port is requested, others may be bound to it too, as the server's sockets are; a port
+/// that the kernel picks is exclusive.
 pub(super) fn udp(from: SocketAddr, to: SocketAddr, options: &Options) -> io::Result<UdpSocket> {
     let socket = socket(to, SocketType::DGRAM, SocketFlags::empty())?;
     options.set(&socket, false)?;

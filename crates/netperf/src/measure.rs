@@ -80,7 +80,7 @@ fn sample(interval: &TestInterval) -> Sample {
     }
 }
 
-/// Streams of one direction together; `None` if there is none.
+/// The sum over streams of one direction; `None` without any.
 fn sum(streams: impl Iterator<Item = StreamFigures>) -> Option<Tally> {
     let mut streams = streams.peekable();
     streams.peek()?;

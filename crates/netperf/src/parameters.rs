@@ -14,7 +14,7 @@ const MOST_DATAGRAM: u64 = 65_507;
 const MOST_WINDOW: u64 = 512 << 20;
 /// iperf3's largest segment.
 const MOST_MSS: u32 = 9 << 10;
-/// Bytes of one write if nothing else is said.
+/// Default bytes per write.
 pub(super) const TCP_LENGTH: u64 = 128 << 10;
 /// Bytes of a datagram if the path's limit is unknown.
 const UDP_LENGTH: u64 = 1460;
@@ -93,7 +93,7 @@ pub(super) struct Extension {
 }
 
 impl Parameters {
-    /// Makes the parameters of a test over a path that carries `mss` bytes in a segment. A `time` of 0 is none.
+    /// The parameters of a test over a path that carries `mss` bytes per segment. A `time` of 0 means no limit.
     pub(super) fn new(traffic: &Traffic, time: Nanos, omit: Nanos, mss: Option<u32>, auth: bool) -> Self {
         let udp = matches!(traffic.test, NetTest::Udp | NetTest::UdpRtt);
         let default = if udp { mss.map_or(UDP_LENGTH, u64::from) } else { TCP_LENGTH };

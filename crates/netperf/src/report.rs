@@ -21,7 +21,7 @@ pub struct Start {
     pub connections: Vec<Connection>,
     /// True for datagrams, false for TCP.
     pub udp: bool,
-    /// True for round trips: messages that the server sends back, and no stream.
+    /// True for round trips: messages that the server sends back.
     pub round_trips: bool,
     /// Streams of each direction.
     pub parallel: u32,
@@ -58,7 +58,7 @@ pub struct Connection {
     pub id: u32,
     /// True if this end sends.
     pub sends: bool,
-    /// This end.
+    /// Address of this end.
     pub local: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,
@@ -104,7 +104,7 @@ impl StreamFigures {
     }
 }
 
-/// One interval of a test at this end.
+/// An interval of a test, at this end.
 #[derive(Debug, Clone)]
 pub struct TestInterval {
     /// The begin, in nanoseconds from the test's start, or from the end of the warm-up.
@@ -117,7 +117,7 @@ pub struct TestInterval {
     pub streams: Vec<StreamInterval>,
 }
 
-/// One interval of a stream.
+/// An interval of a stream.
 #[derive(Debug, Clone)]
 pub struct StreamInterval {
     /// Its number.
@@ -164,7 +164,7 @@ pub struct StreamEnd {
     pub max_window: Option<u64>,
     /// Its longest times without a byte, by whether the client, sends.
     pub gaps: Vec<Gap>,
-    /// Why it broke before it was to end.
+    /// Why it broke off early.
     pub error: Option<String>,
 }
 
@@ -201,7 +201,7 @@ pub struct TestReport {
 }
 
 impl TestReport {
-    /// The end that sent a stream and the one that received it, as far as they are known.
+    /// The sending and the receiving end of a stream, as far as known.
     #[must_use]
     pub fn ends(&self, id: u32) -> (Option<&StreamEnd>, Option<&StreamEnd>) {
         let local = self.local.streams.iter().find(|stream| stream.id == id);

@@ -30,7 +30,7 @@ pub(super) struct Streams {
     begin: u64,
 }
 
-/// One stream at one end.
+/// A stream at this end.
 #[derive(Debug)]
 struct Stream {
     id: u32,
@@ -239,7 +239,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Counts, and gaps, from now on only. Without a warm-up gaps count from the first packet, which may be long on its way.
+    /// Restarts counts and gaps from now. Without a warm-up, gaps count from the first packet, which may take long to arrive.
     pub(super) fn count_anew(&mut self) {
         self.begin = clock::now();
         for stream in &mut self.all {

@@ -1,4 +1,4 @@
-//! One test at the client, from the first connection to the results of both ends.
+//! The client's side of one test, from the first connection to the results of both ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -82,7 +82,7 @@ struct ByteProgress {
 }
 
 impl ClientTest {
-    /// Has the server agree.
+    /// Agrees on the test with the server.
     ///
     /// # Errors
     /// A test without an end, a server that does not listen, is no iperf3, is busy, or refuses the parameters.

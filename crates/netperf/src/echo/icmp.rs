@@ -204,7 +204,7 @@ fn stamp(control: &[u64; CONTROL / 8]) -> Option<Timespec> {
     is_stamp.then_some(Timespec { tv_sec: control[2].cast_signed(), tv_nsec: control[3].cast_signed() })
 }
 
-/// Nanoseconds since a time of the system's clock; 0 if the clock was set meanwhile, so that this is not known.
+/// Nanoseconds since `then` on the system's clock; 0 if the clock was set in between.
 fn since(then: Timespec) -> u64 {
     let now = clock_gettime(ClockId::Realtime);
     let nanos = (now.tv_sec - then.tv_sec) * 1_000_000_000 + (now.tv_nsec - then.tv_nsec);

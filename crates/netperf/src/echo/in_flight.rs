@@ -14,7 +14,7 @@ struct SentMessage {
 /// The times of a round trip in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RoundTrip {
-    /// From sending.
+    /// Time since sending.
     pub(super) service: u64,
     /// From the intended start.
     pub(super) response: u64,
@@ -28,11 +28,11 @@ pub(super) struct InFlightMessages {
     places: Box<[SentMessage]>,
     /// The number of the next message.
     next: u64,
-    /// All before this one are back or given up.
+    /// All messages before this one have returned or were given up.
     oldest: u64,
     /// The first message after the warm-up.
     first: Option<u64>,
-    /// One more than the greatest number that is back.
+    /// One more than the highest number that has returned.
     seen: u64,
     /// The longest trip.
     longest: u64,

@@ -80,7 +80,7 @@ impl Drop for Load {
     }
 }
 
-/// It ended without a word, which no load does.
+/// The error for a load thread that ended without a result, which should not happen.
 fn gone() -> EngineError {
     EngineError::Net("the load beside the round trips panicked: this is a bug in iotax".into())
 }

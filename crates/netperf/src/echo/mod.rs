@@ -50,9 +50,9 @@ use iotax_engine::window::Window;
 use iotax_engine::workers::{Work, Workers};
 use iotax_engine::{Control, EngineError};
 
-/// Bytes of a message if nothing else is said.
+/// Default length of a message.
 const LENGTH: Bytes = Bytes(64);
-/// The longest that one message may take to come back before anything is measured, and the most that may get lost.
+/// Longest round trip accepted, and maximum number of messages lost, before the measurement starts.
 const GREETING: Duration = Duration::from_millis(500);
 const GREETINGS: u32 = 10;
 
@@ -119,7 +119,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// A failure with the peer's name. Where nobody listens the remedy is another than a stream's.
+/// Adds the peer's name to an error. If nobody listens, the remedy differs from a stream's.
 fn named(peer: &Peer, error: NetError) -> EngineError {
     match error {
         NetError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => EngineError::Net(format!(

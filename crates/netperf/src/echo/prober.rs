@@ -31,8 +31,8 @@ use iotax_engine::workers::{DRAIN, Finish, WorkerContext, WorkerReport};
 pub(super) const DEADLINE: u64 = 5_000_000_000;
 /// Nanoseconds without a reply after which a closed loop sends the next message.
 const PATIENCE: u64 = 1_000_000_000;
-/// The wait after the window's end for messages in flight, unless twice the longest round trip is longer. It is bounded so that
-/// the worker is not left behind.
+/// Minimum time to wait after the window's end for messages in flight; twice the longest round trip if that is longer. Bounded, so that the
+/// worker is not abandoned.
 const LAST_CALL: u64 = 1_000_000_000;
 const LAST_CALL_MOST: u64 = DRAIN.0 / 5 * 4;
 /// The pause of a closed loop after a message that could not be sent or was refused.
@@ -52,14 +52,14 @@ pub(super) struct ProbeTotals {
     pub(super) probes: Probes,
     /// Came back after [`DEADLINE`].
     pub(super) late: u64,
-    /// The standard deviation of the round trips that count, in nanoseconds; absent if there are none.
+    /// Standard deviation of the counted round trips in nanoseconds; `None` without any.
     pub(super) mdev_ns: Option<u64>,
 }
 
 /// Work of a worker: round trips on a transport.
 pub(super) struct Prober<L> {
     pub(super) transport: L,
-    /// In the words of I/O: it reads, `bs` is a message's length, and `rate_iops` how many are due a second.
+    /// The test as a workload: it reads, `bs` is the message length, and `rate_iops` the messages per second.
     pub(super) workload: Workload,
     pub(super) cookie: u64,
     /// Ask the socket again and again instead of sleeping.
@@ -142,9 +142,9 @@ struct Round<L> {
     /// True if the socket had no room for the last message.
     no_room: bool,
     spread: Spread,
-    /// There if times without a reply are asked for.
+    /// Records gaps without a reply, if requested.
     blackouts: Option<BlackoutRecorder>,
-    /// When the first message was due that has gone out since the last reply.
+    /// Due time of the first message sent since the last reply.
     awaited_since: Option<u64>,
 }
 

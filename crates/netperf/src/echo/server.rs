@@ -35,7 +35,7 @@ pub(crate) struct EchoServer {
 }
 
 impl EchoServer {
-    /// Answers on sockets that are connected with the client, as its parameters say.
+    /// Starts to answer on sockets connected with the client, as its parameters say.
     pub(crate) fn start(sockets: Vec<Socket>, parameters: &Parameters) -> io::Result<Self> {
         let mut echo_server = Self { stop: Arc::default(), threads: Vec::with_capacity(sockets.len()) };
         let length = usize::try_from(parameters.length()).map_err(io::Error::other)?;
@@ -66,8 +66,7 @@ impl Drop for EchoServer {
     }
 }
 
-/// Sends every datagram of at most `length` bytes back to the connected peer, until `stop`.
-/// Those too short to be messages are not answered.
+/// Sends every datagram of at most `length` bytes back to the connected peer, until `stop`. Datagrams too short to be messages are ignored.
 ///
 /// # Errors
 /// A socket that cannot be set up. That a datagram cannot be read or answered is no error: it is lost.

@@ -1,4 +1,4 @@
-//! Both ends over the loopback.
+//! Tests of both ends over loopback.
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn job(traffic: &Traffic, runtime_ms: u64) -> Job {
     Job::new(keys.complete(&WorkloadKeys::default()), Bytes(0), 1, Nanos::from_millis(100))
 }
 
-/// A server in a thread of its own, and how to stop it.
+/// A server on its own thread, and its stop flag.
 struct TestServer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -61,7 +61,7 @@ impl Drop for TestServer {
     }
 }
 
-/// Two sockets that are connected with one another.
+/// Two UDP sockets connected with each other.
 fn udp_pair() -> (UdpSocket, UdpSocket) {
     let bound = || UdpSocket::bind("127.0.0.1:0").expect("bound");
     let (local, remote) = (bound(), bound());

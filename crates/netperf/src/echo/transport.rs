@@ -21,7 +21,7 @@ pub(super) trait Transport: Send {
     /// The descriptor to wait on.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Sends one message. False if there is no room for it now, and nothing of it went out.
+    /// Sends one message. Returns false if the buffer is full, in which case nothing was sent.
     fn send(&mut self, message: Message) -> io::Result<bool>;
 
     /// Reads the socket once. False if nothing was there. Foreign data is skipped.
@@ -36,7 +36,7 @@ pub(super) trait Transport: Send {
     fn ends_with(&self, error: &io::Error) -> bool;
 }
 
-/// Returns whether something was read or written; a call that would block is no error.
+/// Returns whether something was read or written; a call that would block is not an error.
 pub(super) fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(done) => Ok(Some(done)),

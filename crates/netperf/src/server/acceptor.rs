@@ -17,7 +17,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// iperf3's error number for "unable to receive parameters from client".
 const RECEIVING_PARAMETERS: u32 = 114;
 
-/// A connection whose purpose is not known yet.
+/// A connection that has not said yet what it is for.
 #[derive(Debug)]
 pub(super) struct PendingConnection {
     pub(super) socket: TcpStream,
@@ -41,9 +41,9 @@ enum Stage {
 pub(super) enum ClientRequest {
     /// More bytes are needed.
     Incomplete,
-    /// To join the test with this cookie as a stream.
+    /// Joins the test with this cookie as a stream.
     Stream(Cookie),
-    /// To start a test.
+    /// Starts a test.
     Test(Cookie, Box<Parameters>),
     /// The connection was refused or broke; with the reason and its details.
     Rejected(FailureKind, String),
@@ -88,7 +88,7 @@ impl PendingConnection {
         }
     }
 
-    /// The length of the next message, as far as it is known.
+    /// The length of the next message, as far as known.
     fn wanted(&self) -> Result<usize, NetError> {
         match (&self.stage, self.buffer.get(..4)) {
             (Stage::Cookie, _) => Ok(COOKIE),
@@ -100,7 +100,7 @@ impl PendingConnection {
         }
     }
 
-    /// Reads until the buffer has `wanted` bytes at most. True if some came.
+    /// Reads until the buffer has at most `wanted` bytes. Returns true if any arrived.
     fn read(&mut self, wanted: usize) -> io::Result<bool> {
         let mut part = [0; 4096];
         let most = part.len().min(wanted - self.buffer.len());

@@ -51,7 +51,7 @@ pub struct Serving {
     pub one_off: bool,
 }
 
-/// An event of a server. Cookies tell tests apart.
+/// An event of a server. Cookies identify tests.
 #[derive(Debug)]
 pub enum ServerEvent {
     /// A test's streams are connected.
@@ -60,7 +60,7 @@ pub enum ServerEvent {
     Interval(String, TestInterval),
     /// A test has ended.
     Ended(Box<TestReport>),
-    /// A test failed, maybe after it had started. [`Self::Problem`] says why, once for each address.
+    /// A test failed, possibly after it had started. [`Self::Problem`] gives the reason, once per address.
     Failed(String),
     /// Something went wrong; the text names the other end.
     Problem(String),

@@ -1,4 +1,4 @@
-//! One test at the server.
+//! The server's side of one test.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -106,7 +106,7 @@ impl Snapshot {
 }
 
 impl Counters {
-    /// The state of now.
+    /// The current counts.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         Snapshot {
@@ -119,8 +119,8 @@ impl Counters {
         }
     }
 
-    /// Counts gaps from `now` on and drops earlier ones, at the end of the warm-up. Without a warm-up the time before the first
-    /// arrival is no gap.
+    /// Counts gaps from `now` on and drops earlier ones, at the end of the warm-up. Without a warm-up, the time before the first arrival is
+    /// not a gap.
     pub(crate) fn begin(&self, now: u64) {
         let mut gaps = self.lock();
         self.begin.store(now, Ordering::Relaxed);
@@ -195,7 +195,7 @@ impl Counters {
         }
     }
 
-    /// Also called at the first arrival: no clock is less than a gap from 0.
+    /// Adds a gap if it is long enough. Also called at the first arrival, because the clock is never near 0.
     #[cold]
     fn add_gap(&self, last: u64, now: u64, lost_bytes: u64) {
         if last == 0 {
@@ -223,7 +223,7 @@ fn add(number: &AtomicU64, more: u64) {
     number.store(number.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-/// Puts a gap among the longest, if it is one of them. Before anything began there is none.
+/// Keeps a gap if it is among the longest. Gaps before the begin are ignored.
 fn keep(gaps: &mut Vec<GapSpan>, gap: GapSpan, shortest: u64) {
     if gap.begin == 0 || gap.duration() < shortest {
         return;

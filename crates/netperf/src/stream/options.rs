@@ -79,7 +79,7 @@ pub(crate) fn busy_polls(socket: &Socket) -> bool {
     answer == 0 && micros > 0
 }
 
-/// An error that says which option it was.
+/// Wraps an error with the name and value of the option.
 fn named<E: Into<io::Error>>(key: &str, value: impl std::fmt::Display) -> impl FnOnce(E) -> io::Error {
     let what = format!("{key} = {value}");
     move |error| {

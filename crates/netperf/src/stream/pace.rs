@@ -21,7 +21,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// A schedule for blocks of `length` bytes from `now` on.
+    /// A schedule for blocks of `length` bytes, starting at `now`.
     pub(super) fn new(bitrate: u64, length: usize, now: u64) -> Self {
         Self { gap: gap(bitrate, length), due: 0.0, begin: now }
     }

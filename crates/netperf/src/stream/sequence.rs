@@ -1,7 +1,7 @@
 //! Counts losses, late datagrams, duplicates and jitter from the numbers and times of datagrams.
 
-/// The numbers up to the highest that are remembered one by one. Of a datagram that comes later nobody knows whether it came
-/// before; it counts as late, as iperf3 counts every one.
+/// Number of recent sequence numbers remembered individually. An older datagram cannot be recognised as a duplicate; it counts as late, as
+/// all do in iperf3.
 const REMEMBERED: u64 = 1 << 16;
 
 /// Follows the datagrams of one stream. They are numbered from 1.
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// The same with all numbers kept.
+    /// A reference model that keeps all numbers.
     #[derive(Debug, Default)]
     struct Model {
         seen: BTreeSet<u64>,

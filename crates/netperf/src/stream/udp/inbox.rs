@@ -89,7 +89,7 @@ impl Inbox {
         self.filled
     }
 
-    /// One of them.
+    /// One of the received batches.
     pub(super) fn batch(&mut self, index: usize) -> Batch<'_> {
         let header = &self.headers[index];
         let (length, ancillary) = (header.msg_len as usize, header.msg_hdr.msg_controllen);
@@ -104,7 +104,7 @@ impl Inbox {
 /// Datagrams that the kernel handed over as one.
 #[derive(Debug)]
 pub(super) struct Batch<'a> {
-    /// All that is in them.
+    /// The datagrams' bytes.
     pub(super) bytes: &'a [u8],
     /// Bytes of each but the last, which may be shorter.
     pub(super) segment: usize,

@@ -77,7 +77,7 @@ pub(super) fn send(
     Ok(())
 }
 
-/// True if there is no route to the peer for the time being.
+/// Returns whether the peer is temporarily unreachable.
 fn is_away(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

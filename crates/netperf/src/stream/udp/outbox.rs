@@ -28,7 +28,7 @@ pub(super) struct Outbox {
     way: SendMethod,
     /// The number of the last datagram that was sent or lost.
     number: u64,
-    /// The datagrams in the box that are to be sent, after those that were.
+    /// Datagrams in the box that are not sent yet; they follow those already sent.
     waiting: usize,
     done: usize,
 }
