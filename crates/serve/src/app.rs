@@ -13,7 +13,7 @@ use crate::launcher::Launcher;
 use crate::limiter::Limiter;
 use crate::pool::Pool;
 
-/// Followers of live runs at one time; each has a connection of its own.
+/// Maximum number of clients that follow live runs, with one connection each.
 const FOLLOWERS: usize = 64;
 /// Runs of which the figures of trends are kept, some kilobytes each.
 const PAST: usize = 2000;

@@ -1,4 +1,4 @@
-//! Who may ask: the token, the cookie of a login, and the tokens of forms.
+//! Authentication: the token, the login cookie, and the form tokens.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use sha2::Sha256;
 /// The name of the cookie.
 pub(crate) const COOKIE: &str = "iotax_session";
 
-/// The bytes that make each page's form token another one, so that compressing pages tells nothing of it.
+/// Random bytes that make each page's form token unique, so that the size of a compressed page reveals nothing about it.
 const NONCE: usize = 8;
 
 /// Secrets of this process: a login ends when the server does.

@@ -147,7 +147,7 @@ fn without_base(base: &str, uri: &Uri) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-/// Refuses names that nobody gave this server: a page elsewhere could have its own name lead here (DNS rebinding).
+/// Refuses host names that are not this server's: another page's name could be made to resolve to it (DNS rebinding).
 pub(crate) fn check_host(
     listen: IpAddr,
     hosts: &[String],
@@ -183,7 +183,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Refuses what a page of another server sends: browsers say where it comes from.
+/// Refuses requests from another server's page, by the browser's Origin.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let foreign = || Err(Problem::forbidden("the request comes from a page of another server"));

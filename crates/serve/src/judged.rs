@@ -109,7 +109,7 @@ impl Cache {
     }
 }
 
-/// A run's line in the list; absent if there is no such run.
+/// A run's line in the list; `None` if there is no such run.
 pub(crate) fn summary(store: &Store, id: i64) -> Result<Option<RunSummary>, Problem> {
     let Some(before) = id.checked_add(1).filter(|_| id > 0) else { return Ok(None) };
     let filter = Filter { before: Some(before), limit: Some(1), ..Filter::default() };

@@ -1,4 +1,4 @@
-//! One text that changes, for Prometheus: behind the same limits as the pages.
+//! Serves one changing text to Prometheus, with the same limits as the pages.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -46,7 +46,7 @@ impl LastMetrics {
         self.address
     }
 
-    /// Answers with this text from now on.
+    /// Replaces the text.
     pub fn show(&self, text: String) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }

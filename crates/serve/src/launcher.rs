@@ -1,4 +1,4 @@
-//! Runs that are begun from the browser: one at a time, each a process of its own.
+//! Runs started from the browser: one at a time, each as a separate process.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use iotax_model::threads;
 
 /// Bytes that are kept of a process' output.
 const KEPT: usize = 16 << 10;
-/// From one look at a process that ends to the next.
+/// Time between two checks of a process that is ending.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time for a run to undo its effects when the server ends.
 const FAREWELL: Duration = Duration::from_mins(2);
@@ -26,7 +26,7 @@ const FAREWELL: Duration = Duration::from_mins(2);
 pub(crate) struct Begun {
     /// The plan's name.
     pub(crate) name: String,
-    /// The end of what it said.
+    /// The last part of its output.
     pub(crate) said: String,
     /// Its exit; absent while it runs.
     pub(crate) ended: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Begun {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// It was asked to stop. A second time would end it before it has undone what it did.
+    /// True once it was asked to stop. A second signal would kill it before it has undone its effects.
     is_stopping: bool,
     begun: Begun,
 }
@@ -138,7 +138,7 @@ fn lock(last: &Mutex<Option<Process>>) -> std::sync::MutexGuard<'_, Option<Proce
     last.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the end of what a process says, until it says no more.
+/// Keeps the last part of a process's output, until its end.
 fn listen(mut stderr: impl Read, of: &Mutex<Option<Process>>) {
     let (mut buffer, mut said) = ([0; 4096], Vec::new());
     while let Ok(read @ 1..) = stderr.read(&mut buffer) {

@@ -33,7 +33,7 @@ const HEADERS: Duration = Duration::from_secs(10);
 /// Longest time that answers may take to end once the server is asked to.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// Why nothing is served.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address is reachable from the network, and no authentication is set up.
@@ -140,7 +140,7 @@ pub(crate) fn in_a_thread(address: SocketAddr, router: Router) -> io::Result<Soc
 #[derive(Debug, Clone)]
 struct Limit {
     open: Arc<Connections>,
-    /// Every connection that gets through has a certificate.
+    /// True if every accepted connection has presented a certificate.
     has_certificate: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::notes;
 use crate::problem::Problem;
 use crate::query::{LONGEST, Pairs, encoded};
 
-/// Where a browser without a login is sent: back to the page that it asked for once it has one.
+/// The address of the login page, which returns a browser to the requested page.
 pub(crate) fn address(method: &Method, uri: &Uri) -> String {
     let asked = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     if method == Method::GET && asked != "/" && asked.len() <= LONGEST && is_of_this_site(asked) {
@@ -50,7 +50,7 @@ pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Response {
 #[derive(Deserialize)]
 pub(crate) struct LoginForm {
     token: String,
-    /// The page that was asked for: whatever the address says, so it is not trusted.
+    /// The requested page, taken from the address and therefore untrusted.
     #[serde(default)]
     to: String,
 }

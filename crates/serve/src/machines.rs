@@ -19,7 +19,7 @@ use crate::runs::{list, machine_link, table};
 /// Runs of a machine whose environments are compared.
 const COMPARED: u32 = 30;
 
-/// A machine with what the list of runs says of it.
+/// A machine with a summary of its runs.
 struct Machine {
     runs: u64,
     last: i64,

@@ -17,7 +17,7 @@ use crate::judged::Judged;
 use crate::problem::Problem;
 use crate::runs::list;
 
-/// Runs among which the newest of each plan and machine are looked for, and how many of these are told.
+/// Number of runs searched for the newest of each plan and machine, and number of those exported.
 const LOOKED_AT: u32 = 500;
 const TOLD: usize = 40;
 

@@ -20,7 +20,7 @@ const TAGS: usize = 32;
 const TAG_BYTES: usize = 100;
 const TEXT_BYTES: usize = 64 << 10;
 
-/// Notes as they are sent and shown.
+/// Notes in their JSON form.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NotesDocument {
@@ -37,7 +37,7 @@ impl From<Notes> for NotesDocument {
 }
 
 impl NotesDocument {
-    /// The notes as they are kept: tags sorted, each once.
+    /// The notes as stored: tags sorted, each once.
     fn checked(self) -> Result<Notes, Problem> {
         let mut tags: Vec<String> =
             self.tags.iter().map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect();
@@ -108,7 +108,7 @@ fn mark(app: &App, notes: &Notes) -> String {
     app.secrets.mark(&format!("{:?}{}", notes.tags, notes.text))
 }
 
-/// Why there is no such run, in the words of the store.
+/// The store's reason why a run does not exist.
 pub(crate) fn unknown(store: &iotax_store::Store, id: i64) -> Problem {
     store.load(id).err().map_or_else(|| Problem::not_found(format!("there is no run {id}")), Problem::from)
 }
@@ -137,7 +137,7 @@ pub(crate) async fn save(
     Ok(conflict(&app, id, &others, &notes))
 }
 
-/// Both sides of a conflict, to make one of them.
+/// Shows both versions of conflicting notes, to merge them.
 fn conflict(app: &App, id: i64, others: &Notes, notes: &Notes) -> Response {
     let body = html! {
         main id="main" tabindex="-1" {

@@ -21,7 +21,7 @@ pub(crate) const LOOKED_AT: u32 = 10_000;
 const FOLLOWED: usize = 100;
 pub(crate) const MOST_FOLLOWED: usize = 1000;
 
-/// Which history is asked for, and what of it.
+/// The requested history and its filters.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedHistory {
     pub(crate) plan: Option<String>,
@@ -78,7 +78,7 @@ pub(crate) struct Chosen {
     pub(crate) runs: Vec<RunSummary>,
     /// Older ones that are left out.
     pub(crate) older: usize,
-    /// Those on other machines.
+    /// Number of runs on other machines.
     pub(crate) elsewhere: usize,
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn choose(store: &Store, asked: &AskedHistory) -> Result<Chosen, Prob
     Ok(Chosen { plans, plan, older: here - runs.len(), runs, elsewhere })
 }
 
-/// The first run, from the newest on, of whose plan there is another one on its machine: the members of a fleet are no history.
+/// The newest run whose plan has another run on its machine: the members of a fleet are no history.
 fn first_repeated<'a>(mut runs: impl Iterator<Item = &'a RunSummary> + Clone) -> Option<&'a RunSummary> {
     let mut counts: HashMap<(&str, Option<&str>), usize> = HashMap::new();
     for run in runs.clone() {

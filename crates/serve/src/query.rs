@@ -51,7 +51,7 @@ impl<S: Sync> FromRequestParts<S> for Pairs {
 }
 
 impl Pairs {
-    /// The refusal of a key that is none of these.
+    /// The error for a key that is not accepted.
     pub(crate) fn beyond(&self, accepted: impl Iterator<Item = &'static str> + Clone) -> Option<Problem> {
         let (key, _) = self.0.iter().find(|(key, _)| !accepted.clone().any(|known| known == key))?;
         let accepted: Vec<&str> = accepted.collect();
