@@ -117,7 +117,7 @@ fn unquoted(line: &str) -> &str {
 /// Tags that identify a web page.
 const PAGES: [&str; 8] = ["pre", "html", "p", "table", "br", "div", "code", "!doctype"];
 
-/// Tags that are removed. Others are kept as text: `</data/a` is a path, and `<host>` a placeholder.
+/// Tags recognised within a web page. Others are left as text: `</data/a` is a path, and `<host>` a placeholder.
 const WITHIN: [&str; 26] = [
     "a", "b", "body", "em", "font", "h1", "h2", "h3", "head", "hr", "i", "kbd", "li", "meta", "ol", "samp",
     "script", "span", "strong", "style", "tbody", "td", "th", "title", "tr", "ul",
