@@ -41,7 +41,7 @@ macro_rules! print_line {
 
 pub(crate) use {note, print_line, say};
 
-/// Columns when there is no terminal to ask.
+/// Default width in columns without a terminal.
 const DEFAULT_WIDTH: usize = 80;
 
 /// The time that a stalled reader gets after an interrupt.
@@ -92,7 +92,7 @@ impl Stream {
         stated.filter(|columns| *columns > 0).or((columns > 0).then_some(columns)).unwrap_or(DEFAULT_WIDTH)
     }
 
-    /// The height in lines; 0 if it is no terminal.
+    /// The height in lines; 0 without a terminal.
     pub(crate) fn height(self) -> usize {
         let lines = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_row));
         if self.is_terminal() { lines } else { 0 }
@@ -165,7 +165,7 @@ fn plain(letter: char) -> char {
     }
 }
 
-/// Breaks lines that are longer than a terminal is wide between words; those that fit stay as they are.
+/// Wraps lines wider than the terminal between words; others are unchanged.
 pub(crate) fn broken(text: &str, width: usize) -> String {
     let line = |line: &str| {
         if line.chars().count() <= width {
@@ -178,7 +178,7 @@ pub(crate) fn broken(text: &str, width: usize) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Leaves out notes from now on.
+/// Suppresses notes from now on.
 pub(crate) fn be_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }
@@ -188,7 +188,7 @@ pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// A line on stderr; see [`say!`]. A terminal would break it within words.
+/// A line on stderr, wrapped between words; see [`say!`].
 pub(crate) fn words(words: Arguments<'_>) {
     let text = format!("{words}\n");
     if Stream::Stderr.is_terminal() {

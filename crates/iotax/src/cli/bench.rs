@@ -54,7 +54,7 @@ pub(super) struct Args {
     session: SessionArgs,
 }
 
-/// Rounds and their length where nothing is said of either.
+/// Default number of rounds and their length.
 const ROUNDS: u32 = 5;
 const ROUND: Nanos = Nanos::from_secs(2);
 const RAMP: Nanos = Nanos::from_millis(500);

@@ -1,4 +1,4 @@
-//! Other runs of iotax that measure on the disks of this one.
+//! Detects other runs of iotax on this run's disks.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ use super::disk_marks::{self, DiskMark, Holder};
 use super::output::StoreArgs;
 use super::{Failure, OrExit};
 
-/// From one look to the next.
+/// Interval between two checks.
 const EVERY: Duration = Duration::from_millis(250);
 
 /// The runs that were met on the disks of a run.
 pub(super) struct ConcurrentRuns {
     undo_dir: PathBuf,
-    /// This run; its number is 0 until it is announced.
+    /// This run; its number is 0 until announced.
     own: RunningRun,
     begun: Instant,
     looked: Option<Instant>,
@@ -30,7 +30,7 @@ pub(super) struct ConcurrentRuns {
     marks: Vec<DiskMark>,
 }
 
-/// Another run, with the time of the first and the last look that saw it.
+/// Another run, with the times when it was first and last seen.
 struct MetRun {
     /// Its number, or its process.
     name: String,

@@ -1,4 +1,4 @@
-//! `iotax crash`: what a stack loses when the power goes, beside its speed.
+//! `iotax crash`: compares what stacks lose in a power failure, and their speed.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;

@@ -37,7 +37,7 @@ enum OutputPlace {
 }
 
 impl Destination {
-    /// Refuses a destination that cannot be written or that holds anything but such a result of iotax. Leaves nothing behind.
+    /// Refuses a destination that cannot be written, or that holds anything other than such a result of iotax. Creates nothing.
     pub(super) fn open(name: &Path, mark: Mark) -> Result<Self, Failure> {
         let place = OutputPlace::named(name)?;
         let this = Self { name: name.to_path_buf(), mark, place };

@@ -1,4 +1,4 @@
-//! `iotax doctor`: tells from a machine's setup what endangers data or costs I/O.
+//! `iotax doctor`: reports what in a machine's setup endangers data or slows I/O.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};

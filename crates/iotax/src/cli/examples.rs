@@ -440,7 +440,7 @@ mod tests {
         pages.chain([root.join("README.md")]).collect()
     }
 
-    /// Commands on lines of their own and in backticks, without comments; not those that are patterns.
+    /// Commands on separate lines and in backticks, without comments; placeholders are skipped.
     fn commands(text: &str) -> impl Iterator<Item = &str> {
         let lines = text.lines().flat_map(|line| {
             let alone = line.strip_prefix("    ").or(line.strip_prefix("$ "));

@@ -217,7 +217,7 @@ mod tests {
     /// The lines and columns of the smallest usual terminal.
     const SCREEN: (usize, usize) = (24, 80);
 
-    /// Every command with its path.
+    /// All commands with their paths.
     fn all(path: &str, command: &Command) -> Vec<(String, Command)> {
         let subs = command
             .get_subcommands()

@@ -38,8 +38,8 @@ pub(super) fn is_meant(path: &Path, text: &str) -> bool {
     }
 }
 
-/// Reads a job file or a parameter file, and prints notes on how its options are applied.
-/// `size` takes the place of every job's size in a job file of fio. Files outside of the directories that it is confined to are not included.
+/// Reads a job file or a parameter file, and prints notes on how its options are applied. `size` replaces the size of every job in fio's
+/// files. Includes from outside the directories to which the plan is confined are refused.
 pub(super) fn read(
     path: &Path,
     text: &str,

@@ -1,5 +1,5 @@
-//! Links on the way to an output. In a directory where everybody makes files, one of somebody else leads the output wherever that user
-//! wants it; the kernel follows none there if fs.protected_symlinks is set, which it need not be.
+//! Checks symbolic links on the way to an output. In a world-writable directory another user's link could redirect the output; the kernel
+//! refuses to follow it only if fs.protected_symlinks is set.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ pub(super) fn resolved(name: &Path) -> io::Result<PathBuf> {
     walk(name, false)
 }
 
-/// Checks that no link of somebody else is on the way to something that is made with its directories.
+/// Checks that no other user's link is on the path of something that is created together with its directories.
 pub(super) fn check(name: &Path) -> io::Result<()> {
     walk(name, true).map(drop)
 }

@@ -41,7 +41,7 @@ pub(super) struct Args {
 /// The state of a run that cannot be read, wholly or in part.
 const DAMAGED: &str = "damaged";
 
-/// The most runs on a terminal that were not asked for, and the most whose outcome is told.
+/// Default number of runs shown on a terminal, and number of those whose outcome is shown.
 const SHOWN: u32 = 100;
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
@@ -176,7 +176,7 @@ fn document(id: i64, run: &Result<RunSummary, StoreError>, outcome: Outcome) -> 
     }
 }
 
-/// Why a run cannot be shown, if it cannot.
+/// Why a run cannot be shown; `None` if it can.
 fn damage(run: &Result<RunSummary, StoreError>) -> Option<&StoreError> {
     match run {
         Ok(run) => run.damage.as_ref(),

@@ -11,7 +11,7 @@ use iotax_model::threads;
 use iotax_store::Store;
 use serde_json::{Map, Value};
 
-/// From one state to the next.
+/// Interval between two updates.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Publishes the state of a run until dropped.

@@ -196,7 +196,7 @@ impl Html {
 }
 
 impl Destinations {
-    /// Every destination with its flag.
+    /// All destinations with their flags.
     fn all(&self) -> Vec<(&'static str, &Destination)> {
         let json = self.json.as_ref().map(|place| ("--json", place));
         let html = self.html.as_ref().and_then(|html| match html {

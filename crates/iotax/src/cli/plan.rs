@@ -93,7 +93,7 @@ impl PlanInput {
         if replay::is_meant(&self.plan) { Ok(String::new()) } else { input::text(&self.plan, input::PLAN) }
     }
 
-    /// As [`Self::read`], of a text that stands for the file's, which may include files of these directories alone.
+    /// Like [`Self::read`], for the text of a file, which may include only files from these directories.
     pub(super) fn parse(
         &self,
         text: &str,

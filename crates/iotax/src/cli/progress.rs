@@ -42,7 +42,7 @@ pub(super) struct Watcher<'a> {
     cell: String,
     /// Rounds are added until all is decided.
     is_open: bool,
-    /// When something was last said without a terminal.
+    /// Time of the last message without a terminal.
     said: Instant,
     /// Tells those who look from elsewhere; absent if the store cannot.
     live: Option<Live>,
@@ -104,7 +104,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Without a terminal: says what the measurement that ended gave.
+    /// Prints the result of the finished measurement, if there is no terminal.
     fn end_cell(&mut self) {
         let intervals = std::mem::take(&mut self.iops);
         if self.terminal || self.is_open || intervals.is_empty() {
@@ -115,7 +115,7 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// The time to the end by the time that each cell takes, as far as it is known, and that to the next look.
+/// The remaining time, estimated from the time per cell, and the time to the next look.
 fn time_left(each: f64, step: &Step<'_>) -> String {
     let left = |cells: usize| human::duration(each * (cells + 1).saturating_sub(step.cell) as f64);
     if step.open.is_some() {

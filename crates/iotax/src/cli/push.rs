@@ -56,7 +56,7 @@ pub(super) fn refuse_itself(store: &Store, other: &str) -> Result<(), Failure> {
     if is_same { Err(usage(format!("{}: runs are copied to another store", store.place()))) } else { Ok(()) }
 }
 
-/// The runs that are to be copied, the oldest first. Where a filter finds none, that is said.
+/// The runs to copy, oldest first. Prints a message if a filter matches none.
 pub(super) fn wanted(which: &Which, from: &Store) -> Result<Vec<i64>, Failure> {
     let filter = Filter { tags: which.tags.clone(), ..Filter::default() };
     let listed = from.list(&filter).or_exit(Exit::Environment)?;

@@ -25,7 +25,8 @@ pub(super) struct QuitKey {
 }
 
 impl QuitKey {
-    /// `None` where nobody can press it: stdin is no terminal or belongs to another job of the shell. `socket` is where the run takes marks.
+    /// Watches for the key; `None` if it cannot be pressed, because stdin is no terminal or belongs to another job of the shell. `socket`
+    /// is where the run takes marks.
     pub(super) fn watch(stop: &Interrupt, socket: PathBuf) -> Option<Self> {
         let stdin = io::stdin();
         if !stdin.is_terminal() || !is_ours() {

@@ -70,7 +70,7 @@ impl Draft {
         self.file.sync_all()
     }
 
-    /// Moves the draft to its final name; `replaces` says whether a file is expected there.
+    /// Moves the draft to its final name. `replaces` is true if a file is expected there.
     pub(super) fn publish(mut self, to: &Path, replaces: bool) -> io::Result<()> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let link = |name: &Path| Ok(rustix::fs::linkat(CWD, &*own, CWD, name, AtFlags::SYMLINK_FOLLOW)?);
@@ -102,8 +102,8 @@ impl Drop for Draft {
     }
 }
 
-/// Removes complete drafts of killed processes from a directory: they have a draft's name, nobody locks them, and they
-/// hold such a result. Unreadable ones stay.
+/// Removes complete drafts of killed processes from a directory: unlocked files with a draft's name that hold such a result. Unreadable
+/// ones stay.
 pub(super) fn remove_leftovers(dir: &Path, largest: u64, is_result: impl Fn(&[u8]) -> bool) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for name in entries.flatten().map(|entry| entry.path()).filter(|name| is_drafts(name)) {

@@ -107,7 +107,7 @@ pub(super) trait Membership: Gate {
     fn done(&self) -> HashSet<(String, String, u32)>;
     /// The run has this number in the member's store.
     fn begins(&self, run: i64);
-    /// The progress that the fleet is told of, which passes it on.
+    /// A progress receiver that forwards to the fleet.
     fn watch<'a>(&'a self, watcher: Watcher<'a>) -> Box<dyn Progress + 'a>;
 }
 
@@ -369,7 +369,7 @@ impl<'a> Session<'a> {
         Ok(Some(Measured { run, ended }))
     }
 
-    /// Returns whether a new run was refused by the servers that it was to measure: its reason was said, and once they run it is begun anew.
+    /// Returns whether a new run was refused by its servers: the reason was printed, and the run can be started anew once they run.
     fn reached_no_server(&self, ended: &anyhow::Result<Ended>) -> bool {
         let has_servers =
             |target: &TargetSpec| target.network().is_some_and(|network| network.via == NetPath::Server);
@@ -456,8 +456,8 @@ pub(super) fn make_absolute(plan: &mut Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses to resume with another tool or on another machine, because rounds of one run are compared with one another.
-/// Unknown facts are skipped: a run may have stopped before its environment was read.
+/// Refuses to resume with another version or on another machine, because rounds of one run are compared with one another. Unknown facts are
+/// skipped: a run may have stopped before its environment was read.
 fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failure> {
     let now = runner::environment(guests);
     for (what, then, now) in [
@@ -486,7 +486,7 @@ pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
     watch_signals_with(&PRESSED)
 }
 
-/// As [`watch_signals`], but the first Ctrl-C sets `pressed`. The next one ends the process once [`PRESSED`] is set too.
+/// Like [`watch_signals`], but the first Ctrl-C sets `pressed`. The next one ends the process once [`PRESSED`] is set too.
 pub(super) fn watch_signals_with(pressed: &Interrupt) -> anyhow::Result<Interrupt> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     // Of a command that measures twice the first Ctrl-C would otherwise count twice, and the second one ends the process.

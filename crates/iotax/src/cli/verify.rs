@@ -44,7 +44,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// Refuses what is no journal.
+/// Refuses a file that is not a journal.
 pub(super) fn check_journal(path: &Path) -> Result<(), Failure> {
     let name = path.display();
     path.metadata().map_err(|error| usage(format!("{name}: {error}")))?;

@@ -1,4 +1,4 @@
-//! One measurement of one cell.
+//! Runs one measurement of a cell.
 
 use std::sync::Arc;
 use std::thread;
@@ -44,7 +44,7 @@ impl Runner<'_> {
         measured.into_iter().next().context("nothing was measured")?
     }
 
-    /// Measures cells at the same time, each on a target of its own.
+    /// Measures cells concurrently, each on a different target.
     pub(super) fn measure_together(
         &mut self,
         scheduled: &[ScheduledCell],

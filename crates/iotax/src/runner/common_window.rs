@@ -158,7 +158,7 @@ pub(super) fn merge(all: &[AgentRun]) -> anyhow::Result<Merged> {
     })
 }
 
-/// One interval of all agents, by its index among those that count.
+/// Merges one interval of all agents, by its index among the counted ones.
 fn merge_interval(all: &[AgentRun], parts: &[Vec<&Sample>], place: usize, duration_ns: u64) -> Sample {
     let mut merged = Sample::default();
     for (ran, sample) in all.iter().zip(parts.iter().filter_map(|part| part.get(place).copied())) {
@@ -167,7 +167,7 @@ fn merge_interval(all: &[AgentRun], parts: &[Vec<&Sample>], place: usize, durati
     Sample { at_ns: duration_ns * (place as u64 + 1), duration_ns, ..merged }
 }
 
-/// One outcome from those of all agents, of the part of each window that counts; its notes name the agent.
+/// Merges the outcomes of all agents over the common part of their windows; notes name the agent.
 fn merge_outcomes(all: &[AgentRun], duration_ns: u64, shares: &[Share]) -> Outcome {
     let parts = all.iter().zip(shares).map(|(ran, share)| (ran.who(), of_window(ran, duration_ns, share)));
     let mut outcome = Outcome::merge(parts, CpuScope::OwnProcess);

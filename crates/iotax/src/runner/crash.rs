@@ -34,7 +34,7 @@ const DRAWN: Duration = Duration::from_secs(2);
 const LAST_RECORDS: Duration = Duration::from_secs(1);
 /// Time limit for a load to begin.
 pub(super) const BEGINNING: Duration = Duration::from_mins(1);
-/// The age of samples, which nobody reads.
+/// Interval of samples, which are not used.
 const INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// A plan whose targets stand on volatile directories, and the cuts of their power.

@@ -19,7 +19,7 @@ use super::crash::{PowerCuts, moment};
 use super::own_program;
 use crate::database::{self, DatabaseCheck};
 
-/// The database beside the target's file.
+/// Name of the database directory, next to the target's file.
 const NAME: &str = "database";
 
 /// The view of a client until the power of its database went.
@@ -173,7 +173,7 @@ impl PowerCuts<'_> {
     }
 }
 
-/// An error of the client with its causes, which it does not say itself.
+/// A client's error with its causes, which its own message leaves out.
 fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |words, cause| format!("{words}: {cause}"))

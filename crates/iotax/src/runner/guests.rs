@@ -67,7 +67,7 @@ fn wanted(target: &TargetSpec) -> Option<Wanted<'_>> {
     Some((target.guest()?, target.network()))
 }
 
-/// Checks that guests can be booted at all; the error says what is missing and how to get it.
+/// Checks that guests can be booted at all. The error says what is missing and how to get it.
 pub(crate) fn possible(options: &GuestOptions) -> anyhow::Result<()> {
     guest::find_qemu()?;
     guest::image::find_qemu_img()?;
@@ -108,7 +108,7 @@ pub(crate) fn obstacle_to_kvm(
     obstacle
 }
 
-/// Checks that a guest with such a network can be booted; the error says what is missing.
+/// Checks that a guest with this network can be booted. The error says what is missing.
 pub(crate) fn possible_on(options: &GuestOptions, network: &NetworkSpec) -> anyhow::Result<()> {
     guest::find_qemu()?;
     let needed = modules::needed(&GuestSpec::default(), Some(network));
@@ -318,7 +318,7 @@ impl Guests {
     }
 }
 
-/// Writes each kernel unpacked, once, and has guests boot that; a kernel that cannot be unpacked boots as it is.
+/// Writes each kernel unpacked, once, for guests to boot; one that cannot be unpacked is booted packed.
 fn unpack_kernels(boots: &mut BTreeMap<BootKey, Boot>, run_dir: &Path) -> anyhow::Result<()> {
     let mut unpacked: BTreeMap<PathBuf, Option<PathBuf>> = BTreeMap::new();
     for boot in boots.values_mut() {
@@ -336,7 +336,7 @@ fn unpack_kernels(boots: &mut BTreeMap<BootKey, Boot>, run_dir: &Path) -> anyhow
     Ok(())
 }
 
-/// Rejects a plan whose guests cannot be booted here, and leaves nothing behind.
+/// Rejects a plan whose guests cannot be booted here. Creates nothing.
 pub(crate) fn check_all(
     options: &GuestOptions,
     plan: &Plan,

@@ -1,5 +1,5 @@
-//! Words from outside: a watch takes marks, and a coordinator of a fleet commands, on a socket next to its undo log, where only its user
-//! and root come.
+//! Messages from outside: watches take marks, and a fleet's coordinator takes commands, on a socket next to its undo log that only its user
+//! and root can reach.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -76,7 +76,7 @@ fn exchange(mut stream: UnixStream, take: impl FnOnce(&str) -> Result<String, St
     stream.write_all(answer.as_bytes())
 }
 
-/// Refuses a text that is no mark.
+/// Refuses a text that is not a valid mark.
 pub(crate) fn check(text: &str) -> Result<&str, String> {
     let length = text.chars().count();
     let reason = if text.trim().is_empty() {
@@ -114,7 +114,7 @@ pub(crate) fn send(socket: &Path, text: &str) -> io::Result<Answer> {
     Ok(Answer { is_marked: taken.is_some(), text })
 }
 
-/// Marks every watch whose undo log is in this directory. A socket that nobody listens on is a killed run's.
+/// Sends a mark to every watch whose undo log is in this directory. A socket without a listener belongs to a killed run.
 pub(crate) fn send_to_all(dir: &Path, text: &str) -> io::Result<Vec<Answer>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

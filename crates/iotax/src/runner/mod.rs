@@ -87,14 +87,14 @@ pub(crate) struct Order<'a> {
     pub(crate) tokens: &'a HashMap<String, String>,
     /// The targets' records from an earlier part of the run.
     pub(crate) before: &'a [TargetRecord],
-    /// Others that measure at the same time.
+    /// Coordinates with others that measure at the same time.
     pub(crate) gate: &'a dyn Gate,
 }
 
 /// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Every cell was measured.
+    /// All cells were measured.
     Complete,
     /// This number of measurements failed.
     Missing(usize),
@@ -432,7 +432,7 @@ fn pair(
     members(groups, &[(target, neighbour)]).pop().unwrap_or_default()
 }
 
-/// As [`pair`], of several targets, each of which is named once.
+/// Like [`pair`], for several targets, each named once.
 fn members<'a>(
     groups: &'a mut [Vec<Target>],
     wanted: &[(usize, Option<usize>)],

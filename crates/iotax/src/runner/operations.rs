@@ -1,4 +1,5 @@
-//! Operations on a guest's disk, or on an exported image, during a watch: the files that they write, and the disk as it was afterwards.
+//! Operations on a guest's disk, or on an exported image, during a watch: the files that they write, and the restoration of the disk
+//! afterwards.
 
 use std::fs::OpenOptions;
 use std::sync::{Mutex, PoisonError};

@@ -23,7 +23,7 @@ pub(super) struct Phases {
 }
 
 impl Phases {
-    /// Counts the time from now on in this phase.
+    /// Counts time in this phase from now on.
     pub(super) fn begin(&mut self, name: &'static str) {
         self.end();
         self.now = Some((name, Instant::now()));

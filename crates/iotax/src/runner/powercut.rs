@@ -25,7 +25,7 @@ use super::crash::{BEGINNING, kill};
 use super::target::{HostSite, Site, Target};
 use super::{interrupted, local_agent};
 
-/// The age of samples, which nobody reads.
+/// Interval of samples, which are not used.
 const INTERVAL: Nanos = Nanos::from_millis(1000);
 /// Bytes that are sent to another machine at a time, at most; the kernel holds as many of a pipe.
 const PIECE: usize = 4096;
@@ -43,7 +43,7 @@ pub(crate) enum JournalPlace {
 pub(crate) enum LoadEnd {
     /// The user interrupted it.
     Interrupted,
-    /// It ended by itself, as when the power of the target alone went.
+    /// The measurement ended by itself, as when only the target lost power.
     Failed(anyhow::Error),
 }
 

@@ -1,4 +1,4 @@
-//! The interface to whoever watches a run.
+//! The interface for showing a run's progress.
 
 use iotax_model::record::Sample;
 use iotax_model::units::Bytes;
@@ -30,9 +30,9 @@ pub(crate) trait Progress {
     fn filled(&mut self, target: &str, done: Bytes, total: Bytes);
     /// A cell's measurement begins.
     fn cell(&mut self, step: Step<'_>);
-    /// One interval of the measurement, with the age of the oldest I/O in flight at its end.
+    /// An interval of the measurement, with the age of the oldest I/O in flight at its end.
     fn interval(&mut self, iops: f64, oldest_ns: Option<u64>);
-    /// One interval of one of several agents, by its name.
+    /// An interval of one of several agents, by its name.
     fn sample(&mut self, name: &str, sample: &Sample);
     /// A message that the user should see at once.
     fn note(&mut self, text: &str);

@@ -14,7 +14,7 @@ use super::cell::ScheduledCell;
 
 /// Measurements of each target's capacity: the first after it was filled is often another.
 const TRIALS: u32 = 2;
-/// Where the rates are given as shares, whose windows are long.
+/// The same for rates given as shares, whose windows are long.
 const TRIALS_FOR_SHARES: u32 = 1;
 
 impl Runner<'_> {

@@ -20,7 +20,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Continues without a target, or without a neighbour and the targets that it is for. Kills its guests.
+    /// Continues without a target, or without a neighbour and its targets. Kills their guests.
     pub(super) fn lose(&mut self, group: usize, reason: &str) -> anyhow::Result<()> {
         if self.lost.contains(&group) {
             return Ok(());

@@ -315,7 +315,7 @@ fn of_container(way: &str) -> String {
     format!("by {way}; kernel, CPUs and page cache are its host's")
 }
 
-/// Has an agent survey a path on another machine, or the machine if there is none. Leaves nothing behind.
+/// Makes an agent survey a path on another machine, or the whole machine without a path. Leaves nothing behind.
 pub(crate) fn survey(
     host: &RemoteHost,
     path: Option<&Path>,
@@ -339,7 +339,7 @@ pub(crate) fn survey(
     found
 }
 
-/// This program, to be copied to other machines.
+/// This program, for copying to other machines.
 fn agent_program() -> anyhow::Result<Arc<AgentProgram>> {
     let program = AgentProgram::read(own_program());
     Ok(Arc::new(program.context("cannot read the program that is to be copied")?))

@@ -49,9 +49,9 @@ impl Batch {
 /// The rest of a run.
 pub(super) struct Scheduler<'a> {
     plan: &'a Plan,
-    /// Where rounds are added until every comparison is decided.
+    /// Set if rounds are added until every comparison is decided.
     sequential: Option<SequentialState>,
-    /// Where rounds are added until a steady state, with the last round that was scheduled.
+    /// Set if rounds are added until a steady state, with the last scheduled round.
     steady: Option<(SteadyState, u32)>,
     /// True once all rounds of a fixed number have been scheduled.
     scheduled: bool,
@@ -136,7 +136,7 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    /// All rounds of a plan that fixes their number.
+    /// All rounds of a plan with a fixed number of rounds.
     fn everything(&self) -> Batch {
         let cells = schedule::cells(self.plan);
         let at_most = self.plan.cells() * self.plan.repeat as usize;

@@ -41,10 +41,10 @@ pub(super) struct AgentEvent {
 
 pub(super) enum EventKind {
     Ready,
-    /// It is a measured agent whose load starts at once when this was heard.
+    /// A measured agent whose load starts immediately after this message.
     Starting,
     Event(Event),
-    /// It is done, or has failed.
+    /// The agent is done, or has failed.
     Ended(Box<Result<Outcome, AgentError>>),
 }
 
@@ -106,8 +106,8 @@ pub(super) fn run(
     }
 }
 
-/// When the measured agents' windows began: as they say themselves, or by the messages that tell it. Those come late on a busy machine and never
-/// early, so the earliest is right.
+/// The beginnings of the measured agents' windows: as they report, or by the arrival of their messages. On a busy machine messages arrive
+/// late but never early, so the earliest is right.
 struct Beginnings {
     known: BTreeMap<usize, Option<Instant>>,
     warm_up: Duration,
@@ -154,7 +154,7 @@ struct Barrier {
     is_neighbour: Vec<bool>,
     starts: Vec<Sender<Option<u64>>>,
     overs: Vec<Sender<()>>,
-    /// When they start.
+    /// The agents' start time.
     at_ns: Option<u64>,
     unready: Vec<bool>,
     /// Neighbours whose window has not begun.

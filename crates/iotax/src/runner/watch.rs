@@ -42,10 +42,10 @@ pub(super) struct Watch<'a> {
     runtime_ns: u64,
     /// True if what is measured begins with the load: nothing of it may be missing in the counters.
     has_no_warm_up: bool,
-    /// True to keep what an agent told before it was gone.
+    /// True to keep an agent's results even if it is lost later.
     keeps: bool,
     agents: Vec<AgentLog>,
-    /// Before a load without a warm-up.
+    /// Readings before a load without a warm-up.
     before: Option<(Option<MonitorSnapshot>, Counters)>,
     started: Option<Started>,
     ended: Option<Ended>,
@@ -82,7 +82,7 @@ struct Started {
     lead: usize,
     at: Instant,
     at_ms: u64,
-    /// At the beginning, and at the end of each of the lead's intervals.
+    /// Readings at the beginning, and at the end of each of the lead's intervals.
     beats: Vec<Beat>,
     counters: Counters,
 }
@@ -111,7 +111,7 @@ struct Ended {
     pace: Option<CpuPace>,
     /// CPU time of this process during the window.
     own_ns: u64,
-    /// After the last of them was done, and had flushed its writes.
+    /// The reading after the last agent had finished and flushed its writes.
     after: Option<MonitorSnapshot>,
     blocks: Option<BlockStats>,
     volatile: Option<VolatileFlushes>,
@@ -210,7 +210,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Keeps what an agent tells also if it is gone before the end: somebody may have watched for hours.
+    /// Keeps an agent's results even if it is lost before the end: a watch may have run for hours.
     pub(super) fn keeping(self) -> Self {
         Self { keeps: true, ..self }
     }
@@ -270,7 +270,7 @@ impl<'a> Watch<'a> {
         self.agents[..self.measured].iter().filter_map(|agent| agent.samples.last())
     }
 
-    /// When all measured agents had begun their windows; absent before.
+    /// The time at which all measured agents had begun their windows; `None` before.
     pub(super) fn began(&self) -> Option<Instant> {
         self.started.as_ref().map(|started| started.at)
     }
@@ -429,7 +429,7 @@ impl Watched {
         Some(threads + generator + server)
     }
 
-    /// When the window began.
+    /// The start of the window.
     pub(super) const fn began(&self) -> Instant {
         self.started.at
     }
@@ -463,7 +463,7 @@ impl Watched {
         }
     }
 
-    /// Times in which the clock of the only agent stood still, a guest's or another machine's; `seen` has what QEMU said.
+    /// Times in which the clock of the only agent, a guest or another machine, stood still; `seen` has QEMU's reports.
     pub(super) fn standstills(&self, seen: &[Occurrence]) -> Vec<Standstill> {
         let [only] = self.measured.as_slice() else { return Vec::new() };
         let arrivals = self.started.beats.iter().skip(1).map(|beat| beat.after);
@@ -519,7 +519,7 @@ fn standstills(ends: &[(u64, u64)], stops: &[u64]) -> Vec<Standstill> {
     jumps.collect()
 }
 
-/// When QEMU stopped the guest, as it says.
+/// The times at which QEMU reported stopping the guest.
 fn stops(seen: &[Occurrence]) -> Vec<u64> {
     let stops = seen.iter().filter_map(|one| match &one.what {
         Happened::Seen { source: Source::Qemu, text } if text == "STOP" => Some(one.at_ns),

@@ -52,8 +52,8 @@ pub(super) struct Performed {
     pub(super) occurrences: Vec<Occurrence>,
 }
 
-/// Runs the workloads of all parts at the same time and monitors the machine. With `planned` it is a watch, which keeps what an agent told
-/// before it was gone.
+/// Runs the workloads of all parts concurrently and monitors the machine. With `planned` it is a watch, which keeps an agent's results even
+/// if it is lost.
 pub(super) fn perform(
     parts: &mut [Part<'_>],
     entry: Entry<'_>,
@@ -215,7 +215,7 @@ impl<'a> Watches<'a> {
 }
 
 impl PartWatch<'_> {
-    /// A line if I/Os hung at an earlier interval's end and do so no more.
+    /// A line for I/Os that hung at an earlier interval's end and now continue.
     fn goes_on(&mut self) -> Option<String> {
         let oldest = self.watch.oldest_ns().filter(|age| *age >= HUNG_NS);
         if let Some(age) = oldest {

@@ -12,7 +12,7 @@ use iotax_model::threads;
 /// Longest time for which Ctrl-C does not end the process: what holds the coordinator up may hold it up for good.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// True while members are at work that were not told to stop.
+/// True while members are at work and have not been told to stop.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MembersAtWork(Arc<AtomicBool>);
 

@@ -18,7 +18,7 @@ const ACCEPTED: &str = "ssh://[USER@]HOST[:PORT], local:N, netns:NAME or a file 
 /// Most members that are led from one machine.
 const MOST: usize = 1000;
 
-/// One member.
+/// The host of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Host {
     pub(super) name: String,
@@ -34,7 +34,7 @@ pub(super) enum Link {
     Ssh(RemoteHost),
     /// A process on this machine, for trying a fleet out.
     Local,
-    /// As `Local`, in a network namespace.
+    /// Like `Local`, in a network namespace.
     Namespace(String),
     /// An agent that waits at a NATS server, by the URL that was given.
     Nats(String),
@@ -104,7 +104,7 @@ fn enlisted(url: &str) -> Result<Vec<Host>, Failure> {
     Ok(names.map_err(refused)?.into_iter().map(host).collect())
 }
 
-/// One line: the address, then words of the form KEY=VALUE, of which `name` names the member.
+/// Parses a line: the address, then words of the form KEY=VALUE, of which `name` names the member.
 fn parse(line: &str) -> Result<Vec<Host>, String> {
     let mut words = line.split_whitespace();
     let address = words.next().unwrap_or_default();

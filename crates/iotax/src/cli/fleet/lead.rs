@@ -287,7 +287,7 @@ impl AtWork<'_> {
         }
     }
 
-    /// Answers whoever asks or commands at the socket.
+    /// Answers queries and commands at the socket.
     fn answer(&mut self) -> Result<(), Failure> {
         let (coordinator, mut actions) = (&self.coordinator, Vec::new());
         let ios = self.ios.text(monotonic_ns());
@@ -313,7 +313,7 @@ impl AtWork<'_> {
         self.act(actions)
     }
 
-    /// Waits until every member has said whether it can carry the plan out.
+    /// Waits until every member has said whether it can carry out the plan.
     fn gather(&mut self) -> Result<(), Failure> {
         let end = monotonic_ns() + u64::try_from(JOINED.as_nanos()).unwrap_or(u64::MAX);
         while !self.is_answered {

@@ -78,7 +78,7 @@ fn span(begin_ns: u64, end_ns: u64, bytes: u64) -> Map<String, Value> {
     map
 }
 
-/// Adds the figures of datagrams. `packets` is the number sent, as far as it is known.
+/// Adds the datagram figures. `packets` is the number sent, as far as known.
 fn losses(map: &mut Map<String, Value>, received: &StreamFigures, packets: u64) {
     let lost = received.lost.unwrap_or(0);
     let percent = if packets == 0 { 0.0 } else { lost as f64 / packets as f64 * 100.0 };

@@ -87,7 +87,7 @@ impl Replay {
         Ok(Self::Text(text))
     }
 
-    /// Whose frames these are.
+    /// The host of the frames.
     fn host(&self) -> &str {
         match self {
             Self::Recording(recording) => recording.host(),

@@ -51,7 +51,7 @@ pub(super) fn asked(base: &TargetSpec, list: &[String]) -> Result<Vec<Tryable>, 
     Ok(all)
 }
 
-/// All values of a key that has words, other than the present one.
+/// All values of an enumerated key, except the present one.
 fn all_values(base: &TargetSpec, key: &str) -> Result<Vec<String>, Failure> {
     let guest = GUEST_KEYS.iter().find(|(known, _)| *known == key);
     let now = match (guest, key.parse()) {
@@ -133,7 +133,7 @@ fn guest_with(guest: &GuestSpec, key: &str, value: &str) -> Result<GuestSpec, Fa
     serde_json::from_value(table).map_err(|error| usage(format!("--try {key}={value}: {error}")))
 }
 
-/// The candidates that suit a target and its work: what is there, cheap to change and not known to be out of the work's way.
+/// The candidates that suit a target and its work: present, cheap to change, and not known to be irrelevant.
 pub(super) fn suitable(base: &TargetSpec, workloads: &[Workload]) -> Result<Vec<Tryable>, Failure> {
     let mut all = Vec::new();
     let is_buffered = |writes: bool| {

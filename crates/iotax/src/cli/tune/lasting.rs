@@ -24,7 +24,7 @@ const MARK: &str = "# Written by iotax tune";
 #[derive(Debug, PartialEq, Eq)]
 struct LastingFile {
     path: PathBuf,
-    /// Lines, and for each what tells it from the lines of other settings.
+    /// Lines to write, each with the part that identifies the setting.
     lines: Vec<(String, String)>,
 }
 
@@ -116,7 +116,7 @@ impl LastingFile {
         Err(io::Error::other("no free name for a backup"))
     }
 
-    /// The present text; absent if there is no file.
+    /// The present text; `None` if there is no file.
     fn old(&self) -> io::Result<Option<String>> {
         match fs::read_to_string(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -217,7 +217,7 @@ impl Tuner<'_> {
         Ok(plan)
     }
 
-    /// The same, of one round, whose windows suit a time.
+    /// The plan with one round, whose windows are sized for the given time.
     fn bare_plan(&self, others: Vec<TargetSpec>, time: Nanos) -> Plan {
         let targets: Vec<TargetSpec> = [vec![self.base.clone()], others].concat();
         let cells = (targets.len() * self.workloads.len()).max(1) as u64;

@@ -24,7 +24,7 @@ pub(super) struct Screening {
     pub(super) plan: Plan,
     pub(super) notes: Vec<String>,
     candidates: Vec<Candidate>,
-    /// If set, the settings of each target.
+    /// The settings of each target of a mixed screening.
     mixes: Option<Vec<Vec<bool>>>,
 }
 
@@ -39,7 +39,7 @@ impl Screening {
 }
 
 impl Tuner<'_> {
-    /// One factor at a time if enough rounds fit into the time, else mixes.
+    /// Changes one factor at a time if enough rounds fit into the time, otherwise uses mixes.
     pub(super) fn screening(&self, tryable: Vec<Tryable>, time: Nanos) -> Result<Screening, Failure> {
         let (candidates, targets): (Vec<Candidate>, Vec<TargetSpec>) = tryable.into_iter().unzip();
         match self.plan(targets, time) {

@@ -33,7 +33,7 @@ pub(super) struct Target {
     /// True if all that workloads expect to be written is: not before it is filled, nor after one that began with unwritten space, nor after one
     /// whose writes failed.
     pub(super) is_filled: bool,
-    /// The fill, where its stamps tell of it and nothing but workloads that stamp has written since.
+    /// The fill, if it is stamped and only stamping workloads have written since.
     pub(super) stamped: Option<StampedFill>,
 }
 
@@ -222,8 +222,8 @@ impl Target {
         }
     }
 
-    /// Writes what the plan's workloads expect to be written once through itself, so that no read meets a hole. Existing storage is
-    /// measured as it is.
+    /// Writes the data that the plan's workloads expect, through the target itself, so that no read meets a hole. Existing storage is not
+    /// written.
     pub(super) fn fill(
         &mut self,
         run_agent: &mut AgentClient,
