@@ -68,8 +68,8 @@ impl DatabaseMode {
         }
     }
 
-    /// True if the database promises that it is whole after a cut of power. Of a rollback journal with `normal` SQLite says that a cut at the
-    /// wrong time may damage it.
+    /// True if the database guarantees integrity after a power failure. According to SQLite, a rollback journal with `normal` may be
+    /// corrupted by one at the wrong time.
     #[must_use]
     pub fn promises_a_whole_database(self) -> bool {
         self.promises_commits()
@@ -252,7 +252,7 @@ impl LostBlocks {
         lost
     }
 
-    /// All blocks at fault.
+    /// The total number of faulty blocks.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.stale + self.torn + self.damaged

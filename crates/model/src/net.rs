@@ -236,7 +236,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// At an address and port, with nothing else asked.
+    /// A server at an address and port, without options.
     #[must_use]
     pub fn at(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port, token: None, bind: None, cport: None }
@@ -257,7 +257,7 @@ impl Peer {
         Ok(Self::at(host, port))
     }
 
-    /// The same as [`Self::parse`] reads it.
+    /// The text form, which [`Self::parse`] reads.
     #[must_use]
     pub fn name(&self) -> String {
         if self.host.contains(':') {

@@ -43,7 +43,7 @@ impl fmt::Display for RunState {
     }
 }
 
-/// A run as it is stored, finished or not.
+/// A stored run, finished or not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// Its number in its store, from 1.
@@ -68,7 +68,7 @@ pub struct Run {
     pub phases: Vec<RunPhase>,
     /// Its source if another tool measured it; absent for a run of iotax.
     pub source: Option<ImportSource>,
-    /// The fleet that it is part of; absent for a run of one machine.
+    /// The run's fleet; absent for a run on one machine.
     pub fleet: Option<FleetMember>,
     /// The store that it was read from, as the user named it; absent for the default one.
     pub store: Option<String>,

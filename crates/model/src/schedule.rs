@@ -6,7 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::plan::Plan;
 
-/// One target under one workload, as indices into the plan.
+/// A target and a workload, as indices into the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cell {
     /// Index into [`Plan::targets`].

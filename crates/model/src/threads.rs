@@ -15,7 +15,7 @@ pub fn spawn<T: Send + 'static>(
     Builder::new().name(name.to_owned()).spawn(work).map_err(not_started)
 }
 
-/// As [`spawn`], within a scope.
+/// Like [`spawn`], within a scope.
 ///
 /// # Errors
 /// As [`spawn`].

@@ -115,7 +115,7 @@ impl Findings {
         other.faults.into_iter().for_each(|fault| self.put(fault));
     }
 
-    /// Why not all was verified that was to be.
+    /// Why the verification was incomplete.
     #[must_use]
     pub fn incomplete(&self) -> Option<String> {
         let unread = self.unfinished.then(|| "not all that was written could be read back".to_owned());
@@ -204,7 +204,7 @@ pub struct JournalState {
     pub torn_tail: Bytes,
     /// Damage that a crash does not explain.
     pub damage: JournalDamage,
-    /// Acknowledged writes, if the journal says that it lacks some of them.
+    /// Number of acknowledged writes, if the journal reports that some are missing in it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub acknowledged: Option<u64>,
 }
@@ -234,7 +234,7 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Why a write that was acknowledged may be missing without being noticed.
+    /// Why the loss of an acknowledged write may go unnoticed.
     #[must_use]
     pub fn incomplete(&self) -> Option<String> {
         let JournalState { damage, acknowledged, .. } = &self.journal;

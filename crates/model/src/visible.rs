@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Beyond control characters: Unicode's format characters, line and paragraph separators, and other characters without width.
+/// Invisible characters besides control characters: Unicode's format characters, line and paragraph separators, and others without width.
 const HIDDEN: [(char, char); 25] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),

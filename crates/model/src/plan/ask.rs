@@ -14,7 +14,7 @@ use crate::workload::Workload;
 
 /// Default time to measure for.
 const TIME: Nanos = Nanos::from_secs(180);
-/// Each target's measurements before the search narrows: the closed loop twice, and rates from far below to the capacity.
+/// Measurements of each target before the search narrows: the closed loop twice, and rates from far below the capacity up to it.
 const COARSE: u64 = 8;
 /// The length of the windows in which a rate is held, and of those of less than a few minutes.
 const MINUTE: Nanos = Nanos::from_secs(60);
@@ -22,7 +22,7 @@ const SECOND: Nanos = Nanos::from_secs(1);
 const DAY: Nanos = Nanos::from_secs(86_400);
 /// Ends the names of workloads that hold a rate.
 const HELD: &str = "-held";
-/// Pairs of rates without which there is no interval.
+/// Fewest pairs of rates for an interval.
 const FEWEST_PAIRS: u64 = 6;
 
 /// Finds the highest rate at which each target keeps the conditions, in place of rounds of fixed workloads.
@@ -54,7 +54,7 @@ fn time() -> Nanos {
 pub enum Slo {
     /// A percentile of the latency is at most this; I/Os that failed count as late.
     Percentile {
-        /// In percent, above 0 and below 100.
+        /// The percentile in percent, above 0 and below 100.
         percent: f64,
         /// The highest latency.
         most: Nanos,
@@ -64,14 +64,14 @@ pub enum Slo {
         /// The highest latency.
         most: Nanos,
     },
-    /// No I/O fails.
+    /// No I/O may fail.
     NoErrors,
 }
 
 /// Figures that a condition may be on; of percentiles the usual ones.
 const FIGURES: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "p99.9", "errors"];
 
-/// A text that is no condition.
+/// A text that is not a condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{input:?} is not a condition: {reason}; accepted: pN <= TIME, mean <= TIME, errors = 0, such as \"p99 <= 0.5ms\" or \"p99.9 <= 2ms\""
@@ -223,7 +223,7 @@ impl AskSpec {
     }
 }
 
-/// Why two conditions cannot both be meant.
+/// Why two conditions contradict each other.
 fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
     if one.figure() == other.figure() {
         return Some("one figure has one limit; leave one out");

@@ -56,7 +56,7 @@ struct Found<'i> {
     values: Vec<Spanned<DeValue<'i>>>,
 }
 
-/// One expanded table.
+/// A table with one value for each axis.
 pub(super) struct Combination<'i> {
     pub(super) table: DeTable<'i>,
     /// The index of the value on each axis.

@@ -21,7 +21,7 @@ const POINTS_TOGETHER: u32 = 20;
 const ACCEPTED: std::ops::RangeInclusive<u32> = 4..=40;
 /// Accepted percentages of what a target can do.
 const PERCENT: std::ops::RangeInclusive<u32> = 1..=200;
-/// Fewer rounds tell nothing of their scatter.
+/// Fewest rounds for an estimate of the scatter.
 const LEAST_ROUNDS: u32 = 3;
 /// A target is not measured at rates above its capacity by more than this factor, which are for other targets.
 const FAR: f64 = 1.2;

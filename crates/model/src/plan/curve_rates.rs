@@ -1,4 +1,4 @@
-//! Where the rates of a curve lie: many where latency rises, few where it is flat.
+//! Chooses the rates of a curve: dense where latency rises, sparse where it is flat.
 
 use super::rates::rounded;
 
@@ -19,7 +19,7 @@ pub struct Scouted {
 }
 
 impl Scouted {
-    /// A target of which the capacity alone is known.
+    /// A target with known capacity and no other measurements.
     #[must_use]
     pub fn new(capacity: f64) -> Self {
         Self { capacity, seen: Vec::new() }
@@ -34,7 +34,7 @@ impl Scouted {
         rates
     }
 
-    /// The curve as it was seen, as places from 0 to 1 by load and by the logarithm of latency: both rise.
+    /// The measured curve, as points with load and log latency scaled to 0 to 1; both increase.
     fn knots(&self) -> Vec<(f64, f64)> {
         let place = |rate: u64| (rate as f64 / self.capacity - SHARES.0) / (SHARES.1 - SHARES.0);
         let lowest = self.seen.iter().filter_map(|(_, latency)| *latency).reduce(f64::min);
@@ -95,7 +95,7 @@ pub(super) fn place(targets: &[&Scouted], points: u32) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// A target whose mean response time is this function of its load, as it is seen.
+    /// Measurements of a simulated target with this mean response time as a function of load.
     fn seen(latency: impl Fn(f64) -> Option<f64>) -> Scouted {
         let rates = Scouted::first_rates(10_000.0);
         let seen = rates.into_iter().map(|rate| (rate, latency(rate as f64 / 10_000.0))).collect();

@@ -35,7 +35,7 @@ pub enum Keep {
         /// The condition; never [`Slo::NoErrors`].
         slo: Slo,
     },
-    /// At least this many I/Os a second.
+    /// At least this many I/Os per second.
     Iops(u64),
 }
 
@@ -62,7 +62,7 @@ impl DemandOn {
     }
 }
 
-/// A text that is no demand.
+/// A text that is not a demand.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{input:?} is not a demand: {reason}; accepted: [read|write|sync] pN <= TIME, [read|write|sync] mean <= TIME or iops >= N, such as \"sync p99 <= 10ms\""

@@ -54,7 +54,7 @@ impl Design {
 
 /// The parts of designs, each there in its own alone. Who must know every design has [`Plan::design`].
 impl Plan {
-    /// When rounds are added until every comparison is decided: within which limits.
+    /// The limits of a run that adds rounds until every comparison is decided.
     #[must_use]
     pub const fn until_decided(&self) -> Option<&UntilDecided> {
         match &self.design {
@@ -67,7 +67,7 @@ impl Plan {
         }
     }
 
-    /// Where every workload is measured at many rates: which.
+    /// The rates, if every workload is measured at many.
     #[must_use]
     pub const fn curve(&self) -> Option<&CurveSpec> {
         match &self.design {
@@ -80,7 +80,7 @@ impl Plan {
         }
     }
 
-    /// Where a rate is searched for: under which conditions.
+    /// The conditions, if a rate is searched for.
     #[must_use]
     pub const fn ask(&self) -> Option<&AskSpec> {
         match &self.design {
@@ -111,7 +111,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether targets are compared round by round, so that more rounds tell more.
+    /// Returns whether targets are compared round by round, so that more rounds add precision.
     #[must_use]
     pub const fn goes_by_rounds(&self) -> bool {
         match &self.design {
@@ -120,7 +120,7 @@ impl Plan {
         }
     }
 
-    /// Where things are made to happen during each measurement: which.
+    /// The events, if the plan triggers any during measurements.
     #[must_use]
     pub const fn watch(&self) -> Option<&WatchSpec> {
         match &self.design {

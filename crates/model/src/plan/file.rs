@@ -141,7 +141,7 @@ struct Reader<'i> {
     named: Vec<(&'static str, String, Source<'i>)>,
 }
 
-/// Parses and checks the text of a plan file; with `targets`, of one that has none of its own.
+/// Parses and checks a plan file. `targets` are for a file without its own.
 pub(super) fn read(text: &str, targets: Vec<TargetSpec>) -> Result<PlanFile, PlanError> {
     let words = text.as_bytes().chunk_by(|a, b| a.is_ascii_alphanumeric() && b.is_ascii_alphanumeric());
     if words.take(MOST_WORDS + 1).count() > MOST_WORDS {

@@ -1,4 +1,4 @@
-//! One plan on several machines.
+//! A plan carried out on several machines.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

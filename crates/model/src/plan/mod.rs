@@ -185,12 +185,12 @@ impl Plan {
         Self::read(text).map(|reading| reading.plan)
     }
 
-    /// As [`Self::from_toml`], with the axes of the file and the combinations that cannot be built.
+    /// Like [`Self::from_toml`], with the file's axes and the combinations that cannot be built.
     pub fn read(text: &str) -> Result<PlanFile, PlanError> {
         file::read(text, Vec::new())
     }
 
-    /// As [`Self::from_toml`], of a file that leaves the targets to the reader.
+    /// Like [`Self::from_toml`], for a file that leaves the targets to the caller.
     ///
     /// # Errors
     /// It has targets, or is no plan with these.
@@ -564,7 +564,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether a workload is for a target: where storage and networks are watched together, each has work of its own.
+    /// Returns whether a workload applies to a target: if storage and networks are watched together, each has its own workloads.
     pub(crate) fn fits(&self, target: &TargetSpec, workload: &Workload) -> bool {
         !self.is_together() || workload.net.is_some() == target.network().is_some()
     }

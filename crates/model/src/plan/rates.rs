@@ -37,7 +37,7 @@ pub(super) fn whole(rate: f64) -> u64 {
     whole
 }
 
-/// Why block I/O cannot be given a rate.
+/// Why a workload of block I/O cannot have a rate.
 fn without_rate(work: &Workload) -> Option<String> {
     if work.io_size.is_some() || work.loops.is_some() {
         return Some("io_size and loops end a window after so much I/O; at a rate it lasts for its runtime: leave them out".into());

@@ -14,7 +14,7 @@ use crate::units::Nanos;
 use crate::words::words;
 use crate::workload::{Kind, Verify, Workload};
 
-/// Default time from which on an I/O is late.
+/// Default time after which an I/O counts as late.
 const LATE: Nanos = Nanos::from_secs(1);
 
 /// Makes things happen during each measurement, and says what they cost.
@@ -85,7 +85,7 @@ pub struct Requirement {
     pub below: bool,
 }
 
-/// A text that is no requirement.
+/// A text that is not a requirement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{input:?} is not a requirement: {reason}; accepted: gap < TIME, recovery < TIME, late <= N, errors = 0, lost = 0"
@@ -353,7 +353,7 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// All targets can be measured in one window.
+    /// Checks that all targets can be measured in one window.
     fn check_together(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: together: {text}")));
         if !self.together {

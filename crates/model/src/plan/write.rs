@@ -106,8 +106,7 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     Ok(text)
 }
 
-/// The keys that all workloads share and that are not defaults. A key that one workload lacks cannot be shared: there is no way to unset
-/// it.
+/// The non-default keys that all workloads share. A key that one workload lacks is never shared, because it cannot be unset.
 fn common(workloads: &[Table], nothing: &Table) -> Table {
     let Some((first, others)) = workloads.split_first() else { return Table::new() };
     first

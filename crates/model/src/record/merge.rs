@@ -11,9 +11,9 @@ use super::{
 /// The scope of the CPU time in a load's outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuScope {
-    /// One process in which all loads ran: the outcome of the longest has it, and it counts once.
+    /// All loads ran in one process: its figures are in the longest outcome, and count once.
     SharedProcess,
-    /// A process of its own: the times are added, and what the kernel counted for one of them is left out.
+    /// Each load ran in a separate process: times are added, and the kernel's other counts of single processes are dropped.
     OwnProcess,
 }
 
@@ -173,7 +173,7 @@ impl HostActivity {
 }
 
 impl CpuTime {
-    /// Both times together.
+    /// The sum of both times.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         let Self { user_ns, system_ns } = other;
@@ -259,7 +259,7 @@ impl DiskActivity {
 }
 
 impl DiskFlushes {
-    /// Both together. Devices of one name that differ in their cache have none that is known.
+    /// The sum of both. If devices of one name differ in their cache, it is unknown.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let Self { done, wait_ns, volatile_cache, fua } = other;
@@ -298,7 +298,7 @@ impl BlockTally {
 }
 
 impl NicActivity {
-    /// Both interfaces together.
+    /// The sum of both interfaces.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         let Self { rx_bytes, rx_packets, rx_drops, tx_bytes, tx_packets, tx_drops } = other;

@@ -77,7 +77,7 @@ pub struct SuiteOptions {
     pub all_records: bool,
     /// For the flush suite: length of a write. If absent, the suite's default.
     pub bs: Option<Bytes>,
-    /// For the flush suite: jobs that commit at the same time, each in an area of its own. If absent, one.
+    /// For the flush suite: number of jobs that commit concurrently, each in its own area. Default: one.
     pub jobs: Option<u32>,
     /// For the flush suite: direct I/O in every method, for targets without a page cache.
     pub is_direct: bool,

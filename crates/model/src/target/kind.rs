@@ -9,7 +9,7 @@ use super::{Machine, NetworkEnds, NetworkStack, PathSpec, Remote, TargetError, T
 pub enum TargetKind<'a> {
     /// A file or device on this machine, or a new file there.
     Path(&'a Path),
-    /// The same on another machine or in a container.
+    /// The same, on another machine or in a container.
     Remote(Remote),
     /// Storage that iotax builds on this machine.
     Storage,

@@ -27,7 +27,7 @@ words! {
 /// A machine or container that is reached by another program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Machine {
-    /// Another machine, by the user's ssh.
+    /// Another machine, reached by the user's ssh.
     Ssh {
         /// A host or alias of the user's ssh configuration, with the user if one is given.
         destination: String,

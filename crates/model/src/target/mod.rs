@@ -43,9 +43,9 @@ pub use stack::Stack;
 /// The space that a plan's workloads need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequiredSpace {
-    /// In the target itself.
+    /// Space in the target itself.
     pub area: Bytes,
-    /// At most, next to the target on the same filesystem, for files that workloads create.
+    /// Maximum space next to the target on the same filesystem, for files that workloads create.
     pub files: Bytes,
 }
 

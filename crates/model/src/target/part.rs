@@ -1,11 +1,11 @@
-//! Parts of targets, one or more from each layer, by which targets are told apart.
+//! Parts of targets, one or more per layer, by which targets are compared.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// One layer of a target with what can be set on it.
+/// A layer of a target with its settings.
 #[derive(Debug)]
 pub struct Part {
     /// Identifies the layer, whatever its settings; empty if it is there with what lies below it, to which its settings count.
@@ -21,7 +21,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// The start of the kind of an image's format; a raw image is no layer.
+    /// Prefix of the kind of an image's format; a raw image is not a layer.
     pub const IMAGE: &str = "image ";
 
     /// A layer without settings, identified by its name.
@@ -31,7 +31,7 @@ impl Part {
         Self { kind: name.clone(), name, settings, open, aside: false }
     }
 
-    /// A layer whose settings are the keys of `spec` but for those that are layers of their own.
+    /// A layer whose settings are the keys of `spec`, except those that are layers themselves.
     pub fn new(kind: &str, name: impl Into<String>, spec: &impl Serialize, without: &[&str]) -> Self {
         Self { kind: kind.into(), settings: Self::settings_of(spec, without), ..Self::plain(name) }
     }

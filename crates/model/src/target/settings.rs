@@ -31,7 +31,7 @@ macro_rules! settings {
             /// All settings, in the order of tables.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The files that it is in.
+            /// The files that hold the setting.
             #[must_use]
             pub const fn scope(self) -> SettingScope {
                 match self { $(Self::$variant => SettingScope::$scope),+ }

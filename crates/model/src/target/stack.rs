@@ -1,4 +1,4 @@
-//! Stacks: layers from the bottom up, each on what the one below it offers.
+//! Stacks: layers from the bottom up, each using what the one below offers.
 
 use super::fitting::{completing, fit, on_place, unknown};
 use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
@@ -196,7 +196,7 @@ impl Stack {
         }
     }
 
-    /// One line, from the bottom up: `/srv > raw file > virtio-blk cache=none aio=io_uring > guest`. [`Self::parse`] reads it.
+    /// The stack on one line, from the bottom up: `/srv > raw file > virtio-blk cache=none aio=io_uring > guest`. [`Self::parse`] reads it.
     #[must_use]
     pub fn line(&self) -> String {
         let below = std::iter::once(None).chain(self.layers.iter().map(Some));
@@ -204,7 +204,7 @@ impl Stack {
         segments.collect::<Vec<_>>().join(" > ")
     }
 
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
     /// A part of it is no layer. Whether the layers fit is for [`Self::check`].

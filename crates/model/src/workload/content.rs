@@ -84,7 +84,7 @@ impl Workload {
         }
     }
 
-    /// As in fio: a share of as many blocks as the area has, 5% unless told otherwise.
+    /// The working set, as in fio: a share of the number of blocks in the area, 5% by default.
     fn working_set(&self) -> Option<WorkingSet> {
         if self.dedupe_mode != DedupeMode::WorkingSet || self.dedupe_percentage == 0 {
             return None;
@@ -198,7 +198,7 @@ impl FromStr for BufferPattern {
     }
 }
 
-/// Parses two digits per byte; with an odd number the first digit is a byte of its own.
+/// Parses two digits per byte; with an odd number of digits the first is a byte by itself.
 fn hex(digits: &str) -> Option<Vec<u8>> {
     let values: Option<Vec<u8>> =
         digits.chars().map(|digit| digit.to_digit(16).and_then(|value| u8::try_from(value).ok())).collect();

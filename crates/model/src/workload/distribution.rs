@@ -20,7 +20,7 @@ pub enum Distribution {
     Normal(f64),
     /// Consecutive zones from the start of the area, each with its percentage of the I/O. The percentages add up to 100.
     Zoned(Vec<Zone>),
-    /// As [`Self::Zoned`], with lengths in bytes; what is beyond them gets none.
+    /// Like [`Self::Zoned`], with lengths in bytes; the rest of the area gets no I/O.
     ZonedAbs(Vec<AbsoluteZone>),
     /// Given blocks in a given order, again and again.
     Sequence(BlockSequence),
@@ -31,7 +31,7 @@ pub enum Distribution {
 pub struct BlockSequence {
     /// Numbers of blocks from the area's start, 1 to 64 of them.
     pub blocks: Vec<u32>,
-    /// Each repetition goes on as many blocks further as the sequence has, until the area's end.
+    /// True if each repetition starts where the previous one ended, until the area's end.
     pub is_strided: bool,
 }
 

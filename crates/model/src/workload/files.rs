@@ -107,7 +107,7 @@ impl Workload {
         Some(self.nrdirs.unwrap_or(usual))
     }
 
-    /// Maximum space of its own files on the target's filesystem, besides the area; 0 if it creates none.
+    /// Maximum space for its own files on the target's filesystem, besides the area; 0 if it creates none.
     #[must_use]
     pub fn room(&self) -> Bytes {
         let Some(test) = self.test.filter(|_| self.needs_directory()) else { return Bytes(0) };

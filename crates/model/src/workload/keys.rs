@@ -114,7 +114,7 @@ impl KeyValue for bool {
     }
 }
 
-/// Implements [`KeyValue`] for types with a text form of their own.
+/// Implements [`KeyValue`] for types with their own text form.
 macro_rules! plain {
     ($($type:ty),+ $(,)?) => { $(impl KeyValue for $type {})+ };
 }

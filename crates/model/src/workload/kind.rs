@@ -17,7 +17,7 @@ pub enum Kind<'a> {
 }
 
 impl Workload {
-    /// The kind of work that it is.
+    /// The workload's kind.
     #[must_use]
     pub fn kind(&self) -> Kind<'_> {
         match (&self.net, self.test) {

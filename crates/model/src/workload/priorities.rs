@@ -17,7 +17,7 @@ pub struct Priority {
     pub class: u16,
     /// 0 (first) to 7.
     pub level: u16,
-    /// 0 is none; 1 to 7 name a command duration limit of the drive.
+    /// 0 for none; 1 to 7 select a command duration limit of the drive.
     pub hint: u16,
 }
 
@@ -40,7 +40,7 @@ pub struct PriorityShareOfLength {
     pub priority: Option<Priority>,
 }
 
-/// Shares of the I/Os of each length that have a priority of their own. Text form: `64k/25/1/1:64k/75/3/2`.
+/// Shares of the I/Os of each length that have a separate priority. Text form: `64k/25/1/1:64k/75/3/2`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrioritySplit(Vec<PriorityShareOfLength>);
 

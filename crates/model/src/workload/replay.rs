@@ -6,7 +6,7 @@ use crate::units::{Bytes, Nanos};
 
 /// The default name of a replay.
 pub(super) const REPLAY: &str = "replay";
-/// The default number of I/Os in flight: with fewer a slow moment delays those behind it.
+/// Default number of I/Os in flight: with fewer, a slow moment delays later I/Os.
 const DEPTH: u32 = 128;
 /// The default length, which the trace's own is shorter than.
 const ALL_OF_IT: Nanos = Nanos::from_secs(366 * 24 * 3600);
@@ -22,7 +22,7 @@ const BLOCK: u64 = 4096;
 const AREA_UNIT: u64 = 1 << 20;
 
 impl Workload {
-    /// Gives a replay defaults of its own: all of the trace, without a warm-up.
+    /// Sets a replay's defaults: all of the trace, without a warm-up.
     pub(super) fn complete_replay(&mut self, own: &WorkloadKeys, defaults: &WorkloadKeys) {
         if self.read_iolog.is_none() {
             return;
@@ -34,8 +34,8 @@ impl Workload {
         self.iodepth = own.iodepth.or(defaults.iodepth).unwrap_or(depth);
     }
 
-    /// Takes over what the trace says: directions, longest I/O, length and reach. A created target is as large as the trace reaches, up to
-    /// the default size.
+    /// Adopts the trace's directions, longest I/O, length and extent. A created target is as large as the trace's extent, up to the default
+    /// size.
     #[must_use]
     pub fn replaying(self, trace: &TraceSummary) -> Self {
         let modifies = trace.writes + trace.trims > 0;

@@ -15,7 +15,7 @@ const SUMS: &str = "ios bytes count sum_ns buckets ramp_ios user_ns system_ns du
     out_of_order sent_bytes received_bytes sent_packets received_packets lost retransmits rx_bytes rx_packets rx_drops \
     tx_bytes tx_packets tx_drops total_ns done wait_ns begun left_out not_begun wrapped aligned without_fua";
 
-/// Figures of which they have none: times at which something was, longest times, places, means, and what cannot be told of several.
+/// Figures that are not summed: times, maxima, positions, and what is unknown for several loads.
 const NO_SUMS: &str = "at_ns duration_ns before_ns after_ns longest_delay_ns backlog_ns first_offset last_offset \
     first_offsets first_io_ns flush_ns mean_wait_ns busy min_ns max_ns jitter_ns rtt_ns cwnd oldest_ns mdev_ns mss \
     context_switches major_faults minor_faults late_p50_ns late_p99_ns late_max_ns recorded_ns took_ns phase_ns";

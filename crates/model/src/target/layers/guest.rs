@@ -305,7 +305,7 @@ impl GuestSpec {
 const OF_DISK: [&str; 6] = ["bus", "cache", "aio", "discard", "iothread", "queues"];
 /// The others.
 const OF_MACHINE: [&str; 6] = ["vcpus", "memory", "machine", "filesystem", "count", "kernel"];
-/// The keys that a line tells by its words.
+/// The keys that a line expresses by words.
 const TOLD: [&str; 5] = ["bus", "cache", "aio", "count", "filesystem"];
 
 impl LayerType for GuestSpec {

@@ -95,7 +95,7 @@ pub enum LayerInterface {
     GuestNetwork,
     /// Storage below it, reached by processes with a limit.
     Limited,
-    /// Something that is measured as it is.
+    /// An existing file or device, measured unchanged.
     Found,
 }
 
@@ -142,7 +142,7 @@ const BENEATH_A_DAEMON: &[LayerInterface] =
 /// The place of a stack's bottom on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BottomLocation<'a> {
-    /// A file or device that is measured as it is; it may not exist yet.
+    /// An existing file or device, or the path of a new one.
     Path(&'a Path),
     /// A block device.
     Device(&'a Path),
@@ -176,7 +176,7 @@ pub trait LayerType {
         false
     }
 
-    /// Returns whether it writes structures of its own on the block device below it and takes all of that.
+    /// Returns whether it formats the block device below it and occupies all of it.
     fn formats(&self) -> bool {
         false
     }
@@ -196,15 +196,15 @@ pub trait LayerType {
         Vec::new()
     }
 
-    /// Rejects what a plan of somebody else's may not do on this machine: all but reading, and making files in an area. Structs are taken
-    /// apart in full, so that a new key does not compile until somebody has judged it.
+    /// Rejects settings that another person's plan may not use on this machine: everything except reading, and creating files in an area.
+    /// Structs are destructured in full, so that a new key does not compile until it is considered here.
     fn confine(&self, area: &dyn Area) -> Result<(), String>;
 
     /// The parts that it adds to the layers below it.
     fn parts(&self) -> Vec<Part>;
 
-    /// The bytes that the layer below has to offer so that this one offers `above`. The workloads' `files` lie beside the area, on the
-    /// topmost filesystem, which takes them.
+    /// Bytes that the layer below must offer for this one to offer `above`. The workloads' `files` lie next to the area on the topmost
+    /// filesystem, which takes them out of `files`.
     fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
         let _ = files;
         above
@@ -216,7 +216,7 @@ pub trait LayerType {
 
 /// A kind that a line can name.
 trait FromLine: Sized {
-    /// Reads what [`LayerType::segments`] says; `None` if the next segment is another kind's.
+    /// Parses the output of [`LayerType::segments`]; `None` if the next segment is of another kind.
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>>;
 }
 
@@ -250,12 +250,12 @@ macro_rules! layers {
                 match self { $(Self::$variant(spec) => spec),+ }
             }
 
-            /// The same, to change it.
+            /// Like [`Self::kind`], mutable.
             pub fn kind_mut(&mut self) -> &mut dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
             }
 
-            /// Reads the next layer of a line; `None` if it is none.
+            /// Parses the next layer of a line; `None` if it is not a layer.
             pub(in crate::target) fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
                 // The first to match wins; a path takes anything, so it comes last.
                 let read = [$(|segments: &mut Segments, below: &Below<'_>| {

@@ -1,4 +1,4 @@
-//! An export of somebody's NBD server, here or on another machine.
+//! An export of an existing NBD server, here or on another machine.
 
 use std::fmt::{self, Write};
 use std::path::PathBuf;

@@ -109,7 +109,7 @@ pub struct NetworkStack<'a> {
 /// The two ends of a network path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkEnds<'a> {
-    /// Both on this machine, over a path that iotax builds.
+    /// Both ends on this machine, over a path that iotax builds.
     Local(LocalPath<'a>),
     /// The server on another machine, where ssh starts it.
     Remote(Remote),
@@ -124,11 +124,11 @@ pub enum LocalPath<'a> {
     Loopback,
     /// A veth pair between two network namespaces.
     Veth,
-    /// This guest's NIC, a tap device and a bridge.
+    /// A guest's NIC, a tap device and a bridge.
     Bridge(&'a GuestSpec),
-    /// This guest's NIC and slirp.
+    /// A guest's NIC and slirp.
     User(&'a GuestSpec),
-    /// This guest's NIC and passt(1).
+    /// A guest's NIC and passt(1).
     Passt(&'a GuestSpec),
 }
 

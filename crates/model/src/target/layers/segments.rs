@@ -56,7 +56,7 @@ impl Segments {
         Some(&self.0.front()?.words)
     }
 
-    /// The next segment as it was written, for an error.
+    /// The next segment as written, for an error message.
     pub(in crate::target) fn shown(&self) -> String {
         self.0.front().map(|segment| segment.words.join(" ")).unwrap_or_default()
     }
@@ -80,7 +80,7 @@ impl Segments {
 }
 
 impl Segment {
-    /// A layer's settings from its keys and what its words tell.
+    /// A layer's settings from its keys and words.
     pub(super) fn spec<L: DeserializeOwned>(
         self,
         told: impl IntoIterator<Item = (&'static str, Value)>,
@@ -127,7 +127,7 @@ fn tokens(line: &str) -> Result<Vec<Token>, String> {
     Ok(tokens)
 }
 
-/// One token with its quotes, whether a quote opens it, and its length.
+/// Splits off one token, with its quotes. Returns it, whether it begins with a quote, and its length.
 fn token(text: &str) -> Option<(String, bool, usize)> {
     let (mut in_quotes, mut is_escaped) = (false, false);
     for (at, c) in text.char_indices() {
@@ -168,7 +168,7 @@ pub(super) fn word(text: &str) -> String {
     }
 }
 
-/// The keys of a layer that differ from its defaults: ` key=value ...`. `told` are those that its words tell.
+/// The keys of a layer that differ from its defaults: ` key=value ...`. Keys in `told` are expressed by words and left out.
 pub(super) fn keys<L: Serialize>(spec: &L, defaults: Option<&L>, told: &[&str]) -> String {
     let table = |spec| Table::try_from(spec).unwrap_or_default();
     let defaults = defaults.map(table).unwrap_or_default();

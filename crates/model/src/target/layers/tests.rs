@@ -53,7 +53,7 @@ impl FromLine for BottleSpec {
     }
 }
 
-/// As beside the real kinds.
+/// Mirrors the trait of the real kinds.
 trait LayerSpec: LayerType + Sized {
     fn of(layer: &PlannedLayer) -> Option<&Self>;
     fn of_mut(layer: &mut PlannedLayer) -> Option<&mut Self>;
