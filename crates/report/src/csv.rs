@@ -28,7 +28,7 @@ impl Sheet {
     }
 }
 
-/// All sheets of these runs; a sheet without rows is only its header.
+/// All sheets of these runs; a sheet without rows has only its header.
 #[must_use]
 pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
     vec![
@@ -44,7 +44,7 @@ pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
     ]
 }
 
-/// Every cell over several runs.
+/// All cells over several runs.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History) -> Sheet {
     sheet("history.csv", tables::history(accounts, history))

@@ -87,7 +87,7 @@ pub(super) fn shown(demand: &DemandOnTarget<'_>) -> Option<String> {
     })
 }
 
-/// Why it is open although it was measured.
+/// Why it is undecided although it was measured.
 pub(super) fn why(demand: &DemandOnTarget<'_>) -> Option<String> {
     Some(match demand.missing? {
         NoFigure::Unusable => "its measurements cannot be used".into(),

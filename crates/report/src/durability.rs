@@ -10,7 +10,7 @@ use iotax_model::units::human::listed;
 
 use crate::figure::{change, grouped, or_unknown};
 
-/// Counts that differ by less than this share are the same: a flush that ends just behind a window was asked for within it.
+/// Largest relative difference of counts that are equal: a flush that ends just after a window was requested within it.
 const EDGE: f64 = 0.02;
 
 /// The methods of one target whose flushes came to the same end, and their sum.

@@ -152,7 +152,7 @@ pub(crate) fn share(share: f64) -> String {
     format!("{}%", hundredths(share * 100.0))
 }
 
-/// `+1.2%`, `-35%`, `+210%`; from a ratio of 10 on `12 times`.
+/// `+1.2%`, `-35%`, `+210%`; `12 times` for ratios of at least 10.
 pub(crate) fn change(ratio: f64) -> String {
     if ratio >= 10.0 {
         return format!("{} times", human::count(ratio));

@@ -172,7 +172,7 @@ fn of_response(column: &str, response: &Histogram) -> Option<String> {
     ns.map(human::time)
 }
 
-/// One row per target and direction; absent if the totals already say it all.
+/// One row per target and direction; absent if the totals say the same.
 pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Workload) -> Option<Table<'a>> {
     let net = workload.kind().traffic()?;
     let all = || judgement.on(&workload.name, |cell| cell.network.as_ref());

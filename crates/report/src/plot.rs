@@ -3,7 +3,7 @@
 /// Characters across and up.
 const COLUMNS: usize = 48;
 const ROWS: usize = 8;
-/// Width of what is written beside the axis.
+/// Width of the labels next to the axis.
 const LABEL: usize = 8;
 /// The dots of a character by place, across and then down.
 const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
@@ -11,7 +11,7 @@ const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 /// A line through points, which are positive and rise in x.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Line {
-    /// Stands at each point, so that lines can be told apart without colours.
+    /// Character drawn at each point, so that lines can be told apart without colours.
     pub(super) mark: Option<char>,
     pub(super) points: Vec<(f64, f64)>,
 }

@@ -68,7 +68,7 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
     found.into_iter().map(|(text, times)| format!("{text} ({})", counted(times, "measurement"))).collect()
 }
 
-/// The ioengines, the engine's own CPU cost and the monitor's, as far as each is known.
+/// The I/O engines, and the CPU cost of the engine and the monitor, as far as known.
 pub(super) fn engine(run: &Run) -> Option<String> {
     let engines = distinct(run.measurements.iter().filter_map(|m| Some(m.outcome.ioengine?.word())));
     let work = (!engines.is_empty()).then(|| format!("I/O was done by {}", listed(&engines)));
@@ -117,7 +117,7 @@ fn remark(run: &Run, group: &[&Warning]) -> Remark {
     Remark { kind: first.kind, place, evidence, remedy: first.remedy.clone() }
 }
 
-/// Each word once, in the order of its first appearance.
+/// Distinct words in order of first appearance.
 fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for word in words {

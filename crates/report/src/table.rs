@@ -20,10 +20,10 @@ pub enum ColumnType {
     Instant,
 }
 
-/// One value, of its column's type or unknown.
+/// A value of its column's type, or unknown.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CellValue {
-    /// Not known; never 0.
+    /// Unknown; never written as 0.
     Unknown,
     /// Text.
     Text(String),

@@ -31,7 +31,7 @@ fn load(work: &Workload) -> String {
     format!("{}{}", title(work), ios.or(bytes).unwrap_or_default())
 }
 
-/// All sentences of a watch: what became of the load, of each event and of each requirement.
+/// All sentences of a watch: the outcome of the load, of each event and of each requirement.
 pub(super) fn all(run: &Run) -> Vec<String> {
     let Some(watch) = run.plan.watch() else { return Vec::new() };
     let episodes = episodes(run);
@@ -153,7 +153,7 @@ pub(super) fn gap_from_to(without: f64, with: f64) -> String {
     }
 }
 
-/// When all was as before, over several windows.
+/// The time to recovery, over several windows.
 pub(super) fn recovery_of_price(ns: f64) -> String {
     if ns == 0.0 { "unaffected".into() } else { human::time(ns) }
 }
@@ -299,7 +299,7 @@ pub(super) fn sentences(run: &Run, watch: &WatchSpec, episode: &Episode<'_>) -> 
 /// A window that ended long before its time has this share of it at most.
 const CUT_SHORT: f64 = 0.9;
 
-/// `Ended early: 9.02 s of 1m were watched.`; absent for a window that went to its end, or that says itself why it ended.
+/// `Ended early: 9.02 s of 1m were watched.`; `None` for a complete window, and for one with a stated reason.
 fn cut_short(run: &Run, episode: &Episode<'_>) -> Option<String> {
     let m = episode.measurement;
     let planned = run.plan.workloads.iter().find(|workload| workload.name == m.workload)?.runtime;
@@ -425,7 +425,7 @@ pub(super) fn verdict(judged: &Judged) -> String {
     format!("{}: {word}{all}", judged.requirement)
 }
 
-/// `3.02 s`, `at least 3.02 s`, with more digits where these do not tell it from the limit.
+/// `3.02 s`, `at least 3.02 s`, with more digits if needed to distinguish it from the limit.
 fn value_of(judged: &Judged, value: u64) -> String {
     let least = if judged.is_bound { "at least " } else { "" };
     let text = match judged.requirement.limit {
@@ -453,8 +453,8 @@ pub(super) fn failures(episode: &Episode<'_>) -> impl Iterator<Item = String> {
     })
 }
 
-/// Below the table of prices.
+/// The legend below the table of costs.
 pub(super) const PRICES: &str = "Without → with the event, in the same seconds of the windows; response times, from when each I/O was due. ? may be chance: the 95% interval of the ratio holds 1. - unknown: too few I/Os for a percentile, or not seen to its end.";
 
-/// Below the table of events.
+/// The legend below the table of events.
 pub(super) const LEGEND: &str = "Times count from the start of the measured window. Normal: rate and mean response time are back to those before the first event, and stay there. Times are accurate to one interval: 250 ms, or 1 s in windows over 15 min.";

@@ -2,9 +2,9 @@
 
 use iotax_analysis::Metric;
 
-/// Ratios below this are written as multiples (`20x slower`): percentages no longer tell far from farther.
+/// Ratios below this are written as multiples (`20x slower`), because percentages near -100% are hard to tell apart.
 const TIMES_SLOWER: f64 = 0.051;
-/// Ratios from this on are written as multiples (`2.5x as fast`).
+/// Ratios of at least this are written as multiples (`2.5x as fast`).
 const TIMES_FASTER: f64 = 2.0;
 
 /// The range of ratios that all point the same way: `28-31% slower`, for latencies `12% higher latency`.

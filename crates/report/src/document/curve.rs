@@ -70,7 +70,7 @@ fn in_full(points: &[RatePoint<'_>]) -> Grid {
     grid
 }
 
-/// `98.0%`, rounded down, so that it is below the limit where the share is.
+/// `98.0%`, rounded down, so that it never appears to reach the limit when the share does not.
 fn share(kept: f64) -> String {
     format!("{:.1}%", (1000.0 * kept).floor() / 10.0)
 }

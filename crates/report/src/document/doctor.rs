@@ -115,7 +115,7 @@ fn looked_at(survey: &Survey) -> String {
     format!("Looked at: {}.", listed(&words))
 }
 
-/// Every rule in a line.
+/// All rules, one per line.
 #[must_use]
 pub fn rules() -> Page {
     let line = |rule: &Rule| {

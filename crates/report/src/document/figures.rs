@@ -1,4 +1,4 @@
-//! Every known figure: a row for each, the targets side by side.
+//! All known figures: a row each, with the targets side by side.
 
 use iotax_model::Workload;
 
@@ -40,7 +40,7 @@ pub(crate) fn cells<'a>(run: &Run, judgement: &'a Judgement, workload: &Workload
     run.plan.targets.iter().filter_map(|target| judgement.cell(&workload.name, &target.name)).collect()
 }
 
-/// The name of each figure that is known of any of these cells, with its value for each.
+/// The name of each figure that is known for any of these cells, with its values.
 pub(crate) fn rows(
     judgement: &Judgement,
     workload: &Workload,

@@ -9,7 +9,7 @@ use crate::figure::counted;
 
 use super::{Field, Grid, Page, Part, figure, words};
 
-/// A figure that is not known.
+/// Shown for an unknown figure.
 const UNKNOWN: &str = "-";
 
 /// The answer first: which hosts are unlike the others, or what all got together; then every figure.
@@ -48,7 +48,7 @@ pub fn fleet(fleet: &FleetAnswer) -> Page {
     page
 }
 
-/// The members that did not come to their end.
+/// The members that did not finish.
 fn ended_early(fleet: &FleetAnswer) -> Vec<String> {
     let early = fleet.members.iter().filter(|member| member.state != RunState::Complete);
     early

@@ -129,7 +129,7 @@ fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     grid.filled()
 }
 
-/// A figure of several rounds as one number that is what its name says.
+/// Summarizes a figure over rounds according to its name.
 fn over_rounds(figure: &ImportedMetric, values: &[f64]) -> Option<f64> {
     let sum = || values.iter().sum::<f64>();
     let is_count = figure.unit.is_empty();

@@ -52,7 +52,7 @@ pub struct Page {
     pub(super) parts: Vec<Part>,
 }
 
-/// A page that first says how far an unfinished run is, and of which measurements not all was verified that was to be.
+/// Prefixes a page with the progress of an unfinished run, and with the measurements whose verification was incomplete.
 fn behind_incomplete(mut page: Page, run: &Run) -> Page {
     let line = |m: &Measurement| {
         let reason = m.outcome.verify.as_ref()?.incomplete()?;
@@ -89,7 +89,7 @@ pub(super) struct Grid {
     pub(super) rows: Vec<Vec<Field>>,
 }
 
-/// One field of a table.
+/// A field of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Field {
     pub(super) text: String,

@@ -91,8 +91,8 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// One row per direction, and a total if there are several; absent if nothing was measured. In an open loop each row
-/// is followed by its response times.
+/// One row per direction, and a total if there are several; absent if nothing was measured. In an open loop each row is followed by one of
+/// response times.
 pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let target = &run.plan.targets.first()?.name;
     let summary = judgement.summary(&workload.name, target)?;

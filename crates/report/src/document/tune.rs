@@ -42,7 +42,7 @@ pub fn tuned(tuning: &Tuning) -> Page {
     page
 }
 
-/// The recommendation, or that there is none.
+/// The recommendation, or a sentence that there is none.
 fn answer(tuning: &Tuning) -> Vec<String> {
     let Some((_, confirmed)) = &tuning.confirmation else {
         let all = || tuning.tried.iter().flat_map(|one| &one.comparisons);

@@ -42,7 +42,7 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     true
 }
 
-/// All targets in one table, and each event with what it cost each of them.
+/// Adds one table of all targets, and for each event its cost on each target.
 fn add_side_by_side(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episode<'_>], in_full: bool) {
     page.add(Part::Head(heading_of_all(run)));
     let mut grid = Grid::new(&SIDE_BY_SIDE);

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use crate::answer::{Answer, Cell, Change, Table};
 
-/// Shades of a change: the deepest from a factor of two on.
+/// Number of shades for changes; the deepest stands for a factor of two or more.
 const SHADES: f64 = 5.0;
 
 /// The section; empty for a run with a single target, a suite, or an imported run.

@@ -11,7 +11,7 @@ pub(super) struct Clock<'a> {
     /// The number of consecutive intervals that are joined into one.
     pub(super) joined: usize,
     rounds: Vec<u32>,
-    /// From one round's start to the next, in seconds.
+    /// Seconds between the starts of two rounds.
     pitch: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Throughput, CPU cost and round-trip time of network paths against one another.
+//! Sentences that compare network paths by throughput, CPU cost and round-trip time.
 
 use iotax_model::units::human;
 use iotax_model::units::human::listed;

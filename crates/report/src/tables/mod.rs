@@ -24,7 +24,7 @@ pub fn figures(runs: &[(Run, Judgement)]) -> &[Metric] {
     runs.first().map_or(Metric::ALL, |(_, judgement)| &judgement.figures)
 }
 
-/// True if the target's CPU was emulated, so that its figures say nothing of real hardware. Absent if it was never built.
+/// True if the target's CPU was emulated, so that its figures say nothing about real hardware. `None` if it was never built.
 #[must_use]
 pub fn emulated(run: &Run, target: &str) -> Option<bool> {
     run.targets.iter().find(|record| record.name == target).map(|record| record.emulated)

@@ -36,8 +36,8 @@ impl Setting {
     }
 }
 
-/// Adds a table that is at most `width` wide: no name and no figure is broken, so columns that do not fit beside one another
-/// follow below, again with the first column.
+/// Adds a table that is at most `width` wide. Names and figures are not broken; columns that do not fit continue below, with the first
+/// column repeated.
 pub(super) fn add(text: &mut String, grid: &Grid, width: usize, colour: bool) {
     for (index, part) in parts(grid, width).iter().enumerate() {
         if index > 0 {
@@ -78,7 +78,7 @@ fn parts(grid: &Grid, width: usize) -> Vec<(Grid, Setting)> {
     split(grid, setting, width).into_iter().map(|part| (part, setting)).collect()
 }
 
-/// The columns in parts of at most `width`, filled from the last column on: a verdict stays with what it judges.
+/// Splits the columns into parts of at most `width`, filled from the last column, so that a verdict stays next to its figures.
 fn split(grid: &Grid, setting: Setting, width: usize) -> Vec<Grid> {
     let mut parts: Vec<Vec<usize>> = Vec::new();
     for column in (1..grid.head.len()).rev() {
