@@ -10,7 +10,7 @@ use crate::sealed::{HeadRow, MeasurementRow, Sealed};
 use crate::{Copied, Notes, Store, counter, not_ours, notes, run_figures};
 use iotax_model::threads;
 
-/// A run as it is copied.
+/// A run in transit between stores.
 struct Parcel {
     run: i64,
     sealed: Sealed,
@@ -64,7 +64,7 @@ fn pack(database: &mut dyn Database, run: i64) -> Result<Parcel, Fault> {
     Ok(Parcel { run, sealed, notes: notes::read(database, run)? })
 }
 
-/// The run's number in a store that has it. Others that add runs wait from here on.
+/// The run's number in a store that has it. From here on, others who add runs wait.
 fn copy_of(database: &mut dyn Database, parcel: &Parcel) -> Result<Option<i64>, Fault> {
     counter::lock(database)?;
     let uuid = parcel.sealed.head.uuid.as_str().into();
@@ -84,7 +84,7 @@ fn add(database: &mut dyn Database, parcel: &Parcel) -> Result<Copied, Fault> {
     Ok(Copied::Added { run: id, measurements: rows.len() as u64 })
 }
 
-/// Adds what a copy lacks. The later of two notes stays. `not_ours` says why only notes can be added.
+/// Adds what a copy lacks. Of two notes, the later stays. `not_ours` says why only notes can be added.
 fn complete(
     database: &mut dyn Database,
     parcel: &Parcel,

@@ -4,7 +4,7 @@ use crate::database::Database;
 use crate::error::Fault;
 use crate::head::seal;
 
-/// The newest run's number: by the counter, or by the rows if the counter is damaged. 0 if there is none.
+/// The newest run's number, from the counter, or from the rows if the counter is damaged. 0 without runs.
 pub(crate) fn last(database: &mut dyn Database) -> Result<i64, Fault> {
     read(database, "")
 }

@@ -48,7 +48,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
-/// A row of a result, read from its first column on.
+/// A row of a result, read from its first column.
 #[derive(Debug)]
 pub(crate) struct Columns(std::vec::IntoIter<Value>);
 
@@ -106,21 +106,21 @@ fn unexpected(expected: &str, found: &Value) -> Fault {
 /// The purpose of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// All is read as of one moment.
+    /// All reads see one snapshot.
     Read,
     /// A writer, whose commits are on the disk when they return.
     Write,
 }
 
-/// One of the databases that runs are kept in. Parameters are `$1`, `$2` and so on.
+/// A database that stores runs. Parameters are `$1`, `$2` and so on.
 pub(crate) trait Database: Debug + Send {
-    /// Where it is.
+    /// The store's location.
     fn place(&self) -> &Location;
 
     /// Carries out one statement. Returns the number of rows that it changed.
     fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault>;
 
-    /// All rows of one query.
+    /// All rows of a query.
     fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Columns>, Fault>;
 
     fn begin(&mut self, purpose: Purpose) -> Result<(), Fault>;
@@ -130,19 +130,19 @@ pub(crate) trait Database: Debug + Send {
     /// Takes back what was done since [`Self::begin`].
     fn roll_back(&mut self);
 
-    /// Ends a SELECT of rows that are to be changed, so that nobody else changes them before the commit.
+    /// The clause of a SELECT that locks the rows against changes by others until the commit.
     fn to_change(&self) -> &'static str;
 
     /// Connects again after [`Fault::Lost`], for as long as a user may be expected to wait. Claims are held again afterwards.
     fn reconnect(&mut self, lost: Fault) -> Result<(), Fault>;
 
-    /// Whose run it is, if this user cannot change it.
+    /// The owner of a run that this user cannot change.
     fn other_writer(&mut self, run: i64) -> Result<Option<String>, Fault>;
 
     /// Claims a run for this process.
     fn claim(&mut self, run: i64) -> Result<Claim, Fault>;
 
-    /// Those of these runs that a process has claimed.
+    /// The subset of these runs that a process has claimed.
     fn claimed(&mut self, runs: &[i64]) -> Result<BTreeSet<i64>, Fault>;
 
     /// Shows how far a run is, without a write to a disk.

@@ -1,4 +1,4 @@
-//! Errors, inside the crate and as they are reported.
+//! Errors, both internal and as reported.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use rusqlite::ErrorCode;
 use crate::Location;
 use crate::schema::OLDEST;
 
-/// Why the store could not do it.
+/// Why the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file cannot be read or created.
@@ -98,13 +98,13 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
-    /// Another process works on the run.
+    /// Another process is working on the run.
     #[error("run {run} is still going on in another process")]
     Claimed {
         /// The run.
         run: i64,
     },
-    /// Only who stored a run of a database changes it.
+    /// The run was stored by another user, and only that user may change it.
     #[error(
         "run {run} of {place} was stored by {writer}, and nobody else changes it; copy it with iotax pull, or name another store with --db"
     )]
@@ -147,7 +147,7 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
-    /// A value given cannot be stored, or a location is none.
+    /// A value cannot be stored, or a location is invalid.
     #[error("the store {place}: {what}: {reason}")]
     Value {
         /// The store.
@@ -180,7 +180,7 @@ pub(crate) enum Fault {
     Value(&'static str, String),
     /// There is no such run.
     Unknown,
-    /// It is told as it is.
+    /// An error that is reported unchanged.
     Store(StoreError),
 }
 
@@ -194,7 +194,7 @@ impl Fault {
     pub(crate) fn value(what: &'static str, reason: &dyn fmt::Display) -> Self {
         Self::Value(what, reason.to_string())
     }
-    /// Adds the place, and the run if it is about one, where the database itself has nothing better to say.
+    /// Adds the store's location, and the run if there is one, unless the database's own message is more specific.
     pub(crate) fn told(self, place: Location, run: Option<i64>) -> StoreError {
         let damaged = |place, table, reason| StoreError::Damaged { place, run, table, reason };
         match self {
@@ -218,7 +218,7 @@ fn remedy(place: &Location, found: i64, known: i64) -> String {
     format!("use the {age} iotax that wrote it, or name another store with --db")
 }
 
-/// SQLite's message with what to do, where that is known.
+/// SQLite's message with a remedy, if one is known.
 fn with_remedy(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {

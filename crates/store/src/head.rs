@@ -9,9 +9,9 @@ use xxhash_rust::xxh3::Xxh3;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Head {
-    /// The same in every store that has a copy of the run.
+    /// The run's UUID, which is the same in all copies.
     pub(crate) uuid: String,
-    /// One more with each change.
+    /// Incremented with each change.
     pub(crate) revision: u64,
     pub(crate) plan: Plan,
     pub(crate) seed: u64,

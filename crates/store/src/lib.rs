@@ -61,7 +61,7 @@ impl fmt::Debug for Claim {
     }
 }
 
-/// Why a run cannot be changed, if it is somebody else's.
+/// Why a run cannot be changed: it was stored by another user. `None` if it can be.
 fn not_ours(database: &mut dyn Database, run: i64) -> Result<Option<Fault>, Fault> {
     let place = database.place().clone();
     let writer = database.other_writer(run)?;
@@ -85,7 +85,7 @@ pub struct NewRun<'a> {
     pub seed: u64,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
-    /// The fleet that it is part of; absent for a run of one machine.
+    /// The run's fleet; absent for a run on one machine.
     pub fleet: Option<&'a FleetMember>,
 }
 
@@ -98,7 +98,7 @@ pub struct Notes {
     pub text: String,
 }
 
-/// Which runs a list has. The default has all.
+/// Selects the runs of a list. The default selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Words that the name, a target, a workload, the machine, a tag or the note has, in any case.
@@ -113,7 +113,7 @@ pub struct Filter {
     pub fleet: Option<String>,
     /// Runs before this one alone, for paging.
     pub before: Option<i64>,
-    /// At most this many, the newest.
+    /// Maximum number of runs; the newest are taken.
     pub limit: Option<u32>,
 }
 
@@ -130,9 +130,9 @@ pub struct RunSummary {
     pub started_at_ms: u64,
     /// The targets' names, in the plan's order.
     pub targets: Vec<String>,
-    /// The machine's host name; absent if it is not known.
+    /// The machine's host name; absent if unknown.
     pub machine: Option<String>,
-    /// The fleet that it is part of.
+    /// The run's fleet.
     pub fleet: Option<FleetMember>,
     /// Its tags.
     pub tags: Vec<String>,
@@ -141,7 +141,7 @@ pub struct RunSummary {
     /// Measurements that the plan asks for. For a run that adds rounds until all is decided: the most there can be, or once it is
     /// complete, all there are.
     pub planned: u64,
-    /// Why its measurements cannot be shown, if they cannot.
+    /// Why its measurements cannot be shown; absent if they can.
     pub damage: Option<StoreError>,
 }
 
@@ -162,7 +162,7 @@ pub enum Copied {
         /// The measurements that were added.
         measurements: u64,
     },
-    /// Only the notes were newer.
+    /// Only newer notes were copied.
     Noted {
         /// Its number there.
         run: i64,
@@ -184,7 +184,7 @@ pub struct Store {
 /// Runs without a row that are named one by one.
 const MOST_LOST: u32 = 1000;
 
-/// A run's number, and what is known of it or why nothing is.
+/// A run's number, with its summary or the reason why it cannot be read.
 pub type Listed = (i64, Result<RunSummary, StoreError>);
 
 impl Store {
@@ -214,7 +214,7 @@ impl Store {
         Self { database: RefCell::new(database), name: None }
     }
 
-    /// Where it is.
+    /// The store's location.
     pub fn place(&self) -> Location {
         self.database.borrow().place().clone()
     }
@@ -286,7 +286,7 @@ impl Store {
         })
     }
 
-    /// Keeps a target as it was built; one of the same name, from before a resume, is replaced.
+    /// Stores a target as it was built, replacing one of the same name from before a resume.
     pub fn put_target(&mut self, run: i64, target: &TargetRecord) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             match head.targets.iter_mut().find(|known| known.name == target.name) {
@@ -381,8 +381,8 @@ impl Store {
         self.read(run, &mut |database| run_figures::read(database, run))
     }
 
-    /// All runs, the oldest first; of one that cannot be read its number and why. All measurements are read and compared with their
-    /// checksums. Of runs without a row the first thousand are named: a counter may be damaged, too.
+    /// All runs, oldest first; for an unreadable one, its number and the reason. All measurements are read and compared with their
+    /// checksums. Of runs without a row, the first thousand are listed: a counter may be damaged, too.
     pub fn runs(&self) -> Result<Vec<Listed>, StoreError> {
         let checked = |run| {
             let (sealed, is_claimed) = self.read(run, &mut |database| {
@@ -423,8 +423,7 @@ impl Store {
         ids.map_err(|fault| database.told(None, fault))
     }
 
-    /// The runs that a filter lets through, the newest first, without a look at their measurements. Of a line that is damaged nothing
-    /// but the number is known.
+    /// The runs that match a filter, newest first, without reading their measurements. For a damaged row only the number is known.
     pub fn list(&self, filter: &Filter) -> Result<Vec<RunSummary>, StoreError> {
         let mut database = self.database.borrow_mut();
         let lines = insist(database.as_mut(), Purpose::Read, &mut |database| summary::list(database, filter));
@@ -441,12 +440,12 @@ impl Store {
         Ok(notes.map(|(notes, _)| notes).unwrap_or_default())
     }
 
-    /// Keeps what people say of a run in place of what they said before.
+    /// Replaces the notes on a run.
     pub fn set_notes(&mut self, run: i64, notes: &Notes) -> Result<(), StoreError> {
         self.change_notes(run, |old| *old = notes.clone())
     }
 
-    /// Changes what people say of a run; changes by others at the same time are kept.
+    /// Changes the notes on a run; concurrent changes by others are kept.
     pub fn change_notes(&mut self, run: i64, mut change: impl FnMut(&mut Notes)) -> Result<(), StoreError> {
         let put = insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
             notes::lock(database, run)?;
@@ -486,8 +485,8 @@ impl Store {
         Ok(Some(self.last()?).filter(|last| *last > 0))
     }
 
-    /// Copies a run with its notes to another store: bit for bit, wholly or not at all. What the other one has already is completed,
-    /// and stays as it is if it has as much or more. The run must not be running, and neither must its copy.
+    /// Copies a run with its notes to another store: bit for bit, completely or not at all. An existing copy is completed, and left
+    /// unchanged if it has as much or more. Neither the run nor its copy may be running.
     pub fn copy_run(&self, run: i64, to: &mut Self) -> Result<Copied, StoreError> {
         copy::copy(self, run, to)
     }

@@ -1,4 +1,4 @@
-//! Where a store is.
+//! The location of a store.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -5,7 +5,7 @@ use iotax_model::run;
 use crate::{Store, StoreError};
 
 impl Store {
-    /// The same store, whose runs know by what name the user gave it.
+    /// The same store, with the name that the user gave it.
     #[must_use]
     pub fn named(self, name: Option<String>) -> Self {
         Self { name, ..self }

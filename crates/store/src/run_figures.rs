@@ -53,7 +53,7 @@ pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<(Run, RunFig
     Ok((Run { measurements: Vec::new(), ..whole }, figures))
 }
 
-/// The stored figures, if they are sound and of this state of the run, and no measurement is gone.
+/// The stored figures, if they are intact, belong to this state of the run, and no measurement is missing.
 fn stored(database: &mut dyn Database, run: i64, head: &Head) -> Result<Option<RunFigures>, Fault> {
     let sql = "SELECT revision, rules, content, seal, (SELECT count(*) FROM measurement WHERE run = $1) \
                FROM run_figures WHERE run = $1";

@@ -54,7 +54,7 @@ fn most(packed: &[u8]) -> usize {
     packed.len().saturating_mul(MOST_TIMES)
 }
 
-/// A run's head as it is stored.
+/// A run's head in stored form.
 #[derive(Debug, Clone)]
 pub(crate) struct HeadRow {
     summary: Summary,
@@ -119,7 +119,7 @@ impl HeadRow {
     }
 }
 
-/// A measurement as it is stored.
+/// A measurement in stored form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MeasurementRow {
     pub(crate) target: String,
@@ -158,7 +158,7 @@ impl MeasurementRow {
         })
     }
 
-    /// All of a run, each with whether its checksum fits.
+    /// All measurements of a run, each with whether its checksum matches.
     pub(crate) fn all(database: &mut dyn Database, run: i64) -> Result<Vec<(Self, bool)>, Fault> {
         let sql = format!("SELECT {} FROM measurement WHERE run = $1", Self::COLUMNS);
         let rows = database.query(&sql, &[run.into()])?;
@@ -218,14 +218,14 @@ pub(crate) struct Sealed {
 }
 
 impl Sealed {
-    /// None if the run's row is not there.
+    /// `None` if the run has no row.
     pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<Option<Self>, Fault> {
         let Some((head, head_row)) = HeadRow::read(database, run, "")? else { return Ok(None) };
         let rows = MeasurementRow::all(database, run)?;
         Ok(Some(Self { head, head_row, rows }))
     }
 
-    /// Compares the measurements with their checksums and with what the head says of them, without unpacking one.
+    /// Compares the measurements with their checksums and with the head, without unpacking them.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         let mut measured = Measured::default();
         self.rows.iter().for_each(|(row, _)| measured.add(row.identity()));

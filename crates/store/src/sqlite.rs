@@ -40,8 +40,8 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens a store to read it. It need not be writable, and neither need its directory. What SQLite finds beside it is not obeyed,
-    /// unless this user wrote it.
+    /// Opens a store for reading. Neither the file nor its directory need be writable. Files of SQLite's next to it are ignored unless this
+    /// user wrote them.
     pub(crate) fn to_read(path: &Path) -> Result<Self, StoreError> {
         if is_new(path, schema::version())? {
             return Err(StoreError::Foreign { place: path.into() });
@@ -62,7 +62,7 @@ impl Sqlite {
         }
     }
 
-    /// Opens a store to write it, or makes one where there is no file or an empty one.
+    /// Opens a store for writing, or creates one if there is no file, or an empty one.
     ///
     /// A damaged file is refused: new rows could overwrite intact ones.
     pub(crate) fn to_write(path: &Path) -> Result<Self, StoreError> {
@@ -268,7 +268,7 @@ fn check_pages(connection: &Connection) -> Result<(), Fault> {
     if found == "ok" { Ok(()) } else { Err(Fault::Damaged("structure", found.replace('\n', " "))) }
 }
 
-/// Refuses tables, views and triggers that are not those of this version: SQL that somebody else wrote would run with every query.
+/// Refuses tables, views and triggers that this version did not create: SQL written by others would run with every query.
 fn check_tables(connection: &Connection, version: i64, steps: &'static [Step]) -> Result<(), Fault> {
     let ours = Connection::open_in_memory()?;
     for step in steps.iter().filter(|step| step.to <= version) {
@@ -280,7 +280,7 @@ fn check_tables(connection: &Connection, version: i64, steps: &'static [Step]) -
     Err(Fault::Damaged("structure", format!("its tables are not those of version {version}")))
 }
 
-/// Everything that a file's schema says.
+/// The complete schema of a file.
 fn tables(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Option<String>)>> {
     let sql = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name";
     let mut statement = connection.prepare(sql)?;
@@ -288,8 +288,8 @@ fn tables(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Opti
     rows.collect()
 }
 
-/// Makes the tables if there are none, and brings older ones up to date. Writes in any case, so that what cannot be written is noticed
-/// before anything is measured.
+/// Creates the tables if there are none, and migrates older ones. Always writes, so that a read-only store is noticed before anything is
+/// measured.
 fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault> {
     // A commit that returned survives a power cut: the journal's end is synced with its directory.
     connection.pragma_update(None, "synchronous", "extra")?;
@@ -354,7 +354,7 @@ fn is_half_written(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_READONLY_ROLLBACK)
 }
 
-/// The place lets nobody write.
+/// The location is read-only.
 fn is_refusal(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

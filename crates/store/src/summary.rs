@@ -11,7 +11,7 @@ use crate::error::Fault;
 use crate::head::{Head, column, seal};
 use crate::{Filter, RunSummary};
 
-/// A run's line of a list as it is stored. Follows from its head.
+/// A run's stored line of a list, derived from its head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Summary {
     uuid: String,
@@ -173,7 +173,7 @@ pub(crate) fn searchable(texts: &[&str]) -> String {
     column(&texts.join("\n").to_lowercase())
 }
 
-/// The runs that say of themselves that they are running, and of these the ones that a process has claimed.
+/// The runs marked as running, and the subset of these that a process has claimed.
 fn running(database: &mut dyn Database) -> Result<BTreeSet<i64>, Fault> {
     let rows = database.query("SELECT id FROM run WHERE state = 'running'", &[])?;
     let ids: Vec<i64> = rows.into_iter().map(|mut row| row.int()).collect::<Result<_, _>>()?;

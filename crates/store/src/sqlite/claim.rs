@@ -15,7 +15,7 @@ use rustix::fs::{OFlags, statfs};
 
 use super::neighbours;
 
-/// Longest time that somebody who only looks holds a file.
+/// Longest time for which a reader holds a file.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -72,7 +72,7 @@ pub(super) fn is_held(path: &Path) -> bool {
     }
 }
 
-/// Returns whether the kernel's list of locks names the file, or is no proof that nobody has locked it.
+/// Returns whether the kernel's list of locks names the file, or cannot prove that it is unlocked.
 fn may_be_locked(path: &Path) -> bool {
     let is_complete = fs::read_link("/proc/self/ns/pid").is_ok_and(|own| own.as_os_str() == FIRST_NAMESPACE)
         && path.parent().is_some_and(|parent| {
@@ -93,12 +93,12 @@ fn names(locks: &str, inode: u64) -> bool {
     locks.lines().any(|line| inode_of(line) == Some(inode))
 }
 
-/// The file whose lock is the claim on a run: beside the store, whatever link leads to it.
+/// The file whose lock is the claim on a run. It is next to the store, with links resolved.
 pub(super) fn path(store: &Path, run: i64) -> io::Result<PathBuf> {
     Ok(neighbours::beside(&store.canonicalize()?, &format!("-claim-{run}")))
 }
 
-/// Locks the file, which is made if it is missing. `None` if somebody holds it or has just removed it.
+/// Locks the file, and creates it if missing. `None` if another process holds it or has just removed it.
 fn take(path: &Path) -> io::Result<Option<File>> {
     // Writable, which NFS asks for.
     let file = open(OpenOptions::new().create(true).truncate(false).write(true).mode(0o600), path)?;

@@ -52,7 +52,7 @@ pub(super) fn end(store: &Path, run: i64) {
     }
 }
 
-/// Removes the states of runs that nobody works on any more: their processes were killed.
+/// Removes the states of runs whose processes were killed.
 pub(super) fn sweep() {
     let directory = directory();
     if refuse_foreign(&directory).is_err() {

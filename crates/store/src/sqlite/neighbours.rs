@@ -62,7 +62,7 @@ pub(super) fn refuse_planted(store: &Path) -> Result<(), String> {
     refuse_super_journal(&beside(&resolved, "-journal"))
 }
 
-/// Refuses a path on which somebody else can put files or exchange directories.
+/// Refuses a path on which other users can create files or replace directories.
 fn refuse_shared_directories(path: &Path) -> Result<(), String> {
     let owner = |path: &Path| fs::metadata(path).map(|found| found.uid());
     let trusted = [owner(Path::new("/")).ok(), Some(rustix::process::geteuid().as_raw())];
