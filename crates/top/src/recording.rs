@@ -45,7 +45,7 @@ pub enum RecordingError {
         /// The system's error.
         source: io::Error,
     },
-    /// Another format.
+    /// The file has another format.
     #[error("{path} is no recording of iotax top (iotax top --record FILE makes one)")]
     Format {
         /// The file.

@@ -108,7 +108,7 @@ fn parse(fields: &[u64]) -> Option<DeviceCounters> {
     })
 }
 
-/// True unless /sys says that the device holds nothing, as loop devices without a file do.
+/// Returns whether the device has a size, unless /sys cannot tell; a loop device without a file has none.
 fn has_size(root: &Path, name: &str) -> bool {
     let file = root.join("sys/class/block").join(name.replace('/', "!")).join("size");
     std::fs::read_to_string(file).map_or(true, |size| size.trim() != "0")

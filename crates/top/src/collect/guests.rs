@@ -36,7 +36,7 @@ impl Guests {
         guests
     }
 
-    /// A guest by its process; `None` if that is no guest or has ended.
+    /// The guest of a process; `None` if the process is not a guest or has ended.
     fn describe(&self, pid: u32) -> Option<QemuGuest> {
         let process = self.root.join("proc").join(pid.to_string());
         let bytes = fs::read(process.join("cmdline")).ok()?;

@@ -14,7 +14,7 @@ use crate::raw::{Process, ProcessIo};
 const LONGEST: usize = 512;
 /// Attempts to read counters between which no child is waited for.
 const TRIES: u32 = 3;
-/// Place of `cminflt` behind the name in /proc/PID/stat (proc_pid_stat(5)).
+/// Position of `cminflt` after the name in /proc/PID/stat (proc_pid_stat(5)).
 const CHILDREN_FAULTS: usize = 8;
 
 /// All processes of a machine.

@@ -178,7 +178,7 @@ fn keys(app: &App) -> String {
     }
 }
 
-/// Shows the help from its line `first` on, or as much before it as fills the screen. Returns the first line.
+/// Shows the help from line `first`, or earlier so that it fills the screen. Returns the first line shown.
 fn help(lines: &mut Lines<'_, '_>, app: &mut App, frame: &Frame, first: usize) -> usize {
     let width = usize::from(lines.area.width);
     let keys = HELP.map(|(key, text)| (key, text.to_owned()));
