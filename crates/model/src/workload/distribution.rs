@@ -31,7 +31,7 @@ pub enum Distribution {
 pub struct BlockSequence {
     /// Numbers of blocks from the area's start, 1 to 64 of them.
     pub blocks: Vec<u32>,
-    /// True if each repetition starts where the previous one ended, until the area's end.
+    /// True if each repetition is shifted by the number of blocks in the sequence, until the area's end.
     pub is_strided: bool,
 }
 

@@ -204,7 +204,7 @@ pub trait LayerType {
     fn parts(&self) -> Vec<Part>;
 
     /// Bytes that the layer below must offer for this one to offer `above`. The workloads' `files` lie next to the area on the topmost
-    /// filesystem, which takes them out of `files`.
+    /// filesystem, whose layer takes the value.
     fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
         let _ = files;
         above

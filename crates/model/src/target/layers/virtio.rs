@@ -37,8 +37,8 @@ impl VirtioSpec {
     /// I/Os that a queue holds, at most: a queue of QEMU's has 1024 entries, and a request takes three.
     pub const DEEPEST: u32 = 341;
 
-    /// Returns whether an I/O thread serves the queues. With `with_operations` it does not: operations change the nodes below, and QEMU's
-    /// daemon then loses requests that an I/O thread serves, or crashes (seen with QEMU 10.0).
+    /// Returns whether an I/O thread serves the queues. By default none does with `with_operations`: operations change the nodes below, and
+    /// QEMU's daemon then loses requests that an I/O thread serves, or crashes (seen with QEMU 10.0).
     #[must_use]
     pub fn has_iothread(&self, with_operations: bool) -> bool {
         self.iothread.unwrap_or(!with_operations)
