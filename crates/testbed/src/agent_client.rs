@@ -79,7 +79,7 @@ impl AgentClient {
         Self::spawn_in(None, exe, interrupt)
     }
 
-    /// As [`Self::spawn_local`], optionally in a network namespace.
+    /// Like [`Self::spawn_local`], optionally in a network namespace.
     pub fn spawn_in(namespace: Option<&str>, exe: &Path, interrupt: &Interrupt) -> Result<Self, AgentError> {
         let spawn = |source| AgentError::Spawn { exe: exe.to_owned(), source };
         let process = local::start(namespace, exe).map_err(spawn)?;
@@ -152,7 +152,7 @@ impl AgentClient {
         self.hello_while(&mut || true, deadline)
     }
 
-    /// As [`Self::hello`], for a machine that is still booting. `lives` returns whether there was a sign of life since its last call.
+    /// Like [`Self::hello`], for a machine that is still booting. `lives` returns whether there was a sign of life since its last call.
     pub fn hello_while(
         &mut self,
         lives: &mut dyn FnMut() -> bool,
@@ -234,7 +234,8 @@ impl AgentClient {
         })
     }
 
-    /// Drops the caches of paths and of what is beneath them, without any those of the agent's disk, or with `machine` all if it may.
+    /// Drops the cached pages of paths and the files below them, or of the agent's disk without paths. With `machine`, drops all caches if
+    /// permitted.
     pub fn drop_caches(&mut self, paths: &[PathBuf], machine: bool) -> Result<CacheDrop, AgentError> {
         let paths = paths.iter().map(|path| path.display().to_string()).collect();
         self.follow("drop_caches", &Request::DropCaches { paths, machine }, SYNC, |event| match event {
@@ -383,7 +384,7 @@ impl AgentClient {
         self.follow_while(name, request, deadline, &mut || false, hear)
     }
 
-    /// As [`Self::follow`], for a peer that also shows signs of life outside of its messages.
+    /// Like [`Self::follow`], for a peer that also shows signs of life other than messages.
     fn follow_while<T>(
         &mut self,
         name: &'static str,

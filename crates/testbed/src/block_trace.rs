@@ -20,7 +20,7 @@ const PAGE: usize = 64 << 10;
 const ISSUE: &str = "block_rq_issue";
 const COMPLETE: &str = "block_rq_complete";
 
-/// Why nothing can be recorded.
+/// Why recording failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockTraceError {
     /// The path is on no block device whose requests the kernel shows.
@@ -41,7 +41,7 @@ pub enum BlockTraceError {
         /// The system's answer.
         error: io::Error,
     },
-    /// The undo log takes no more.
+    /// The undo log cannot be written.
     #[error(transparent)]
     UndoLog(#[from] UndoLogError),
 }
@@ -99,7 +99,7 @@ impl TracedDisk {
 /// A request that was issued to the disk or completed by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskRequest {
-    /// By the system's monotonic clock.
+    /// Time by the system's monotonic clock.
     pub at_ns: u64,
     /// False when it is issued.
     pub is_completed: bool,
@@ -107,13 +107,13 @@ pub struct DiskRequest {
     pub sector: u64,
     /// The number of sectors.
     pub sectors: u32,
-    /// The kernel's letters for its kind, with zeros behind them: `WFS`.
+    /// The kernel's letters for its kind, padded with zeros: `WFS`.
     pub kind: [u8; 10],
     /// The process that issued it; of a completion, the one that was interrupted.
     pub process: u32,
 }
 
-/// Where an event has its fields.
+/// Offsets of an event's fields.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     id: u16,
@@ -210,7 +210,7 @@ impl BlockTrace {
             .map_err(|error| BlockTraceError::Tracing { doing: "stopping".into(), error })
     }
 
-    /// Events that found no room; absent if the kernel does not tell.
+    /// Events lost for lack of buffer space; `None` if the kernel does not report them.
     #[must_use]
     pub fn lost(&self) -> Option<u64> {
         let of = |cpu: u32| {

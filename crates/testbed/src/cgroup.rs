@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::host_info::{boot_id, text};
 use crate::stack::mount;
 
-/// All hierarchies are mounted below it.
+/// Directory of all cgroup hierarchies.
 pub(crate) const CGROUPS: &str = "/sys/fs/cgroup";
 /// The start of the names of iotax's groups.
 const OURS: &str = "iotax-";

@@ -76,7 +76,7 @@ pub struct FuseExport {
 }
 
 impl FuseExport {
-    /// The mount of the export; `None` if there is none.
+    /// The mount of the export; `None` if not mounted.
     pub(crate) fn mount(&self) -> io::Result<Option<Mount>> {
         let table = mount::table(Path::new("/proc/self"))?;
         let is_ours = |mount: &Mount| mount.point == self.point && mount.kind.starts_with("fuse");

@@ -73,7 +73,7 @@ fn is_one(descriptor: &Path, devices: &[u64], files: &[BackingFile]) -> bool {
     }
 }
 
-/// One thread in each other mount namespace, as a directory in /proc below `root`.
+/// One thread of each other mount namespace, as a directory in /proc below `root`.
 pub(crate) fn namespaces(root: &Path) -> Vec<PathBuf> {
     let proc = root.join("proc");
     let namespace = |task: &Path| fs::read_link(task.join("ns/mnt")).ok();

@@ -35,9 +35,9 @@ pub struct KernelFile {
     pub path: PathBuf,
     /// The value that was found.
     pub was: String,
-    /// The values that the run writes. Any other value is somebody else's and is left alone.
+    /// The values that the run writes. Any other value was written by someone else and is left alone.
     pub values: Vec<String>,
-    /// True if the kernel changes it along with another file that the run writes, to a value that is not known beforehand.
+    /// True if the kernel changes it as a side effect of another file that the run writes, to an unpredictable value.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub follows: bool,
     /// The boot in which it was read. A restart forgets such values.
@@ -79,7 +79,7 @@ impl KernelFile {
         Self { path, was, values: Vec::new(), follows: false, boot_id: None, diskseq: None }
     }
 
-    /// Reads a file that is to be changed.
+    /// Reads a file before it is changed.
     pub(crate) fn read(path: &Path) -> io::Result<Self> {
         Ok(Self {
             was: value(path)?,
@@ -91,7 +91,7 @@ impl KernelFile {
         })
     }
 
-    /// Fails if the value is no longer the one that was read.
+    /// Fails if the value has changed since it was read.
     pub(crate) fn check_former(&self) -> io::Result<()> {
         let now = value(&self.path)?;
         if now == self.was {
@@ -131,7 +131,7 @@ impl KernelFile {
         }
     }
 
-    /// Why the file may be another one than the one that was read.
+    /// Why the file may no longer be the one that was read.
     fn doubt(&self) -> Option<String> {
         let (boot_id, diskseq) = (boot_id(), diskseq(&self.path));
         if self.boot_id.is_none() || boot_id.is_none() {
@@ -164,7 +164,7 @@ impl KernelFile {
     }
 }
 
-/// Fails if a path in /sys or /proc is not the kernel's: a file that is missing there says nothing.
+/// Fails if a path in /sys or /proc is not on the kernel's filesystem, where a missing file would prove nothing.
 pub(crate) fn check_mounted(path: &Path) -> io::Result<()> {
     for (point, kind) in KERNELS {
         if path.starts_with(point)

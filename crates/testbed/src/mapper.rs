@@ -45,7 +45,7 @@ impl Mapping {
         Self { name, uuid }
     }
 
-    /// The mapping of a dm-integrity device, which has no UUID of its own.
+    /// The mapping of a dm-integrity device, which has no UUID.
     pub(crate) fn of_integrity(name: String) -> Self {
         Self { uuid: format!("CRYPT-INTEGRITY-{name}"), name }
     }

@@ -19,7 +19,7 @@ pub(crate) const MDADM: Program = Program { name: "mdadm", package: "mdadm" };
 
 /// The kernel's directory of whole disks.
 const DISKS: &str = "/sys/block";
-/// Time for a program that scans devices to close one, and for udev to see that a member is none any more.
+/// Time for a program that scans devices to close one, and for udev to notice that a device is no longer a member.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An array that iotax created over loop devices, identified by its UUID, and while it is incomplete by its members.

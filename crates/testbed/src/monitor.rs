@@ -31,7 +31,7 @@ use threads::{GuestCounters, Threads};
 #[derive(Debug)]
 pub struct Monitor {
     disks: Vec<String>,
-    /// Those whose flushes the kernel counts.
+    /// Devices whose flushes the kernel counts.
     flush_policies: Arc<BTreeMap<String, FlushPolicy>>,
     diskstats: ProcFile,
     stat: ProcFile,
@@ -41,7 +41,7 @@ pub struct Monitor {
     network: Option<ProcFile>,
 }
 
-/// All counters at one moment. Counters that could not be read are absent.
+/// All counters at one time. Unreadable counters are absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MonitorSnapshot {
     at: Instant,

@@ -132,7 +132,7 @@ impl Multicast {
         Self::join(Some(netlink::KOBJECT_UEVENT), UEVENTS)
     }
 
-    /// Changes of this namespace's interfaces, after a description of each as it is now.
+    /// Receives changes of this namespace's interfaces, after a description of each current one.
     pub(crate) fn links() -> io::Result<Self> {
         let socket = Netlink(Self::join(None, LINKS)?.0);
         socket.send(RTM_GETLINK, NLM_F_DUMP, &[0; LINK])?;

@@ -45,7 +45,7 @@ pub struct Namespace {
 pub enum NameDirectory {
     /// Mounted on itself.
     Mounted,
-    /// The same, and was not there before.
+    /// Created by this run, and mounted on itself.
     Made,
 }
 
@@ -63,7 +63,7 @@ impl NameDirectory {
         }
     }
 
-    /// Takes it away, unless somebody has a namespace there by now.
+    /// Undoes this, unless other namespaces use the directory by now.
     fn remove(self) -> io::Result<()> {
         let is_used =
             |errno: Errno| matches!(errno, Errno::BUSY | Errno::INVAL | Errno::NOTEMPTY | Errno::NOENT);

@@ -35,7 +35,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub struct NvmeTarget {
     /// The subsystem's name.
     pub nqn: String,
-    /// The host's name, which nobody else knows.
+    /// The host's name, which is a secret.
     pub host: String,
     /// The number of its port in configfs.
     pub port: u16,

@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub struct Programs(PathBuf);
 
 impl Programs {
-    /// Finds them: those in PATH, or of the newest version.
+    /// Finds the programs in PATH, or those of the newest installed version.
     ///
     /// # Errors
     /// There are none.

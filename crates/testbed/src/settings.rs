@@ -39,17 +39,17 @@ pub struct SettingFailure {
 /// The kernel's files that a plan's settings change.
 #[derive(Debug, Default)]
 pub struct KernelSettings {
-    /// In the order of [`ORDER`].
+    /// Files in the order of [`ORDER`].
     files: Vec<KernelFile>,
-    /// By target: each file that it touches and the value that it writes; `None` for one that follows.
+    /// For each target, the files that it changes and the values that it writes; `None` for a file that follows another.
     touched: Vec<BTreeMap<PathBuf, Option<String>>>,
     /// Their entries in the undo log.
     entries: Vec<UndoEntry>,
     /// The settings in effect, by index in `files`: the value that each file had right after a target's settings were applied.
     applied: BTreeMap<usize, String>,
-    /// Places of files that somebody else changed while the run lived. They are left as they are, and on record no more.
+    /// Indices of files that someone else changed during the run. They are left alone and no longer recorded.
     foreign: BTreeSet<usize>,
-    /// The same files, locked while the run lives: of two runs the second would take the first one's values for the former ones.
+    /// The same files, locked during the run: otherwise a second run would record the first run's values as original.
     locked: Vec<fs::File>,
 }
 
@@ -99,7 +99,7 @@ impl KernelSettings {
         self.restore(undo_log).and(applied)
     }
 
-    /// Applies the settings of a target, which are on record. Fails, and changes nothing, if somebody else changed a value meanwhile.
+    /// Applies a target's settings, which are on record. Fails without changing anything if someone else changed a value in the meantime.
     pub fn apply(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let places: Vec<usize> = self.places_of(target).map(|(place, _)| place).collect();
         for place in &places {
@@ -130,8 +130,8 @@ impl KernelSettings {
         written.try_for_each(|(file, new)| file.set(new).map_err(failed(file)))
     }
 
-    /// Puts back what the last [`Self::apply`] changed, and leaves what somebody else changed since. Goes on after a failure and returns
-    /// the first.
+    /// Restores what the last [`Self::apply`] changed, except for values that someone else changed since. Continues after a failure and
+    /// returns the first.
     pub fn restore(&mut self, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let (mut goals, mut results) = (Vec::new(), Vec::new());
         // All are looked at first: a scheduler that is put back changes the depth.
@@ -158,7 +158,7 @@ impl KernelSettings {
         results.into_iter().collect()
     }
 
-    /// Takes a file that somebody else changed off the record, so that nothing puts it back.
+    /// Removes a file that someone else changed from the undo log, so that it is not restored.
     fn leave(&mut self, place: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         if self.foreign.insert(place)
             && let Some(entry) = self.entries.get(place)
@@ -177,7 +177,7 @@ impl KernelSettings {
     }
 }
 
-/// Where files are locked for all network namespaces: each has a /sys of its own, with inodes of its own.
+/// Directory of lock files for all network namespaces: each namespace has its own /sys, with different inodes.
 const LOCKS: &str = "/run/iotax";
 
 /// Locks a file of the kernel.
@@ -315,7 +315,7 @@ fn directory(root: &Path, name: &str) -> PathBuf {
     root.join("sys/class/block").join(name.replace('/', "!"))
 }
 
-/// The devices directly beneath one: members, the disk of a partition.
+/// The devices directly below a device: members, or the disk of a partition.
 fn below(root: &Path, name: &str) -> Vec<String> {
     let here = directory(root, name);
     let is_name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().replace('!', "/"));
@@ -330,8 +330,8 @@ fn below(root: &Path, name: &str) -> Vec<String> {
     entries.filter_map(|entry| is_name(&entry.path())).collect()
 }
 
-/// The uppermost devices with a request queue (a directory `mq`). What is stacked on them (partitions, LVM, RAID) only remaps, and what
-/// is beneath a multipath map or a loop device is out of the queue's hands. Devices that have none at all count themselves.
+/// The uppermost devices with a request queue (a directory `mq`). Layers above only remap (partitions, LVM, RAID), and devices below a
+/// multipath map or loop device are beyond the queue's influence. If no device has a queue, the uppermost ones count.
 fn queues(root: &Path, found: &LayerStack) -> Vec<String> {
     let (mut chosen, mut covered): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for name in found.disks.iter().rev() {

@@ -89,7 +89,7 @@ pub fn cached_in(root: &Path, path: PathBuf) -> Vec<PathBuf> {
     if found.is_empty() { vec![path] } else { found }
 }
 
-/// One block device: its layer and the kernel's names of the devices directly below it.
+/// A block device: its layer, and the kernel names of the devices directly below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceLayer {
     /// The layer.

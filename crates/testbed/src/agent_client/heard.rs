@@ -13,7 +13,7 @@ pub(super) enum Heard<T> {
 }
 
 impl<T> Heard<T> {
-    /// One that does not belong to the request.
+    /// An event that does not belong to the request.
     pub(super) fn foreign(event: &Event) -> Self {
         Self::Foreign(format!("{event:?}").chars().take(120).collect())
     }

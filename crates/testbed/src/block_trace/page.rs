@@ -3,7 +3,7 @@
 
 /// Bytes before the events of a page: a time stamp and a length.
 const HEADER: usize = 16;
-/// The length of a page's events; the bits above it tell of losses.
+/// Mask of the length of a page's events; the bits above report losses.
 const LENGTH: u64 = (1 << 30) - 1;
 /// Kinds of entries that are no event.
 const PADDING: u32 = 29;

@@ -1,4 +1,4 @@
-//! Block devices that may be overwritten: only those named twice, and only if nobody else uses them.
+//! Block devices that may be overwritten: only those named twice, and only if they are not in use.
 //!
 //! A name is resolved once, when it is permitted. From then on the device is known by its number and disk sequence number, opened through
 //! the kernel's own node, and kept open so that no other disk gets its number.
@@ -49,7 +49,7 @@ pub struct Permission {
     pub signature: bool,
 }
 
-/// A permitted device: the disk at that path when it was permitted, and no later one.
+/// A permitted device: only the disk at that path at the time of permission.
 #[derive(Debug, Clone)]
 struct Allowed {
     path: PathBuf,
@@ -216,7 +216,7 @@ pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal
     Ok(())
 }
 
-/// Claims a device exclusively, or says what prevents it. Read-only.
+/// Claims a device exclusively, read-only. Fails with the user of the device.
 pub fn claim(path: &Path, permission: &Permission) -> Result<DeviceClaim, Refusal> {
     let disk = permission.disk(path)?;
     let shown = path.display();
@@ -259,7 +259,7 @@ pub fn claim(path: &Path, permission: &Permission) -> Result<DeviceClaim, Refusa
     Ok(DeviceClaim { block, pin: DevicePin { disk: allowed, _open: Arc::new(pinned) }, held })
 }
 
-/// Waits until nobody writes the device. The error names the process, or what shares its bytes.
+/// Waits until no process has the device open for writing. The error names the process, or the device that shares its bytes.
 fn until_unwritten(shared: &usage::SharedBytes) -> Result<(), String> {
     let deadline = Instant::now() + PASSING;
     let all = [("it", &shared.devices[..], &[][..]), ("the file beneath it", &[], &shared.files)];

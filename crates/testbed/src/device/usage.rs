@@ -44,7 +44,7 @@ pub fn check(root: &Path, number: &str) -> Result<(), String> {
     check_with(root, number, &loops::attached(root)?)
 }
 
-/// As [`check`], with a given list of loop devices.
+/// Like [`check`], with a given list of loop devices.
 fn check_with(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String> {
     let directory = find(root, number)?;
     let family = family(&directory);

@@ -21,11 +21,11 @@ const COMMON: [&str; 3] = ["driver", "id", "bus"];
 pub struct Capabilities {
     version: String,
     machines: BTreeSet<String>,
-    /// The properties of each queried driver; `None` if there is no such driver.
+    /// The properties of each queried driver; `None` for one that QEMU lacks.
     drivers: BTreeMap<String, Option<BTreeSet<String>>>,
     /// The reason why io_uring does not work; `None` if it does or was not queried.
     no_io_uring: Option<String>,
-    /// The reason why there is no user-mode network stack; `None` if there is or it was not queried.
+    /// Why QEMU has no user-mode network stack; `None` if it has one, or was not asked.
     no_slirp: Option<String>,
 }
 
@@ -172,7 +172,7 @@ fn no_slirp(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     }
 }
 
-/// The properties of a driver; `None` if there is no such driver.
+/// The properties of a driver; `None` if QEMU lacks it.
 fn properties(qmp: &mut Qmp, driver: &str) -> Result<Option<BTreeSet<String>>, QmpError> {
     match qmp.execute("device-list-properties", &json!({ "typename": driver })) {
         Ok(answer) => Ok(Some(names(&answer, &["name"]))),

@@ -74,7 +74,7 @@ pub struct DevicePart {
 /// QEMU's name for the key of an encrypted image.
 pub(crate) const SECRET: &str = "secret0";
 
-/// The key: what iotax fills an image with is no secret.
+/// The encryption key. It protects nothing: iotax fills images with random data.
 pub(crate) const KEY: &str = "iotax";
 
 /// The value of `-object` that makes the key known.
@@ -126,7 +126,7 @@ pub fn create_overlay(
     make(path, lock, arguments)
 }
 
-/// The file beside a new image that holds its data.
+/// Path of the data file of a new image.
 fn data_file(path: &Path) -> PathBuf {
     path.with_extension("data")
 }
@@ -191,7 +191,7 @@ pub fn chain(path: &Path, format: Format) -> Result<Vec<ChainImage>, ImageError>
     Ok(chain)
 }
 
-/// The file that holds an image's data, by what qemu-img says of it. QEMU would look for a relative name in its own directory.
+/// The file with an image's data, according to qemu-img. QEMU would resolve a relative name against its working directory.
 fn data_of(info: &Value, image: &Path) -> Option<PathBuf> {
     let data = info.pointer("/format-specific/data/data-file").and_then(Value::as_str)?;
     let beside = image.parent().unwrap_or(Path::new("/")).join(data);

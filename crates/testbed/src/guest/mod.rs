@@ -72,9 +72,9 @@ pub struct GuestConfig {
     pub accel: Accel,
     /// The kernel.
     pub kernel: Kernel,
-    /// From [`initramfs::write`] for this kernel.
+    /// The initramfs from [`initramfs::write`] for this kernel.
     pub initramfs: PathBuf,
-    /// The device that it is measured by.
+    /// The device under which the guest is measured.
     pub device: GuestDevice,
     /// Additional kernel parameters; usually empty.
     pub kernel_parameters: String,
@@ -432,7 +432,7 @@ impl Guest {
         self.process.pid()
     }
 
-    /// The files and devices that QEMU has open beside its own logs: images with all that they stand on, disks.
+    /// The files and devices that QEMU has open besides its own logs: images with their backing files, and disks.
     #[must_use]
     pub fn open_files(&self) -> Vec<PathBuf> {
         self.process.open_files()
@@ -472,8 +472,8 @@ impl Guest {
         self.process.console_tail()
     }
 
-    /// Powers the guest off; if that fails, tells QEMU to quit; if that fails, kills it. Bounded, also after an interrupt. QEMU has exited
-    /// when this returns, and all that the guest flushed is in its image.
+    /// Powers the guest off; if that fails, tells QEMU to quit; if that fails, kills it. Takes bounded time, also after an interrupt. When
+    /// it returns QEMU has exited, and everything that the guest flushed is in its image.
     pub fn shutdown(mut self) {
         // A paused guest cannot hear the request.
         if !self.paused && self.agent.shutdown(HEARD).is_ok() && self.process.wait(CLOSED).is_some() {
@@ -497,7 +497,7 @@ pub struct BlockLayer<'a> {
 }
 
 impl BlockLayer<'_> {
-    /// The disk's current counters; `None` if there are none. Blocks QEMU's main loop for about 0.3 ms.
+    /// The disk's current counters; `None` if QEMU has none. Blocks QEMU's main loop for about 0.3 ms.
     pub fn counters(&mut self) -> Option<BlockCounters> {
         let device = self.device?;
         blockstats::counters(&self.qmp.execute("query-blockstats", &json!({})).ok()?, device)

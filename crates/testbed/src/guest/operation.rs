@@ -1,4 +1,5 @@
-//! Operations on a running guest and its disk, or on what a storage daemon exports, over a monitor of their own, so that they do not wait for anything else.
+//! Operations on a running guest and its disk, or on the export of a storage daemon. They use a separate monitor, and so wait for nothing
+//! else.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -39,7 +40,7 @@ pub enum OperationError {
         /// QEMU's message.
         reason: String,
     },
-    /// QEMU does not say how long the disk is.
+    /// QEMU does not report the disk's length.
     #[error("QEMU does not tell how long the disk is")]
     Length,
     /// The copy's file.
@@ -57,7 +58,7 @@ pub enum OperationError {
 pub struct OperationFiles {
     /// An empty overlay on the image.
     pub overlay: Option<PathBuf>,
-    /// Another one, to stream the chain into.
+    /// Another image, into which the chain is streamed.
     pub streamed: Option<PathBuf>,
     /// An empty file for each copy.
     pub copies: Vec<(Operation, PathBuf)>,
@@ -81,7 +82,7 @@ pub struct Operator {
 struct DiskState {
     /// The nodes that were put on the image, the disk's own last.
     over: Vec<&'static str>,
-    /// True if the lowest of `over` holds all that is beneath it.
+    /// True if the lowest of `over` holds everything below it.
     is_streamed: bool,
     /// The length before the disk was made longer.
     length: Option<Bytes>,
@@ -221,7 +222,7 @@ impl Operator {
         self.execute(command, &arguments)
     }
 
-    /// Waits for the job's end, and ends one that would go on until it is told to.
+    /// Waits for the job's end, and completes a job that would otherwise run indefinitely.
     fn job(&mut self, operation: Operation) -> Result<(), OperationError> {
         let mut told = false;
         loop {
@@ -255,7 +256,7 @@ impl Operator {
         self.execute("blockdev-add", &node)
     }
 
-    /// A node of an image of its own, which QEMU opens as it opens the disk.
+    /// A node for another image, with the options of the disk's.
     fn node(&self, node: &str, path: &Path, format: Format) -> Value {
         let chain = [ChainImage::new(path.to_owned(), format)];
         let disk = DiskChain { chain: &chain, l2_cache_size: self.l2_cache_size };

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::process;
 use crate::interrupt::{Interrupt, POLL, SILENCE};
 
-/// Timeout of every command. Stopping a guest flushes its disk, which takes time on a slow disk behind a large cache.
+/// Timeout of every command. Stopping a guest flushes its disk, which takes long on a slow disk below a large cache.
 pub const DEADLINE: Duration = Duration::from_mins(2);
 
 /// An error of a command.
@@ -26,7 +26,7 @@ pub enum QmpError {
         /// The system's error.
         source: io::Error,
     },
-    /// No answer in time.
+    /// QEMU did not answer in time.
     #[error("QEMU did not answer {command} within {} s", waited.as_secs_f32())]
     Deadline {
         /// The command.
@@ -83,7 +83,7 @@ pub struct Qmp {
     unanswered: Option<String>,
 }
 
-/// Events that are kept until somebody asks.
+/// Maximum number of events kept until they are fetched.
 const MOST_EVENTS: usize = 500;
 
 /// Something that happened in QEMU.
@@ -96,7 +96,7 @@ pub struct QmpEvent {
 }
 
 impl QmpEvent {
-    /// `None` if it is no event.
+    /// Parses an event; `None` for any other message.
     fn of(message: &Value) -> Option<Self> {
         let name = message.get("event")?.as_str()?;
         let timestamp = |key: &str| message.get("timestamp")?.get(key)?.as_u64();

@@ -87,7 +87,7 @@ fn with_paths(root: &Path, name: &str) -> Vec<String> {
     names
 }
 
-/// When nobody looked for longer than gaps count: the machine stood still, or this process.
+/// Times between two readings that exceed the shortest gap: the machine, or this process, stood still.
 #[derive(Debug)]
 struct Looks {
     least: Duration,
@@ -132,7 +132,7 @@ struct Device {
     last: Option<Instant>,
 }
 
-/// One direction of one device.
+/// Gaps of one direction of a device.
 #[derive(Debug, Default)]
 struct DirectionGaps {
     completed: u64,

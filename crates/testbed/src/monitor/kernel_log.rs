@@ -11,13 +11,13 @@ use rustix::fs::{Mode, OFlags};
 /// A record is one read of at most this many bytes.
 const RECORD: usize = 8192;
 
-/// The kernel's log from now on.
+/// Reads the kernel's log, starting now.
 #[derive(Debug)]
 pub struct KernelLog {
     file: File,
 }
 
-/// One line.
+/// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelLine {
     /// 0 (emergency) to 7 (debug).

@@ -9,7 +9,7 @@ use crate::netlink::Multicast;
 const SUBSYSTEMS: [&str; 3] = ["block", "scsi", "nvme"];
 /// Devices in memory and of files come and go with tools.
 const LEFT_OUT: [&str; 3] = ["loop", "ram", "zram"];
-/// Keys that do not say what happened: numbers, and what the beginning of the line says.
+/// Keys without information: serial numbers, and what the first line says already.
 const SILENT: [&str; 15] = [
     "ACTION",
     "DEVNAME",
@@ -28,7 +28,7 @@ const SILENT: [&str; 15] = [
     "SUBSYSTEM",
 ];
 
-/// Events from now on.
+/// Receives kernel events, starting now.
 #[derive(Debug)]
 pub struct Uevents(Multicast);
 

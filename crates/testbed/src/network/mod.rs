@@ -33,7 +33,7 @@ const VETH: &str = "veth0";
 const BRIDGE: &str = "br0";
 const TAP: &str = "tap0";
 
-/// One end of a path.
+/// An end of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkEnd {
     /// The network namespace of its agent or, for a guest, of QEMU; `None` for this process's.

@@ -46,7 +46,7 @@ pub enum RemoteError {
         /// The remote script's message.
         said: String,
     },
-    /// No answer in time.
+    /// The machine did not answer in time.
     #[error("{host}: no answer within {} s; does {} lead to a shell there?", waited.as_secs(), reach::shown(&host.machine))]
     Deadline {
         /// The machine.

@@ -179,9 +179,9 @@ pub struct AgentLaunch<'a> {
 /// The task of a copied program on another machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoteRole {
-    /// It makes load for a runner here.
+    /// Generates load for a runner here.
     Agent,
-    /// It carries out plans as a member of a fleet.
+    /// Carries out plans as a member of a fleet.
     FleetMember,
 }
 
@@ -211,7 +211,7 @@ pub fn enter(
     Ok(AgentClient::through(process, format!("the agent on {}", visit.host), interrupt))
 }
 
-/// As [`enter`], for a program that says anything in frames.
+/// Like [`enter`], for a program that speaks any framed protocol.
 pub fn start(
     visit: &AgentLaunch<'_>,
     interrupt: &Interrupt,

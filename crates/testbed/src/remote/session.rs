@@ -1,4 +1,4 @@
-//! One process that leads to a machine or container: sends a script, reads lines, and optionally hands over to an agent's frames.
+//! A process that connects to a machine or container: sends a script, reads lines, and optionally hands over to an agent's frames.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -83,7 +83,7 @@ impl RemoteSession {
         }
     }
 
-    /// Sends bytes. Returns false if the other side closed its stdin; its output then tells why.
+    /// Sends bytes. Returns false if the other side closed its stdin; its output then gives the reason.
     pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
         self.stdin.write_all(bytes).is_ok()
     }
@@ -105,7 +105,7 @@ impl RemoteSession {
         }
     }
 
-    /// Hands the process over to the client of the agent behind it.
+    /// Hands the process over to the client of the remote agent.
     pub(super) fn into_process(self, stdout: BufReader<ChildStdout>) -> AgentProcess<BufReader<ChildStdout>> {
         AgentProcess { child: self.child, stdin: self.stdin, stdout, said: self.said }
     }

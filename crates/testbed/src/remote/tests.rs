@@ -27,7 +27,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// One for each installed shell.
+    /// One per installed shell.
     fn all() -> Vec<Self> {
         let shells = ["dash", "bash", "busybox sh"].map(|shell| shell.split(' ').map(str::to_owned));
         let machines = shells.into_iter().map(Iterator::collect::<Vec<_>>).filter_map(|shell| {

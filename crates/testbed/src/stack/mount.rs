@@ -11,7 +11,7 @@ use iotax_model::target::VolatileSpec;
 /// The mount table in a process's directory of /proc.
 const TABLE: &str = "mountinfo";
 
-/// One line of the mount table.
+/// A line of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mount {
     id: u64,

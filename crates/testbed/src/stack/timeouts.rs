@@ -98,7 +98,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds a limit in seconds, or that there is none. Adds nothing if it cannot be read.
+    /// Adds a limit in seconds, or the fact that it is unlimited. Adds nothing if it cannot be read.
     fn add_seconds(&mut self, layer: &str, kind: TimeoutKind, source: String) {
         match self.limit(&source) {
             ReadLimit::Unknown => {}
@@ -107,14 +107,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds a limit in seconds. If there is none, another timeout decides, so that nothing is added.
+    /// Adds a limit in seconds. Adds nothing if it is unlimited, because another timeout then decides.
     fn add_known_seconds(&mut self, layer: &str, kind: TimeoutKind, source: String) {
         if let ReadLimit::Ns(ns) = self.limit(&source) {
             self.add_timeout(layer, kind, Some(ns), source);
         }
     }
 
-    /// A number of seconds; `off` and negative ones mean that there is no limit.
+    /// Parses a number of seconds; `off` and negative numbers mean unlimited.
     fn limit(&self, source: &str) -> ReadLimit {
         let Some(text) = self.read(source) else { return ReadLimit::Unknown };
         match text.parse::<i64>().map(u64::try_from) {

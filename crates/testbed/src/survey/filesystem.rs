@@ -54,7 +54,7 @@ fn device(reader: &Reader<'_>, mount: &Mount) -> Option<String> {
     Some(place.file_name()?.to_string_lossy().replace('!', "/"))
 }
 
-/// By stat(1) and not in this process: a server that is gone would block it.
+/// Reads the space with stat(1), because a hanging server would block this process.
 fn space(reader: &Reader<'_>, point: &str) -> Known<Space> {
     let told = reader.command(STAT, &["-f", "-c", "%S %b %a %c %d", point])?;
     told.read(|text| {

@@ -62,13 +62,13 @@ fn file(reader: &Reader<'_>, path: &str) -> Known<ImageFile> {
     })
 }
 
-/// From `PATH: 12 extents found`.
+/// Parses `PATH: 12 extents found`.
 fn extents(reader: &Reader<'_>, path: &str) -> Known<u64> {
     let told = reader.command(FILEFRAG, &[path])?;
     told.read(|text| text.rsplit_once(": ")?.1.split_whitespace().next()?.parse().ok())
 }
 
-/// From `---------------C------ PATH`.
+/// Parses `---------------C------ PATH`.
 fn in_place(reader: &Reader<'_>, path: &str) -> Known<bool> {
     // Elsewhere than on btrfs the attribute means nothing.
     let table = crate::stack::mount::of(reader.root(), std::path::Path::new(path)).ok()?;

@@ -19,7 +19,8 @@ pub(super) struct Look {
     pub(super) start: Vec<u8>,
 }
 
-/// Reads a regular file's start. Nothing else is opened: a FIFO would block, a device could react. The thread stays behind if the path hangs.
+/// Reads the start of a regular file. Nothing else is opened: a FIFO would block, and a device could react. The thread is abandoned if the
+/// path hangs.
 pub(super) fn look(place: &Path) -> io::Result<Look> {
     let path = place.to_owned();
     within_patience(move || {

@@ -142,7 +142,7 @@ fn directory(reader: &Reader<'_>, line: &str) -> Option<Vec<String>> {
     Some(groups.map(|group| format!("{mount}{}", group.trim_end_matches('/'))).collect())
 }
 
-/// False for lines that say that there is no limit.
+/// Returns false for values that mean unlimited.
 fn is_limit(file: &str, line: &str) -> bool {
     match file {
         "cpu.max" => !line.starts_with("max"),

@@ -86,13 +86,13 @@ pub fn answers(root: &Path, path: &Path) -> Result<(), String> {
     }
 }
 
-/// A guest as it is defined, without a fact of this machine: another one may be its host.
+/// A guest's definition, without facts of this machine, which need not be its host.
 #[must_use]
 pub fn definition(guest: GuestSetup) -> Survey {
     Survey { unread: unlocated(&guest).collect(), guests: vec![guest], ..Survey::default() }
 }
 
-/// Its disks of which nothing tells where they are.
+/// Its disks with unknown location.
 fn unlocated(guest: &GuestSetup) -> impl Iterator<Item = String> {
     let disks = guest.disks.iter().filter(|disk| disk.path.is_none() && disk.protocol.is_none());
     disks.map(|disk| match &disk.volume {
@@ -106,7 +106,7 @@ fn unlocated(guest: &GuestSetup) -> impl Iterator<Item = String> {
     })
 }
 
-/// A guest of this machine as it is defined, with what is below its disks.
+/// A guest of this machine as defined, with the layers below its disks.
 #[must_use]
 pub fn guest(root: &Path, guest: GuestSetup) -> Survey {
     let reader = Reader::new(root);
@@ -176,7 +176,7 @@ fn add_above(reader: &Reader<'_>, survey: &mut Survey) {
     }
 }
 
-/// A path without links, relative to the root; as it is given if it cannot be reached.
+/// A path without links, relative to the root; unchanged if it cannot be reached.
 fn inside(root: &Path, path: &Path) -> PathBuf {
     let Ok(path) = std::path::absolute(path) else { return path.to_owned() };
     let found = fs::canonicalize(root.join(path.strip_prefix("/").unwrap_or(&path)));

@@ -86,7 +86,7 @@ fn parse(start: &[u8], length: u64) -> Result<Header, String> {
     })
 }
 
-/// From the list of extensions: a type, a length, and data padded to 8 bytes.
+/// Parses the header extensions: each has a type, a length, and data padded to 8 bytes.
 fn backing_format(start: &[u8], mut at: usize) -> Option<String> {
     loop {
         let (kind, length) = (number32(start, at)?, number32(start, at + 4)? as usize);

@@ -39,7 +39,8 @@ pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
     processes.filter_map(guest).collect()
 }
 
-/// True if no accelerator is in use. An open file shows which one is; without the right to see it, the command line tells what QEMU tries.
+/// True if no accelerator is in use. An open file shows the accelerator; without permission to see it, the command line shows which one
+/// QEMU tries.
 fn emulated(reader: &Reader<'_>, pid: u32, program: &str, options: &Options, source: &str) -> Known<bool> {
     const OF_ACCELERATORS: [&str; 3] = ["anon_inode:kvm-vm", "anon_inode:mshv", "/dev/xen/"];
     let files = format!("/proc/{pid}/fd");
@@ -169,7 +170,7 @@ fn flatten(prefix: &str, value: &Value, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// One option's values, and the source that its facts have.
+/// The values of an option, with the source of its facts.
 struct Line<'a> {
     keys: &'a BTreeMap<String, String>,
     source: &'a str,
@@ -420,7 +421,7 @@ fn discard(word: Fact<String>) -> Fact<String> {
     Fact { value: value.to_owned(), ..word }
 }
 
-/// A disk of `-drive if=...`, which has no device of its own in the command line.
+/// A disk of `-drive if=...`, which has no `-device` on the command line.
 fn legacy(drive: &Line<'_>) -> Option<GuestDisk> {
     let bus = match drive.get("if") {
         Some("virtio") => "virtio-blk",

@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Records why something is not known.
+    /// Records why a fact is unknown.
     pub(super) fn leave_out(&self, reason: String) {
         let mut unread = self.unread.borrow_mut();
         if !unread.contains(&reason) {

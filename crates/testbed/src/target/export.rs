@@ -45,11 +45,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// An image that daemons of iotax's export.
 #[derive(Debug)]
 pub struct ExportedImage {
-    /// The image's own file, or the device, and its format; `None` where a server of somebody's has it.
+    /// The image's file, or the device, and its format; `None` if a server outside of iotax holds it.
     pub stored: Option<(PathBuf, Format)>,
     /// The daemons, from the image up.
     pub daemons: Vec<StorageDaemon>,
-    /// True if the main loop of a daemon serves a virtio device's queues, and no I/O thread does.
+    /// True if the daemon's main loop, and no I/O thread, serves the virtio device's queues.
     pub in_main_loop: bool,
     /// The export of an image that nothing stands on but what is measured.
     export: Option<Export>,
@@ -57,7 +57,7 @@ pub struct ExportedImage {
     count: u32,
     /// The topmost.
     top: Option<UndoEntry>,
-    /// Those between it and the image, from the bottom up.
+    /// Images between it and the base image, from the bottom up.
     lower: Vec<PathBuf>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Export {
     pub(super) node: BlockNode,
 }
 
-/// A form in which a daemon shows an image: a kind of layer has one of its own.
+/// A way in which a daemon exports an image; each is a kind of layer.
 pub(super) trait Shows: fmt::Debug {
     /// The place where it is found: a socket, or a file.
     fn point(&self) -> &Path;
@@ -86,7 +86,7 @@ pub(super) trait Shows: fmt::Debug {
     /// The call of that program.
     fn command(&self, export: &Export, node: &BlockNode) -> Result<Command, BuildError>;
 
-    /// Flags to open what is shown; a socket is no file to be read.
+    /// Flags to open the export; a socket cannot be opened for reading.
     fn flags(&self) -> OFlags {
         OFlags::PATH
     }
@@ -96,7 +96,7 @@ pub(super) trait Shows: fmt::Debug {
         false
     }
 
-    /// Returns whether it can be used: somebody listens at the socket.
+    /// Returns whether the export is usable: a process listens at the socket.
     fn is_there(&self) -> io::Result<bool> {
         let (_directory, path) = by_descriptor(self.point())?;
         match UnixStream::connect(path).map_err(|error| (error.kind(), error)) {
@@ -116,7 +116,7 @@ pub(super) trait Shows: fmt::Debug {
 }
 
 impl Export {
-    /// Where the image is to be found.
+    /// The path of the export.
     fn point(&self) -> &Path {
         self.form.point()
     }
@@ -223,8 +223,8 @@ impl Export {
 }
 
 impl ExportedImage {
-    /// Connects to the monitor of the daemon, for operations on the image, which are carried out to their end also after an interrupt. `None` if
-    /// there are other layers than the image beneath what is measured.
+    /// Connects to the monitor of the daemon for operations on the image, which are completed even after an interrupt. `None` if there are
+    /// layers other than the image below the target.
     pub fn operator(&self, files: OperationFiles) -> Result<Option<Operator>, BuildError> {
         let (Some(export), [daemon]) = (&self.export, self.daemons.as_slice()) else { return Ok(None) };
         let point = export.point();
@@ -246,7 +246,7 @@ impl ExportedImage {
         }
     }
 
-    /// A file beside the image, or in iotax's folder where the image is the user's.
+    /// A file next to the image, or in iotax's directory if the image is the user's.
     fn beside(&self, extension: &str) -> Option<PathBuf> {
         let (path, _) = self.export.as_ref()?.node.stored()?;
         Some(path.with_extension(extension))
@@ -313,7 +313,7 @@ impl ExportedImage {
     }
 }
 
-/// The name of a daemon's monitor beside what it exports.
+/// Name of the daemon's monitor socket, next to the export.
 fn monitor_of(name: &OsStr) -> String {
     format!("{}.qmp", name.to_string_lossy())
 }

@@ -20,7 +20,7 @@ use crate::refusal::Refusal;
 /// The interface of the topmost layer so far.
 #[derive(Debug)]
 pub(super) enum Ground {
-    /// Nothing is there yet.
+    /// Only the machine; no layer is built yet.
     Machine,
     /// A block device of the user's, or a volume.
     Block(BlockGround),
@@ -52,7 +52,7 @@ pub(super) struct BlockGround {
     pub(super) shared: bool,
     pub(super) identity: Option<Identity>,
     pub(super) claim: Option<Arc<DeviceClaim>>,
-    /// True if all that is on it is gone with it: its key is known to nobody, or its bytes are in files of iotax's.
+    /// True if its contents are lost with it: its key is not stored, or its bytes are in iotax's files.
     pub(super) transient: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct TakenBlock {
     /// True of a device of the user's, which `--overwrite` names.
     pub(super) is_users: bool,
     pub(super) transient: bool,
-    /// Keeps the device the same until the tools have a claim of their own.
+    /// Keeps the device's identity fixed until the tools have claimed it.
     _pin: Option<DevicePin>,
 }
 

@@ -121,8 +121,8 @@ impl Built {
         }
     }
 
-    /// The file or device whose bytes are on this machine's storage, and its format: not what a daemon makes of it. `None` where a server of
-    /// somebody's has them.
+    /// The file or device whose bytes are on this machine's storage, and its format, instead of a daemon's export. `None` if a server
+    /// outside of iotax holds them.
     #[must_use]
     pub fn stored(&self) -> Option<(&Path, Format)> {
         match &self.exported {
@@ -142,7 +142,7 @@ impl Built {
         image.chain(shown).collect()
     }
 
-    /// The same storage for another target. The first one owns it.
+    /// The same storage for another target, without ownership.
     #[must_use]
     pub fn for_another(&self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Exports of somebody's NBD servers.
+//! Exports of existing NBD servers.
 
 use std::time::Duration;
 

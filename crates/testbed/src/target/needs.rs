@@ -22,7 +22,7 @@ pub struct Needs {
 /// The space that new files need on one filesystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
-    /// One of the directories there.
+    /// A directory on the filesystem.
     pub dir: PathBuf,
     /// The filesystem's device number.
     pub device: u64,

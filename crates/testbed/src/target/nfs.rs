@@ -31,10 +31,10 @@ const RPCINFO: Program = Program { name: "rpcinfo", package: "rpcbind" };
 const MOUNT: Program = Program { name: "mount", package: "mount" };
 /// The number and version of NFS's mount protocol.
 const MOUNTD: [&str; 2] = ["100005", "3"];
-/// Where the servers see the directory of the file.
+/// Path under which the servers see the file's directory.
 const SHARED: &str = "/run/export";
 
-/// Starts both servers. ip(8) has given them mounts of their own: their files in /run are not this machine's, nor is its portmapper.
+/// Starts both servers. ip(8) gave them a separate mount namespace, so their files in /run and their portmapper are not this machine's.
 const START: &str = r#"
 set -e
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -53,7 +53,7 @@ CONFIG
 exec "$1" -F -L STDERR -N NIV_MAJ -f /run/ganesha.conf -p "/run/$4.pid"
 "#;
 
-/// A server in a network namespace of its own.
+/// An NFS server in its own network namespace.
 #[derive(Debug)]
 struct NfsServer {
     /// The namespace's name.

@@ -24,7 +24,7 @@ pub(super) struct BlockNode {
 pub(super) enum NodeBase {
     /// An image, which may be raw, in a file or a part of a device.
     Image { path: PathBuf, format: Format, part: Option<DevicePart>, read_only: bool },
-    /// Storage of a server, of iotax's or of somebody's.
+    /// Storage of a server, started by iotax or not.
     Client(Box<ClientNode>),
 }
 

@@ -1,4 +1,4 @@
-//! Logical volumes as they are made, and snapshots of them.
+//! Newly created logical volumes, and snapshots of them.
 
 use crate::build_error::BuildError;
 use crate::lvm::{Group, LVM, Scope};

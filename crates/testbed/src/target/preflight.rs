@@ -156,7 +156,7 @@ pub fn check_found(
     }
 }
 
-/// Rejects workloads that make files beside what they are given.
+/// Rejects workloads that create files next to their target.
 pub(super) fn check_nothing_beside(shown: &str, work: &[&Workload]) -> Result<(), Refusal> {
     match work.iter().find(|workload| workload.needs_directory()) {
         Some(workload) => Err(Refusal::input(format!(
@@ -227,7 +227,7 @@ pub(super) fn check_directory(dir: &Path) -> Result<(), Refusal> {
     })
 }
 
-/// A workload without a size gets what lies behind its offset in the file that the others need.
+/// Checks that each workload's offset leaves at least one block of a created target. A workload without a size gets the rest of the file.
 pub(super) fn check_created(plan: &Plan, work: &[&Workload]) -> Result<(), Refusal> {
     let size = plan.size();
     let without = |workload: &&&Workload| size.0.saturating_sub(workload.offset.0) < workload.max_bs().0;
@@ -370,7 +370,7 @@ mod tests {
         );
     }
 
-    /// Programs open images by their names: whoever can exchange what a name leads to has them write elsewhere.
+    /// Programs open images by name, so a user who can replace a file or directory on that path could redirect their writes.
     #[test]
     fn images_lie_where_nobody_else_can_exchange_them() {
         use std::os::unix::fs::PermissionsExt;

@@ -139,7 +139,7 @@ impl Volatile {
         }
     }
 
-    /// A reader of its counters, as long as nobody cuts it.
+    /// A reader of its counters, which works until the cut.
     pub fn counters(&self) -> io::Result<VolatileCounters> {
         self.control.try_clone().map(|control| VolatileCounters { control })
     }

@@ -110,7 +110,7 @@ pub enum Effect {
     Interface(NetnsInterface),
     /// The commands of a window's events; killed with what they started.
     Commands {
-        /// In their environment.
+        /// Marker in their environment.
         marker: String,
     },
     /// A control group; its processes go back, and it is removed.

@@ -149,8 +149,8 @@ pub struct UndoLog {
 }
 
 impl UndoLog {
-    /// Creates an undo log in a directory, which is created if missing. `tag` names the file. Fails in a directory that somebody else can
-    /// change: nobody would believe the log afterwards.
+    /// Creates an undo log in a directory, which is created if missing. `tag` names the file. Fails in a directory that another user can
+    /// change, because the log would not be trusted afterwards.
     pub fn create(dir: &Path, tag: &str) -> Result<Self, UndoLogError> {
         let fault = InjectedFault::from_environment().map_err(failed("cannot begin an undo log in", dir))?;
         let dir = &own_directory(dir)?;
@@ -213,8 +213,7 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Records the start of a removal: the line that says it is done, without its end. A file that is missing afterwards was removed by
-    /// iotax.
+    /// Records the start of a removal: the line that completes it, without its end. If the file is missing afterwards, iotax removed it.
     fn begin_removal(&mut self, id: u64) {
         if self.begun == Some(id) {
             return;
@@ -492,7 +491,7 @@ impl Patience {
     }
 }
 
-/// Makes sure of a directory for undo logs that nobody else can change. Returns its path without symbolic links.
+/// Creates or checks a directory for undo logs that no other user can change. Returns its path without symbolic links.
 fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
     // Before anything is made below it.
     let there = dir.ancestors().find(|place| place.exists()).unwrap_or(dir);
@@ -502,7 +501,7 @@ fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
     own_file::directory(dir).map_err(failed(NOT_BELIEVED, dir))
 }
 
-/// Creates and locks an undo log under a name that nobody adopts.
+/// Creates and locks an undo log under a temporary name that is never adopted.
 fn begin(new: &Path) -> io::Result<File> {
     loop {
         let file = own_file::open(OpenOptions::new().create(true).append(true).mode(0o600), new)?;

@@ -40,7 +40,7 @@ pub(super) enum ParentState {
     Directory(File),
     /// Removed, with its contents.
     Gone,
-    /// Not found, for this reason.
+    /// Not found, for the given reason.
     Lost(String),
 }
 

@@ -1,4 +1,4 @@
-//! The disks that runs measure on right now: a file next to the undo log of each, so that two of them can tell of one another.
+//! The disks that active runs measure: a file next to the undo log of each, by which they find one another.
 
 use std::fs::{OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -19,7 +19,7 @@ pub(super) const RUNNING: &str = "run";
 pub struct RunningRun {
     /// Its number.
     pub run: i64,
-    /// The store that it is in.
+    /// The run's store.
     pub store: String,
     /// The kernel's names of the block devices below its targets, from the bottom up.
     pub disks: Vec<String>,

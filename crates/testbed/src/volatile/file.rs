@@ -47,7 +47,7 @@ impl Power {
         if self.is_off.load(Ordering::SeqCst) { Err(rustix::io::Errno::IO.into()) } else { Ok(()) }
     }
 
-    /// Counts a flush that is to be acknowledged; returns whether it is one to drop.
+    /// Counts a flush that will be acknowledged. Returns whether to drop it.
     fn drops_flush(&self) -> bool {
         let number = self.flushes.fetch_add(1, Ordering::Relaxed) + 1;
         let drops = self.faults.drop_flush.is_some_and(|each| number.is_multiple_of(each.into()));
@@ -255,7 +255,7 @@ impl Contents {
     }
 }
 
-/// The bytes of a file from `offset` on, fewer at its end.
+/// The bytes of a file from `offset`; fewer at its end.
 fn read_up_to(file: &File, offset: u64, size: usize) -> io::Result<Vec<u8>> {
     let mut read = vec![0; size];
     let mut done = 0;

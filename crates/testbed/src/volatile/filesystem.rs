@@ -98,7 +98,7 @@ impl VolatileFs {
     }
 }
 
-/// Attributes as they are with what waits.
+/// Attributes including pending writes.
 fn attributes(inode: &Inode) -> io::Result<FileAttr> {
     let stat = inode.stat()?;
     let pending_end = inode.used().map_or(0, super::file::VolatileFile::pending_end);

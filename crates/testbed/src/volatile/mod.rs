@@ -50,7 +50,7 @@ pub struct Faults {
 pub struct Places {
     /// Keeps what was flushed.
     pub below: PathBuf,
-    /// Where it is mounted.
+    /// The mount point.
     pub point: PathBuf,
 }
 
@@ -78,7 +78,7 @@ pub fn serve(places: &Places, faults: Faults) -> io::Result<()> {
     session.run()
 }
 
-/// Says that the directory is there and does what it is told, until nobody is there to tell it.
+/// Reports that the directory is mounted and carries out commands until the controlling process is gone.
 fn obey(control: UnixStream, filesystem: &VolatileFs) -> io::Result<()> {
     let mut answers = control.try_clone()?;
     writeln!(answers, "{MOUNTED}")?;

@@ -12,7 +12,7 @@ const SECTOR: u64 = 512;
 /// The unflushed writes of a file. Of writes to the same bytes only the newest is left, as in a disk's cache.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// By offset; none overlaps another.
+    /// Pending writes by offset, without overlaps.
     writes: BTreeMap<u64, Write>,
     /// Their ages and offsets.
     ages: BTreeSet<(u64, u64)>,
@@ -91,7 +91,7 @@ impl Pending {
         }
     }
 
-    /// Lays what waits over bytes from `offset` on that were read below.
+    /// Applies pending writes to bytes that were read from `offset` below.
     pub(super) fn lay_over(&self, offset: u64, read: &mut [u8]) {
         let end = offset + read.len() as u64;
         let before = self.writes.range(..offset).next_back();
@@ -122,7 +122,7 @@ impl Pending {
         Ok(write.data.len() as u64)
     }
 
-    /// Draws which writes reach the disk although nobody flushed them, and writes those down.
+    /// Draws which unflushed writes reach the disk, and writes those.
     pub(super) fn cut(&mut self, draw: Draw, random: &mut impl Rng, down: Down<'_>) -> io::Result<Fates> {
         let mut fates = Fates::default();
         let oldest: Vec<u64> = std::mem::take(&mut self.ages).into_iter().map(|(_, offset)| offset).collect();
