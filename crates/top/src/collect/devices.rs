@@ -108,7 +108,7 @@ fn parse(fields: &[u64]) -> Option<DeviceCounters> {
     })
 }
 
-/// Returns whether the device has a size, unless /sys cannot tell; a loop device without a file has none.
+/// False if /sys reports a size of 0, as for a loop device without a file.
 fn has_size(root: &Path, name: &str) -> bool {
     let file = root.join("sys/class/block").join(name.replace('/', "!")).join("size");
     std::fs::read_to_string(file).map_or(true, |size| size.trim() != "0")
