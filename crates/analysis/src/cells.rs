@@ -1,4 +1,4 @@
-//! Cells and places: what measurements are grouped and known by.
+//! Cells and places, by which measurements are grouped and identified.
 
 use std::collections::HashMap;
 

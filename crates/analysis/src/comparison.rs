@@ -17,7 +17,7 @@ pub struct Tax {
     pub interval: Option<Interval>,
 }
 
-/// The widest interval of a ratio that is given in absolute terms too.
+/// Widest interval of a ratio, as a factor, that is also given in absolute terms.
 const WIDEST: f64 = 100.0;
 
 impl Tax {
@@ -44,7 +44,7 @@ pub struct Ratio {
     /// Two-sided sign-flip permutation p-value of no difference, from six rounds in common on. Student's t assumes roughly normal
     /// log ratios; this assumes only that their signs are chance.
     pub sign_flip_p: Option<f64>,
-    /// The verdict, with the margin that was asked for.
+    /// The verdict by the requested margin.
     pub verdict: Verdict,
     /// Total rounds of each side that would decide an undecided comparison at this variance.
     pub needed_rounds: Option<u32>,

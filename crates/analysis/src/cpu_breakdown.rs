@@ -85,7 +85,7 @@ impl Role {
         }
     }
 
-    /// Its nanoseconds in one measurement; absent if it was not observed.
+    /// Its nanoseconds in one measurement; `None` if not observed.
     fn ns(self, m: &Measurement, spec: &TargetSpec) -> Option<u64> {
         let host = m.host.as_ref()?;
         let thread = |role: &str| host.guest_threads.get(role).map(|time| time.total_ns());

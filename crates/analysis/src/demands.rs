@@ -33,7 +33,7 @@ pub enum Kept {
 pub enum NoFigure {
     /// Its measurements cannot be used.
     Unusable,
-    /// A round has too few I/Os for the percentile: this many are needed in each.
+    /// A round has too few I/Os for the percentile; this many are needed in each.
     TooFew(u64),
     /// The same, but of all rounds' I/Os more were beyond the limit than it allows (exact binomial test, 2.5%).
     Beyond {
@@ -95,7 +95,7 @@ pub fn demands<'a>(run: &'a Run, judgement: &Judgement) -> Vec<DemandOnTarget<'a
     run.plan.targets.iter().flat_map(|target| of_target(&target.name)).collect()
 }
 
-/// The answer for a target, of all demands on it: no if one is missed, yes if all are kept.
+/// The answer for a target over all its demands: no if any is missed, yes if all are met.
 #[must_use]
 pub fn all_of(demands: &[DemandOnTarget<'_>], target: &str) -> Kept {
     let mut of_target = demands.iter().filter(|demand| demand.target == target).map(|demand| demand.kept);
@@ -175,7 +175,7 @@ fn figures(keep: Keep, measured: &[&Measurement]) -> Result<Vec<f64>, NoFigure> 
     measured.iter().map(of_round).collect()
 }
 
-/// A storage that is too slow has few I/Os in a round, so its percentile is unknown; that it lies beyond the limit may be certain.
+/// Tests whether the limit is certainly exceeded although a round has too few I/Os for the percentile, as on slow storage.
 fn beyond(keep: Keep, measured: &[&Measurement]) -> Option<NoFigure> {
     let Keep::Latency { of: which, slo: Slo::Percentile { percent, most } } = keep else { return None };
     let (mut longer, mut of) = (0, 0);

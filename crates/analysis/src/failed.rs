@@ -45,14 +45,14 @@ impl Failed {
         if self.of == 0 { 0.0 } else { self.ios as f64 / self.of as f64 }
     }
 
-    /// Returns whether so many I/Os failed that the figures of the others do not describe the storage.
+    /// Returns whether too many I/Os failed for the other figures to describe the storage.
     #[must_use]
     pub fn is_too_many(self) -> bool {
         self.share() > MOST
     }
 }
 
-/// A cell with failed measurements: I/Os failed, it ended early, or nothing completed in more than a few.
+/// A cell with failed measurements: I/Os failed, it ended early, or too many windows were empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// Number of its measurements that failed.
@@ -84,7 +84,7 @@ pub(super) fn failures<'a>(run: &Run, findings: &'a [Finding]) -> HashMap<(&'a s
     failures
 }
 
-/// Returns whether nothing was done in this round of a cell, and the other rounds speak for it.
+/// Returns whether nothing was done in this round of a cell, but the other rounds are enough.
 fn is_outweighed(run: &Run, target: &str, workload: &str, round: u32) -> bool {
     let of_cell = run.measurements.iter().filter(|m| m.target == target && m.workload == workload);
     let (empty, others): (Vec<_>, Vec<_>) = of_cell.partition(|m| is_empty(m));

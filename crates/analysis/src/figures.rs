@@ -18,7 +18,7 @@ pub(crate) fn bytes_per_s(measurement: &Measurement) -> Option<f64> {
     rate(measurement, measurement.outcome.tallies.bytes())
 }
 
-/// Absent for an import: its counts may be unknown, which is not nothing.
+/// A rate; `None` for an import, whose counts may be unknown rather than 0.
 fn rate(measurement: &Measurement, count: u64) -> Option<f64> {
     measurement.stated.is_none().then(|| per_second(measurement, count))?
 }
@@ -44,7 +44,7 @@ pub fn began(measurement: &Measurement) -> Option<u64> {
     Some(measurement.started_at_ms).filter(|ms| *ms > 0 || measurement.stated.is_none())
 }
 
-/// The length of the window in nanoseconds, absent as [`began`] is.
+/// The length of the window in nanoseconds; `None` under the same conditions as [`began`].
 pub fn lasted(measurement: &Measurement) -> Option<u64> {
     Some(measurement.outcome.duration_ns).filter(|ns| *ns > 0 || measurement.stated.is_none())
 }
@@ -55,7 +55,7 @@ pub(crate) fn per_second(measurement: &Measurement, count: u64) -> Option<f64> {
     (ns > 0).then(|| count as f64 / (ns as f64 / 1e9))
 }
 
-/// CPU nanoseconds of the target's machine per I/O, as [`cpu_ns`] has them.
+/// CPU nanoseconds of the target's machine per I/O; see [`cpu_ns`].
 pub(crate) fn cpu_per_io(measurement: &Measurement) -> Option<f64> {
     per_io(measurement, cpu_ns(measurement)?)
 }

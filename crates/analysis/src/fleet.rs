@@ -13,7 +13,7 @@ use crate::percentile::percentile;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate, median};
 
-/// Fewest hosts that show what is usual.
+/// Fewest hosts from which an outlier can be told.
 const FEWEST_HOSTS: usize = 5;
 /// The modified z-score beyond which a host is an outlier (B. Iglewicz, D. Hoaglin, How to Detect and Handle Outliers, ASQC Quality Press,
 /// 1993).
@@ -30,11 +30,11 @@ pub struct FleetAnswer {
     pub name: String,
     /// The mode of its members.
     pub mode: FleetMode,
-    /// Its members, in the order in which they were named.
+    /// Its members, in the order given.
     pub members: Vec<FleetRun>,
     /// Hosts side by side, by workload and target; empty where they share one storage.
     pub hosts: Vec<HostCell>,
-    /// Sums over members, by workload and target; empty where each has its own storage.
+    /// Sums over members, by workload and target; empty if each has its own storage.
     pub shared: Vec<SharedCell>,
 }
 
@@ -87,9 +87,9 @@ pub struct HostFigures {
     pub p99_ns: Option<f64>,
     /// `mean_ns` against the median host's.
     pub ratio: f64,
-    /// Its modified z-score among the hosts' logarithms; absent where they do not differ.
+    /// Its modified z-score among the hosts' logarithms; absent if they are all equal.
     pub score: Option<f64>,
-    /// True if it is unlike the other hosts: by its score, by more than the margin, and by its own interval.
+    /// True if it differs from the other hosts: by its score, by more than the margin, and by its own interval.
     pub is_outlier: bool,
 }
 
@@ -261,7 +261,7 @@ impl HostFigures {
     }
 }
 
-/// The part of one member's round that counts.
+/// The counted part of one member's round.
 struct Counted {
     member: usize,
     ios: u64,
@@ -308,7 +308,7 @@ impl SharedCell {
     }
 }
 
-/// The part of a step that counts: the whole intervals of each member in the window that all share. Fails with the reason why nothing does.
+/// The counted part of a step: the whole intervals of each member within the common window. Fails with the reason if nothing counts.
 fn counted(
     there: &[usize],
     members: &[(&str, &Run)],

@@ -21,16 +21,16 @@ const IN_GUEST: &str = " in the guest";
 pub enum FlushCount {
     /// Flushes that it completed.
     Counted(u64),
-    /// Flushes that it acknowledged, of which it passed some on and dropped the others.
+    /// The layer acknowledged flushes, passed some on and dropped the others.
     Dropping {
         /// Flushes that it acknowledged.
         done: u64,
         /// Flushes that it did not pass on.
         dropped: u64,
     },
-    /// The kernel takes its cache for non-volatile and sends it no flushes.
+    /// The kernel considers its cache non-volatile and sends it no flushes.
     NoVolatileCache,
-    /// Durable writes reach it as such (FUA), which the kernel does not count.
+    /// It receives durable writes as FUA, which the kernel does not count.
     Fua,
     /// The layer does not count them: devices without request queues, and QEMU for writes that it makes durable itself (cache=writethrough,
     /// directsync).
@@ -49,9 +49,9 @@ pub struct FlushLevel {
 /// The end of the flushes of a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FlushFate {
-    /// The lowest layer that counts completed some: this many.
+    /// The lowest layer that counts flushes completed this many.
     Kept(u64),
-    /// A layer passed none on, by its setting or because the next one that counts saw none.
+    /// A layer passed none on, by its setting or because the next layer that counts saw none.
     Swallowed {
         /// The layer, or the two between which they were lost.
         by: String,
@@ -89,9 +89,9 @@ pub enum SwallowEvidence {
 /// The flushes of one cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlushAccount {
-    /// Flushes that the program asked for, and writes that it asked to be durable by themselves.
+    /// Flushes that the program requested, and writes requested as durable.
     pub asked: u64,
-    /// Layers below it, from the top down; those that were seen in every measurement.
+    /// Layers below it, from the top down, that were observed in every measurement.
     pub levels: Vec<FlushLevel>,
     /// A layer that ignores flushes by its cache mode, such as `QEMU (cache=unsafe)`.
     pub ignored_by: Option<String>,
@@ -100,7 +100,8 @@ pub struct FlushAccount {
 }
 
 impl FlushAccount {
-    /// The account of one cell's measurements. `None` if the program asked for none, or if a neighbour ran, whose flushes the layers count too.
+    /// The account of one cell's measurements. `None` if the program requested no flushes, or if a neighbour ran, whose flushes the layers
+    /// count too.
     #[must_use]
     pub fn of(
         workload: &Workload,
@@ -198,7 +199,7 @@ impl SwallowEvidence {
     }
 }
 
-/// Flushes that one measurement's program asked for.
+/// Flushes requested by the program in one measurement.
 fn asked(workload: &Workload, m: &Measurement) -> u64 {
     if workload.writes_per_commit().is_none() {
         return 0;
@@ -212,7 +213,7 @@ fn asked(workload: &Workload, m: &Measurement) -> u64 {
 #[derive(Debug, Clone)]
 struct Seen {
     name: String,
-    /// `None` where it does not count them.
+    /// `None` if it does not count flushes.
     flushes: Option<DiskFlushes>,
     /// Flushes that it did not pass on, by its own count.
     dropped: u64,
@@ -252,7 +253,7 @@ fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     found
 }
 
-/// Returns whether disks stand on a volatile directory rather than below it.
+/// Returns whether the disks are above a volatile directory rather than below it.
 fn are_on_volatile(disks: &[(&String, &DiskActivity)], record: Option<&TargetRecord>) -> bool {
     let layers = record.map(|record| record.layers.as_slice()).unwrap_or_default();
     let is_volatile = |layer: &Layer| layer.kind == LayerKind::Filesystem && layer.name == VolatileSpec::NAME;
@@ -264,7 +265,7 @@ fn together(disks: &[(&String, &DiskActivity)]) -> Option<DiskFlushes> {
     disks.iter().map(|(_, disk)| disk.flushes).reduce(|one, other| Some(one?.plus(other?)))?
 }
 
-/// The sums over all measurements, of layers that every one has.
+/// The sums over all measurements, for layers that all of them have.
 fn over_all(each: impl Iterator<Item = Vec<Seen>>) -> Vec<Seen> {
     let plus = |one: Option<DiskFlushes>, other: Option<DiskFlushes>| Some(one?.plus(other?));
     each.reduce(|all, more| {
@@ -297,7 +298,7 @@ fn ignoring(spec: &TargetSpec) -> Option<String> {
     spec.stack.ignores_flushes().map(|mode| format!("QEMU (cache={mode})"))
 }
 
-/// A layer by its name and the setting that has it drop flushes, such as `volatile (drop_flush=1)`.
+/// A layer by its name and the setting that makes it drop flushes, such as `volatile (drop_flush=1)`.
 fn dropping(name: &str, spec: &TargetSpec) -> String {
     let each = spec.stack.find::<VolatileSpec>().and_then(|volatile| volatile.drop_flush);
     each.map_or_else(|| name.to_owned(), |each| format!("{name} (drop_flush={each})"))

@@ -1,4 +1,4 @@
-//! Grades: the degree to which a measurement can be trusted.
+//! Grades: how far a measurement can be trusted.
 
 use std::collections::HashMap;
 

@@ -42,7 +42,7 @@ pub struct Judgement {
     pub figures: Vec<Metric>,
     /// Every target compared with the baseline, in the plan's order of workloads, targets and metrics.
     pub comparisons: Vec<Comparison>,
-    /// Edges between targets, one layer or setting each; without those whose ends are on different devices.
+    /// Edges between targets, each of one layer or setting, except those whose ends are on different devices.
     pub edges: Vec<Edge>,
     /// Every edge's end compared with its beginning, in the order of workloads, edges and metrics.
     pub steps: Vec<Comparison>,
@@ -124,7 +124,7 @@ pub fn judge(run: &Run) -> Judgement {
     judge_by(run, Metric::ALL)
 }
 
-/// Judges a run by these figures: documents give them and no others.
+/// Judges a run by these figures only.
 #[must_use]
 pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let (edges, broken) =

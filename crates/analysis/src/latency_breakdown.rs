@@ -116,14 +116,14 @@ fn over_disks<'a>(disks: impl Iterator<Item = &'a DiskActivity>) -> Option<(f64,
     (ios > 0.0).then(|| (ios, waited / ios))
 }
 
-/// The latency of one cell, taken apart.
+/// The latency of one cell by component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyBreakdown {
     /// Mean latency by place, from the bottom up: medians over the rounds, in nanoseconds.
     pub views: Vec<(View, f64)>,
     /// Time between adjacent places in nanoseconds, from the bottom up; they add up to the program's latency.
     pub stretches: Vec<(String, f64)>,
-    /// Reasons for which a place is not an end of a stretch, in words.
+    /// Why some views do not bound a part, as text.
     pub not_separable: Vec<String>,
     /// Median interpolated from QEMU's bins, in nanoseconds.
     pub qemu_p50_ns: Option<f64>,
@@ -187,14 +187,14 @@ impl LatencyBreakdown {
         self.views.iter().any(|(view, _)| matches!(view, View::Qemu | View::GuestDisk))
     }
 
-    /// The mean latency seen from one place.
+    /// The mean latency at a view.
     #[must_use]
     pub fn seen_by(&self, view: View) -> Option<f64> {
         self.views.iter().find(|(known, _)| *known == view).map(|(_, ns)| *ns)
     }
 }
 
-/// Computes the stretches between the ends, each named for all components that it spans.
+/// Computes the parts between the given views, each named after the components that it spans.
 fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
     let on_the_way: Vec<View> = match spec.guest() {
         Some(_) => View::ALL.to_vec(),
@@ -212,7 +212,7 @@ fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
     found
 }
 
-/// Median and 99th percentile over all rounds, reads and writes together; absent unless all have the same bins.
+/// Median and 99th percentile over all rounds, reads and writes together; `None` unless all have the same bins.
 fn qemu_percentiles(measurements: &[&Measurement]) -> (Option<f64>, Option<f64>) {
     let mut all: Vec<(Option<u64>, u64)> = Vec::new();
     for stats in measurements.iter().filter_map(|m| m.qemu.as_ref()) {

@@ -1,6 +1,6 @@
-//! The figures of a measurement, each defined once: what it is called, its unit, which way is better, how it is read off a
-//! measurement and where targets are compared by it. Tables, charts and documents iterate over this list; a new figure is
-//! one [`Definition`] and its place in [`Metric::ALL`].
+//! The figures of a measurement, each defined once: name, unit, direction of improvement, value, and the workloads on which targets are
+//! compared by it. Tables, charts and documents iterate over this list; a new figure is one [`Definition`] and its place in
+//! [`Metric::ALL`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -129,7 +129,7 @@ pub enum Better {
     Less,
 }
 
-/// Summary of several rounds as one number.
+/// The method that summarizes several rounds as one number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OverRounds {
     /// The geometric mean of the rounds' values, as comparisons take it: the ratio of two cells is that of their figures.
@@ -138,7 +138,7 @@ pub enum OverRounds {
     Median,
     /// Their sum.
     Sum,
-    /// A quantile of all I/Os together, 0 to 1.
+    /// A quantile of the I/Os of all rounds, 0 to 1.
     PooledQuantile(f64),
 }
 
@@ -459,14 +459,13 @@ impl Metric {
         if is_answer { Family::Of(self) } else { Family::Further }
     }
 
-    /// The metric that represents the others where one verdict is needed.
+    /// The metric that decides if a single verdict is needed.
     #[must_use]
     pub fn leading(workload: &Workload) -> Self {
         if Self::LATENCY_MEAN.compares(workload) { Self::LATENCY_MEAN } else { Self::BYTES_PER_S }
     }
 
-    /// The figure that a table of one number per cell shows: what a target does by itself, or how long it takes where a schedule sets
-    /// the rate.
+    /// The figure for tables with one number per cell: the rate of a closed loop, or the latency at a scheduled rate.
     #[must_use]
     pub fn headline(workload: &Workload) -> Self {
         match workload.kind() {
@@ -483,7 +482,7 @@ impl Metric {
         self == Self::CPU_PER_IO || self == Self::CPU_PER_GIB
     }
 
-    /// The substitute on streams, which have no latency: throughput for the mean, its CPU cost for the 99th percentile.
+    /// The substitute for streams, which have no latency: throughput for the mean, CPU cost for the 99th percentile.
     #[must_use]
     pub fn or_of_streams(self, workload: &Workload) -> Self {
         if self == Self::LATENCY_MEAN {

@@ -8,7 +8,7 @@ use crate::figures::{is_stream, per_gib, per_io};
 use crate::packets::over_flows;
 use crate::stats::median;
 
-/// Linux' least time until TCP sends again (TCP_RTO_MIN): a longer silence is not one packet that was lost.
+/// Linux' minimum TCP retransmission timeout (TCP_RTO_MIN) in nanoseconds: a longer gap is more than one lost packet.
 pub const GAP_NS: u64 = 200_000_000;
 
 /// The packets of one cell, over all rounds.
@@ -74,7 +74,7 @@ impl StreamTotals {
         share(self.lost?, self.lost? + self.received?)
     }
 
-    /// The share of segments that were sent again.
+    /// Share of segments that were retransmitted.
     #[must_use]
     pub fn retransmit_share(&self) -> Option<f64> {
         share(self.retransmits?, self.sent?)
@@ -100,7 +100,7 @@ pub const fn word(upload: bool) -> &'static str {
     if upload { "upload" } else { "download" }
 }
 
-/// A part of a whole; absent of nothing.
+/// The ratio of a part to a whole; `None` for an empty whole.
 pub fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -192,14 +192,14 @@ fn way(upload: bool, measurements: &[&Measurement]) -> Option<StreamTotals> {
     })
 }
 
-/// Jain's index of one measurement's streams of one direction, by bytes that arrived; absent unless there are several.
+/// Jain's index of one measurement's streams of one direction, by bytes that arrived; `None` unless there are several.
 #[must_use]
 pub fn evenness(m: &Measurement, upload: bool) -> Option<f64> {
     let got: Option<Vec<f64>> = flows(m, upload).map(|flow| Some(flow.received_bytes? as f64)).collect();
     jain(&got.filter(|got| got.len() > 1)?)
 }
 
-/// The interfaces that were watched, in the order of the way.
+/// The observed interfaces, in path order.
 fn hops(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Vec<Hop> {
     let known = record.map(|record| record.interfaces.as_slice()).unwrap_or_default();
     let mut hops: Vec<Hop> = Vec::new();
@@ -223,7 +223,7 @@ fn hops(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Vec<Hop
 /// Places of interfaces, from the client to the server.
 const PLACES: [&str; 3] = ["client", "host", "server"];
 
-/// An interface that was watched in one measurement.
+/// An interface observed in one measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen<'a> {
     /// The place; `None` if unknown.

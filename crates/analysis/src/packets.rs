@@ -13,7 +13,7 @@ pub(crate) fn over_flows<'a>(
         .try_fold(None, |sum: Option<u64>, value| Some(Some(sum.unwrap_or(0) + value?)))?
 }
 
-/// Packet counts of one measurement, both directions together; of messages for round trips.
+/// Packet counts of one measurement, both directions together. For round trips, counts of messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Packets {
     /// Packets that never arrived.

@@ -77,7 +77,7 @@ fn of_workload<'a>(run: &'a Run, workload: &'a str, usable: &[&Measurement]) -> 
     targets.into_iter().map(of).filter(|compared| compared.phases.len() > 1).collect()
 }
 
-/// The phases of a target, from the rounds in which it and the baseline have the same ones.
+/// The phases of a target, from the rounds whose phases match the baseline's.
 fn phase_cases<'a>(
     run: &Run,
     workload: &str,

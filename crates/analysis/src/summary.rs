@@ -22,7 +22,7 @@ pub struct Summary {
     pub percentiles: Vec<Percentile>,
     /// I/Os of all rounds.
     pub tallies: Tallies,
-    /// The times that the I/Os of all windows took, together.
+    /// The total time of the I/Os of all windows.
     pub rate_ns: u64,
 }
 
@@ -64,7 +64,7 @@ impl Summary {
     }
 }
 
-/// A figure of several rounds as one number, where it has no geometric mean. What the source of an import states goes first.
+/// A figure over several rounds, if it has no geometric mean. A value stated by an import's source takes precedence.
 fn over_rounds(metric: Metric, latency: &Histogram, measurements: &[&Measurement]) -> Option<f64> {
     let known = |value: &dyn Fn(&Measurement) -> Option<f64>| -> Vec<f64> {
         measurements.iter().filter_map(|m| value(m)).collect()

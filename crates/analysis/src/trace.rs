@@ -111,7 +111,7 @@ struct Gaps {
 }
 
 impl Profiler {
-    /// Takes note of an event; they come in the order of their times.
+    /// Adds an event; events must come in order of time.
     pub fn add(&mut self, event: &TracedIo) {
         self.summary.add(event);
         self.time(event.at_ns);

@@ -21,18 +21,18 @@ pub(super) const NEAR: f64 = 0.1;
 /// Bounds of the slope that more distant trials give; without any it is [`UNTOLD`].
 const WIDE: (f64, f64) = (0.5, 40.0);
 const UNTOLD: f64 = 5.0;
-/// A slope near the root that is so many times less than that is noise.
+/// Factor below the other slopes at which a slope near the root counts as noise.
 const LESS: f64 = 2.0;
-/// The greatest slope: of a target that keeps all up to some rate, and little above it.
+/// Largest slope: that of a target that meets the condition up to some rate, and fails just above it.
 const STEEPEST: f64 = 80.0;
 /// The halvings that find the slope.
 const HALVINGS: u32 = 40;
-/// The estimate moves where its neighbourhood does, so it is taken again.
+/// Number of refinements: the estimate determines which trials are near it, so it is repeated.
 const REFINEMENTS: u32 = 4;
 /// Rounds are drawn anew this often.
 pub(super) const DRAWS: usize = 499;
-/// Late I/Os come together, so few rounds hold most of them and draws of rounds differ by too little, most of all downwards: by these factors,
-/// as simulated.
+/// Factors by which resampled intervals are widened, upwards and downwards, as simulated: late I/Os are clustered, so few rounds hold most
+/// of them, and resampled rounds vary too little.
 const TOGETHER: (f64, f64) = (1.55, 1.1);
 /// Fewest rounds for resampling.
 pub(super) const FEWEST_ROUNDS: usize = 4;
@@ -40,7 +40,7 @@ pub(super) const FEWEST_ROUNDS: usize = 4;
 /// One trial of a condition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Trial {
-    /// The round, in which trials at several rates are close in time.
+    /// The round; its trials at several rates are close in time.
     pub(super) round: u32,
     /// I/Os per second that were due.
     pub(super) rate: f64,
@@ -232,7 +232,7 @@ impl Rounds {
     }
 }
 
-/// The root of the line through trials near `at`; `None` if no round has two rates.
+/// The root of the line through the trials near `at`; `None` if no round has two rates.
 fn on_line(rounds: &Rounds, slopes: (f64, f64), limit: f64, at: f64) -> Option<f64> {
     let slope = slope(rounds, slopes, at)?;
     let (bad, of) = rounds.all().fold((0.0, 0.0), |(bad, of), trial| {

@@ -8,10 +8,10 @@ use iotax_model::Run;
 
 /// The first rounds measure the closed loop: the first after a target was filled is often another.
 pub const CAPACITY_ROUNDS: u32 = 2;
-/// Then rates from far below to the capacity, as shares of it.
+/// Rates of the later trials, from far below the capacity up to it, as shares of it.
 const SHARES: [f64; 6] = [0.05, 0.25, 0.45, 0.65, 0.8, 0.95];
-/// The distance of the first pair of rates from the estimate as a logarithm, which falls with the root of the number of pairs, and the
-/// least one.
+/// Log distance of the first pair of rates from the estimate, and the smallest one. The distance shrinks with the square root of the number
+/// of pairs.
 const FIRST: f64 = 0.08;
 const LEAST: f64 = 0.02;
 /// Factor for the next, higher rate while no rate has failed.
@@ -20,7 +20,7 @@ const UP: f64 = 1.1;
 const DOWN: f64 = 0.4;
 const LOWEST: f64 = 0.002;
 
-/// Windows that must fail at the lowest rate to end the search.
+/// Number of windows that must fail at the lowest rate to end the search.
 const WINDOWS: usize = 5;
 
 /// The next measurement of a work on a target.
@@ -32,7 +32,7 @@ pub enum Next {
     Rates(Vec<u64>),
     /// The closed loop, and this rate below it: windows above the capacity add no information.
     Below(u64),
-    /// Nothing: the conditions fail while the target idles, or it does no I/O.
+    /// Nothing more: the conditions fail even while the target idles, or it does no I/O.
     Nothing,
 }
 

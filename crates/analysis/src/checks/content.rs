@@ -58,7 +58,7 @@ pub(super) fn holes(run: &Run) -> Vec<Warning> {
     found
 }
 
-/// Discards make holes where there was data.
+/// Finds holes that discards left where there was data.
 pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     let bytes = case.m.outcome.tallies.trim.as_ref()?.bytes;
     // A file that iotax made is filled anew for the next workload.

@@ -11,7 +11,7 @@ use crate::finding::Finding;
 const SATURATED: f64 = 0.95;
 /// Shortest window for this check: in shorter ones most CPU time goes to starting and stopping.
 const TELLING_NS: u64 = 100_000_000;
-/// A backlog of this share of what was due is more than a moment's delay.
+/// Share of due I/Os in the backlog above which it is more than a short delay.
 const BACKLOG: f64 = 0.01;
 
 /// Finds a backlog at the end of the window, which neither the rates nor the response times contain.

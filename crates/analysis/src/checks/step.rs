@@ -8,7 +8,7 @@ const LEAST: usize = 6;
 const LEFT: f64 = 0.15;
 /// Largest residual of two levels relative to that of a straight line, which would fit a slow drift.
 const LINE: f64 = 0.5;
-/// The lower level is at most this share of the upper.
+/// Largest ratio of the lower level to the upper.
 const FALL: f64 = 0.8;
 
 /// Two levels of a series.
@@ -22,9 +22,9 @@ pub(super) struct Step {
     pub(super) after: f64,
 }
 
-/// The step down that explains a series of positive values best, if it does: one mean before it and one after it, by least squares
-/// over all places (binary segmentation with one change: Scott and Knott, Biometrics 30, 1974), held against one mean for all
-/// and against a straight line.
+/// The step down that best explains a series of positive values, if it does: one mean before and one after, by least squares over all
+/// positions (binary segmentation with one change: Scott and Knott, Biometrics 30, 1974), compared with one mean for all and with a
+/// straight line.
 pub(super) fn down(series: &[f64]) -> Option<Step> {
     if series.len() < LEAST {
         return None;

@@ -1,4 +1,4 @@
-//! A run as comparing needs it, wherever it comes from: the store, or a document that iotax wrote.
+//! The parts of a run that comparing needs, from the store or from a document that iotax wrote.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -32,7 +32,7 @@ pub struct AccountedTarget {
     pub name: String,
     /// Its settings; those of a neighbour include its whole workload.
     pub settings: Settings,
-    /// Its record as built; absent if it never was.
+    /// Its record as built; absent if it was not built.
     pub record: Option<TargetRecord>,
 }
 
@@ -92,7 +92,7 @@ pub struct Account {
     pub figures: Vec<MeasurementFigures>,
     /// Rates that it looked for.
     pub rates: Vec<LocatedRate>,
-    /// True if its rates were placed by what its targets can do, so that another run has others.
+    /// True if its rates depend on its targets' capacities, so that another run has different ones.
     pub has_own_rates: bool,
     /// Its source, if another tool measured it.
     pub source: Option<ImportSource>,
@@ -109,7 +109,7 @@ pub struct More {
     pub rounds: u32,
     /// The command, without its option for rounds or time.
     pub command: String,
-    /// True if its looks were fixed, so that more rounds are a new run.
+    /// True if its looks were fixed, so that more rounds need a new run.
     pub is_anew: bool,
     /// The time of a round.
     pub round: Nanos,
@@ -177,7 +177,8 @@ impl Account {
         }
     }
 
-    /// Returns whether two accounts describe one run. A plan may fix the seed, and two machines may begin in the same second.
+    /// Returns whether two accounts describe the same run. The seed alone does not tell, because a plan may fix it, nor does the start
+    /// time.
     #[must_use]
     pub fn is_same_run(&self, other: &Self) -> bool {
         let identity =
@@ -222,7 +223,7 @@ pub fn metrics(measurement: &Measurement) -> Vec<(Metric, f64)> {
     Metric::compared().filter_map(|metric| Some((metric, metric.of(measurement)?))).collect()
 }
 
-/// The words for what was found about single measurements.
+/// The warning kinds found for single measurements.
 pub struct Kinds<'a>(HashMap<Place<'a>, Vec<&'static str>>);
 
 impl<'a> Kinds<'a> {
@@ -283,7 +284,7 @@ pub fn subjects(
     targets.iter().map(subject).collect()
 }
 
-/// Dotted keys and the values as text; what is absent has no key.
+/// Dotted keys with their values as text; absent values are left out.
 pub(crate) fn flat(tree: &Value) -> Settings {
     fn add(value: &Value, key: &str, found: &mut Settings) {
         match value {

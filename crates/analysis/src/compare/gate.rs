@@ -1,4 +1,4 @@
-//! Gates: differences that fail a script, such as `latency_p99 slower > 5%`.
+//! Gates: differences that make a script fail, such as `latency_p99 slower > 5%`.
 
 use std::fmt;
 use std::str::FromStr;

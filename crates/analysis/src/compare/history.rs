@@ -18,9 +18,9 @@ pub struct HistoryPoint {
     pub rounds: u32,
     /// Geometric mean over the rounds.
     pub mean: f64,
-    /// Its 95% interval over the rounds; absent for one alone.
+    /// Its 95% interval over the rounds; absent for a single round.
     pub band: Option<Interval>,
-    /// Against the first run that has the cell; absent for that one.
+    /// Ratio to the first run that has the cell; absent for that run.
     pub since_first: Option<Ratio>,
     /// Against the run before that has the cell; absent for the first.
     pub since_previous: Option<Ratio>,
@@ -46,7 +46,7 @@ pub struct History {
     pub neighbours: Vec<Option<Compared>>,
     /// Tracks in the order of first appearance.
     pub tracks: Vec<Track>,
-    /// The margin, as a share: ratios closer to 1 than it are the same.
+    /// The margin as a fraction: ratios closer to 1 count as the same.
     pub margin: f64,
 }
 

@@ -10,8 +10,8 @@ use super::differences::{self, Difference};
 use super::{CompareError, Side, Which};
 use crate::metric::Metric;
 
-/// Workload keys for duration and care rather than content: a difference in them is reported, and the workloads still match. A
-/// difference in any other key means another workload.
+/// Workload keys for duration and caution rather than content: a difference in them is reported, but the workloads still match. A
+/// difference in any other key makes it another workload.
 pub(crate) const HOW_LONG: [&str; 5] =
     ["runtime", "ramp_time", "stall_timeout", "max_errors", "write_journal"];
 
@@ -29,7 +29,7 @@ pub enum Matched {
     Only,
 }
 
-/// A target or workload that only one side has.
+/// A target or workload of one side only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// The side that lacks it.
@@ -50,7 +50,7 @@ type Pair<'a> = (&'a AccountedTarget, &'a AccountedTarget, Matched);
 /// Decides whether two workloads may be compared.
 type Fits<'a> = &'a dyn Fn(&Workload, &Workload) -> bool;
 
-/// The pairs of targets in the order of A, and what has no partner.
+/// The pairs of targets in the order of A, and the targets without a partner.
 pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, Vec<Missing>), CompareError> {
     let named = |side: &Side<'a>| {
         side.target

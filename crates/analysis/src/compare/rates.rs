@@ -128,7 +128,7 @@ pub(super) fn compare(
     (pairs.into_iter().map(cell).collect(), missing)
 }
 
-/// A rate that one side looked for and did not locate.
+/// A rate that one side searched for but did not find.
 fn unlocated(side: Which, account: &Account, rate: &LocatedRate) -> Missing {
     let LocatedRate { target, workload, what, .. } = rate;
     Missing {

@@ -10,7 +10,7 @@ use super::Estimate;
 
 /// Fewest differences for a sign-flip p-value: with fewer it cannot be below 0.03.
 const FLIP_FROM: usize = 6;
-/// Up to here every pattern of signs is tried.
+/// Largest number of differences for which all sign patterns are enumerated.
 const FLIP_EXACT: usize = 16;
 /// Number of random patterns drawn where not all are enumerated: the smallest possible p is 1e-4.
 const FLIP_DRAWS: u32 = 10_000;
@@ -42,7 +42,7 @@ pub struct Prior {
     pub variance: f64,
 }
 
-/// A sample of paired differences: one per round, any unit. Never empty, always finite.
+/// Paired differences, one per round, in any unit. Never empty, always finite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Differences {
     values: Vec<f64>,
@@ -52,7 +52,7 @@ pub struct Differences {
 }
 
 impl Differences {
-    /// The sample; absent if it is empty or holds a value that is not finite.
+    /// A sample; `None` if it is empty or has a non-finite value.
     #[must_use]
     pub fn new(values: Vec<f64>) -> Option<Self> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
@@ -84,7 +84,7 @@ impl Differences {
         self.values.len()
     }
 
-    /// Their standard deviation (n - 1); absent for one alone.
+    /// The standard deviation (n - 1); `None` for a single value.
     #[must_use]
     pub fn sd(&self) -> Option<f64> {
         self.sd

@@ -1,4 +1,4 @@
-//! The intervals of one measurement: a warm-up at its beginning, and the number of independent values they are worth.
+//! The intervals of one measurement: an apparent warm-up, and the effective number of independent values.
 //!
 //! Nothing is cut because of it: a measurement stays whole.
 
@@ -35,7 +35,7 @@ pub struct WarmUp {
     pub ns: u64,
     /// Its mean rate over that of what follows.
     pub ratio: f64,
-    /// True if the cut came out at the last position tried: the measurement did not settle at all.
+    /// True if the cut is at the last position tried, so that the measurement never settled.
     pub unsettled: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The changes of one series of logarithms: where, by how much, and what the newest runs may turn out to be.
+//! The changes in one series of logarithms: their places and sizes, and what the newest runs may turn out to be.
 
 use super::energy::{self, LEAST_SIDE};
 use crate::stats::median;
@@ -15,7 +15,7 @@ const MAD_TO_SD: f64 = 1.4826;
 /// Distance of the newest runs from the rest, in standard errors, from which they are reported as a possible change.
 const SUSPICIOUS: f64 = 4.0;
 
-/// Most runs ahead that a forecast looks.
+/// Maximum number of future runs in a forecast.
 const AHEAD: usize = 12;
 
 /// A change of level.
@@ -40,7 +40,7 @@ pub struct LevelChange {
 pub struct Pending {
     /// Their number.
     pub points: usize,
-    /// The logarithm of the ratio of their level to the one before.
+    /// Number of further points like these that would make it a change; absent if 12 would not.
     pub shift: f64,
     /// The number of further points like these that make it a change; absent if 12 would not.
     pub needed: Option<usize>,

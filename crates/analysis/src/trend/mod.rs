@@ -71,7 +71,7 @@ pub struct TrendChange {
     pub control: Option<(f64, Interval)>,
     /// True if the new level is worse.
     pub is_worse: bool,
-    /// False if it came before the runs that were asked for.
+    /// False if it precedes the requested runs.
     pub is_new: bool,
     /// Other differences between the two runs, as possible causes.
     pub causes: Vec<Difference>,
@@ -82,9 +82,9 @@ pub struct TrendChange {
 pub struct PendingChange {
     /// The number of points.
     pub points: usize,
-    /// Their level as a ratio to the one before.
+    /// Their level as a ratio to the previous one.
     pub ratio: f64,
-    /// More runs like these that would make it a change; absent if a dozen would not.
+    /// Number of further runs like these that would make it a change; absent if a dozen would not.
     pub needed: Option<usize>,
 }
 
@@ -121,7 +121,7 @@ pub struct TrendGate {
     pub gate: Gate,
     /// The changes that tripped it.
     pub tripped: Vec<Tripped>,
-    /// Trends of its metric that are long enough to show a change.
+    /// Number of trends of its metric that are long enough to show a change.
     pub judged: usize,
 }
 
@@ -135,7 +135,7 @@ pub struct Trends {
 }
 
 impl Trend {
-    /// Returns whether it has too few points for a change to be found.
+    /// Returns whether it has too few points to find a change.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.points.len() < LEAST_RUNS
@@ -150,7 +150,7 @@ impl Trends {
     }
 }
 
-/// Follows every cell of the runs, which are in the order of time.
+/// Finds the trends of all cells of the runs, which must be in order of time.
 #[must_use]
 pub fn trends(runs: &[PastRun], question: &TrendQuestion) -> Trends {
     let is_meant = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|asked| asked == name);
@@ -252,7 +252,7 @@ impl Series<'_> {
     }
 }
 
-/// The changes whose whole interval is beyond a gate. A control's own changes are the machine's, which fail nothing.
+/// The changes whose whole interval is beyond a gate. A control's own changes are the machine's, and trip no gate.
 fn judged(gate: &Gate, trends: &[Trend]) -> TrendGate {
     let mut result = TrendGate { gate: gate.clone(), tripped: vec![], judged: 0 };
     for (i, trend) in trends.iter().enumerate() {

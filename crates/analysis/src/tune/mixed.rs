@@ -18,10 +18,10 @@ use iotax_model::Run;
 const FIRST_ROWS: [&str; 5] =
     ["+++-+--", "++-+++---+-", "++++-+-++--+---", "++--++++-+-+----++-", "+++++-+-++--++--+-+----"];
 
-/// The most settings that one design takes.
+/// Maximum number of settings in a design.
 pub const MOST_SETTINGS: usize = 23;
 
-/// The mixes for a number of settings: for each target whether it has each setting. The first has none. `None` for more than
+/// The mixes for a number of settings: for each target, whether it has each setting. The first target has none. `None` for more than
 /// [`MOST_SETTINGS`].
 #[must_use]
 pub fn mixes(settings: usize) -> Option<Vec<Vec<bool>>> {
@@ -80,7 +80,7 @@ fn withheld(run: &Run) -> HashMap<String, String> {
         .collect()
 }
 
-/// The logarithms of a workload's figures in each round in which every target has one, by target.
+/// For each round with a figure of every target, the logarithms of a workload's figures by target.
 fn rounds(run: &Run, workload: &str, metric: Metric, targets: usize) -> Vec<Vec<f64>> {
     let place = |name: &str| run.plan.targets.iter().position(|target| target.name == name);
     let mut found: Vec<Vec<Option<f64>>> = Vec::new();

@@ -52,7 +52,7 @@ impl Stalled {
 }
 
 impl CompletionGap {
-    /// The end, or what was seen of it.
+    /// The end, as far as observed.
     #[must_use]
     pub const fn end_ns(&self) -> u64 {
         self.at_ns + self.duration_ns
@@ -107,7 +107,7 @@ impl<'a> HostClock<'a> {
         }
     }
 
-    /// The standstills as gaps `of` the machine that has this clock.
+    /// The standstills of the machine with this clock, as gaps `of` it.
     pub(super) fn standstills(self, of: Stalled) -> impl Iterator<Item = CompletionGap> + 'a {
         let gap = move |one: &Standstill| CompletionGap {
             of,

@@ -1,4 +1,4 @@
-//! The price of events while a load was held: gaps, late, failed and lost I/Os, and the time until all was as before.
+//! The cost of events under a load: gaps, late, failed and lost I/Os, and the time to recovery.
 
 mod clock;
 mod price;
@@ -38,9 +38,9 @@ pub struct Episode<'a> {
     pub late: u64,
     /// I/Os that failed, flushes included.
     pub failed: u64,
-    /// Blocks that were found not to hold what was acknowledged; absent if nothing was verified.
+    /// Blocks without the content that was acknowledged; absent if nothing was verified.
     pub lost: Option<u64>,
-    /// False if figures are lower bounds: a worker did not return, or what was written could not be read back to its end.
+    /// False if figures are lower bounds: a worker did not return, or what was written could not be read back completely.
     pub is_whole: bool,
     /// Effects in order of time.
     pub effects: Vec<EventEffect<'a>>,
@@ -87,7 +87,7 @@ pub struct EventEffect<'a> {
     pub at_ns: u64,
     /// The event's name, or the mark's text.
     pub name: &'a str,
-    /// True of a mark, which has no command.
+    /// True for a mark, which has no command.
     pub is_mark: bool,
     /// Duration of its command.
     pub duration_ns: Option<u64>,
@@ -110,7 +110,7 @@ pub struct Judged {
     pub requirement: Requirement,
     /// The figure, in nanoseconds or as a number; absent if unknown. A lower bound where nothing passes.
     pub value: Option<u64>,
-    /// True if it holds; absent if that is undecided.
+    /// True if it is met; absent if undecided.
     pub passed: Option<bool>,
     /// True if the figure is a lower bound.
     pub is_bound: bool,
@@ -173,7 +173,7 @@ fn gaps(m: &Measurement) -> Option<Vec<CompletionGap>> {
 }
 
 impl<'a> Episode<'a> {
-    /// Returns whether round trips of a network were measured, rather than I/Os.
+    /// Returns whether network round trips were measured instead of I/Os.
     #[must_use]
     pub fn is_network(&self) -> bool {
         is_network(self.measurement)
@@ -185,7 +185,7 @@ impl<'a> Episode<'a> {
         self.gaps.as_ref()?.iter().max_by_key(|gap| gap.duration_ns)
     }
 
-    /// The longest time in which these, or the machine, did not go on.
+    /// The longest gap of this kind, or of the machine.
     #[must_use]
     pub fn longest_gap_of(&self, of: Stalled) -> Option<&CompletionGap> {
         self.gaps.as_ref()?.iter().filter(|gap| gap.of == of).max_by_key(|gap| gap.duration_ns)
@@ -204,13 +204,13 @@ impl<'a> Episode<'a> {
         (clock.of_agent(sample.at_ns.saturating_sub(sample.duration_ns)), clock.of_agent(sample.at_ns))
     }
 
-    /// Returns whether I/Os completed at the end, so that nothing was left that may have taken longer than was seen.
+    /// Returns whether I/Os completed at the end, so that no remaining one may have taken longer than observed.
     fn has_ended(&self) -> bool {
         self.gaps.as_ref().is_some_and(|gaps| gaps.iter().all(|gap| gap.ended))
     }
 
-    /// The longest gap, or the slowest I/O if that took longer: one of several paths may hang without a gap. By the clock of the load, on which
-    /// a guest's timers run: while a guest is stopped they do not.
+    /// The longest gap, or the slowest I/O if that took longer: one of several paths may hang without a gap. Measured by the load's clock,
+    /// on which a guest's timers run; it stands still while the guest is stopped.
     fn longest_hang(&self) -> LongestHang {
         let blackouts = self.measurement.outcome.blackouts.iter().flatten();
         let (gap, is_whole) = (blackouts.map(|gap| gap.duration_ns).max(), self.has_ended());
@@ -220,7 +220,7 @@ impl<'a> Episode<'a> {
         LongestHang { ns: [gap, slowest, oldest].into_iter().flatten().max(), is_whole }
     }
 
-    /// Returns whether a command failed: what it was to do may not have happened.
+    /// Returns whether a command failed, so that its event may not have happened.
     #[must_use]
     pub fn has_failed_events(&self) -> bool {
         self.effects.iter().any(|effect| effect.failure.is_some())
@@ -397,7 +397,7 @@ mod tests {
 
     pub(super) const MS: u64 = 1_000_000;
 
-    /// Intervals of 250 ms with so many I/Os of this many milliseconds.
+    /// Intervals of 250 ms with this many I/Os of this many milliseconds.
     pub(super) fn samples(all: &[(u64, u64)]) -> Vec<Sample> {
         let sample = |(number, (ios, ms)): (u64, &(u64, u64))| {
             let mut response = Histogram::new();

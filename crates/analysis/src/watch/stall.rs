@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::clock::{CompletionGap, HostClock, Stalled};
 
-/// A device's I/Os hung with a gap if they did so for at least this share of it: less is its beginning or its end.
+/// Smallest share of a gap for which a device's I/Os must have hung: less is its beginning or end.
 const SHARE: f64 = 0.5;
 
 /// The machine that a device belongs to.
@@ -35,7 +35,7 @@ pub struct Sight<'a> {
 pub struct GapOrigin<'a> {
     /// All devices, from the bottom up.
     pub sights: Vec<Sight<'a>>,
-    /// The place of the lowest one that hung; `None` if none did, so that it arose above them.
+    /// Index of the lowest device that hung; `None` if none did, so that the gap arose above them.
     pub lowest: Option<usize>,
     /// The time in which the load itself did not run because its machine or agent stood still, if that was the gap.
     pub stood: Option<CompletionGap>,
