@@ -74,7 +74,7 @@ impl Counter {
     }
 }
 
-/// Ticks and the system's nanoseconds at one moment: of a few readings the one that took the least time.
+/// Ticks and the system's nanoseconds at the same time: the quickest of a few readings.
 fn both() -> Option<(u64, u64)> {
     (0..8)
         .map(|_| {
@@ -136,7 +136,7 @@ mod tsc {
         unsafe { _rdtsc() }
     }
 
-    /// True if the counter has one rate in all power states, according to the CPU, and on all CPUs, according to the kernel.
+    /// Returns whether the counter has a constant rate in all power states, according to the CPU, and on all CPUs, according to the kernel.
     pub(super) fn is_invariant() -> bool {
         let knows = __cpuid(0x8000_0000).eax >= POWER;
         let kernel = std::fs::read_to_string(TRUSTED).unwrap_or_default();

@@ -85,7 +85,7 @@ fn open_all(parts: &[Job], path: &Path) -> Result<Vec<Target>, EngineError> {
     Ok(targets)
 }
 
-/// The message of one job; none if it has ended.
+/// The message of a job; `None` if it has ended.
 type JobEvent = (usize, Option<Event>);
 
 /// Starts all jobs and passes on their merged intervals. Returns the outcome of each.
@@ -140,7 +140,7 @@ fn go(
     outcome
 }
 
-/// Passes on an interval of all jobs when each has reported it or has ended.
+/// Forwards an interval of all jobs once each has reported it or has ended.
 fn listen(jobs: usize, receiver: &Receiver<JobEvent>, events: &mut dyn FnMut(Event)) {
     let mut waiting: Vec<VecDeque<Sample>> = vec![VecDeque::new(); jobs];
     let mut ended = vec![false; jobs];

@@ -1,11 +1,11 @@
-//! Begins a load at an agreed moment, and ends it early.
+//! Starts a load at a set time, and ends it early.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::clock;
 use crate::punctual::{self, Priority};
 
-/// Tells a measurement from another thread when to begin and to end.
+/// Lets another thread start and end a measurement.
 #[derive(Debug, Default)]
 pub struct Control {
     end: AtomicBool,
@@ -51,14 +51,15 @@ impl Control {
         self.start_ns.load(Ordering::Relaxed) == 0
     }
 
-    /// The moment at which the load began, by the system's monotonic clock, once; absent if none was asked for, or it has not begun.
+    /// The time at which the load started, by the system's monotonic clock. Returned once; `None` if no start was set, or the load has not
+    /// started.
     pub fn take_started_ns(&self) -> Option<u64> {
         let at_ns = self.started_ns.load(Ordering::Relaxed);
         let has_begun = at_ns > 0 && at_ns <= clock::system();
         has_begun.then(|| self.started_ns.swap(0, Ordering::Relaxed))
     }
 
-    /// The beginning of the load on the engine's clock: the moment that was asked for, now if that is over. Does not wait for it.
+    /// The start of the load on the engine's clock: the set time, or now if that has passed. Does not wait for it.
     pub(crate) fn start(&self) -> u64 {
         let now = clock::now();
         match self.start_ns.load(Ordering::Relaxed) {
@@ -72,7 +73,7 @@ impl Control {
         }
     }
 
-    /// Blocks until the load is to begin, for loads whose threads do not wait for that themselves.
+    /// Blocks until the load's start, for loads whose threads do not wait by themselves.
     pub fn await_start(&self) {
         let asked_ns = self.start_ns.load(Ordering::Relaxed);
         if asked_ns > 0 {

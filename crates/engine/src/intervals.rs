@@ -1,4 +1,4 @@
-//! A worker's counts, kept apart by warm-up and interval.
+//! A worker's counts, separated by warm-up and interval.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
@@ -15,7 +15,7 @@ pub enum IntervalState {
     Over,
 }
 
-/// Keeps one worker's counts apart by warm-up and interval.
+/// Separates one worker's counts by warm-up and interval.
 #[derive(Debug)]
 pub struct IntervalRecorder {
     worker: u32,

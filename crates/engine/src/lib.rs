@@ -136,7 +136,7 @@ pub fn check(job: &Job) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Buffers that do not fit would have the kernel kill processes of its choice.
+/// Checks that the buffers fit in memory: otherwise the kernel's OOM killer would end some process.
 fn check_memory(job: &Job) -> Result<(), EngineError> {
     // At most 1024 x 4096 x 64 MiB = 2^48 each, by Workload::check.
     let buffers =

@@ -1,4 +1,4 @@
-//! Opens targets by the safety rules: nothing is created or truncated, and a target that is only read is opened read-only.
+//! Opens targets by the safety rules: nothing is created or truncated, and a read-only target is opened read-only.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -27,14 +27,14 @@ pub(crate) struct Access {
     pub(crate) write: bool,
     pub(crate) direct: bool,
     pub(crate) sync: SyncMode,
-    /// True if a layer that iotax made holds the device, so that it cannot be claimed.
+    /// True if a layer built by iotax holds the device, so that it cannot be claimed.
     pub(crate) shared: bool,
-    /// The identity that the file or device must have; absent: any.
+    /// The required identity of the file or device; `None` for any.
     pub(crate) identity: Option<Identity>,
 }
 
 impl Access {
-    /// The access of a workload to the files that it makes.
+    /// The access that a workload needs to its own files.
     pub(crate) const fn of(workload: &Workload) -> Self {
         let (direct, sync) = (workload.direct, workload.sync);
         Self { write: true, direct, sync, shared: false, identity: None }
@@ -50,8 +50,8 @@ impl Access {
         if self.direct { sync | libc::O_DIRECT } else { sync }
     }
 
-    /// Opens a file for this, with further flags of open(2). Reads leave its access time alone where the kernel lets us: looking
-    /// after it costs some 40 ns for each cached read.
+    /// Opens a file with this access and further flags of open(2). Reads leave the access time alone if the kernel permits it: updating it
+    /// costs some 40 ns per cached read.
     fn open(self, path: &Path, flags: i32) -> io::Result<File> {
         let open = |flags: i32| {
             File::options().read(true).write(self.write).custom_flags(self.flags() | flags).open(path)
@@ -208,12 +208,12 @@ enum Kind {
     Socket,
 }
 
-/// A socket as a path only (O_PATH): it is connected to, not opened.
+/// Opens a socket with O_PATH: it is connected to, not opened.
 fn open_socket(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(libc::O_PATH).open(path)
 }
 
-/// Looks before opening: opening a pipe would block.
+/// The kind of a path, determined before opening it, because opening a pipe would block.
 fn kind(path: &Path) -> Result<Kind, OpenRefusal> {
     let metadata = path.metadata().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => OpenRefusal::Missing,
@@ -245,7 +245,7 @@ fn is_tmpfs(file: &File) -> bool {
 }
 
 impl Target {
-    /// Refuses a workload that does I/O in another way than the target takes it.
+    /// Refuses a workload whose I/O engine does not suit the target.
     fn check_engine(&self, workload: &Workload) -> Result<(), OpenRefusal> {
         let takes_queues = workload.ioengine == IoEngine::Libblkio;
         let sets_space = matches!(workload.ioengine, IoEngine::Falloc | IoEngine::Ftruncate);
@@ -262,7 +262,7 @@ impl Target {
         }
     }
 
-    /// Has what was written made durable.
+    /// Makes written data durable.
     pub(crate) fn sync_data(&self) -> io::Result<()> {
         match &self.virtio {
             None => self.file.sync_data(),

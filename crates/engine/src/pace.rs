@@ -12,7 +12,7 @@ use crate::window::Window;
 /// The pacing of a worker. A closed loop without pauses has none.
 #[derive(Debug)]
 pub enum Pace {
-    /// A closed loop that rests after every few I/Os.
+    /// A closed loop with pauses after every few I/Os.
     Think {
         /// The rest in nanoseconds.
         pause: u64,
@@ -84,8 +84,8 @@ impl Pace {
         }
     }
 
-    /// Measures how well the schedule was kept, up to the window's end or to `now`, whichever is earlier; `None` without a
-    /// schedule. With `exhausted`, no I/O was left to begin.
+    /// The punctuality of the schedule, up to the window's end or `now`, whichever is earlier; `None` without a schedule. With `exhausted`,
+    /// no I/O was left to start.
     pub fn finish(self, now: u64, exhausted: bool) -> Option<Pacing> {
         match self {
             Self::Think { .. } | Self::Recorded(_) => None,

@@ -8,7 +8,7 @@ use rand::TryRng;
 #[derive(Debug, Clone)]
 pub struct SplitMix64(u64);
 
-/// The purpose of random numbers. Each has its own streams, so that nothing recurs by accident.
+/// The purpose of random numbers. Each purpose has separate streams, so that no numbers recur.
 #[derive(Debug, Clone, Copy)]
 pub enum Purpose {
     /// The order of a worker's blocks.
@@ -38,7 +38,7 @@ pub enum Purpose {
 }
 
 impl SplitMix64 {
-    /// The generator of one seed, one purpose, and one number within it.
+    /// The generator for a seed, a purpose, and a number within it.
     pub const fn new(seed: u64, purpose: Purpose, number: u64) -> Self {
         Self(scramble(seed ^ scramble(number << 8 | purpose as u64)))
     }
@@ -50,7 +50,7 @@ impl SplitMix64 {
         scramble(self.0)
     }
 
-    /// A number below `end`, all alike but for a bias of at most `end` in 2^64.
+    /// A random number below `end`, uniform except for a bias of at most `end` / 2^64.
     #[inline]
     pub const fn below(&mut self, end: u64) -> u64 {
         ((self.next() as u128 * end as u128) >> 64) as u64

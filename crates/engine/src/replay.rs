@@ -11,11 +11,11 @@ use crate::error::EngineError;
 use crate::open::Target;
 use crate::request::{Io, IoKind};
 
-/// I/Os that are handed over at once.
+/// I/Os per chunk.
 const CHUNK: usize = 1024;
-/// Chunks that are read ahead, so that reading the trace delays nothing.
+/// Number of chunks read ahead, so that reading the trace delays nothing.
 const AHEAD: usize = 64;
-/// The longest range that is discarded at once.
+/// Longest range discarded in one call.
 const LONGEST_TRIM: u64 = 1 << 30;
 
 /// The alignment of direct I/O if the filesystem does not report one.
@@ -66,7 +66,7 @@ pub(crate) struct Counts {
     pub(crate) without_fua: u64,
 }
 
-/// The I/Os of a trace, one after the other. Another thread reads the trace ahead of them.
+/// The I/Os of a trace in order. Another thread reads the trace ahead of them.
 #[derive(Debug)]
 pub(crate) struct Replay {
     chunks: Receiver<Result<Vec<Planned>, String>>,
@@ -122,7 +122,7 @@ impl Replay {
         planned.io
     }
 
-    /// Goes on to the next I/O that can be done.
+    /// Advances to the next I/O that can be done.
     fn advance(&mut self) {
         loop {
             match self.draw() {
@@ -151,7 +151,7 @@ impl Replay {
         }
     }
 
-    /// The counts of a replay that ended `elapsed` nanoseconds after its begin: what was due until then and had not begun is counted too.
+    /// The counts of a replay that took `elapsed` nanoseconds, including I/Os that were due by then but had not started.
     pub(crate) fn finish(mut self, elapsed: u64) -> Result<Counts, EngineError> {
         while self.next.is_some_and(|planned| planned.times.at < elapsed) {
             self.counts.not_begun += 1;

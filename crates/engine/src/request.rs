@@ -2,7 +2,7 @@
 
 use rustix::fs::FallocateFlags;
 
-/// Makes a hole and leaves the file's length.
+/// Punches a hole and keeps the file's length.
 pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 /// An I/O to issue.
@@ -29,7 +29,7 @@ pub enum IoKind {
     Sync,
     /// Flushes data, as fdatasync(2).
     DataSync,
-    /// Writes dirty pages of the whole file out, as sync_file_range(2) with these flags.
+    /// Writes back dirty pages of the whole file, like sync_file_range(2) with these flags.
     RangeSync(u32),
 }
 

@@ -24,7 +24,7 @@ impl Window {
         Self { start, begin, end: begin + job.workload.runtime.0, interval: job.interval.0 }
     }
 
-    /// The window of a job among others: it begins when theirs does, after the warm-up of all, and ends when the job does.
+    /// The window of one of several concurrent jobs: it begins with theirs, after the warm-up of all, and ends with the job.
     pub(crate) fn among(job: &Job, start: u64, ramp_time: Nanos) -> Self {
         let (begin, delay) = (start + ramp_time.0, delay(job));
         Self {
@@ -35,7 +35,7 @@ impl Window {
         }
     }
 
-    /// The window of a load that came to its end at `end` already.
+    /// The window of a load that ended early, at `end`.
     pub(crate) fn cut(self, end: u64) -> Self {
         Self { end: self.end.min(end), ..self }
     }

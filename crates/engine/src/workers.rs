@@ -1,4 +1,4 @@
-//! The workers of a measurement: threads that do some work each, and their messages to their watcher.
+//! The workers of a measurement: threads that each do some work, and their messages to the watcher.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -32,9 +32,9 @@ pub struct WorkerContext {
     pub common: Arc<Common>,
     /// Start time of the worker's current system call, for the watcher.
     pub heartbeat: Arc<Heartbeat>,
-    /// The window, once all workers are ready. Closed: there is nothing to do after all.
+    /// Gets the window once all workers are ready. Closed if there is nothing to do after all.
     pub start: Receiver<Window>,
-    /// Emptied histograms to use again, so that the loop allocates nothing. Closed: stop at the interval's end.
+    /// Gets emptied histograms for reuse, so that the loop allocates nothing. Closed to stop at the interval's end.
     pub spare: Receiver<Latencies>,
     /// Takes the worker's reports.
     pub reports: Sender<WorkerReport>,
@@ -55,7 +55,7 @@ pub enum WorkerReport {
     Finished(Result<Finish, EngineError>),
 }
 
-/// The I/Os of one worker in one interval.
+/// The I/Os of a worker in an interval.
 #[derive(Debug)]
 pub struct WorkerInterval {
     /// The worker's number.
@@ -85,7 +85,7 @@ pub struct Finish {
     pub ramp_completed_at: Option<u64>,
     /// The time of the last counted completion.
     pub completed_at: Option<u64>,
-    /// I/Os that were due, delayed and never begun; absent in a closed loop.
+    /// I/Os that were due, delayed, and never started; absent in a closed loop.
     pub pacing: Option<Pacing>,
     /// The fidelity of a replay; absent without one.
     pub replayed: Option<Replayed>,
@@ -99,8 +99,8 @@ pub struct Finish {
     pub note: Option<Note>,
 }
 
-/// The workers of one measurement, one thread each. Threads are not joined: one that is stuck in the kernel would block this one
-/// too. Each reports its end and owns all that it uses.
+/// The workers of a measurement, one thread each. Threads are not joined, because one stuck in the kernel would block this one too. Each
+/// reports its end and owns everything that it uses.
 pub struct Workers {
     pub(crate) common: Arc<Common>,
     heartbeats: Vec<Arc<Heartbeat>>,
@@ -112,8 +112,8 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts `count` workers and waits until all are set up. `work` makes each one's work from its number, from 0; each counts
-    /// into something like `room`. After `max_errors` failures all stop.
+    /// Starts `count` workers and waits until all are ready. `work` creates each worker's task from its number, from 0; `room` is the
+    /// template of their counts. After `max_errors` failures all stop.
     pub fn spawn(
         count: u32,
         max_errors: Option<u64>,
@@ -200,7 +200,7 @@ impl Workers {
         }
     }
 
-    /// The next report, if one comes within `wait`.
+    /// The next report, if one arrives within `wait`.
     pub(crate) fn next_report(&mut self, wait: Duration) -> Option<WorkerReport> {
         let report = match self.reports.recv_timeout(wait) {
             Ok(report) => report,
@@ -217,7 +217,7 @@ impl Workers {
         Some(report)
     }
 
-    /// The begin of the longest call that a worker is still in.
+    /// Start of the longest call that a worker is still in.
     pub(crate) fn waiting_since(&self) -> Option<u64> {
         self.heartbeats.iter().filter_map(|heartbeat| heartbeat.since()).min()
     }
@@ -229,7 +229,7 @@ impl Workers {
         let _ = self.spares[worker as usize].send(latencies);
     }
 
-    /// Makes all workers stop at the end of their interval, and waits for them, though not for ever.
+    /// Makes all workers stop at the end of their interval, and waits for them for a limited time.
     pub fn shutdown(mut self, interval: Nanos) {
         self.common.stop();
         self.starts.clear();

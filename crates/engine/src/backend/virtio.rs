@@ -1,5 +1,5 @@
-//! Virtio block devices that a program serves over a socket (vhost-user-blk). Their queues are driven from here, as a guest's driver drives
-//! them. fio has this as libblkio, and so it is named in workloads.
+//! Virtio block devices served by another process over a socket (vhost-user-blk). The engine drives their queues as a guest's driver does.
+//! fio calls this libblkio, and so do workloads.
 #![expect(unsafe_code, reason = "memory that the device reads and writes behind the compiler's back")]
 
 mod device;
@@ -149,7 +149,7 @@ impl Backend for Virtio {
 }
 
 impl Virtio {
-    /// Takes what the device has completed.
+    /// Collects the device's completions.
     #[inline]
     fn collect(&mut self) -> io::Result<()> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
@@ -241,7 +241,7 @@ impl Drop for Virtio {
     }
 }
 
-/// Has the device at a socket flush what it has taken.
+/// Flushes the device at a socket.
 pub(crate) fn flush(socket: File) -> io::Result<()> {
     // It moves nothing; a buffer has a sector at least.
     let setup = Setup { file: socket, depth: 1, slot_bytes: 512, options: Options::default() };

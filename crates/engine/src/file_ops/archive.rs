@@ -33,7 +33,7 @@ impl Records {
         Self { buffer: Vec::with_capacity(record), record, offset: 0 }
     }
 
-    /// Takes bytes; whole records go out.
+    /// Appends bytes, and writes whole records.
     fn push<B>(
         &mut self,
         mut bytes: &[u8],
@@ -196,7 +196,7 @@ pub(super) fn unpack(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, Engine
     Ok(Box::new(Unpack { own, archive, length, record, end_fsync }))
 }
 
-/// Writes an archive of a tree that is nowhere else. Its length.
+/// Writes the archive of a tree that exists only in memory. Returns its length.
 fn archived(entries: &[Entry], filler: &mut Filler, archive: &File) -> io::Result<u64> {
     let mut records = Records::new(1 << 20);
     let mut out = |_: u64, record: &[u8]| or_break((&mut &*archive).write_all(record));
@@ -263,7 +263,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads one more record. True if there was one.
+    /// Reads another record. Returns false at the end.
     fn more(&mut self, meter: &mut Meter) -> ControlFlow<Over, bool> {
         self.buffer.drain(..self.at);
         self.at = 0;
@@ -290,7 +290,7 @@ impl Reading<'_> {
         ControlFlow::Continue(Some(&self.buffer[self.at - bytes..self.at]))
     }
 
-    /// The next bytes, at most so many; absent at the archive's end.
+    /// The next bytes, at most `most`; `None` at the archive's end.
     fn part(&mut self, most: usize, meter: &mut Meter) -> ControlFlow<Over, Option<&[u8]>> {
         if self.buffer.len() == self.at && !self.more(meter)? {
             return ControlFlow::Continue(None);

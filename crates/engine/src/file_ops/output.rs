@@ -59,7 +59,7 @@ impl Output {
         self.file
     }
 
-    /// Makes the file empty again and goes to its begin, uncounted.
+    /// Truncates the file and seeks to its start, uncounted.
     pub(super) fn truncate(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         meter.aside(self.io(0), || self.file.set_len(0))?;
         self.rewind(meter, 0)
@@ -72,7 +72,7 @@ impl Output {
         ControlFlow::Continue(())
     }
 
-    /// Writes there, by write(2), and flushes if that is due.
+    /// Writes at the current position by write(2), and flushes if due.
     #[inline]
     pub(super) fn write(&mut self, meter: &mut Meter, bytes: &[u8]) -> ControlFlow<Over> {
         let io = self.io(bytes.len());

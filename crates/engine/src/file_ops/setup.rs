@@ -16,7 +16,7 @@ pub(crate) struct WorkerSetup {
     /// The test that it prepares for.
     pub(crate) test: Test,
     pub(crate) workload: Workload,
-    /// Bytes of the area, or of the data that all workers write together.
+    /// Bytes of the area, or of the data of all workers.
     pub(crate) size: u64,
     /// Decides everything random.
     pub(crate) seed: u64,
@@ -34,7 +34,7 @@ impl WorkerSetup {
         self.file.take().ok_or(EngineError::NoTest(self.test))
     }
 
-    /// The directory to make files in, which all workers share. Only for tests that need one.
+    /// The directory for files, common to all workers. Only for tests that need one.
     pub(crate) fn directory(&self) -> Result<&Path, EngineError> {
         self.directory.as_deref().ok_or(EngineError::NoDirectory(self.test))
     }
@@ -47,13 +47,13 @@ impl WorkerSetup {
         begin..begin + each
     }
 
-    /// The part of the worker's slice that it goes through: its first `io_size` bytes if that is given, else all.
+    /// The part of the worker's slice that it covers: its first `io_size` bytes if set, else all.
     pub(crate) fn stretch(&self) -> Range<u64> {
         let Range { start, end } = self.slice();
         start..self.workload.io_size.map_or(end, |bytes| end.min(start + bytes.0))
     }
 
-    /// Bytes that the worker goes through in each pass.
+    /// Bytes that the worker covers in each pass.
     pub(crate) fn length(&self) -> u64 {
         let stretch = self.stretch();
         stretch.end - stretch.start
@@ -87,8 +87,8 @@ pub(crate) struct OwnDirectory {
 }
 
 impl OwnDirectory {
-    /// Flushes the made files before the measurement and, with `forget`, drops them from memory as far as privileges allow: metadata
-    /// goes with the caches of the whole machine only; without them the content of `files` goes.
+    /// Flushes the created files before the measurement and, with `forget`, drops them from memory as far as permitted: metadata only with
+    /// the caches of the whole machine; otherwise the contents of `files`.
     pub(crate) fn settle<'a>(
         &self,
         forget: bool,

@@ -13,8 +13,8 @@ use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};
 
-/// The spread of sizes, as in a kernel's source: the standard deviation of the natural logarithm of a file's size, which makes
-/// the mean file three times the median one.
+/// Spread of file sizes, like in a kernel's source: the standard deviation of the natural logarithm, which makes the mean three times the
+/// median.
 const SPREAD: f64 = 1.45;
 /// Directories lie no deeper.
 const DEEPEST: usize = 7;
@@ -70,7 +70,7 @@ fn pick<'a>(random: &mut SplitMix64, folders: &'a [(String, usize)]) -> (&'a str
     (path, *depth)
 }
 
-/// A name in a folder that nothing there has.
+/// A name that is unused in a folder.
 fn name(
     random: &mut SplitMix64,
     taken: &mut HashSet<String>,

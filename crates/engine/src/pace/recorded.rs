@@ -14,14 +14,14 @@ use crate::clock;
 use crate::replay::{Counts, TraceTimes};
 use crate::window::Window;
 
-/// Begins the I/Os of a trace, and takes note of how closely that follows it.
+/// Starts the I/Os of a trace, and records how closely they follow it.
 #[derive(Debug)]
 pub struct Recorded {
     window: Window,
     pace: Begin,
     /// The next I/O; absent after the last.
     next: Option<TraceTimes>,
-    /// The due time of the next I/O; 0 after the last, and the end of time while others have to complete before it.
+    /// The due time of the next I/O; 0 after the last, and `u64::MAX` while others must complete first.
     due: u64,
     full_until: u64,
     delayed: u64,
@@ -118,7 +118,7 @@ impl Recorded {
         intended
     }
 
-    /// Takes note of I/Os that are seen to be done.
+    /// Records completed I/Os.
     #[inline(never)]
     pub(crate) fn completed(&mut self, done: &[Completion], now: u64) {
         for completion in done {
@@ -149,7 +149,7 @@ impl Recorded {
         };
     }
 
-    /// Nanoseconds from the begin of the replay to its end: `now`, at the window's end at the latest.
+    /// Nanoseconds from the start of the replay to `now`, or to the window's end if that is earlier.
     pub(crate) fn elapsed(&self, now: u64) -> u64 {
         now.min(self.window.end).saturating_sub(self.window.start)
     }

@@ -7,7 +7,7 @@ use crate::random::SplitMix64;
 pub(super) struct Hundred<T>(Box<[T; 100]>);
 
 impl<T: Copy> Hundred<T> {
-    /// Takes values with their percentages, which add up to 100.
+    /// A table of values with percentages, which must add up to 100.
     pub(super) fn new(shares: impl IntoIterator<Item = (T, u8)>) -> Self {
         let values: Vec<T> = shares
             .into_iter()

@@ -59,7 +59,7 @@ impl Order {
         }
     }
 
-    /// Bytes of the area that one pass goes through.
+    /// Bytes that one pass covers.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Sequential(walk) => walk.end - walk.first,

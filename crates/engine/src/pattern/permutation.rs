@@ -2,7 +2,7 @@
 
 use crate::random::SplitMix64;
 
-/// Rounds of the mixing function: with three, neighbouring counters have nothing left in common.
+/// Rounds of the mixing function: three make neighbouring counters unrelated.
 const ROUNDS: usize = 3;
 
 /// A keyed bijection of the numbers below a power of two: multiplications by odd numbers and shifted exclusive-ors, each of

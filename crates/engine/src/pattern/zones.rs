@@ -6,7 +6,7 @@ use super::blocks::Blocks;
 use super::sizes::Size;
 use super::walk::Walk;
 
-/// I/O within one zone after the other, and over again.
+/// I/O within one zone after another, repeatedly.
 #[derive(Debug, Clone)]
 pub(super) struct Zones {
     /// The area: its first byte, and its end.
@@ -15,7 +15,7 @@ pub(super) struct Zones {
     /// Bytes of a zone, and from the start of one to the start of the next.
     range: u64,
     step: u64,
-    /// Bytes to move in a zone, and those left in this one.
+    /// Bytes to move in each zone, and those left in the current one.
     quota: u64,
     left: u64,
     /// The first byte of this zone.
@@ -61,7 +61,7 @@ impl Zones {
             }
     }
 
-    /// Begins the next zone that is whole, or the first.
+    /// Moves on to the next whole zone, or to the first.
     fn go_on(&mut self) {
         let next = self.zone.saturating_add(self.step);
         let is_whole = next.checked_add(self.range).is_some_and(|end| end <= self.end);

@@ -17,8 +17,8 @@ pub(crate) enum Expected {
     Anything,
 }
 
-/// Judges the block that was read from byte `offset`, a multiple of 512 bytes long. Where a certain write is expected, the
-/// block must be one that each write covers wholly or not at all.
+/// Checks the block read from byte `offset`, whose length is a multiple of 512 bytes. If a specific write is expected, every write must
+/// cover the block entirely or not at all.
 pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(), FaultKind> {
     let (sectors, _) = block.as_chunks::<SECTOR>();
     let mut sums = Sums::default();
@@ -33,7 +33,7 @@ pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(),
 struct Sums {
     /// As expected.
     good: usize,
-    /// Sectors of another write than expected.
+    /// Sectors of a write other than the expected one.
     old: usize,
     damaged: usize,
     astray: usize,

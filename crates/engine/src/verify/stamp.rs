@@ -18,7 +18,7 @@ use iotax_model::workload::Verify;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::Io;
 
-/// Bytes of a sector, the unit in which storage may keep a part of a write.
+/// Bytes of a sector, the unit in which storage may keep part of a write.
 pub(crate) const SECTOR: usize = 512;
 pub(crate) type Sector = [u8; SECTOR];
 
@@ -58,7 +58,7 @@ pub(crate) struct Stamp {
 pub(crate) enum Found {
     /// A stamped write, here or elsewhere.
     Whole(Stamp),
-    /// A stamp that the rest does not agree with.
+    /// A stamp that does not match the rest of the sector.
     Damaged,
     /// Only zeros, as from a hole or after a trim.
     Zeros,

@@ -15,17 +15,17 @@ const DOUBT_AFTER: u32 = 64;
 pub(super) enum Batch {
     /// Takes more I/Os.
     Open,
-    /// Is to begin now, without waiting; then comes the next.
+    /// Submit now without waiting, then start the next batch.
     Begin,
     /// Is to be submitted.
     Full,
 }
 
-/// Distinguishes a device, whose I/O outlasts the call that begins it, from a cache, which answers within the call.
+/// Distinguishes a device, whose I/O outlasts the submitting call, from a cache, which answers within it.
 #[derive(Debug, Default)]
 pub(super) struct Batching {
     outlasts: bool,
-    /// Calls that came back with everything since I/O last outlasted one.
+    /// Calls that returned with all I/Os complete since I/O last outlasted one.
     doubt: u32,
 }
 
@@ -46,7 +46,7 @@ impl Batching {
         self.outlasts
     }
 
-    /// Takes note of a call that began I/Os: those in flight before it, and those of them that it brought back.
+    /// Learns from a call that submitted I/Os: the number in flight before it, and how many of them it completed.
     #[inline]
     pub(super) const fn learn(&mut self, in_flight: usize, done: usize) {
         if done < in_flight {

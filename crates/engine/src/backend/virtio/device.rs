@@ -72,7 +72,7 @@ type Known = ((u64, u64), Weak<Device>);
 static CONNECTED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 impl Device {
-    /// The device at a socket, which is open as a path only (O_PATH).
+    /// The device at a socket, which is open with O_PATH only.
     pub(crate) fn at(socket: &File) -> io::Result<Arc<Self>> {
         let found = socket.metadata()?;
         let identity = (found.dev(), found.ino());
@@ -139,12 +139,12 @@ impl Device {
         })
     }
 
-    /// Gives a queue back in which nothing is in flight.
+    /// Returns a queue that has nothing in flight.
     pub(super) fn give_back(&self, number: usize, queue: Queue) {
         held(&self.free).push((number, queue));
     }
 
-    /// Tells the device that there is something in a queue.
+    /// Notifies the device of new requests in a queue.
     pub(super) fn notifier(&self, number: usize) -> Box<dyn QueueNotifier> {
         held(&self.transport).get_submission_notifier(number)
     }
@@ -154,12 +154,12 @@ impl Device {
         held(&self.transport).get_completion_fd(number)
     }
 
-    /// Readable once the server has ended.
+    /// A descriptor that becomes readable when the server ends.
     pub(super) fn server(&self) -> Option<BorrowedFd<'_>> {
         self.server.as_ref().map(AsFd::as_fd)
     }
 
-    /// Lets the device read and write memory, which is that of a file.
+    /// Gives the device access to memory, which must be that of a file.
     pub(super) fn share(&self, address: usize, bytes: usize, memory: &OwnedFd) -> io::Result<()> {
         held(&self.transport).map_mem_region(address, bytes, memory.as_raw_fd(), 0).map(drop)
     }

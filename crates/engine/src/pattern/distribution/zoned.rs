@@ -5,10 +5,10 @@ use iotax_model::workload::{AbsoluteZone, Zone};
 use crate::pattern::hundred::Hundred;
 use crate::random::SplitMix64;
 
-/// First block of a zone, and how many it has.
+/// First block of a zone, and its number of blocks.
 type Extent = (u64, u64);
 
-/// Draws a zone by its share, and in it any block.
+/// Draws a zone by its share, then a block of it uniformly.
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Zoned(Hundred<Extent>);
 

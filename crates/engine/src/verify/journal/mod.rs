@@ -60,7 +60,7 @@ struct State {
     pending: Vec<u8>,
     /// Records so far.
     records: u64,
-    /// Acknowledged writes so far, on record or not.
+    /// Acknowledged writes so far, recorded or not.
     writes: u64,
     /// Writes with a record.
     recorded_writes: u64,
@@ -73,7 +73,7 @@ struct State {
 }
 
 impl Journal {
-    /// Begins a journal, and has its beginning on disk before it returns.
+    /// Creates a journal, whose header is on disk before this returns.
     ///
     /// # Errors
     /// A file that exists already, and any error of creating it.
@@ -132,8 +132,8 @@ impl Journal {
         }
     }
 
-    /// A flush failed. The kernel has given up the pages that it could not write (fsync(2)), so that a later flush succeeds
-    /// without them: none is put on record any more.
+    /// Records that a flush failed. The kernel has dropped the pages that it could not write (fsync(2)), so that a later flush succeeds
+    /// without them: no flush is recorded any more.
     pub(super) fn distrust_flushes(&self) {
         self.shared.lock().distrusted = true;
     }
@@ -214,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Puts on record how many writes were acknowledged, since not all of them are.
+    /// Records the number of acknowledged writes, because some records are missing.
     fn mark_incomplete(&self, sink: &Sink) -> io::Result<()> {
         let writes = self.lock().writes;
         sink.write_over(&total(self.run, writes), LENGTH as u64)

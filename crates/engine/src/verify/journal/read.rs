@@ -68,7 +68,7 @@ struct Survey {
 }
 
 impl Survey {
-    /// True if a frame may follow; records may be missing in between.
+    /// Returns whether a frame may follow; records may be missing in between.
     fn follows(&self, frame: Frame) -> bool {
         match frame.content {
             Content::Header(header) if header != self.header => false,
@@ -115,7 +115,7 @@ impl Survey {
 
 enum Piece {
     Frame(Frame),
-    /// The number of bytes that are no frame.
+    /// Number of bytes that are not a frame.
     Bad(usize),
 }
 
@@ -124,7 +124,7 @@ struct Frames<'a, R> {
     source: &'a mut R,
     run: u64,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that are done with.
+    /// Bytes of the buffer already processed.
     done: usize,
     ended: bool,
 }
@@ -149,7 +149,7 @@ impl<'a, R: Read> Frames<'a, R> {
         Ok(Some(piece))
     }
 
-    /// Has a frame's bytes in the buffer, unless the end comes before.
+    /// Fills the buffer with at least a frame's bytes, unless the file ends.
     fn fill(&mut self) -> io::Result<()> {
         while !self.ended && self.buffer.len() - self.done < LENGTH {
             self.buffer.drain(..self.done);

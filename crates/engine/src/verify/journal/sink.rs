@@ -63,7 +63,7 @@ impl Sink {
         }
     }
 
-    /// Has the name of a new file on disk.
+    /// Makes the name of a new file durable.
     pub(super) fn sync_name(&self, path: &Path) -> io::Result<()> {
         let Self::File(file) = self else { return Ok(()) };
         file.sync_all()?;
@@ -71,7 +71,7 @@ impl Sink {
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    /// Bytes that may wait to be written. A batch has one record more, a header and two ends.
+    /// Maximum number of bytes waiting to be written. A batch has one record more, a header and two end frames.
     pub(super) const fn most_pending(&self) -> usize {
         match self {
             Self::File(_) => JOURNAL_BATCH - 4 * LENGTH,

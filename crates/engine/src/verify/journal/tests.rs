@@ -52,7 +52,7 @@ fn closed() -> JournalState {
     JournalState { closed: true, ..JournalState::default() }
 }
 
-/// Batches of so many records, as the writer writes them: closed if the last is followed by ends.
+/// Batches with these numbers of records, as the writer writes them; end frames follow if `ended`.
 fn batches(lengths: &[u64], ended: bool) -> (Vec<u8>, Vec<Record>) {
     let (mut bytes, mut records) = (HEADER.frame(0).to_vec(), Vec::new());
     for length in lengths {
@@ -182,7 +182,7 @@ proptest! {
     }
 }
 
-/// The worst that bytes can do is to begin a frame everywhere.
+/// The worst case is data that looks like the beginning of a frame everywhere.
 #[test]
 fn bytes_that_are_all_markers_are_read_in_linear_time() {
     let bytes: Vec<u8> = MARKER.repeat(2_000_000);
