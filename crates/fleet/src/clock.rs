@@ -17,7 +17,7 @@ const STRAY_PPM: u64 = 15;
 struct Trip {
     /// The member's clock minus the coordinator's.
     offset_ns: i64,
-    /// The time on the way, both ways together.
+    /// Time on the network, both directions together.
     away_ns: u64,
     /// The time at which the answer arrived.
     at_ns: u64,

@@ -1,4 +1,4 @@
-//! Transports of messages. An ssh connection and NATS each have one implementation of both ends.
+//! Transports of messages: ssh connections and NATS, each with both ends.
 
 use std::time::Duration;
 
@@ -45,17 +45,17 @@ pub enum Incoming {
     },
 }
 
-/// The coordinator's end: the links to all members.
+/// The coordinator's end: links to all members.
 pub trait Hub: Send {
     /// Sends a message. Sending to a member that is gone is not an error: the loss is reported separately.
     fn send(&mut self, to: To<'_>, message: &ToMember) -> Result<(), LinkError>;
-    /// Waits up to `patience` for what comes in next.
+    /// Waits up to `patience` for the next incoming message.
     fn receive(&mut self, patience: Duration) -> Result<Option<Incoming>, LinkError>;
-    /// Ends the link to a member that is of no use any more; the member then stops and undoes everything.
+    /// Closes the link to a member that is no longer needed; the member then stops and undoes everything.
     fn close(&mut self, member: &str);
 }
 
-/// A member's end, which several threads share: one waits for messages while others send.
+/// A member's end, used by several threads: one waits for messages while others send.
 pub trait MemberLink: Send + Sync {
     /// Sends a message.
     fn send(&self, message: &FromMember) -> Result<(), LinkError>;

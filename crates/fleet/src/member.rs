@@ -11,21 +11,21 @@ use crate::link::{LinkError, MemberLink};
 use crate::message::{Assignment, Claims, FromMember, Merged, PROTOCOL, RunPart, StepNumber, ToMember};
 use crate::pipe::monotonic_ns;
 
-/// Time to wait for a message before resending what was not acknowledged.
+/// Time to wait for a message before checking what must be resent.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time after which what was not acknowledged is sent again.
+/// Time after which unacknowledged messages are resent.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Requests of the coordinator that [`Member`] does not answer by itself.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wish {
-    /// The member is not taken, for this reason.
+    /// The coordinator does not accept the member, for this reason.
     Refused(String),
-    /// Look whether this can be carried out.
+    /// Check whether this can be carried out.
     Assign(Box<Assignment>),
     /// Carry it out.
     Begin,
-    /// Nothing: the fleet ended before this member began.
+    /// Nothing to do: the fleet ended before this member began.
     End,
 }
 
@@ -47,9 +47,9 @@ struct State {
     is_draining: bool,
     /// The link is of no use any more.
     has_ended: bool,
-    /// The number of the last part.
+    /// The number of the last part sent.
     last: u64,
-    /// Parts that were not acknowledged, with the time when they were sent last.
+    /// Unacknowledged parts, with the time of their last transmission.
     kept: Vec<(u64, Box<RunPart>, Instant)>,
 }
 
@@ -59,7 +59,7 @@ impl<L: MemberLink> Member<L> {
         Self { link, stop, chrony_error_ns, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Introduces itself.
+    /// Introduces the member.
     ///
     /// # Errors
     /// The link has ended.
@@ -68,7 +68,7 @@ impl<L: MemberLink> Member<L> {
         self.link.send(&FromMember::Hello { protocol, version, environment: Box::new(environment) })
     }
 
-    /// Answers an assignment: what it takes here, and why it cannot be carried out if it cannot.
+    /// Answers an assignment: its claims here, and why it cannot be carried out, if so.
     ///
     /// # Errors
     /// The link has ended.
@@ -76,7 +76,7 @@ impl<L: MemberLink> Member<L> {
         self.link.send(&FromMember::Checked { claims, refusal })
     }
 
-    /// Waits for the next wish of the coordinator, while nothing is carried out.
+    /// Waits for the coordinator's next request while nothing is carried out.
     ///
     /// # Errors
     /// The link has ended.
@@ -161,7 +161,7 @@ impl<L: MemberLink> Member<L> {
         self.tell(&FromMember::Sample(merged));
     }
 
-    /// Sends a part of the run, again and again until the coordinator has it.
+    /// Sends a part of the run, repeatedly until the coordinator acknowledges it.
     pub fn keep(&self, part: RunPart) {
         let mut state = self.state();
         state.last += 1;
@@ -200,7 +200,7 @@ impl<L: MemberLink> Member<L> {
         late.iter().for_each(|message| self.tell(message));
     }
 
-    /// Sends what may be lost with the link, whose end stops the run anyway.
+    /// Sends a message that may be lost with the link, whose end stops the run anyway.
     fn tell(&self, message: &FromMember) {
         let _ = self.link.send(message);
     }

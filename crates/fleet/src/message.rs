@@ -1,4 +1,4 @@
-//! Messages between a coordinator and its members. Clocks are monotonic and each machine's own; names end in whose clock it is.
+//! Messages between a coordinator and its members. Times are by each machine's monotonic clock; names end in whose clock it is.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ pub enum ToMember {
         /// The moment by the member's clock.
         at_member_ns: u64,
     },
-    /// The coordinator has what this number was about on its disk.
+    /// The coordinator has stored the part with this number on disk.
     Acknowledge {
         /// The number in [`FromMember::Kept`].
         number: u64,
@@ -56,11 +56,11 @@ pub struct Assignment {
     pub fleet: String,
     /// The mode of the fleet. With [`FleetMode::Shared`] each step waits for [`ToMember::Go`].
     pub mode: FleetMode,
-    /// The plan of this member: rates for the whole are divided already, targets are its own.
+    /// The plan of this member: rates are already divided among members, and targets are its own.
     pub plan: Plan,
-    /// The seed, which is the same for all: cells come in the same order everywhere.
+    /// The seed, the same for all, so that cells come in the same order everywhere.
     pub seed: u64,
-    /// Steps that are not measured, because the coordinator has them from an earlier attempt.
+    /// Steps to skip, because the coordinator has them from an earlier attempt.
     #[serde(default)]
     pub done: Vec<StepNumber>,
     /// Devices that the user allows to be overwritten.
@@ -120,7 +120,7 @@ pub enum FromMember {
     },
     /// An interval of a step.
     Sample(Merged),
-    /// Something that belongs to the run is kept here until it is acknowledged.
+    /// A part of the run, kept here until acknowledged.
     Kept {
         /// Counts from 1 for each member.
         number: u64,
@@ -136,15 +136,15 @@ pub enum FromMember {
     },
 }
 
-/// The claims of a member's plan on its machine: members of one machine must not take the same.
+/// The claims of a member's plan on its machine: members on one machine must not claim the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {
     /// The kernel's boot id, which identifies the running machine. Absent if it cannot be read.
     pub boot_id: Option<String>,
-    /// The filesystems on which it makes files.
+    /// The filesystems on which it creates files.
     pub filesystems: Vec<FilesystemClaim>,
-    /// The files that it makes under a name of the plan, and the devices that it writes to.
+    /// The files that it creates under a name from the plan, and the devices that it writes to.
     pub files: Vec<FileClaim>,
 }
 
@@ -188,7 +188,7 @@ pub struct FileClaim {
 pub enum FileIdentity {
     /// A block device, by its number.
     Device(u64),
-    /// A file that does not exist yet: its directory and its name there.
+    /// A file that does not exist yet: its directory and its name.
     New {
         /// The device number of the directory's filesystem.
         device: u64,
@@ -218,7 +218,7 @@ pub enum RunPart {
     Phases(Vec<RunPhase>),
 }
 
-/// An interval of one member, or of several merged on the way.
+/// An interval of a member, or of several merged in transit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Merged {

@@ -1,4 +1,4 @@
-//! Links through a pair of byte streams each: the pipes of child processes, which may be those of ssh.
+//! Links over pairs of byte streams: the pipes of child processes, which may be ssh.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

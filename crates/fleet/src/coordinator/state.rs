@@ -31,7 +31,7 @@ pub enum MemberState {
         /// Why it failed.
         reason: Option<String>,
     },
-    /// Its link ended, or it was given up.
+    /// The link ended, or the member was given up.
     Lost {
         /// Why.
         reason: String,
@@ -56,7 +56,7 @@ pub struct MemberStatus<'a> {
 /// The beginning of a step.
 #[derive(Debug, Clone, Copy)]
 struct Went {
-    /// The offset of the member's clock as known then.
+    /// Offset of the member's clock as estimated at the time.
     offset_ns: i64,
     /// Offset from the other members' start to its own.
     after_others_ns: u64,
@@ -181,7 +181,7 @@ impl Member {
         }
     }
 
-    /// Returns whether it was not there before.
+    /// Returns whether it is new.
     pub(super) fn join(&mut self) -> bool {
         let is_new = self.state == MemberState::Expected;
         if is_new {
@@ -213,15 +213,15 @@ impl Member {
         self.waits_for = Some(step);
     }
 
-    /// Has it begin what it waits for at a moment of the coordinator's clock, `after_others_ns` after the others began the same step. Returns
-    /// the moment by its clock.
+    /// Starts the awaited step at a time of the coordinator's clock, `after_others_ns` after the others started it. Returns the time by the
+    /// member's clock.
     pub(super) fn go(&mut self, at_ns: u64, after_others_ns: u64, offset: ClockOffset) -> u64 {
         self.waits_for = None;
         self.went = Some(Went { offset_ns: offset.offset_ns, after_others_ns });
         offset.to_member(at_ns)
     }
 
-    /// Its window began, which was to begin at `intended_member_ns`.
+    /// Records that its window began, which was intended for `intended_member_ns`.
     pub(super) fn began(
         &mut self,
         step: StepNumber,
@@ -239,7 +239,7 @@ impl Member {
         }
     }
 
-    /// The measurement to store, with its beginning; `None` if it is stored already.
+    /// The measurement to store, with its start; `None` if already stored.
     pub(super) fn keeps(&self, number: u64, mut part: Box<RunPart>) -> Option<Box<RunPart>> {
         if number <= self.stored {
             return None;

@@ -1,4 +1,4 @@
-//! Simulated fleets: many members, losses and hangs at any moment, messages that come twice.
+//! Simulated fleets: many members, losses and hangs at any time, and duplicate messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 

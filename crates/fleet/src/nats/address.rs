@@ -18,7 +18,7 @@ pub struct AddressError {
     reason: String,
 }
 
-/// A NATS server, how to log in, and which of the agents there are meant.
+/// A NATS server, the login, and the selected agents there.
 ///
 /// Secrets are in files: a URL is seen by everyone who lists processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Address {
     pub wait: Duration,
     /// A fleet that is meant.
     pub fleet: Option<String>,
-    /// A file of nsc's kind with a JWT and a seed.
+    /// A credentials file as made by nsc, with a JWT and a seed.
     pub creds: Option<PathBuf>,
     /// A user's name.
     pub user: Option<String>,

@@ -4,13 +4,13 @@ use std::io::Read;
 
 use crate::link::LinkError;
 
-/// Comes first in every frame. A frame of another version is answered by [`Kind::Refused`].
+/// First byte of every frame. A frame of another version is answered by [`Kind::Refused`].
 pub(super) const VERSION: u8 = 1;
 
 /// The length of what precedes the payload.
 pub(super) const HEADER: usize = 28;
 
-/// The most that one frame carries: a quarter of what nats-server accepts by default.
+/// Maximum payload of a frame: a quarter of what nats-server accepts by default.
 pub(super) const CHUNK: usize = 256 << 10;
 
 /// A message that is longer is compressed.
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Opened = 1,
     /// A part of a message in the stream.
     Data = 2,
-    /// Acknowledges what came in, and is a sign of life.
+    /// An acknowledgement and sign of life.
     Alive = 3,
     /// The stream has ended. The payload gives the reason.
     Close = 4,

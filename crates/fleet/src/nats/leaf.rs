@@ -1,4 +1,4 @@
-//! Leaves: they merge the samples of many members, so that the coordinator gets as many per interval as there are leaves.
+//! Leaves: they merge the samples of many members, so that the coordinator gets as many samples per interval as there are leaves.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,10 +14,11 @@ use crate::link::LinkError;
 use crate::message::{FromMember, Merged, PROTOCOL, StepNumber};
 use crate::pipe::monotonic_ns;
 
-/// Time that an interval is kept open for its samples: members begin within milliseconds of each other, and their intervals end as close.
+/// Time that an interval stays open for its samples: members start within milliseconds of each other, and their intervals end as close
+/// together.
 const HOLD: Duration = Duration::from_millis(500);
 
-/// Intervals that are remembered once they are passed on, to know what comes late.
+/// Number of forwarded intervals remembered, to recognise late samples.
 const REMEMBERED: usize = 1024;
 
 /// Time between two signs of life.
@@ -37,7 +38,7 @@ pub struct LeafCounts {
     pub late: u64,
 }
 
-/// Merges samples. It has no clock: time is an argument.
+/// Merges samples. It has no clock; the time is an argument.
 #[derive(Debug, Default)]
 pub struct Merger {
     open: BTreeMap<Key, (Merged, u64)>,

@@ -16,7 +16,7 @@ pub(super) enum Broadcast {
         fleet: String,
         /// The coordinator's epoch.
         epoch: u64,
-        /// The leaves that take samples; none: they go to the coordinator.
+        /// The leaves that take samples; empty if samples go to the coordinator.
         leaves: Vec<String>,
     },
     /// Accept no more work, or end: for the agents of a group, one agent, or all.

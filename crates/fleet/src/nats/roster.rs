@@ -30,7 +30,7 @@ pub(super) struct Wanted<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     agents: BTreeMap<String, BTreeMap<u64, Presence>>,
-    /// Leaves, with the moment when they were heard.
+    /// Leaves, with the time of their last message.
     leaves: BTreeMap<String, (Presence, u64)>,
 }
 
@@ -85,7 +85,7 @@ impl Roster {
         agents.chain(self.leaves.into_values().map(|(leaf, _)| leaf)).collect()
     }
 
-    /// The leaves by name, with the moment when they were heard.
+    /// The leaves by name, with the time of their last message.
     pub(super) fn leaves(&self) -> BTreeMap<String, u64> {
         self.leaves.iter().map(|(name, (_, at_ns))| (name.clone(), *at_ns)).collect()
     }

@@ -16,7 +16,7 @@ pub(super) fn token(name: &str) -> String {
     token
 }
 
-/// The name of a part that [`token`] made; absent for any other.
+/// Decodes a name encoded by [`token`]; `None` for any other text.
 pub(super) fn name(token: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(token.len());
     let mut rest = token.bytes();
@@ -83,7 +83,7 @@ impl Subjects {
         format!("{}.merged.{}.*", self.prefix, token(fleet))
     }
 
-    /// The kind of a subject and the names in it; absent for a subject that none of these functions makes.
+    /// The kind of a subject and the names in it; `None` for subjects not made by these functions.
     pub(super) fn parse(&self, subject: &str) -> Option<(String, Vec<String>)> {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix('.')?;
         let mut parts = rest.split('.');
