@@ -1,4 +1,4 @@
-//! The formats that a run can be written in, each declared once: `iotax export` and `--output-format` follow from the table.
+//! The export formats, each declared once: `iotax export` and `--output-format` follow from this table.
 
 use crate::Unfit;
 use crate::{bonnie, fio, iozone, parquet, prometheus, vdbench};
@@ -23,11 +23,11 @@ pub enum Document {
 pub struct ExportFormat {
     /// Its name in `iotax export --format`.
     pub name: &'static str,
-    /// Its name in `--output-format`, if it has one: fio's, where it is one of fio's.
+    /// Its name in `--output-format`, if any: fio's name for fio's formats.
     pub output_format: Option<&'static str>,
     /// A description for the help text.
     pub help: &'static str,
-    /// The run in it; an error where it has no form in it.
+    /// Writes a run; fails if the format cannot hold it.
     pub write: fn(&(Run, Judgement)) -> Result<Document, Unfit>,
     /// The mark that identifies a file as iotax's; each file of [`Document::Sheets`] has a separate one.
     pub mark: Mark,

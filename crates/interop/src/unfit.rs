@@ -1,4 +1,4 @@
-//! Runs that a format has no form for.
+//! The error for runs that a format cannot represent.
 
 /// Why a run cannot be written in a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

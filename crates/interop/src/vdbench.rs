@@ -13,7 +13,7 @@ use iotax_analysis::time::{month, utc};
 use iotax_model::Run;
 use iotax_report::mark::Mark;
 
-/// The first line, which vdbench does not have.
+/// The first line, which identifies the file; vdbench has none.
 const FIRST: &str = "iotax in the form of vdbench 5.04.06\n";
 
 pub(super) const MARK: Mark = Mark::start("vdbench", FIRST);
@@ -77,7 +77,7 @@ fn definition(text: &mut String, run: &Run, m: &Measurement) -> fmt::Result {
     writeln!(text)
 }
 
-/// The rate that was asked for, over all jobs; absent in a closed loop.
+/// The requested rate over all jobs; `None` in a closed loop.
 fn asked(workload: &Workload) -> Option<String> {
     let of_one = workload.rate_iops.or_else(|| workload.rate.map(|Bytes(rate)| rate / workload.bs.0.max(1)));
     of_one.map(|rate| (rate * u64::from(workload.numjobs)).to_string())

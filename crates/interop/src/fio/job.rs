@@ -11,7 +11,7 @@ use super::rounds::MergedRounds;
 use crate::Unfit;
 use iotax_model::Run;
 
-/// Keys of a workload that fio does not have, or means something else by.
+/// Workload keys that fio lacks, or uses with another meaning.
 const NOT_FIOS: [&str; 10] = [
     "stamps",
     "blackout",
@@ -24,7 +24,7 @@ const NOT_FIOS: [&str; 10] = [
     "layout",
     "tolerated_errors",
 ];
-/// Keys that scripts look for among a job's options, even if they were not given.
+/// Options that scripts expect in a job, even if not given.
 const ALWAYS: [&str; 7] = ["rw", "bs", "iodepth", "numjobs", "direct", "runtime", "ramp_time"];
 
 /// fio's directions that move data, in its order.
@@ -34,7 +34,7 @@ pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 /// with fio's `group_reporting`.
 pub(super) struct Job<'a> {
     pub(super) name: String,
-    /// Counts cells from 0: jobs of one group ran at once.
+    /// Number of the cell, from 0: jobs of one group ran concurrently.
     pub(super) group: usize,
     pub(super) description: String,
     pub(super) workload: &'a Workload,
@@ -76,7 +76,7 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    /// fio's `lat`: response times where there are any, else service times.
+    /// fio's `lat`: response times if there are any, else service times.
     pub(super) fn total(&self) -> &Histogram {
         self.response.as_ref().unwrap_or(&self.service)
     }
@@ -216,7 +216,7 @@ impl<'a> Job<'a> {
         self.cpu.filter(|_| self.duration_ns > 0).map(|cpu| (percent(cpu.user_ns), percent(cpu.system_ns)))
     }
 
-    /// The number of the first error as Linux has it; 0 if there was none.
+    /// Linux's errno of the first error; 0 without errors.
     pub(super) fn error(&self) -> i32 {
         self.errors.first().map_or(0, |error| errno(&error.error))
     }
@@ -301,7 +301,7 @@ fn of<'a>(tallies: &'a Tallies, direction: &str) -> Option<&'a Tally> {
     tallies.each().find(|(word, _)| *word == direction)?.1
 }
 
-/// The bandwidth of the intervals as a share of the group's, as in fio: at most all of it.
+/// Computes each job's share of its group's bandwidth over the intervals, as in fio, at most 100%.
 fn share_of_group(jobs: &mut [Job<'_>]) {
     for index in 0..DIRECTIONS.len() {
         let bytes: u64 = jobs.iter().map(|job| job.directions[index].bytes).sum();
@@ -388,7 +388,7 @@ fn add(disks: &mut [(Disk, u64)], m: &Measurement, machine: &HostActivity, elsew
     }
 }
 
-/// True for an I/O that moved fewer bytes than asked, or none: these have no errno.
+/// Returns whether the error is a short transfer, which has no errno.
 fn is_short(name: &str) -> bool {
     name.starts_with("short ") || name.starts_with("empty ")
 }

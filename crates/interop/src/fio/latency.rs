@@ -1,4 +1,4 @@
-//! Latencies as fio has them: in its buckets, percentiles and classes.
+//! Latencies in fio's form: its buckets, percentiles and classes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use iotax_model::Histogram;
 pub(super) const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
-/// fio divides each power of two into `2^BITS` buckets, half as many as iotax: each of its buckets is two of ours.
+/// Binary logarithm of fio's buckets per power of two, half as many as iotax's: each of its buckets is two of ours.
 const BITS: u32 = 6;
 /// The middle of fio's last bucket, where it counts everything longer; its tools accept nothing beyond.
 const LAST: u64 = 17_112_760_320;
@@ -57,7 +57,7 @@ pub(super) fn bins(histogram: &Histogram) -> BTreeMap<u64, u64> {
     bins
 }
 
-/// The middle of the bucket of fio in which a value lies.
+/// The middle of fio's bucket that contains a value.
 fn middle_of_bucket(value: u64) -> u64 {
     if value < 2 << BITS {
         return value;
@@ -66,7 +66,7 @@ fn middle_of_bucket(value: u64) -> u64 {
     ((value >> shift << shift) + (1 << (shift - 1))).min(LAST)
 }
 
-/// fio's percentiles of these values, in whole nanoseconds; nothing without a value.
+/// fio's percentiles of these values in whole nanoseconds; empty without values.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -84,7 +84,7 @@ pub(super) struct Shares {
     pub(super) ns: [f64; 10],
     /// Shares below a millisecond, by [`CLASSES`] in microseconds.
     pub(super) us: [f64; 10],
-    /// The others, by [`CLASSES`] in milliseconds, then up to [`LAST_CLASS`], then those beyond.
+    /// Shares of the rest, by [`CLASSES`] in milliseconds, then up to [`LAST_CLASS`], then above.
     pub(super) ms: [f64; 12],
 }
 

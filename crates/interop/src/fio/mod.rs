@@ -60,12 +60,12 @@ pub fn normal(run: &Run) -> Result<String, Unfit> {
     normal::text(run)
 }
 
-/// A share in percent for two decimals: a share above 0 is never shown as 0.
+/// A percentage rounded for two decimals, but never to 0 if it is above 0.
 fn shown_share(percent: f64) -> f64 {
     if percent > 0.0 { percent.max(0.01) } else { 0.0 }
 }
 
-/// A moment as C's `ctime` writes it, in UTC: `Sun Nov 22 03:51:33 2026`.
+/// A time in the format of C's `ctime`, in UTC: `Sun Nov 22 03:51:33 2026`.
 fn ctime(ms: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     // 2026-11-22T03:51:33Z; 1970 began on a Thursday.

@@ -1,4 +1,4 @@
-//! fio's output for people, which many scripts read.
+//! fio's human-readable output, which many scripts parse.
 
 use std::fmt::{self, Write};
 
@@ -174,7 +174,7 @@ fn moved(text: &mut String, job: &Job<'_>, word: &str, direction: &Direction) ->
     )
 }
 
-/// The unit in which fio shows latencies with such ends and such a spread.
+/// The unit in which fio shows latencies with this minimum, maximum and standard deviation.
 fn unit(min: u64, max: u64, stddev: f64) -> (u64, &'static str) {
     if min > 2 * NS_PER_MS && max >= 100 * NS_PER_MS && stddev > NS_PER_MS as f64 {
         (NS_PER_MS, "msec")
@@ -197,7 +197,7 @@ fn latency(text: &mut String, name: &str, spread: Spread) -> fmt::Result {
     )
 }
 
-/// Percentiles, as many on a line as 80 columns hold.
+/// Percentiles, as many per line as fit in 80 columns.
 fn quantiles(text: &mut String, name: &str, histogram: &Histogram) -> fmt::Result {
     let all = percentiles(histogram);
     let ends = all.iter().map(|(_, ns)| *ns);

@@ -1,4 +1,4 @@
-//! The rounds of one workload on one target, together.
+//! The merged rounds of a workload on a target.
 
 use iotax_model::record::{ErrorCount, Measurement, Share};
 

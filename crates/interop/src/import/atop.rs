@@ -14,7 +14,7 @@ use super::quantity::{impossible, nanos_in};
 use super::{DeviceInterval, Entry, Found, ImportedInterval, Stamp};
 use iotax_analysis::Metric;
 
-/// atop's results in a text: one for each device that had I/O.
+/// Finds atop's results in a text: one per device with I/O.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !["DSK", "LVM", "MDD"].iter().any(|label| text.contains(label)) {
         return None;
@@ -82,7 +82,7 @@ fn screens<'t>(text: &'t str, found: &mut Found) -> Vec<Screen<'t>> {
     screens
 }
 
-/// Marks the samples since boot that no words do: longer than a day, or first and more than twice as long as the next one.
+/// Marks unlabelled samples since boot: longer than a day, or first and more than twice as long as the next one.
 fn mark_since_boot(screens: &mut [Screen<'_>], found: &mut Found) {
     let lengths: Vec<f64> = screens.iter().filter_map(|screen| screen.seconds).collect();
     let is_first_longer = matches!(lengths[..], [first, next, ..] if first > 2.0 * next);
@@ -308,7 +308,7 @@ impl Disk {
         Some(disk.and_then(|disk| disk.impossible().map_or(Ok(disk), Err)))
     }
 
-    /// The figure that no machine can have, and why.
+    /// The impossible figure, and why it is impossible.
     fn impossible(&self) -> Option<String> {
         let (read, written) = self.bytes_per_s.unzip();
         [

@@ -35,7 +35,7 @@ const ON_FILES: [Test; 6] = [
     ("ran_del", &[("test", "delete")]),
 ];
 
-/// The one of [`ON_A_FILE`] whose rate is not of bytes.
+/// Index in [`ON_A_FILE`] of the test whose rate is not in bytes.
 const SEEKS: usize = 5;
 
 /// The description of a run in both forms.
@@ -114,7 +114,7 @@ fn is_pair(pair: &[&str]) -> bool {
     }
 }
 
-/// The number of fields of a line that begins as one of bonnie++'s does.
+/// Number of fields of a line that looks like bonnie++'s CSV.
 fn fields_of(line: &str) -> Option<usize> {
     let fields: Vec<&str> = line.split(',').collect();
     match fields.as_slice() {
@@ -129,7 +129,7 @@ fn fields_of(line: &str) -> Option<usize> {
     }
 }
 
-/// `2.00a`; iotax stands there in its own.
+/// Returns whether this is a version such as `2.00a`, or iotax's in its place.
 fn is_version(text: &str) -> bool {
     text.strip_prefix("iotax-").unwrap_or(text).starts_with(|c: char| c.is_ascii_digit())
         && text.contains('.')
@@ -187,7 +187,7 @@ fn new(fields: &[&str], line: usize, found: &mut Found) {
     }
 }
 
-/// Entries of six tests: each a rate and a share of a CPU, and a latency where there are any.
+/// Adds entries of six tests: each has a rate and a CPU share, and possibly a latency.
 fn add(found: &mut Found, about: &About<'_>, tests: &[Test; 6], pairs: &[&str], latencies: &[&str]) {
     for (i, (name, keys)) in tests.iter().enumerate() {
         let (rate, cpu) = (pairs[2 * i], pairs[2 * i + 1]);
@@ -227,7 +227,7 @@ fn add(found: &mut Found, about: &About<'_>, tests: &[Test; 6], pairs: &[&str], 
     }
 }
 
-/// `47392`, or `376k`, `117m`, `1.4g` as tables of 2.00 have it.
+/// Parses `47392`, or `376k`, `117m`, `1.4g` as in tables of 2.00.
 fn kibibytes(text: &str) -> Option<f64> {
     let (value, unit) = number_and_unit(text)?;
     let factor = match unit {
@@ -248,7 +248,7 @@ fn time(text: &str) -> Option<f64> {
 /// A table's row.
 struct Table {
     machine: String,
-    /// True if its column has no room for more of the machine's name.
+    /// True if the machine's name may be truncated to its column.
     is_name_cut: bool,
     is_on_a_file: bool,
     entries: Vec<Entry>,
@@ -346,7 +346,7 @@ impl<'t> Heads<'t> {
         }
     }
 
-    /// The table of row `at`; none if the row is not one, or the reason why it is not understood.
+    /// The table of row `at`. `None` if the row is not one; fails with the reason if it is not understood.
     fn table(
         &mut self,
         lines: &Lines<'_>,
@@ -411,7 +411,7 @@ fn is_latencies(line: &str) -> bool {
     line.trim_start_matches(['|', ' ']).starts_with("Latency")
 }
 
-/// The cells of a line of a wiki's table; none of another line.
+/// The cells of a wiki table's line; empty for other lines.
 fn cells(line: &str) -> Vec<&str> {
     let line = line.trim();
     // Two bars end a cell where no single one does.
@@ -439,7 +439,7 @@ const ROUNDING: f64 = 0.06;
 /// Characters of the column of a machine's name, and of a blank and the size of its file.
 const NAME: usize = 19;
 
-/// The most lines of CSV of one machine that a table is held against.
+/// Maximum number of CSV lines of one machine that a table is compared with.
 const MOST_ALIKE: usize = 100;
 
 /// The rates of six tests, as far as known.
@@ -462,7 +462,7 @@ impl CsvRates {
         Self(told)
     }
 
-    /// The one name in CSV that begins so, if there is one.
+    /// The only name in the CSV with this beginning, if there is exactly one.
     fn whole_name(&self, name: &str) -> String {
         let is_known = [true, false].iter().any(|kind| self.0.contains_key(&(name.to_owned(), *kind)));
         let longer = || {
@@ -512,7 +512,7 @@ fn rates(entries: &[Entry], is_on_a_file: bool) -> Rates {
 
 const OUT_OF_PLACE: &str = "its figures do not stand beneath their heads";
 
-/// Blanks in the place of a test that was left out: its rate, its share and what stands between columns.
+/// Width of the blanks in place of a skipped test: its rate, its share and the separators.
 const PAIR: usize = 10;
 
 /// A row's words before its figures, and the figures.
@@ -573,8 +573,7 @@ fn row_of_cells<'a>(heads: &[&str], fields: &[&'a str]) -> Option<Row<'a>> {
     (heads.len() == fields.len() && figures.len() == 12).then_some((names, figures))
 }
 
-/// The latencies of the line after the figures, each in the place of its test: bonnie++ prints one for every test. Absent if there
-/// are more or fewer.
+/// The latencies of the line after the figures, each assigned to its test: bonnie++ prints one per test. `None` if their number differs.
 fn latencies<'a>(figures: &[&str], line: &'a str) -> Option<Vec<&'a str>> {
     let words = line.split(|c: char| c.is_whitespace() || c == '|').filter(|word| !word.is_empty());
     let mut told = words.skip(1);

@@ -1,9 +1,9 @@
-//! Tables as tools print them, whose empty fields are blanks: a figure belongs to the head that ends where it ends.
+//! Tables with blank fields: a figure belongs to the head at whose end it ends.
 
-/// Columns that a figure may end to the right of its head: figures wider than their columns push the others aside.
+/// Characters that a figure may end to the right of its head: wide figures push the others aside.
 const ASIDE: usize = 3;
 
-/// The words of a line, each with the column that it ends at, counted in characters.
+/// The words of a line, each with its end column, counted in characters.
 pub(super) fn words(line: &str) -> Vec<(usize, &str)> {
     let mut at = 0;
     let mut found = Vec::new();

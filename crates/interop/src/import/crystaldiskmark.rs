@@ -108,7 +108,7 @@ impl Reader {
         }
     }
 
-    /// A row; none if nothing was measured in it.
+    /// Parses a row; `None` if it was not measured.
     fn row(&self, head: &Head<'_>, line: &str) -> Result<Option<Entry>, &'static str> {
         let direction = head.direction.or(self.section).ok_or("nothing tells whether it reads or writes")?;
         let (_, figures) = line.rsplit_once(':').ok_or("no rate in it")?;

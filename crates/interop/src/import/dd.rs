@@ -68,10 +68,10 @@ fn message(line: &str) -> Option<&str> {
     (program.rsplit('/').next() == Some("dd")).then_some(words)
 }
 
-/// A look ahead into the current paragraph, which reads each of its lines once.
+/// Looks ahead in the current paragraph, reading each line once.
 #[derive(Default)]
 struct Paragraph {
-    /// The first line that has records, or that ends the paragraph.
+    /// The first line that has records or ends the paragraph.
     stop: usize,
     has_records: bool,
 }
@@ -211,7 +211,7 @@ impl Command {
         known.then_some(command)
     }
 
-    /// The flags of the side that is measured; of a copy none is of all of it.
+    /// The flags of the measured side; for a copy none applies to all of it.
     fn flags(&self, rw: Option<Rw>) -> &[String] {
         match rw {
             Some(Rw::Read) => &self.reads,

@@ -37,7 +37,7 @@ struct Phase<'t> {
 const MOST_OF_A_PHASE: usize = 100;
 
 impl<'t> Phase<'t> {
-    /// Takes a row. One that stands twice is of another phase, whose head is lost.
+    /// Adds a row. A repeated row belongs to another phase whose head is missing.
     fn take(&mut self, head: &'t str, value: &'t str) {
         self.is_doubtful = self.is_doubtful
             || self.rows.len() == MOST_OF_A_PHASE

@@ -1,4 +1,4 @@
-//! The intervals of iostat's and atop's output one by one, where [`super::recognise`] takes them together.
+//! The single intervals of iostat's and atop's output, which [`super::recognise`] combines.
 
 use super::{Found, Line, Stamp, atop, clean, iostat, prefix};
 

@@ -29,7 +29,7 @@ const TESTS: [Test; 13] = [
     ("refread", "re-fread", None),
 ];
 
-/// The first of [`TESTS`] that goes through stdio, which O_DIRECT does not reach.
+/// Index in [`TESTS`] of the first test through stdio, to which O_DIRECT does not apply.
 const STDIO: usize = 9;
 
 /// The heads after size and record, and from the fifth on the words above them.
@@ -56,7 +56,7 @@ const LEFT: usize = 2;
 struct Reader {
     found: Found,
     unit: Option<Unit>,
-    /// The ends of the columns: size, record, then the tests.
+    /// End positions of the columns: size, record, then the tests.
     ends: Vec<usize>,
     /// The part of the spreadsheet report that is being read, and its records in kB.
     part: Option<usize>,
@@ -66,7 +66,7 @@ struct Reader {
     time: Option<Stamp>,
     /// Test, size, record and figure of this run's entries.
     told: HashSet<(usize, [u64; 3])>,
-    /// True if anything was seen that only iozone writes.
+    /// True if the text has something that only iozone writes.
     is_iozone: bool,
 }
 
@@ -189,7 +189,7 @@ impl Reader {
         self.records = records;
     }
 
-    /// Keeps a figure of a test, unless another part of the same output has it already.
+    /// Adds a figure of a test, unless another part of the same output has it.
     fn add(&mut self, test: usize, size: f64, record: f64, figure: Option<f64>, line: usize) {
         let Some(figure) = figure.filter(|figure| *figure > 0.0) else { return };
         if !self.told.insert((test, [size, record, figure].map(f64::to_bits))) {
@@ -256,7 +256,7 @@ impl Reader {
     }
 }
 
-/// True for a command that asks for figures in another unit than kB/s.
+/// Returns whether a command requests a unit other than kB/s.
 fn asks_for_a_unit(line: &str) -> bool {
     let mut words = line.split_whitespace();
     words.any(|word| word.ends_with("iozone"))

@@ -3,7 +3,7 @@
 use super::Entry;
 use super::parse_util::{decimal, half_a_digit};
 
-/// Transfer and rate of one stream, or of all of them, over some time.
+/// Transfer and rate of one stream, or of all, over an interval.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
     /// The stream's number, or `SUM`.
@@ -16,7 +16,7 @@ pub(super) struct Row<'a> {
     pub(super) to: f64,
     /// As the row has it: it is rounded.
     pub(super) bits_per_s: f64,
-    /// True if its times have two digits after the point, as all of iperf3's do; iperf 2's have one or four, and with -e two.
+    /// True if its times have two decimals, as all of iperf3's do; iperf 2 prints one or four, and two with -e.
     pub(super) may_be_iperf3: bool,
     /// The words after the rate.
     pub(super) rest: Vec<&'a str>,

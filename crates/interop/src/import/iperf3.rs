@@ -13,10 +13,10 @@ use super::parse_util::{agree, not_understood, whole_nanos};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// The note for a rate that is not the receiver's.
+/// The note if the rate is not the receiver's.
 const SENDERS: &str = "the rate is the sender's: what was lost is in it";
 
-/// The note for the rate of an end that is 0.
+/// The note if an end's rate is 0.
 fn unknown(end: &str) -> String {
     format!("the {end}'s rate is unknown: iperf3 writes 0 for what it does not know")
 }
@@ -171,7 +171,7 @@ fn rate(sum: Value<'_>) -> Option<f64> {
     (rate > 0.0 && agree(bytes * 8.0 / seconds, rate, 0.02)).then_some(rate)
 }
 
-/// Adds the figures of one direction. True if there are any.
+/// Adds the figures of one direction. Returns whether there are any.
 fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
     let (sent_rate, received_rate) = (rate(sent), rate(received));
     if let Some(rate) = received_rate {
@@ -201,7 +201,7 @@ fn losses(entry: &mut Entry, told: Value<'_>) {
     entry.add("loss", share.filter(|share| packets != Some(0.0) && (0.0..=100.0).contains(share)), "%");
 }
 
-/// Adds the figures that hold for both ends over the whole test.
+/// Adds the figures of both ends over the whole test.
 fn shared(entry: &mut Entry, end: Value<'_>) {
     let mut streams = end.get("streams").items();
     if let (Some(stream), None) = (streams.next(), streams.next())

@@ -3,7 +3,7 @@
 /// The longest line of any tool, in bytes.
 const LONGEST: usize = 8 << 10;
 
-/// The lines of a text; longer ones than any tool writes are empty.
+/// The lines of a text; implausibly long ones are empty.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> + Clone {
     text.lines().map(short)
 }

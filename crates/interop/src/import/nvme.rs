@@ -124,7 +124,7 @@ fn of_json(text: &str, found: &mut Found) {
     });
 }
 
-/// A whole number, which JSON of large ones has in quotes.
+/// Parses a whole number, which is quoted in JSON if large.
 pub(super) fn whole(value: Value<'_>) -> Option<f64> {
     value.f64().or_else(|| value.text().and_then(|text| count(&text)))
 }
@@ -148,5 +148,5 @@ pub(super) fn keep(state: Option<Entry>, found: &mut Found) {
     found.keep(entry);
 }
 
-/// States of which one looks for those of the same device.
+/// Number of recent states searched for one of the same device.
 const MOST_STATES: usize = 100;

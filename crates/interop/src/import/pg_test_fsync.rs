@@ -48,7 +48,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
 /// A part of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Section {
-    /// Ways to sync after one or two writes of so many kB.
+    /// Methods to sync after one or two writes of this many kB.
     Methods { writes: u32, kb: u32 },
     /// `open_sync` with several sizes.
     Sizes,

@@ -11,7 +11,7 @@ use super::parse_util::{agree, decimal, half_a_digit, not_understood, whole_nano
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// Nanoseconds in the unit of all times here.
+/// Nanoseconds per millisecond, the unit of all times here.
 const MS: f64 = 1e6;
 
 /// ping's results in a text. Several of the same host are repetitions.
@@ -67,7 +67,7 @@ struct Test {
     times: Option<Times>,
 }
 
-/// Requests, replies and the share that was lost, in percent.
+/// Requests, replies and loss in percent.
 struct Counts {
     sent: u64,
     received: u64,
@@ -102,7 +102,7 @@ impl Test {
         Some(Self { line: number, head: trimmed.to_owned(), host, payload: size, ..Self::default() })
     }
 
-    /// Takes a reply, or the counts of the summary. Other lines report an error or are not ping's.
+    /// Processes a reply, or the counts of the summary. Other lines report an error or are not ping's.
     fn take(&mut self, line: &str, next: &str) {
         if self.summary && self.counts.is_none() {
             self.counts = Counts::of(line).or_else(|| Counts::of(&format!("{line} {next}")));
@@ -230,7 +230,7 @@ fn seconds_since_1970(word: &str) -> Option<Stamp> {
     Stamp::since_1970(whole(seconds)?.checked_mul(1000)?)
 }
 
-/// Makes an entry of a run that has a summary.
+/// Turns a run with a summary into an entry.
 fn close(test: Option<Test>, found: &mut Found) {
     let Some(test) = test else { return };
     if test.times.is_none() && test.counts.is_none() {

@@ -12,7 +12,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// A time that is counted from 1970-01-01 UTC; absent for 0, which tools write for an unknown one, and after the year 9999.
+    /// A time in milliseconds since 1970-01-01 UTC; `None` for 0, which tools write for an unknown time, and after the year 9999.
     pub(super) fn since_1970(ms: u64) -> Option<Self> {
         (1..=LAST_MS).contains(&ms).then_some(Self { ms, has_zone: true })
     }
@@ -42,7 +42,7 @@ const LAST_MS: u64 = 253_402_300_799_999;
 /// Milliseconds in a minute.
 const MINUTE: u64 = 60_000;
 
-/// The parts of a time, as far as they were found.
+/// The parts of a time that were found.
 #[derive(Default)]
 struct Parts {
     year: Option<u64>,

@@ -58,7 +58,7 @@ fn is_begin(line: &str) -> bool {
         || is_new() && !line.contains("BW=")
 }
 
-/// More latencies than any result has.
+/// Maximum number of latencies in a result.
 const MOST_LATENCIES: usize = 32;
 
 /// A partly parsed run.

@@ -61,7 +61,7 @@ pub struct Surroundings<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// Values of the keywords.
     pub machine: MachineKeywords,
-    /// Takes the place of every job's size.
+    /// Replaces every job's size.
     pub size: Option<Bytes>,
 }
 
@@ -80,7 +80,7 @@ pub struct Jobs {
     pub seed: Option<u64>,
     /// The rates of vdbench's `iorate=curve`.
     pub curve: Option<CurveSpec>,
-    /// Options that have no effect or differ from fio, one line each.
+    /// Options without effect or with a different one than in fio, one line each.
     pub notes: Vec<String>,
 }
 
@@ -173,7 +173,7 @@ const MOST_JOBS: usize = 1000;
 struct LineErrors(Vec<LineError>);
 
 impl LineErrors {
-    /// Adds an error, once. One in `[global]` is found again for each job.
+    /// Adds an error once. One in `[global]` is found again for each job.
     fn add(&mut self, place: &FileLine, quoted: String, why: String) {
         let complaint = LineError { place: place.clone(), quoted, why };
         if !self.is_full() && !self.0.contains(&complaint) {

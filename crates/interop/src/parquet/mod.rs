@@ -58,7 +58,7 @@ fn write(author: &str, table: &DataTable, file: &mut Vec<u8>) -> Result<(), Parq
     Ok(())
 }
 
-/// The columns in Parquet's own words.
+/// The columns as a Parquet schema.
 fn schema(columns: &[(String, ColumnType)]) -> String {
     let column = |(name, column_type): &(String, ColumnType)| {
         let (physical, logical) = match column_type {
@@ -73,7 +73,7 @@ fn schema(columns: &[(String, ColumnType)]) -> String {
     format!("message measurements {{ {} }}", columns.iter().map(column).collect::<String>())
 }
 
-/// Writes a column: the known values, and for each row true if it has one.
+/// Writes a column: the known values, and for each row whether it has one.
 fn put<T: DataType>(
     column: &mut SerializedColumnWriter<'_>,
     values: &[&CellValue],

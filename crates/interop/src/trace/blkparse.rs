@@ -27,7 +27,7 @@ pub(super) fn is_line(line: &str) -> bool {
     matches!(parse(line), Ok(Some(_)))
 }
 
-/// Requests as they were issued to the device (D), or queued (Q) where the head of the trace has no issue.
+/// Requests as issued to the device (D), or as queued (Q) if the beginning of the trace has no issue.
 pub(super) fn events(
     source: Box<dyn Read + Send>,
     head: &[u8],

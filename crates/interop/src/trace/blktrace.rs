@@ -1,4 +1,4 @@
-//! blktrace's binary files: one for each CPU, of either byte order.
+//! blktrace's binary files: one per CPU, in either byte order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

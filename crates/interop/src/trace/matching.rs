@@ -14,7 +14,7 @@ type Key = (u64, u64, TracedOperation);
 /// Gives events in the order of their issue, with the time of their completion where it came.
 #[derive(Debug, Default)]
 pub struct Matcher {
-    /// Issued and not given yet, the oldest first.
+    /// Issued events not returned yet, oldest first.
     issued: VecDeque<Issued>,
     /// The number of the first of them.
     first: u64,
@@ -81,7 +81,7 @@ impl Matcher {
         self.issued.pop_front().map(|issued| issued.event)
     }
 
-    /// The oldest in flight of a key, which is not in flight any more.
+    /// Removes and returns the oldest event in flight with a key.
     fn take_oldest(&mut self, key: Key) -> Option<u64> {
         let Entry::Occupied(mut known) = self.in_flight.entry(key) else { return None };
         let oldest = known.get().0;

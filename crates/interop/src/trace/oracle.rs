@@ -9,7 +9,7 @@ use super::records::{number, of_records};
 
 const LENGTH: usize = 24;
 const SECTOR: u64 = 512;
-/// Sectors beyond it have no number in bytes: objects that are known by a hash are placed below it.
+/// Number of sectors whose offset in bytes fits: objects identified by a hash are mapped below it.
 const SECTORS: u64 = 1 << 54;
 /// The longest size that such a trace is recognised by.
 const LONGEST: u64 = 1 << 30;
@@ -37,7 +37,7 @@ impl Record {
     }
 }
 
-/// True for the beginning of such a trace: times do not fall, sizes are those of I/Os, and the next access is later or never.
+/// Recognises the beginning of such a trace: times ascend, sizes are those of I/Os, and the next access is later or never.
 pub(super) fn is_meant(head: &[u8]) -> bool {
     let records: Vec<Record> = head.chunks_exact(LENGTH).take(LOOKED_AT).map(Record::of).collect();
     let is_one = |(number, record): (u64, &Record)| {

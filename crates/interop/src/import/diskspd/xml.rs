@@ -117,7 +117,7 @@ impl Document<'_> {
         }
     }
 
-    /// Takes what stands between the last tag that was opened and its end.
+    /// Processes the text of an element without children.
     fn leaf(&mut self, text: &str, line: usize, found: &mut Found) {
         match self.open[..] {
             ["Results", "System", "RunTime"] => self.time = Stamp::of(text),

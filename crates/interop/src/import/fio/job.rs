@@ -15,7 +15,7 @@ use iotax_analysis::Metric;
 /// The last one is all of them in one, where fio was asked for that (`unified_rw_reporting`).
 pub(super) const DIRECTIONS: [&str; 4] = ["read", "write", "trim", MIXED];
 
-/// fio's word for all directions in one.
+/// fio's word for all directions combined.
 pub(super) const MIXED: &str = "mixed";
 
 /// Its place among the directions.
@@ -35,22 +35,22 @@ pub(super) struct Job {
     pub(super) options: Option<Options>,
     /// Results by [`DIRECTIONS`]; `None` for a direction without I/O.
     pub(super) directions: [Option<Box<Direction>>; 4],
-    /// True if there are certainly no other directions.
+    /// True if the job certainly has no other directions.
     pub(super) is_whole: bool,
-    /// True if clones may be missing in the text, so that nothing may be added up.
+    /// True if clones may be missing in the text, so that sums are impossible.
     pub(super) is_torn: bool,
     pub(super) error: Option<String>,
     /// Its begin, or the time of fio's report.
     pub(super) time: Option<Stamp>,
     /// Shares of one CPU in percent.
     pub(super) cpu: Option<(f64, f64)>,
-    /// Milliseconds that it took; of all clones together where fio reports them as one.
+    /// Duration in milliseconds; of all clones if fio reports them as one.
     pub(super) took_ms: Option<f64>,
     /// Mean latency of its flushes.
     pub(super) sync_ns: Option<f64>,
     /// The number of clones that these figures sum up already.
     pub(super) clones: Option<u32>,
-    /// The version of the format, where one text may have several.
+    /// The version of the format, because one text may have several.
     pub(super) version: String,
     /// Another remark about the job.
     pub(super) note: Option<String>,
@@ -59,7 +59,7 @@ pub(super) struct Job {
     pub(super) unread: Vec<Line>,
 }
 
-/// The options of a job, which take precedence, and those of all jobs.
+/// A job's own options, which take precedence, and the global ones.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Options {
     pub(super) shared: Rc<BTreeMap<String, String>>,
@@ -101,7 +101,7 @@ pub(super) struct Direction {
     pub(super) bins: Option<Vec<(u64, u64)>>,
 }
 
-/// A job takes so much longer than its I/O at most; two clones take twice as long.
+/// Largest ratio of a job's time to its I/O's; two clones would take twice as long.
 const OVER_ITS_IO: f64 = 1.05;
 
 impl Job {
@@ -320,7 +320,7 @@ fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
     (tallies.latency().count() > 0).then_some(tallies)
 }
 
-/// The sum of two counts, if it is one that the store can hold.
+/// The sum of two counts, if the store can represent it.
 fn added(a: u64, b: u64) -> Option<u64> {
     a.checked_add(b).filter(|sum| i64::try_from(*sum).is_ok())
 }
@@ -344,7 +344,7 @@ fn target(job: &Job) -> Option<String> {
     }
 }
 
-/// Keys that mean something else in fio, or that fio does not have.
+/// Options that fio lacks, or uses with another meaning.
 const NOT_FIOS: [&str; 9] = [
     "stamps",
     "blackout",
@@ -364,7 +364,7 @@ const DEFAULTS: [(&str, &str); 5] =
 /// Options that an entry has elsewhere: the object of the work, the form of the output.
 const SAID: [&str; 6] = ["name", "filename", "directory", "group_reporting", "kb_base", "description"];
 
-/// The name of a key for fio's name of an option.
+/// The key that corresponds to an fio option.
 fn key_of(option: &str) -> &str {
     match option {
         "readwrite" => "rw",
@@ -409,7 +409,7 @@ fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
     (!foreign.is_empty()).then(|| format!("not in iotax's terms: {}", foreign.join(", ")))
 }
 
-/// The text of an option as iotax reads it; absent if it has no such form.
+/// An option's value in iotax's form; `None` if there is none.
 fn ours(key: &WorkloadKey, option: &str, value: &str, base_is_1000: bool) -> Option<String> {
     let is_whole = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
     Some(match key.value {
@@ -465,7 +465,7 @@ fn notes(entry: &mut Entry, clones: &[Job], lacking: bool) {
     }
 }
 
-/// A time in nanoseconds as a whole number.
+/// Rounds a time in nanoseconds to a whole number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not below 0, and it saturates")]
 pub(super) fn whole(value: f64) -> u64 {
     value.round() as u64

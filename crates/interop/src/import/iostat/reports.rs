@@ -97,7 +97,7 @@ impl State {
         (self.header, self.at, self.time, self.inside) = (None, None, None, false);
     }
 
-    /// A header begins a report, unless it has other columns of the report that is being read.
+    /// Processes a header, which begins a report unless it adds columns to the current one.
     fn head(&mut self, header: Header, line: usize) {
         let is_new = |name: &Rc<str>| !self.columns.contains(name);
         let more = header.device_last && header.columns.iter().all(is_new);
@@ -209,7 +209,7 @@ fn is_column(word: &str) -> bool {
     endings.iter().any(|end| word.ends_with(end))
 }
 
-/// A value. One for people has its own unit, which is not that of its column.
+/// Parses a value. Human-readable ones have their own unit instead of the column's.
 fn value(word: &str, column: &str) -> Option<f64> {
     let word = word.strip_suffix('%').unwrap_or(word);
     let power = match word.chars().last()? {
@@ -228,7 +228,7 @@ fn is_banner(line: &str) -> bool {
     line.contains('(') && line.contains("CPU)")
 }
 
-/// True if the line is an iostat command that leaves the first report out; `None` for another line.
+/// Returns whether an iostat command skips the first report; `None` if the line is not one.
 fn command(line: &str) -> Option<bool> {
     let mut words = line.split_whitespace().skip_while(|word| word.rsplit('/').next() != Some("iostat"));
     words.next()?;

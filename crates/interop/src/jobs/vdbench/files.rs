@@ -242,7 +242,7 @@ fn keys(work: &FileWork, storage: &FileStorage, elapsed: Nanos) -> Result<Worklo
     Ok(keys)
 }
 
-/// Random I/O over many files is that over one area as long as all of them.
+/// Replaces random I/O over many files by that over one area of the same total length.
 fn area(work: &FileWork, storage: &FileStorage, elapsed: Nanos) -> Result<WorkloadKeys, String> {
     if !work.has_random_io || !work.picks_randomly {
         return Err(format!(

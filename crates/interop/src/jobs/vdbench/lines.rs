@@ -23,7 +23,7 @@ const UNNEEDED: [(&str, &str); 10] = [
 /// The supported definitions, and the one general parameter. All others are rejected with a reason.
 const KINDS: [&str; 6] = ["data_errors", "sd", "wd", "fsd", "fwd", "rd"];
 
-/// Maximum number of keys and values of all definitions. Defaults count for each definition, long ones count as several.
+/// Maximum number of keys and values of all definitions. Defaults count for each definition, and long ones count as several.
 const MOST_KEYS: usize = 1 << 16;
 
 /// `sd=NAME,key=value,...`.
@@ -175,7 +175,7 @@ impl Default for LocalHosts {
 }
 
 impl LocalHosts {
-    /// Takes a host definition; false if it is another machine, or stands for several clients.
+    /// Processes a host definition. Returns false if it is another machine, or stands for several clients.
     fn take(&mut self, keys: &[VdbenchKey]) -> bool {
         let value =
             |key: &VdbenchKey| key.values.first().map(String::as_str).unwrap_or_default().to_lowercase();
@@ -201,7 +201,7 @@ impl LocalHosts {
     }
 }
 
-/// Returns whether a line changes no workload, which is noted.
+/// Returns whether a line affects no workload, and adds a note on it.
 fn is_unneeded(
     place: &FileLine,
     keys: &[VdbenchKey],

@@ -79,7 +79,7 @@ struct Pass {
     seeks: Option<super::work::SeekPattern>,
     /// I/Os per second; `None` for unlimited.
     rate: Option<u64>,
-    /// True if its rates follow from what the storage can do.
+    /// True if its rates depend on the storage's capacity.
     is_curve: bool,
 }
 

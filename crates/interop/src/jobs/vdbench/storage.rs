@@ -22,7 +22,7 @@ pub(super) struct StorageDefinition {
     pub(super) lun: Option<(FileLine, String)>,
     /// Start offset in the file or device.
     offset: u64,
-    /// Its length from there; `None` for all that there is.
+    /// Its length from there; `None` for the rest of the file or device.
     whole: Option<Bytes>,
     /// The part of it that I/O goes to.
     range: Option<SeekRange>,
@@ -83,7 +83,7 @@ impl StorageDefinition {
     }
 }
 
-/// The storages that all definitions make.
+/// The storages of all definitions.
 pub(super) fn storages<'a>(
     definitions: impl Iterator<Item = &'a Definition>,
     notes: &mut Vec<String>,
@@ -149,7 +149,7 @@ fn distinct(storages: &[StorageDefinition]) -> usize {
     luns.len() + storages.iter().filter(|storage| storage.lun.is_none()).count()
 }
 
-/// Start of each storage's file on the target: one after the other.
+/// Start of each storage's file on the target: one after another.
 pub(super) fn lay_out(storages: &[StorageDefinition], notes: &mut Vec<String>) -> Vec<u64> {
     let mut starts: Vec<(Option<&str>, u64)> = Vec::new();
     let mut end = 0_u64;
