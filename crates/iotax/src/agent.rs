@@ -65,7 +65,7 @@ fn end(files: &Mutex<Files>, exit: Exit) -> Exit {
     if undone { exit } else { Exit::Environment }
 }
 
-/// Locks also after a panic: no holder leaves the data in an inconsistent state.
+/// Locks even after a panic: no holder leaves the data inconsistent.
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -116,7 +116,7 @@ fn await_conclude(requests: &Receiver<Request>) {
     });
 }
 
-/// Blocks until the next request, which must be the one that `accept` takes; any other ends the process.
+/// Blocks until the next request, which `accept` must accept; any other ends the process.
 fn await_request<T>(
     requests: &Receiver<Request>,
     expected: &str,
@@ -241,7 +241,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Carries out one request. Passes its events to `emit`, except the last one, which it returns.
+    /// Carries out one request. Passes its events to `emit`, except the last, which it returns.
     fn answer(&self, request: Request, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
         match request {
             Request::Hello { .. } => Ok(Event::Hello(self.hello())),
@@ -390,7 +390,7 @@ fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     Ok(Description { length, layers, timeouts, environment: host_info::environment(root) })
 }
 
-/// Surveys what is below a path, or the whole machine.
+/// Surveys the layers below a path, or the whole machine.
 fn surveyed(path: Option<&Path>) -> Result<Event, String> {
     let root = Path::new("/");
     let found = match path {

@@ -126,7 +126,7 @@ impl Stream {
     }
 }
 
-/// True if the locale names a character set other than UTF-8: the first of these that is set counts (locale(7)).
+/// Returns whether the locale names a character set other than UTF-8. The first variable that is set counts (locale(7)).
 pub(crate) fn is_ascii_locale() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
     let locale = set.into_iter().find(|locale| !locale.is_empty());
@@ -136,7 +136,7 @@ pub(crate) fn is_ascii_locale() -> bool {
     })
 }
 
-/// A text for the locale: pictures made of characters that it lacks are made of others.
+/// Adapts a text to the locale: drawing characters that it lacks are replaced.
 pub(crate) fn in_locale(text: &str) -> Cow<'_, str> {
     if text.is_ascii() || !is_ascii_locale() {
         return Cow::Borrowed(text);
@@ -144,7 +144,7 @@ pub(crate) fn in_locale(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(plain).collect())
 }
 
-/// An ASCII character that looks like one of a picture.
+/// An ASCII character that resembles a drawing character.
 fn plain(letter: char) -> char {
     /// The lower four dots of a braille character.
     const LOWER: u32 = 0b1110_0100;
@@ -222,7 +222,7 @@ pub(crate) fn document_to(name: &Path, document: &[u8]) -> Result<(), Errno> {
     write_all(stream.as_fd(), document)
 }
 
-/// True if stdout is the same file, pipe or terminal as `other`.
+/// Returns whether stdout is the same file, pipe or terminal as `other`.
 pub(crate) fn is_stdout(other: &Metadata) -> bool {
     let device = (rustix::fs::major(other.rdev()), rustix::fs::minor(other.rdev()));
     // /dev/tty is another name of the controlling terminal; tcgetsid succeeds only on that one.

@@ -1,4 +1,4 @@
-//! Flags that several commands share.
+//! Flags common to several commands.
 
 use std::path::PathBuf;
 

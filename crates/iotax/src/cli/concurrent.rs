@@ -26,7 +26,7 @@ pub(super) struct ConcurrentRuns {
     begun: Instant,
     looked: Option<Instant>,
     met: Vec<MetRun>,
-    /// The disks in sysfs, locked for other users to see.
+    /// Marks on the disks in sysfs, for other users to see.
     marks: Vec<DiskMark>,
 }
 
@@ -70,7 +70,7 @@ impl ConcurrentRuns {
         undo_log.announce(&self.own).or_exit(Exit::Environment)
     }
 
-    /// A line for each run that was not there at the last look.
+    /// A line for each run that appeared since the last check.
     pub(super) fn news(&mut self) -> Vec<String> {
         let now = Instant::now();
         if self.looked.is_some_and(|looked| now - looked < EVERY) {
@@ -91,7 +91,7 @@ impl ConcurrentRuns {
         lines
     }
 
-    /// The runs that share a disk with this one now, this user's by their numbers, each with the disk.
+    /// The runs that share a disk with this one now, each with the disk; this user's by their numbers.
     fn others(&self) -> Vec<(String, String)> {
         let own = undo::running(&self.undo_dir).into_iter().filter(|run| *run != self.own);
         let own = own.filter_map(|run| Some((called(&self.own, &run), shared(&self.own, &run)?.to_owned())));

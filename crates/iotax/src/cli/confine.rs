@@ -10,7 +10,7 @@ use iotax_model::workload::Workload;
 
 use super::{Failure, usage};
 
-/// The directories that files may be made in, without links.
+/// The directories, with links resolved, in which files may be created.
 #[derive(Debug)]
 pub(super) struct Directories(Vec<PathBuf>);
 

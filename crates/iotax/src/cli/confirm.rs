@@ -1,4 +1,4 @@
-//! Shows a plan and asks whether to begin.
+//! Shows a plan and asks for confirmation.
 
 use std::io::{self, BufRead};
 use std::sync::atomic::Ordering;

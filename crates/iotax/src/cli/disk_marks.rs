@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{major, minor};
 use rustix::process::{geteuid, getpid};
 
-/// The name of a process that counts as a run.
+/// Process name by which runs are recognised.
 const PROGRAM: &str = "iotax";
 
 /// A disk that a run marks as in use.
@@ -29,7 +29,7 @@ pub(super) struct Holder {
 }
 
 impl DiskMark {
-    /// The mark of a disk; `None` where sysfs does not have the disk.
+    /// The mark of a disk; `None` if the disk is not in sysfs.
     pub(super) fn of(disk: &str) -> Option<Self> {
         let path: PathBuf = ["/sys/class/block", disk, "dev"].iter().collect();
         Self::at(disk, &path)

@@ -19,7 +19,7 @@ use super::target_args;
 use super::time::seconds;
 use super::{Failure, OrExit, input, usage};
 
-/// The applications that are known: plans without targets.
+/// Profiles of known applications: plans without targets.
 const PROFILES: [(&str, &str); 3] = [
     ("etcd", include_str!("../../profiles/etcd.toml")),
     ("exchange", include_str!("../../profiles/exchange.toml")),

@@ -15,7 +15,7 @@ use super::terminal::PageArgs;
 use super::{Failure, OrExit, input, usage};
 use crate::runner;
 
-/// The most lines shown that were not understood; the rest is counted.
+/// Maximum number of lines shown that were not understood; the rest is counted.
 const SHOWN: usize = 20;
 
 /// Flags of `iotax import`.
@@ -151,7 +151,7 @@ fn keep(store: &mut Store, run: &Imported) -> anyhow::Result<i64> {
     Ok(id)
 }
 
-/// Reports lines that were not understood on stderr, and where those are that it does not show.
+/// Reports lines that were not understood on stderr, and says where the rest can be seen.
 fn not_understood(lines: &[String], rest: &str) {
     if lines.is_empty() {
         return;

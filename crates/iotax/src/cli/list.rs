@@ -188,7 +188,7 @@ fn state(run: &RunSummary) -> String {
     if run.damage.is_some() { DAMAGED.to_owned() } else { run.state.to_string() }
 }
 
-/// The columns before a run's name, and before what stands below it.
+/// Columns before a run's name, and the indentation of lines below it.
 const BEFORE: (usize, usize) = (53, 7);
 
 /// Prints what belongs to the run above.

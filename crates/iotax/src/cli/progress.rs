@@ -1,4 +1,4 @@
-//! Progress on stderr: a bar with an ETA on a terminal; elsewhere a line per measurement and one with its figure, or the table of each
+//! Progress on stderr: on a terminal a bar with an ETA; elsewhere a line per measurement and one with its result, or the table after each
 //! look if rounds are added.
 
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub(super) type SoFar<'a> = dyn Fn(usize) -> Option<Styled> + 'a;
 /// Shows the progress of a run.
 pub(super) struct Watcher<'a> {
     so_far: &'a SoFar<'a>,
-    /// Prints each interval; without it they only move the bar.
+    /// Prints each interval; without it intervals only move the bar.
     line: Option<&'a Line<'a>>,
     workload: String,
     bar: ProgressBar,
@@ -44,7 +44,7 @@ pub(super) struct Watcher<'a> {
     is_open: bool,
     /// Time of the last message without a terminal.
     said: Instant,
-    /// Tells those who look from elsewhere; absent if the store cannot.
+    /// Publishes the progress in the store; absent if the store cannot.
     live: Option<Live>,
     /// Other runs on the same disks.
     concurrent: &'a mut ConcurrentRuns,

@@ -70,7 +70,7 @@ pub(super) fn wanted(which: &Which, from: &Store) -> Result<Vec<i64>, Failure> {
     Ok(if which.runs.is_empty() { known } else { which.runs.clone() })
 }
 
-/// Copies runs. One that cannot be copied does not hold up the others.
+/// Copies runs. One that cannot be copied does not stop the others.
 pub(super) fn copy(runs: Vec<i64>, from: &Store, to: &mut Store) -> Result<Exit, Failure> {
     let mut exit = Exit::Fine;
     for run in runs {

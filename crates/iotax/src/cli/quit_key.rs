@@ -1,4 +1,4 @@
-//! The keys of a run: `q` does what Ctrl-C does, in the manner of top, and `m` marks this moment of a watch.
+//! Keys during a run: `q` works like Ctrl-C, as in top, and `m` adds a mark to a watch.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};

@@ -21,7 +21,7 @@ const NAME: &str = ".iotax-";
 pub(super) struct Draft {
     file: File,
     dir: PathBuf,
-    /// The temporary name. Where the filesystem supports files without a name, even a kill leaves nothing.
+    /// The temporary name; `None` on filesystems with unnamed files, where even a kill leaves nothing.
     name: Option<PathBuf>,
 }
 
@@ -41,13 +41,13 @@ impl Draft {
         Ok(Self::begun(file, dir, Some(name)))
     }
 
-    /// Locks the draft: a named draft without a lock is a leftover. If locking fails, none is taken for one.
+    /// Locks the draft, because a named draft without a lock counts as a leftover. If locking fails, leftovers are never removed.
     fn begun(file: File, dir: &Path, name: Option<PathBuf>) -> Self {
         let _ = file.try_lock();
         Self { file, dir: dir.to_path_buf(), name }
     }
 
-    /// Takes owner, mode and access list of the file that it replaces; the owner only as far as this user may set it.
+    /// Copies owner, mode and access list from the file to be replaced; the owner only as far as permitted.
     pub(super) fn take_after(&self, old: &File) -> io::Result<()> {
         let metadata = old.metadata()?;
         if fchown(&self.file, Some(metadata.uid()), Some(metadata.gid())).is_err() {

@@ -63,7 +63,7 @@ fn is_journal(path: &Path) -> io::Result<bool> {
     Ok(head.windows(JOURNAL_MAGIC.len()).any(|bytes| bytes == JOURNAL_MAGIC))
 }
 
-/// Prints which blocks hold what was acknowledged, and the condition of the journal.
+/// Prints which blocks hold the acknowledged data, and the condition of the journal.
 pub(super) fn tell(recovery: &Recovery) {
     if let Some(reason) = recovery.incomplete() {
         print_line!("INCOMPLETE: {reason}");

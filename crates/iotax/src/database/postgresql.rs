@@ -50,7 +50,7 @@ pub(crate) fn check(sockets: &Path, acknowledged: u64) -> Result<DatabaseCheck, 
     Ok(DatabaseCheck { errors: heap.cast_unsigned() + index, rows: rows.finish() })
 }
 
-/// Connects once the server takes clients.
+/// Connects as soon as the server accepts clients.
 fn connect(sockets: &Path) -> Result<Client, Error> {
     let mut config = Config::new();
     config.host_path(sockets).user(USER).dbname("postgres");

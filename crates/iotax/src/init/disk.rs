@@ -15,7 +15,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::LOOK_AGAIN;
 
-/// The time that a filesystem may stay busy after the agent has ended.
+/// Time for which a filesystem may stay busy after the agent has ended.
 const LET_GO: Duration = Duration::from_secs(5);
 
 /// The device node of the disk with this serial number. `blocks` is /sys/block.

@@ -78,7 +78,7 @@ impl PowerCuts<'_> {
         })
     }
 
-    /// Has a client commit until the power goes.
+    /// Lets a client commit until the power is cut.
     fn while_committing(
         &self,
         mut built: Built,
@@ -135,8 +135,8 @@ impl PowerCuts<'_> {
         Ok((acknowledged, volatile.remove(undo_log)?))
     }
 
-    /// Opens what a cut left, which has the database recover it, and compares it with the rows that were acknowledged. The inner error is the
-    /// reason why it cannot be used.
+    /// Opens the database after a cut, which makes it recover, and compares it with the acknowledged rows. The inner error says why it is
+    /// unusable.
     fn check_database(
         &self,
         path: &Path,

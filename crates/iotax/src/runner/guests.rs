@@ -40,7 +40,7 @@ pub(crate) struct GuestOptions {
 pub(crate) struct Guests {
     /// Kernel and initramfs per kind of guest.
     boots: BTreeMap<BootKey, Boot>,
-    /// A private directory, with one for each guest in it.
+    /// A private directory with a subdirectory for each guest.
     run_dir: PathBuf,
     accel: Accel,
     accel_reason: String,
@@ -75,7 +75,7 @@ pub(crate) fn possible(options: &GuestOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The reason why KVM runs no guest here; `None` if it does. Boots one, which is gone afterwards.
+/// Why KVM cannot run a guest here; `None` if it can. Boots a guest to find out, and ends it.
 pub(crate) fn obstacle_to_kvm(
     options: &GuestOptions,
     undo_dir: &Path,
@@ -238,7 +238,7 @@ impl Guests {
         self.settle(slot, guest, hello)
     }
 
-    /// Boots a target's guest, if it has one, in place of one that failed.
+    /// Boots a target's guest, if it has one, to replace a failed one.
     pub(super) fn reboot(&self, target: &mut Target, context: &mut RunContext<'_>) -> anyhow::Result<()> {
         target.kill_guest(context.undo_log);
         let Some(mut slot) = target.guest() else { return Ok(()) };
@@ -300,7 +300,7 @@ impl Guests {
         }
     }
 
-    /// Pauses a guest that has booted and keeps it.
+    /// Pauses a booted guest and keeps it.
     fn settle(
         &self,
         slot: &mut GuestSlot<'_>,
@@ -346,7 +346,7 @@ pub(crate) fn check_all(
     known(options, plan, tag, undo_log).map(drop)
 }
 
-/// QEMU's capabilities, and the kernel of each of a plan's guests, all of which can be booted.
+/// QEMU's capabilities, and the kernel of each guest in a plan, after checking that all can be booted.
 fn known<'a>(
     options: &GuestOptions,
     plan: &'a Plan,

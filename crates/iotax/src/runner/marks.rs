@@ -16,9 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Characters of the longest mark.
 const LONGEST: usize = 200;
-/// Time limit for the other end, which has its few bytes at hand.
+/// Timeout for the other end, whose few bytes should be ready.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Precedes the answer to a mark that was taken, or not.
+/// Prefix of the answer to a mark: accepted, or not.
 const ANSWERS: [&str; 2] = ["+", "-"];
 
 /// The socket of a watch or a fleet, removed when dropped.
@@ -28,7 +28,7 @@ pub(crate) struct MarkSocket {
 }
 
 impl MarkSocket {
-    /// Replaces what an earlier measurement left.
+    /// Opens the socket, replacing one left by an earlier measurement.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -41,7 +41,7 @@ impl MarkSocket {
         Ok(this)
     }
 
-    /// Waits for a mark, at most `patience`, and answers with what `take` makes of it.
+    /// Waits up to `patience` for a mark, and answers with the result of `take`.
     pub(crate) fn answer(&self, patience: Duration, take: impl FnOnce(&str) -> Result<String, String>) {
         let patience = Timespec::try_from(patience).unwrap_or_default();
         let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
@@ -95,7 +95,7 @@ pub(crate) fn check(text: &str) -> Result<&str, String> {
 /// The answer of a watch.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// False if it did not take the mark.
+    /// False if the mark was not accepted.
     pub(crate) is_marked: bool,
     /// The run, with the time of the mark or the reason.
     pub(crate) text: String,

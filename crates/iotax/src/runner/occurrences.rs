@@ -30,11 +30,11 @@ use super::target::Target;
 
 /// Longest time between two checks whether the load is over, and interval between readings of device states.
 const LOOK: Duration = Duration::from_millis(100);
-/// Lines that are kept of each source.
+/// Maximum number of lines kept per source.
 const MOST_LINES: usize = 500;
 /// Maximum number of lines shown at once to the user; the report has all.
 const MOST_NEWS: usize = 100;
-/// Characters that are kept of what a command writes to stderr.
+/// Maximum number of characters kept of a command's stderr.
 const MOST_ERROR: u64 = 400;
 
 /// Occurrences in the window of a watch.
@@ -45,7 +45,7 @@ pub(super) struct PlannedEvents<'a> {
     pub(super) operations: Option<&'a Operations>,
     /// The length of the window.
     pub(super) window: Duration,
-    /// True of a control, which takes no marks.
+    /// True for a control, which takes no marks.
     pub(super) is_control: bool,
     /// Path of the socket that takes marks.
     pub(super) socket: PathBuf,
@@ -94,17 +94,17 @@ impl WatchedWindow<'_> {
         std::mem::take(&mut locked(&self.stage.news).1)
     }
 
-    /// The load is over: no further event begins.
+    /// Ends the load: no further event begins.
     pub(super) fn end(&self) {
         self.stage.over.store(true, Ordering::Relaxed);
     }
 
-    /// The events whose commands go on, each with its process.
+    /// The events whose commands are still running, each with its process.
     pub(super) fn running(&self) -> Vec<String> {
         locked(&self.stage.running).clone()
     }
 
-    /// Nobody waits for these commands any longer. They go on.
+    /// Stops waiting for these commands, which keep running.
     pub(super) fn leave(&self) {
         self.stage.left.store(true, Ordering::Relaxed);
     }
@@ -207,7 +207,7 @@ struct Stage {
     over: AtomicBool,
     found: Mutex<Vec<Occurrence>>,
     remarks: Mutex<Vec<String>>,
-    /// The number of news lines, and those that were not fetched.
+    /// The number of lines so far, and those not fetched yet.
     news: Mutex<(usize, Vec<String>)>,
     /// See [`WatchedWindow::running`].
     running: Mutex<Vec<String>>,

@@ -27,13 +27,13 @@ use super::{interrupted, local_agent};
 
 /// Interval of samples, which are not used.
 const INTERVAL: Nanos = Nanos::from_millis(1000);
-/// Bytes that are sent to another machine at a time, at most; the kernel holds as many of a pipe.
+/// Maximum number of bytes sent to another machine at a time: the size of a pipe's atomic write.
 const PIECE: usize = 4096;
 
 /// A journal's place.
 #[derive(Debug)]
 pub(crate) enum JournalPlace {
-    /// A new file on a disk whose power stays, or a character device such as a serial line.
+    /// A new file on a disk that keeps its power, or a character device such as a serial line.
     Here(PathBuf),
     /// A new file on another machine.
     There(Remote),
@@ -47,7 +47,7 @@ pub(crate) enum LoadEnd {
     Failed(anyhow::Error),
 }
 
-/// Writes to the plan's target until the power goes. `begins` is called once it does.
+/// Writes to the plan's target until the power fails. `begins` is called once the load starts.
 ///
 /// # Errors
 /// The load did not begin.
@@ -124,7 +124,7 @@ pub(crate) fn write(
     })
 }
 
-/// Has a file and its name on disk: what is lost then was written to it.
+/// Makes a file and its name durable, so that only later writes can be lost.
 fn sync(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;
     file.sync_all()?;

@@ -48,7 +48,7 @@ pub(super) enum EventKind {
     Ended(Box<Result<Outcome, AgentError>>),
 }
 
-/// Runs all jobs once the gate lets them; `on_event` gets the events in the order of their arrival.
+/// Runs all jobs once the gate permits it. `on_event` gets the events in order of arrival.
 pub(super) fn run(
     participants: Vec<Participant<'_>>,
     entry: Entry<'_>,
@@ -157,7 +157,7 @@ struct Barrier {
     /// The agents' start time.
     at_ns: Option<u64>,
     unready: Vec<bool>,
-    /// Neighbours whose window has not begun.
+    /// Neighbours whose window has not begun yet.
     warming_up: Vec<bool>,
     neighbours_started: bool,
     measured_started: bool,
@@ -206,7 +206,7 @@ impl Barrier {
         }
     }
 
-    /// Lets an agent go on whose window is over.
+    /// Releases an agent whose window is over.
     fn release(&self, number: usize) {
         // One that has failed does not wait.
         let _ = self.overs[number].send(());

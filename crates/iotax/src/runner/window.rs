@@ -1,4 +1,4 @@
-//! The load of one window, and what the machine shows meanwhile.
+//! The load of a window, and what happens on the machine meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use super::watch::{Host, Watch, Watched};
 
 /// Time limit for an agent before and after the load: emulated guests are slow to answer.
 const SLACK: Duration = Duration::from_secs(30);
-/// Bytes per second: slower than any storage worth measuring.
+/// Assumed minimum speed of storage, in bytes per second.
 const SLOWEST: u64 = 10_000_000;
 /// The age from which an I/O in flight hangs, for who sits in front of it.
 const HUNG_NS: u64 = 1_000_000_000;
@@ -147,7 +147,7 @@ pub(super) fn perform(
     Ok(performed.collect())
 }
 
-/// Waits for events that go on after the load, until Ctrl-C: what they do may have to be done to its end.
+/// Waits for commands that run longer than the load, until Ctrl-C, because stopping them halfway may do harm.
 fn wait_for_commands(scene: &WatchedWindow<'_>, progress: &mut dyn Progress) {
     let mut told = Vec::new();
     let mut again = None;
@@ -185,7 +185,7 @@ struct PartWatch<'a> {
 struct Watches<'a>(Vec<PartWatch<'a>>);
 
 impl<'a> Watches<'a> {
-    /// Returns what is new: that I/Os which hung complete again.
+    /// Processes an event. Returns a line once hung I/Os complete again.
     fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) -> Option<String> {
         let place = self.0.partition_point(|part| part.first <= event.participant).saturating_sub(1);
         let part = self.0.get_mut(place)?;

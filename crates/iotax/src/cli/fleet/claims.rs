@@ -93,7 +93,7 @@ fn both_do(claim: &FileClaim) -> &'static str {
     }
 }
 
-/// The filesystems that do not have room for all members together. Each member has found room for itself.
+/// The filesystems without enough space for all members together. Each member has checked for itself alone.
 fn full(members: &[(&str, &Claims)]) -> Vec<String> {
     let mut together: BTreeMap<(&str, u64), (Vec<&str>, FilesystemClaim)> = BTreeMap::new();
     for (name, claims) in members {

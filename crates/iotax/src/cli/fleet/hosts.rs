@@ -15,7 +15,7 @@ use super::super::{Failure, OrExit, usage};
 
 /// The accepted forms of `--hosts`, for errors.
 const ACCEPTED: &str = "ssh://[USER@]HOST[:PORT], local:N, netns:NAME or a file with one of these a line; or nats://HOST[:PORT] alone";
-/// Most members that are led from one machine.
+/// Maximum number of members led from one machine.
 const MOST: usize = 1000;
 
 /// The host of a member.
@@ -87,7 +87,7 @@ pub(super) fn is_nats(address: &str) -> bool {
     address.starts_with("nats://") || address.starts_with("tls://")
 }
 
-/// Reads how one member is reached, as a store has it.
+/// Parses how a member is reached, as stored with its run.
 pub(super) fn link(given: &str) -> Result<Option<Link>, Failure> {
     if is_nats(given) {
         return Ok(Some(Link::Nats(given.to_owned())));
@@ -167,7 +167,7 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(is_fit) && !name.starts_with(['.', '-'])
 }
 
-/// Refuses names that two members have, and too many members.
+/// Refuses duplicate names, and too many members.
 fn named(hosts: Vec<Host>) -> Result<Vec<Host>, String> {
     if hosts.is_empty() || hosts.len() > MOST {
         return Err(format!("{} members; accepted: 1 to {MOST}", hosts.len()));

@@ -10,7 +10,7 @@ use iotax_report::counted;
 
 use super::super::say::{self, Stream};
 
-/// The time over which I/Os are summed up: several samples of each member, which come about once a second.
+/// Period over which I/Os are summed in nanoseconds: several samples of each member, which arrive about once a second.
 const WINDOW_NS: u64 = 5_000_000_000;
 
 /// The I/Os of all members together.
@@ -42,7 +42,7 @@ impl RecentIos {
     }
 }
 
-/// The line. It is not there unless stderr is a terminal.
+/// The status line, shown only if stderr is a terminal.
 pub(super) struct LiveLine {
     bar: ProgressBar,
 }

@@ -131,7 +131,7 @@ struct ActiveMember<'a, L> {
     assignment: &'a Assignment,
     store: PathBuf,
     run: Mutex<Option<i64>>,
-    /// The parts of the run that the coordinator has, apart from measurements.
+    /// The parts of the run that the coordinator already has, except measurements.
     told: Mutex<Option<Run>>,
     /// The intended start of the current window.
     at_ns: Mutex<Option<u64>>,
@@ -143,7 +143,7 @@ impl<'a, L: MemberLink> ActiveMember<'a, L> {
         Self { member, assignment, store, run, told, at_ns }
     }
 
-    /// Tells what is new of the run, apart from measurements.
+    /// Returns what is new in the run, except measurements.
     fn tell_rest(&self) -> Option<Run> {
         let run = (*lock(&self.run))?;
         let run = Store::open_to_read(&self.store).and_then(|store| store.load(run)).ok()?;

@@ -17,7 +17,7 @@ pub(super) enum Base {
     Device,
     /// The directory.
     Directory,
-    /// Its lowest layer's own, such as memory.
+    /// Provided by its lowest layer, such as memory.
     Own,
 }
 
@@ -30,7 +30,7 @@ enum Ladder {
     Everything,
 }
 
-/// A rung: its name, what it stands on, and its layers on that.
+/// A rung: its name, its base, and its layers.
 #[derive(Debug, Clone)]
 pub(super) struct Rung {
     pub(super) name: String,
@@ -80,7 +80,7 @@ const RUNGS: [(&str, Ladder, Base, &str); 25] = [
     ),
 ];
 
-/// The names of all rungs but those of other formats.
+/// The names of all rungs except those of other formats.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     RUNGS.into_iter().map(|(name, ..)| name)
 }

@@ -1,4 +1,4 @@
-//! Measurements with a server that is already running, as a plan with one target.
+//! Measurements with an already running server, as a plan with one target.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! `iotax top`: shows what goes on right now, records it, and shows recordings.
+//! `iotax top`: shows the current activity of every layer, records it, and shows recordings.
 
 mod output;
 mod replayed;

@@ -20,7 +20,7 @@ use super::output::Output;
 
 /// The largest text, in bytes: a day of iostat with 20 devices at 1 s is 250 MB.
 const LARGEST_TEXT: usize = 256 << 20;
-/// The longest line, in bytes: one of the text of iostat or atop has some hundred, a document of JSON may be one.
+/// Longest line in bytes: lines of iostat or atop have some hundred, but a JSON document may be a single line.
 const LONGEST_LINE: usize = 16 << 20;
 /// Bytes that are read at once.
 const PART: u64 = 1 << 20;
@@ -115,7 +115,7 @@ impl Replay {
     }
 }
 
-/// Appends what is left of a text, and refuses one that no tool wrote before it fills the memory.
+/// Appends the rest of a text. Refuses one that no tool wrote before it fills the memory.
 fn read_text(source: &mut impl Read, text: &mut Vec<u8>, file: &Path) -> Result<(), Failure> {
     let mut line = 0;
     loop {
@@ -183,7 +183,7 @@ fn layer(device: &DeviceInterval) -> LayerRates {
 mod tests {
     use super::*;
 
-    /// Gives this part without end, and counts what was asked for.
+    /// A source that repeats its bytes without end, and counts those read.
     struct Endless(&'static [u8], usize);
 
     impl Read for Endless {

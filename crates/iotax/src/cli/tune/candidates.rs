@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::{Failure, OrExit, args, usage};
 
-/// Keys of a guest that can be tried, with their words; none for numbers and flags.
+/// Enumerated guest keys that can be tried, with their values; empty for numbers and flags.
 pub(super) const GUEST_KEYS: [(&str, &[&str]); 5] = [
     ("cache", CacheMode::WORDS),
     ("aio", Aio::WORDS),
@@ -24,7 +24,7 @@ pub(super) const GUEST_KEYS: [(&str, &[&str]); 5] = [
 /// A candidate, and its target.
 pub(super) type Tryable = (Candidate, TargetSpec);
 
-/// The candidates that were asked for.
+/// The requested candidates.
 pub(super) fn asked(base: &TargetSpec, list: &[String]) -> Result<Vec<Tryable>, Failure> {
     let mut all = Vec::new();
     for item in list {

@@ -71,7 +71,7 @@ fn matching(root: &Path, device: &str) -> String {
 }
 
 impl LastingFile {
-    /// The text: these lines, and those of an earlier one for other settings.
+    /// The new text: these lines, and the lines of an earlier one for other settings.
     fn text(&self, origin: &str, old: Option<&str>) -> String {
         let is_kept = |line: &&str| {
             !line.trim().is_empty()
@@ -87,7 +87,7 @@ impl LastingFile {
         all.join("\n") + "\n"
     }
 
-    /// Writes it, after a backup of what is there. Returns the backup's path.
+    /// Writes the file after backing up the existing one. Returns the backup's path.
     fn write(&self, text: &str, old: Option<&str>) -> io::Result<Option<PathBuf>> {
         let dir = self.path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(dir)?;

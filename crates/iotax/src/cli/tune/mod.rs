@@ -128,7 +128,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     conclude(&tuner, &tuning)
 }
 
-/// Says how to make a recommendation last, or does so.
+/// Says how to make a recommendation permanent, or applies it.
 fn conclude(tuner: &Tuner<'_>, tuning: &Tuning) -> Result<Exit, Failure> {
     if measured_nothing(&tuning.tried) {
         note!("No candidate could be measured; the reasons are above.");

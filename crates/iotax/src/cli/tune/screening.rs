@@ -12,9 +12,9 @@ use super::super::{Failure, OrExit};
 use super::Tuner;
 use super::candidates::Tryable;
 
-/// Fewer settings gain nothing by mixing.
+/// Fewest settings for which mixing helps.
 const LEAST_MIXED: usize = 4;
-/// Rounds of mixes: two give an interval, and more than these add little.
+/// Number of rounds of mixes: two give an interval, and more than twelve add little.
 const ROUNDS: std::ops::RangeInclusive<u64> = 2..=12;
 /// Target name of every candidate in a mixed screening, where half of all targets have each setting.
 const MIXES: &str = "mixes";
@@ -48,7 +48,7 @@ impl Tuner<'_> {
         }
     }
 
-    /// Mixes of the first value of each setting; `None` if they are too few or too many, or their rounds do not fit either.
+    /// Mixes of the first value of each setting; `None` if these are too few or too many, or if their rounds do not fit either.
     fn mixed(&self, all: &[Candidate], time: Nanos) -> Option<Result<Screening, Failure>> {
         let is_first = |place: &usize| !all[..*place].iter().any(|earlier| earlier.key == all[*place].key);
         let (first, later): (Vec<usize>, Vec<usize>) = (0..all.len()).partition(is_first);

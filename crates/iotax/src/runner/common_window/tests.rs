@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
 
-/// A guest that began `after_ms`, with intervals of `interval_ms`, and in each so many reads of 4 KiB.
+/// A guest that began after `after_ms`, with intervals of `interval_ms` and a fixed number of 4 KiB reads in each.
 fn ran(start: Instant, after_ms: u64, interval_ms: u64, reads: &[u64]) -> AgentRun {
     let sample = |(number, ios): (u64, &u64)| Sample {
         at_ns: number * interval_ms * MS,

@@ -30,7 +30,7 @@ impl RunningGuest {
     }
 }
 
-/// The place of a target's guest, and what to boot there.
+/// Where to put a target's guest, and what to boot there.
 pub(in crate::runner) struct GuestSlot<'a> {
     pub(in crate::runner) target: &'a TargetSpec,
     pub(in crate::runner) spec: &'a GuestSpec,
@@ -45,7 +45,7 @@ pub(in crate::runner) enum MeasuredDevice<'a> {
     Nic(&'a NicBackend),
 }
 
-/// Storage that a guest has as its disk.
+/// Storage that is a guest's disk.
 pub(in crate::runner) struct GuestSite {
     spec: GuestSpec,
     /// The settings of the image, if the storage is a new file.
