@@ -45,7 +45,7 @@ struct State {
     /// The last step that was told to start, and its start time.
     went: Option<(StepNumber, u64)>,
     is_draining: bool,
-    /// The link is of no use any more.
+    /// True once the link is useless.
     has_ended: bool,
     /// The number of the last part sent.
     last: u64,
