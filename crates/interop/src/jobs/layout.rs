@@ -158,7 +158,7 @@ pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut Lin
     Jobs { workloads, filenames, own_files, directory, seed, curve: None, notes: notes.into_lines() }
 }
 
-/// Returns whether a job waits by `wait_for` for all earlier ones: for the last group, because earlier ones have ended.
+/// Returns whether a job's `wait_for` names the last group, so that it waits for all earlier jobs.
 fn waits_for_all(job: &SectionJob, groups: &[Vec<SectionJob>], trouble: &mut LineErrors) -> bool {
     let Some(name) = &job.wait_for else { return false };
     let Some(group) = groups.iter().rposition(|group| group.iter().any(|other| other.name == *name)) else {
