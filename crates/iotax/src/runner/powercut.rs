@@ -27,7 +27,7 @@ use super::{interrupted, local_agent};
 
 /// Interval of samples, which are not used.
 const INTERVAL: Nanos = Nanos::from_millis(1000);
-/// Maximum number of bytes sent to another machine at a time: the size of a pipe's atomic write.
+/// Maximum number of bytes sent to another machine at a time, which is what the pipe's kernel buffer holds.
 const PIECE: usize = 4096;
 
 /// A journal's place.
