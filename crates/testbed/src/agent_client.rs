@@ -34,15 +34,15 @@ pub use local::{AgentProcess, start_member};
 
 /// Timeout for requests that an agent answers at once. Generous, because an emulated guest on a busy host is slow.
 const PROMPT: Duration = Duration::from_secs(20);
-/// Timeout for syncing, which takes long if a cache holds many writes.
+/// Timeout of a sync, which takes long if a cache holds many writes.
 const SYNC: Duration = Duration::from_mins(5);
 /// Timeout for opening a target and allocating buffers, in an emulated guest too.
 const PREPARED: Duration = Duration::from_mins(1);
 /// Timeout for the null backend, which runs for well under a second.
 const FLOOR: Duration = Duration::from_mins(1);
-/// Timeout for an audit, which reads as much as was ever written. The user can interrupt it.
+/// Timeout of an audit, which reads everything that was ever written. The user can interrupt it.
 const AUDIT: Duration = Duration::from_hours(24);
-/// Bytes per second: slower than any storage worth measuring.
+/// Assumed minimum speed of storage, in bytes per second.
 const SLOWEST: u64 = 10_000_000;
 /// Timeout for reaping a killed agent: one with I/O on a hung disk cannot be reaped.
 const REAPED: Duration = Duration::from_secs(5);
@@ -178,7 +178,7 @@ impl AgentClient {
         })
     }
 
-    /// Describes a path on the agent's machine. Fails if nothing there can be measured. `size` is that of a file to be created.
+    /// Describes a path on the agent's machine. Fails if nothing there can be measured. `size` is that of a new file.
     pub fn describe(&mut self, path: &Path, size: Bytes) -> Result<Description, AgentError> {
         let request = Request::Describe { path: path.display().to_string(), size };
         self.follow("describe", &request, PROMPT, |event| match event {

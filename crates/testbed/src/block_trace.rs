@@ -23,7 +23,7 @@ const COMPLETE: &str = "block_rq_complete";
 /// Why recording failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockTraceError {
-    /// The path is on no block device whose requests the kernel shows.
+    /// The path is on no block device whose requests can be traced.
     #[error("{path}: {reason}")]
     Device {
         /// The path.
@@ -109,7 +109,7 @@ pub struct DiskRequest {
     pub sectors: u32,
     /// The kernel's letters for its kind, padded with zeros: `WFS`.
     pub kind: [u8; 10],
-    /// The process that issued it; of a completion, the one that was interrupted.
+    /// The process that issued it; for a completion, the interrupted one.
     pub process: u32,
 }
 
@@ -130,10 +130,10 @@ pub struct BlockTrace {
     buffers: Vec<(u32, File)>,
     issue: Layout,
     complete: Layout,
-    /// Read, and not given yet: others may still come before them.
+    /// Requests read but not returned yet, because earlier ones may still arrive.
     held: Vec<DiskRequest>,
     page: Vec<u8>,
-    /// Open for as long as the buffers are.
+    /// Kept open as long as the buffers.
     _tracing: TraceFs,
 }
 
@@ -173,7 +173,7 @@ impl BlockTrace {
         Ok(Self { directory, buffers, issue, complete, held, page, _tracing: tracing })
     }
 
-    /// The requests since the last call, in the order of their times; with `all`, also those that others may still come before.
+    /// The requests since the last call, in order of time; with `all`, also those that earlier ones may still precede.
     pub fn read(&mut self, all: bool) -> Result<Vec<DiskRequest>, BlockTraceError> {
         // What is seen after this moment may have company on a CPU that was read before.
         let settled = now_ns();
@@ -204,7 +204,7 @@ impl BlockTrace {
         Ok(self.held.drain(..ready).collect())
     }
 
-    /// Ends the recording; what is in the buffers can still be read.
+    /// Stops the recording; buffered events can still be read.
     pub fn stop(&self) -> Result<(), BlockTraceError> {
         fs::write(self.directory.join("tracing_on"), "0")
             .map_err(|error| BlockTraceError::Tracing { doing: "stopping".into(), error })
@@ -221,7 +221,7 @@ impl BlockTrace {
     }
 }
 
-/// The system's monotonic clock, which the events have too.
+/// The system's monotonic clock, which is also that of the events.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()

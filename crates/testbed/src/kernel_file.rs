@@ -1,4 +1,4 @@
-//! Files of /sys and /proc/sys that hold one value each: read, changed, and put back.
+//! Files in /sys and /proc/sys with one value each: reads, changes and restores them.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -40,9 +40,9 @@ pub struct KernelFile {
     /// True if the kernel changes it as a side effect of another file that the run writes, to an unpredictable value.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub follows: bool,
-    /// The boot in which it was read. A restart forgets such values.
+    /// The boot in which it was read. A reboot resets such values.
     pub boot_id: Option<String>,
-    /// The disk whose file it is: another one may get the name.
+    /// The disk to which the file belongs, because another one may get its name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub diskseq: Option<String>,
 }
@@ -50,7 +50,7 @@ pub struct KernelFile {
 /// Mount points of the kernel's own files, with `f_type` of statfs(2).
 const KERNELS: [(&str, u64); 2] = [("/sys", 0x6265_6572), ("/proc", 0x9fa0)];
 
-/// The value in a file's text: the word in brackets of a list of choices, otherwise all of it.
+/// The value in a file's text: the bracketed word in a list of choices, otherwise all of it.
 fn active(text: &str) -> &str {
     let chosen = text.split_once('[').and_then(|(_, rest)| Some(rest.split_once(']')?.0));
     chosen.unwrap_or(text).trim()
@@ -122,7 +122,7 @@ impl KernelFile {
         )))
     }
 
-    /// The value now; `None` if the disk is gone with all its files. Fails where the kernel's files are not to be seen.
+    /// The current value; `None` if the disk is gone with all its files. Fails if the kernel's files are not visible.
     fn found(&self) -> io::Result<Option<String>> {
         check_mounted(&self.path)?;
         match value(&self.path) {
@@ -143,8 +143,8 @@ impl KernelFile {
         (self.diskseq != diskseq).then(|| "another disk has been attached under this name since".into())
     }
 
-    /// Puts the former value back. A value that neither was there nor is the run's stays, and is an error. So is one that may be the run's
-    /// on what may be another disk: a loop device, for one, keeps its scheduler when it is attached again.
+    /// Restores the former value. A value that is neither the former one nor the run's is kept, and reported as an error. So is a value
+    /// that may be the run's if the disk may have changed: a loop device, for example, keeps its scheduler when it is attached again.
     pub(crate) fn restore(&self) -> io::Result<()> {
         let Some(now) = self.found()?.filter(|now| *now != self.was) else { return Ok(()) };
         let may_be_ours = self.follows || self.values.contains(&now);

@@ -27,7 +27,7 @@ pub use threads::GuestThreads;
 use threads::{GuestCounters, Threads};
 
 /// Reads the counters of a machine repeatedly. Keeps its files open, so that a snapshot is cheap: 23 us on two cores at 2.6 GHz, and 6 us
-/// for each thread of a guest.
+/// per guest thread.
 #[derive(Debug)]
 pub struct Monitor {
     disks: Vec<String>,

@@ -1,4 +1,4 @@
-//! Files that only this user and root can have written: what is in them may be carried out with this process's rights.
+//! Files that only this user and root can have written, so that their contents can be trusted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -29,7 +29,8 @@ pub(crate) fn check_way(path: &Path) -> io::Result<()> {
     walk(path, false).map(drop)
 }
 
-/// Checks a directory and all on the way to it. `is_own`: what others put into it would be taken for this user's.
+/// Checks a directory and all directories on its path. With `is_own`, others must not be able to add files to it, because these would be
+/// taken for this user's.
 fn walk(path: &Path, is_own: bool) -> io::Result<PathBuf> {
     let place = fs::canonicalize(path)?;
     // From the top down: whoever cannot change a directory cannot exchange what was looked at in it.

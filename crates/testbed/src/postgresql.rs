@@ -1,4 +1,4 @@
-//! PostgreSQL servers of iotax's own: a cluster in a directory that is given, and a socket that only this user reaches.
+//! PostgreSQL servers for measurements: a cluster in a given directory, with a socket that only this user can reach.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::program::{Program, ProgramError, search_path};
 use crate::undo::{Effect, UndoLog, UndoLogError};
 
-/// The programs are often not in PATH: there is a directory of them for each version.
+/// Directory of the installed versions, because the programs are often not in PATH.
 const VERSIONS: &str = "/usr/lib/postgresql";
 /// Starts programs, in a user namespace if needed.
 const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
@@ -108,7 +108,8 @@ impl PostgresqlCluster {
         &self.sockets
     }
 
-    /// Starts it with settings as in postgresql.conf, and waits until it listens. It may still refuse clients until it has recovered the cluster.
+    /// Starts the server with settings as in postgresql.conf, and waits until it listens. It may still refuse clients until it has
+    /// recovered the cluster.
     ///
     /// # Errors
     /// The reason, in words.

@@ -1,4 +1,4 @@
-//! Applies a plan's kernel settings, and restores what was there before.
+//! Applies a plan's kernel settings, and restores the former values.
 //!
 //! Every file that a run changes is in the undo log before the first change, once for the whole run, with its former value and the
 //! values that the run writes. So any later moment may be the last one.
@@ -54,8 +54,8 @@ pub struct KernelSettings {
 }
 
 impl KernelSettings {
-    /// Finds the files of a plan's settings below a root and reads their values. Refuses a setting that is not there, that may not be
-    /// written, and a value that the file does not list.
+    /// Finds the files of a plan's settings below a root and reads their values. Refuses a missing or read-only setting, and a value that
+    /// the file does not list.
     pub fn find(root: &Path, plan: &Plan) -> Result<Self, Refusal> {
         let touched = plan.targets.iter().map(|target| of_target(root, target));
         let touched = touched.collect::<Result<Vec<_>, Refusal>>()?;
@@ -75,7 +75,7 @@ impl KernelSettings {
         Ok(Self { files, touched, ..Self::default() })
     }
 
-    /// Locks every file against other runs, until this is dropped. Fails if another run has one, or if a value has changed since it was
+    /// Locks every file against other runs, until dropped. Fails if another run has locked one, or if a value has changed since it was
     /// read.
     pub fn claim(&mut self) -> Result<(), SettingFailure> {
         for file in &self.files {
@@ -93,7 +93,7 @@ impl KernelSettings {
         Ok(())
     }
 
-    /// Applies and restores the settings of a target once, so that what the kernel refuses is found before anything is measured.
+    /// Applies and restores the settings of a target once, so that values that the kernel rejects are found before measuring.
     pub fn try_out(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let applied = self.apply(target, undo_log);
         self.restore(undo_log).and(applied)
@@ -234,7 +234,7 @@ fn of_target(root: &Path, target: &TargetSpec) -> Result<BTreeMap<PathBuf, Optio
     Ok(touched)
 }
 
-/// Refuses a file that is not there or not writable, and a value that it does not list.
+/// Refuses a missing or read-only file, and a value that it does not list.
 fn check(path: &Path, setting: Setting, value: &str) -> Result<(), Refusal> {
     let shown = path.display();
     let now = kernel_file::value(path).map_err(|error| {
@@ -356,7 +356,7 @@ fn top(root: &Path, found: &LayerStack) -> Vec<String> {
     if is_partition { below(root, name) } else { vec![name.clone()] }
 }
 
-/// The settings that a target's storage has and that can be changed here, with the present value of each.
+/// The settings of a target's storage that can be changed here, each with its present value.
 #[must_use]
 pub fn changeable(root: &Path, target: &TargetSpec) -> Vec<(Setting, String)> {
     let now = |setting: Setting| {
@@ -377,7 +377,7 @@ pub fn offered(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String
     listed.and_then(Result::ok).unwrap_or_default()
 }
 
-/// The devices whose settings of this kind a target has; empty for settings of memory.
+/// The devices of a target that have a setting; empty for settings of memory.
 #[must_use]
 pub fn devices(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String> {
     let name = |queue: PathBuf| Some(queue.parent()?.file_name()?.to_string_lossy().into_owned());

@@ -1,8 +1,8 @@
-//! Messages, as the pending request sees them.
+//! Messages, classified by the pending request.
 
 use iotax_model::wire::Event;
 
-/// A message, as seen by the pending request.
+/// A message, classified by the pending request.
 pub(super) enum Heard<T> {
     /// The answer.
     Answer(T),

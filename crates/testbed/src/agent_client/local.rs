@@ -28,7 +28,7 @@ pub struct AgentProcess<R> {
     pub said: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Carries a plan out as a member of a fleet, and undoes what it could not undo itself, however it ended.
+/// Shell script that runs the program as a fleet member, and undoes what it could not undo itself, however it ended.
 const MEMBER: &str = r#"
 trap : HUP INT TERM PIPE
 export XDG_STATE_HOME="$2"

@@ -1,4 +1,4 @@
-//! Headers of disk images written directly to a device, which wipefs(8) does not know.
+//! Headers of disk images written directly to a device, which wipefs(8) does not recognise.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{RecordedDisk, signature};
 
-/// Bytes at either end that must be zeros: where archives, databases and unknown formats begin or end.
+/// Bytes at either end that must be zeros, because archives, databases and unknown formats begin or end there.
 const END: u64 = 1 << 20;
 
 /// Time to wait for an exiting process to release a device or mount.
@@ -90,7 +90,7 @@ pub(super) fn content(device: &File) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Offset and length of both ends, which meet on a small device.
+/// Offset and length of both ends, which are adjacent on a small device.
 fn ends(mut device: &File) -> io::Result<[(u64, usize); 2]> {
     let length = device.seek(SeekFrom::End(0))?;
     let first = length.min(END);

@@ -32,7 +32,7 @@ pub struct Probe<'a> {
     pub kernel: &'a Kernel,
     /// The initramfs from [`super::initramfs::write`] for this kernel.
     pub initramfs: &'a Path,
-    /// A private directory, which is left empty.
+    /// A private directory, left empty afterwards.
     pub run_dir: &'a Path,
     /// The process lock of the run.
     pub lock: &'a ProcessLock,
@@ -90,7 +90,7 @@ pub fn no_device() -> Option<String> {
     })
 }
 
-/// The reason why KVM cannot run a guest, if there is one.
+/// Why KVM cannot run a guest; `None` if it can.
 pub fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String>, GuestError> {
     let Probe { marker, kernel, initramfs, run_dir, lock } = probe;
     if let Some(reason) = no_device() {

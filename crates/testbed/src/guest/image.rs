@@ -77,7 +77,7 @@ pub(crate) const SECRET: &str = "secret0";
 /// The encryption key. It protects nothing: iotax fills images with random data.
 pub(crate) const KEY: &str = "iotax";
 
-/// The value of `-object` that makes the key known.
+/// The value of `-object` that passes the key.
 pub(crate) fn secret_option() -> String {
     format!("secret,id={SECRET},data={KEY}")
 }
@@ -209,11 +209,11 @@ pub struct FoundImage {
     pub has_data_file: bool,
     /// True if it, or a file that it reads, is encrypted.
     pub encrypted: bool,
-    /// The names of the files that it reads besides its own: backing files, the nearest first, and those that hold a qcow2 image's data.
+    /// The names of the files that it reads besides its own: backing files, nearest first, and data files of qcow2 images.
     pub others: Vec<String>,
 }
 
-/// Looks at an image of any format. Reads only headers; `shared` also while a guest has the image open to write it.
+/// Inspects an image of any format. Reads only headers. With `shared`, also while a guest has the image open for writing.
 pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
     let failed = |reason: String| ImageError::Failed { path: path.to_owned(), action: "info", reason };
     let mut chain = Vec::new();
@@ -257,7 +257,7 @@ pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
     Ok(FoundImage { format, size, has_data_file, encrypted, others: chain })
 }
 
-/// Backing files of an image that is measured, at most.
+/// Maximum number of backing files of a measured image.
 const DEEPEST: usize = 64;
 
 /// An extent of an image as its guest sees it.
@@ -267,7 +267,7 @@ pub struct ImageExtent {
     pub length: u64,
     /// Index in the chain of the image that holds it.
     pub depth: u32,
-    /// True if any image of the chain has it allocated.
+    /// True if it is allocated in any image of the chain.
     #[serde(default = "there")]
     pub present: bool,
     /// True if it is read from storage; known zeros are not.
@@ -362,7 +362,7 @@ fn qemu_img<'a>(
     run(action, path, Stdio::null(), arguments, &Interrupt::default(), program::PATIENCE)
 }
 
-/// Time to look at the headers of an image. What it names may be a pipe, or a server that hangs.
+/// Time to inspect an image's headers: a file that it names may be a pipe, or on a server that hangs.
 const A_LOOK: Duration = Duration::from_secs(5);
 
 /// Runs qemu-img in its own process group, because the runner handles Ctrl-C.

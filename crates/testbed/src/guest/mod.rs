@@ -140,7 +140,7 @@ impl GuestStorage {
 /// The filesystem of a guest: create it, or mount it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuestFilesystem {
-    /// True to create it; otherwise an earlier boot has created it.
+    /// True to create it; false if an earlier boot has created it.
     pub make: bool,
     /// Length of the test file on it.
     pub size: Bytes,
@@ -218,7 +218,7 @@ pub struct Guest {
     _passt: Option<Passt>,
     qmp: Qmp,
     agent: AgentClient,
-    /// QEMU's name of the disk device; `None` if it keeps no counters.
+    /// QEMU's name of the disk device; `None` if it has no counters.
     device: Option<String>,
     spec: GuestSpec,
     begun: Instant,
@@ -319,7 +319,7 @@ impl Guest {
         (&mut self.agent, BlockLayer { qmp: &mut self.qmp, device: self.device.as_ref() })
     }
 
-    /// Connects to the second monitor, for operations on the guest and its disk, which are carried out to their end also after an interrupt.
+    /// Connects to the second monitor, for operations on the guest and its disk, which are completed even after an interrupt.
     pub fn operator(&self, files: OperationFiles) -> Result<Operator, GuestError> {
         let stop = Interrupt::default();
         let monitor = self.process.connect(command::OPERATIONS_SOCKET, &stop)?;
@@ -329,7 +329,7 @@ impl Guest {
         Ok(Operator::new(qmp, image, drive, self.l2_cache_size, files))
     }
 
-    /// QEMU's events since the last call; the latest events may be left out if they are many.
+    /// QEMU's events since the last call; the latest may be dropped if there are many.
     pub fn events(&mut self) -> Result<Vec<QmpEvent>, GuestError> {
         self.qmp.events().map_err(|source| with_diagnostics(source, &self.process))
     }
@@ -348,8 +348,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Swaps the image of the guest's disk for another of the same size and closes the old one. A running guest is paused meanwhile.
-    /// Dropping the guest's caches is up to the caller.
+    /// Swaps the image of the guest's disk for another of the same size and closes the old one. A running guest is paused for that time.
+    /// The caller must drop the guest's caches.
     pub fn swap_disk(&mut self, image: &Path, format: Format) -> Result<(), GuestError> {
         let chain = image::chain(image, format)?;
         self.while_paused(|guest| guest.exchange(chain))

@@ -64,7 +64,7 @@ pub struct OperationFiles {
     pub copies: Vec<(Operation, PathBuf)>,
 }
 
-/// Carries out operations on one guest or export, one at a time.
+/// Carries out operations on a guest or export, one at a time.
 #[derive(Debug)]
 pub struct Operator {
     qmp: Qmp,
@@ -80,7 +80,7 @@ pub struct Operator {
 /// A disk after operations.
 #[derive(Debug, Default)]
 struct DiskState {
-    /// The nodes that were put on the image, the disk's own last.
+    /// The nodes above the image; the last is the disk's own.
     over: Vec<&'static str>,
     /// True if the lowest of `over` holds everything below it.
     is_streamed: bool,
@@ -160,7 +160,7 @@ impl Operator {
         self.commit_into(self.state.over.len().saturating_sub(1))
     }
 
-    /// Commits what lies on one of the nodes, the image or those put on it, into that node and no lower one.
+    /// Commits what is above one of the nodes (the image or one above it) into that node and no lower one.
     fn commit_into(&mut self, height: usize) -> Result<(), OperationError> {
         let base = height.checked_sub(1).map_or(self.image.as_str(), |below| self.state.over[below]);
         self.begin("block-commit", &json!({ "device": self.top(), "base-node": base }))?;
@@ -214,7 +214,7 @@ impl Operator {
         size.map(Bytes).ok_or(OperationError::Length)
     }
 
-    /// Begins a job, which stays after its end, so that its error can be read.
+    /// Starts a job, which is kept after its end so that its error can be read.
     fn begin(&mut self, command: &str, arguments: &Value) -> Result<(), OperationError> {
         let mut arguments = arguments.clone();
         arguments["job-id"] = json!(JOB);

@@ -165,7 +165,7 @@ impl QemuProcess {
         self.wait(REAPED);
     }
 
-    /// The exit status, QEMU's output, and the console's last lines, as far as there are any.
+    /// The exit status, QEMU's output, and the console's last lines, as far as available.
     pub(super) fn exit_diagnostics(&self) -> String {
         let mut words = Vec::new();
         if let Some(status) = self.wait(LAST_BREATH) {

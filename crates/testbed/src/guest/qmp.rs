@@ -40,7 +40,7 @@ pub enum QmpError {
         /// The command.
         command: String,
     },
-    /// An earlier command is still without an answer: the next one that came would be taken for another's.
+    /// An earlier command is still unanswered, so that the next answer could be mistaken for another's.
     #[error("QEMU was not asked for {command}: it has not answered {earlier}")]
     Silent {
         /// The command.
@@ -183,7 +183,7 @@ impl Qmp {
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// Makes QEMU quit, also after an interrupt.
+    /// Makes QEMU quit, even after an interrupt.
     pub fn quit(&mut self) -> Result<(), QmpError> {
         self.stop = Interrupt::default();
         self.execute("quit", &json!({})).map(drop)

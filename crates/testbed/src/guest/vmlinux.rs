@@ -7,9 +7,9 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The most that a kernel may unpack to.
+/// Largest unpacked kernel in bytes.
 const MOST: u64 = 512 << 20;
-/// The size of what a block of LZ4's legacy format unpacks to; the last one may be shorter.
+/// Unpacked size of a block in LZ4's legacy format; the last one may be shorter.
 const LZ4_BLOCK: usize = 8 << 20;
 /// The note: the lengths of name and value, its type, and its name. The value is an address of 32 or 64 bits.
 const NOTES: [&[u8]; 2] = [b"\x04\0\0\0\x04\0\0\0\x12\0\0\0Xen\0", b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0"];

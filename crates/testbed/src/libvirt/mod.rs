@@ -132,7 +132,7 @@ fn domain<'a, 'i>(document: &'a Document<'i>) -> Result<Node<'a, 'i>, DomainErro
     Err(DomainError::at(root, format!("<{found}>: accepted: <domain>, as virsh dumpxml prints it")))
 }
 
-/// CPUs, memory and machine. The disk gets the settings of a domain that has none.
+/// CPUs, memory and machine. A domain without them gets the settings of the disk.
 fn machine(root: Node<'_, '_>, notes: &mut Vec<String>) -> Result<GuestSpec, DomainError> {
     match root.attribute("type") {
         Some("kvm") => {}

@@ -99,8 +99,8 @@ impl DiskCounters {
         })
     }
 
-    /// The device's activity up to `later`, `duration_ns` after this reading. `cache` has what the kernel sends flushes for; absent for a device
-    /// whose flushes it does not count.
+    /// The device's activity up to `later`, `duration_ns` after this reading. `cache` says what the kernel sends flushes for; `None` for a
+    /// device whose flushes it does not count.
     pub(super) fn until(
         &self,
         later: &Self,

@@ -1,4 +1,4 @@
-//! Network interfaces that go up and down, as they do so.
+//! Follows network interfaces that go up and down.
 
 use std::collections::HashMap;
 use std::io;

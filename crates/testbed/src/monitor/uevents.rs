@@ -1,4 +1,4 @@
-//! The kernel's events of block devices, SCSI and NVMe, as they come.
+//! Follows the kernel's events of block devices, SCSI and NVMe.
 
 use std::io;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Uevents {
         Multicast::uevents().map(Self)
     }
 
-    /// The events that have come since, after at most `patience`, such as `change dm-0: DM_ACTION=PATH_FAILED DM_PATH=8:16`.
+    /// The events since the last call, after waiting at most `patience`, such as `change dm-0: DM_ACTION=PATH_FAILED DM_PATH=8:16`.
     pub fn next(&self, patience: Duration) -> Vec<String> {
         self.0.next(patience).iter().filter_map(|message| line(message)).collect()
     }

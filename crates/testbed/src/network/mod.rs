@@ -38,7 +38,7 @@ const TAP: &str = "tap0";
 pub struct NetworkEnd {
     /// The network namespace of its agent or, for a guest, of QEMU; `None` for this process's.
     pub namespace: Option<String>,
-    /// The address at which the other end reaches it.
+    /// The address at which the other end can reach it.
     pub address: IpAddr,
 }
 

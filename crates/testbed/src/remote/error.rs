@@ -8,7 +8,7 @@ use crate::program::ProgramError;
 /// An error while starting or removing a remote agent.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The program that leads there is not installed.
+    /// The program that connects to the machine is not installed.
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// The undo log could not be written, so nothing was done.

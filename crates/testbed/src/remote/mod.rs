@@ -41,12 +41,12 @@ const LOGIN: Duration = Duration::from_mins(1);
 const LOGIN_ASKING: Duration = Duration::from_mins(5);
 /// Timeout of each step after the login.
 const STEP: Duration = Duration::from_secs(30);
-/// Bytes per second: slower than any link worth measuring over.
+/// Assumed minimum speed of a link, in bytes per second.
 const SLOWEST: u64 = 100_000;
 /// Timeout of removal: deleting large files takes long on some filesystems.
 const REMOVAL: Duration = Duration::from_mins(2);
 
-/// A machine or container, and with which rights the agent runs there.
+/// A machine or container, and the privileges of the agent there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteHost {
@@ -68,7 +68,7 @@ pub struct RecordedAgent {
     pub sha256: String,
     /// The path to measure; the agent may have created a file there.
     pub target: String,
-    /// Its directory; `None` before there is one, when nothing has run yet.
+    /// Its directory; `None` before it exists, when nothing has run yet.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<RemoteDirectory>,
 }

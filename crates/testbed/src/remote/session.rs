@@ -37,7 +37,7 @@ pub(super) struct RemoteSession {
     lines: Receiver<SessionOutput>,
     /// The tail of its stderr.
     said: Arc<Mutex<Vec<u8>>>,
-    /// Stdout that is not the script's: greetings, or something other than a shell.
+    /// Stdout that is not from the script: greetings, or the output of something other than a shell.
     noise: Arc<Mutex<String>>,
 }
 
@@ -129,7 +129,7 @@ impl RemoteSession {
         let _ = self.child.wait();
     }
 
-    /// The output that is not the script's, from stderr and stdout.
+    /// Output that is not from the script, on stderr and stdout.
     pub(super) fn words(&mut self) -> String {
         // The thread that reads stderr may lag behind.
         self.status();

@@ -29,7 +29,7 @@ impl Walk<'_> {
         !found.is_empty()
     }
 
-    /// Adds the device with this `major:minor` and the layers below it. Returns false if /sys does not have it.
+    /// Adds the device with this `major:minor` and the layers below it. Returns false if it is not in /sys.
     pub(super) fn add_number(&mut self, number: &str) -> bool {
         let Ok(directory) = fs::canonicalize(self.root.join("sys/dev/block").join(number)) else {
             return false;

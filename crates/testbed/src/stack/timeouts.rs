@@ -9,8 +9,8 @@ use super::mount::Mount;
 use super::{Walk, device};
 use crate::host_info::text;
 
-/// SCSI drivers that restart the timer when it runs out, since the hypervisor is to answer in any case: virtio_scsi.c (`virtscsi_eh_timed_out`)
-/// and storvsc_drv.c (`storvsc_eh_timed_out`).
+/// SCSI drivers that restart the timer when it expires, because they expect the hypervisor to answer eventually: virtio_scsi.c
+/// (`virtscsi_eh_timed_out`) and storvsc_drv.c (`storvsc_eh_timed_out`).
 const PATIENT: [&str; 2] = ["virtio_scsi", "storvsc_host"];
 /// Filesystems of the kernel's ext4 driver.
 const EXT: [&str; 3] = ["ext4", "ext3", "ext2"];
@@ -154,7 +154,7 @@ fn sys_block(directory: &Path, file: &str) -> String {
     format!("/sys/class/block/{name}/{file}")
 }
 
-/// The nearest directory above whose name is this prefix and then begins with a digit.
+/// The nearest parent directory whose name is the prefix followed by a digit.
 pub(crate) fn ancestor(directory: &Path, prefix: &str) -> Option<String> {
     let names = directory.ancestors().filter_map(|place| place.file_name()?.to_str());
     names.skip(1).find(|name| is_numbered(name, prefix)).map(str::to_owned)

@@ -10,7 +10,7 @@ use crate::stack::mount::Mount;
 
 const STAT: Program = Program { name: "stat", package: "coreutils" };
 
-/// The first mount of each block device. Others are left alone: asking a server that is gone takes long.
+/// The first mount of each block device. Network mounts are skipped, because a lost server takes long to answer.
 pub(super) fn on_disks(reader: &Reader<'_>, mounts: &[Mount]) -> Vec<Filesystem> {
     let mut known: Vec<&str> = Vec::new();
     let mut found = Vec::new();

@@ -14,8 +14,8 @@ const STAT: Program = Program { name: "stat", package: "coreutils" };
 const FILEFRAG: Program = Program { name: "filefrag", package: "e2fsprogs" };
 const LSATTR: Program = Program { name: "lsattr", package: "e2fsprogs" };
 
-/// The regular file at a path; `None` for anything else. `declared` is the format that a guest uses it in: the header of a raw disk is the
-/// guest's to write and means nothing.
+/// The regular file at a path; `None` for anything else. `declared` is the format in which a guest uses it: the header of a raw disk is
+/// written by the guest and means nothing.
 pub(super) fn image(reader: &Reader<'_>, path: &str, declared: Option<&str>) -> Option<Image> {
     let found = match look(&reader.place(path)) {
         Ok(found) => found,

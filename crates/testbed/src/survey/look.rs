@@ -1,4 +1,4 @@
-//! Looks at a path with a time limit: a dead mount never answers.
+//! Accesses a path with a time limit, because a dead mount never answers.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Read};

@@ -57,8 +57,8 @@ fn linked(reader: &Reader<'_>, path: &str) -> Known<String> {
     Some(Fact::new(target.file_name()?.to_string_lossy().into_owned(), path))
 }
 
-/// The interface below: by a link `lower_NAME`, or by its index. An index may belong to another namespace, so that of a veth counts only
-/// if its peer has ours.
+/// The interface below, by a link `lower_NAME` or by its index. An index may belong to another namespace, so a veth's counts only if its
+/// peer has ours.
 fn lower(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> Known<String> {
     let place = format!("{CLASS}/{name}");
     let is_master =

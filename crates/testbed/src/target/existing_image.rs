@@ -1,4 +1,4 @@
-//! Images of the user's, which are only read.
+//! Images of the user, which are only read.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -140,10 +140,10 @@ fn cut_short(path: &Path, found: &FoundImage) -> Option<String> {
     ))
 }
 
-/// The last cluster of an image may end within a sector.
+/// Bytes of a sector: the last cluster of an image may end within one.
 const SECTOR: u64 = 512;
 
-/// Beginnings of files by which QEMU knows an image, with their places. Of a VMDK in several files this is not the beginning.
+/// Magic bytes by which QEMU recognises an image, with their offsets. A VMDK in several files has none.
 const MAGIC: [(u64, &[u8], Format); 5] = [
     (0, b"QFI\xfb", Format::Qcow2),
     (0, b"KDMV", Format::Vmdk),

@@ -51,7 +51,7 @@ pub struct ExportedImage {
     pub daemons: Vec<StorageDaemon>,
     /// True if the daemon's main loop, and no I/O thread, serves the virtio device's queues.
     pub in_main_loop: bool,
-    /// The export of an image that nothing stands on but what is measured.
+    /// The export of an image below which there are no other layers.
     export: Option<Export>,
     /// Topmost overlays made so far.
     count: u32,
@@ -78,7 +78,7 @@ pub(super) trait Shows: fmt::Debug {
     /// The place where it is found: a socket, or a file.
     fn point(&self) -> &Path;
 
-    /// The name of the program that shows it, which another may start.
+    /// The name of the program that exports it, which another may start.
     fn program(&self) -> &'static str {
         DAEMON.name
     }
@@ -106,7 +106,7 @@ pub(super) trait Shows: fmt::Debug {
         }
     }
 
-    /// Takes away what a daemon leaves that has ended.
+    /// Removes what an ended daemon left.
     fn clear(&self) -> io::Result<()> {
         match fs::remove_file(self.point()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -167,7 +167,7 @@ impl Export {
         Ok((StorageDaemon::new(daemon, self.form.program()), shown.map_err(BuildError::file(self.point()))?))
     }
 
-    /// The call of QEMU's storage daemon for a node, with what the form adds to the export and what comes before it.
+    /// The command of QEMU's storage daemon for a node, with what the export type adds to the export and what precedes it.
     pub(super) fn by_storage_daemon(
         &self,
         node: &BlockNode,
@@ -270,7 +270,7 @@ impl ExportedImage {
             .is_some_and(|export| export.file.snapshot.is_some() || export.node.over.is_some())
     }
 
-    /// Exports a new, empty overlay in place of the one before; returns the identity of what is shown now. `None` if it has no snapshot.
+    /// Exports a new, empty overlay in place of the previous one. Returns the identity of the new export; `None` if it has no snapshot.
     pub fn renew_snapshot(&mut self, undo_log: &mut UndoLog) -> Result<Option<Identity>, BuildError> {
         if !self.has_snapshot() {
             return Ok(None);
@@ -328,7 +328,7 @@ pub(super) fn possible() -> Result<(), Refusal> {
     DAEMON.find().map_err(|error| Refusal::environment(error.to_string()))
 }
 
-/// Checks that QEMU has a client, which distributions package apart from it; `nowhere` is a node of it that leads to no server.
+/// Checks that QEMU has a client, which distributions package separately; `nowhere` is a node of it without a server.
 pub(super) fn has_client(nowhere: &Value, name: &str) -> Result<(), Refusal> {
     match DAEMON.run(["--blockdev", &nowhere.to_string()]) {
         Err(ProgramError::Failed { reason, .. }) if reason.contains("Unknown driver") => {

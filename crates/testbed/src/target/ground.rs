@@ -30,7 +30,7 @@ pub(super) enum Ground {
     Raw(RawFile),
     /// A node of QEMU's block layer.
     Node(Box<NodeGround>),
-    /// Anything else that can be measured.
+    /// Any other storage that can be measured.
     Built(Box<Built>),
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Ground {
 #[derive(Debug)]
 pub(super) struct NodeGround {
     pub(super) node: BlockNode,
-    /// Its bytes, where they are not those that the plan asks for.
+    /// Its size in bytes, if different from the plan's.
     pub(super) size: Option<Bytes>,
     pub(super) claim: Option<Arc<DeviceClaim>>,
     pub(super) identity: Option<Identity>,
@@ -56,7 +56,7 @@ pub(super) struct BlockGround {
     pub(super) transient: bool,
 }
 
-/// A block device that a layer takes all of.
+/// A block device that a layer occupies completely.
 #[derive(Debug)]
 pub(super) struct TakenBlock {
     pub(super) area: DeviceArea,
@@ -96,7 +96,7 @@ impl Ground {
         }
     }
 
-    /// A new block device of iotax's at a path, which is there as long as the layers above it.
+    /// A new block device of iotax's at a path, which exists as long as the layers above it.
     pub(super) fn made(path: PathBuf) -> Result<Self, BuildError> {
         let mut device = File::open(&path).map_err(BuildError::file(&path))?;
         let disk = device::disk_of(&device).map_err(BuildError::file(&path))?;
@@ -152,7 +152,7 @@ impl Ground {
     }
 }
 
-/// The plan's check lets no such stack through.
+/// The error for a stack that the plan's check should have rejected.
 fn unfit(needed: &str) -> BuildError {
     Refusal::input(format!("a layer stands on {needed}, and there is none")).into()
 }

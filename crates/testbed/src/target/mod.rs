@@ -75,9 +75,9 @@ pub struct Built {
     pub writable: bool,
     /// True if the claim or a layer that iotax created holds the device, so that an agent's exclusive claim would fail.
     pub shared: bool,
-    /// The expected identity, so that nothing else at the path is measured; `None` if iotax chose the path in its own folder.
+    /// The expected identity, so that nothing else at the path is measured; `None` if the path is in iotax's own directory.
     pub identity: Option<Identity>,
-    /// Keeps a target at a user's path open, so that its identity is not reused.
+    /// Keeps a file at a user's path open, so that its identity is not reused.
     pub held: Option<File>,
     /// The claim of a device, held as long as the target exists.
     pub claim: Option<Arc<DeviceClaim>>,
@@ -98,7 +98,7 @@ pub struct Built {
 }
 
 impl Built {
-    /// Storage that is only read, with nothing to undo.
+    /// Storage that is only read, so that there is nothing to undo.
     const fn at(path: PathBuf, format: Format, size: Bytes) -> Self {
         Self {
             path,

@@ -39,7 +39,7 @@ impl Needs {
         self.space.values().sum()
     }
 
-    /// The bytes needed on each filesystem, and those that it has.
+    /// The bytes needed on each filesystem, and those available.
     ///
     /// # Errors
     /// A directory or its filesystem cannot be looked at.

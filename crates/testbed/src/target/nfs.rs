@@ -23,11 +23,11 @@ use crate::undo::Effect;
 
 /// An NFS server in user space.
 const GANESHA: Program = Program { name: "ganesha.nfsd", package: "nfs-ganesha" };
-/// Tells clients at which port a server listens, which libnfs asks for.
+/// Tells clients a server's port, which libnfs asks for.
 const RPCBIND: Program = Program { name: "rpcbind", package: "rpcbind" };
 /// Asks a server for a sign of life.
 const RPCINFO: Program = Program { name: "rpcinfo", package: "rpcbind" };
-/// Makes mounts that only the servers see.
+/// Creates mounts that only the servers see.
 const MOUNT: Program = Program { name: "mount", package: "mount" };
 /// The number and version of NFS's mount protocol.
 const MOUNTD: [&str; 2] = ["100005", "3"];

@@ -72,7 +72,7 @@ fn check_path(path: &Path, target: &TargetSpec, plan: &Plan, needs: &mut Needs) 
     Ok(())
 }
 
-/// Returns whether a file is there; refuses a name under which none can be made.
+/// Returns whether a file exists; refuses a name under which none can be created.
 fn is_there(path: &Path) -> Result<bool, Refusal> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() && !path.exists() => Err(Refusal::input(format!(
@@ -96,7 +96,7 @@ pub(super) fn check_direct(dir: &Path, work: &[&Workload]) -> Result<(), Refusal
     }
 }
 
-/// Rejects direct I/O to what keeps files in memory; `shown` names it.
+/// Rejects direct I/O to storage in memory; `shown` names it.
 pub(super) fn refuse_direct(shown: &str, work: &[&Workload]) -> Result<(), Refusal> {
     match work.iter().find(|workload| workload.direct) {
         Some(workload) => Err(Refusal::input(format!(

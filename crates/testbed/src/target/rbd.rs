@@ -55,7 +55,7 @@ const LONGEST: u32 = 16 << 20;
 /// A Ceph cluster in its own directory and network namespace.
 #[derive(Debug, Clone)]
 struct Cluster {
-    /// The directory of all that it keeps, which is that of its programs: paths in Ceph's files may not have all letters.
+    /// The working directory of the programs, with all files of the cluster: paths in Ceph's configuration may not contain every character.
     directory: PathBuf,
     /// The namespace's file.
     namespace: PathBuf,
@@ -144,7 +144,7 @@ impl Cluster {
     }
 }
 
-/// The settings of all programs of a cluster: those that keep it to itself, and those of the plan. All others are Ceph's own.
+/// The settings of all programs of a cluster: those that isolate it, and those of the plan. All others are Ceph's defaults.
 fn settings(spec: &RbdSpec, id: &str, key: &str) -> String {
     let address = Ipv4Addr::LOCALHOST;
     // Ceph takes a file for a disk that turns, and asks the kernel about a device.

@@ -1,4 +1,4 @@
-//! Images shown as virtio block devices by QEMU's storage daemon.
+//! Images exported as virtio block devices by QEMU's storage daemon.
 
 use std::fs;
 use std::io;

@@ -85,8 +85,8 @@ pub fn clean_tag(dir: &Path, tag: &str) -> Result<Option<Cleaned>, UndoLogError>
     }
 }
 
-/// Undoes what is in one log, but first what is in the logs of the members of a fleet that the dead process started: they are in one of
-/// its directories. If a member still lives or left what cannot be undone, this log stays for another attempt.
+/// Undoes the effects in one log, after those of the fleet members that the dead process started, whose logs are in one of its directories.
+/// If a member is alive, or has effects that cannot be undone, this log is kept for another attempt.
 fn clean_log(
     dir: &Path,
     path: &Path,
@@ -151,12 +151,12 @@ fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, UndoLogError> {
 pub struct Leftover {
     standing: PendingEffect,
     goes_along: bool,
-    /// True of the directory of a mount that stands: it is seen again once that is gone.
+    /// True for a directory below an existing mount: it is visible again once that is gone.
     is_covered: bool,
 }
 
 impl Leftover {
-    /// The reason why it cannot be undone at the moment. Accesses its filesystem, which may take long.
+    /// Why it cannot be undone at the moment, if so. Accesses its filesystem, which may take long.
     #[must_use]
     pub fn hindrance(&self) -> Option<String> {
         if self.is_covered {

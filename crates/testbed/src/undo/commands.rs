@@ -27,7 +27,7 @@ pub(super) fn kill(marker: &str) -> io::Result<Vec<u32>> {
     Ok(killed)
 }
 
-/// Processes that began with the marker in their environment; zombies have none, and another user's cannot be read.
+/// Processes with the marker in their environment; zombies have none, and another user's cannot be read.
 fn marked(proc: &Path, marker: &str) -> io::Result<BTreeSet<i32>> {
     let variable = format!("{EVENT_OF}={marker}");
     let is_marked = |pid: &i32| {

@@ -9,7 +9,7 @@ use crate::lvm::{Group, Physical};
 use crate::mapper::{self, Mapping};
 use crate::nvme_tcp;
 
-/// The start of every name that iotax gives to guests, namespaces, groups and volumes.
+/// Prefix of all names of guests, namespaces, groups and volumes.
 const OURS: &str = "iotax-";
 /// The least length of a run's tag.
 const TAG: usize = 4;

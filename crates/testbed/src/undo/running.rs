@@ -26,7 +26,7 @@ pub struct RunningRun {
 }
 
 impl UndoLog {
-    /// Tells other runs of this user about this one, until the log is removed.
+    /// Announces this run to other runs of this user, until the log is removed.
     pub fn announce(&self, run: &RunningRun) -> Result<(), UndoLogError> {
         let path = self.path.with_extension(RUNNING);
         let write = || {
@@ -39,7 +39,7 @@ impl UndoLog {
     }
 }
 
-/// Lists the runs of this user that live and have announced their disks. What cannot be read is left out.
+/// Lists the running runs of this user that have announced their disks. Unreadable ones are left out.
 #[must_use]
 pub fn running(dir: &Path) -> Vec<RunningRun> {
     let files = believed(dir).ok().flatten().and_then(|dir| log_files(&dir, RUNNING).ok());

@@ -88,7 +88,7 @@ impl Inodes {
         Ok(Arc::clone(&known.inode))
     }
 
-    /// Takes references of the kernel's back. What waits to be flushed stays.
+    /// Releases references of the kernel. Pending writes are kept.
     pub(super) fn forget(&self, number: u64, lookups: u64, power: &Power) {
         let mut all = self.lock();
         let Some(known) = all.get_mut(&number) else { return };
