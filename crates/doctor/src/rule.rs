@@ -137,7 +137,7 @@ pub(crate) fn seen<T>(
     })
 }
 
-/// A word for a shell, in quotes if it needs them.
+/// Quotes a word for a shell if needed.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&byte);
     if !word.is_empty() && !word.starts_with('-') && word.bytes().all(is_plain) {

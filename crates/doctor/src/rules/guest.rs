@@ -4,7 +4,7 @@ use iotax_model::survey::{Fact, GuestDisk, GuestSetup};
 
 use crate::rule::{Rule, Subject, Sureness, Violation, guest_disks, guest_nics, seen};
 
-/// CPUs from which one queue is worth a look.
+/// Fewest CPUs for which a single queue is reported.
 const MANY_CPUS: u64 = 4;
 
 fn place(guest: &GuestSetup, name: &str) -> String {
@@ -43,7 +43,7 @@ const REAL_NICS: [&str; 16] = [
     "tulip", "vlance", "lance", "usb-net",
 ];
 
-/// Modes in which QEMU goes around the host's page cache.
+/// Cache modes in which QEMU bypasses the host's page cache.
 const DIRECT: [&str; 2] = ["none", "directsync"];
 
 pub(super) const RULES: &[Rule] = &[
