@@ -1,4 +1,4 @@
-//! Cuts of power, and what each left of a stack.
+//! Power cuts, and what each left of a stack.
 
 use std::fmt;
 
@@ -200,7 +200,7 @@ pub struct PowerCut {
 }
 
 impl PowerCut {
-    /// A cut so long after the first write, by the check of what it left.
+    /// The result of a cut `seconds` after the first write, from the check of what it left.
     #[must_use]
     pub fn found(seconds: Option<f64>, recovery: &Recovery) -> Self {
         // The load writes evenly.

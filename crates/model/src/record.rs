@@ -482,7 +482,7 @@ impl Measurement {
         self.host.as_ref().or(self.outcome.inside.as_ref())
     }
 
-    /// The samples without the last one of a window that Ctrl-C ended, which has no length to speak of.
+    /// The samples, without the last one of a window ended by Ctrl-C, which may be too short.
     pub fn whole_samples(&self) -> impl Iterator<Item = &Sample> {
         let whole = self.samples.first().map_or(0, |sample| sample.duration_ns / 2);
         self.samples.iter().filter(move |sample| sample.duration_ns >= whole)

@@ -37,7 +37,8 @@ pub fn cells(plan: &Plan) -> Vec<Cell> {
         .collect()
 }
 
-/// Cells that share a measured window: each alone, or those of a watch that measures its targets together. In the order of their first ones.
+/// Groups of cells that share a measured window: single cells, or in a watch that measures its targets together those of one workload. In
+/// the order of their first cells.
 #[must_use]
 pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
     let mut windows: Vec<Vec<Cell>> = Vec::new();

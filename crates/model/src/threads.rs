@@ -1,4 +1,4 @@
-//! Threads that may not be had, and pauses that nothing forbids.
+//! Starts threads, with a clear error if that fails, and sleeps.
 
 use std::io;
 use std::thread::{self, Builder, JoinHandle, Scope, ScopedJoinHandle};

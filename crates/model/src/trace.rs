@@ -92,14 +92,14 @@ pub struct TracedIo {
     pub fua: bool,
     /// The process that issued it.
     pub process: Option<u32>,
-    /// The queue or volume that it went to, by the trace's own number.
+    /// The queue or volume of the I/O, by the trace's number.
     pub queue: Option<u32>,
 }
 
 /// Events in order of time. An error describes damage to the trace, and ends it.
 pub type Events = Box<dyn Iterator<Item = Result<TracedIo, String>> + Send>;
 
-/// The longest read or write that is replayed, as the longest that a workload can have.
+/// Longest read or write that is replayed: the maximum of a workload.
 pub const LONGEST: u64 = 64 << 20;
 
 /// The facts of a trace that a replay is planned by.

@@ -200,9 +200,9 @@ impl fmt::Display for JournalDamage {
 pub struct JournalState {
     /// True if it was closed properly, which records the total.
     pub closed: bool,
-    /// Bytes at the end that were being written when the machine stopped; ignored.
+    /// Bytes of a record that was being written when the machine stopped; ignored.
     pub torn_tail: Bytes,
-    /// Damage that a crash does not explain.
+    /// Damage beyond what a crash explains.
     pub damage: JournalDamage,
     /// Number of acknowledged writes, if the journal reports that some are missing in it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -226,7 +226,7 @@ pub struct Recovery {
     pub findings: Findings,
     /// Checks of blocks with durable writes against the last durable write of each: faults here break a guarantee.
     pub durable: Findings,
-    /// The number of writes on record before the oldest one that is missing; absent if none is.
+    /// Number of records before that of the oldest missing write; absent if none is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost_from: Option<u64>,
     /// Blocks with an earlier content than their last acknowledged write although a write is there that began after that was acknowledged.

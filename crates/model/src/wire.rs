@@ -52,7 +52,7 @@ pub enum Request {
     DropCaches {
         /// Files and devices whose cached pages are dropped, including the files of loop devices below them. Empty for the guest's disk.
         paths: Vec<String>,
-        /// True to drop those of the whole machine, if the agent may.
+        /// True to drop the whole machine's caches, if the agent may.
         machine: bool,
     },
     /// Sets up a measurement. Answered by [`Event::Ready`]; the next request must be [`Request::Go`].
@@ -66,7 +66,7 @@ pub enum Request {
         /// sent too.
         at_ns: Option<u64>,
     },
-    /// Flushes and verifies what the load wrote, once the runner has read its counters. Answered by [`Event::Done`].
+    /// Flushes and verifies the load's writes, once the runner has read its counters. Answered by [`Event::Done`].
     Conclude,
     /// Starts a server for network measurements, in addition to other requests. Answered by [`Event::Serving`].
     Serve {
@@ -127,7 +127,7 @@ pub struct ByteRange {
     pub size: Bytes,
     /// True if a layer that iotax created holds the device, so that an exclusive claim would fail.
     pub shared: bool,
-    /// The expected identity; anything else at the path is not touched.
+    /// The expected identity; nothing else at the path is touched.
     pub identity: Option<Identity>,
 }
 
@@ -135,7 +135,7 @@ pub struct ByteRange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskId {
-    /// The device number (`rdev`). The kernel may reuse it once the disk is gone.
+    /// The device number (`rdev`), which the kernel may reuse once the disk is gone.
     pub number: u64,
     /// The disk's sequence number, unique within a boot (`diskseq`). Absent before Linux 5.15.
     pub sequence: Option<u64>,
@@ -156,7 +156,7 @@ pub enum Identity {
     Disk(DiskId),
 }
 
-/// The stamped fill that a target holds wherever no workload of the run has written since.
+/// The stamped fill, which a target holds wherever no workload of the run has written since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StampedFill {
@@ -185,7 +185,7 @@ pub struct Job {
     /// True if a layer that iotax created holds the device, so that an exclusive claim would fail.
     #[serde(default)]
     pub shared: bool,
-    /// The expected identity; anything else at the path is not touched.
+    /// The expected identity; nothing else at the path is touched.
     #[serde(default)]
     pub identity: Option<Identity>,
     /// An empty directory next to the target, for workloads that create files; absent in a guest, whose agent creates one itself.

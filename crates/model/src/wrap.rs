@@ -23,7 +23,7 @@ pub fn lines(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Words. A command at the end is one, and those between backticks are if they fit.
+/// Splits a text into words. A command at the end is one word, and so is one in backticks that fits.
 fn words(text: &str, width: usize) -> Vec<String> {
     if let Some(colon) = text.rfind(": iotax ") {
         let (before, command) = text.split_at(colon + 1);
@@ -43,7 +43,7 @@ fn words(text: &str, width: usize) -> Vec<String> {
     words
 }
 
-/// True if a backtick in a word has no partner there.
+/// Returns whether a backtick in a word has no closing one there.
 fn is_open(word: &str) -> bool {
     word.matches('`').count() % 2 == 1
 }

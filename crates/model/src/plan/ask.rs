@@ -16,11 +16,11 @@ use crate::workload::Workload;
 const TIME: Nanos = Nanos::from_secs(180);
 /// Measurements of each target before the search narrows: the closed loop twice, and rates from far below the capacity up to it.
 const COARSE: u64 = 8;
-/// The length of the windows in which a rate is held, and of those of less than a few minutes.
+/// Longest window in which a rate is held; shorter searches use shorter ones.
 const MINUTE: Nanos = Nanos::from_secs(60);
 const SECOND: Nanos = Nanos::from_secs(1);
 const DAY: Nanos = Nanos::from_secs(86_400);
-/// Ends the names of workloads that hold a rate.
+/// Suffix of the names of workloads that hold a rate.
 const HELD: &str = "-held";
 /// Fewest pairs of rates for an interval.
 const FEWEST_PAIRS: u64 = 6;
@@ -68,7 +68,7 @@ pub enum Slo {
     NoErrors,
 }
 
-/// Figures that a condition may be on; of percentiles the usual ones.
+/// Figures that a condition may use, with the usual percentiles.
 const FIGURES: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "p99.9", "errors"];
 
 /// A text that is not a condition.
@@ -179,7 +179,7 @@ impl AskSpec {
         Self { slo, time: TIME, iops: None, sustain: None }
     }
 
-    /// The windows in which a rate is held: their length and number; `None` without [`Self::sustain`].
+    /// Length and number of the windows in which a rate is held; `None` without [`Self::sustain`].
     #[must_use]
     pub fn held(&self) -> Option<(Nanos, u32)> {
         let sustain = self.sustain?;
@@ -238,7 +238,7 @@ fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
 }
 
 impl Plan {
-    /// The workloads whose rates are asked for, without those that were added for rates.
+    /// The workloads whose rates are searched for, without those added for single rates.
     pub fn asked(&self) -> impl Iterator<Item = &Workload> {
         let is_added = |workload: &&Workload| {
             workload.is_open_loop()
@@ -268,7 +268,7 @@ impl Plan {
         self.add(at_rate(&self.workloads[workload], rate))
     }
 
-    /// Adds the workload at this place as it holds a rate for one window after another, unless it is there. Its place.
+    /// Adds the workload at this index with a rate held for consecutive windows, unless it exists. Returns its index.
     pub fn add_held(&mut self, workload: usize, rate: u64, window: Nanos) -> usize {
         let held = at_rate(&self.workloads[workload], rate);
         self.add(Workload { name: held.name.clone() + HELD, runtime: window, ramp_time: Nanos(0), ..held })

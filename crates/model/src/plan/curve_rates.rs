@@ -4,9 +4,9 @@ use super::rates::rounded;
 
 /// The lowest rate and the highest, as shares of a target's capacity.
 const SHARES: (f64, f64) = (0.05, 1.1);
-/// Rates of several targets that are this close are one.
+/// Ratio below which rates of several targets are merged.
 const APART: f64 = 1.08;
-/// Mean response times above the lowest by more than this factor are as good as none: what is taller is the length of a queue.
+/// Factor over the lowest mean response time above which a response time counts as unbounded, because it only shows the queue's length.
 const TALL: f64 = 8.0;
 
 /// Measurements of a target before its rates are placed.
@@ -14,7 +14,7 @@ const TALL: f64 = 8.0;
 pub struct Scouted {
     /// I/Os per second in a closed loop.
     pub capacity: f64,
-    /// Rates, rising, and the mean response time at each in any unit; `None` where the target did not keep up.
+    /// Ascending rates with their mean response time in any unit; `None` if the target did not keep up.
     pub seen: Vec<(u64, Option<f64>)>,
 }
 
@@ -75,7 +75,7 @@ impl Scouted {
     }
 }
 
-/// The rates for these targets, rising: whole numbers, each once.
+/// The rates for these targets: ascending whole numbers without repetition.
 pub(super) fn place(targets: &[&Scouted], points: u32) -> Vec<u64> {
     let mut rates: Vec<f64> = targets.iter().flat_map(|target| target.places(points)).collect();
     rates.sort_by(f64::total_cmp);

@@ -93,7 +93,7 @@ impl Keep {
         }
     }
 
-    /// Its limit in words: `at most 10 ms`.
+    /// Its limit as text: `at most 10 ms`.
     #[must_use]
     pub fn limit(&self) -> String {
         match self {
@@ -161,7 +161,7 @@ impl JsonSchema for Keep {
     }
 }
 
-/// Rejects a demand on a workload that is not there, or whose figure none of its I/Os has.
+/// Rejects a demand on a missing workload, or on I/O that the workload does not do.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     for demand in &plan.require {
         let refuse = |why: String| Err(PlanError::Content(format!("require: {}: {why}", demand.keep)));

@@ -19,7 +19,7 @@ pub enum Design {
     Curve(CurveSpec),
     /// The rates are those that a search for the highest one that keeps conditions tries.
     Ask(AskSpec),
-    /// Things are made to happen during each measurement.
+    /// Triggers events during each measurement.
     Watch(WatchSpec),
 }
 
@@ -52,7 +52,7 @@ impl Design {
     }
 }
 
-/// The parts of designs, each there in its own alone. Who must know every design has [`Plan::design`].
+/// Accessors for the parts of designs, each present in one design only. Code that must handle all designs matches on [`Plan::design`].
 impl Plan {
     /// The limits of a run that adds rounds until every comparison is decided.
     #[must_use]
@@ -93,7 +93,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether what is read first is how targets compare: of a search it is a rate, of a watch what an event cost.
+    /// Returns whether the main result is the comparison of targets. For a search it is a rate, for a watch the cost of an event.
     #[must_use]
     pub const fn compares_targets(&self) -> bool {
         match &self.design {

@@ -108,7 +108,7 @@ impl TryFrom<EventEntry> for PlannedEvent {
     }
 }
 
-/// Refuses a name that would not fit into tables.
+/// Rejects a name that does not fit into tables.
 fn check_name(name: &str) -> Result<(), String> {
     let length = name.chars().count();
     if length <= LONGEST && !name.trim().is_empty() && !name.contains(visible::is_hidden) {

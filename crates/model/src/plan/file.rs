@@ -137,7 +137,7 @@ struct Reader<'i> {
     text: Text<'i>,
     axes: Vec<PlanAxis>,
     left_out: Vec<LeftOut>,
-    /// For each entry: the list, its name, and the table it came from.
+    /// For each entry: the list, its name, and its source table.
     named: Vec<(&'static str, String, Source<'i>)>,
 }
 
@@ -300,7 +300,7 @@ impl<'i> Reader<'i> {
         Ok(rows)
     }
 
-    /// Expands one table.
+    /// Expands a table.
     fn multiplied<T: Row>(&mut self, source: &Source<'i>) -> Result<Vec<T>, PlanError> {
         let product = Product::new(&source.table).map_err(|error| self.wrong(error))?;
         let has_name = source.table.contains_key("name");
@@ -395,7 +395,7 @@ impl<'i> Reader<'i> {
     }
 }
 
-/// Adds the keys that a table does not set itself.
+/// Adds default keys that a table does not set itself.
 fn inherit<'i>(table: &mut DeTable<'i>, defaults: &DeTable<'i>) {
     for (key, value) in defaults {
         if !table.contains_key(key) {

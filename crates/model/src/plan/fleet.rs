@@ -29,7 +29,8 @@ pub enum FleetRates {
 }
 
 impl Plan {
-    /// Divides the rates of all workloads among `members`; the share of the one at `place`, from 0. The shares add up to the whole.
+    /// Divides the rates of all workloads among `members`, and sets the share of the one at `place`, from 0. The shares add up to the
+    /// total.
     ///
     /// # Errors
     /// A rate of less than one I/O or byte per second for a member.

@@ -1,4 +1,4 @@
-//! A known load while something happens: events, and what their effect must not exceed.
+//! A known load during events, and limits on their effect.
 
 use std::fmt;
 use std::str::FromStr;
@@ -81,7 +81,7 @@ pub struct Requirement {
     pub figure: WatchFigure,
     /// The most that passes.
     pub limit: Limit,
-    /// True if the limit itself does not pass.
+    /// True if the limit itself fails.
     pub below: bool,
 }
 
@@ -284,7 +284,7 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// The control is one of several workloads, and there is something to hold against it.
+    /// Checks the control: it must be one of several workloads, with another to compare.
     fn check_control(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
         let Some(control) = &self.control else { return Ok(()) };
@@ -303,7 +303,7 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// Operations are carried out by the QEMU of a target's only guest, once each; what is committed was a snapshot before.
+    /// Checks operations: they are carried out once each by the QEMU of a target's only guest, and a commit follows a snapshot.
     fn check_operations(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
         let operations: Vec<Operation> = self.operations().collect();

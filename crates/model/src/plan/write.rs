@@ -10,7 +10,7 @@ use crate::workload::{KEYS, WorkloadKeys};
 /// Keys of a workload that are always written, even with default values.
 const ALWAYS: [&str; 4] = ["name", "rw", "bs", "iodepth"];
 
-/// The keys of a network workload; others have no meaning there.
+/// The keys of a network workload; others have no effect there.
 const OF_NET: [&str; 4] = ["name", "net", "runtime", "ramp_time"];
 
 /// The key of the concurrent jobs of a workload.

@@ -1,5 +1,4 @@
-//! The results of loads that ran at the same time as one result. No `..` where a record is taken apart: a figure that is new must find its
-//! place here too.
+//! Merges the results of concurrent loads. Records are destructured without `..`, so that a new figure must be considered here.
 
 use std::collections::BTreeMap;
 
@@ -133,8 +132,8 @@ impl Share {
 }
 
 impl HostActivity {
-    /// The activity of several machines, each over its own window: times and I/Os added, shares of time averaged. A part that one of them lacks is
-    /// absent; guests of a target name their disks alike.
+    /// The activity of several machines, each over its own window: times and I/Os are added, shares of time averaged. A part that any of
+    /// them lacks is absent. Guests of one target have the same disk names.
     #[must_use]
     pub fn merge(machines: &[&Self]) -> Self {
         let mut all = Self::default();

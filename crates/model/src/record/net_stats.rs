@@ -1,4 +1,4 @@
-//! Statistics that only network measurements have.
+//! Statistics of network measurements.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -29,7 +29,7 @@ pub struct Suite {
     pub help: &'static str,
     /// The dimension in which its workloads differ.
     pub shape: SuiteShape,
-    /// Notes for reading its results: where the original program measures something else than one would expect.
+    /// Notes on its results, where the original program measures something unexpected.
     pub remarks: &'static [SuiteRemark],
     /// Default number of rounds.
     pub repeat: u32,
@@ -47,7 +47,7 @@ pub struct SuiteRemark {
     pub text: &'static str,
 }
 
-/// The dimension in which the workloads of one test differ.
+/// The dimension in which a test's workloads differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SuiteShape {
     /// None: each workload is a test.
@@ -58,7 +58,7 @@ pub enum SuiteShape {
     Depths,
     /// File size and record size; names end in both: `reread-64m-4k`.
     Files,
-    /// The way in which a write is made durable; each workload is a test.
+    /// The method that makes a write durable; each workload is a test.
     Methods,
 }
 

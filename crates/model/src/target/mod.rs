@@ -148,13 +148,13 @@ impl TargetSpec {
         Remote::parse(&self.path()?.to_string_lossy()).ok()
     }
 
-    /// The settings of the kernel that are given.
+    /// The kernel settings of the target.
     #[must_use]
     pub fn setting_values(&self) -> Vec<(Setting, String)> {
         self.settings.as_ref().map(Settings::values).unwrap_or_default()
     }
 
-    /// Returns whether this target has settings and is otherwise the same storage as another, and not a guest's.
+    /// Returns whether this target has settings and the same storage as another one, and is not a guest's.
     #[must_use]
     pub fn is_same_storage(&self, other: &Self) -> bool {
         let bare = |spec: &Self| Self { name: String::new(), settings: None, ..spec.clone() };

@@ -26,7 +26,7 @@ pub struct Content {
     pub filler: Option<BufferPattern>,
     /// Percentage of writes that repeat the data of an earlier one.
     pub dedupe_percentage: u8,
-    /// The contents that duplicates have; `None` for that of any earlier write.
+    /// The set of contents for duplicates; `None` to repeat any earlier write.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub working_set: Option<WorkingSet>,
     /// Stamps on each sector.

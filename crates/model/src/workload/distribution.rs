@@ -22,7 +22,7 @@ pub enum Distribution {
     Zoned(Vec<Zone>),
     /// Like [`Self::Zoned`], with lengths in bytes; the rest of the area gets no I/O.
     ZonedAbs(Vec<AbsoluteZone>),
-    /// Given blocks in a given order, again and again.
+    /// A given sequence of blocks, repeated.
     Sequence(BlockSequence),
 }
 
@@ -39,7 +39,7 @@ impl BlockSequence {
     /// The most blocks in one.
     pub const MOST: usize = 64;
 
-    /// Blocks that an area needs for one repetition.
+    /// Number of blocks that the area needs for one repetition.
     #[must_use]
     pub fn blocks_needed(&self) -> u64 {
         self.blocks.iter().max().map_or(0, |last| u64::from(*last) + 1)

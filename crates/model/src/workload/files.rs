@@ -164,7 +164,7 @@ impl Workload {
         matches!(self.test, Some(test) if test.needs_directory())
     }
 
-    /// Returns whether the caches of the whole machine are dropped before it: where metadata is the work nothing less makes it cold.
+    /// Returns whether the whole machine's caches are dropped before it: for metadata nothing less makes it cold.
     #[must_use]
     pub fn drops_machine_caches(&self) -> bool {
         self.invalidate && (self.invalidate_machine || self.test.is_some_and(Test::is_on_files))

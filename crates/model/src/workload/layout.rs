@@ -62,7 +62,7 @@ impl Workload {
         self.jobs().filter(|job| is_meant(job)).map(end).max().unwrap_or_default().min(size)
     }
 
-    /// Rejects keys about caches and files that do not go with the others.
+    /// Rejects keys about caches and files that are incompatible with others.
     pub(super) fn check_file(&self) -> Result<(), WorkloadError> {
         if self.invalidate_machine && !self.invalidate {
             return Err(self.refusal(

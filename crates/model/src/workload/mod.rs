@@ -194,7 +194,7 @@ pub const ASSUMED: u64 = 200_000_000;
 #[error("workload {name:?}: {key} = {value}: {accepted}")]
 pub struct WorkloadError {
     pub(crate) name: String,
-    /// The key that is wrong, as a plan spells it.
+    /// The invalid key, as spelled in a plan.
     pub key: &'static str,
     value: String,
     pub(crate) accepted: String,
@@ -279,7 +279,7 @@ impl Workload {
             .filter(|_| writes)
     }
 
-    /// The number of writes that one durable step covers: 1 where each write is durable by itself, `None` where no write is made durable.
+    /// Number of writes in one durable step: 1 if each write is durable by itself, `None` if no write is made durable.
     #[must_use]
     pub fn writes_per_commit(&self) -> Option<u64> {
         let writes = self.rw.writes() && self.test.is_none() && self.net.is_none();

@@ -10,7 +10,7 @@ use crate::units::Bytes;
 /// The largest hint: it has ten bits.
 const MOST_HINT: u16 = 1023;
 
-/// A priority of an I/O, as ioprio_set(2) has it.
+/// An I/O priority, as in ioprio_set(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
     /// 1 (real time), 2 (best effort) or 3 (idle).
@@ -45,7 +45,7 @@ pub struct PriorityShareOfLength {
 pub struct PrioritySplit(Vec<PriorityShareOfLength>);
 
 impl PrioritySplit {
-    /// The shares; those of one length are 100 percent at most.
+    /// The shares; those of one length add up to at most 100 percent.
     #[must_use]
     pub fn shares(&self) -> &[PriorityShareOfLength] {
         &self.0

@@ -8,13 +8,13 @@ use crate::units::{Bytes, Nanos};
 pub(super) const REPLAY: &str = "replay";
 /// Default number of I/Os in flight: with fewer, a slow moment delays later I/Os.
 const DEPTH: u32 = 128;
-/// The default length, which the trace's own is shorter than.
+/// Default length, which is longer than any trace.
 const ALL_OF_IT: Nanos = Nanos::from_secs(366 * 24 * 3600);
-/// The least time after the last recorded I/O in which late ones may begin and complete.
+/// Minimum time after the last recorded I/O for late I/Os to start and complete.
 const LEAST_GRACE: Nanos = Nanos::from_secs(2);
-/// A replay that waits for its target may take this many times as long as the trace.
+/// Longest replay that waits for its target, as a multiple of the trace's length.
 const MOST_SLOWDOWN: u64 = 3;
-/// Buffers of a replay take at most this.
+/// Maximum memory for a replay's buffers, in bytes.
 const MOST_MEMORY: u64 = 512 << 20;
 /// Direct I/O is a multiple of this everywhere.
 const BLOCK: u64 = 4096;
@@ -64,14 +64,14 @@ impl Workload {
         }
     }
 
-    /// A time of the trace as the replay has it.
+    /// A time of the trace, scaled for the replay.
     #[must_use]
     pub fn scaled(&self, recorded_ns: u64) -> Nanos {
         let scaled = u128::from(recorded_ns) * 100 / u128::from(self.replay_time_scale.max(1));
         Nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
 
-    /// Rejects keys that a replay gives no meaning.
+    /// Rejects keys without a meaning in a replay.
     pub(super) fn check_replay(&self) -> Result<(), WorkloadError> {
         if self.read_iolog.is_none() {
             let needed = "needs read_iolog, the trace";

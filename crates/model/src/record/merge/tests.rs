@@ -8,7 +8,7 @@ use crate::record::{
 use crate::verify_errors::{FaultKind, Findings};
 use crate::workload::IoEngine;
 
-/// Figures of which several loads have the sum.
+/// Figures that are summed over several loads.
 const SUMS: &str = "ios bytes count sum_ns buckets ramp_ios user_ns system_ns due delayed backlog checked uncertain failed \
     read_bytes read_merges reads write_bytes write_merges writes read_wait_ns write_wait_ns irq_ns iowait_ns idle_ns \
     steal_ns guest_ns io_some_ns io_full_ns cpu_some_ns memory_some_ns looked_at before after sent received duplicates \
@@ -42,7 +42,7 @@ fn figures(value: &Value) -> BTreeMap<String, f64> {
     all
 }
 
-/// Holds every figure of what was merged to the sum over the parts.
+/// Asserts that every merged figure is the sum over the parts.
 fn assert_sums<'a, T: serde::Serialize + 'a>(
     merged: &T,
     parts: impl IntoIterator<Item = &'a T>,
@@ -63,7 +63,7 @@ fn assert_sums<'a, T: serde::Serialize + 'a>(
     }
 }
 
-/// Gives numbers from 1 to 1000, and 0 of nothing, so that a figure that is left out is missed.
+/// Generates numbers from 1 to 1000, and no zeros, so that an omitted figure is noticed.
 struct Numbers(u64);
 
 impl Numbers {

@@ -261,7 +261,7 @@ impl GuestSpec {
         }
     }
 
-    /// Rejects combinations of machine, bus, queues and I/O threads that QEMU does not have.
+    /// Rejects combinations of machine, bus, queues and I/O threads that QEMU does not support.
     fn check_bus(&self) -> Result<(), String> {
         let (bus, machine) = (self.bus, self.machine_type());
         match (bus, machine) {

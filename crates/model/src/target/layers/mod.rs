@@ -73,7 +73,7 @@ pub use volatile::VolatileSpec;
 /// An interface that a layer offers to the one above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayerInterface {
-    /// The machine itself: what stands on it is at the bottom.
+    /// The machine itself: a layer on it is at the bottom.
     Nothing,
     /// A block device.
     Block,
@@ -163,7 +163,7 @@ pub trait LayerType {
     /// The interface that it offers to the layer above.
     fn offers(&self) -> LayerInterface;
 
-    /// The cache through which it reads and writes what is below it; `None` if it passes I/O on as it comes.
+    /// The cache mode in which it accesses the layer below; `None` if it passes I/O on unchanged.
     fn cache(&self) -> Option<CacheMode>;
 
     /// Returns whether QEMU's client of it sends a flush whatever the cache mode above is.
@@ -223,7 +223,7 @@ trait FromLine: Sized {
 /// The context of a segment of a line.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::target) struct Below<'a> {
-    /// A directory or volume group, which the next layer takes.
+    /// A directory or volume group for the next layer.
     pub(in crate::target) place: Option<&'a str>,
     /// The layer below.
     pub(in crate::target) layer: Option<&'a PlannedLayer>,
@@ -244,7 +244,7 @@ macro_rules! layers {
         pub enum PlannedLayer { $($(#[$doc])* $variant($spec)),+ }
 
         impl PlannedLayer {
-            /// The interface that all kinds share.
+            /// The interface common to all kinds.
             #[must_use]
             pub fn kind(&self) -> &dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
@@ -294,13 +294,13 @@ macro_rules! layers {
         }
 
         impl TargetTable {
-            /// Takes the layers of the keys that are given.
+            /// Removes and returns the layers given by keys.
             pub(in crate::target) fn take_layers(&mut self) -> Vec<PlannedLayer> {
                 let layers = [$(self.$field.take().map(PlannedLayer::$variant)),+];
                 layers.into_iter().flatten().collect()
             }
 
-            /// Sets the keys of layers; returns false if they stand in another order than these.
+            /// Sets the layers' keys; returns false if the order of the layers differs from that of the keys.
             pub(in crate::target) fn set_layers(&mut self, layers: &[PlannedLayer]) -> bool {
                 let mut left = layers;
                 $(
@@ -391,7 +391,7 @@ layers! {
     cgroup: Cgroup(CgroupSpec),
 }
 
-/// Layers that are proposed where one is missing: as a plan and as a line have them.
+/// Layers to propose if one is missing, as keys and as a line.
 pub(super) fn proposals() -> [(&'static str, &'static str, PlannedLayer); 6] {
     [
         ("filesystem = { type = \"ext4\" }", "ext4", FilesystemSpec::new(FsType::Ext4).into()),

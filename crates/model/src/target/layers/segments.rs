@@ -66,14 +66,14 @@ impl Segments {
         self.0.len()
     }
 
-    /// Takes a place, which is one word without keys.
+    /// Takes a location, which is one word without keys.
     pub(in crate::target) fn take_place(&mut self) -> Option<String> {
         let is_place = self.0.len() > 1
             && self.0.front().is_some_and(|segment| segment.words.len() == 1 && segment.keys.is_empty());
         is_place.then(|| self.take().words.remove(0))
     }
 
-    /// Takes the next segment. There is one.
+    /// Takes the next segment, which must exist.
     pub(super) fn take(&mut self) -> Segment {
         self.0.pop_front().unwrap_or(Segment { words: Vec::new(), keys: Table::new() })
     }
@@ -95,7 +95,7 @@ impl Segment {
         keys.try_into().map_err(|error: toml::de::Error| format!("{name}: {}", in_our_words(error.message())))
     }
 
-    /// Rejects keys where a layer has none.
+    /// Rejects keys if a layer has none.
     pub(super) fn without_keys(self) -> Result<(), String> {
         match self.keys.keys().next() {
             Some(key) => Err(format!("{}: {key}= is not known here", self.words.join(" "))),
@@ -158,7 +158,7 @@ fn unquoted(text: &str) -> String {
     serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())
 }
 
-/// A word as a line takes it: quoted if it has blanks or could be taken for something else.
+/// A word in a line's syntax: quoted if it contains blanks or is ambiguous.
 pub(super) fn word(text: &str) -> String {
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"\\>=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

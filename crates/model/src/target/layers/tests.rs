@@ -1,4 +1,4 @@
-//! A kind that exists nowhere else: its own settings and its line in `layers!` are all that a plan's table, its schema and a stack's line need.
+//! A layer kind for tests: its own settings and its line in `layers!` are all that a plan's table, its schema and a stack's line need.
 
 use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};

@@ -34,7 +34,7 @@ impl Default for VirtioSpec {
 }
 
 impl VirtioSpec {
-    /// I/Os that a queue holds, at most: a queue of QEMU's has 1024 entries, and a request takes three.
+    /// Maximum number of I/Os in a queue: QEMU's queues have 1024 entries, and a request takes three.
     pub const DEEPEST: u32 = 341;
 
     /// Returns whether an I/O thread serves the queues. By default none does with `with_operations`: operations change the nodes below, and
