@@ -16,14 +16,14 @@ use serde::de::DeserializeOwned;
 pub(super) const COOKIE: usize = 37;
 /// The largest JSON of parameters.
 pub(super) const MAX_PARAMETERS: u32 = 64 << 10;
-/// The largest JSON of results: those of 256 streams take some 100 KiB.
+/// Largest JSON of results: 256 streams take some 100 KiB.
 pub(super) const MAX_RESULTS: u32 = 2 << 20;
-/// The longest that a peer may take for one step.
+/// Longest time for one step of the peer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// The idle time after which TCP probes the peer's kernel.
 const KEPT_ALIVE: Duration = Duration::from_secs(30);
 
-/// The identifier that the connections of one test share.
+/// The identifier common to all connections of a test.
 pub(super) type Cookie = [u8; COOKIE];
 
 /// A state, sent as one byte on the control connection. The numbers are iperf3's but for [`State::Challenge`].

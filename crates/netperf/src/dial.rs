@@ -18,7 +18,7 @@ pub(super) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if found.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(found) }
 }
 
-/// The address to come from: as asked, of the family of `to`.
+/// The local address: as requested, of the address family of `to`.
 pub(super) fn local(bind: Option<&str>, to: SocketAddr, port: u16) -> io::Result<SocketAddr> {
     let any = match to {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

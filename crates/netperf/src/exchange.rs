@@ -12,7 +12,7 @@ pub(super) struct Results {
     cpu_util_total: f64,
     cpu_util_user: f64,
     cpu_util_system: f64,
-    /// 1 if the sender's kernel counts them, -1 if this end does not send; iperf3 writes that as 2^64 - 1.
+    /// 1 if the sender's kernel counts retransmits, -1 if this end does not send; iperf3 writes that as 2^64 - 1.
     sender_has_retransmits: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     congestion_used: Option<String>,
@@ -183,7 +183,7 @@ impl StreamExtension {
     }
 }
 
-/// A count from a peer; negative values, such as -1, and NaN mean none.
+/// A peer's count; `None` for negative values, such as -1, and NaN.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
 fn count(told: f64) -> Option<u64> {
     (0.0..9e18).contains(&told).then(|| told.round() as u64)

@@ -47,7 +47,7 @@ pub(super) struct Parameters {
     /// Bytes of one write or datagram; absent for TCP's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) len: Option<u64>,
-    /// Bits a second of each stream; absent or 0: no limit.
+    /// Bits per second of each stream; absent or 0 for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bandwidth: Option<u64>,
     /// Microseconds; iperf3's servers require it.
@@ -150,7 +150,7 @@ impl Parameters {
         Nanos(told.unwrap_or(self.omit.saturating_mul(1_000_000_000)))
     }
 
-    /// The round trips that are asked for instead of streams.
+    /// The requested round trips; `None` for streams.
     pub(super) fn round_trips(&self) -> Option<NetTest> {
         self.iotax.as_ref()?.test
     }

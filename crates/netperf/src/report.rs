@@ -41,7 +41,7 @@ pub struct Start {
     pub bidirectional: bool,
     /// Bits a second of each stream; 0 for no limit.
     pub bitrate: u64,
-    /// Bytes of the sockets' buffers that were asked for, or 0.
+    /// Requested size of the sockets' buffers in bytes, or 0.
     pub window: u64,
     /// Bytes of the first stream's buffers for sending and for receiving, as the kernel has them.
     pub buffers: Option<(u64, u64)>,
@@ -64,14 +64,14 @@ pub struct Connection {
     pub remote: SocketAddr,
 }
 
-/// Counts of a stream at one end over some time. Counts that this end does not have are absent.
+/// Counts of a stream at one end over a period. Counts that this end does not have are absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamFigures {
-    /// Bytes given to the kernel, or got from it.
+    /// Bytes passed to the kernel, or received from it.
     pub bytes: u64,
-    /// Datagrams sent, or received each once; TCP segments with data.
+    /// Datagrams sent, or received for the first time; TCP segments with data.
     pub packets: Option<u64>,
-    /// Datagrams that did not come. One that comes after an interval's end makes up for it in the whole only: intervals may add up
+    /// Datagrams that did not arrive. One that arrives after an interval's end is subtracted only from the total, so intervals may add up
     /// to more.
     pub lost: Option<u64>,
     /// Datagrams that came after a later one.
@@ -154,9 +154,9 @@ pub struct StreamEnd {
     pub duration_ns: u64,
     /// Its counts.
     pub figures: StreamFigures,
-    /// Datagrams of the warm-up, sent or known to be sent, which are in no count.
+    /// Datagrams of the warm-up, sent or known to be sent, which are excluded from all counts.
     pub omitted_packets: u64,
-    /// TCP's estimates of the round trip, looked at each interval: least, mean, greatest.
+    /// TCP's estimates of the round trip, sampled each interval: minimum, mean, maximum.
     pub rtt_ns: Option<[u64; 3]>,
     /// The largest congestion window in bytes.
     pub max_cwnd: Option<u64>,
@@ -169,7 +169,7 @@ pub struct StreamEnd {
 }
 
 impl End {
-    /// Takes in which streams broke, and why.
+    /// Records which streams broke, and why.
     pub(super) fn broke(&mut self, broken: Vec<(u32, String)>) {
         for (id, error) in broken {
             if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
@@ -194,7 +194,7 @@ pub struct TestReport {
     pub start: Start,
     /// Results of this end.
     pub local: End,
-    /// Results that the other end sent; absent if it sent none.
+    /// The results that the other end sent; absent if it sent none.
     pub remote: Option<End>,
     /// Notes on deviations from the request.
     pub notes: Vec<String>,

@@ -130,7 +130,7 @@ fn named(peer: &Peer, error: NetError) -> EngineError {
     }
 }
 
-/// Asks the server for one stream, on which it answers.
+/// Requests one stream, on which the server answers messages.
 fn parameters(workload: &Workload, traffic: &Traffic, mss: Option<u32>, auth: bool) -> Parameters {
     let one = Traffic {
         direction: Direction::Upload,
@@ -178,8 +178,7 @@ fn on_session(
     Ok(outcome)
 }
 
-/// Has one message come back before anything is measured: an iperf3 takes a test of round trips for one of a stream, and
-/// would answer nothing.
+/// Exchanges one message before measuring: an iperf3 takes a test of round trips for a stream, and would not answer.
 fn greet(socket: &Socket, length: usize) -> Result<(), NetError> {
     let message = vec![0; length];
     let mut reply = vec![0; length];
@@ -218,7 +217,7 @@ fn conclude(session: ClientSession, mut outcome: Outcome) -> Result<Outcome, Net
     Ok(outcome)
 }
 
-/// Makes the round trips of the window that begins now, and the load.
+/// Runs the round trips of the window that begins now, and the load.
 fn go(
     end: &AtomicBool,
     job: &Job,

@@ -39,11 +39,10 @@ const LAST_CALL_MOST: u64 = DRAIN.0 / 5 * 4;
 const PAUSE: u64 = 10_000_000;
 /// Nanoseconds of spinning before a message is due: a sleeper wakes up late.
 const SPIN: u64 = 20_000;
-/// The least and the most messages that may be in flight at once. A closed loop recognizes duplicates among the least.
+/// Minimum and maximum number of messages in flight. A closed loop recognises duplicates among the minimum.
 const LEAST_ROOM: u64 = 1 << 12;
 const MOST_ROOM: u64 = 1 << 20;
-/// The most messages sent before replies are read, if more are due at once, and the most replies read before checking what is
-/// due.
+/// Maximum number of due messages sent before reading replies, and of replies read before checking what is due.
 const AT_ONCE: u32 = 16;
 
 /// Counts of one measurement of round trips.
@@ -62,7 +61,7 @@ pub(super) struct Prober<L> {
     /// The test as a workload: it reads, `bs` is the message length, and `rate_iops` the messages per second.
     pub(super) workload: Workload,
     pub(super) cookie: u64,
-    /// Ask the socket again and again instead of sleeping.
+    /// True to poll the socket instead of sleeping.
     pub(super) spins: bool,
     pub(super) totals: Sender<ProbeTotals>,
 }
@@ -220,7 +219,7 @@ impl<L: Transport> Round<L> {
         self.recorder.turn(now, oldest.map(|since| now - since)) == IntervalState::Over
     }
 
-    /// The time at which messages still under way after the window count as lost.
+    /// The time at which messages in flight after the window count as lost.
     fn gives_up(&self) -> u64 {
         self.window.end + LAST_CALL.max(2 * self.in_flight.longest()).min(DEADLINE).min(LAST_CALL_MOST)
     }
@@ -269,7 +268,7 @@ impl<L: Transport> Round<L> {
         }
     }
 
-    /// Waits until something comes, there is room again, or it is time to wake.
+    /// Waits until data arrives, the socket is writable again, or it is time to wake.
     fn wait(&self, wake: u64) {
         let nanos = wake.saturating_sub(clock::now()).saturating_sub(SPIN);
         if self.spins || nanos == 0 {
@@ -288,7 +287,7 @@ impl<L: Transport> Round<L> {
     }
 }
 
-/// Sums that give the standard deviation exactly, where a histogram's buckets would be wider than it.
+/// Sums from which the standard deviation follows exactly, because a histogram's buckets may be too wide.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spread {
     count: u128,

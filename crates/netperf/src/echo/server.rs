@@ -15,19 +15,19 @@ use iotax_model::threads;
 
 /// The interval at which a thread that waits checks for a stop.
 const LOOK_UP: Duration = Duration::from_millis(100);
-/// Bytes that are read at once at most, if no message is longer.
+/// Maximum number of bytes read at once, if no message is longer.
 const AT_ONCE: usize = 64 << 10;
 
-/// The way in which a server waits for messages.
+/// The method of waiting for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
     /// In the kernel.
     Asleep,
-    /// Asking again and again, which takes a whole CPU.
+    /// Polling, which occupies a whole CPU.
     Spinning,
 }
 
-/// Threads that answer, one for each socket, until this is dropped.
+/// Threads that answer messages, one per socket, until dropped.
 #[derive(Debug)]
 pub(crate) struct EchoServer {
     stop: Arc<AtomicBool>,

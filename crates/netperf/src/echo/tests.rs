@@ -98,7 +98,7 @@ fn probes(outcome: &Outcome) -> Probes {
     outcome.carried.as_ref().and_then(|carried| carried.probes).expect("probes")
 }
 
-/// Samples add up to the totals, and what came back has its time.
+/// Asserts that samples add up to the totals, and that every reply has a round trip.
 fn assert_sound(outcome: &Outcome, samples: &[Sample], length: u64) {
     let mut all = Tally::default();
     samples.iter().filter_map(|sample| sample.tallies.read.as_ref()).for_each(|tally| all.merge(tally));

@@ -1,5 +1,5 @@
-//! Accepts connections. Nothing here blocks: a connection's bytes are read as they come, it has a deadline, and the oldest is
-//! dropped when too many wait.
+//! Accepts connections without blocking: bytes are read as they arrive, each connection has a deadline, and the oldest is dropped if too
+//! many wait.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -12,7 +12,7 @@ use super::super::control::{
 use super::super::parameters::Parameters;
 use super::error_log::FailureKind;
 
-/// The longest that a handshake may take.
+/// Longest time for a handshake.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// iperf3's error number for "unable to receive parameters from client".
 const RECEIVING_PARAMETERS: u32 = 114;
@@ -177,7 +177,7 @@ impl PendingConnection {
         }
     }
 
-    /// Sends a few bytes, for which an honest peer's socket has room.
+    /// Sends a few bytes, which fit into an honest peer's socket buffer.
     fn send(&mut self, bytes: &[u8]) -> ClientRequest {
         match self.socket.write(bytes) {
             Ok(written) if written == bytes.len() => ClientRequest::Incomplete,
@@ -185,7 +185,7 @@ impl PendingConnection {
         }
     }
 
-    /// Refuses a connection that may try again.
+    /// Refuses a connection; the client may retry.
     pub(super) fn deny(&mut self, kind: FailureKind) -> ClientRequest {
         self.send(&[State::AccessDenied.byte()]);
         ClientRequest::Rejected(kind, String::new())

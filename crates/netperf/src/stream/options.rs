@@ -9,10 +9,10 @@ use rustix::net::sockopt;
 
 use super::Socket;
 
-/// Settings of a socket. The default leaves all to the kernel.
+/// Socket settings. The default leaves everything to the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Bytes of the buffers for sending and for receiving. The kernel doubles them for its own needs, and has a limit.
+    /// Size of the send and receive buffers in bytes. The kernel doubles them for its own needs, up to a limit.
     pub(crate) window: Option<usize>,
     /// TCP's largest segment in bytes.
     pub(crate) mss: Option<u32>,

@@ -16,7 +16,7 @@ use iotax_engine::clock;
 enum Block {
     /// Copied from this memory.
     Copied(Memory),
-    /// The pages of this file, which exists in memory only, are sent themselves.
+    /// The pages of this memory file are sent without copying.
     Shared(OwnedFd, usize),
 }
 
