@@ -21,7 +21,7 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// The mark of this sheet: its whole first line, which no other sheet shares.
+    /// The mark of this sheet: its whole first line, which is unique to it.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark { format: self.name, place: MarkPosition::Start(format!("{}\n", self.header).into()) }

@@ -1,4 +1,4 @@
-//! The outcome of a run in a few words, for a list.
+//! The outcome of a run in a few words, for lists.
 
 use iotax_analysis::Metric;
 use iotax_analysis::trend::{AnswerFigure, FoundAnswer, RunFigures};

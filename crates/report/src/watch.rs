@@ -1,4 +1,4 @@
-//! Sentences on what events cost while a load was held.
+//! Sentences on the cost of events under a load.
 
 pub(super) mod price_comparison;
 pub(super) mod timeouts;
@@ -52,7 +52,7 @@ pub(super) fn all(run: &Run) -> Vec<String> {
     episodes.iter().flat_map(of_one).collect()
 }
 
-/// Returns whether there are several windows of a target, which are summed up.
+/// Returns whether there are several windows of a target, which are summarized.
 pub(super) fn is_repeated(run: &Run) -> bool {
     let mut all = run.plan.workloads.iter();
     let first = all.next();
@@ -81,7 +81,7 @@ pub(super) fn heading_of_all(run: &Run) -> String {
 /// The columns of [`side_by_side`].
 pub(super) const SIDE_BY_SIDE: [&str; 7] = ["target", "longest gap", "from", "to", "late", "failed", "lost"];
 
-/// The longest gap of each target on one clock, from when the first of their windows began, and what became of its I/Os.
+/// The longest gap of each target on a common clock, from the start of the first window, and the outcome of its I/Os.
 pub(super) fn side_by_side(run: &Run, all: &[Episode<'_>]) -> Vec<[String; 7]> {
     let began = all.iter().map(|episode| episode.measurement.started_at_ms).min().unwrap_or_default();
     let row = |episode: &Episode<'_>| {
@@ -170,7 +170,7 @@ pub(super) fn from_to(change: Option<&FigureChange>, unit: fn(f64) -> String) ->
     format!("{} → {}{mark}", unit(change.without), unit(change.with))
 }
 
-/// A line for each load on each target and for each requirement, over all rounds.
+/// A line per load and target, and per requirement, over all rounds.
 pub(super) fn summary(run: &Run, watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
     for target in &run.plan.targets {
@@ -296,7 +296,7 @@ pub(super) fn sentences(run: &Run, watch: &WatchSpec, episode: &Episode<'_>) -> 
     [cut_short(run, episode), Some(whole), origin(episode)].into_iter().flatten().collect()
 }
 
-/// A window that ended long before its time has this share of it at most.
+/// Share of its planned time below which a window counts as ended early.
 const CUT_SHORT: f64 = 0.9;
 
 /// `Ended early: 9.02 s of 1m were watched.`; `None` for a complete window, and for one with a stated reason.
@@ -358,7 +358,7 @@ pub(super) fn device(sight: &Sight<'_>, all: &[Sight<'_>]) -> String {
     }
 }
 
-/// The longest gap of reads or writes as each layer saw it, from the load down: where, when it began and ended, and its length.
+/// The longest gap of reads or writes as each layer saw it, from the load down: layer, beginning, end and length.
 pub(super) fn sights(episode: &Episode<'_>) -> Vec<[String; 4]> {
     let Some(gap) = episode.longest_gap() else { return Vec::new() };
     let Some(origin) = episode.origin(gap) else { return Vec::new() };
@@ -438,7 +438,7 @@ fn value_of(judged: &Judged, value: u64) -> String {
     format!("{least}{text}")
 }
 
-/// Events that failed, did not begin or were not seen to their end.
+/// Events that failed, did not begin, or were not observed to their end.
 pub(super) fn failures(episode: &Episode<'_>) -> impl Iterator<Item = String> {
     episode.effects.iter().filter_map(|effect| {
         let name = effect.name;

@@ -34,7 +34,7 @@ enum Said {
     Withheld,
 }
 
-/// The lines, in the order of the ladder; then each target that no layer leads to, against the baseline.
+/// The lines in the order of the ladder, then each target without a layer of its own, compared with the baseline.
 pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut lines =
         along(run, &judgement.edges, |workload, edge, metric| judgement.step(workload, edge, metric));

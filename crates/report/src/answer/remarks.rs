@@ -15,7 +15,7 @@ use crate::remarks::{checks, remarks};
 use crate::sentences::{lost, next_step};
 
 const MOST: usize = 3;
-/// The highest rank at which figures are wrong or answer another question.
+/// Highest rank of warnings whose figures are wrong or answer another question.
 const GRAVE: u8 = 2;
 
 /// One line that says whether the figures of a single-target run can be trusted.

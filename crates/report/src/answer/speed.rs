@@ -1,4 +1,4 @@
-//! Speed differences in a few letters: `4.2-9.1% slower`, `3.1x as fast`.
+//! Short forms of speed differences: `4.2-9.1% slower`, `3.1x as fast`.
 
 use iotax_analysis::Metric;
 
@@ -58,7 +58,7 @@ fn words(metric: Metric, unit: &str, up: bool) -> &'static str {
     }
 }
 
-/// A change as table cells show it: `-31%`, `-3.1%`, `+210%`, `12x`, `1/20`.
+/// A change in the form of table cells: `-31%`, `-3.1%`, `+210%`, `12x`, `1/20`.
 pub(super) fn change(ratio: f64) -> String {
     match ratio {
         r if r <= 0.0 => "-100%".into(),

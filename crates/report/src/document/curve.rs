@@ -23,7 +23,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, curves: &Cu
     page.add(Part::Lines(vec![legend(alone)]));
 }
 
-/// The letter of a target, if there are several.
+/// The letter for a target, if there are several.
 fn letter(curves: &Curves<'_>, number: usize) -> Option<char> {
     ('A'..='Z').cycle().nth(number).filter(|_| curves.targets.len() > 1)
 }
@@ -37,7 +37,7 @@ fn caption(curves: &Curves<'_>) -> String {
     format!("Mean response time by IOPS due{names}:")
 }
 
-/// The mean response time of each target at the rates that it sustains.
+/// The mean response time of each target at its sustained rates.
 fn lines(curves: &Curves<'_>) -> Vec<Line> {
     let point = |point: &RatePoint<'_>| {
         Some((point.offered, point.response_mean().filter(|_| point.is_sustained())?))

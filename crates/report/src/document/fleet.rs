@@ -12,7 +12,7 @@ use super::{Field, Grid, Page, Part, figure, words};
 /// Shown for an unknown figure.
 const UNKNOWN: &str = "-";
 
-/// The answer first: which hosts are unlike the others, or what all got together; then every figure.
+/// The answer first: which hosts differ from the others, or the sum over all; then every figure.
 #[must_use]
 pub fn fleet(fleet: &FleetAnswer) -> Page {
     let mut page = Page::default();

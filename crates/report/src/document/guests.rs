@@ -1,4 +1,4 @@
-//! The share of each of several guests or jobs, and the load of neighbours.
+//! Each guest's or job's share, and the load of neighbours.
 
 use iotax_model::Workload;
 use iotax_model::units::human;
@@ -53,7 +53,7 @@ pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: MemberKind) -> Op
     grid.filled()
 }
 
-/// A line for each target that had a neighbour.
+/// A line per target with a neighbour.
 pub(super) fn noises(run: &Run, judgement: &Judgement, workload: &Workload) -> Vec<String> {
     let noises = judgement.on(&workload.name, |cell| cell.neighbour.as_ref());
     noises

@@ -46,7 +46,7 @@ use iotax_model::{Run, visible};
 use crate::sentences;
 use iotax_analysis::stats::verdict::Verdict;
 
-/// A text of several parts, one after another.
+/// A document of several parts in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
     pub(super) parts: Vec<Part>,
@@ -74,9 +74,9 @@ pub(super) enum Part {
     Sentence(String),
     /// A table of figures.
     Table(Grid),
-    /// Lines that belong to the table before them.
+    /// Lines that belong to the preceding table.
     Lines(Vec<String>),
-    /// Lines of a picture, which are not broken.
+    /// Lines of a character plot, which are not wrapped.
     Plot(Vec<String>),
     /// A heading and its sentences.
     List(&'static str, Vec<String>),
@@ -126,7 +126,7 @@ impl Grid {
         Self { head: head.iter().enumerate().map(field).collect(), rows: vec![] }
     }
 
-    /// The table, or nothing if it has no row.
+    /// The table; `None` if it has no rows.
     fn filled(self) -> Option<Self> {
         (!self.rows.is_empty()).then_some(self)
     }
@@ -139,7 +139,7 @@ impl Field {
     }
 }
 
-/// Escapes what a terminal would obey.
+/// Escapes control characters for terminals.
 fn show(text: &mut String) {
     if text.contains(visible::is_hidden) {
         *text = visible::line(text).into_owned();

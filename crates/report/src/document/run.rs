@@ -126,7 +126,7 @@ pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workloa
     grid.filled()
 }
 
-/// The percentiles that a table of one target's figures leaves out.
+/// The percentiles omitted from a table of one target's figures.
 fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
     let [target] = run.plan.targets.as_slice() else { return None };
     if Metric::leading(workload) != Metric::LATENCY_MEAN {
@@ -137,7 +137,7 @@ fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<St
     certainty::left_out(&rows, &SHOWN)
 }
 
-/// A direction's part of a cell's figures: all directions together give those of the cell.
+/// A direction's part of a cell's figures; all directions add up to the cell's.
 struct Rates {
     iops: Option<f64>,
     bytes_per_s: Option<f64>,

@@ -1,4 +1,4 @@
-//! A history of runs: the changes first, then a row for each series.
+//! A history of runs: the changes first, then a row per series.
 
 use super::{Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, change, counted, share};
@@ -47,7 +47,7 @@ pub fn trend(runs: &[PastRun], trends: &Trends, detail: bool) -> Page {
     page
 }
 
-/// Within the margin of what counts as the same.
+/// Returns whether a change is within the margin.
 fn is_small(change: &TrendChange) -> bool {
     change.ratio.max(change.ratio.recip()) <= 1.0 + MARGIN
 }

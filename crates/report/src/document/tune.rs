@@ -1,4 +1,4 @@
-//! The page of a tuning: the recommendation, what it costs elsewhere, and all that was tried.
+//! The page of a tuning: the recommendation, its side effects, and everything that was tried.
 
 use iotax_model::units::human::listed;
 

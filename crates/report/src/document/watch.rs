@@ -14,7 +14,7 @@ use iotax_model::Run;
 use iotax_model::plan::WatchSpec;
 use iotax_model::units::human;
 
-/// Adds the measurements of a watch, on request with what was seen. Returns whether it is one.
+/// Adds the measurements of a watch, on request with all observations. Returns whether the run is a watch.
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let Some(watch) = run.plan.watch() else { return false };
     let episodes = episodes(run);
@@ -155,7 +155,7 @@ fn events(episode: &Episode<'_>) -> Grid {
     grid
 }
 
-/// Its name, when it began, how long it took, I/Os that failed, the longest gap and when all was normal.
+/// An event's name, start, duration, failed I/Os, longest gap and time to recovery.
 fn event(episode: &Episode<'_>, effect: &EventEffect<'_>) -> [String; 6] {
     let time = |ns: Option<u64>| or_unknown(ns.map(|ns| ns as f64), human::time);
     let is_begun = effect.is_mark || effect.duration_ns.is_some();

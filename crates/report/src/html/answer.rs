@@ -1,4 +1,4 @@
-//! The answer at the top: a line for each layer and one table of all cells, coloured by how much they differ.
+//! The answer at the top: a line per layer and one table of all cells, coloured by their change.
 
 use iotax_analysis::Judgement;
 use iotax_analysis::suite::SuiteTest;

@@ -1,4 +1,4 @@
-//! Bars whose parts add up, in one row each.
+//! Stacked bars, one per row.
 
 use iotax_model::units::human;
 
@@ -9,7 +9,7 @@ use super::chart::{Axis, Chart, Label, Plot, Unit};
 pub(super) struct Stack {
     /// The target's name.
     pub(super) name: String,
-    /// Parts from the left, each with its name and its nanoseconds; none is negative.
+    /// Non-negative parts from the left, each with its name and nanoseconds.
     pub(super) parts: Vec<(String, f64)>,
 }
 

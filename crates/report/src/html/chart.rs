@@ -83,7 +83,7 @@ fn digits(value: f64) -> String {
 pub(super) enum Unit {
     /// Microseconds; the axis takes a larger unit where that reads better.
     Time,
-    /// A number of something.
+    /// A plain count.
     Count,
     /// 0 to 100.
     Percent,
@@ -91,7 +91,7 @@ pub(super) enum Unit {
     Rate,
     /// Bits per second.
     Bits,
-    /// The number of something in an order, such as a run: the axis begins at the first.
+    /// An ordinal number, such as a run's: the axis begins at the first.
     Ordinal,
 }
 
@@ -165,7 +165,7 @@ pub(super) enum Plot {
         name: usize,
         /// The column that colours go by.
         series: usize,
-        /// The column where bars begin; without one they begin at 0 or at the end of the previous part.
+        /// The column with the start of bars; `None` if they begin at 0 or at the end of the previous part.
         from: Option<usize>,
         /// The column of their length.
         value: usize,
@@ -243,7 +243,7 @@ impl Chart {
         self.drawn(place, self.has_legend())
     }
 
-    /// The figure on a page whose [`legend`] stands once, above all charts.
+    /// The figure for a page that has one [`legend`] above all charts.
     pub(super) fn figure_below_legend(&self, place: ChartId<'_>) -> Markup {
         self.drawn(place, false)
     }

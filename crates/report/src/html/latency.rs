@@ -11,7 +11,7 @@ use iotax_analysis::percentile::{PercentileValue, name, needed};
 use iotax_analysis::{CellJudgement, Summary};
 use iotax_model::Run;
 
-/// The largest step between points of the distribution, as a share of all I/Os.
+/// Largest step between points of the distribution, as a share of all I/Os.
 const STEP: f64 = 0.02;
 
 /// Factor by which the remaining share shrinks between two points in the tail.

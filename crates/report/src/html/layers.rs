@@ -17,7 +17,7 @@ use iotax_model::Run;
 /// A rung, in nanoseconds.
 struct Rung {
     name: String,
-    /// The layer that it adds and its cost, in words.
+    /// The added layer and its cost, as text.
     words: String,
     /// The layer that it adds; empty for a lowest rung.
     layer: String,

@@ -104,7 +104,7 @@ fn edges(svg: &mut String, map: &Map) {
     text(svg, (files.0 + 40.0, files.1 + 36.0), "start", "file size");
 }
 
-/// The surface: one field between each four neighbours, or three where the fourth was not measured.
+/// The surface: one field between four neighbouring points, or three if the fourth was not measured.
 fn fields(svg: &mut String, map: &Map, most: f64) {
     let corner = |file: usize, record: usize| {
         let value = map.bytes_per_s[file][record]? / most;

@@ -15,7 +15,7 @@ use iotax_model::Run;
 /// Maximum number of intervals in all timelines together: more would dominate the file, and could not be told apart.
 const INTERVALS: usize = 6_000;
 
-/// The most intervals in all heat maps together, where each has dozens of figures.
+/// Maximum number of intervals in all heat maps together, because each has dozens of figures.
 const COLUMNS: usize = 1_500;
 
 /// The section; nothing if the workload was not measured.

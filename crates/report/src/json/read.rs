@@ -1,4 +1,4 @@
-//! Reads from a document `iotax/1` what a comparison needs.
+//! Reads the parts of an `iotax/1` document that a comparison needs.
 
 use iotax_model::Workload;
 use iotax_model::plan::Neighbour;
@@ -48,7 +48,7 @@ pub enum ReadError {
     },
 }
 
-/// The run's head, as far as comparing needs it.
+/// The run's head, with the fields that comparing needs.
 #[derive(Deserialize)]
 struct Head {
     id: i64,

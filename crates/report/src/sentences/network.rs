@@ -40,7 +40,7 @@ pub(super) fn costs(
     sentences
 }
 
-/// Gaps in what arrived; no verdict rests on them.
+/// Gaps in the received data; they are not part of any verdict.
 pub(super) fn facts(judgement: &Judgement) -> Vec<String> {
     let gaps: Vec<String> = judgement
         .cells

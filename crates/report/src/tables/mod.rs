@@ -1,4 +1,4 @@
-//! The tables of runs: their columns, and what makes a row.
+//! The tables of runs: their columns and rows.
 
 mod history;
 mod intervals;
@@ -52,7 +52,7 @@ pub fn place<'a, T>() -> [Column<MeasurementRow<'a, T>>; 4] {
     )
 }
 
-/// A row for each datum of each measurement.
+/// A row per item of each measurement.
 pub fn rows_of<'a, T>(
     runs: &'a [(Run, Judgement)],
     data: impl Fn(&'a Measurement) -> Vec<T> + Copy,

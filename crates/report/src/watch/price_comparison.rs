@@ -1,4 +1,4 @@
-//! Prices of events against the baseline's: a row for each event and target, and what would decide the rest.
+//! The costs of events compared with the baseline's: a row per event and target, and what would decide the rest.
 
 use iotax_analysis::stats::verdict::{Verdict, rounds_for_most};
 use iotax_analysis::watch::{EventFigure, PriceComparison};
@@ -14,14 +14,14 @@ const FEWEST_ROUNDS: u32 = 3;
 
 /// The comparisons of one event on one target.
 pub(crate) struct Row<'a> {
-    /// The event, with the workload where there are several.
+    /// The event, with the workload if there are several.
     pub(crate) event: String,
     pub(crate) target: &'a str,
     /// One entry per figure in use; `None` if it is unknown in any round.
     pub(crate) cells: Vec<Option<&'a PriceComparison<'a>>>,
 }
 
-/// The figures that any comparison has, in the order of the columns.
+/// The figures that any comparison has, in column order.
 pub(crate) fn figures(all: &[PriceComparison<'_>]) -> Vec<EventFigure> {
     EventFigure::ALL.into_iter().filter(|figure| all.iter().any(|one| one.figure == *figure)).collect()
 }
