@@ -13,7 +13,7 @@ pub(crate) const COOKIE: &str = "iotax_session";
 /// Random bytes that make each page's form token unique, so that the size of a compressed page reveals nothing about it.
 const NONCE: usize = 8;
 
-/// Secrets of this process: a login ends when the server does.
+/// Secrets of this process, so that logins end with the server.
 #[derive(Debug)]
 pub(crate) struct Secrets {
     key: [u8; 32],
@@ -49,7 +49,7 @@ impl Secrets {
         self.are_open() || self.bearer(headers) || self.has_cookie(headers)
     }
 
-    /// Returns whether a request brings the token itself, which no browser adds on its own.
+    /// Returns whether a request carries the token itself, which no browser adds by itself.
     pub(crate) fn bearer(&self, headers: &HeaderMap) -> bool {
         let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = value.and_then(|value| value.split_once(' '));

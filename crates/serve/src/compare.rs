@@ -18,7 +18,7 @@ use crate::judged::Judged;
 use crate::problem::Problem;
 use crate::query::{Pairs, encoded};
 
-/// Runs in one history: each is compared with every other.
+/// Maximum number of runs in a history, because each is compared with every other.
 pub(crate) const MOST: usize = 20;
 
 /// A side as the query names it.

@@ -89,7 +89,7 @@ pub(crate) async fn whole(request: Request) -> Result<Request, Problem> {
     Ok(Request::from_parts(parts, body.into()))
 }
 
-/// Answers a request that came in whole.
+/// Answers a completely received request.
 pub(crate) async fn answered(request: Request, next: Next) -> Response {
     let busy = request.extensions().get::<Arc<Connection>>().map(Connection::busy);
     let answer = tokio::time::timeout(PATIENCE, next.run(request)).await;

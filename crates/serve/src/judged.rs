@@ -13,7 +13,7 @@ use crate::problem::Problem;
 /// Runs that are kept.
 const KEPT: usize = 48;
 
-/// A run with all that is derived from it.
+/// A run with everything derived from it.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) run: Run,
@@ -78,7 +78,7 @@ impl<T> Recent<T> {
     }
 }
 
-/// Judged runs, the last ones that were asked for.
+/// Judged runs, by most recent use.
 #[derive(Debug)]
 pub(crate) struct Cache(Recent<Judged>);
 

@@ -18,7 +18,7 @@ use crate::problem::Problem;
 /// Prometheus' text format.
 const KIND: &str = "text/plain; version=0.0.4";
 
-/// Answers every GET of /metrics with the last text that was shown, until the process ends.
+/// Answers every GET of /metrics with the latest text, until the process ends.
 #[derive(Debug)]
 pub struct LastMetrics {
     address: SocketAddr,

@@ -14,14 +14,14 @@ use crate::config::Launch;
 use crate::problem::Problem;
 use iotax_model::threads;
 
-/// Bytes that are kept of a process' output.
+/// Number of bytes kept of a process's output.
 const KEPT: usize = 16 << 10;
 /// Time between two checks of a process that is ending.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time for a run to undo its effects when the server ends.
 const FAREWELL: Duration = Duration::from_mins(2);
 
-/// A run that was begun, and where it is.
+/// A started run and its state.
 #[derive(Debug, Clone)]
 pub(crate) struct Begun {
     /// The plan's name.
@@ -108,7 +108,7 @@ impl Launcher {
         })
     }
 
-    /// Asks the run that goes on to stop, which it does after it has undone what it did.
+    /// Asks the current run to stop, which it does after undoing its effects.
     pub(crate) fn cancel(&self) -> Result<(), Problem> {
         let mut last = lock(&self.last);
         let process = last.as_mut().filter(|process| process.begun.ended.is_none());
@@ -122,7 +122,7 @@ impl Launcher {
         Ok(())
     }
 
-    /// Ends the run that goes on, if there is one, and waits for it.
+    /// Stops the current run, if any, and waits for it.
     pub(crate) fn stop(&self) {
         if self.cancel().is_err() {
             return;
@@ -152,7 +152,7 @@ fn listen(mut stderr: impl Read, of: &Mutex<Option<Process>>) {
     }
 }
 
-/// Takes in how a process ended, once it has.
+/// Records how a process ended, once it has.
 fn has_ended(of: &Mutex<Option<Process>>) -> bool {
     let mut last = lock(of);
     let Some(process) = last.as_mut() else { return true };

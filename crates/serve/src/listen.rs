@@ -30,7 +30,7 @@ use crate::routes;
 
 /// Longest time for the headers of a request.
 const HEADERS: Duration = Duration::from_secs(10);
-/// Longest time that answers may take to end once the server is asked to.
+/// Longest time for responses to finish once the server is asked to stop.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Why the server cannot start.
@@ -114,7 +114,7 @@ async fn until_stopped(app: &Shared, socket: TcpListener, tls: Option<ServerConf
     }
 }
 
-/// A server that waits for no client without end.
+/// A server with time limits for all clients.
 fn patient(socket: TcpListener) -> io::Result<Server<SocketAddr>> {
     let mut server = axum_server::from_tcp(socket)?.first_request_timeout(HEADERS);
     server.http_builder().http1().header_read_timeout(HEADERS);
@@ -136,7 +136,7 @@ pub(crate) fn in_a_thread(address: SocketAddr, router: Router) -> io::Result<Soc
     Ok(address)
 }
 
-/// Accepts so many connections at one time; the others are closed at once.
+/// Limits the number of concurrent connections; others are closed at once.
 #[derive(Debug, Clone)]
 struct Limit {
     open: Arc<Connections>,

@@ -1,4 +1,4 @@
-//! A run that is measuring: where it is, and the table of what it has so far.
+//! A run that is measuring: its progress, and the table of its results so far.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -83,7 +83,7 @@ fn text<'a>(told: Option<&'a Value>, key: &str) -> Option<&'a str> {
     told?[key].as_str()
 }
 
-/// The state of a run as a document.
+/// The JSON document of a run's state.
 pub(crate) fn document(store: &Store, id: i64) -> Result<Value, Problem> {
     let summary = summary(store, id)?.ok_or_else(|| unknown(store, id))?;
     let mut document = json!({

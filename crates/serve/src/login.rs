@@ -24,7 +24,7 @@ pub(crate) fn address(method: &Method, uri: &Uri) -> String {
     }
 }
 
-/// Returns whether this is a path that no browser takes for another host: `//host`, `/\host`, and both with what browsers leave out.
+/// Returns whether no browser could take this path for another host: `//host`, `/\host`, and both with characters that browsers drop.
 fn is_of_this_site(to: &str) -> bool {
     to.starts_with('/') && !to[1..].starts_with(['/', '\\']) && to.bytes().all(|byte| byte.is_ascii_graphic())
 }

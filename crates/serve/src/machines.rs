@@ -140,7 +140,7 @@ fn changed(found: &[Difference]) -> Markup {
     }
 }
 
-/// Says which runs are not in what is shown because they cannot be read.
+/// Lists the runs that are not shown because they cannot be read.
 pub(crate) fn left_out(damaged: &[i64]) -> Markup {
     let runs: Vec<String> = damaged.iter().map(i64::to_string).collect();
     html! { @if !runs.is_empty() { p.note { "Left out, because they cannot be read: " (runs.join(", ")) "." } } }

@@ -70,14 +70,14 @@ impl NotesDocument {
     }
 }
 
-/// Keeps notes in place of those that are there.
+/// Replaces the notes.
 pub(crate) async fn keep(app: &Shared, id: i64, notes: NotesDocument) -> Result<Notes, Problem> {
     let notes = notes.checked()?;
     put(app, id, notes.clone(), None).await?;
     Ok(notes)
 }
 
-/// Keeps notes, unless others than those that were `seen` are there now: these are given back. Refused where nothing may be changed.
+/// Stores notes unless they have changed since `seen`, in which case it returns the current ones. Refused on a read-only server.
 async fn put(app: &Shared, id: i64, notes: Notes, seen: Option<String>) -> Result<Option<Notes>, Problem> {
     if app.config.read_only {
         return Err(Problem::forbidden(
@@ -117,7 +117,7 @@ pub(crate) fn unknown(store: &iotax_store::Store, id: i64) -> Problem {
 #[derive(Debug, Deserialize)]
 pub(crate) struct NotesForm {
     form_token: String,
-    /// The mark of the notes that it was made for.
+    /// The hash of the notes for which the form was made.
     seen: String,
     tags: String,
     text: String,
@@ -156,7 +156,7 @@ fn conflict(app: &App, id: i64, others: &Notes, notes: &Notes) -> Response {
     answer
 }
 
-/// Refuses a form that this server has not made.
+/// Rejects a form that this server did not make.
 pub(crate) fn check_form(app: &App, token: &str) -> Result<(), Problem> {
     if app.secrets.is_form_token(token) {
         return Ok(());
@@ -189,7 +189,7 @@ fn spoken(app: &App, notes: &Notes) -> Markup {
     }
 }
 
-/// The form that puts `notes` in place of those that are `seen`.
+/// The form that replaces the notes `seen` by `notes`.
 fn fields(app: &App, id: i64, seen: &Notes, notes: &Notes) -> Markup {
     html! {
         form method="post" action=(app.link(&format!("/runs/{id}/notes"))) {

@@ -1,4 +1,4 @@
-//! The description of the API (OpenAPI 3.1). The router is made of the same list, so no route is without one.
+//! The description of the API (OpenAPI 3.1). The router is built from the same list, so every route is described.
 
 use iotax_analysis::Metric;
 use serde_json::{Map, Value, json};

@@ -42,7 +42,7 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
-    /// The store itself failed, not what was asked of it.
+    /// Returns whether the store itself failed, rather than the request being invalid.
     pub(crate) fn is_of_the_store(&self) -> bool {
         self.of_the_store
     }
