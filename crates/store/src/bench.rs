@@ -18,7 +18,7 @@ use crate::head::{Head, Measured};
 use crate::sealed::{HeadRow, MeasurementRow};
 use crate::{Filter, Location, Store, counter, new_uuid, run_figures};
 
-/// Runs in one transaction: a run that measures has one for each measurement.
+/// Runs per transaction: a real run has one transaction for each measurement.
 const AT_ONCE: u32 = 50;
 
 /// Packed measurements of a run and its head.

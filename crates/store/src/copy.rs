@@ -1,4 +1,4 @@
-//! Runs between stores: without loss, in one transaction, and as often as one likes.
+//! Copies runs between stores without loss, in one transaction, and repeatably.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ struct Parcel {
     notes: Option<(Notes, i64)>,
 }
 
-/// Time that a copy of the same run by another process may take.
+/// Time to wait for another process's copy of the same run.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -129,7 +129,7 @@ fn complete(
     })
 }
 
-/// A checksum of all that a run has, the same in every store that has a whole copy of it.
+/// A checksum of everything in a run, the same in every store with a complete copy.
 pub(crate) fn fingerprint(store: &Store, run: i64) -> Result<i64, StoreError> {
     let Parcel { sealed, notes, .. } = store.read(run, &mut |database| pack(database, run))?;
     let measured = serde_json::to_vec(&sealed.head.measured).unwrap_or_default();

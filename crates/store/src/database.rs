@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use crate::error::{Fault, StoreError};
 use crate::{Claim, Location};
 
-/// Connections lost in a row that one piece of work outlasts: it may be what ends them.
+/// Maximum number of consecutive lost connections for one piece of work, because it may be their cause.
 const MOST_LOSSES: u32 = 5;
 
 /// A column's value. The schema has no other types.
@@ -127,13 +127,13 @@ pub(crate) trait Database: Debug + Send {
 
     fn commit(&mut self) -> Result<(), Fault>;
 
-    /// Takes back what was done since [`Self::begin`].
+    /// Rolls back everything since [`Self::begin`].
     fn roll_back(&mut self);
 
     /// The clause of a SELECT that locks the rows against changes by others until the commit.
     fn to_change(&self) -> &'static str;
 
-    /// Connects again after [`Fault::Lost`], for as long as a user may be expected to wait. Claims are held again afterwards.
+    /// Reconnects after [`Fault::Lost`], for as long as a user may be expected to wait. Claims are renewed.
     fn reconnect(&mut self, lost: Fault) -> Result<(), Fault>;
 
     /// The owner of a run that this user cannot change.
@@ -158,7 +158,7 @@ pub(crate) trait Database: Debug + Send {
     fn told(&self, run: Option<i64>, fault: Fault) -> StoreError;
 }
 
-/// Does something in one transaction: wholly or not at all.
+/// Runs a function in one transaction: completely or not at all.
 pub(crate) fn transact<T>(
     database: &mut dyn Database,
     purpose: Purpose,
@@ -175,8 +175,8 @@ pub(crate) fn transact<T>(
     }
 }
 
-/// Like [`transact`], again from the beginning after the connection was lost. `work` must find out whether an earlier attempt was
-/// committed: the answer to that may be what was lost.
+/// Like [`transact`], but starts over after a lost connection. `work` must find out whether an earlier attempt was committed, because its
+/// answer may have been lost.
 pub(crate) fn insist<T>(
     database: &mut dyn Database,
     purpose: Purpose,

@@ -45,7 +45,7 @@ pub enum StoreError {
         /// The version known here.
         known: i64,
     },
-    /// Nobody, or not this user, can write there.
+    /// This user cannot write there.
     #[error("the store {place} cannot be written: {reason}; name another one with --db")]
     Unwritable {
         /// The store.
@@ -53,7 +53,7 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
-    /// A process ended while it wrote, and what it left cannot be put right where nothing can be written.
+    /// A process ended while writing, and its leftovers cannot be repaired on a read-only filesystem.
     #[error(
         "the store {place} is in the middle of a write that its file of the same name with -journal takes back, and it cannot be \
          written; copy both files to a place that can be written and name the copy with --db"
@@ -62,7 +62,7 @@ pub enum StoreError {
         /// The file.
         place: Location,
     },
-    /// Somebody else wrote, or could write, what SQLite would obey.
+    /// Another user wrote, or could write, files that SQLite would use.
     #[error("the store {place} was left untouched: {reason}; or name another one with --db")]
     Planted {
         /// The file.
@@ -126,7 +126,7 @@ pub enum StoreError {
         /// The command that lists its runs.
         list: String,
     },
-    /// A run went on in two stores, each in its own way.
+    /// A run was continued in two stores, differently in each.
     #[error(
         "run {run} and its copy, run {copy} of {place}, both went on since they were one: each has measurements that the other lacks; \
          neither was changed"
@@ -173,7 +173,7 @@ pub(crate) enum Fault {
     Sqlite(rusqlite::Error),
     /// PostgreSQL refused.
     Postgres(::postgres::Error),
-    /// The connection is gone or was never there. What was not committed must be done again.
+    /// The connection was lost or never established. Uncommitted work must be repeated.
     Lost(String),
     /// The damaged table, and the damage.
     Damaged(&'static str, String),

@@ -64,7 +64,7 @@ impl Measured {
     }
 }
 
-/// Checksum of a row of a run: another one in each run and for each division into parts.
+/// Checksum of a run's row, which depends on the run and on how the data is divided into parts.
 pub(crate) fn seal(run: i64, parts: &[&[u8]]) -> i64 {
     let mut hash = Xxh3::with_seed(run.cast_unsigned());
     for part in parts {
@@ -74,7 +74,7 @@ pub(crate) fn seal(run: i64, parts: &[&[u8]]) -> i64 {
     hash.digest().cast_signed()
 }
 
-/// A text as both databases keep it: PostgreSQL's texts have no NUL.
+/// A text in the form that both databases store: PostgreSQL's texts have no NUL.
 pub(crate) fn column(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }

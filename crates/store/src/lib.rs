@@ -89,7 +89,7 @@ pub struct NewRun<'a> {
     pub fleet: Option<&'a FleetMember>,
 }
 
-/// Notes on a run. Changing it changes nothing that was measured.
+/// Notes on a run. Changing them does not affect measurements.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notes {
     /// Tags, sorted, each once.
@@ -101,7 +101,7 @@ pub struct Notes {
 /// Selects the runs of a list. The default selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Words that the name, a target, a workload, the machine, a tag or the note has, in any case.
+    /// Words to find in the name, a target, a workload, the machine, a tag or the note, ignoring case.
     pub text: String,
     /// Tags that all must be there.
     pub tags: Vec<String>,
@@ -111,7 +111,7 @@ pub struct Filter {
     pub machine: Option<String>,
     /// The fleet's id.
     pub fleet: Option<String>,
-    /// Runs before this one alone, for paging.
+    /// Only runs before this one, for paging.
     pub before: Option<i64>,
     /// Maximum number of runs; the newest are taken.
     pub limit: Option<u32>,
@@ -138,8 +138,8 @@ pub struct RunSummary {
     pub tags: Vec<String>,
     /// Measurements stored.
     pub measured: u64,
-    /// Measurements that the plan asks for. For a run that adds rounds until all is decided: the most there can be, or once it is
-    /// complete, all there are.
+    /// Number of planned measurements. For a run that adds rounds until all is decided: the maximum, or the actual number once it is
+    /// complete.
     pub planned: u64,
     /// Why its measurements cannot be shown; absent if they can.
     pub damage: Option<StoreError>,
@@ -181,7 +181,7 @@ pub struct Store {
     name: Option<String>,
 }
 
-/// Runs without a row that are named one by one.
+/// Maximum number of runs without a row that are listed individually.
 const MOST_LOST: u32 = 1000;
 
 /// A run's number, with its summary or the reason why it cannot be read.
@@ -251,13 +251,13 @@ impl Store {
         created.map_err(|fault| self.database.borrow().told(None, fault))
     }
 
-    /// Has the run belong to this process until the claim is dropped: two that work on it would measure each other.
+    /// Claims the run for this process until the claim is dropped: two processes working on it would measure each other.
     pub fn claim(&self, run: i64) -> Result<Claim, StoreError> {
         let claimed = self.database.borrow_mut().claim(run);
         claimed.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Keeps the machine that the run is made on.
+    /// Stores the machine that makes the run.
     pub fn set_environment(&mut self, run: i64, environment: &Environment) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.environment = environment.clone();
@@ -265,7 +265,7 @@ impl Store {
         })
     }
 
-    /// Keeps that another tool measured the run, and which.
+    /// Records that another tool measured the run.
     pub fn set_source(&mut self, run: i64, source: &ImportSource) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.source = Some(source.clone());
@@ -299,7 +299,7 @@ impl Store {
         })
     }
 
-    /// Keeps a measurement; see [`Self::put_measurements`].
+    /// Stores a measurement; see [`Self::put_measurements`].
     pub fn put_measurement(&mut self, run: i64, measurement: &Measurement) -> Result<(), StoreError> {
         self.put_measurements(run, std::iter::once(measurement))
     }
@@ -326,7 +326,7 @@ impl Store {
         })
     }
 
-    /// Keeps a warning; the same one twice is kept once.
+    /// Stores a warning; duplicates are ignored.
     pub fn put_warning(&mut self, run: i64, warning: &Warning) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             if !head.warnings.contains(warning) {
@@ -336,7 +336,7 @@ impl Store {
         })
     }
 
-    /// Sets a run's state. What was shown of a run that no longer runs goes.
+    /// Sets a run's state. When it stops running, its live state is removed.
     pub fn set_state(&mut self, run: i64, state: RunState) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.state = state;
@@ -375,8 +375,8 @@ impl Store {
         Ok(Run { measurements, state, store: self.name.clone(), ..head.run(run) })
     }
 
-    /// A run without its measurements, and the figures that a trend rests on. Those of a finished run are stored apart, so that no
-    /// measurement is opened, and none is compared with its checksum.
+    /// A run without its measurements, and the figures for trends. Those of a finished run are stored separately, so that measurements are
+    /// neither opened nor compared with their checksums.
     pub fn load_figures(&self, run: i64) -> Result<(Run, RunFigures), StoreError> {
         self.read(run, &mut |database| run_figures::read(database, run))
     }
@@ -465,7 +465,7 @@ impl Store {
         put.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Shows everyone who looks at this store how far a run is: any document, in place of the one before. Nothing is written to a disk.
+    /// Publishes a run's progress to readers of this store: any document, replacing the previous one. Nothing is written to a disk.
     pub fn put_live(&mut self, run: i64, state: &serde_json::Value) -> Result<(), StoreError> {
         let put = self.database.get_mut().put_live(run, &state.to_string());
         put.map_err(|fault| self.of_run(run, fault))
@@ -491,7 +491,7 @@ impl Store {
         copy::copy(self, run, to)
     }
 
-    /// A checksum of all that a run and its notes are, the same in every store that has a whole copy.
+    /// A checksum of a run and its notes, the same in every store with a complete copy.
     pub fn fingerprint(&self, run: i64) -> Result<i64, StoreError> {
         copy::fingerprint(self, run)
     }
@@ -502,7 +502,7 @@ impl Store {
         last.map_err(|fault| database.told(None, fault))
     }
 
-    /// Reads something of a run, all as of one moment.
+    /// Reads parts of a run in one snapshot.
     fn read<T>(
         &self,
         run: i64,
@@ -521,7 +521,7 @@ impl Store {
         })
     }
 
-    /// Changes a run's head and adds measurements, wholly or not at all.
+    /// Changes a run's head and adds measurements, completely or not at all.
     fn change(
         &mut self,
         run: i64,
@@ -550,7 +550,7 @@ impl Store {
         changed.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Adds the run to what went wrong. Runs are never removed: one that is missing was lost.
+    /// Adds the run to an error. Runs are never removed, so a missing one was lost.
     fn of_run(&self, run: i64, fault: Fault) -> StoreError {
         match fault {
             Fault::Unknown => match self.last() {
@@ -563,7 +563,7 @@ impl Store {
 }
 
 impl RunSummary {
-    /// The line of a run of which nothing can be read.
+    /// The list entry of an unreadable run.
     fn damaged(id: i64, damage: StoreError) -> Self {
         Self {
             id,

@@ -1,4 +1,4 @@
-//! The name of a store in commands that are suggested.
+//! The store's name in suggested commands.
 
 use iotax_model::run;
 
@@ -17,7 +17,7 @@ impl Store {
         run::command(word, &run.to_string(), options, self.name.as_deref())
     }
 
-    /// Says that a run is not there, and what is.
+    /// The error for a missing run, which says which runs exist.
     #[must_use]
     pub fn unknown(&self, run: i64, last: i64) -> StoreError {
         let list = run::command("list", "", "", self.name.as_deref());

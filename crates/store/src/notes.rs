@@ -36,7 +36,7 @@ pub(crate) fn lock(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
     if there.is_empty() { Err(Fault::Unknown) } else { Ok(()) }
 }
 
-/// Puts notes in place of those that are there.
+/// Replaces the notes.
 pub(crate) fn put(
     database: &mut dyn Database,
     run: i64,

@@ -33,7 +33,7 @@ const IS_HELD: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Timeout for readers, which can retry.
 const READ_PATIENCE: Duration = Duration::from_secs(5);
-/// More statements than the code has, filters aside.
+/// Maximum number of cached statements; more than the code has, apart from filters.
 const MOST_STATEMENTS: usize = 200;
 
 /// The first statement of each session. An administrator's weaker `synchronous_commit` would lose acknowledged measurements.
@@ -55,7 +55,7 @@ pub(crate) struct Postgres {
     connector: Connector,
     is_read_only: bool,
     session: Arc<Mutex<Session>>,
-    /// Since when the server does not answer.
+    /// The time since which the server does not answer.
     away: Option<Instant>,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Debug for Session {
 }
 
 impl Postgres {
-    /// Connects to a store that is there, and writes nothing.
+    /// Connects to an existing store, without writing.
     pub(crate) fn to_read(url: &str) -> Result<Self, StoreError> {
         let mut store = Self::connect(url, true)?;
         match store.version().map_err(|fault| store.told(None, fault))? {
@@ -82,7 +82,7 @@ impl Postgres {
         }
     }
 
-    /// Connects to a store, or makes one in a database without one.
+    /// Connects to a store, or creates one in a database without one.
     pub(crate) fn to_write(url: &str) -> Result<Self, StoreError> {
         Self::to_write_by(url, schema::STEPS)
     }
@@ -135,7 +135,7 @@ impl Postgres {
         }
     }
 
-    /// Makes the tables, or brings older ones up to date. Gives the version that is there then.
+    /// Creates the tables, or migrates older ones. Returns the resulting version.
     fn make(&mut self, steps: &'static [Step]) -> Result<i64, Fault> {
         self.begin(Purpose::Write)?;
         let done = self.make_within(steps);
@@ -404,7 +404,7 @@ fn told(place: &Location, run: Option<i64>, fault: Fault) -> StoreError {
     }
 }
 
-/// Tells a connection that is gone from an answer of the server.
+/// Distinguishes a lost connection from an error of the server.
 fn fault(error: Error) -> Fault {
     // 08: connection exception; 57P: shutdown, crash, not yet started; 53300: too many connections.
     let is_lost = match error.code().map(SqlState::code) {

@@ -11,7 +11,7 @@ use crate::error::Fault;
 use crate::head::{Head, seal};
 use crate::sealed::{HeadRow, Sealed, pack, unpack};
 
-/// Takes the figures of a run anew, once it is not running. Those of one that cannot be read are removed.
+/// Recomputes the figures of a run that is not running. Those of an unreadable run are removed.
 pub(crate) fn refresh(database: &mut dyn Database, run: i64, head: &Head) -> Result<(), Fault> {
     if head.state == RunState::Running {
         return Ok(());
@@ -30,7 +30,7 @@ pub(crate) fn refresh(database: &mut dyn Database, run: i64, head: &Head) -> Res
     database.execute(sql, &values).map(|_| ())
 }
 
-/// Takes the figures of a run, unless they are there.
+/// Computes the figures of a run unless they exist.
 pub(crate) fn add(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
     match HeadRow::read(database, run, "") {
         Ok(Some((head, _))) if stored(database, run, &head)?.is_none() => refresh(database, run, &head),

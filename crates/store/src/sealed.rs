@@ -19,9 +19,9 @@ use crate::summary::Summary;
 /// Fast, and within a few percent of the best.
 const ZSTD_LEVEL: i32 = 3;
 
-/// Bytes of text for each packed one that a reader believes. More is made to exhaust its memory.
+/// Largest ratio of unpacked to packed size that is accepted; a larger one is an attack on the reader's memory.
 const MOST_TIMES: usize = 100;
-/// Bytes of text that never pack into less than a hundredth.
+/// Unpacked size in bytes that is always accepted.
 const PIECE: usize = 1024;
 
 pub(crate) fn pack<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8>, Fault> {
@@ -49,7 +49,7 @@ pub(crate) fn unpack<T: DeserializeOwned>(content: &[u8]) -> Result<T, String> {
     serde_json::from_slice(&text).map_err(|error| error.to_string())
 }
 
-/// The longest text that a packed one may have.
+/// Maximum unpacked length of a packed text.
 fn most(packed: &[u8]) -> usize {
     packed.len().saturating_mul(MOST_TIMES)
 }
@@ -66,7 +66,7 @@ impl HeadRow {
         Ok(Self { summary: Summary::new(head)?, content: pack("run", head)? })
     }
 
-    /// The head of a run with its content; none if its row is not there. `suffix` ends the SELECT.
+    /// The head of a run with its content; `None` if it has no row. `suffix` ends the SELECT.
     pub(crate) fn read(
         database: &mut dyn Database,
         run: i64,
@@ -209,7 +209,7 @@ impl MeasurementRow {
     }
 }
 
-/// A run at one moment, still packed, so that a writer waits only while it is read.
+/// A snapshot of a run, still packed, so that a writer waits only while it is read.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) head: Head,

@@ -35,7 +35,7 @@ pub(crate) struct Sqlite {
     place: Location,
     connection: Connection,
     is_read_only: bool,
-    /// Shown states of runs that ended without a word were looked for.
+    /// True once live states of crashed runs were swept.
     is_swept: bool,
 }
 
@@ -105,7 +105,7 @@ impl Sqlite {
         }
     }
 
-    /// Takes back what a process of this user left when it was killed in the middle of a write.
+    /// Rolls back what a killed process of this user left in the middle of a write.
     fn put_right(&self) -> Result<(), Fault> {
         neighbours::refuse_planted(&self.path).map_err(|reason| Fault::Store(planted(&self.path, reason)))?;
         let writer = Self::open(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(Fault::Store)?;
@@ -218,7 +218,7 @@ impl Database for Sqlite {
         live::end(&self.path, run);
     }
 
-    /// An error of SQLite that a sound file does not cause is damage.
+    /// Converts an error: SQLite errors that an intact file does not cause are reported as damage.
     fn told(&self, run: Option<i64>, fault: Fault) -> StoreError {
         let place = self.place.clone();
         match fault {
@@ -262,7 +262,7 @@ fn version(connection: &Connection) -> Result<i64, Fault> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
-/// Looks at the structure of the whole file: 0.05 s for 100 MB, once they are read.
+/// Checks the structure of the whole file: 0.05 s for 100 MB in the page cache.
 fn check_pages(connection: &Connection) -> Result<(), Fault> {
     let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if found == "ok" { Ok(()) } else { Err(Fault::Damaged("structure", found.replace('\n', " "))) }

@@ -1,4 +1,4 @@
-//! The columns that a list of runs is made of, so that no run is unpacked for it, and the query for those that a filter lets through.
+//! The columns for lists of runs, so that no run is unpacked for them, and the query with a filter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -229,12 +229,12 @@ fn condition(filter: &Filter, running: &BTreeSet<i64>) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// A text in which nothing stands for anything else in a LIKE.
+/// Escapes a text for LIKE, so that it has no wildcards.
 fn escaped(text: &str) -> String {
     text.replace('!', "!!").replace('%', "!%").replace('_', "!_")
 }
 
-/// A line of a list, and what is wrong with it if its checksum does not fit.
+/// A line of a list, or the error if its checksum does not match.
 pub(crate) type Line = (i64, Result<RunSummary, Fault>);
 
 /// The runs that a filter lets through, the newest first.

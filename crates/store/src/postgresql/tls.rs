@@ -1,4 +1,4 @@
-//! TLS to a server, as libpq's `sslmode` has it.
+//! TLS to a server, with libpq's `sslmode`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// The certificates that are accepted.
 #[derive(Debug)]
 pub(super) enum Trust {
-    /// Any: the connection is encrypted, but anyone may be at its other end.
+    /// Any certificate: the connection is encrypted, but the server is not authenticated.
     Anyone,
     /// A certificate for the host's name, signed by an authority from this file, or from the system.
     Roots(Option<String>),

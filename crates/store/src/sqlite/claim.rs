@@ -19,13 +19,13 @@ use super::neighbours;
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The first PID namespace. The list of locks in /proc lacks those of processes that the reader's namespace does not have.
+/// The initial PID namespace. /proc/locks omits locks of processes outside the reader's namespace.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Looks at the list of locks before it counts as complete.
+/// Number of readings of the list of locks before it counts as complete.
 const LOOKS: u32 = 3;
 
-/// Filesystems of this machine alone whose inodes have one number: ext4, XFS, tmpfs and btrfs.
+/// Local filesystems with unique inode numbers: ext4, XFS, tmpfs and btrfs.
 const LOCAL: [i128; 4] = [0xEF53, 0x5846_5342, 0x0102_1994, 0x9123_683E];
 
 /// A run that this process works on.
@@ -84,7 +84,7 @@ fn may_be_locked(path: &Path) -> bool {
     !is_complete || (0..LOOKS).any(|_| listed().unwrap_or(true))
 }
 
-/// Returns whether a list of locks names this inode. Its device is not compared: btrfs shows another one there.
+/// Returns whether a list of locks contains this inode. Its device is not compared, because btrfs shows a different one there.
 fn names(locks: &str, inode: u64) -> bool {
     let inode_of = |line: &str| {
         let place = line.split_whitespace().find(|word| word.split(':').count() == 3)?;
@@ -119,7 +119,7 @@ fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }
 
-/// Removes what killed processes left of claims on other runs of the store.
+/// Removes claim files of killed processes on other runs of the store.
 fn sweep(claim: &Path) {
     let of = |path: &Path| {
         let (store, run) = path.file_name()?.to_str()?.rsplit_once('-')?;

@@ -34,7 +34,7 @@ pub(super) fn put(store: &Path, run: i64, state: &str) -> io::Result<()> {
     }
 }
 
-/// The state of a run, if there is one.
+/// The published state of a run, if any.
 pub(super) fn get(store: &Path, run: i64) -> Option<String> {
     let directory = directory();
     refuse_foreign(&directory).ok()?;
@@ -72,7 +72,7 @@ fn directory() -> PathBuf {
     format!("/dev/shm/iotax-{}", rustix::process::geteuid().as_raw()).into()
 }
 
-/// Refuses a directory that others can write to, or that is a link.
+/// Refuses a directory that others can write to, or that is a symbolic link.
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(directory)?;
     let open_to_others = found.mode() & 0o077;
