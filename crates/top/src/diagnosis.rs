@@ -50,16 +50,16 @@ pub enum Heat {
     Hot,
 }
 
-/// The share of time with I/O in flight from which a device has little room.
+/// Share of time with I/O in flight from which a device is nearly busy.
 const WARM: f64 = 0.6;
-/// The share from which it has none, if I/Os wait besides.
+/// Share of time from which a device is saturated, if I/Os also wait.
 const HOT: f64 = 0.9;
-/// The mean number of I/Os in flight from which they wait for each other.
+/// Mean number of I/Os in flight from which they wait for each other.
 const WAITING: f64 = 2.0;
 /// Share of time that programs wait for a CPU from which it is reported.
 const CPU_IS_SHORT: f64 = 0.2;
 
-/// Load of a device against its capacity: with I/O in flight nearly all the time, and more than one of them, it is at its limit.
+/// A device's load relative to its capacity: it is saturated if several I/Os are in flight nearly all the time.
 #[must_use]
 pub fn heat(row: &LayerRates) -> Heat {
     match (row.busy, row.queue) {
@@ -134,7 +134,7 @@ fn time(frame: &Frame, row: &LayerRates) -> String {
     }
 }
 
-/// Flushes that take longer than other I/Os.
+/// Describes flushes that take longer than other I/Os.
 fn flushes(row: &LayerRates) -> Option<String> {
     let (rate, time) = (row.flush_iops.filter(|rate| *rate > 0.0)?, row.flush_latency_ns?);
     let is_slow = mean(row).is_none_or(|mean| time > mean);
@@ -185,7 +185,7 @@ fn split(row: &LayerRates) -> Option<(f64, f64)> {
     (mean * row.iops() >= LEAST_WAIT_NS).then(|| ((mean - device).max(0.0), device))
 }
 
-/// A sentence for each guest's disk that had I/O.
+/// A sentence for each guest's disk with I/O.
 #[must_use]
 pub fn guests(frame: &Frame) -> Vec<String> {
     let has_figures = |row: &&GuestRates| row.guest_latency_ns.is_some();

@@ -57,7 +57,7 @@ pub fn document(frame: &Frame) -> Value {
     }))
 }
 
-/// Adds the known figures of a row to its own keys.
+/// Adds the known figures of a row to its other keys.
 fn with_figures<R>(own: Value, figures: &[Figure<R>], row: &R) -> Value {
     let mut document = own;
     for figure in figures {

@@ -95,7 +95,7 @@ pub struct LayerRates {
 }
 
 impl LayerRates {
-    /// I/Os per second, to sort by; an unknown rate counts as none.
+    /// I/Os per second, for sorting; an unknown rate counts as 0.
     pub fn iops(&self) -> f64 {
         self.read_iops.unwrap_or(0.0) + self.write_iops.unwrap_or(0.0)
     }
@@ -156,7 +156,7 @@ pub struct GuestRates {
     pub read_bytes_per_s: Option<f64>,
     /// Bytes written per second.
     pub write_bytes_per_s: Option<f64>,
-    /// Mean time of I/Os as QEMU's disk gives them to the guest.
+    /// Mean time of I/Os as QEMU presents them to the guest.
     pub guest_latency_ns: Option<f64>,
     /// Mean time of I/Os at the host's device.
     pub host_latency_ns: Option<f64>,
@@ -257,7 +257,7 @@ fn since(earlier: u64, later: u64) -> Option<f64> {
     Some(later.checked_sub(earlier)? as f64)
 }
 
-/// `sum / count` of what was added to both; `None` if nothing was counted.
+/// `sum / count` of the increments; `None` if nothing was counted.
 fn mean(sum: Option<f64>, count: Option<f64>) -> Option<f64> {
     Some(sum? / count.filter(|count| *count > 0.0)?)
 }

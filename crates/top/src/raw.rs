@@ -13,7 +13,7 @@ pub struct MachineSnapshot {
     pub at_ms: u64,
     /// A clock that never jumps, in nanoseconds.
     pub clock_ns: u64,
-    /// Block devices, each after the first one that it stands on.
+    /// Block devices, each after the first one below it.
     pub devices: Vec<Device>,
     /// Processes whose I/O counters can be read.
     pub processes: Vec<Process>,
@@ -120,7 +120,7 @@ pub enum RequestKind {
     Write,
 }
 
-/// Latencies of one kind of requests to one device, totals since the programs were attached.
+/// Latencies of one kind of requests to a device, totals since the programs were attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestLatencies {
     /// The kind.
@@ -142,7 +142,7 @@ pub struct Process {
     pub name: String,
     /// Its control group, relative to the hierarchy's root.
     pub cgroup: Option<String>,
-    /// Its counters, to which the kernel adds those of each child that has ended and that it has waited for.
+    /// Its counters, to which the kernel adds those of each ended child once it is waited for.
     pub io: ProcessIo,
     /// Page faults of exited children, which reveal that there were any.
     pub children_faults: u64,

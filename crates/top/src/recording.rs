@@ -165,7 +165,7 @@ impl Recording {
         &self.header.host
     }
 
-    /// True if what follows the last reading is not one: the file's end is missing.
+    /// Returns whether the file is truncated after the last reading.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }

@@ -237,7 +237,7 @@ fn remark(layer: &LayerRates) -> String {
     kind.into_iter().chain(alias).chain(on).chain(mounts).collect::<Vec<_>>().join(", ")
 }
 
-/// Lays out rows of which all figures are essential.
+/// Lays out rows whose figures are all essential.
 fn all_of<R>(
     title: &str,
     figures: &'static [Figure<R>],

@@ -115,7 +115,7 @@ fn replay(
     Ok(())
 }
 
-/// Waits for a key; also returns on a resize and when nothing comes in time.
+/// Waits for a key; also returns on a resize and on a timeout.
 fn next_change(app: &mut App, patience: Duration) -> io::Result<Change> {
     if !is_there(patience)? {
         return Ok(Change::Quit);
@@ -131,7 +131,7 @@ fn next_change(app: &mut App, patience: Duration) -> io::Result<Change> {
     Ok(Change::Nothing)
 }
 
-/// Waits for input, and returns false if the terminal is gone: crossterm would read its end forever.
+/// Waits for input. Returns false if the terminal is gone, because crossterm would read its end forever.
 fn is_there(patience: Duration) -> io::Result<bool> {
     let stdin = io::stdin();
     let mut terminal = [PollFd::new(&stdin, PollFlags::IN)];
