@@ -43,7 +43,7 @@ impl View {
         }
     }
 
-    /// The place in words.
+    /// The name of the view.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -432,7 +432,7 @@ impl Metric {
         matches!(self.0.unit, Unit::Nanoseconds)
     }
 
-    /// Its figure in words and its unit.
+    /// A value with its unit, as text.
     #[must_use]
     pub fn figure(self, value: f64) -> String {
         self.0.unit.show(value)

@@ -1,4 +1,4 @@
-//! The rate at which a condition is just kept, from trials at rates around it.
+//! The rate at which a condition just holds, from trials at rates around it.
 //!
 //! A condition is a share, such as late I/Os of all that were due, that grows with the rate and must not exceed its limit. All
 //! trials together decide, not one: around the root the logarithm of the share is taken as a line in the logarithm of the rate. Its slope is estimated

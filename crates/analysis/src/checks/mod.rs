@@ -51,7 +51,7 @@ impl Case<'_> {
         self.spec.is_some_and(|spec| spec.guest().is_some())
     }
 
-    /// The source of the I/O, in words.
+    /// The source of the I/O, as text.
     fn asker(&self) -> &'static str {
         if self.in_guest() { "the guest" } else { "the program" }
     }

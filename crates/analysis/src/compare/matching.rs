@@ -40,7 +40,7 @@ pub struct Missing {
     pub workload: Option<String>,
     /// The figure that is not known; absent if it is all of them.
     pub metric: Option<Metric>,
-    /// The reason, in words.
+    /// The reason, as text.
     pub reason: String,
 }
 

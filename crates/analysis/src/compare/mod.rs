@@ -168,7 +168,7 @@ impl TargetPair {
     }
 }
 
-/// Two workloads that are one.
+/// A workload of each side that count as the same.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkloadPair {
     /// A's workload.

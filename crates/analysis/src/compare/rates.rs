@@ -1,4 +1,4 @@
-//! Rates that two runs located: knees of curves, and the highest rates that keep conditions.
+//! Compares rates of two runs: knees of curves, and the highest rates that meet conditions.
 //!
 //! Each is an estimate with a 95% interval of its own. Their ratio is taken in logarithms, in which an interval is nearly symmetric, as that of two
 //! independent normal estimates. Rates of one run share its rounds, which makes their ratio more certain than that, never less.

@@ -1,4 +1,4 @@
-//! Reads against writes: at which pairs of rates a target answers in the same time.
+//! Reads against writes: the pairs of read and write rates at which a target has equal latency.
 //!
 //! Each share of reads is a curve of its own, a ray from the origin of the plane of read rate and write rate. Along each the loads are found at
 //! which the mean response time reaches one of a few levels; what lies on one level over all rays is a line of equal latency. So some thirty

@@ -1,4 +1,4 @@
-//! Screening by mixes: every target has about half of the settings, so that each measurement tells of all of them.
+//! Screening by mixes: every target has about half of the settings, so that each measurement carries information on all of them.
 //!
 //! The mixes are a design of R. L. Plackett and J. P. Burman (The design of optimum multifactorial experiments, Biometrika 33, 1946): any two
 //! settings occur together as often as apart. So the targets that have a setting differ from those without it by its effect alone, as long

@@ -1,4 +1,4 @@
-//! Settings that pay: many are screened in one run, and the best are confirmed in another.
+//! Finds settings that help: one run screens many, and another confirms the best.
 //!
 //! The screening compares every candidate with the present settings. Its winner is chosen by its figures, so they flatter it. Therefore
 //! only a second run with rounds of its own recommends: the present against the chosen settings together. A recommendation without effect

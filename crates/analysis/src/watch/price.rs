@@ -1,4 +1,4 @@
-//! The price of an event: the load while it lasts against the same seconds of windows without it, round by round.
+//! The cost of an event: the load during it compared with the same seconds of windows without it, round by round.
 //!
 //! The seconds are those of the event's command or operation, and of a second at least, whatever came of it: seconds chosen because something
 //! was seen in them would find a price in noise.

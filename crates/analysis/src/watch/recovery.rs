@@ -42,7 +42,7 @@ pub enum Unknown {
 }
 
 impl Unknown {
-    /// Returns the reason in words.
+    /// The reason as text.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
