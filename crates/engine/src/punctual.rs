@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(policy(), before);
     }
 
-    /// Only in a process of its own: limits are a process's.
+    /// Runs in a separate process, because limits are per process.
     #[test]
     fn a_thread_that_may_goes_back_and_one_that_may_not_sleeps_as_it_is() {
         use rustix::process::{Resource, Rlimit, setrlimit};

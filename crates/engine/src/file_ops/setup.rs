@@ -20,7 +20,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) size: u64,
     /// Decides everything random.
     pub(crate) seed: u64,
-    /// The worker's, from 0.
+    /// Number of the worker, from 0.
     pub(crate) number: u32,
     /// The target, opened for this worker.
     pub(super) file: Option<File>,

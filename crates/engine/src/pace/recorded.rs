@@ -43,7 +43,7 @@ pub struct Recorded {
 enum Begin {
     /// The trace's time.
     AtTime,
-    /// The I/Os that it followed.
+    /// After the I/Os that it depends on.
     After(Box<Dependencies>),
     /// A free slot.
     AtOnce,

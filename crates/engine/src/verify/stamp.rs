@@ -56,7 +56,7 @@ pub(crate) struct Stamp {
 /// The content of a sector, by its stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A stamped write, here or elsewhere.
+    /// A complete stamp, written for this place or for another.
     Whole(Stamp),
     /// A stamp that does not match the rest of the sector.
     Damaged,

@@ -24,7 +24,7 @@ pub(super) struct Slots {
     in_flight: Vec<InFlight>,
     /// Slots of I/Os that are queued but not submitted.
     queued: Vec<usize>,
-    /// Each I/O has time stamps of its own.
+    /// True if each I/O has its own time stamps.
     stamps_each: bool,
 }
 

@@ -79,7 +79,7 @@ impl Drop for Watch {
     }
 }
 
-/// Installs the handler for the process: the action before it.
+/// Installs the process's handler. Returns the previous action.
 fn install() -> io::Result<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action it only tells the present one.

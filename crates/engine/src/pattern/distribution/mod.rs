@@ -46,7 +46,7 @@ pub(super) enum Draw {
     Sequence(Sequence),
 }
 
-/// The places of the frequent blocks: scattered over all, and the same for every job of a workload.
+/// The positions of the frequent blocks: scattered over the area, and the same for every job of a workload.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     count: u64,
