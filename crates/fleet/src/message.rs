@@ -6,7 +6,7 @@ use iotax_model::record::{Environment, FleetMode, Measurement, RunPhase, TargetR
 use iotax_model::{Histogram, Plan, RunState, Warning};
 use serde::{Deserialize, Serialize};
 
-/// The version of these messages. A member of another one is refused, with both versions named.
+/// The version of these messages. A member with another version is refused; the message names both.
 pub const PROTOCOL: u32 = 2;
 
 /// Number of one execution of one cell: equal numbers mean the same cell and round on every member.

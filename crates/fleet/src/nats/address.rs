@@ -1,4 +1,4 @@
-//! The URL of a NATS server, with all that is needed to use it.
+//! The URL of a NATS server, with everything needed to use it.
 
 use std::path::PathBuf;
 use std::str::FromStr;

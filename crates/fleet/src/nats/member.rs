@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// The name of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentName {
-    /// Its name, another one for each.
+    /// Its unique name.
     pub name: String,
     /// Its group.
     pub group: Option<String>,

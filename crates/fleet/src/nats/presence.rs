@@ -89,7 +89,7 @@ pub enum Situation {
 /// The presence message of an agent or a leaf.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
-    /// Its name, another one for each.
+    /// Its unique name.
     pub name: String,
     /// Its role.
     pub role: AgentRole,
