@@ -258,7 +258,7 @@ fn both(bytes: u64, per: &str) -> String {
     format!("{}{per} ({}{per})", amount(bytes, FIGURES, 1024, "B"), amount(bytes, FIGURES, 1000, "B"))
 }
 
-/// An amount with at most `figures` figures, and the prefix for that: `32.7k`, `1426MiB`, `64.0KiB`.
+/// An amount with at most `figures` significant digits and a unit prefix: `32.7k`, `1426MiB`, `64.0KiB`.
 fn amount(value: u64, figures: usize, base: u64, unit: &str) -> String {
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];

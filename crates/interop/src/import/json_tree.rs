@@ -207,7 +207,7 @@ impl<'t> Tree<'t> {
     }
 }
 
-/// A value of a document; null where there is none.
+/// A value of a document; null if missing.
 #[derive(Clone, Copy)]
 pub(super) struct Value<'t> {
     tree: &'t Tree<'t>,

@@ -54,7 +54,7 @@ enum Section {
     Sizes,
     /// A sync on another descriptor.
     Descriptors,
-    /// Writes of so many kB without any.
+    /// Writes of this many kB without a sync.
     NotSynced { kb: u32 },
 }
 

@@ -1,4 +1,4 @@
-//! fio's text for people, of versions 2 and 3.
+//! fio's human-readable output, of versions 2 and 3.
 //!
 //! A value counts only if the sign that ends it is on the same line: a number that a terminal broke in two would be another one.
 //! Values found twice in one job belong to two jobs, one without its head, so neither is taken.
