@@ -68,7 +68,7 @@ pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Op
     Some(limit.map_or(all, |limit| all.min(set_up + limit.as_secs_f64())))
 }
 
-/// The design of a run and its margin in words; absent for a fixed number of rounds with the default margin.
+/// A run's design and margin as text; `None` for a fixed number of rounds with the default margin.
 pub(super) fn design(plan: &Plan) -> Option<String> {
     let margin =
         || (plan.margin != Margin::default()).then(|| format!("Within {} is the same.", plan.margin));

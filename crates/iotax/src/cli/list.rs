@@ -79,7 +79,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 /// The outcome of a run, and its user.
 #[derive(Default)]
 struct Outcome {
-    /// Its main figures in words.
+    /// Its main figures as text.
     figures: Option<String>,
     user: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Shows everyone who looks at the store how far a run is.
+//! Publishes a run's progress to everyone who reads the store.
 //!
 //! A thread of its own writes the state, at most once a second and only if it changed, so that a slow store holds up no measurement.
 

@@ -76,7 +76,7 @@ fn wait(stop: &Interrupt, over: &AtomicBool, socket: &Path) {
     }
 }
 
-/// A job in the background is stopped for reading from the terminal or setting its mode.
+/// Returns whether this job is in the foreground: a background job is stopped if it reads from the terminal or sets its mode.
 fn is_ours() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
 }

@@ -59,7 +59,7 @@ impl AgentRun {
         self.began + Duration::from_nanos(self.samples.last().map_or(0, |sample| sample.at_ns))
     }
 
-    /// The guest or server in words.
+    /// The guest or server, as text.
     fn who(&self) -> String {
         if self.name.parse::<u32>().is_ok() { format!("guest {}", self.name) } else { self.name.clone() }
     }

@@ -50,7 +50,7 @@ pub(crate) struct Guests {
     prepared_in: Duration,
 }
 
-/// Kernel and needed modules; guests with the same of both boot the same. A filesystem is a module.
+/// Kernel and needed modules, including filesystems; guests that agree in both boot the same.
 type BootKey = (Option<PathBuf>, Vec<&'static str>);
 
 struct Boot {

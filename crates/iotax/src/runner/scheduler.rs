@@ -143,7 +143,7 @@ impl<'a> Scheduler<'a> {
         Batch { rounds: 1..=self.plan.repeat, cells, before: 0, at_most, open: None }
     }
 
-    /// A look's result in words.
+    /// A look's result as text.
     fn look(&self, standing: &Standing) -> String {
         let (taken, looks, rounds) = (standing.taken, standing.looks.len(), standing.rounds());
         let (decided, all) = (standing.comparisons - standing.open, standing.comparisons);

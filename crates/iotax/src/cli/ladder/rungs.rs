@@ -158,7 +158,7 @@ impl Rung {
         self.layers.has::<GuestSpec>()
     }
 
-    /// The target of this rung in a directory or on a device, with as many guests.
+    /// The target of this rung in a directory or on a device, with the given number of guests.
     pub(super) fn target(
         &self,
         name: String,
