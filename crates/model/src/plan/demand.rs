@@ -1,4 +1,4 @@
-//! Demands of an application on the storage beneath it.
+//! An application's demands on its storage.
 
 use std::fmt;
 use std::str::FromStr;
@@ -83,7 +83,7 @@ impl fmt::Display for Keep {
 }
 
 impl Keep {
-    /// Its figure in words: `p99 of sync`, `IOPS`.
+    /// Its figure as text: `p99 of sync`, `IOPS`.
     #[must_use]
     pub fn figure(&self) -> String {
         match self {

@@ -89,7 +89,7 @@ settings! {
 }
 
 impl Setting {
-    /// The accepted values in words.
+    /// The accepted values, as text.
     #[must_use]
     pub fn accepted(self) -> String {
         match self.range() {

@@ -39,7 +39,7 @@ pub struct Content {
 pub struct WorkingSet {
     /// The number of contents, at least 1.
     pub contents: u64,
-    /// True if jobs have the same set.
+    /// True if all jobs use the same set.
     pub is_shared: bool,
 }
 
