@@ -178,7 +178,7 @@ impl End {
         }
     }
 
-    /// The streams that broke, in words.
+    /// The streams that broke, as text.
     pub(super) fn words<'a>(&'a self, whose: &'a str) -> impl Iterator<Item = String> + 'a {
         self.streams.iter().filter_map(move |stream| {
             let error = stream.error.as_ref()?;
