@@ -187,7 +187,7 @@ fn layers(run: &Run) -> Vec<Layer<'_>> {
     layers
 }
 
-/// The rates of each target in words.
+/// The rates of each target, as text.
 fn message(run: &Run, rows: &[Vec<Cell>], unit: Unit) -> String {
     let words = |rate: f64| if unit == Unit::Bits { human::bits(rate / 8.0) } else { human::count(rate) };
     let of = |target: &str| {

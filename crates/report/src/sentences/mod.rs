@@ -135,7 +135,7 @@ pub(crate) fn verified(run: &Run) -> Option<String> {
     })
 }
 
-/// The margin in words: `within 2%`.
+/// The margin as text: `within 2%`.
 pub(super) fn margin(run: &Run) -> String {
     format!("within {}", run.plan.margin)
 }

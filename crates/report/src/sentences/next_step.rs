@@ -68,7 +68,7 @@ fn with_looks(rounds: u32) -> u32 {
     (rounds.saturating_mul(LOOKS_COST)).div_ceil(100).max(FIRST_LOOK + 2)
 }
 
-/// `more rounds of run 1 take 3 min: iotax resume 1 --repeat 12`; absent if it has so many rounds.
+/// `more rounds of run 1 take 3 min: iotax resume 1 --repeat 12`; `None` if it already has this many rounds.
 pub(super) fn more_rounds(more: &More, rounds: u32) -> Option<String> {
     let (label, command) = (&more.label, &more.command);
     if more.is_anew {

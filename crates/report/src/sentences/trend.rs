@@ -1,4 +1,4 @@
-//! The changes of a history in words.
+//! Sentences on the changes in a history.
 
 use iotax_model::units::human::listed;
 
