@@ -79,7 +79,7 @@ impl Secrets {
         HEXLOWER.decode(nonce.as_bytes()).is_ok_and(|nonce| self.is_code("form", &nonce, rest))
     }
 
-    /// A code of a form's content, the same for the same content.
+    /// A code of a form's content, which equal content shares.
     pub(crate) fn mark(&self, content: &str) -> String {
         HEXLOWER.encode(&code(&self.key, "content", content.as_bytes()))
     }

@@ -51,7 +51,7 @@ pub(crate) struct Connection {
 pub(crate) struct Busy(Arc<Connection>);
 
 impl Connections {
-    /// A connection more for a peer; absent if all that it could take the place of are being answered.
+    /// Adds a connection for a peer; `None` if every connection that it could replace is being answered.
     pub(crate) fn open(self: &Arc<Self>, peer: IpAddr, socket: impl AsFd) -> io::Result<Option<Connection>> {
         let socket = socket.as_fd().try_clone_to_owned()?;
         let peer = peer_of(peer);
@@ -76,7 +76,8 @@ impl Connections {
 }
 
 impl Open {
-    /// Closes the connection that has waited the longest, of those with the highest rank; false if all that have one are being answered.
+    /// Closes the connection that has waited longest, among those with the highest rank. Returns false if all candidates are being
+    /// answered.
     fn close_one(&mut self, rank: impl Fn(&Entry) -> Option<usize>) -> bool {
         let waiting = self.by_number.iter().filter(|(_, entry)| entry.busy == 0);
         let ranked =

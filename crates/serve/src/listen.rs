@@ -144,7 +144,7 @@ struct Limit {
     has_certificate: bool,
 }
 
-/// A connection's place among them, given back when the connection's service is dropped.
+/// A connection's slot, which is freed when the connection's service is dropped.
 type Placed<S> = <Extension<Arc<Connection>> as tower::Layer<S>>::Service;
 type Certified<S> = <Extension<Option<HasCertificate>> as tower::Layer<S>>::Service;
 
