@@ -21,7 +21,7 @@ struct Parcel {
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Copies a run from one store to another one.
+/// Copies a run to another store.
 pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, StoreError> {
     let parcel = from.read(run, &mut |database| pack(database, run))?;
     let mut done = None;

@@ -1,4 +1,4 @@
-//! Everything that the store asks of a database. SQLite and PostgreSQL do it; the SQL of the store's rows is the same for both.
+//! The interface between the store and its database, SQLite or PostgreSQL. The SQL of the store's rows is the same for both.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;

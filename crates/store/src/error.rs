@@ -82,7 +82,7 @@ pub enum StoreError {
         place: Location,
         /// The run, if it is about one.
         run: Option<i64>,
-        /// A table of it, or its structure.
+        /// The damaged table, or the store's structure.
         table: &'static str,
         /// The damage.
         reason: String,

@@ -1,4 +1,4 @@
-//! The figures of finished runs that trends rest on, in a row of their own, so that a trend opens no measurement.
+//! The figures of finished runs for trends, in a separate row, so that a trend reads no measurements.
 //!
 //! They follow from the measurements. A row counts if its checksum fits, and if it is of the run's last revision and of the rules of
 //! this iotax; otherwise the whole run is read.

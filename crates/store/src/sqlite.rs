@@ -1,4 +1,4 @@
-//! A store in one SQLite file: how it is recognized, opened and asked.
+//! A store in one SQLite file: recognising, opening and querying it.
 //!
 //! Its rollback journal makes it a single file while nobody writes, which can be read on a read-only mount; a log would need a
 //! second file.

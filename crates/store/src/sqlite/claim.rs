@@ -1,4 +1,4 @@
-//! Claims on runs: a lock on a file beside the store, which the kernel releases when its process ends, however it ends.
+//! Claims on runs: a lock on a file next to the store, which the kernel releases when the process ends for any reason.
 //!
 //! The directory is one that nobody else writes into, and the file one that nobody else can open: whoever can open a file can lock it. A
 //! file that a killed process left claims nothing; whoever claims a run of the store next removes it. Another user, who cannot lock it,

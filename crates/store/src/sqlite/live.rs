@@ -1,4 +1,4 @@
-//! The progress of a run in a SQLite store: a file in memory, so that telling it does not disturb the disk that is measured.
+//! The progress of a run in a SQLite store: a file in memory, so that updates do not disturb the measured disk.
 //!
 //! The files are in a directory that only this user can enter. In /dev/shm itself others could put links under their names. Before the
 //! state each has the path of the run's claim, by which it is known whether anybody still works on it.
