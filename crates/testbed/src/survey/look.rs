@@ -12,7 +12,7 @@ use iotax_model::threads;
 /// Bytes of a file's start; QEMU keeps a qcow2 header with the backing file's name within the first 64 KiB.
 const START: u64 = 64 << 10;
 
-/// A path that answered.
+/// The result for a path that answered.
 pub(super) struct Look {
     pub(super) metadata: Metadata,
     /// The first bytes of a regular file, empty for anything else.
