@@ -17,7 +17,7 @@ pub struct NatsServer {
 }
 
 impl NatsServer {
-    /// Starts a server that accepts everybody.
+    /// Starts a server that accepts every client.
     pub fn start() -> Self {
         Self::start_with(|_| String::new())
     }

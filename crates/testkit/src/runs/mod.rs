@@ -39,7 +39,7 @@ pub const HOST: Truth = Truth { slowdown: 1.0, noise: 0.004, cpu_ns: 4_100.0 };
 /// Deviations that sum to zero over five rounds; each target and workload starts at a different one.
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
 
-/// A target of a ladder, by the layers that its name tells of.
+/// A target of a ladder, with the layers that its name implies.
 pub fn target(name: &str) -> TargetSpec {
     let mut stack = Stack::default();
     if name.contains("device") || name.contains("lvm") {
@@ -119,7 +119,7 @@ pub fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// Counts and latencies of a workload with as many I/Os, of this mean and a tail.
+/// Counts and latencies of a workload with this number of I/Os, this mean latency and a tail.
 pub fn tallies(workload: &Workload, ios: u64, mean_ns: f64) -> Tallies {
     let tally =
         |ios| Tally { ios, bytes: ios * workload.bs.0, latency: latencies(mean_ns, ios), response: None };
@@ -367,7 +367,7 @@ pub fn ladder(emulated: bool) -> Run {
     run
 }
 
-/// 500 measurements of half a minute, with all that the host's monitor sees.
+/// 500 measurements of half a minute, with all data of the host's monitor.
 pub fn large() -> Run {
     let vm = |slowdown, cpu_ns| Truth { slowdown, noise: 0.006, cpu_ns };
     let names = [

@@ -56,7 +56,7 @@ fn network(name: &str) -> NetworkSpec {
     NetworkSpec { nic, ..NetworkSpec::new(via) }
 }
 
-/// A target of the path that its name tells of.
+/// A target with the path that its name implies.
 pub fn target(name: &str) -> TargetSpec {
     let path = Stack::from(network(name));
     TargetSpec::new(name, if name.starts_with("vm") { path.with(GuestSpec::default()) } else { path })
