@@ -149,7 +149,7 @@ fn heights(tables: &[Table], room: usize) -> Vec<usize> {
     heights
 }
 
-/// The marked row in words.
+/// The marked row as text.
 fn footer(app: &App, frame: &Frame, table: &Table) -> String {
     let Some(row) = table.rows.get(app.selected) else {
         return if app.filter.is_empty() { String::new() } else { format!("no row has {:?}", app.filter) };
@@ -261,7 +261,7 @@ impl Lines<'_, '_> {
         self.next += 1;
     }
 
-    /// Words in at most so many lines.
+    /// Prints text in at most `most` lines.
     fn prose(&mut self, text: &str, most: usize) {
         let broken = wrap::lines(&visible::line(text), usize::from(self.area.width));
         self.first_of(&broken, most);
@@ -277,7 +277,7 @@ impl Lines<'_, '_> {
         }
     }
 
-    /// A table in so many lines, scrolled to its marked row. Returns the number of rows that fit.
+    /// Prints a table in `height` lines, scrolled to its marked row. Returns the number of rows that fit.
     fn table(&mut self, table: &Table, height: usize, selected: Option<usize>) -> usize {
         let Some(fitting) = height.checked_sub(1) else { return 0 };
         let hidden = table.rows.len().saturating_sub(fitting);
