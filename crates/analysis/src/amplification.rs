@@ -85,13 +85,13 @@ impl IoAmplification {
     }
 }
 
-/// One direction's counts while they are summed.
+/// Running totals of one direction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     ios: u64,
     bytes: u64,
     merges: Option<u64>,
-    /// Time of all I/Os together, in nanoseconds; absent once it is unknown for some.
+    /// Total time of all I/Os in nanoseconds; absent once it is unknown for any.
     waited_ns: Option<f64>,
 }
 
@@ -111,7 +111,7 @@ impl Sum {
     }
 }
 
-/// One layer as one measurement saw it.
+/// One layer's counts in one measurement.
 #[derive(Debug, Clone)]
 struct Seen {
     name: String,
@@ -153,7 +153,7 @@ fn machine_levels(machine: &HostActivity, record: Option<&TargetRecord>) -> Vec<
     levels_of_disks(machine, record).iter().filter_map(|disks| side_by_side(disks, "")).collect()
 }
 
-/// The block layers of the machine that the target is on, from the top down. Those of one kind stand side by side.
+/// The block layers of the target's machine, from the top down. Layers of one kind are side by side.
 pub(crate) fn levels_of_disks<'a>(
     machine: &'a HostActivity,
     record: Option<&TargetRecord>,

@@ -1,4 +1,4 @@
-//! All that follows from the measurements of one cell.
+//! Results derived from the measurements of one cell.
 
 use crate::amplification::IoAmplification;
 use crate::cpu_breakdown::CpuByRole;
@@ -8,7 +8,7 @@ use crate::latency_breakdown::LatencyBreakdown;
 use crate::network::Network;
 use crate::summary::Summary;
 
-/// One workload on one target, over all rounds.
+/// Results of one workload on one target, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellJudgement {
     /// The workload's name.
@@ -17,9 +17,9 @@ pub struct CellJudgement {
     pub target: String,
     /// Its figures.
     pub summary: Summary,
-    /// The share of each of several guests or servers.
+    /// Each guest's or server's share, if there are several.
     pub guests: Option<GroupFairness>,
-    /// The share of each of several jobs.
+    /// Each job's share, if there are several.
     pub jobs: Option<GroupFairness>,
     /// The load of its neighbour.
     pub neighbour: Option<NeighbourLoad>,
@@ -27,7 +27,7 @@ pub struct CellJudgement {
     pub latency: Option<LatencyBreakdown>,
     /// Its CPU time by role, if it could be attributed.
     pub cpu: Option<CpuByRole>,
-    /// Its I/O at each layer; absent where only the program counted.
+    /// Its I/O at each layer; absent if only the program counted.
     pub amplification: Option<IoAmplification>,
     /// Its packets, if it crossed a network and reported on it.
     pub network: Option<Network>,

@@ -1,4 +1,4 @@
-//! The mean of each cell over its rounds: the figure that tables show, whose ratios are the comparisons.
+//! The mean of each cell over its rounds: the figure in tables, whose ratios are the comparisons.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Cells and places: what measurements are grouped and known by.
+//! Cells and places, by which measurements are grouped and identified.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub(crate) fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &TargetSpec)> 
         .map(|(workload, target)| (plan.workloads[workload].name.as_str(), &plan.targets[target]))
 }
 
-/// Each cell's measurements that figures are made of, one per round, by (workload, target).
+/// The measurements of each cell that enter its figures, one per round, by (workload, target).
 pub fn by_cell(run: &Run) -> HashMap<(&str, &str), Vec<&Measurement>> {
     let mut cells: HashMap<_, Vec<_>> = HashMap::new();
     for m in run.measured() {

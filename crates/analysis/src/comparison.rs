@@ -12,12 +12,12 @@ use crate::stats::{ALPHA, Estimate};
 pub struct Tax {
     /// Nanoseconds per I/O above the baseline; negative if it costs less.
     pub ns: f64,
-    /// At the comparison's confidence; absent for fewer than two rounds, or where the ratio's interval spans more than a factor
+    /// The interval at the comparison's confidence; absent for fewer than two rounds, or if the ratio's interval spans more than a factor
     /// of 100.
     pub interval: Option<Interval>,
 }
 
-/// The widest interval of a ratio that is given in absolute terms too.
+/// Widest interval of a ratio, as a factor, that is also given in absolute terms.
 const WIDEST: f64 = 100.0;
 
 impl Tax {
@@ -34,8 +34,8 @@ impl Tax {
 pub struct Ratio {
     /// The ratio of the two sides' figures over all their rounds.
     pub mean: f64,
-    /// The interval that the verdict rests on: its level is Holm's, so it is wider than [`Self::interval_95`] wherever several
-    /// comparisons are made. Absent for fewer than two rounds, if the verdict is withheld, or if an end is no number.
+    /// The interval on which the verdict rests. Its level follows from Holm's procedure, so with several comparisons it is wider than
+    /// [`Self::interval_95`]. Absent for fewer than two rounds, if the verdict is withheld, or if an end is not finite.
     pub interval: Option<Interval>,
     /// The confidence of `interval`, 0.95 or more. Absent as `interval` is.
     pub confidence: Option<f64>,
@@ -44,18 +44,18 @@ pub struct Ratio {
     /// Two-sided sign-flip permutation p-value of no difference, from six rounds in common on. Student's t assumes roughly normal
     /// log ratios; this assumes only that their signs are chance.
     pub sign_flip_p: Option<f64>,
-    /// The verdict, with the margin that was asked for.
+    /// The verdict by the requested margin.
     pub verdict: Verdict,
-    /// If undecided: total rounds (of each side) that would decide at this variance.
+    /// Total rounds of each side that would decide an undecided comparison at this variance.
     pub needed_rounds: Option<u32>,
     /// The measurement that cannot be used, and the reason; the verdict is then undecided whatever the figures.
     pub withheld: Option<String>,
-    /// The same in absolute terms, for metrics that are times.
+    /// The difference in absolute terms, for metrics that are times.
     pub tax: Option<Tax>,
 }
 
 impl Ratio {
-    /// The ratio `mean` over a baseline, with what a sample says of it.
+    /// A comparison of `mean` with a baseline.
     pub(crate) fn new(
         figure: impl ComparedFigure,
         (mean, baseline): (f64, f64),
@@ -87,7 +87,7 @@ impl Ratio {
     }
 }
 
-/// Absent where the upper end is no number.
+/// Converts log ratios to ratios; `None` if the upper end is not finite.
 pub(crate) fn as_ratios(logs: Interval) -> Option<Interval> {
     Some(logs.map(f64::exp)).filter(|ratios| ratios.high.is_finite())
 }
@@ -101,13 +101,13 @@ pub struct Comparison {
     pub metric: Metric,
     /// The target's name.
     pub target: String,
-    /// The name of the target that it is compared with.
+    /// Name of the target that it is compared with.
     pub baseline: String,
     /// Target / baseline.
     pub ratio: Ratio,
     /// Rounds in which both targets were measured.
     pub rounds: u32,
-    /// In a run that adds rounds: after how many of the plan's rounds it was decided. Verdict and interval are those of that look, figures
-    /// those of all rounds.
+    /// In a run that adds rounds: the number of planned rounds after which it was decided. Verdict and interval are from that look, figures
+    /// from all rounds.
     pub decided_at: Option<u32>,
 }

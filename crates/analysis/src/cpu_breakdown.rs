@@ -1,4 +1,4 @@
-//! Whose CPU time an I/O takes on the host.
+//! Breakdown of the host's CPU time per I/O by role.
 
 use iotax_model::TargetSpec;
 use iotax_model::record::{CpuTime, HostCpu, Measurement};
@@ -29,12 +29,12 @@ pub enum Role {
     KernelThreads,
     /// Interrupts.
     Interrupts,
-    /// Everything else on the host, where not all that takes part is known.
+    /// Everything else on the host, if the participants are not all known.
     Other,
 }
 
 impl Role {
-    /// All of them, in the order of reports.
+    /// All roles, in the order of reports.
     pub const ALL: [Self; 10] = [
         Self::Generator,
         Self::Peer,
@@ -85,7 +85,7 @@ impl Role {
         }
     }
 
-    /// Its nanoseconds in one measurement; absent if it was not observed.
+    /// Its nanoseconds in one measurement; `None` if not observed.
     fn ns(self, m: &Measurement, spec: &TargetSpec) -> Option<u64> {
         let host = m.host.as_ref()?;
         let thread = |role: &str| host.guest_threads.get(role).map(|time| time.total_ns());
@@ -117,10 +117,9 @@ impl Role {
 /// The host's CPU time per I/O of one cell, by role.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CpuByRole {
-    /// Nanoseconds per I/O of the roles that were observed: medians over the rounds, in proportion so that together they are the cell's CPU
-    /// time per I/O where that is known.
+    /// Nanoseconds per I/O of the observed roles: medians over the rounds, scaled to sum to the cell's CPU time per I/O if that is known.
     pub roles: Vec<(Role, f64)>,
-    /// The same in nanoseconds per GiB; empty but for streams.
+    /// The same in nanoseconds per GiB, for streams; empty otherwise.
     pub per_gib: Vec<(Role, f64)>,
     /// Share of the guest's CPU time that the host took away, 0 to 1, median over the rounds; absent if the guest does not report
     /// it.
@@ -130,7 +129,7 @@ pub struct CpuByRole {
 }
 
 impl CpuByRole {
-    /// Computes it from one cell's measurements; `None` if no role was observed, or the work was done on another machine.
+    /// Computes the breakdown from one cell's measurements; `None` if no role was observed, or the work ran on another machine.
     pub(crate) fn of(
         workload: &str,
         spec: &TargetSpec,

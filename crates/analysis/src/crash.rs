@@ -16,23 +16,23 @@ pub struct CrashVerdict<'a> {
     pub database: Option<DatabaseMode>,
     /// Cuts.
     pub cuts: u64,
-    /// Acknowledged writes per second, of all windows together; absent if no window's length is known.
+    /// Acknowledged writes per second over all windows; absent if no window's length is known.
     pub writes_per_second: Option<f64>,
-    /// Cuts after which something was missing that is promised: a flushed write, a commit, a whole database.
+    /// Cuts after which something guaranteed was missing: a flushed write, a commit, or the database's integrity.
     pub cuts_with_loss: u64,
     /// Blocks that miss a flushed write, over all cuts.
     pub flushed: LostBlocks,
-    /// Blocks that miss an acknowledged write that was not flushed, over all cuts.
+    /// Blocks that lack an acknowledged but unflushed write, over all cuts.
     pub unflushed: u64,
     /// Blocks that mix two writes, flushed or not.
     pub torn: u64,
-    /// Blocks that miss a write although a later one is there, over all cuts.
+    /// Blocks that lack a write although a later one is present, over all cuts.
     pub reordered: u64,
-    /// The most work that a cut lost, in seconds; absent if none lost any.
+    /// The longest time of work lost by a cut, in seconds; absent if none lost any.
     pub lost_seconds: Option<f64>,
     /// Cuts after which the image had errors in its tables.
     pub damaged_images: u64,
-    /// Cuts after which the image had clusters that nothing uses.
+    /// Cuts after which the image had unused allocated clusters.
     pub leaking_images: u64,
     /// Cuts after which the image was checked.
     pub checked_images: u64,
@@ -92,7 +92,7 @@ fn breaks_promise(cut: &PowerCut, database: Option<DatabaseMode>) -> bool {
     cut.flushed.total() > 0 || must_be_whole && is_broken
 }
 
-/// The largest share of cuts that may lose something although none of so many did, with 95% confidence.
+/// Upper 95% confidence bound of the share of cuts that lose something, after `cuts` cuts without a loss.
 #[must_use]
 pub fn at_most_of_none(cuts: u64) -> f64 {
     if cuts == 0 { 1.0 } else { 1.0 - ERROR.powf(1.0 / cuts as f64) }

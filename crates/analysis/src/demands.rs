@@ -1,4 +1,4 @@
-//! Which targets keep what a plan demands: yes, no or undecided.
+//! Judges whether each target meets a plan's demands: yes, no or undecided.
 
 use std::collections::HashMap;
 
@@ -29,12 +29,12 @@ pub enum Kept {
     Undecided,
 }
 
-/// The reason for which there is no figure to judge by.
+/// Why there is no figure to judge by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoFigure {
     /// Its measurements cannot be used.
     Unusable,
-    /// A round has too few I/Os for the percentile: this many are needed in each.
+    /// A round has too few I/Os for the percentile; this many are needed in each.
     TooFew(u64),
     /// The same, but of all rounds' I/Os more were beyond the limit than it allows (exact binomial test, 2.5%).
     Beyond {
@@ -45,7 +45,7 @@ pub enum NoFigure {
     },
     /// One round has no interval.
     OneRound,
-    /// No such I/O was measured.
+    /// No I/O of this kind was measured.
     NotMeasured,
 }
 
@@ -54,7 +54,7 @@ pub enum NoFigure {
 pub struct DemandOnTarget<'a> {
     /// The demand.
     pub demand: &'a Demand,
-    /// The workload that it is on.
+    /// The workload that it applies to.
     pub workload: &'a str,
     /// The target's name.
     pub target: &'a str,
@@ -96,7 +96,7 @@ pub fn demands<'a>(run: &'a Run, judgement: &Judgement) -> Vec<DemandOnTarget<'a
     run.plan.targets.iter().flat_map(|target| of_target(&target.name)).collect()
 }
 
-/// The answer for a target, of all demands on it: no if one is missed, yes if all are kept.
+/// The answer for a target over all its demands: no if any is missed, yes if all are met.
 #[must_use]
 pub fn all_of(demands: &[DemandOnTarget<'_>], target: &str) -> Kept {
     let mut of_target = demands.iter().filter(|demand| demand.target == target).map(|demand| demand.kept);
@@ -179,7 +179,7 @@ fn figures(keep: Keep, measured: &[&Measurement]) -> Result<Vec<f64>, NoFigure> 
     measured.iter().map(of_round).collect()
 }
 
-/// A storage that is too slow has few I/Os in a round, so its percentile is unknown; that it lies beyond the limit may be certain.
+/// Tests whether the limit is certainly exceeded although a round has too few I/Os for the percentile, as on slow storage.
 fn beyond(keep: Keep, measured: &[&Measurement]) -> Option<NoFigure> {
     let Keep::Latency { of: which, slo: Slo::Percentile { percent, most } } = keep else { return None };
     let (mut longer, mut of) = (0, 0);

@@ -27,9 +27,9 @@ pub struct MethodOnTarget<'a> {
     pub workload: &'a Workload,
     /// The target's name.
     pub target: &'a str,
-    /// Commits per second: of a method that makes nothing durable, its steps.
+    /// Commits per second; for a method that makes nothing durable, write steps per second.
     pub per_second: Option<f64>,
-    /// Median time of a commit, from the submission of its first write on.
+    /// Median time of a commit, from the submission of its first write.
     pub p50_ns: Option<f64>,
     /// 99th percentile of that time; absent with too few commits.
     pub p99_ns: Option<f64>,
@@ -37,7 +37,7 @@ pub struct MethodOnTarget<'a> {
     pub cpu_ns: Option<f64>,
     /// Its rate over that of the [reference](DurableWrites::reference) on the same target; absent for the reference.
     pub against_reference: Option<Ratio>,
-    /// Its flushes by layer; absent where it asks for none.
+    /// Its flushes by layer; absent if it requests none.
     pub flushes: Option<FlushAccount>,
 }
 
@@ -73,12 +73,12 @@ pub struct Swallowed<'a> {
 pub struct DurableWrites<'a> {
     /// The method that the others on the same target are compared with.
     pub reference: Option<&'a str>,
-    /// In the plan's order of methods, then of targets; those that were measured.
+    /// Measured cells, in the plan's order of methods, then of targets.
     pub cells: Vec<MethodOnTarget<'a>>,
 }
 
 impl<'a> DurableWrites<'a> {
-    /// The methods of a run whose suite is of [`SuiteShape::Methods`]; `None` for another, or if nothing was measured.
+    /// The methods of a run whose suite is of [`SuiteShape::Methods`]; `None` for other runs, or if nothing was measured.
     #[must_use]
     pub fn of(run: &'a Run, judgement: &Judgement) -> Option<Self> {
         if !is_of_methods(run) {
@@ -116,7 +116,7 @@ impl<'a> DurableWrites<'a> {
         (!cells.is_empty()).then_some(Self { reference, cells })
     }
 
-    /// The targets on which a layer swallowed flushes by counts, not by its setting alone, each with the sum over its methods.
+    /// The targets on which a layer swallowed flushes by counts, not only by its setting, each with the sum over its methods.
     #[must_use]
     pub fn swallowed(&self) -> Vec<Swallowed<'_>> {
         let mut all: Vec<Swallowed<'_>> = Vec::new();
@@ -147,18 +147,18 @@ impl<'a> DurableWrites<'a> {
     }
 }
 
-/// Writes of one commit; 1 for a method that makes nothing durable.
+/// Number of writes in a commit; 1 for a method that makes nothing durable.
 fn commit_writes(workload: &Workload) -> f64 {
     workload.writes_per_commit().or(workload.flush_call().map(|(_, writes)| writes)).unwrap_or(1) as f64
 }
 
-/// The times of commits; absent if several I/Os in flight leave them no beginning.
+/// The times of commits; `None` if several I/Os in flight make their beginnings ambiguous.
 fn commits<'a>(workload: &Workload, tallies: &'a Tallies) -> Option<&'a Histogram> {
     let is_by_itself = workload.sync != SyncMode::None || workload.flush_call().is_none();
     if is_by_itself { tallies.write.as_ref().map(|write| &write.latency) } else { tallies.commit.as_ref() }
 }
 
-/// The rate of each method over the reference's on the same target, by workload and target. All of a run are one family.
+/// The ratio of each method's rate to the reference's on the same target, by workload and target. All ratios of a run are one family.
 fn ratios<'a>(run: &'a Run, judgement: &Judgement, reference: &str) -> HashMap<(&'a str, &'a str), Ratio> {
     let means = CellMeans::of(run, &[Metric::IOPS]);
     let cells = by_cell(run);

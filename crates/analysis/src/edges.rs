@@ -1,4 +1,4 @@
-//! A ladder is a graph: an edge leads from one target to another that has exactly one layer more, or one setting other.
+//! The ladder as a graph: an edge leads from one target to another with exactly one more layer, or one different setting.
 
 use iotax_model::TargetSpec;
 use iotax_model::target::{LayerKind, Part};
@@ -6,7 +6,7 @@ use iotax_model::target::{LayerKind, Part};
 use crate::stack_diff::parts;
 use iotax_model::Run;
 
-/// Further edges into one target would repeat the same comparison.
+/// Maximum number of edges into a target: further ones would repeat the same comparison.
 const MOST_INCOMING: usize = 2;
 
 /// Two targets that differ in one thing.
@@ -25,7 +25,7 @@ pub struct Edge {
 enum Change {
     /// An additional layer: the number of layers below it, and its kind.
     Layer { height: usize, kind: String },
-    /// Another value of a setting of a layer.
+    /// A different value of one layer's setting.
     Setting { kind: String, key: String },
 }
 
@@ -133,8 +133,7 @@ fn in_words(key: &str, before: Option<String>, after: Option<String>) -> String 
     }
 }
 
-/// The devices at the bottom of both ends of an edge, where they were read from the system and are not the same: then a
-/// layer is not all that differs.
+/// The devices at the bottom of both ends of an edge, if they are known and differ: then more than a layer differs.
 pub(super) fn other_devices(run: &Run, edge: &Edge) -> Option<(String, String)> {
     let devices = |name: &str| {
         let record = run.targets.iter().find(|record| record.name == name)?;

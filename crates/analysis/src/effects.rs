@@ -31,7 +31,7 @@ pub struct Effects {
     pub spread: f64,
     /// The round that is furthest off.
     pub furthest: u32,
-    /// By how much.
+    /// Its deviation.
     pub furthest_by: f64,
     /// Standard deviation of what neither target nor round explains; absent for a single target, whose rounds explain all.
     pub rest: Option<f64>,
@@ -56,7 +56,7 @@ pub struct Drift {
     pub p: f64,
 }
 
-/// One figure and where it stands.
+/// One figure with its position.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell<T> {
     /// The subject of the figure.

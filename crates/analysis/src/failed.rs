@@ -10,7 +10,7 @@ use crate::figures::{is_empty, may_be_empty};
 use crate::finding::Finding;
 use iotax_model::Run;
 
-/// A measurement of which a larger share failed measured how errors are made.
+/// Largest share of failed I/Os with which a measurement is still usable.
 const MOST: f64 = 0.01;
 /// The direction of flushes in records of errors.
 pub(super) const SYNC: &str = "sync";
@@ -25,7 +25,7 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// In one measurement.
+    /// Counts the failures of one measurement.
     #[must_use]
     pub fn of(m: &Measurement) -> Self {
         let ios: u64 = m.outcome.errors.iter().map(|error| error.count).sum();
@@ -33,26 +33,26 @@ impl Failed {
         Self { ios, of: ios + done }
     }
 
-    /// Those in one measurement that have a time to begin at, which flushes do not.
+    /// I/Os of one measurement that are scheduled for a time, which flushes are not.
     pub(super) fn due(m: &Measurement) -> u64 {
         let errors = m.outcome.errors.iter().filter(|error| error.direction != SYNC);
         errors.map(|error| error.count).sum()
     }
 
-    /// From 0 to 1.
+    /// The share of failures, 0 to 1.
     #[must_use]
     pub fn share(self) -> f64 {
         if self.of == 0 { 0.0 } else { self.ios as f64 / self.of as f64 }
     }
 
-    /// Returns whether so many I/Os failed that the figures of the others do not describe the storage.
+    /// Returns whether too many I/Os failed for the other figures to describe the storage.
     #[must_use]
     pub fn is_too_many(self) -> bool {
         self.share() > MOST
     }
 }
 
-/// A cell with failed measurements: I/Os failed, it ended early, or nothing completed in more than a few.
+/// A cell with failed measurements: I/Os failed, it ended early, or too many windows were empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// Number of its measurements that failed.
@@ -84,7 +84,7 @@ pub(super) fn failures<'a>(run: &Run, findings: &'a [Finding]) -> HashMap<(&'a s
     failures
 }
 
-/// Returns whether nothing was done in this round of a cell, and the other rounds speak for it.
+/// Returns whether nothing was done in this round of a cell, but the other rounds are enough.
 fn is_outweighed(run: &Run, target: &str, workload: &str, round: u32) -> bool {
     let of_cell = run.measurements.iter().filter(|m| m.target == target && m.workload == workload);
     let (empty, others): (Vec<_>, Vec<_>) = of_cell.partition(|m| is_empty(m));

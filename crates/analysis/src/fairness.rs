@@ -1,4 +1,4 @@
-//! Several at once: what each guest got, how evenly, and what a neighbour did meanwhile.
+//! Concurrent guests: each one's share, its fairness, and the effect of a neighbour.
 
 use iotax_model::plan::Neighbour;
 use iotax_model::record::{Measurement, Share, Tallies};
@@ -16,24 +16,24 @@ use crate::stats::{ALPHA, median};
 /// Kinds of members that share a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
-    /// Guests that do the same, or servers that it is done with.
+    /// Guests with the same work, or servers of the same work.
     Guests,
-    /// Concurrent jobs. Their work differs, so how evenly they were served says nothing.
+    /// Concurrent jobs. Their work differs, so equal service is not expected.
     Jobs,
 }
 
-/// A target's guests or jobs under one workload, over all rounds.
+/// A target's guests or jobs on one workload, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupFairness {
     /// Kind of the members.
     pub of: MemberKind,
-    /// The members in the order in which they were recorded.
+    /// The members in the order of the record.
     pub members: Vec<Contender>,
     /// Fairness between guests by I/Os per second, or bytes per second of streams.
     pub fairness: Option<Fairness>,
 }
 
-/// One guest, server or job.
+/// One guest, server or job that competes for service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contender {
     /// `1`, `2`, ... or the name of a job or server.
@@ -47,7 +47,7 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// A percentile of the pooled service times in nanoseconds; absent if fewer than ten values lie beyond it.
+    /// A percentile of the pooled service times in nanoseconds; `None` if fewer than ten values lie beyond it.
     #[must_use]
     pub fn percentile(&self, q: f64) -> Option<f64> {
         percentile(&self.latency, q)
@@ -65,7 +65,7 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// Summarizes the rounds' indexes, none of which can be below `least`; `None` without any.
+    /// Summarizes the rounds' indexes, whose lower bound is `least`; `None` without any.
     pub(super) fn over(indexes: Vec<f64>, least: f64) -> Option<Self> {
         let found = Differences::new(indexes)?;
         let interval = found.interval(ALPHA).map(|i| i.map(|end| end.clamp(least, 1.0)));
@@ -97,9 +97,8 @@ pub struct CombinedThroughput {
     pub fairness: Option<Fairness>,
 }
 
-/// Jain's fairness index (R. Jain, D. Chiu, W. Hawe, A Quantitative Measure of Fairness and Discrimination for Resource
-/// Allocation in Shared Computer Systems, DEC-TR-301, 1984): the square of the sum over n times the sum of squares.
-/// Absent if nobody got anything.
+/// Jain's fairness index (R. Jain, D. Chiu, W. Hawe, A Quantitative Measure of Fairness and Discrimination for Resource Allocation in
+/// Shared Computer Systems, DEC-TR-301, 1984): the square of the sum over n times the sum of squares. `None` if all are 0.
 #[must_use]
 pub fn jain(got: &[f64]) -> Option<f64> {
     let sum: f64 = got.iter().sum();
@@ -108,7 +107,7 @@ pub fn jain(got: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| (sum * sum / (got.len() as f64 * squares)).min(1.0))
 }
 
-/// Jain's index of one measurement's guests, by I/Os per second, or bytes of streams; absent unless there are several.
+/// Jain's index of one measurement's guests, by I/Os per second or stream bytes; `None` unless there are several.
 #[must_use]
 pub fn fairness(measurement: &Measurement) -> Option<f64> {
     if measurement.shares.len() < 2 {
@@ -169,7 +168,7 @@ impl GroupFairness {
 }
 
 impl GroupFairness {
-    /// A member's kind in a word: guests have numbers, and servers their addresses.
+    /// The word for a member: guests have numbers, servers have addresses.
     #[must_use]
     pub fn member_word(&self) -> &'static str {
         let numbered = self.members.iter().all(|member| member.name.parse::<u32>().is_ok());
@@ -182,7 +181,7 @@ impl GroupFairness {
 }
 
 impl NeighbourLoad {
-    /// Computes it from one cell's measurements; `None` if no neighbour was recorded.
+    /// Computes the effect from one cell's measurements; `None` if no neighbour was recorded.
     pub fn of(neighbours: &[Neighbour], measurements: &[&Measurement]) -> Option<Self> {
         let shares = measurements.iter().filter_map(|m| m.neighbour.as_ref());
         let Contender { name, iops, bytes_per_s, .. } = member(&shares.clone().next()?.name, &shares);
@@ -194,7 +193,7 @@ impl NeighbourLoad {
 }
 
 impl CombinedThroughput {
-    /// Computes it from measurements of streams next to streams; `None` without any.
+    /// Computes the figures of streams with background streams; `None` without any.
     fn of(measurements: &[&Measurement]) -> Option<Self> {
         let both = |m: &&Measurement| {
             let share = m.neighbour.as_ref().filter(|_| is_stream(m))?;
@@ -211,8 +210,8 @@ impl CombinedThroughput {
     }
 }
 
-/// The targets of a plan that differ in their number of guests alone: for each such group of at least two the numbers, rising,
-/// with the targets' names.
+/// Groups of targets that differ only in their number of guests: for each group of at least two, the ascending numbers with the targets'
+/// names.
 #[must_use]
 pub fn by_count(targets: &[TargetSpec]) -> Vec<Vec<(u32, &str)>> {
     let apart_from_count = |target: &TargetSpec| {

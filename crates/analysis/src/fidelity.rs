@@ -2,12 +2,12 @@
 
 use iotax_model::record::{Measurement, Replayed};
 
-/// An I/O that begins this much later than recorded meets another queue than it did then.
+/// Lateness in nanoseconds beyond which an I/O meets a different queue than recorded.
 const LATE_NS: u64 = 1_000_000;
-/// Without this share of its I/Os a replay is other work.
+/// Largest share of missing I/Os with which a replay is still the traced work.
 const MISSING: f64 = 0.01;
 
-/// The ways in which a replay differs from its trace by more than a little.
+/// The significant deviations of a replay from its trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Infidelity {
     /// I/Os began late although the target had room for them.
@@ -29,14 +29,14 @@ impl Infidelity {
     }
 }
 
-/// Returns whether a replay was late and nothing else: the machine had no CPU for the load generator, which says nothing about the target.
-/// Such a measurement is left out of comparisons with its pair. One that lacks I/Os is not: leaving it out would flatter a slow target.
+/// Returns whether lateness is a replay's only fault: the load generator got no CPU, which says nothing about the target. Such a
+/// measurement is left out of comparisons together with its pair. One that lacks I/Os is kept: leaving it out would flatter a slow target.
 pub(crate) fn is_late(measurement: &Measurement) -> bool {
     let only_late = Infidelity { is_late: true, ..Infidelity::default() };
     measurement.outcome.replayed.as_ref().is_some_and(|replayed| Infidelity::of(replayed) == only_late)
 }
 
-/// Returns whether so many rounds may be left out as late: at most half, or the machine is not one to measure on.
+/// Returns whether this many rounds may be left out as late: at most half, otherwise the machine is unsuitable.
 pub(crate) const fn may_be_late(late: usize, all: usize) -> bool {
     late * 2 <= all
 }

@@ -18,7 +18,7 @@ pub(crate) fn bytes_per_s(measurement: &Measurement) -> Option<f64> {
     rate(measurement, measurement.outcome.tallies.bytes())
 }
 
-/// Absent for an import: its counts may be unknown, which is not nothing.
+/// A rate; `None` for an import, whose counts may be unknown rather than 0.
 fn rate(measurement: &Measurement, count: u64) -> Option<f64> {
     measurement.stated.is_none().then(|| per_second(measurement, count))?
 }
@@ -44,7 +44,7 @@ pub fn began(measurement: &Measurement) -> Option<u64> {
     Some(measurement.started_at_ms).filter(|ms| *ms > 0 || measurement.stated.is_none())
 }
 
-/// The length of the window in nanoseconds, absent as [`began`] is.
+/// The length of the window in nanoseconds; `None` under the same conditions as [`began`].
 pub fn lasted(measurement: &Measurement) -> Option<u64> {
     Some(measurement.outcome.duration_ns).filter(|ns| *ns > 0 || measurement.stated.is_none())
 }
@@ -55,18 +55,18 @@ pub(crate) fn per_second(measurement: &Measurement, count: u64) -> Option<f64> {
     (ns > 0).then(|| count as f64 / (ns as f64 / 1e9))
 }
 
-/// CPU nanoseconds of the target's machine per I/O, as [`cpu_ns`] has them.
+/// CPU nanoseconds of the target's machine per I/O; see [`cpu_ns`].
 pub(crate) fn cpu_per_io(measurement: &Measurement) -> Option<f64> {
     per_io(measurement, cpu_ns(measurement)?)
 }
 
-/// The same per GiB that streams carried; absent of anything else.
+/// Busy CPU nanoseconds per GiB that streams carried; `None` for other work.
 pub(crate) fn cpu_per_gib(measurement: &Measurement) -> Option<f64> {
     per_gib(measurement, cpu_ns(measurement)?)
 }
 
-/// CPU nanoseconds of the target's machine over the window: those of what takes part, or, where that is not known, all in which its CPUs were
-/// busy. Absent if they were not observed, or not for a tick of the kernel's account: nothing works for no time at all.
+/// CPU nanoseconds of the target's machine over the window: those of the participants, or, if these are unknown, all busy time. `None` if
+/// not observed, or below one tick of the kernel's accounting: zero is not plausible.
 fn cpu_ns(measurement: &Measurement) -> Option<u64> {
     let machine = measurement.machine()?;
     let threads = threads_ns(machine).zip(interrupts_ns(machine)).map(|(threads, irqs)| threads + irqs);
@@ -78,8 +78,8 @@ fn threads_ns(machine: &HostActivity) -> Option<u64> {
     Some(machine.programs_ns? + machine.kernel_ns?)
 }
 
-/// Nanoseconds of interrupts that are in no thread's account; absent where it is not known who takes part. Some kernels count the time of an
-/// interrupt also as its thread's: together they are not more than all.
+/// Nanoseconds of interrupts that no thread is charged for; `None` if the participants are unknown. Some kernels also charge interrupts to
+/// the interrupted thread; the sum never exceeds all busy time.
 pub(crate) fn interrupts_ns(machine: &HostActivity) -> Option<u64> {
     let cpu = machine.cpu?;
     Some(cpu.irq_ns.min(cpu.busy_ns().saturating_sub(threads_ns(machine)?)))
@@ -116,13 +116,13 @@ pub fn done(measurement: &Measurement, tallies: &Tallies) -> u64 {
     if is_stream(measurement) { tallies.bytes() } else { tallies.ios() }
 }
 
-/// Returns whether a window saw no work done and nothing fail, as one that the storage stalled over: it has no figures.
+/// Returns whether nothing completed and nothing failed in the window, as during a stall of the storage. Such a window has no figures.
 pub(crate) fn is_empty(measurement: &Measurement) -> bool {
     let outcome = &measurement.outcome;
     done(measurement, &outcome.tallies) == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
 }
 
-/// Returns whether so many of a cell's windows may be empty: at most a tenth, so that the others speak for it.
+/// Returns whether a cell may have this many empty windows: at most a tenth of all.
 pub(crate) const fn may_be_empty(empty: usize, all: usize) -> bool {
     empty * 10 <= all
 }
@@ -139,7 +139,7 @@ pub fn bottom_disks<'a>(
     bottom_of(run, target, &activity.disks)
 }
 
-/// The same of some devices' activity.
+/// Like [`bottom_disks`], for any map of device activity.
 pub fn bottom_of<'a>(
     run: &'a Run,
     target: &'a str,

@@ -6,7 +6,7 @@ use iotax_model::Warning;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Finding {
     pub(super) warning: Warning,
-    /// True if no verdict may rest on the measurement concerned.
+    /// True if the measurement may not be used for a verdict.
     pub unusable: bool,
 }
 

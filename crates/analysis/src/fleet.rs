@@ -1,4 +1,4 @@
-//! A fleet: hosts compared with one another, or what members got together of one storage that they share.
+//! Results of a fleet: hosts compared with one another, or the sum that members got from shared storage.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::percentile::percentile;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate, median};
 
-/// Fewest hosts that show what is usual.
+/// Fewest hosts for finding an outlier.
 const FEWEST_HOSTS: usize = 5;
 /// The modified z-score beyond which a host is an outlier (B. Iglewicz, D. Hoaglin, How to Detect and Handle Outliers, ASQC Quality Press,
 /// 1993).
 const FAR: f64 = 3.5;
-/// Factor from the median absolute deviation to the score, by the same authors.
+/// Factor from a deviation, in median absolute deviations, to the modified z-score (same source).
 const NORMAL: f64 = 0.6745;
 
 /// The answer of a fleet.
@@ -30,11 +30,11 @@ pub struct FleetAnswer {
     pub name: String,
     /// The mode of its members.
     pub mode: FleetMode,
-    /// Its members, in the order in which they were named.
+    /// Its members, in the order given.
     pub members: Vec<FleetRun>,
     /// Hosts side by side, by workload and target; empty where they share one storage.
     pub hosts: Vec<HostCell>,
-    /// Sums over members, by workload and target; empty where each has its own storage.
+    /// Sums over members, by workload and target; empty if each has its own storage.
     pub shared: Vec<SharedCell>,
 }
 
@@ -43,7 +43,7 @@ pub struct FleetAnswer {
 pub struct FleetRun {
     /// The member's name.
     pub name: String,
-    /// Its machine's host name, if it is known.
+    /// Host name of its machine, if known.
     pub machine: Option<String>,
     /// Its run in the store.
     pub run: i64,
@@ -51,7 +51,7 @@ pub struct FleetRun {
     pub state: RunState,
     /// Measurements that are there.
     pub measured: usize,
-    /// Why it did not come to its end, if it is known.
+    /// Why it did not finish, if known.
     pub reason: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub struct HostCell {
     pub is_judged: bool,
 }
 
-/// One host in a cell.
+/// One host's figures in a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostFigures {
     /// The member's name.
@@ -87,20 +87,20 @@ pub struct HostFigures {
     pub p99_ns: Option<f64>,
     /// `mean_ns` against the median host's.
     pub ratio: f64,
-    /// Its modified z-score among the hosts' logarithms; absent where they do not differ.
+    /// Its modified z-score among the hosts' logarithms; absent if they are all equal.
     pub score: Option<f64>,
-    /// True if it is unlike the other hosts: by its score, by more than the margin, and by its own interval.
+    /// True if it differs from the other hosts: by its score, by more than the margin, and by its own interval.
     pub is_outlier: bool,
 }
 
-/// One workload and target of members that share a storage.
+/// One workload and target on members that share storage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedCell {
     /// The workload's name.
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// By the members that were there, those of most rounds first.
+    /// Groups by the members that were present, those with the most rounds first.
     pub groups: Vec<SharedGroup>,
     /// Rounds that count for nothing.
     pub withheld: Vec<WithheldRound>,
@@ -158,7 +158,7 @@ impl SharedGroup {
     }
 }
 
-/// The answer of a fleet whose members' runs these are; `None` if they are none.
+/// The answer of the fleet whose members made these runs; `None` if they are not a fleet's.
 #[must_use]
 pub fn fleet(runs: &[Run]) -> Option<FleetAnswer> {
     let first = runs.iter().find(|run| run.fleet.is_some())?;
@@ -261,7 +261,7 @@ impl HostFigures {
     }
 }
 
-/// The part of one member's round that counts.
+/// The counted part of one member's round.
 struct Counted {
     member: usize,
     ios: u64,
@@ -308,7 +308,7 @@ impl SharedCell {
     }
 }
 
-/// The part of a step that counts: the whole intervals of each member in the window that all share. Fails with the reason why nothing does.
+/// The counted part of a step: the whole intervals of each member within the common window. Fails with the reason if nothing counts.
 fn counted(
     there: &[usize],
     members: &[(&str, &Run)],

@@ -21,18 +21,19 @@ const IN_GUEST: &str = " in the guest";
 pub enum FlushCount {
     /// Flushes that it completed.
     Counted(u64),
-    /// Flushes that it acknowledged, of which it passed some on and dropped the others.
+    /// The layer acknowledged flushes, passed some on and dropped the others.
     Dropping {
         /// Flushes that it acknowledged.
         done: u64,
-        /// Those that it did not pass on.
+        /// Flushes that it did not pass on.
         dropped: u64,
     },
-    /// The kernel takes its cache for non-volatile and sends it no flushes.
+    /// The kernel considers its cache non-volatile and sends it no flushes.
     NoVolatileCache,
-    /// Durable writes reach it as such (FUA), which the kernel does not count.
+    /// It receives durable writes as FUA, which the kernel does not count.
     Fua,
-    /// None are counted: of devices without request queues, and by QEMU of writes that it makes durable itself (cache=writethrough, directsync).
+    /// The layer does not count them: devices without request queues, and QEMU for writes that it makes durable itself (cache=writethrough,
+    /// directsync).
     NotCounted,
 }
 
@@ -48,21 +49,21 @@ pub struct FlushLevel {
 /// The end of the flushes of a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FlushFate {
-    /// The lowest layer that counts completed some: this many.
+    /// The lowest layer that counts flushes completed this many.
     Kept(u64),
-    /// A layer passed none on, by its setting or because the next one that counts saw none.
+    /// A layer passed none on, by its setting or because the next layer that counts saw none.
     Swallowed {
         /// The layer, or the two between which they were lost.
         by: String,
         /// Its evidence.
         evidence: SwallowEvidence,
     },
-    /// No flush is needed: the lowest device has no volatile cache, as far as the kernel knows.
+    /// No flush is needed: the lowest device has no volatile cache, according to the kernel.
     NotNeeded {
         /// The device.
         device: String,
     },
-    /// Nothing below the program counts them.
+    /// No layer below the program counts flushes.
     NotCountable {
         /// The reason.
         reason: String,
@@ -80,7 +81,7 @@ pub enum SwallowEvidence {
     OwnCount {
         /// Flushes that it acknowledged.
         done: u64,
-        /// Those of them that it did not pass on.
+        /// Acknowledged flushes that it did not pass on.
         dropped: u64,
     },
 }
@@ -88,9 +89,9 @@ pub enum SwallowEvidence {
 /// The flushes of one cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlushAccount {
-    /// Flushes that the program asked for, and writes that it asked to be durable by themselves.
+    /// Flushes that the program requested, and writes requested as durable.
     pub asked: u64,
-    /// Layers below it, from the top down; those that were seen in every measurement.
+    /// Layers below it, from the top down, that were observed in every measurement.
     pub levels: Vec<FlushLevel>,
     /// A layer that ignores flushes by its cache mode, such as `QEMU (cache=unsafe)`.
     pub ignored_by: Option<String>,
@@ -99,7 +100,8 @@ pub struct FlushAccount {
 }
 
 impl FlushAccount {
-    /// The account of one cell's measurements. `None` if the program asked for none, or if a neighbour ran, whose flushes the layers count too.
+    /// The account of one cell's measurements. `None` if the program requested no flushes, or if a neighbour ran, whose flushes the layers
+    /// count too.
     #[must_use]
     pub fn of(
         workload: &Workload,
@@ -131,7 +133,7 @@ impl FlushAccount {
 }
 
 impl FlushAccount {
-    /// Returns whether another account of the same target came to the same end by the same layers, so that their sum says the same.
+    /// Returns whether another account of the same target has the same outcome at the same layers, so that the two can be added.
     #[must_use]
     pub fn ends_as(&self, other: &Self) -> bool {
         let by = |account: &Self| match &account.fate {
@@ -173,7 +175,7 @@ impl FlushAccount {
 }
 
 impl FlushCount {
-    /// Those of both, of counts of the same kind.
+    /// Adds counts of the same kind.
     const fn plus(self, other: Self) -> Self {
         match (self, other) {
             (Self::Counted(one), Self::Counted(other)) => Self::Counted(one + other),
@@ -186,7 +188,7 @@ impl FlushCount {
 }
 
 impl SwallowEvidence {
-    /// Those of both, of evidence of the same kind.
+    /// Adds evidence of the same kind.
     const fn plus(self, other: Self) -> Self {
         match (self, other) {
             (Self::OwnCount { done, dropped }, Self::OwnCount { done: more, dropped: others }) => {
@@ -197,7 +199,7 @@ impl SwallowEvidence {
     }
 }
 
-/// Flushes that one measurement's program asked for.
+/// Flushes requested by the program in one measurement.
 fn asked(workload: &Workload, m: &Measurement) -> u64 {
     if workload.writes_per_commit().is_none() {
         return 0;
@@ -211,9 +213,9 @@ fn asked(workload: &Workload, m: &Measurement) -> u64 {
 #[derive(Debug, Clone)]
 struct Seen {
     name: String,
-    /// `None` where it does not count them.
+    /// `None` if it does not count flushes.
     flushes: Option<DiskFlushes>,
-    /// Those that it did not pass on, as it says itself.
+    /// Flushes that it did not pass on, by its own count.
     dropped: u64,
 }
 
@@ -223,7 +225,7 @@ impl Seen {
     }
 }
 
-/// From the guest's disks down to the machine's devices.
+/// The layers from the guest's disks down to the machine's devices.
 fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     let mut found = Vec::new();
     if let (Some(inside), Some(_)) = (&m.outcome.inside, &m.qemu) {
@@ -251,7 +253,7 @@ fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     found
 }
 
-/// Returns whether disks stand on a volatile directory rather than below it.
+/// Returns whether the disks are above a volatile directory rather than below it.
 fn are_on_volatile(disks: &[(&String, &DiskActivity)], record: Option<&TargetRecord>) -> bool {
     let layers = record.map(|record| record.layers.as_slice()).unwrap_or_default();
     let is_volatile = |layer: &Layer| layer.kind == LayerKind::Filesystem && layer.name == VolatileSpec::NAME;
@@ -263,7 +265,7 @@ fn together(disks: &[(&String, &DiskActivity)]) -> Option<DiskFlushes> {
     disks.iter().map(|(_, disk)| disk.flushes).reduce(|one, other| Some(one?.plus(other?)))?
 }
 
-/// The sums over all measurements, of layers that every one has.
+/// The sums over all measurements, for layers that all of them have.
 fn over_all(each: impl Iterator<Item = Vec<Seen>>) -> Vec<Seen> {
     let plus = |one: Option<DiskFlushes>, other: Option<DiskFlushes>| Some(one?.plus(other?));
     each.reduce(|all, more| {
@@ -296,7 +298,7 @@ fn ignoring(spec: &TargetSpec) -> Option<String> {
     spec.stack.ignores_flushes().map(|mode| format!("QEMU (cache={mode})"))
 }
 
-/// A layer by its name and the setting that has it drop flushes, such as `volatile (drop_flush=1)`.
+/// A layer by its name and the setting that makes it drop flushes, such as `volatile (drop_flush=1)`.
 fn dropping(name: &str, spec: &TargetSpec) -> String {
     let each = spec.stack.find::<VolatileSpec>().and_then(|volatile| volatile.drop_flush);
     each.map_or_else(|| name.to_owned(), |each| format!("{name} (drop_flush={each})"))

@@ -1,4 +1,4 @@
-//! Grades: the degree to which a measurement can be trusted.
+//! Grades: how far a measurement can be trusted.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ pub enum Grade {
 }
 
 impl Grade {
-    /// All of them, the best first.
+    /// All grades.
     pub const ALL: [Self; 4] = [Self::Unchecked, Self::Clean, Self::Remarks, Self::Unusable];
 
     /// The word for it in reports and documents.
@@ -75,7 +75,7 @@ pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec
     run.measurements.iter().map(grade).collect()
 }
 
-/// Why no verdict may rest on a measurement, by its place; without those on which one may.
+/// Why a verdict may not rest on a measurement, by its place. Usable measurements are left out.
 pub(super) fn withheld(findings: &[Finding]) -> HashMap<Place<'_>, String> {
     let mut reasons = HashMap::new();
     for Finding { warning, .. } in findings.iter().filter(|finding| finding.unusable) {

@@ -40,15 +40,15 @@ use iotax_model::record::Measurement;
 pub struct Judgement {
     /// The figures used, in the order of tables and documents.
     pub figures: Vec<Metric>,
-    /// Every target against the baseline, in the plan's order of workloads, targets and metrics.
+    /// Every target compared with the baseline, in the plan's order of workloads, targets and metrics.
     pub comparisons: Vec<Comparison>,
-    /// Edges between targets, one layer or setting each; without those whose ends are on different devices.
+    /// Edges between targets, each of one layer or setting, except those whose ends are on different devices.
     pub edges: Vec<Edge>,
-    /// Every edge's end against its beginning, in the order of workloads, edges and metrics.
+    /// Every edge's end compared with its beginning, in the order of workloads, edges and metrics.
     pub steps: Vec<Comparison>,
     /// Progress of a run that adds rounds until all is decided; absent for any other.
     pub standing: Option<Standing>,
-    /// One per cell that was measured, in the plan's order of workloads and targets.
+    /// Measured cells, in the plan's order of workloads and targets.
     pub cells: Vec<CellJudgement>,
     /// Effects of the machine on each workload over the run, whatever the target.
     pub effects: Vec<Effects>,
@@ -124,7 +124,7 @@ pub fn judge(run: &Run) -> Judgement {
     judge_by(run, Metric::ALL)
 }
 
-/// Judges a run by these figures: documents give them and no others.
+/// Judges a run by these figures only.
 #[must_use]
 pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let (edges, broken) =
@@ -198,7 +198,7 @@ fn cells(run: &Run, figures: &[Metric], means: &CellMeans<'_>, findings: &[Findi
     each.collect()
 }
 
-/// Every comparison with the baseline and every step, decided, and for a run that adds rounds how far it is.
+/// Decides every comparison with the baseline and every step, and for a run that adds rounds returns its progress.
 fn compare(
     run: &Run,
     figures: &[Metric],
@@ -242,7 +242,7 @@ fn compare(
     (comparisons, steps, standing)
 }
 
-/// Each family decided once, with all rounds.
+/// Decides each family once, with all rounds.
 fn at_once(plan: &Plan, means: &CellMeans<'_>, cases: &[PendingComparison]) -> Vec<Option<Comparison>> {
     let mut decided: Vec<Option<Comparison>> = cases.iter().map(|_| None).collect();
     for family in families(cases) {

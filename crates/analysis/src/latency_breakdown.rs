@@ -12,7 +12,7 @@ use iotax_model::units::human;
 
 use crate::stats::median;
 
-/// Two places saw the same I/Os if their numbers differ by no more than this share.
+/// Largest relative difference between the counts of two views that still saw the same I/Os.
 const SAME_IOS: f64 = 0.1;
 
 /// Places where a latency is observed, from the bottom up.
@@ -24,12 +24,12 @@ pub enum View {
     Qemu,
     /// The disk of the guest's kernel.
     GuestDisk,
-    /// The program that asked.
+    /// The program that issued the I/O.
     Program,
 }
 
 impl View {
-    /// All of them, from the bottom up.
+    /// All views, from the bottom up.
     pub const ALL: [Self; 4] = [Self::Device, Self::Qemu, Self::GuestDisk, Self::Program];
 
     /// Its name in documents.
@@ -43,7 +43,7 @@ impl View {
         }
     }
 
-    /// The place in words.
+    /// The name of the view.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,7 +71,7 @@ impl View {
         }
     }
 
-    /// I/Os and mean time in nanoseconds of one measurement; absent if nobody looked there, or there was no I/O.
+    /// I/Os and mean time in nanoseconds of one measurement; `None` if this view was not observed, or there was no I/O.
     fn seen(self, m: &Measurement, record: Option<&TargetRecord>) -> Option<(f64, f64)> {
         match self {
             Self::Program => {
@@ -89,7 +89,7 @@ impl View {
     }
 }
 
-/// The devices at the bottom, as far as it is known which they are.
+/// The devices at the bottom, as far as they are known.
 fn bottom<'a>(host: &'a HostActivity, record: Option<&TargetRecord>) -> Option<Vec<&'a DiskActivity>> {
     let is_device = |name: &str| {
         let layers = record.into_iter().flat_map(|record| &record.layers);
@@ -116,14 +116,14 @@ fn over_disks<'a>(disks: impl Iterator<Item = &'a DiskActivity>) -> Option<(f64,
     (ios > 0.0).then(|| (ios, waited / ios))
 }
 
-/// The latency of one cell, taken apart.
+/// The latency of one cell by component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyBreakdown {
     /// Mean latency by place, from the bottom up: medians over the rounds, in nanoseconds.
     pub views: Vec<(View, f64)>,
     /// Time between adjacent places in nanoseconds, from the bottom up; they add up to the program's latency.
     pub stretches: Vec<(String, f64)>,
-    /// Reasons for which a place is not an end of a stretch, in words.
+    /// Why some views do not bound a part, as text.
     pub not_separable: Vec<String>,
     /// Median interpolated from QEMU's bins, in nanoseconds.
     pub qemu_p50_ns: Option<f64>,
@@ -132,7 +132,7 @@ pub struct LatencyBreakdown {
 }
 
 impl LatencyBreakdown {
-    /// Computes it from one cell's measurements; `None` if only the program observed the latency, or the work was done on another
+    /// Computes the breakdown from one cell's measurements; `None` if only the program observed the latency, or the work ran on another
     /// machine.
     pub fn of(
         spec: &TargetSpec,
@@ -187,14 +187,14 @@ impl LatencyBreakdown {
         self.views.iter().any(|(view, _)| matches!(view, View::Qemu | View::GuestDisk))
     }
 
-    /// The mean latency seen from one place.
+    /// The mean latency at a view.
     #[must_use]
     pub fn seen_by(&self, view: View) -> Option<f64> {
         self.views.iter().find(|(known, _)| *known == view).map(|(_, ns)| *ns)
     }
 }
 
-/// Computes the stretches between the ends, each named for all components that it spans.
+/// Computes the parts between the given views, each named after the components that it spans.
 fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
     let on_the_way: Vec<View> = match spec.guest() {
         Some(_) => View::ALL.to_vec(),
@@ -212,7 +212,7 @@ fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
     found
 }
 
-/// Median and 99th percentile over all rounds, reads and writes together; absent unless all have the same bins.
+/// Median and 99th percentile over all rounds, reads and writes together; `None` unless all have the same bins.
 fn qemu_percentiles(measurements: &[&Measurement]) -> (Option<f64>, Option<f64>) {
     let mut all: Vec<(Option<u64>, u64)> = Vec::new();
     for stats in measurements.iter().filter_map(|m| m.qemu.as_ref()) {

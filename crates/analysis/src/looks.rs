@@ -34,13 +34,13 @@ use crate::stats::sequential::Looks;
 use crate::stats::verdict::{Decision, decide_by, needed_rounds};
 use iotax_model::{Run, RunState};
 
-/// A comparison is given up if its two sides were measured together in none of this many rounds, nor since the look before.
+/// Number of rounds without a common measurement, also since the previous look, after which a comparison is given up.
 const PATIENCE: u32 = 3;
 
 /// The metrics that a run waits for on some workload.
 const DECIDING: [Metric; 3] = [Metric::IOPS, Metric::LATENCY_MEAN, Metric::BYTES_PER_S];
 
-/// The levels of a design, each computed once.
+/// The significance levels of a design, computed once each.
 #[derive(Debug, Clone)]
 pub(super) struct Levels {
     looks: Looks,
@@ -48,7 +48,7 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// Absent for looks that do not rise.
+    /// `None` if the looks do not ascend.
     pub(super) fn new(looks: &[u32]) -> Option<Self> {
         Some(Self { looks: Looks::new(looks)?, known: HashMap::new() })
     }
@@ -60,7 +60,7 @@ impl Levels {
     }
 }
 
-/// The looks that the records reach, one after the other.
+/// The looks covered by the records, in order.
 pub(super) struct Replay<'a> {
     pub(super) plan: &'a Plan,
     pub(super) pairs: &'a [Pair],
@@ -113,7 +113,7 @@ impl Replay<'_> {
         (latest, standing)
     }
 
-    /// Tests every case that is open and whose cells took part.
+    /// Tests every open case whose cells were measured.
     fn look(
         &self,
         look: usize,
@@ -177,7 +177,7 @@ impl Replay<'_> {
         Metric::headline(&self.plan.workloads[workload])
     }
 
-    /// The number of pairs and workloads that are waited for, be they undecided or not measured at all.
+    /// Number of pairs and workloads that are waited for because they are undecided or were not measured.
     fn open_pairs(&self, latest: &[Option<LookDecision>]) -> usize {
         let is_decided = |workload: usize, pair: &Pair, metric: Metric| {
             let mut known = self.cases.iter().zip(latest);
@@ -191,7 +191,7 @@ impl Replay<'_> {
         workloads.map(|workload| self.pairs.iter().filter(|pair| is_open(workload, pair)).count()).sum()
     }
 
-    /// Those that are waited for and not decided.
+    /// Undecided comparisons that the run waits for.
     fn open<'b>(&'b self, latest: &'b [Option<LookDecision>]) -> impl Iterator<Item = &'b PendingComparison> {
         let open = |latest: &Option<LookDecision>| !latest.as_ref().is_some_and(LookDecision::is_decided);
         let both = self.cases.iter().zip(latest);
@@ -211,17 +211,17 @@ pub(super) fn failed(run: &Run) -> HashSet<(Cell, u32)> {
     incomplete.filter_map(|w| Some((place(w.target.as_ref()?, w.workload.as_ref()?)?, w.round?))).collect()
 }
 
-/// The edges of a run's ladder both of whose ends stand on the same devices, and the others.
+/// The edges of a run's ladder whose ends are on the same devices, and the others.
 pub(super) fn whole_and_broken(run: &Run) -> (Vec<Edge>, Vec<Edge>) {
     // The step to the baseline is a comparison with it, the other way round.
     let steps = edges(&run.plan.targets).into_iter().filter(|edge| edge.to != run.plan.baseline);
     steps.partition(|edge| super::edges::other_devices(run, edge).is_none())
 }
 
-/// A run that adds rounds, while it is carried out: what is to be measured next.
+/// The state of a run that adds rounds while it is carried out: decides which cells to measure next.
 #[derive(Debug)]
 pub struct SequentialState {
-    /// Without its measurements.
+    /// The run without its measurements.
     run: Run,
     pairs: Vec<Pair>,
     figures: MeasuredFigures,
@@ -230,7 +230,7 @@ pub struct SequentialState {
 }
 
 impl SequentialState {
-    /// From where a run stands whose targets are known; absent if its plan does not add rounds.
+    /// The state of a run whose targets are known; `None` if its plan does not add rounds.
     #[must_use]
     pub fn new(run: &Run) -> Option<Self> {
         let until = run.plan.until_decided()?;
@@ -248,7 +248,7 @@ impl SequentialState {
         self.figures.add(&self.run.plan, measurement, grade::withheld(&findings).remove(&place(measurement)));
     }
 
-    /// Takes note that a cell could not be measured in a round.
+    /// Records that a cell could not be measured in a round.
     pub fn fail(&mut self, cell: Cell, round: u32) {
         self.failed.insert((cell, round));
     }
@@ -259,7 +259,7 @@ impl SequentialState {
         self.figures.has(cell, round)
     }
 
-    /// Returns its progress. Only the runner knows when it ends by time.
+    /// Returns the run's progress. Only the runner knows whether it will end by time.
     pub fn standing(&mut self) -> Standing {
         let plan = &self.run.plan;
         let cases = self.figures.cases(plan, &self.pairs);
@@ -269,7 +269,7 @@ impl SequentialState {
     }
 }
 
-/// The progress of a stored run: a complete one with looks to come was stopped by its time.
+/// The progress of a stored run: a complete run with remaining looks was stopped by its time limit.
 pub(super) fn stored_standing(run: &Run, standing: Standing) -> Standing {
     if standing.stopped.is_some() || run.state != RunState::Complete {
         return standing;

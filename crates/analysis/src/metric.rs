@@ -1,6 +1,6 @@
-//! The figures of a measurement, each defined once: what it is called, its unit, which way is better, how it is read off a
-//! measurement and where targets are compared by it. Tables, charts and documents iterate over this list; a new figure is
-//! one [`Definition`] and its place in [`Metric::ALL`].
+//! The figures of a measurement, each defined once: name, unit, direction of improvement, value, and the workloads on which targets are
+//! compared by it. Tables, charts and documents iterate over this list; a new figure is one [`Definition`] and its place in
+//! [`Metric::ALL`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,11 +22,11 @@ use crate::figures::{
 use crate::packets::Packets;
 use crate::stats::quantization::of_two_percentiles;
 
-/// A figure, by its definition. Two are the same if their ids are.
+/// A reported figure. Two metrics are equal if their ids are.
 #[derive(Clone, Copy)]
 pub struct Metric(&'static Definition);
 
-/// All that is to be known of a figure.
+/// The definition of a figure.
 pub struct Definition {
     /// Its name in documents and on the command line.
     pub id: &'static str,
@@ -38,9 +38,9 @@ pub struct Definition {
     pub name: Names,
     /// Its name at the head of a narrow column.
     pub column: Names,
-    /// One line for documents that explain themselves, without a full stop.
+    /// One-line description for self-describing documents, without a full stop.
     pub help: &'static str,
-    /// The value for one measurement; absent if it is not known.
+    /// The value for one measurement; `None` if unknown.
     pub of: fn(&Measurement) -> Option<f64>,
     /// Summary over several rounds.
     pub over_rounds: OverRounds,
@@ -60,7 +60,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// One name for all kinds.
+    /// The same name for all kinds.
     #[must_use]
     pub const fn all(name: &'static str) -> Self {
         Self { io: name, streams: name, trips: name }
@@ -129,7 +129,7 @@ pub enum Better {
     Less,
 }
 
-/// Summary of several rounds as one number.
+/// The method that summarizes several rounds as one number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OverRounds {
     /// The geometric mean of the rounds' values, as comparisons take it: the ratio of two cells is that of their figures.
@@ -138,7 +138,7 @@ pub enum OverRounds {
     Median,
     /// Their sum.
     Sum,
-    /// A quantile of all I/Os together, 0 to 1.
+    /// A quantile of the I/Os of all rounds, 0 to 1.
     PooledQuantile(f64),
 }
 
@@ -149,9 +149,9 @@ pub enum OverRounds {
 /// are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// This one alone.
+    /// One metric, counted alone.
     Of(Metric),
-    /// All that are not counted alone.
+    /// All metrics that are not counted alone.
     Further,
 }
 
@@ -300,7 +300,7 @@ impl Metric {
         compares: None,
     });
 
-    /// All of them, in the order of tables.
+    /// All metrics, in the order of tables.
     pub const ALL: &[Self] = &[
         Self::IOPS,
         Self::BYTES_PER_S,
@@ -385,7 +385,7 @@ impl Metric {
         self.0.id
     }
 
-    /// Those that targets are compared by on some workload.
+    /// The metrics by which targets are compared on some workload.
     pub fn compared() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(|metric| metric.is_compared())
     }
@@ -402,7 +402,7 @@ impl Metric {
         self.0.name.io
     }
 
-    /// Its name where a workload is known: what crosses a network is no I/O.
+    /// The metric's name on a workload. Network traffic is not called I/O.
     #[must_use]
     pub fn name_on(self, workload: &Workload) -> &'static str {
         self.0.name.on(workload)
@@ -432,7 +432,7 @@ impl Metric {
         matches!(self.0.unit, Unit::Nanoseconds)
     }
 
-    /// Its figure in words and its unit.
+    /// A value with its unit, as text.
     #[must_use]
     pub fn figure(self, value: f64) -> String {
         self.0.unit.show(value)
@@ -459,14 +459,13 @@ impl Metric {
         if is_answer { Family::Of(self) } else { Family::Further }
     }
 
-    /// The metric that represents the others where one verdict is needed.
+    /// The metric that decides if a single verdict is needed.
     #[must_use]
     pub fn leading(workload: &Workload) -> Self {
         if Self::LATENCY_MEAN.compares(workload) { Self::LATENCY_MEAN } else { Self::BYTES_PER_S }
     }
 
-    /// The figure that a table of one number per cell shows: what a target does by itself, or how long it takes where a schedule sets
-    /// the rate.
+    /// The figure for tables with one number per cell: the rate of a closed loop, or the latency at a scheduled rate.
     #[must_use]
     pub fn headline(workload: &Workload) -> Self {
         match workload.kind() {
@@ -483,7 +482,7 @@ impl Metric {
         self == Self::CPU_PER_IO || self == Self::CPU_PER_GIB
     }
 
-    /// The substitute on streams, which have no latency: throughput for the mean, its CPU cost for the 99th percentile.
+    /// The substitute for streams, which have no latency: throughput for the mean, CPU cost for the 99th percentile.
     #[must_use]
     pub fn or_of_streams(self, workload: &Workload) -> Self {
         if self == Self::LATENCY_MEAN {
@@ -501,13 +500,13 @@ impl Metric {
         if Self::CPU_PER_GIB.compares(workload) { Self::CPU_PER_GIB } else { Self::CPU_PER_IO }
     }
 
-    /// Returns whether it is a percentile, which is known only with enough I/Os.
+    /// Returns whether it is a percentile, which needs enough I/Os.
     #[must_use]
     pub const fn is_percentile(self) -> bool {
         self.quantile().is_some()
     }
 
-    /// The quantile that it is, if it is one.
+    /// The quantile, if it is a percentile.
     #[must_use]
     pub const fn quantile(self) -> Option<f64> {
         if let OverRounds::PooledQuantile(q) = self.0.over_rounds { Some(q) } else { None }
@@ -529,7 +528,7 @@ impl Metric {
         value.filter(|value| value.is_finite())
     }
 
-    /// Its value for one measurement as comparing needs it; absent if it is not known or not positive.
+    /// The value for comparisons; `None` if unknown or not positive.
     #[must_use]
     pub fn of(self, measurement: &Measurement) -> Option<f64> {
         self.value(measurement).filter(|value| *value > 0.0)

@@ -8,13 +8,13 @@ use crate::figures::{is_stream, per_gib, per_io};
 use crate::packets::over_flows;
 use crate::stats::median;
 
-/// Linux' least time until TCP sends again (TCP_RTO_MIN): a longer silence is not one packet that was lost.
+/// Linux' minimum TCP retransmission timeout (TCP_RTO_MIN) in nanoseconds: a longer gap is more than one lost packet.
 pub const GAP_NS: u64 = 200_000_000;
 
 /// The packets of one cell, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
-    /// Streams by direction, upload first; of round trips under load the load's.
+    /// Totals of the streams by direction, upload first. For round trips under load: those of the load.
     pub ways: Vec<StreamTotals>,
     /// Round trips, if it measured them.
     pub probes: Option<Probes>,
@@ -22,7 +22,7 @@ pub struct Network {
     pub mdev_ns: Option<f64>,
     /// Busy CPU nanoseconds of the guest per GiB of streams, as it counts them itself: median over the rounds.
     pub guest_cpu_per_gib: Option<f64>,
-    /// The same per packet or round trip.
+    /// Busy CPU nanoseconds of the guest per packet or round trip.
     pub guest_cpu_per_io: Option<f64>,
     /// CPU nanoseconds of the server's process per GiB of streams.
     pub server_cpu_per_gib: Option<f64>,
@@ -32,7 +32,7 @@ pub struct Network {
     pub hops: Vec<Hop>,
 }
 
-/// All streams of one direction. A count is absent if it is not known of one of them.
+/// Totals of the streams of one direction. A count is absent if any stream does not report it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamTotals {
     /// True if the client sends.
@@ -43,7 +43,7 @@ pub struct StreamTotals {
     pub bytes_per_s: Option<f64>,
     /// Packets that were sent.
     pub sent: Option<u64>,
-    /// Those that arrived.
+    /// Packets that arrived.
     pub received: Option<u64>,
     /// Datagrams that never arrived.
     pub lost: Option<u64>,
@@ -68,13 +68,13 @@ impl StreamTotals {
         word(self.upload)
     }
 
-    /// The share of datagrams that were lost, 0 to 1; absent if nothing is known of them.
+    /// The share of datagrams lost, 0 to 1; `None` if unknown.
     #[must_use]
     pub fn loss(&self) -> Option<f64> {
         share(self.lost?, self.lost? + self.received?)
     }
 
-    /// The share of segments that were sent again.
+    /// Share of segments that were retransmitted.
     #[must_use]
     pub fn retransmit_share(&self) -> Option<f64> {
         share(self.retransmits?, self.sent?)
@@ -100,7 +100,7 @@ pub const fn word(upload: bool) -> &'static str {
     if upload { "upload" } else { "download" }
 }
 
-/// A part of a whole; absent of nothing.
+/// The ratio of a part to a whole; `None` for an empty whole.
 pub fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -150,7 +150,7 @@ impl Network {
     }
 }
 
-/// All of one direction; absent if there are no streams in it.
+/// The totals of one direction; `None` if it has no streams.
 fn way(upload: bool, measurements: &[&Measurement]) -> Option<StreamTotals> {
     let all = || measurements.iter().flat_map(|m| flows(m, upload));
     let streams =
@@ -192,14 +192,14 @@ fn way(upload: bool, measurements: &[&Measurement]) -> Option<StreamTotals> {
     })
 }
 
-/// Jain's index of one measurement's streams of one direction, by bytes that arrived; absent unless there are several.
+/// Jain's index of one measurement's streams of one direction, by bytes that arrived; `None` unless there are several.
 #[must_use]
 pub fn evenness(m: &Measurement, upload: bool) -> Option<f64> {
     let got: Option<Vec<f64>> = flows(m, upload).map(|flow| Some(flow.received_bytes? as f64)).collect();
     jain(&got.filter(|got| got.len() > 1)?)
 }
 
-/// The interfaces that were watched, in the order of the way.
+/// The observed interfaces, in path order.
 fn hops(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Vec<Hop> {
     let known = record.map(|record| record.interfaces.as_slice()).unwrap_or_default();
     let mut hops: Vec<Hop> = Vec::new();
@@ -223,19 +223,18 @@ fn hops(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Vec<Hop
 /// Places of interfaces, from the client to the server.
 const PLACES: [&str; 3] = ["client", "host", "server"];
 
-/// An interface that was watched in one measurement.
+/// An interface observed in one measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen<'a> {
-    /// Absent if it is not known.
+    /// The place; `None` if unknown.
     pub(crate) place: Option<&'a str>,
     pub(crate) name: &'a str,
     pub(crate) driver: Option<&'a str>,
     pub(crate) activity: &'a NicActivity,
 }
 
-/// The counts of each watched interface in one measurement. A guest's agent observes the client from inside; the host observes
-/// all others, under `PLACE/NAME`, or under the bare name where that is unambiguous. If the interfaces on the path are known,
-/// others are left out.
+/// The counts of each watched interface in one measurement. A guest's agent observes the client from inside; the host observes all others,
+/// named `PLACE/NAME`, or by the bare name if that is unambiguous. If the path's interfaces are known, others are left out.
 pub(crate) fn seen<'a>(m: &'a Measurement, known: &'a [Interface]) -> Vec<Seen<'a>> {
     let inside = m.outcome.inside.iter().flat_map(|inside| &inside.nics).map(|nic| (true, nic));
     let host = m.host.iter().flat_map(|host| &host.nics).map(|nic| (false, nic));

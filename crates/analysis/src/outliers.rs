@@ -1,4 +1,4 @@
-//! Measurements that are unlike the others of their target and round.
+//! Measurements that differ from the others of their target and round.
 //!
 //! They are flagged and never left out: what made one so may happen again, and an interval without it would be too narrow.
 
@@ -13,11 +13,11 @@ use crate::metric::Metric;
 use crate::stats::median;
 use iotax_model::Run;
 
-/// Fewest rounds that show what is usual.
+/// Fewest rounds for finding outliers.
 const FEWEST_ROUNDS: usize = 4;
 /// Least distance of an outlier, in robust standard deviations.
 const FAR: f64 = 5.0;
-/// Least distance of an outlier, in margins: less would change no verdict.
+/// Smallest distance of an outlier, in margins: less would not change a verdict.
 const MARGINS: f64 = 3.0;
 /// Factor from the median absolute deviation of normal noise to its standard deviation.
 const NORMAL: f64 = 1.4826;
@@ -83,7 +83,7 @@ fn in_words(m: &Measurement, rest: f64) -> (String, String, f64) {
     (format!("mean latency was {}", human::time(mean)), human::time(mean / rest.exp()), rest.exp_m1())
 }
 
-/// Takes out the deviation that both targets of a round share: the smaller one, if both have the same sign.
+/// Subtracts the deviation that both targets of a round share: the smaller one, if both have the same sign.
 fn without_shared(grid: &Grid<'_, &Measurement>, rest: &[f64]) -> Vec<f64> {
     let pairs = || grid.cells.iter().zip(rest);
     pairs()

@@ -2,7 +2,7 @@
 
 use iotax_model::record::{Flow, Measurement};
 
-/// A figure of all flows together; absent if it is not known of one, or if there are none.
+/// Sums a figure over all flows. `None` without flows, or if any flow does not report it.
 pub(crate) fn over_flows<'a>(
     flows: impl IntoIterator<Item = &'a Flow>,
     figure: impl Fn(&Flow) -> Option<u64>,
@@ -13,7 +13,7 @@ pub(crate) fn over_flows<'a>(
         .try_fold(None, |sum: Option<u64>, value| Some(Some(sum.unwrap_or(0) + value?)))?
 }
 
-/// Packet counts of one measurement, both directions together; of messages for round trips.
+/// Packet counts of one measurement, both directions together. For round trips, counts of messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Packets {
     /// Packets that never arrived.
@@ -29,7 +29,7 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
-    /// Nothing is known of what crossed no network.
+    /// The packets of a measurement; all unknown if it crossed no network.
     pub(crate) fn of(m: &Measurement) -> Self {
         let Some(carried) = &m.outcome.carried else { return Self::default() };
         let sum = |figure: fn(&Flow) -> Option<u64>| over_flows(&carried.flows, figure);

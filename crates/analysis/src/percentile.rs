@@ -1,4 +1,4 @@
-//! Percentiles of latency, with what is known of them and what is not.
+//! Latency percentiles with their uncertainty.
 
 use iotax_model::Histogram;
 use iotax_model::histogram::RELATIVE_ERROR;
@@ -8,19 +8,19 @@ use crate::stats::paired::{Differences, Interval};
 use crate::stats::rank::ranks;
 use crate::stats::{ALPHA, Estimate};
 
-/// The quantile `q` in nanoseconds; absent if fewer than ten values lie beyond it.
+/// The quantile `q` in nanoseconds; `None` if fewer than ten values lie beyond it.
 #[must_use]
 pub fn percentile(latency: &Histogram, q: f64) -> Option<f64> {
     (latency.count() >= needed(q)).then(|| latency.quantile(q)).flatten()
 }
 
-/// A percentile with fewer values beyond it is mostly chance and is not given.
+/// Fewest values beyond a percentile; with fewer it is mostly chance and not reported.
 const BEYOND: f64 = 10.0;
 
-/// Those that documents give, rising.
+/// The quantiles that documents report, in ascending order.
 pub const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
-/// A percentile of a cell's service times, or that there were too few I/Os for it.
+/// A percentile of a cell's service times, or a note that it has too few I/Os.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Percentile {
     /// The share of I/Os at or below it, 0 to 1.
@@ -34,7 +34,7 @@ pub struct Percentile {
 /// A percentile with its intervals, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PercentileValue {
-    /// Percentile of all I/Os of all rounds together.
+    /// Percentile of the I/Os of all rounds.
     pub ns: f64,
     /// 95% interval by order statistics, as if all I/Os were independent. They are not, so it is a lower bound of the
     /// uncertainty, which a longer measurement would narrow.
@@ -77,7 +77,7 @@ pub fn name(q: f64) -> String {
     format!("p{}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Ranks to values, each end as far out as the histogram's error allows.
+/// Converts ranks to values, with each end extended by the histogram's error.
 fn of_ios(latency: &Histogram, q: f64) -> Option<Interval> {
     let (low, high) = ranks(latency.count(), q, ALPHA)?;
     let (min, max) = (latency.min()? as f64, latency.max()? as f64);

@@ -22,7 +22,7 @@ pub struct PhasedComparison<'a> {
     pub phases: Vec<PhaseRatio>,
 }
 
-/// One phase.
+/// The ratio of one phase.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseRatio {
     /// Its begin, in nanoseconds from the trace's first I/O.
@@ -33,8 +33,8 @@ pub struct PhaseRatio {
     pub ratio: Ratio,
 }
 
-/// Every target against the baseline, on every replay whose trace has two phases or more. All phases of all targets of a replay are one family
-/// of comparisons.
+/// Compares every target with the baseline by the phases of every replay whose trace has at least two. All phases of all targets of a
+/// replay are one family.
 #[must_use]
 pub fn phased_comparisons(run: &Run) -> Vec<PhasedComparison<'_>> {
     let replays = run.plan.workloads.iter().filter(|workload| workload.read_iolog.is_some());
@@ -77,7 +77,7 @@ fn of_workload<'a>(run: &'a Run, workload: &'a str, usable: &[&Measurement]) -> 
     targets.into_iter().map(of).filter(|compared| compared.phases.len() > 1).collect()
 }
 
-/// The phases of a target, from the rounds in which it and the baseline have the same ones.
+/// The phases of a target, from the rounds whose phases match the baseline's.
 fn phase_cases<'a>(
     run: &Run,
     workload: &str,

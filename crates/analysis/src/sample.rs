@@ -1,4 +1,4 @@
-//! The rounds of two sides by one metric, and families of such samples decided together.
+//! Rounds of two sides by one metric, and families of such samples that are decided together.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -13,7 +13,7 @@ use crate::stats::{ALPHA, Estimate};
 
 /// A figure by which two sides are compared.
 pub(crate) trait ComparedFigure: Copy + Eq + Hash {
-    /// The largest error of the logarithm of a ratio of two of its values that rounds do not average out.
+    /// Bound on the systematic error of a log ratio of two values, which averaging over rounds does not reduce.
     fn coarseness(self) -> f64;
 
     /// The direction of improvement.
@@ -40,24 +40,24 @@ impl ComparedFigure for Metric {
 /// The logarithm of the ratio of one side to the other.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Sample {
-    /// From rounds that both sides were measured in.
+    /// Differences within rounds that both sides have.
     Paired(Coarse<Differences>),
-    /// From two runs, which have no round in common.
+    /// Two independent runs.
     Unpaired(Coarse<Unpaired>),
 }
 
 impl Sample {
-    /// Absent without any pair, or if a figure has no logarithm.
+    /// A paired sample; `None` without any pair, or if a figure has no logarithm.
     pub(crate) fn paired(pairs: &[(f64, f64)], figure: impl ComparedFigure) -> Option<Self> {
         Some(Self::Paired(Coarse::new(Differences::of_log_ratios(pairs)?, figure.coarseness())))
     }
 
-    /// Absent if a side is empty, or if a figure has no logarithm.
+    /// An unpaired sample; `None` if a side is empty, or if a figure has no logarithm.
     pub(crate) fn unpaired(target: &[f64], baseline: &[f64], metric: Metric) -> Option<Self> {
         Some(Self::Unpaired(Coarse::new(Unpaired::of_logs(target, baseline)?, metric.coarseness())))
     }
 
-    /// As [`Differences::sign_flip_p`]; absent for two runs.
+    /// See [`Differences::sign_flip_p`]; `None` for two runs.
     pub(crate) fn sign_flip_p(&self) -> Option<f64> {
         self.differences()?.sign_flip_p()
     }
@@ -99,8 +99,7 @@ impl Estimate for Sample {
     }
 }
 
-/// Draws the variances of comparisons by one figure towards what they have in common. Samples without rounds in common keep their
-/// own.
+/// Shrinks the variances of comparisons by one figure towards their common prior. Samples without common rounds keep their own.
 pub(crate) fn share_variances<F: ComparedFigure>(family: &mut [(F, Sample)]) {
     let figures: HashSet<F> = family.iter().map(|(figure, _)| *figure).collect();
     for figure in figures {
@@ -114,7 +113,7 @@ pub(crate) fn share_variances<F: ComparedFigure>(family: &mut [(F, Sample)]) {
     }
 }
 
-/// Decides a family once, with all its rounds. The result has the family's order.
+/// Decides a family once, with all its rounds. The result is in the family's order.
 pub(crate) fn decide_family<F: ComparedFigure>(mut family: Vec<(F, Sample)>, margin: f64) -> Vec<Decision> {
     share_variances(&mut family);
     let asked: Vec<_> = family.iter().map(|(figure, sample)| (sample, figure.more_is_better())).collect();

@@ -16,16 +16,16 @@ use crate::sample::Sample;
 use crate::stats::Estimate;
 use crate::stats::verdict::{Decision, Verdict};
 
-/// A target and what it is compared with, as indices into the plan.
+/// A target and the one that it is compared with, as indices into the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) target: usize,
     pub(super) baseline: usize,
-    /// True for a step of the ladder that does not start at the baseline. Those that do are pairs with the baseline.
+    /// True for a ladder step that does not start at the baseline. Steps that do are compared as pairs with the baseline.
     pub(super) is_step: bool,
 }
 
-/// TCP's segments of two targets whose lengths differ by more than this share are not the same work.
+/// Largest relative difference of two targets' TCP segment lengths for the work to count as equal.
 const LENGTHS: f64 = 0.05;
 
 impl Pair {
@@ -43,7 +43,7 @@ impl Pair {
     }
 }
 
-/// Every target with the baseline, then the steps between others. Targets under load together are not compared.
+/// Every target with the baseline, then the other steps. Targets under load at the same time are not compared.
 pub(super) fn pairs(plan: &Plan, edges: &[Edge]) -> Vec<Pair> {
     let place = |name: &str| plan.targets.iter().position(|target| target.name == name);
     let Some(baseline) = place(&plan.baseline).filter(|_| !plan.is_together()) else { return Vec::new() };
@@ -56,7 +56,7 @@ pub(super) fn pairs(plan: &Plan, edges: &[Edge]) -> Vec<Pair> {
     pairs
 }
 
-/// The measured figures by cell and round, one for each metric in use.
+/// The measured figures by cell and round, one per metric in use.
 #[derive(Debug, Clone)]
 pub(super) struct MeasuredFigures {
     metrics: Vec<Metric>,
@@ -80,15 +80,15 @@ impl LookDecision {
 /// One measurement.
 #[derive(Debug, Clone)]
 struct Figure {
-    /// By metric.
+    /// Values by metric.
     values: Vec<Option<f64>>,
-    /// TCP's largest segment in bytes, if it is known.
+    /// TCP's largest segment in bytes, if known.
     mss: Option<u32>,
-    /// Why no verdict may rest on it.
+    /// Why a verdict may not rest on it.
     unusable: Option<String>,
     /// True if nothing was done in it.
     is_empty: bool,
-    /// True for a replay that is left out.
+    /// True for a late replay, which is left out.
     is_late: bool,
 }
 
@@ -97,8 +97,8 @@ impl MeasuredFigures {
         Self { metrics, by_cell: HashMap::new() }
     }
 
-    /// Takes a measurement's figures, and why no verdict may rest on them if that is so. One of a cell that the plan does not have
-    /// is passed over.
+    /// Adds a measurement's figures, and why they may not be used for a verdict, if so. Measurements of cells that the plan lacks are
+    /// ignored.
     pub(super) fn add(&mut self, plan: &Plan, measurement: &Measurement, unusable: Option<String>) {
         let target = plan.targets.iter().position(|target| target.name == measurement.target);
         let workload = plan.workloads.iter().position(|workload| workload.name == measurement.workload);
@@ -116,7 +116,7 @@ impl MeasuredFigures {
         self.by_cell.get(&cell).is_some_and(|rounds| rounds.contains_key(&round))
     }
 
-    /// The comparisons of the pairs on every workload by every metric, in this order; those without common figures are left out.
+    /// The comparisons of the pairs, by workload, then by metric; those without common figures are left out.
     pub(super) fn cases(&self, plan: &Plan, pairs: &[Pair]) -> Vec<PendingComparison> {
         let mut cases = Vec::new();
         for workload in 0..plan.workloads.len() {
@@ -134,7 +134,7 @@ impl MeasuredFigures {
         cases
     }
 
-    /// Returns whether TCP's segments are known to have about the same length on both sides, in every common round.
+    /// Returns whether TCP's segments are known to have about the same length on both sides in every common round.
     fn segments_alike(&self, workload: usize, pair: Pair) -> bool {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let Some((ours, theirs)) = of(pair.target).zip(of(pair.baseline)) else { return false };
@@ -146,8 +146,8 @@ impl MeasuredFigures {
         common.all(|(our, their)| alike(our, their) == Some(true))
     }
 
-    /// From the rounds in which both figures are known; absent without any. A percentile that is not known in every common round is
-    /// not compared at all: the rounds with too few I/Os for it are the slow ones, and leaving them out would flatter.
+    /// Compares the rounds in which both figures are known; `None` if there are none. A percentile that is missing in any common round is
+    /// not compared: the rounds with too few I/Os for it are the slow ones, and leaving them out would flatter.
     fn case(&self, workload: usize, pair: Pair, place: usize) -> Option<PendingComparison> {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let (ours, theirs) = (of(pair.target)?, of(pair.baseline)?);
@@ -186,12 +186,12 @@ impl MeasuredFigures {
     }
 }
 
-/// The first of some rounds, up to one.
+/// The entries of the rounds up to `until`.
 fn until_round(rounds: &[(u32, String)], until: u32) -> &[(u32, String)] {
     &rounds[..rounds.partition_point(|(at, _)| *at <= until)]
 }
 
-/// One comparison before its family is decided.
+/// A comparison whose family is not decided yet.
 #[derive(Debug, Clone)]
 pub(super) struct PendingComparison {
     pub(super) workload: usize,
@@ -201,13 +201,13 @@ pub(super) struct PendingComparison {
     pub(super) figures: Vec<(u32, f64, f64)>,
     /// The first of these rounds in which a measurement cannot be used, and why.
     pub(super) withheld: Option<(u32, String)>,
-    /// The rounds in which nothing was done, in their order, and what is said of that: once for each side.
+    /// Rounds without any completed work, with a description, once for each side.
     pub(super) empty: Vec<(u32, String)>,
-    /// The rounds of late replays, in their order, and what is said of that.
+    /// Rounds of late replays, with a description.
     pub(super) late: Vec<(u32, String)>,
 }
 
-/// The families of some comparisons, each once.
+/// The families of some comparisons, without repetition.
 pub(super) fn families(cases: &[PendingComparison]) -> Vec<(Family, bool)> {
     let mut families = Vec::new();
     for family in cases.iter().map(PendingComparison::family) {
@@ -229,7 +229,7 @@ impl PendingComparison {
         [self.pair.target, self.pair.baseline].map(|target| Cell { target, workload: self.workload })
     }
 
-    /// Why no verdict may rest on the rounds up to one; absent if it may. A few empty rounds are left out, and some late replays.
+    /// Why a verdict may not rest on the rounds up to `until`; `None` if it may. A few empty rounds, and some late replays, are left out.
     pub(super) fn withheld(&self, until: u32) -> Option<&String> {
         let (empty, late) = (until_round(&self.empty, until), until_round(&self.late, until));
         let first = self.withheld.iter().filter(|(round, _)| *round <= until);
@@ -243,14 +243,13 @@ impl PendingComparison {
         !may_be_empty(empty, self.all_until(until).len() + empty)
     }
 
-    /// Returns whether no verdict can rest on the rounds after one either: more rounds outweigh one that is empty, and late replays, and nothing
-    /// else.
+    /// Returns whether later rounds cannot make a verdict possible either: they outweigh an empty round and late replays, but nothing else.
     pub(super) fn is_spoilt(&self, until: u32) -> bool {
         let has_too_many_empty = self.has_too_many_empty(until) && until_round(&self.empty, until).len() != 1;
         has_too_many_empty || self.withheld.as_ref().is_some_and(|(round, _)| *round <= until)
     }
 
-    /// Returns whether both sides were measured in one of these rounds.
+    /// Returns whether both sides were measured in any of these rounds.
     pub(super) fn has_any(&self, after: u32, until: u32) -> bool {
         self.figures.iter().any(|(round, ..)| (after + 1..=until).contains(round))
     }
@@ -259,7 +258,8 @@ impl PendingComparison {
         &self.figures[..self.figures.partition_point(|(at, ..)| *at <= round)]
     }
 
-    /// The figures of both sides in the rounds up to one, without late replays. If all are late they are given, and withheld.
+    /// The figures of both sides in the rounds up to `until`, without late replays. If all are late they are returned, and the verdict is
+    /// withheld.
     fn pairs(&self, until: u32) -> Vec<(f64, f64)> {
         let is_late = |round: u32| self.late.binary_search_by_key(&round, |(at, _)| *at).is_ok();
         let all = self.all_until(until);
@@ -268,12 +268,12 @@ impl PendingComparison {
         counted.map(|(_, ours, theirs)| (*ours, *theirs)).collect()
     }
 
-    /// The rounds up to one; absent if there are none.
+    /// The rounds up to `until`; `None` if there are none.
     pub(super) fn sample(&self, until: u32) -> Option<Sample> {
         Sample::paired(&self.pairs(until), self.metric)
     }
 
-    /// The comparison in a run that adds rounds. Before the first look, or with an unusable measurement, it has no verdict.
+    /// The comparison in a run that adds rounds. It has no verdict before the first look, or with an unusable measurement.
     pub(super) fn after(
         &self,
         plan: &Plan,

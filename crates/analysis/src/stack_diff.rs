@@ -5,9 +5,8 @@ use std::path::Path;
 use iotax_model::TargetSpec;
 use iotax_model::target::{BottomLocation, NbdExportSpec, NetPath, NetworkSpec, Nic, Part};
 
-/// The parts of a network other than its two ends: loopback has no link between them, and only some paths begin in a guest. A
-/// guest's link, of any kind, counts like a veth pair, so that a guest is compared with the pair, and one guest's link with
-/// another's.
+/// The parts of a network path besides its two ends: the link, unless it is loopback, and the guest, if the path begins in one. Every kind
+/// of guest link counts as a veth pair, so that guests can be compared with the pair and with one another.
 fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
     let mut ends = Part::plain(match &network.peer {
         Some(peer) => format!("network to {peer}"),
@@ -34,7 +33,7 @@ fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
     parts
 }
 
-/// The parts of a target. Places differ in kind: what stands on another disk is not the same target plus something.
+/// The parts of a target, bottom first. The location is a part too: targets on different disks do not differ by one layer.
 pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
     if let Some(network) = target.network() {
         return paths(target, network);

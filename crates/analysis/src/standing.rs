@@ -40,24 +40,24 @@ pub struct Standing {
     pub taken: usize,
     /// Comparisons of two targets on a workload that must be decided.
     pub comparisons: usize,
-    /// Comparisons not yet decided by every metric that the run waits for.
+    /// Comparisons not yet decided by all metrics that the run waits for.
     pub open: usize,
-    /// The cells of the rounds up to the next look, in the plan's order; empty if no more are added.
+    /// The cells of the rounds up to the next look, in the plan's order; empty if no rounds are added.
     pub cells: Vec<Cell>,
-    /// Measurements from the first round to the end of what is under way.
+    /// Number of measurements from the first round to the end of the current batch.
     pub planned: usize,
     /// Why no more rounds are added; absent while there are more to come.
     pub stopped: Option<Stopped>,
 }
 
 impl Standing {
-    /// Rounds at the last look that was taken; 0 before the first.
+    /// Rounds at the last look; 0 before the first.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.taken.checked_sub(1).map_or(0, |look| self.looks[look])
     }
 
-    /// Rounds at the next look; absent if there is none.
+    /// The number of rounds at the next look; `None` if there is none.
     #[must_use]
     pub fn next(&self) -> Option<u32> {
         if self.stopped.is_some() { None } else { self.looks.get(self.taken).copied() }

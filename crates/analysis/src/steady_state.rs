@@ -26,7 +26,7 @@ pub struct SteadyWindow {
 }
 
 impl SteadyWindow {
-    /// The window of these values, one for each round; `None` for another number of them or a mean that is not positive.
+    /// The window of these values, one per round; `None` for a different number of values, or if the mean is not positive.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let count = STEADY_WINDOW as usize;
@@ -61,7 +61,7 @@ pub struct CellSteadiness {
     pub values: Vec<(u32, f64)>,
     /// The run's last five rounds; `None` if one of them lacks a value.
     pub window: Option<SteadyWindow>,
-    /// The first round at whose end the rule held; `None` if it never did.
+    /// The first round after which the rule held; `None` if it never did.
     pub first: Option<u32>,
 }
 
@@ -81,7 +81,7 @@ pub struct SteadyState {
 }
 
 impl SteadyState {
-    /// The state of a run so far; `None` for one that does not wait for a steady state.
+    /// The state of a run so far; `None` if it does not wait for a steady state.
     #[must_use]
     pub fn of(run: &Run) -> Option<Self> {
         let Design::UntilSteady(_) = &run.plan.design else { return None };
@@ -107,7 +107,7 @@ impl SteadyState {
         self.values.values().filter_map(|values| Some(values.last()?.0)).max().unwrap_or(0)
     }
 
-    /// Every cell that has values, in the plan's order of workloads and targets.
+    /// All cells with values, in the plan's order of workloads and targets.
     #[must_use]
     pub fn cells(&self) -> Vec<CellSteadiness> {
         let last = self.rounds();
@@ -133,8 +133,8 @@ impl SteadyState {
         cells.into_iter().map(of_cell).collect()
     }
 
-    /// Returns whether every cell holds the rule that was measured in the last window at all: what cannot be measured any more is not
-    /// waited for. False before five rounds.
+    /// Returns whether the rule holds for every cell measured in the last window; cells that can no longer be measured are ignored. False
+    /// before five rounds.
     #[must_use]
     pub fn is_reached(&self) -> bool {
         let last = self.rounds();

@@ -14,15 +14,15 @@ use crate::stats::median;
 pub struct Summary {
     /// Rounds in which it was measured.
     pub rounds: u32,
-    /// Every known figure, summarized over the rounds as its definition says.
+    /// All known figures, summarized over the rounds as their definitions say.
     pub figures: Vec<(Metric, f64)>,
     /// Service times of all rounds and directions together.
     pub latency: Histogram,
-    /// [`QUANTILES`] of them with their intervals; those with too few I/Os say so.
+    /// The [`QUANTILES`] with their intervals; those with too few I/Os are marked.
     pub percentiles: Vec<Percentile>,
     /// I/Os of all rounds.
     pub tallies: Tallies,
-    /// The times that the I/Os of all windows took, together.
+    /// The total time of the I/Os of all windows.
     pub rate_ns: u64,
 }
 
@@ -57,14 +57,14 @@ impl Summary {
         })
     }
 
-    /// A figure over all rounds, if it is known.
+    /// A figure over all rounds, if known.
     #[must_use]
     pub fn of(&self, metric: Metric) -> Option<f64> {
         self.figures.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value)
     }
 }
 
-/// A figure of several rounds as one number, where it has no geometric mean. What the source of an import states goes first.
+/// A figure over several rounds, if it has no geometric mean. A value stated by an import's source takes precedence.
 fn over_rounds(metric: Metric, latency: &Histogram, measurements: &[&Measurement]) -> Option<f64> {
     let known = |value: &dyn Fn(&Measurement) -> Option<f64>| -> Vec<f64> {
         measurements.iter().filter_map(|m| value(m)).collect()

@@ -11,11 +11,11 @@ const MEASURE: &str = "measure";
 /// The phases of a run and their sum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timing {
-    /// As they were recorded, each with its share of the whole, 0 to 1.
+    /// Recorded phases, each with its share of the total, 0 to 1.
     pub phases: Vec<(RunPhase, f64)>,
-    /// All of them together.
+    /// The total in nanoseconds.
     pub total_ns: u64,
-    /// Share of the whole in which nothing was measured, 0 to 1.
+    /// Share of the total in which nothing was measured, 0 to 1.
     pub outside: f64,
 }
 
@@ -38,7 +38,7 @@ impl Timing {
     }
 }
 
-/// The time of a round: as it was measured, or by the plan if that is more.
+/// The time of a round: measured or by the plan, whichever is longer.
 #[must_use]
 pub fn round_time(run: &Run) -> Nanos {
     let cells = run.plan.cells() as u64;

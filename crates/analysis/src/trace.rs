@@ -11,19 +11,19 @@ use serde::Serialize;
 
 use self::distinct::Distinct;
 
-/// Blocks of the working set.
+/// Block size of the working set, in bytes.
 const BLOCK: u64 = 4096;
-/// An I/O is sequential if it begins where one of this many before it ended.
+/// Number of recent I/Os that are checked: an I/O is sequential if it begins where one of them ended.
 const STREAMS: usize = 64;
-/// Distinct lengths that are counted one by one.
+/// Maximum number of distinct lengths counted.
 const LENGTHS: usize = 4096;
-/// I/Os in flight that are followed.
+/// Maximum number of I/Os in flight that are tracked.
 const MOST_IN_FLIGHT: usize = 1 << 16;
-/// The span in which the rate is at its highest.
+/// Window over which the peak rate is computed, in nanoseconds.
 const PEAK_NS: u64 = 100_000_000;
-/// Lengths that are told.
+/// Maximum number of lengths reported.
 const TOLD: usize = 6;
-/// Blocks of one I/O that are looked at for the working set.
+/// Maximum number of blocks per I/O that enter the working set.
 const MOST_BLOCKS: u64 = 1 << 14;
 
 /// One length, and its share among reads and writes.
@@ -111,7 +111,7 @@ struct Gaps {
 }
 
 impl Profiler {
-    /// Takes note of an event; they come in the order of their times.
+    /// Adds an event; events must come in order of time.
     pub fn add(&mut self, event: &TracedIo) {
         self.summary.add(event);
         self.time(event.at_ns);

@@ -1,4 +1,4 @@
-//! A warm-up within a measured window, as a reader can act on it.
+//! Suggests a longer ramp time for an apparent warm-up within the window.
 
 use iotax_model::Workload;
 use iotax_model::record::Measurement;
@@ -6,11 +6,10 @@ use iotax_model::record::Measurement;
 use crate::figures::done;
 use crate::stats::series::series;
 
-/// A beginning counts as warm-up only if its rate is off the later one's by this share.
+/// Smallest relative deviation of the initial rate for it to count as warm-up.
 const OFF: f64 = 0.1;
 
-/// The apparent warm-up, and the ramp time that excludes it; `None` if there is none, or if the measurement did not settle at
-/// all.
+/// The apparent warm-up, and the ramp time that excludes it; `None` if there is none, or if the measurement never settled.
 pub(super) fn warm_up(workload: &Workload, m: &Measurement) -> Option<(String, String)> {
     let found = series(&m.samples, |tallies| done(m, tallies))?.warm_up?;
     if found.unsettled || (found.ratio - 1.0).abs() <= OFF {

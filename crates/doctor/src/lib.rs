@@ -1,4 +1,4 @@
-//! Rules that tell from a machine's setup what endangers its data or costs it I/O.
+//! Rules that find in a machine's setup what endangers its data or slows its I/O.
 //!
 //! A rule reads a [`Survey`] and nothing else. It reports what was seen, where, and a remedy; without evidence it says nothing. A new rule is
 //! one entry in a file of [`rules`] and one line of docs/doctor.md.

@@ -56,7 +56,7 @@ pub enum Sureness {
 }
 
 impl Sureness {
-    /// Every sureness, the surest first.
+    /// All levels of certainty, the most certain first.
     pub const ALL: [Self; 3] = [Self::Fault, Self::Cost, Self::Depends];
 
     /// Its word in JSON and on the command line.
@@ -111,7 +111,7 @@ pub struct Rule {
 /// The observation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The thing that it is about, such as `sda1` or a guest's name.
+    /// The affected object, such as `sda1` or a guest's name.
     pub place: String,
     /// The value that was seen.
     pub seen: String,
@@ -137,7 +137,7 @@ pub(crate) fn seen<T>(
     })
 }
 
-/// A word for a shell, in quotes if it needs them.
+/// Quotes a word for a shell if needed.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&byte);
     if !word.is_empty() && !word.starts_with('-') && word.bytes().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Times in which I/Os were due and none completed.
+//! Gaps in which I/Os were due but none completed.
 
 use iotax_model::record::{Blackout, IoClass};
 use iotax_model::units::Nanos;
@@ -6,32 +6,32 @@ use iotax_model::units::Nanos;
 use crate::request::IoKind;
 use crate::window::Window;
 
-/// As many are kept of each direction: the longest.
+/// Maximum number of gaps kept per direction: the longest ones.
 const MOST: usize = 500;
 
-/// From the last completion, or from when the first was due that waited if that is later, to the next completion; on the clock of the window,
-/// `u64::MAX` if none came.
+/// A gap: from the last completion (or the due time of the first waiting I/O, if that is later) to the next completion, on the window's
+/// clock; `u64::MAX` if none followed.
 pub type Span = (u64, u64);
 
 /// The spans of each class of I/Os, in the order of `CLASSES`.
 pub type Spans = [Vec<Span>; 3];
 
-/// The classes, in the order of all that is kept by class.
+/// The classes, in the order of all arrays by class.
 pub(crate) const CLASSES: [IoClass; 3] = [IoClass::Reads, IoClass::Writes, IoClass::Flushes];
 
-/// One worker's times without a completion.
+/// Records one worker's gaps between completions.
 #[derive(Debug)]
 pub struct BlackoutRecorder {
     least: u64,
     ways: [ClassGaps; 3],
 }
 
-/// One class.
+/// The state of one class of I/O.
 #[derive(Debug)]
 struct ClassGaps {
     /// The last completion.
     last: u64,
-    /// When the first of the I/Os that failed since then was due.
+    /// The due time of the first I/O that failed since then.
     failed: u64,
     found: Vec<Span>,
 }
@@ -46,15 +46,15 @@ pub(crate) const fn way(direction: IoKind) -> usize {
 }
 
 impl BlackoutRecorder {
-    /// Records those of at least this length, from `now` on.
+    /// Records gaps of at least `least`, starting at `now`.
     #[must_use]
     pub fn new(least: Nanos, now: u64) -> Self {
         let way = || ClassGaps { last: now, failed: u64::MAX, found: Vec::new() };
         Self { least: least.0, ways: [way(), way(), way()] }
     }
 
-    /// An I/O has completed. `first_due` is when the first was due of those that are not counted yet, this one included, by class: it is asked
-    /// for where long none completed.
+    /// Records a completion. `first_due` returns, by class, the due time of the first I/O not counted yet, including this one; it is called
+    /// only after a long gap.
     #[inline]
     pub fn completed(&mut self, direction: IoKind, now: u64, first_due: impl FnOnce() -> [Option<u64>; 3]) {
         let place = way(direction);
@@ -65,13 +65,13 @@ impl BlackoutRecorder {
         (way.last, way.failed) = (now, u64::MAX);
     }
 
-    /// An I/O that was due then has failed: nothing completed.
+    /// Records that an I/O due at `due` failed: nothing completed.
     pub(crate) fn failed(&mut self, direction: IoKind, due: u64) {
         let way = &mut self.ways[way(direction)];
         way.failed = way.failed.min(due);
     }
 
-    /// All of them, in their order; `first_due` as in [`Self::completed`].
+    /// All gaps in order; `first_due` as in [`Self::completed`].
     #[must_use]
     pub fn finish(mut self, first_due: [Option<u64>; 3], now: u64) -> Spans {
         for (way, due) in self.ways.iter_mut().zip(first_due) {
@@ -82,7 +82,7 @@ impl BlackoutRecorder {
 }
 
 impl ClassGaps {
-    /// Records the span up to `now`, which ends at `end`, if it is long enough.
+    /// Records the gap up to `now`, which ends at `end`, if it is long enough.
     #[cold]
     fn settle(&mut self, due: Option<u64>, least: u64, now: u64, end: u64) {
         let from = due.unwrap_or(u64::MAX).min(self.failed).max(self.last);
@@ -98,7 +98,7 @@ impl ClassGaps {
     }
 }
 
-/// The parts of one worker's spans in the window that have at least this length, in order.
+/// The parts within the window of one worker's gaps that have at least this length, in order.
 pub fn within(spans: &Spans, least: Nanos, window: Window) -> Vec<Blackout> {
     let mut all: Vec<Blackout> = Vec::new();
     for (spans, of) in spans.iter().zip(CLASSES) {

@@ -9,8 +9,8 @@ use iotax_model::workload::Memory;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// The right to use one buffer. It cannot be copied: queueing an I/O gives it away, and the completion returns it, so nobody
-/// touches a buffer that the kernel is using.
+/// Exclusive right to use one buffer. It cannot be copied: queueing an I/O consumes it and the completion returns it, so a buffer in use by
+/// the kernel is never touched.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Slot(u32);
 
@@ -27,7 +27,7 @@ impl Slot {
         self.0
     }
 
-    /// The slot of an I/O that the kernel is done with.
+    /// The slot of an I/O that the kernel has finished.
     ///
     /// # Safety
     /// The slot of this number was given away and this is the one time that it comes back.
@@ -40,7 +40,7 @@ impl Slot {
 /// Bytes of a huge page. Buffers that fill one begin at a multiple of it.
 const HUGE: usize = 2 << 20;
 
-/// Buffers of equal length, one for each slot, in one mapping that begins zeroed.
+/// Buffers of equal length, one per slot, in one zeroed mapping.
 #[derive(Debug)]
 pub struct Buffers {
     memory: NonNull<u8>,
@@ -50,13 +50,12 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// `count` buffers of `slot_bytes`, a multiple of 512, and their slots. From 2 MiB on they are in huge pages, as far as the
-    /// kernel has some.
+    /// `count` buffers of `slot_bytes`, a multiple of 512, and their slots. From 2 MiB on they use huge pages, as far as available.
     pub fn new(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
         Self::within(Memory::Thp, count, slot_bytes)
     }
 
-    /// As [`Self::new`], in memory of some kind. Reserved huge pages that are not there are an error.
+    /// Like [`Self::new`], with a given kind of memory. Fails if too few huge pages are reserved for it.
     pub fn within(memory: Memory, count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let slots = (0..count).map(Slot).collect();
@@ -70,7 +69,7 @@ impl Buffers {
         Ok((Self { memory, slot_bytes, mapping: (begin, mapped) }, slots))
     }
 
-    /// As [`Self::new`], in a file of memory that another process can map too.
+    /// Like [`Self::new`], in a memory file that another process can map.
     pub(crate) fn shared(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>, OwnedFd)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let file = memfd_create("buffers", MemfdFlags::CLOEXEC)?;
@@ -109,7 +108,7 @@ impl Buffers {
         self.slot_bytes
     }
 
-    /// Keeps the memory mapped for good: for the case that the kernel may still write to it.
+    /// Never unmaps the memory, for the case that the kernel may still write to it.
     pub(crate) const fn leak(&mut self) {
         self.mapping.1 = 0;
     }
@@ -121,7 +120,7 @@ type Mapping = (NonNull<u8>, NonNull<u8>, usize);
 /// Huge pages of 2 MiB from those that the system has reserved.
 const RESERVED: MapFlags = MapFlags::HUGETLB.union(MapFlags::HUGE_2MB);
 
-/// Maps fresh memory of which all is used.
+/// Maps fresh memory for use as a whole.
 fn whole(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
     // SAFETY: a fresh mapping of nothing, at an address of the kernel's choice, affects no other memory.
     let begin = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
@@ -129,7 +128,7 @@ fn whole(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
     Ok((begin, begin, bytes))
 }
 
-/// Maps memory that begins at a huge page, and asks for huge pages. Without any it works as well.
+/// Maps memory that begins at a huge page boundary, and advises huge pages. Works without any, too.
 fn advised(bytes: usize) -> io::Result<Mapping> {
     let (begin, _, mapped) = whole(bytes.saturating_add(HUGE), MapFlags::PRIVATE)?;
     let misaligned = begin.addr().get() % HUGE;

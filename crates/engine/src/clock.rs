@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 use iotax_model::record::{CpuTime, ProcessCounts};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// The time for which the counter is compared with the system's clock to learn its rate. Each end is known to some 50 ns, so the rate
-/// to some 5 ppm.
+/// Duration in nanoseconds over which the counter is compared with the system's clock to determine its rate. Each end is accurate to some
+/// 50 ns, so the rate to some 5 ppm.
 const CALIBRATION_NS: u64 = 20_000_000;
 /// Relative difference of the two clocks that is reported: the kernel itself adjusts the system's clock by up to 500 ppm.
 const DISAGREEMENT: f64 = 0.001;
@@ -24,8 +24,8 @@ pub fn now() -> u64 {
     }
 }
 
-/// Makes [`now`] read the counter from here on, if it can be trusted. Takes a moment the first time. Times read before are not
-/// to be compared with times read after.
+/// Makes [`now`] read the time stamp counter from here on, if it can be trusted. Takes a moment the first time. Times read before and after
+/// must not be compared.
 pub fn calibrate() {
     COUNTER.get_or_init(Counter::calibrated);
 }
@@ -74,7 +74,7 @@ impl Counter {
     }
 }
 
-/// Ticks and the system's nanoseconds at one moment: of a few readings the one that took the least time.
+/// Ticks and the system's nanoseconds at the same time: the quickest of a few readings.
 fn both() -> Option<(u64, u64)> {
     (0..8)
         .map(|_| {
@@ -136,7 +136,7 @@ mod tsc {
         unsafe { _rdtsc() }
     }
 
-    /// True if the counter has one rate in all power states, according to the CPU, and on all CPUs, according to the kernel.
+    /// Returns whether the counter has a constant rate in all power states, according to the CPU, and on all CPUs, according to the kernel.
     pub(super) fn is_invariant() -> bool {
         let knows = __cpuid(0x8000_0000).eax >= POWER;
         let kernel = std::fs::read_to_string(TRUSTED).unwrap_or_default();

@@ -9,20 +9,19 @@ use crate::latencies::Latencies;
 use crate::window::Window;
 use crate::workers::WorkerInterval;
 
-/// Time after its end that an interval waits for silent workers: a worker that blocks in one system call for one I/O cannot
-/// report.
+/// Time that an interval waits after its end for silent workers: a worker blocked in a system call cannot report.
 pub(crate) const GRACE: Nanos = Nanos::from_millis(500);
 
-/// Collects the intervals of all workers and gives samples in order, each once, without gaps. Late reports count in the next
-/// sample, so that the samples always add up to the totals.
+/// Collects the intervals of all workers into samples, in order and without gaps. Late reports count in the next sample, so that the
+/// samples always add up to the totals.
 #[derive(Debug)]
 pub(crate) struct Collector {
     window: Window,
     /// The latencies of a span without I/O.
     empty: Latencies,
-    /// By worker: the interval it is in; those before it are complete.
+    /// The current interval of each worker; earlier ones are complete.
     reached: Vec<u64>,
-    /// Intervals not given yet; the first is number `given`.
+    /// Intervals not yet turned into samples; the first is number `given`.
     open: VecDeque<Open>,
     given: u64,
     totals: Tallies,
@@ -46,7 +45,7 @@ impl Open {
 }
 
 impl Collector {
-    /// A collector for `workers` workers, each of which counts into something like `empty`.
+    /// A collector for `workers` workers; `empty` is the template of their counts.
     pub(crate) fn new(window: Window, empty: Latencies, workers: u32) -> Self {
         let totals = Open::new(&empty).tallies;
         Self {
@@ -79,14 +78,13 @@ impl Collector {
         open.failed += interval.failed;
     }
 
-    /// The load came to its end at `end` already.
+    /// Cuts the window, because the load ended at `end`.
     pub(crate) fn cut(&mut self, end: u64) {
         self.window = self.window.cut(end);
     }
 
-    /// The next sample, if its interval is over by `now` and every worker has reported it or had its [`GRACE`]. The last
-    /// one is also due when `all_done`: nothing more can come. `waiting_since` is when the call began that a worker has been
-    /// in for longest.
+    /// The next sample, if its interval is over at `now` and every worker has reported it or exceeded its [`GRACE`]. The last one is also
+    /// due when `all_done`: nothing more can come. `waiting_since` is the start of the longest call that a worker is still in.
     pub(crate) fn next_sample(
         &mut self,
         now: u64,
@@ -122,7 +120,7 @@ impl Collector {
         })
     }
 
-    /// The latest time at which the next sample is given; for the last one the caller decides.
+    /// The latest time for the next sample; for the last one the caller decides.
     pub(crate) fn deadline(&self) -> u64 {
         self.patience_ends(self.given)
     }
@@ -131,7 +129,7 @@ impl Collector {
         self.window.end_of(interval) + GRACE.0
     }
 
-    /// Totals of all samples given, and a note if some were given without a worker's share.
+    /// Totals of all samples, and a note if some lack a worker's share.
     pub(crate) fn finish(self) -> (Tallies, Option<String>) {
         let note = (self.late > 0).then(|| {
             format!(
@@ -164,7 +162,7 @@ mod tests {
         Collector::new(Window::new(&job, 0), Latencies::new(&job.workload), workers)
     }
 
-    /// A worker's interval, the one that it is in by then, and how many reads of 100 ns it holds.
+    /// Reports interval `number` of a worker with `count` reads of 100 ns each; the worker is now in interval `next`.
     fn reads(collector: &mut Collector, worker: u32, number: u64, next: u64, count: u64) {
         let mut latencies = collector.empty.empty_alike();
         let io = Io { direction: IoKind::Read, offset: 0, length: 4096 };

@@ -60,7 +60,7 @@ pub(crate) fn run(
     Ok(put_together(&job.workload, &windows, outcomes))
 }
 
-/// Each job by itself. Jobs that are alike do not go to the same places.
+/// Splits a job into one per concurrent job. Equal jobs get different offsets.
 fn split(job: &Job) -> Vec<Job> {
     (0_u64..)
         .zip(job.workload.jobs())
@@ -85,7 +85,7 @@ fn open_all(parts: &[Job], path: &Path) -> Result<Vec<Target>, EngineError> {
     Ok(targets)
 }
 
-/// The message of one job; none if it has ended.
+/// The message of a job; `None` if it has ended.
 type JobEvent = (usize, Option<Event>);
 
 /// Starts all jobs and passes on their merged intervals. Returns the outcome of each.
@@ -140,7 +140,7 @@ fn go(
     outcome
 }
 
-/// Passes on an interval of all jobs when each has reported it or has ended.
+/// Forwards an interval of all jobs once each has reported it or has ended.
 fn listen(jobs: usize, receiver: &Receiver<JobEvent>, events: &mut dyn FnMut(Event)) {
     let mut waiting: Vec<VecDeque<Sample>> = vec![VecDeque::new(); jobs];
     let mut ended = vec![false; jobs];
@@ -173,7 +173,7 @@ fn pass_on(waiting: &mut [VecDeque<Sample>], events: &mut dyn FnMut(Event)) {
     }
 }
 
-/// One outcome of all, with each job's share.
+/// Combines the outcomes of all jobs into one, with each job's share.
 fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>) -> Outcome {
     let parts = workload.jobs().zip(windows).zip(outcomes).map(|((job, window), outcome)| {
         let idle = window.start.saturating_sub(window.begin);

@@ -1,27 +1,27 @@
-//! Begins a load at an agreed moment, and ends it early.
+//! Starts a load at a set time, and ends it early.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::clock;
 use crate::punctual::{self, Priority};
 
-/// Tells a measurement from another thread when to begin and to end.
+/// Lets another thread start and end a measurement.
 #[derive(Debug, Default)]
 pub struct Control {
     end: AtomicBool,
-    /// By the system's monotonic clock; 0: at once.
+    /// Start time on the system's monotonic clock; 0 to start at once.
     start_ns: AtomicU64,
     started_ns: AtomicU64,
 }
 
 impl Control {
-    /// Lets a load begin at once and last as long as its job says.
+    /// Lets a load start at once and last as long as its job says.
     #[must_use]
     pub const fn new() -> Self {
         Self { end: AtomicBool::new(false), start_ns: AtomicU64::new(0), started_ns: AtomicU64::new(0) }
     }
 
-    /// Forgets what was said, before another measurement.
+    /// Resets all settings, before another measurement.
     pub fn reset(&self) {
         self.end.store(false, Ordering::Relaxed);
         self.start_ns.store(0, Ordering::Relaxed);
@@ -39,7 +39,7 @@ impl Control {
         &self.end
     }
 
-    /// Has the load begin at `at_ns` of the system's monotonic clock. To be said before the measurement's
+    /// Sets the start to `at_ns` on the system's monotonic clock. Call it before the handler of the measurement's
     /// [`Event::Ready`](iotax_model::wire::Event::Ready) returns.
     pub fn start_at(&self, at_ns: u64) {
         self.start_ns.store(at_ns, Ordering::Relaxed);
@@ -51,14 +51,15 @@ impl Control {
         self.start_ns.load(Ordering::Relaxed) == 0
     }
 
-    /// The moment at which the load began, by the system's monotonic clock, once; absent if none was asked for, or it has not begun.
+    /// The time at which the load started, by the system's monotonic clock. Returned once; `None` if no start was set, or the load has not
+    /// started.
     pub fn take_started_ns(&self) -> Option<u64> {
         let at_ns = self.started_ns.load(Ordering::Relaxed);
         let has_begun = at_ns > 0 && at_ns <= clock::system();
         has_begun.then(|| self.started_ns.swap(0, Ordering::Relaxed))
     }
 
-    /// The beginning of the load on the engine's clock: the moment that was asked for, now if that is over. Does not wait for it.
+    /// The start of the load on the engine's clock: the set time, or now if that has passed. Does not wait for it.
     pub(crate) fn start(&self) -> u64 {
         let now = clock::now();
         match self.start_ns.load(Ordering::Relaxed) {
@@ -72,7 +73,7 @@ impl Control {
         }
     }
 
-    /// Blocks until the load is to begin, for loads whose threads do not wait for that themselves.
+    /// Blocks until the load's start, for loads whose threads do not wait by themselves.
     pub fn await_start(&self) {
         let asked_ns = self.start_ns.load(Ordering::Relaxed);
         if asked_ns > 0 {

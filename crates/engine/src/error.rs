@@ -1,4 +1,4 @@
-//! Why no load could be made.
+//! Errors of the engine.
 
 use std::io;
 
@@ -6,16 +6,16 @@ use iotax_model::record::ErrorCount;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{IoEngine, Test, WorkloadError};
 
-/// Why no load could be made.
+/// Why the load could not be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The workload itself cannot be run.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// Samples were asked for too often, or never.
+    /// The interval of samples is 0 or too short.
     #[error("interval = {0}: accepted: 10ms and more")]
     Interval(Nanos),
-    /// The load came to its end in the warm-up.
+    /// The load ended during the warm-up.
     #[error(
         "the load was over within ramp_time = {ramp_time}, so nothing was measured{}; use ramp_time = 0s, or more to do",
         listed(errors)
@@ -40,7 +40,7 @@ pub enum EngineError {
         /// The reason for the refusal.
         reason: OpenRefusal,
     },
-    /// The kernel has no io_uring or does not let us use it.
+    /// The kernel has no io_uring, or does not permit it.
     #[error(
         "io_uring cannot be used here ({error}): the kernel lacks it, or the sysctl kernel.io_uring_disabled or a \
          container's seccomp filter forbids it; hipri and sqthread_poll need it: leave them out, and ioengine = auto \
@@ -50,7 +50,7 @@ pub enum EngineError {
         /// The system's answer.
         error: io::Error,
     },
-    /// Nothing here keeps more than one I/O of a job in flight.
+    /// No engine here can keep more than one I/O of a job in flight.
     #[error(
         "iodepth = {iodepth}: neither io_uring ({io_uring}) nor libaio ({libaio}) can be used here; use iodepth = 1, and \
          numjobs = {iodepth} for as much at once"
@@ -58,33 +58,33 @@ pub enum EngineError {
     NotAsynchronous {
         /// The requested depth.
         iodepth: u32,
-        /// Why not this.
+        /// Why io_uring cannot be used.
         io_uring: String,
         /// The system's answer.
         libaio: io::Error,
     },
-    /// A queue does not hold so many I/Os.
+    /// A queue cannot hold this many I/Os.
     #[error(
         "iodepth = {iodepth}: a queue of a virtio device holds {most} I/Os; use numjobs for more at once"
     )]
     QueueDepth {
         /// The requested depth.
         iodepth: u32,
-        /// The most that there can be.
+        /// The maximum depth.
         most: u32,
     },
-    /// The buffers would not fit into memory.
+    /// The buffers would not fit in memory.
     #[error(
         "numjobs x iodepth x bs = {asked} of buffers are more than half of this machine's {memory} of memory; \
          lower one of them"
     )]
     Memory {
-        /// The memory that the buffers would take.
+        /// Memory that the buffers would need.
         asked: Bytes,
         /// The machine's memory.
         memory: Bytes,
     },
-    /// The table of written blocks would not fit into memory.
+    /// The table of written blocks would not fit in memory.
     #[error(
         "verify keeps 8 bytes for each block of size = {size}, {asked} in all, which is more than a quarter of this \
          machine's {memory} of memory; lower size or raise bs"
@@ -92,7 +92,7 @@ pub enum EngineError {
     VerifyMemory {
         /// The area.
         size: Bytes,
-        /// The memory that the table would take.
+        /// Memory that the table would need.
         asked: Bytes,
         /// The machine's memory.
         memory: Bytes,
@@ -100,7 +100,7 @@ pub enum EngineError {
     /// A test that nothing here does.
     #[error("test = {0}: nothing here does it; it stands in what was imported of other tools")]
     NoTest(Test),
-    /// A test that makes files has no directory for them.
+    /// A test that creates files has no directory for them.
     #[error("test = {0} makes files of its own, and there is no directory for them here")]
     NoDirectory(Test),
     /// A directory for a test is in use: its content would be removed at the end.
@@ -126,7 +126,7 @@ impl EngineError {
     }
 }
 
-/// Failures in words, if there are any.
+/// A list of the failures, if there are any.
 fn listed(errors: &[ErrorCount]) -> String {
     let each = errors
         .iter()
@@ -137,13 +137,13 @@ fn listed(errors: &[ErrorCount]) -> String {
 /// The reason why a target cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenRefusal {
-    /// Nothing is there.
+    /// The path does not exist.
     #[error("does not exist; the engine measures only what exists")]
     Missing,
-    /// It is a directory.
+    /// The path is a directory.
     #[error("is a directory; name a file in it, or a block device")]
     Directory,
-    /// It is neither file nor block device.
+    /// The path is neither a file nor a block device.
     #[error("is a {0}; a regular file or a block device is needed")]
     Kind(&'static str),
     /// The workload writes to a read-only target.
@@ -156,13 +156,13 @@ pub enum OpenRefusal {
         "is in use (mounted, part of another device, or opened exclusively); it is not written while it is"
     )]
     InUse,
-    /// It is not the file or device that the run began with.
+    /// The path no longer names the file or device that the run began with.
     #[error(
         "another file or device has taken its place since the run began, and is left alone; run again once the name leads \
          to what is meant"
     )]
     Replaced,
-    /// Direct I/O was asked for and is not to be had.
+    /// Direct I/O was requested but is not available.
     #[error("direct I/O (O_DIRECT) is refused by {0}; use direct = false")]
     NoDirect(&'static str),
     /// Buffered I/O to a virtio device.
@@ -171,18 +171,18 @@ pub enum OpenRefusal {
     /// I/O by system calls to a virtio device.
     #[error("is a virtio device, which takes no system calls; {0}")]
     NoCalls(String),
-    /// The engine of virtio devices for something else.
+    /// The engine for virtio devices was requested for another target.
     #[error(
         "is no virtio device, which ioengine = libblkio is for; use ioengine = auto, or a target with a virtio layer"
     )]
     NoQueues,
-    /// Nothing can be discarded.
+    /// The target does not support discard.
     #[error("trims are not to be had here: {0}; use an rw that reads or writes")]
     NoTrim(&'static str),
     /// The engines for a file's space on something without one.
     #[error("is a device, whose space and length are given; ioengine = {0} needs a file")]
     NoFile(IoEngine),
-    /// A file that is cut would lose what is beyond the area.
+    /// Truncating the file would lose data beyond the area.
     #[error(
         "ioengine = ftruncate cuts the file behind each offset, and it goes on behind the area; use an area to the end of the file"
     )]
@@ -205,7 +205,7 @@ pub enum OpenRefusal {
          module parameter nvme.poll_queues=1; use hipri = false"
     )]
     NoPolling(String),
-    /// Offsets or lengths would not suit direct I/O.
+    /// Offsets or lengths are not aligned for direct I/O.
     #[error(
         "{key} = {value} is not a multiple of {unit}, the unit of direct I/O here; use such a {key}, or direct = false"
     )]
@@ -217,7 +217,7 @@ pub enum OpenRefusal {
         /// The alignment that direct I/O needs, in bytes, for offsets and lengths.
         unit: Bytes,
     },
-    /// The area does not hold the blocks that are needed.
+    /// The area is too small for the blocks that are needed.
     #[error(
         "size = {size} holds fewer than {needed} block(s) of bs = {bs}; enlarge size, or lower bs or numjobs"
     )]
@@ -226,7 +226,7 @@ pub enum OpenRefusal {
         size: Bytes,
         /// Bytes of one I/O.
         bs: Bytes,
-        /// One, or one for each sequential job.
+        /// One block, or one for each sequential job.
         needed: u32,
     },
     /// The area is longer than the target.

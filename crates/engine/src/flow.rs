@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use iotax_model::workload::Workload;
 
-/// The pause of a worker that is ahead, unless it is given.
+/// Default pause of a worker that is ahead.
 const PAUSE_NS: u64 = 50_000;
 
-/// The I/Os and the weights of all workers that are held in proportion.
+/// The I/Os and weights of all workers whose I/Os are kept in proportion.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     ios: AtomicU64,
     weights: AtomicU64,
 }
 
-/// One worker's share. It ends when this is dropped: the others go on without it.
+/// One worker's share. Dropping it lets the others continue without it.
 #[derive(Debug)]
 pub(crate) struct FlowShare {
     flow: Arc<Flow>,

@@ -11,7 +11,7 @@ use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 /// `BLKGETDISKSEQ` of linux/fs.h.
 const DISK_SEQUENCE: Opcode = opcode::read::<u64>(0x12, 128);
 
-/// True if the open file has this identity, under any name.
+/// Returns whether the open file has this identity, under any name.
 pub(crate) fn is(file: &File, identity: Identity) -> io::Result<bool> {
     let found = file.metadata()?;
     let is_device = found.file_type().is_block_device();

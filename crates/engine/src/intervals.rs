@@ -1,4 +1,4 @@
-//! A worker's counts, kept apart by warm-up and interval.
+//! A worker's counts, separated by warm-up and interval.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
@@ -9,13 +9,13 @@ use crate::workers::{WorkerInterval, WorkerReport};
 /// The state after an interval.
 #[derive(Debug, PartialEq, Eq)]
 pub enum IntervalState {
-    /// Another interval has begun.
+    /// Another interval began.
     GoOn,
-    /// The window is over, or nobody listens any more.
+    /// The window is over, or the receiver is gone.
     Over,
 }
 
-/// Keeps one worker's counts apart by warm-up and interval.
+/// Separates one worker's counts by warm-up and interval.
 #[derive(Debug)]
 pub struct IntervalRecorder {
     worker: u32,
@@ -30,9 +30,9 @@ pub struct IntervalRecorder {
     pub failed: u64,
     /// I/Os of the warm-up.
     pub ramp_ios: u64,
-    /// When the last of the I/Os counted so far completed.
+    /// The time of the last completion counted so far.
     pub completed_at: Option<u64>,
-    /// When the last one of the warm-up completed.
+    /// The time of the last completion in the warm-up.
     pub(crate) ramp_completed_at: Option<u64>,
     spare: Receiver<Latencies>,
     reports: Sender<WorkerReport>,
@@ -88,7 +88,7 @@ impl IntervalRecorder {
         if next >= self.window.intervals() { IntervalState::Over } else { IntervalState::GoOn }
     }
 
-    /// Closes the current interval because no more I/O comes.
+    /// Closes the current interval when no more I/O follows.
     pub(crate) fn close(&mut self, now: u64, oldest_ns: Option<u64>) {
         match self.interval {
             None => {
@@ -106,7 +106,7 @@ impl IntervalRecorder {
         }
     }
 
-    /// Hands an interval over. True if somebody takes it.
+    /// Sends an interval. Returns false if the receiver is gone.
     fn report(&mut self, number: u64, next: u64, empty: Latencies, oldest_ns: Option<u64>) -> bool {
         let latencies = std::mem::replace(&mut self.latencies, empty);
         let failed = std::mem::take(&mut self.failed);

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use iotax_model::record::ErrorCount;
 use rustix::io::Errno;
 
-/// The failure of an I/O: the kernel's errno, or fewer bytes than asked, or none, as beyond the end of a truncated file or on a
-/// removed device.
+/// The failure of an I/O: the kernel's errno, or a short transfer, as beyond the end of a truncated file or on a removed device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ErrorKind {
     Errno(i32),
@@ -31,7 +30,7 @@ struct Failures {
 pub struct IoErrors(Vec<Failures>);
 
 impl IoErrors {
-    /// Counts an I/O of a direction, by its word, that ended at `at` with `result`: an errno below zero, or too few bytes.
+    /// Counts a failed I/O of `direction` that ended at `at` with `result`: a negative errno, or too few bytes.
     #[cold]
     pub fn add(&mut self, result: i32, direction: &'static str, offset: u64, at: u64) {
         let kind = match result {
@@ -56,7 +55,7 @@ impl IoErrors {
         }
     }
 
-    /// The failures of all workers together, by name and direction.
+    /// The failures of all workers, by name and direction.
     pub(crate) fn merge(all: Vec<Self>) -> Vec<ErrorCount> {
         let mut merged: BTreeMap<(String, &str), Failures> = BTreeMap::new();
         for failures in all.into_iter().flat_map(|errors| errors.0) {
@@ -96,7 +95,7 @@ impl Failures {
     }
 }
 
-/// The symbolic name of an errno that I/O is known to give, else its number.
+/// The symbolic name of an errno that I/O can return, or its number.
 pub(crate) fn errno_name(number: i32) -> String {
     const NAMES: &[(Errno, &str)] = &[
         (Errno::ACCESS, "EACCES"),

@@ -10,9 +10,10 @@ use crate::request::{Io, IoKind};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Latencies {
     by_direction: [Option<Counts>; 5],
-    /// Times from a write to the end of the flush behind it; absent where several I/Os in flight leave them no beginning, or no flush ends them.
+    /// Times from a write to the end of the next flush. `None` if several I/Os in flight make the beginning ambiguous, or if no flush
+    /// follows.
     commits: Option<Histogram>,
-    /// Directions are known by their I/Os alone, as in a replay.
+    /// True if the directions are only known from the I/Os, as in a replay.
     by_use: bool,
 }
 
@@ -37,7 +38,7 @@ const fn place(direction: IoKind) -> usize {
     }
 }
 
-/// I/Os of one direction that took the same times, as those of one batch do: counting them at once is quicker.
+/// I/Os of one direction with equal times, as in a batch. Counting them together is faster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Alike {
     direction: IoKind,
@@ -48,13 +49,13 @@ pub(crate) struct Alike {
 }
 
 impl Alike {
-    /// One I/O.
+    /// The record of one I/O.
     #[inline]
     pub(crate) const fn new(io: Io, service_ns: u64, response_ns: u64) -> Self {
         Self { direction: io.direction, service_ns, response_ns, ios: 1, bytes: io.length as u64 }
     }
 
-    /// Takes in the I/Os of another; false if they are not alike.
+    /// Merges another group of I/Os; returns false if their times differ.
     #[inline]
     pub(crate) fn merge(&mut self, other: &Self) -> bool {
         let times = |alike: &Self| (alike.service_ns, alike.response_ns);

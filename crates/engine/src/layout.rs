@@ -1,4 +1,4 @@
-//! The state of a new file when a workload begins that only writes: filled, or with space that was never written.
+//! The initial state of a new file for write-only workloads: filled, or allocated but never written.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use crate::error::EngineError;
 use crate::open::Target;
 use crate::request::PUNCH;
 
-/// A file that was cut short for a measurement. It has its length again when this is dropped.
+/// A file truncated for a measurement. Dropping this restores its length.
 #[derive(Debug)]
 pub(crate) struct CutFile {
     file: File,
@@ -26,7 +26,7 @@ impl Drop for CutFile {
     }
 }
 
-/// Lays out a job's area as its workload says. Devices have nothing to lay out.
+/// Lays out a job's area as its workload says. Does nothing for devices.
 pub(crate) fn lay_out(job: &Job, target: &Target) -> Result<Option<CutFile>, EngineError> {
     let workload = &job.workload;
     let layout = workload.layout;

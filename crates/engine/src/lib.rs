@@ -81,8 +81,8 @@ pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<
     measure_under(&Control::new(), job, path, events)
 }
 
-/// As [`measure`], but begins when `control` says so. Plain reads and writes of a single job also end when it says so, once the window has begun;
-/// the outcome is that of the time until then.
+/// Like [`measure`], but starts when `control` says so. Plain reads and writes of a single job also end when it says so, once the window
+/// has begun; the outcome covers the time until then.
 ///
 /// # Errors
 /// As [`measure`].
@@ -107,7 +107,7 @@ pub fn measure_under(
     run::run(job, &target, control, None, events)
 }
 
-/// As [`measure_under`], with the I/Os of a trace at their recorded times. Ends when all are done, at the window's end at the latest.
+/// Like [`measure_under`], with the I/Os of a trace at their recorded times. Ends when all are complete, at the latest with the window.
 ///
 /// # Errors
 /// As [`measure`], and a trace that cannot be read to its end.
@@ -136,7 +136,7 @@ pub fn check(job: &Job) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Buffers that do not fit would have the kernel kill processes of its choice.
+/// Checks that the buffers fit in memory: otherwise the kernel's OOM killer would end some process.
 fn check_memory(job: &Job) -> Result<(), EngineError> {
     // At most 1024 x 4096 x 64 MiB = 2^48 each, by Workload::check.
     let buffers =

@@ -1,4 +1,4 @@
-//! Opens targets by the safety rules: nothing is created or truncated, and a target that is only read is opened read-only.
+//! Opens targets by the safety rules: nothing is created or truncated, and a read-only target is opened read-only.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -27,14 +27,14 @@ pub(crate) struct Access {
     pub(crate) write: bool,
     pub(crate) direct: bool,
     pub(crate) sync: SyncMode,
-    /// True if a layer that iotax made holds the device, so that it cannot be claimed.
+    /// True if a layer built by iotax holds the device, so that it cannot be claimed.
     pub(crate) shared: bool,
-    /// The identity that the file or device must have; absent: any.
+    /// The required identity of the file or device; `None` for any.
     pub(crate) identity: Option<Identity>,
 }
 
 impl Access {
-    /// The access of a workload to the files that it makes.
+    /// The access that a workload needs to its own files.
     pub(crate) const fn of(workload: &Workload) -> Self {
         let (direct, sync) = (workload.direct, workload.sync);
         Self { write: true, direct, sync, shared: false, identity: None }
@@ -50,8 +50,8 @@ impl Access {
         if self.direct { sync | libc::O_DIRECT } else { sync }
     }
 
-    /// Opens a file for this, with further flags of open(2). Reads leave its access time alone where the kernel lets us: looking
-    /// after it costs some 40 ns for each cached read.
+    /// Opens a file with this access and further flags of open(2). Reads leave the access time alone if the kernel permits it: updating it
+    /// costs some 40 ns per cached read.
     fn open(self, path: &Path, flags: i32) -> io::Result<File> {
         let open = |flags: i32| {
             File::options().read(true).write(self.write).custom_flags(self.flags() | flags).open(path)
@@ -80,7 +80,7 @@ pub(crate) fn at_path(path: &Path) -> impl Fn(OpenRefusal) -> EngineError {
     move |reason| EngineError::Target { path: path.display().to_string(), reason }
 }
 
-/// Opens the target of a job, or says why that job cannot be done on it.
+/// Opens the target of a job. Fails if the job cannot run on it.
 pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     let workload = &job.workload;
     let refuse = at_path(path);
@@ -135,7 +135,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     Ok(target)
 }
 
-/// A key that leads to an offset or a length that is no multiple of `unit`, and its value.
+/// A key whose offset or length is not a multiple of `unit`, and its value.
 fn misaligned(workload: &Workload, unit: u64) -> Option<(&'static str, String)> {
     let is_whole = |bytes: u64| bytes.is_multiple_of(unit);
     let lengths = match (&workload.bsrange, &workload.bssplit) {
@@ -159,8 +159,8 @@ fn misaligned(workload: &Workload, unit: u64) -> Option<(&'static str, String)> 
     }
 }
 
-/// Opens an existing file or block device. A device that is to be written is claimed (O_EXCL) for as long as the target
-/// stays open, unless a layer that iotax made holds it.
+/// Opens an existing file or block device. A device to be written is claimed (O_EXCL) while the target is open, unless a layer that iotax
+/// built holds it.
 pub(crate) fn open(path: &Path, access: Access) -> Result<Target, OpenRefusal> {
     let kind = kind(path)?;
     let is_device = kind != Kind::File;
@@ -204,16 +204,16 @@ pub(crate) fn directly_if_possible(path: &Path, access: Access) -> Result<Target
 enum Kind {
     File,
     Device,
-    /// Where a program serves a virtio device.
+    /// A socket at which a program serves a virtio device.
     Socket,
 }
 
-/// A socket as a path only (O_PATH): it is connected to, not opened.
+/// Opens a socket with O_PATH: it is connected to, not opened.
 fn open_socket(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(libc::O_PATH).open(path)
 }
 
-/// Looks before opening: opening a pipe would block.
+/// The kind of a path, determined before opening it, because opening a pipe would block.
 fn kind(path: &Path) -> Result<Kind, OpenRefusal> {
     let metadata = path.metadata().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => OpenRefusal::Missing,
@@ -245,7 +245,7 @@ fn is_tmpfs(file: &File) -> bool {
 }
 
 impl Target {
-    /// Refuses a workload that does I/O in another way than the target takes it.
+    /// Refuses a workload whose I/O engine does not suit the target.
     fn check_engine(&self, workload: &Workload) -> Result<(), OpenRefusal> {
         let takes_queues = workload.ioengine == IoEngine::Libblkio;
         let sets_space = matches!(workload.ioengine, IoEngine::Falloc | IoEngine::Ftruncate);
@@ -262,7 +262,7 @@ impl Target {
         }
     }
 
-    /// Has what was written made durable.
+    /// Makes written data durable.
     pub(crate) fn sync_data(&self) -> io::Result<()> {
         match &self.virtio {
             None => self.file.sync_data(),
@@ -270,7 +270,7 @@ impl Target {
         }
     }
 
-    /// Refuses a target of which it can be known, without discarding anything, that it cannot discard.
+    /// Refuses a target that is known not to support discard, without discarding anything.
     pub(crate) fn check_trim(&self) -> Result<(), OpenRefusal> {
         if let Some(device) = &self.virtio {
             return if device.discards {
@@ -294,8 +294,8 @@ impl Target {
         }
     }
 
-    /// The alignment that direct I/O needs for offsets and lengths, in bytes: a device's logical block size, or the filesystem's
-    /// answer (Linux 6.1 and later). `None`: no direct I/O, or not known.
+    /// The alignment in bytes that direct I/O requires of offsets and lengths: a device's logical block size, or the filesystem's answer
+    /// (Linux 6.1 and later). `None` without direct I/O, or if unknown.
     pub(crate) fn direct_unit(&self) -> Option<u64> {
         if self.virtio.is_some() {
             return Some(VIRTIO_SECTOR);
@@ -311,8 +311,8 @@ impl Target {
             .then_some(facts.stx_dio_offset_align.into())
     }
 
-    /// The same file, opened anew for one worker: workers that share one open file would share its reference count, a
-    /// cache line that every pread and pwrite changes. Where /proc is not mounted they share it after all.
+    /// Reopens the file for one worker. Workers with a common open file would share its reference count, a cache line that every pread and
+    /// pwrite changes. Without /proc they share it nevertheless.
     pub(crate) fn reopen(&self) -> io::Result<File> {
         if self.virtio.is_some() {
             return self.file.try_clone();

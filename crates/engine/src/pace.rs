@@ -12,7 +12,7 @@ use crate::window::Window;
 /// The pacing of a worker. A closed loop without pauses has none.
 #[derive(Debug)]
 pub enum Pace {
-    /// A closed loop that rests after every few I/Os.
+    /// A closed loop with pauses after every few I/Os.
     Think {
         /// The rest in nanoseconds.
         pause: u64,
@@ -30,7 +30,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// The pacing of worker number `job`, from the window's start on.
+    /// The pacing of worker number `job`, starting at the window's start.
     pub fn new(workload: &Workload, job: u32, seed: u64, window: Window) -> Option<Self> {
         if let Some(schedule) = Schedule::new(workload, job, seed, window) {
             return Some(Self::Open(schedule));
@@ -68,14 +68,14 @@ impl Pace {
         }
     }
 
-    /// Nothing is in flight any more.
+    /// Notes that nothing is in flight any more.
     pub(crate) const fn all_done(&mut self, now: u64) {
         if let Self::Think { pause, due: due @ u64::MAX, .. } = self {
             *due = now + *pause;
         }
     }
 
-    /// Every slot of the worker was taken until `now`.
+    /// Notes that all slots of the worker were in use until `now`.
     pub(crate) const fn was_full(&mut self, now: u64) {
         match self {
             Self::Open(schedule) => schedule.full_until = now,
@@ -84,8 +84,8 @@ impl Pace {
         }
     }
 
-    /// Measures how well the schedule was kept, up to the window's end or to `now`, whichever is earlier; `None` without a
-    /// schedule. With `exhausted`, no I/O was left to begin.
+    /// The punctuality of the schedule, up to the window's end or `now`, whichever is earlier; `None` without a schedule. With `exhausted`,
+    /// no I/O was left to start.
     pub fn finish(self, now: u64, exhausted: bool) -> Option<Pacing> {
         match self {
             Self::Think { .. } | Self::Recorded(_) => None,

@@ -1,4 +1,4 @@
-//! The page cache: how much of a target's area it holds, which is nothing after direct I/O, and how it is emptied.
+//! The page cache of a target's area: its fill level, which is nothing after direct I/O, and dropping it.
 
 #![expect(unsafe_code, reason = "mincore(2) needs a mapping, and ioctl(2) is told numbers")]
 
@@ -19,11 +19,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::open::Target;
 
-/// Bytes of one stretch, a multiple of every page size.
+/// Bytes of a stretch, a multiple of every page size.
 const STRETCH: u64 = 1 << 20;
-/// Stretches to look at, at most, or the whole area if it has fewer.
+/// Maximum number of stretches examined.
 const STRETCHES: u64 = 1024;
-/// Load for which one stretch is looked at. A look takes the kernel some 10 us on a host and 60 in an emulated guest, so that two looks
+/// Length of the load per examined stretch. Examining one takes the kernel some 10 us on a host and 60 in an emulated guest, so that two
 /// take at most 3% of the load's time.
 const STRETCH_EVERY: Nanos = Nanos::from_millis(5);
 
@@ -34,7 +34,7 @@ pub(crate) struct CachedPages {
 }
 
 impl CachedPages {
-    /// Looks at a job's area. Absent if the kernel does not answer this user (mincore(2)), or cannot map it.
+    /// Examines a job's area. `None` if the kernel does not answer this user (mincore(2)), or cannot map the area.
     pub(crate) fn look(job: &Job, target: &Target) -> Option<Self> {
         if !is_told(target) {
             return None;
@@ -50,7 +50,7 @@ impl CachedPages {
         Some(Self { stretches, bytes })
     }
 
-    /// Looks at the same stretches again.
+    /// Examines the same stretches again.
     pub(crate) fn and_now(self, target: &Target) -> Option<PageCache> {
         let after = bytes(&target.file, &self.stretches, target.length)?;
         let length = |begin: &u64| target.length.min(begin + STRETCH) - begin;
@@ -58,7 +58,7 @@ impl CachedPages {
     }
 }
 
-/// To everybody else the kernel says that all is cached.
+/// Returns whether the kernel reports the cache state truthfully: to users who may not write the file it reports everything as cached.
 fn is_told(target: &Target) -> bool {
     target.access.write || target.file.metadata().is_ok_and(|found| is_owner(found.uid()))
 }
@@ -68,7 +68,7 @@ fn is_owner(uid: u32) -> bool {
     user.is_root() || user.as_raw() == uid
 }
 
-/// The offsets of `looked` of `count` stretches from the one with the number `first` on, evenly spread.
+/// Offsets of `looked` of `count` stretches, evenly spread, beginning with number `first`.
 fn stretches(first: u64, count: u64, looked: u64) -> Vec<u64> {
     (0..looked).map(|number| (first + number * count / looked) * STRETCH).collect()
 }
@@ -79,7 +79,7 @@ fn bytes(file: &File, stretches: &[u64], length: u64) -> Option<u64> {
         .try_fold(0, |sum, begin| Some(sum + cached(file, *begin, length.min(begin + STRETCH) - begin)?))
 }
 
-/// Bytes of one stretch that are cached, in whole pages.
+/// Cached bytes of a stretch, in whole pages.
 fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
     let page = rustix::param::page_size();
     let length = usize::try_from(length).ok()?;
@@ -96,8 +96,8 @@ fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
     (told == 0).then_some((pages * page) as u64)
 }
 
-/// Drops the page cache of these files and devices, each after what is dirty of it was written, and looks at what is left of it.
-/// Nobody else's cache is touched.
+/// Drops the page cache of these files and devices, each after writing back its dirty pages, and reports what is left. No other cache is
+/// affected.
 pub fn drop_caches_of(paths: &[PathBuf]) -> CacheDrop {
     let files: Vec<File> = paths.iter().filter_map(|path| File::open(path).ok()).collect();
     if files.is_empty() || !files.iter().all(|file| drop_pages(file).is_ok()) {
@@ -110,7 +110,8 @@ pub fn drop_caches_of(paths: &[PathBuf]) -> CacheDrop {
     CacheDrop::Target { of, left }
 }
 
-/// Drops the caches of the whole machine, whoever uses them, after a sync: pages, dentries and inodes. Returns whether it may.
+/// Drops the caches of the whole machine (pages, dentries and inodes) after a sync, which affects all its users. Returns whether that is
+/// permitted.
 pub fn drop_caches_of_machine() -> bool {
     rustix::fs::sync();
     std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
@@ -121,7 +122,7 @@ fn length(mut file: &File) -> u64 {
     file.seek(SeekFrom::End(0)).unwrap_or_default()
 }
 
-/// Bytes of a file or a device that are cached: by cachestat(2), of older kernels by mincore(2). Absent if the kernel does not tell.
+/// Cached bytes of a file or device, by cachestat(2), or mincore(2) on older kernels. `None` if the kernel does not report them.
 fn left(file: &File) -> Option<u64> {
     cached_at_all(file).or_else(|| {
         let length = length(file);
@@ -133,7 +134,7 @@ fn left(file: &File) -> Option<u64> {
 
 /// Cached bytes of all of a file, by cachestat(2) of Linux 6.5.
 fn cached_at_all(file: &File) -> Option<u64> {
-    /// Its number, the same on every architecture.
+    /// The system call's number, the same on every architecture.
     const CACHESTAT: libc::c_long = 451;
     let (whole, mut counts) = ([0_u64; 2], [0_u64; 5]);
     // SAFETY: a descriptor that is open, `struct cachestat_range` (offset, and 0 for all that follows) and `struct cachestat` to fill
@@ -155,8 +156,8 @@ pub(crate) fn drop_pages(file: &File) -> io::Result<()> {
     Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
-/// Drops what is clean of a range, and has the kernel begin to write what is dirty; of a device, all of it after writing it, if
-/// the user may. Nothing depends on it but the time that later I/O takes.
+/// Drops the clean pages of a range, and starts writeback of the dirty ones; for a device, writes back and drops all of it, if permitted.
+/// Affects only the time of later I/O.
 pub(crate) fn drop_range(file: &File, is_device: bool, start: u64, length: u64) {
     /// `_IO(0x12, 97)` of linux/fs.h.
     const BLKFLSBUF: libc::Ioctl = 0x1261;
@@ -167,7 +168,7 @@ pub(crate) fn drop_range(file: &File, is_device: bool, start: u64, length: u64) 
     let _ = fadvise(file, start, NonZeroU64::new(length), Advice::DontNeed);
 }
 
-/// Tells the kernel which access pattern to expect of a file that one worker has open.
+/// Tells the kernel the expected access pattern of a worker's open file.
 pub(crate) fn hint(file: &File, workload: &Workload) {
     let advice = match workload.fadvise_hint {
         AccessHint::None => return,

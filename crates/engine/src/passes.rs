@@ -1,4 +1,4 @@
-//! Passes of a worker over its area, each of which begins with a cold page cache.
+//! Passes of a worker over its area, each starting with a cold page cache.
 
 use std::fs::File;
 
@@ -10,8 +10,7 @@ use crate::open::Target;
 use crate::page_cache::drop_range;
 use crate::request::Io;
 
-/// Drops the pages of one worker's area whenever it has gone through it, as fio does for `invalidate`: within the load, while
-/// other I/O may be in flight.
+/// Drops the pages of one worker's area after each pass, like fio's `invalidate`: during the load, while other I/O may be in flight.
 #[derive(Debug)]
 pub(crate) struct Passes {
     file: File,
@@ -24,7 +23,7 @@ pub(crate) struct Passes {
 }
 
 impl Passes {
-    /// Those of worker number `number`, which moves `pass` bytes in each; `None` if caches are only dropped before the load.
+    /// The passes of worker number `number`, which moves `pass` bytes in each; `None` if caches are only dropped before the load.
     pub(crate) fn new(
         job: &Job,
         target: &Target,

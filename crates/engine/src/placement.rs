@@ -43,7 +43,7 @@ fn cpus(workload: &Workload) -> Result<Option<Vec<u32>>, EngineError> {
     Ok(Some(cpus))
 }
 
-/// The CPUs of a node; a node of memory alone has none.
+/// The CPUs of a node; empty for a node with memory only.
 fn of_node(nodes: &Path, node: u32) -> io::Result<Vec<u32>> {
     let list = std::fs::read_to_string(nodes.join(format!("node{node}/cpulist")))?;
     if list.trim().is_empty() {

@@ -90,7 +90,7 @@ impl Filling {
     }
 }
 
-/// Writes `bytes` from `begin` on in chunks; the content of each is given by its number.
+/// Fills `bytes` bytes from `begin` in chunks, whose content depends on their number.
 struct Fill<'a> {
     filling: &'a Filling,
     begin: u64,
@@ -168,7 +168,7 @@ fn write_tail(file: &File, filling: &Filling, body: u64, size: u64) -> io::Resul
     Ok(())
 }
 
-/// Reads an area once, so that as much of it is in the page cache as fits there.
+/// Reads an area once, to load as much of it into the page cache as fits.
 pub(crate) fn read_ahead(target: &Target, area: &Workload, size: Bytes) -> Result<(), EngineError> {
     let (mut offset, end) = (area.offset.0, area.offset.0 + size.0);
     let mut buffer = vec![0; CHUNK as usize];

@@ -34,17 +34,17 @@ pub(crate) fn sleep_until(at_ns: u64) {
     }
 }
 
-/// Puts the calling thread before all that have no realtime policy. Its former scheduling returns when this is dropped.
+/// Gives the calling thread priority over all without a realtime policy. Dropping this restores its scheduling.
 pub(crate) struct Priority {
     /// The former policy.
     policy: i32,
     param: libc::sched_param,
-    /// Keeps it on its thread: dropped elsewhere it would change another thread's policy.
+    /// Makes it `!Send`: dropped elsewhere it would change another thread's policy.
     stays: PhantomData<*const ()>,
 }
 
 impl Priority {
-    /// `None` where that is not permitted, and for a thread that has a realtime policy already.
+    /// `None` if not permitted, or if the thread already has a realtime policy.
     pub(crate) fn raise() -> Option<Self> {
         let (policy, param) = scheduling()?;
         let is_plain = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&policy);
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(policy(), before);
     }
 
-    /// Only in a process of its own: limits are a process's.
+    /// Runs in a separate process, because limits are per process.
     #[test]
     fn a_thread_that_may_goes_back_and_one_that_may_not_sleeps_as_it_is() {
         use rustix::process::{Resource, Rlimit, setrlimit};

@@ -8,7 +8,7 @@ use rand::TryRng;
 #[derive(Debug, Clone)]
 pub struct SplitMix64(u64);
 
-/// The purpose of random numbers. Each has its own streams, so that nothing recurs by accident.
+/// The purpose of random numbers. Each purpose has separate streams, so that no numbers recur.
 #[derive(Debug, Clone, Copy)]
 pub enum Purpose {
     /// The order of a worker's blocks.
@@ -33,12 +33,12 @@ pub enum Purpose {
     Files,
     /// The files and directories of a tree.
     Tree,
-    /// The choice of I/Os that have a priority of their own.
+    /// The choice of I/Os with a separate priority.
     Priorities,
 }
 
 impl SplitMix64 {
-    /// The generator of one seed, one purpose, and one number within it.
+    /// The generator for a seed, a purpose, and a number within it.
     pub const fn new(seed: u64, purpose: Purpose, number: u64) -> Self {
         Self(scramble(seed ^ scramble(number << 8 | purpose as u64)))
     }
@@ -50,7 +50,7 @@ impl SplitMix64 {
         scramble(self.0)
     }
 
-    /// A number below `end`, all alike but for a bias of at most `end` in 2^64.
+    /// A random number below `end`, uniform except for a bias of at most `end` / 2^64.
     #[inline]
     pub const fn below(&mut self, end: u64) -> u64 {
         ((self.next() as u128 * end as u128) >> 64) as u64
@@ -86,10 +86,10 @@ impl TryRng for SplitMix64 {
     }
 }
 
-/// From one state of the generator to the next.
+/// Increment of the generator's state per step.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Any number of the sequence that begins with a seed, without those before it.
+/// Number `number` of the sequence with this seed, computed directly.
 #[inline]
 pub(crate) const fn nth(seed: u64, number: u64) -> u64 {
     scramble(seed.wrapping_add(number.wrapping_mul(STEP)))

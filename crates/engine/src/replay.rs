@@ -11,17 +11,17 @@ use crate::error::EngineError;
 use crate::open::Target;
 use crate::request::{Io, IoKind};
 
-/// I/Os that are handed over at once.
+/// I/Os per chunk.
 const CHUNK: usize = 1024;
-/// Chunks that are read ahead, so that reading the trace delays nothing.
+/// Number of chunks read ahead, so that reading the trace delays nothing.
 const AHEAD: usize = 64;
-/// The longest range that is discarded at once.
+/// Longest range discarded in one call.
 const LONGEST_TRIM: u64 = 1 << 30;
 
-/// The alignment of direct I/O where the filesystem does not tell.
+/// The alignment of direct I/O if the filesystem does not report one.
 const ALIGNED: u64 = 4096;
 
-/// The room that a trace is placed in.
+/// The area onto which a trace is mapped, and what the trace does there.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     /// The area, in bytes from the target's start.
@@ -35,7 +35,7 @@ struct Room {
     trims: bool,
 }
 
-/// The times of an I/O in the trace, from its first I/O on. Both are scaled but the latency.
+/// The times of a traced I/O, relative to the first. All except the latency are scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TraceTimes {
     pub(crate) at: u64,
@@ -44,7 +44,7 @@ pub(crate) struct TraceTimes {
     pub(crate) latency_ns: Option<u64>,
 }
 
-/// An I/O of the trace as it is replayed.
+/// A traced I/O as it will be replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Planned {
     times: TraceTimes,
@@ -66,14 +66,14 @@ pub(crate) struct Counts {
     pub(crate) without_fua: u64,
 }
 
-/// The I/Os of a trace, one after the other. Another thread reads the trace ahead of them.
+/// The I/Os of a trace in order. Another thread reads the trace ahead of them.
 #[derive(Debug)]
 pub(crate) struct Replay {
     chunks: Receiver<Result<Vec<Planned>, String>>,
     chunk: vec::IntoIter<Planned>,
     next: Option<Planned>,
     counts: Counts,
-    /// Why the trace ended before its end.
+    /// Why the trace could not be read to its end.
     broken: Option<String>,
 }
 
@@ -122,7 +122,7 @@ impl Replay {
         planned.io
     }
 
-    /// Goes on to the next I/O that can be done.
+    /// Advances to the next I/O that can be done.
     fn advance(&mut self) {
         loop {
             match self.draw() {
@@ -151,7 +151,7 @@ impl Replay {
         }
     }
 
-    /// The counts of a replay that ended `elapsed` nanoseconds after its begin: what was due until then and had not begun is counted too.
+    /// The counts of a replay that took `elapsed` nanoseconds, including I/Os that were due by then but had not started.
     pub(crate) fn finish(mut self, elapsed: u64) -> Result<Counts, EngineError> {
         while self.next.is_some_and(|planned| planned.times.at < elapsed) {
             self.counts.not_begun += 1;
@@ -164,7 +164,7 @@ impl Replay {
     }
 }
 
-/// Reads the trace until its end, or until nobody listens.
+/// Reads the trace until its end, or until the receiver is gone.
 fn read(mut events: Events, room: Room, scale: u32, chunks: &SyncSender<Result<Vec<Planned>, String>>) {
     let mut first = None;
     loop {
@@ -197,7 +197,7 @@ fn read(mut events: Events, room: Room, scale: u32, chunks: &SyncSender<Result<V
 }
 
 impl TraceTimes {
-    /// Those of an event of a trace that begins at `from`, at this percentage of its speed.
+    /// The times of an event in a trace that starts at `from`, at `scale` percent of its speed.
     fn of(event: &TracedIo, from: u64, scale: u32) -> Self {
         let since = event.at_ns.saturating_sub(from);
         Self {
@@ -214,7 +214,7 @@ fn scaled(ns: u64, scale: u32) -> u64 {
 }
 
 impl Room {
-    /// Places an event within the area, whatever it says.
+    /// Maps an event into the area, whatever its offset and length.
     fn place(&self, event: TracedIo, times: TraceTimes) -> Planned {
         let TracedIo { operation, offset, length, fua, .. } = event;
         let left_out = Planned { times, io: None, is_wrapped: false, is_aligned: false, lost_fua: false };

@@ -2,17 +2,17 @@
 
 use rustix::fs::FallocateFlags;
 
-/// Makes a hole and leaves the file's length.
+/// Punches a hole and keeps the file's length.
 pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
-/// One I/O to do.
+/// An I/O to issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Io {
     /// The direction.
     pub direction: IoKind,
-    /// In bytes; 0 for a flush.
+    /// Offset in bytes; 0 for a flush.
     pub offset: u64,
-    /// In bytes, at most the slot's; 0 for a flush.
+    /// Length in bytes, at most the slot's; 0 for a flush.
     pub length: u32,
 }
 
@@ -29,7 +29,7 @@ pub enum IoKind {
     Sync,
     /// Flushes data, as fdatasync(2).
     DataSync,
-    /// Writes dirty pages of the whole file out, as sync_file_range(2) with these flags.
+    /// Writes back dirty pages of the whole file, like sync_file_range(2) with these flags.
     RangeSync(u32),
 }
 

@@ -1,4 +1,4 @@
-//! One measurement: starts the workers, collects their reports, and makes the outcome.
+//! Runs one measurement: starts the workers, collects their reports, and builds the outcome.
 
 use std::io;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ impl<'a> Prepared<'a> {
         Arc::clone(&self.workers.common)
     }
 
-    /// True if the jobs beside it end when it does.
+    /// True if the concurrent jobs end together with it.
     pub(crate) const fn ends_all(&self) -> bool {
         self.job.workload.exitall
     }
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// A load that lasts as long as it was meant to.
+    /// Runs a load for its full duration.
     fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
         super::run(job, target, &Control::new(), None, events)
     }

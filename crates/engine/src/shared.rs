@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// State that all workers of a measurement share.
+/// State common to all workers of a measurement.
 #[derive(Debug, Default)]
 pub struct Common {
     stop: AtomicBool,
@@ -17,7 +17,7 @@ impl Common {
         Self { most_failures, ..Self::default() }
     }
 
-    /// Has every worker stop when it next looks.
+    /// Tells every worker to stop at its next check.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -28,7 +28,7 @@ impl Common {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Counts a failed I/O, and stops all if it is one too many.
+    /// Counts a failed I/O, and stops all workers if there are too many.
     #[cold]
     pub(crate) fn failed(&self) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
@@ -43,8 +43,8 @@ impl Common {
     }
 }
 
-/// Since when one worker has been in the kernel, for a watcher to see while the worker cannot speak. It has cache lines to
-/// itself: the worker writes it around each call.
+/// Start of a worker's current system call, for a watcher to read while the worker is blocked. It has its own cache lines, because the
+/// worker writes it around each call.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Heartbeat {

@@ -24,11 +24,11 @@ const STALL_NS: u64 = 1_500_000_000;
 const STALLS: usize = 500;
 
 thread_local! {
-    /// The begin and the end of each I/O on this thread's device.
+    /// Start and end of each I/O on this thread's device.
     static LOG: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A device that does one I/O at a time: each takes 50 us, and one takes 1.5 s.
+/// A device that does one I/O at a time: each takes 50 us, except one, which takes 1.5 s.
 struct Simulated {
     buffers: Buffers,
     queued: Vec<(Slot, Io)>,

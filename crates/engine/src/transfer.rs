@@ -1,4 +1,4 @@
-//! I/O on a target that is no measurement: by the fastest way that there is.
+//! Unmeasured I/O on a target, by the fastest available engine.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub(crate) trait Transfer {
     fn perform<B: Backend>(self, backend: B, free: Vec<Slot>) -> io::Result<()>;
 }
 
-/// Does a task on a target with the fastest backend that there is, which has `depth` I/Os in flight at most.
+/// Runs a task on a target with the fastest available backend, with at most `depth` I/Os in flight.
 pub(crate) fn perform(
     target: &Target,
     depth: u32,

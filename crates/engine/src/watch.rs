@@ -18,10 +18,10 @@ use crate::latencies::Latencies;
 use crate::window::Window;
 use crate::workers::{DRAIN, Finish, WorkerReport, Workers};
 
-/// For loads that nobody ends early.
+/// A stop flag for loads that are never stopped early.
 pub static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// Has workers that are set up make the load of a job. Once `end` is true a window that has begun ends, at the next sample at the latest.
+/// Runs the load of a job on prepared workers. Once `end` is true a window that has begun ends, at the next sample at the latest.
 pub fn carry_out(
     workers: &mut Workers,
     job: &Job,
@@ -37,7 +37,7 @@ pub fn carry_out(
     Ok(outcome)
 }
 
-/// The process's usage when the window began and when it ended.
+/// The process's usage at the beginning and the end of the window.
 #[derive(Debug, Default)]
 struct CpuMarks {
     begin: Option<ProcessUsage>,
@@ -45,7 +45,7 @@ struct CpuMarks {
 }
 
 impl CpuMarks {
-    /// Takes the marks that are due. True if the window has just begun.
+    /// Takes due readings. Returns true if the window has just begun.
     fn take(&mut self, now: u64, window: Window) -> bool {
         let begins = now >= window.begin && self.begin.is_none();
         if begins {
@@ -62,7 +62,7 @@ impl CpuMarks {
     }
 }
 
-/// Follows the workers until all are done, or beyond hope.
+/// Follows the workers until all are done or abandoned.
 fn watch(
     workers: &mut Workers,
     job: &Job,
@@ -191,8 +191,7 @@ fn merged(mut finishes: Vec<Finish>) -> Outcome {
     }
 }
 
-/// The begin of the measured time. A short amount of work may take less time than waking up its workers, so their start does not
-/// count.
+/// The beginning of the measured time. It excludes the start of the workers, which may take longer than a short amount of work.
 fn began(window: Window, job: &Job, finishes: &[Finish]) -> u64 {
     // A job that begins after others, in a common window, reports its delay separately.
     let ended_by_itself = window.start <= window.begin && window.end < window.begin + job.workload.window().0;
@@ -201,7 +200,7 @@ fn began(window: Window, job: &Job, finishes: &[Finish]) -> u64 {
     first.map_or(window.begin, |first| first.clamp(window.begin, window.end.saturating_sub(1)))
 }
 
-/// The I/Os of a trace that were done in another way than recorded.
+/// Describes the I/Os of a trace that were done differently than recorded.
 fn of_replay(replayed: &Replayed) -> Option<String> {
     let changed = [
         (replayed.wrapped, "were moved into the target, which ends before their place"),
@@ -217,7 +216,7 @@ fn of_replay(replayed: &Replayed) -> Option<String> {
     (!told.is_empty()).then(|| format!("of {} I/Os of the trace {}", replayed.due, told.join(", ")))
 }
 
-/// The notes of the workers' backends, each once, with its I/Os summed over all workers.
+/// The distinct notes of the workers' backends, with I/Os summed over all workers.
 fn notes(finishes: &[Finish]) -> Vec<String> {
     let mut notes: BTreeMap<&str, Option<u64>> = BTreeMap::new();
     for Note { ios, words } in finishes.iter().filter_map(|finish| finish.note.as_ref()) {

@@ -10,7 +10,7 @@ pub struct Window {
     pub start: u64,
     /// The warm-up ends here.
     pub begin: u64,
-    /// It ends here.
+    /// End of the window.
     pub end: u64,
     /// Nanoseconds of an interval; the last one may be shorter.
     pub interval: u64,
@@ -24,7 +24,7 @@ impl Window {
         Self { start, begin, end: begin + job.workload.runtime.0, interval: job.interval.0 }
     }
 
-    /// The window of a job among others: it begins when theirs does, after the warm-up of all, and ends when the job does.
+    /// The window of one of several concurrent jobs: it begins with theirs, after the warm-up of all, and ends with the job.
     pub(crate) fn among(job: &Job, start: u64, ramp_time: Nanos) -> Self {
         let (begin, delay) = (start + ramp_time.0, delay(job));
         Self {
@@ -35,7 +35,7 @@ impl Window {
         }
     }
 
-    /// The window of a load that came to its end at `end` already.
+    /// The window of a load that ended early, at `end`.
     pub(crate) fn cut(self, end: u64) -> Self {
         Self { end: self.end.min(end), ..self }
     }
@@ -45,7 +45,7 @@ impl Window {
         (self.end - self.begin).div_ceil(self.interval)
     }
 
-    /// The interval, from 0, that a time at or after `begin` lies in; from the end on it is [`Self::intervals`].
+    /// The interval, from 0, of a time at or after `begin`; [`Self::intervals`] from the window's end.
     pub(crate) const fn interval_at(&self, now: u64) -> u64 {
         if now >= self.end { self.intervals() } else { (now - self.begin) / self.interval }
     }

@@ -1,4 +1,4 @@
-//! One thread's work: keeps the queue full or on schedule, times every I/O, hands finished intervals over.
+//! One worker thread: keeps the queue full or on schedule, times every I/O, and hands over finished intervals.
 
 mod batching;
 mod slots;
@@ -50,9 +50,9 @@ pub(crate) struct Task {
     pub(crate) workload: Workload,
     pub(crate) setup: Setup,
     pub(crate) pattern: Pattern,
-    /// Present if each pass over the area begins with a cold cache.
+    /// Set if each pass over the area begins with a cold cache.
     pub(crate) passes: Option<Passes>,
-    /// Present if its I/Os are held in proportion to other jobs'.
+    /// Set if its I/Os are kept in proportion to other jobs'.
     pub(crate) share: Option<FlowShare>,
     pub(crate) seed: u64,
     /// Present if writes and reads are verified.
@@ -76,8 +76,7 @@ pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
     }
 }
 
-/// Opens a backend, waits for the start, makes the load until the window ends or nothing is left to do, and waits for the I/O
-/// in flight.
+/// Opens a backend, waits for the start, runs the load until the window ends or nothing is left to do, and waits for the I/O in flight.
 pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     let Task { context, workload, setup, pattern, passes, share, seed, verification, replay } = task;
     let WorkerContext { number, common, heartbeat, start, spare, reports } = context;
@@ -149,9 +148,9 @@ struct Worker<B> {
     commits: Option<CommitTimer>,
     common: Arc<Common>,
     heartbeat: Arc<Heartbeat>,
-    /// Held until the first I/Os are handed out, or none is due.
+    /// Held until the first I/Os are submitted, or until none is due.
     priority: Option<Priority>,
-    /// The time at the end of the last call: completions are seen then, and I/Os are due by it.
+    /// The time at the end of the last call, at which completions are seen and due I/Os are determined.
     now: u64,
 }
 
@@ -163,7 +162,7 @@ struct CommitTimer {
 }
 
 impl CommitTimer {
-    /// Takes note of an I/O that succeeded. Returns the time of the step if it ended one.
+    /// Records an I/O that succeeded. Returns the time of the step if this ended one.
     #[inline]
     fn completed(&mut self, io: Io, submitted_at: u64, seen_at: u64) -> Option<u64> {
         match io.direction {
@@ -176,7 +175,7 @@ impl CommitTimer {
         }
     }
 
-    /// A step with a failed write or flush is none.
+    /// Drops the current step: one with a failed write or flush is not timed.
     #[cold]
     fn failed(&mut self) {
         self.began_at = None;
@@ -186,12 +185,12 @@ impl CommitTimer {
 /// The result of preparing I/Os.
 struct Prepared {
     any: bool,
-    /// The time of the next look even if no I/O completes.
+    /// The time of the next check even if no I/O completes.
     wake: u64,
 }
 
 impl<B: Backend> Worker<B> {
-    /// Makes the load: the time of its end, if that came before the window's.
+    /// Runs the load. Returns the time of its end, if before the window's.
     #[inline(never)]
     fn make_load(&mut self) -> Result<Option<u64>, EngineError> {
         loop {
@@ -384,8 +383,7 @@ impl<B: Backend> Worker<B> {
         })
     }
 
-    /// When the first was due of those that were not counted, by class. With every slot taken the next one waits too, which may be any that has
-    /// a time.
+    /// The due time of the first I/O not counted yet, by class. If all slots are in use, the next scheduled I/O waits too.
     fn first_due(&self) -> [Option<u64>; 3] {
         let due = self.pace.as_ref().map(Pace::due).filter(|_| self.slots.are_all_taken());
         let [reads, writes, flushes] = self.slots.first_due();
@@ -394,7 +392,8 @@ impl<B: Backend> Worker<B> {
         [reads, writes, flushes]
     }
 
-    /// Waits for the I/Os in flight. They are verified, but not counted: a write that was acknowledged must be found. Errors are, `with_errors`.
+    /// Waits for the I/Os in flight. They are verified but not counted, because an acknowledged write must be found. With `with_errors`,
+    /// their errors are counted.
     fn drain(&mut self, with_errors: bool) -> Result<(), EngineError> {
         loop {
             for Completion { mut slot, result } in self.done.drain(..) {
@@ -419,7 +418,7 @@ impl<B: Backend> Worker<B> {
     }
 }
 
-/// True if a failure of this direction does not end the measurement.
+/// Returns whether a failure of this direction is tolerated, so that it does not end the measurement.
 #[cold]
 fn is_tolerated(tolerated: Option<&ToleratedErrors>, direction: IoKind, result: i32) -> bool {
     let is_this = |error: &str| {

@@ -1,4 +1,4 @@
-//! The workers of a measurement: threads that do some work each, and their messages to their watcher.
+//! The workers of a measurement: threads that each do some work, and their messages to the watcher.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::latencies::Latencies;
 use crate::shared::{Common, Heartbeat};
 use crate::window::Window;
 
-/// The wait after the window's end for I/O in flight. A worker whose I/O takes longer is left behind.
+/// Time to wait after the window's end for I/O in flight. A worker whose I/O takes longer is abandoned.
 pub const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::from_secs(10) };
 
 /// The identity of a worker and its channels.
@@ -30,11 +30,11 @@ pub struct WorkerContext {
     pub number: u32,
     /// Tells when to stop, and counts failures.
     pub common: Arc<Common>,
-    /// The begin of the worker's system call, for the watcher.
+    /// Start time of the worker's current system call, for the watcher.
     pub heartbeat: Arc<Heartbeat>,
-    /// The window, once all workers are ready. Closed: there is nothing to do after all.
+    /// Gets the window once all workers are ready. Closed if there is nothing to do after all.
     pub start: Receiver<Window>,
-    /// Emptied histograms to use again, so that the loop allocates nothing. Closed: stop at the interval's end.
+    /// Gets emptied histograms for reuse, so that the loop allocates nothing. Closed to stop at the interval's end.
     pub spare: Receiver<Latencies>,
     /// Takes the worker's reports.
     pub reports: Sender<WorkerReport>,
@@ -49,20 +49,20 @@ pub type Work = Box<dyn FnOnce(WorkerContext) -> Result<Finish, EngineError> + S
 pub enum WorkerReport {
     /// Everything is set up.
     Ready,
-    /// All I/O of an interval is in.
+    /// An interval is complete.
     Interval(WorkerInterval),
     /// The last word.
     Finished(Result<Finish, EngineError>),
 }
 
-/// The I/Os of one worker in one interval.
+/// The I/Os of a worker in an interval.
 #[derive(Debug)]
 pub struct WorkerInterval {
     /// The worker's number.
     pub worker: u32,
     /// The interval's number, from 0.
     pub number: u64,
-    /// The interval that has begun meanwhile; there is no I/O in those between.
+    /// The current interval; those in between had no I/O.
     pub next: u64,
     /// Times and bytes of its I/Os.
     pub latencies: Latencies,
@@ -81,11 +81,11 @@ pub struct Finish {
     pub ended_at: Option<u64>,
     /// I/Os completed before the window.
     pub ramp_ios: u64,
-    /// When the last of them completed.
+    /// The time of the last completion in the warm-up.
     pub ramp_completed_at: Option<u64>,
-    /// When the last one that is counted completed.
+    /// The time of the last counted completion.
     pub completed_at: Option<u64>,
-    /// I/Os that were due, delayed and never begun; absent in a closed loop.
+    /// I/Os that were due, delayed, and never started; absent in a closed loop.
     pub pacing: Option<Pacing>,
     /// The fidelity of a replay; absent without one.
     pub replayed: Option<Replayed>,
@@ -99,8 +99,8 @@ pub struct Finish {
     pub note: Option<Note>,
 }
 
-/// The workers of one measurement, one thread each. Threads are not joined: one that is stuck in the kernel would block this one
-/// too. Each reports its end and owns all that it uses.
+/// The workers of a measurement, one thread each. Threads are not joined, because one stuck in the kernel would block this one too. Each
+/// reports its end and owns everything that it uses.
 pub struct Workers {
     pub(crate) common: Arc<Common>,
     heartbeats: Vec<Arc<Heartbeat>>,
@@ -112,8 +112,8 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts `count` workers and waits until all are set up. `work` makes each one's work from its number, from 0; each counts
-    /// into something like `room`. After `max_errors` failures all stop.
+    /// Starts `count` workers and waits until all are ready. `work` creates each worker's task from its number, from 0; `room` is the
+    /// template of their counts. After `max_errors` failures all stop.
     pub fn spawn(
         count: u32,
         max_errors: Option<u64>,
@@ -200,7 +200,7 @@ impl Workers {
         }
     }
 
-    /// The next report, if one comes within `wait`.
+    /// The next report, if one arrives within `wait`.
     pub(crate) fn next_report(&mut self, wait: Duration) -> Option<WorkerReport> {
         let report = match self.reports.recv_timeout(wait) {
             Ok(report) => report,
@@ -217,7 +217,7 @@ impl Workers {
         Some(report)
     }
 
-    /// The begin of the longest call that a worker is still in.
+    /// Start of the longest call that a worker is still in.
     pub(crate) fn waiting_since(&self) -> Option<u64> {
         self.heartbeats.iter().filter_map(|heartbeat| heartbeat.since()).min()
     }
@@ -229,7 +229,7 @@ impl Workers {
         let _ = self.spares[worker as usize].send(latencies);
     }
 
-    /// Makes all workers stop at the end of their interval, and waits for them, though not for ever.
+    /// Makes all workers stop at the end of their interval, and waits for them for a limited time.
     pub fn shutdown(mut self, interval: Nanos) {
         self.common.stop();
         self.starts.clear();
@@ -245,8 +245,8 @@ impl Workers {
     }
 }
 
-/// Raises the limit of open files as far as allowed: the usual 1024 is meant for programs that use select(2). If that is not
-/// enough, opening fails and says so.
+/// Raises the limit of open files as far as permitted: the usual 1024 is meant for programs that use select(2). If that is not enough,
+/// opening a file fails with an error.
 fn raise_file_limit(workers: u32) {
     // A target and a ring for each, and something for everyone else; and other jobs may be there already.
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);

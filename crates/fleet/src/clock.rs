@@ -11,15 +11,15 @@ const KEPT: usize = 16;
 /// Parts per million by which two clocks may drift apart.
 const STRAY_PPM: u64 = 15;
 
-/// One round trip.
+/// A round trip between the coordinator's and a member's clock.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_field_names, reason = "the unit belongs to the name")]
 struct Trip {
     /// The member's clock minus the coordinator's.
     offset_ns: i64,
-    /// The time on the way, both ways together.
+    /// Time on the network, both directions together.
     away_ns: u64,
-    /// When the answer came in.
+    /// The time at which the answer arrived.
     at_ns: u64,
 }
 
@@ -51,7 +51,7 @@ impl Trips {
         self.0.push_back(Trip { offset_ns, away_ns, at_ns });
     }
 
-    /// The offset by the trip that says most at this moment; absent before the first one.
+    /// The clock offset by the currently most precise trip; `None` before the first one.
     pub(crate) fn offset(&self, now_ns: u64) -> Option<ClockOffset> {
         let bound =
             |trip: &Trip| trip.away_ns / 2 + now_ns.saturating_sub(trip.at_ns) / 1_000_000 * STRAY_PPM;

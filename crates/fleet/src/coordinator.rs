@@ -19,9 +19,9 @@ pub use state::{MemberState, MemberStatus};
 
 /// Time from one ping to the next.
 const PING: u64 = 1_000_000_000;
-/// Least time from [`ToMember::Go`] to the moment that it names: a member must have it by then.
+/// Minimum time from [`ToMember::Go`] to the start time in it, by when a member must have it.
 const LEAD_NS: u64 = 50_000_000;
-/// Time added for each member: its message has to be written here and read there.
+/// Additional time per member, to write and read its message.
 const LEAD_EACH_NS: u64 = 2_000_000;
 /// The number of members that add to it.
 const LEAD_AT_MOST: u64 = 500;
@@ -31,12 +31,12 @@ const LEAD_AT_MOST: u64 = 500;
 pub enum CoordinatorAction {
     /// Send a message.
     Send {
-        /// To this member.
+        /// The receiving member.
         member: String,
         /// The message.
         message: ToMember,
     },
-    /// Keep a part of a member's run on a disk, and tell [`Coordinator::stored`].
+    /// Store a part of a member's run on disk, then call [`Coordinator::stored`].
     Keep {
         /// The member.
         member: String,
@@ -64,7 +64,7 @@ pub enum News {
         /// Its machine.
         environment: Box<Environment>,
     },
-    /// Every member has said whether it can carry its plan out, or is lost.
+    /// Every member has answered whether it can carry out its plan, or is lost.
     Answered,
     /// A member is lost, and why.
     Lost {
@@ -73,14 +73,14 @@ pub enum News {
         /// The reason.
         reason: String,
     },
-    /// A step goes off on this many members.
+    /// A step starts on this many members.
     Going {
         /// The step.
         step: StepNumber,
         /// The number of members that begin it.
         members: usize,
     },
-    /// An interval of one member, or of several that a leaf merged.
+    /// An interval of a member, or of several merged by a leaf.
     Sample {
         /// The member or the leaf.
         from: String,
@@ -98,7 +98,7 @@ pub enum News {
 #[derive(Debug)]
 pub struct Coordinator {
     mode: FleetMode,
-    /// Version and commit that members must have.
+    /// Required version and commit of members.
     version: String,
     /// Silence after which a member counts as lost.
     silence_ns: u64,
@@ -111,8 +111,7 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Leads these members through their assignments. `version` is the one that all must have; a member from which nothing was heard for
-    /// `silence`, though it was asked, is lost.
+    /// Leads these members through their assignments. All must have `version`. A member counts as lost after `silence` without an answer.
     #[must_use]
     pub fn new(
         mode: FleetMode,
@@ -138,13 +137,13 @@ impl Coordinator {
         self.members.iter().map(|(name, member)| (name.as_str(), member.status()))
     }
 
-    /// True once no member is at work any more.
+    /// True once no member is at work.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.members.values().all(Member::is_gone)
     }
 
-    /// Takes what came in, at this moment.
+    /// Processes an incoming message at this time.
     pub fn take(&mut self, incoming: Incoming, now_ns: u64) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         match incoming {
@@ -165,7 +164,7 @@ impl Coordinator {
         actions
     }
 
-    /// Lets time pass: pings, gives up silent members, and has steps go off whose members are ready.
+    /// Advances time: pings, gives up silent members, and starts steps whose members are ready.
     pub fn tick(&mut self, now_ns: u64) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         let silent: Vec<String> = self
@@ -204,7 +203,7 @@ impl Coordinator {
         actions
     }
 
-    /// Has every member begin that can carry its plan out.
+    /// Starts every member that can carry out its plan.
     pub fn begin(&mut self) -> Vec<CoordinatorAction> {
         self.has_begun = true;
         let mut actions = Vec::new();
@@ -216,7 +215,7 @@ impl Coordinator {
         actions
     }
 
-    /// A part that was to be kept is on the disk.
+    /// Confirms that a part is on disk.
     pub fn stored(&mut self, member: &str, number: u64) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         if let Some(known) = self.members.get_mut(member) {
@@ -226,12 +225,12 @@ impl Coordinator {
         actions
     }
 
-    /// Has all members stop at once.
+    /// Tells all members to stop at once.
     pub fn cancel(&self) -> Vec<CoordinatorAction> {
         self.tell_all(&ToMember::Cancel)
     }
 
-    /// Has all members stop after the measurement that goes on.
+    /// Tells all members to stop after the current measurement.
     pub fn drain(&self) -> Vec<CoordinatorAction> {
         self.tell_all(&ToMember::Drain)
     }
@@ -297,7 +296,7 @@ impl Coordinator {
             .push(CoordinatorAction::Tell(News::Lost { member: name.to_owned(), reason: reason.to_owned() }));
     }
 
-    /// Tells once that all have answered.
+    /// Reports once that all have answered.
     fn settle(&mut self, actions: &mut Vec<CoordinatorAction>) {
         if !self.answered && self.members.values().all(Member::has_answered) {
             self.answered = true;
@@ -305,7 +304,7 @@ impl Coordinator {
         }
     }
 
-    /// Has the earliest step go off for which anyone waits, once every member that is at work waits.
+    /// Starts the earliest awaited step, once every active member waits.
     fn let_go(&mut self, now_ns: u64, actions: &mut Vec<CoordinatorAction>) {
         let at_work = || self.members.values().filter(|member| member.is_at_work());
         if at_work().any(|member| member.waits_for().is_none() || member.offset(now_ns).is_none()) {
@@ -337,7 +336,7 @@ impl Coordinator {
         self.mode
     }
 
-    /// True once the members were told to begin.
+    /// True once the members were told to start.
     #[must_use]
     pub const fn has_begun(&self) -> bool {
         self.has_begun

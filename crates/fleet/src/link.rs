@@ -1,21 +1,21 @@
-//! Transports of messages. An ssh connection and NATS each have one implementation of both ends.
+//! Transports of messages: ssh connections and NATS, each with both ends.
 
 use std::time::Duration;
 
 use crate::message::{FromMember, ToMember};
 
-/// Why a link no longer carries anything.
+/// Why a link has ended.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum LinkError {
     /// The other end is gone.
     #[error("the connection has ended: {0}")]
     Closed(String),
-    /// The other end sent what is no message.
+    /// The other end sent something that is not a message.
     #[error("unexpected message: {0}")]
     Garbled(String),
 }
 
-/// Whom a message is for.
+/// The recipients of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum To<'a> {
     /// The member of this name.
@@ -27,13 +27,13 @@ pub enum To<'a> {
 /// An event at the coordinator.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incoming {
-    /// A member says something.
+    /// A message from a member.
     Message {
         /// Its name.
         member: String,
         /// The words.
         message: FromMember,
-        /// When it came in, by the coordinator's monotonic clock.
+        /// Arrival time by the coordinator's monotonic clock.
         at_ns: u64,
     },
     /// A member's link has ended.
@@ -45,17 +45,17 @@ pub enum Incoming {
     },
 }
 
-/// The coordinator's end: the links to all members.
+/// The coordinator's end: links to all members.
 pub trait Hub: Send {
-    /// Sends a message. A member that is gone is no error: its loss comes in.
+    /// Sends a message. Sending to a member that is gone is not an error: the loss is reported separately.
     fn send(&mut self, to: To<'_>, message: &ToMember) -> Result<(), LinkError>;
-    /// Waits up to `patience` for what comes in next.
+    /// Waits up to `patience` for the next incoming message.
     fn receive(&mut self, patience: Duration) -> Result<Option<Incoming>, LinkError>;
-    /// Ends the link to a member that is of no use any more; the member then stops and undoes everything.
+    /// Closes the link to a member that is no longer needed; the member then stops and undoes everything.
     fn close(&mut self, member: &str);
 }
 
-/// A member's end, which several threads share: one waits for messages while others send.
+/// A member's end, used by several threads: one waits for messages while others send.
 pub trait MemberLink: Send + Sync {
     /// Sends a message.
     fn send(&self, message: &FromMember) -> Result<(), LinkError>;

@@ -1,4 +1,4 @@
-//! A member's side: one thread waits for messages while another carries the plan out and tells of it.
+//! The member's side: one thread waits for messages while another carries out the plan and reports.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,25 +11,25 @@ use crate::link::{LinkError, MemberLink};
 use crate::message::{Assignment, Claims, FromMember, Merged, PROTOCOL, RunPart, StepNumber, ToMember};
 use crate::pipe::monotonic_ns;
 
-/// Time to wait for a message before resending what was not acknowledged.
+/// Time to wait for a message before checking what must be resent.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time after which what was not acknowledged is sent again.
+/// Time after which unacknowledged messages are resent.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Requests of the coordinator that [`Member`] does not answer by itself.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wish {
-    /// The member is not taken, for this reason.
+    /// The coordinator does not accept the member, for this reason.
     Refused(String),
-    /// Look whether this can be carried out.
+    /// Check whether this can be carried out.
     Assign(Box<Assignment>),
     /// Carry it out.
     Begin,
-    /// Nothing: the fleet ended before this member began.
+    /// Nothing to do: the fleet ended before this member began.
     End,
 }
 
-/// One member of a fleet, shared by its threads.
+/// A fleet member, shared by its threads.
 #[derive(Debug)]
 pub struct Member<L> {
     link: L,
@@ -42,24 +42,24 @@ pub struct Member<L> {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last step that was told to begin, and when.
+    /// The last step that was told to start, and its start time.
     went: Option<(StepNumber, u64)>,
     is_draining: bool,
-    /// The link is of no use any more.
+    /// True once the link is useless.
     has_ended: bool,
-    /// The number of the last part.
+    /// The number of the last part sent.
     last: u64,
-    /// Parts that were not acknowledged, with the time when they were sent last.
+    /// Unacknowledged parts, with the time of their last transmission.
     kept: Vec<(u64, Box<RunPart>, Instant)>,
 }
 
 impl<L: MemberLink> Member<L> {
-    /// A member that sets `stop` when it is cancelled or its link ends. `chrony_error_ns` is what chrony says that the wall clock may err.
+    /// A member that sets `stop` when it is cancelled or its link ends. `chrony_error_ns` is chrony's error bound for the wall clock.
     pub fn new(link: L, stop: Arc<AtomicBool>, chrony_error_ns: Option<u64>) -> Self {
         Self { link, stop, chrony_error_ns, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Introduces itself.
+    /// Introduces the member.
     ///
     /// # Errors
     /// The link has ended.
@@ -68,7 +68,7 @@ impl<L: MemberLink> Member<L> {
         self.link.send(&FromMember::Hello { protocol, version, environment: Box::new(environment) })
     }
 
-    /// Answers an assignment: what it takes here, and why it cannot be carried out if it cannot.
+    /// Answers an assignment: its claims here, and why it cannot be carried out, if so.
     ///
     /// # Errors
     /// The link has ended.
@@ -76,7 +76,7 @@ impl<L: MemberLink> Member<L> {
         self.link.send(&FromMember::Checked { claims, refusal })
     }
 
-    /// Waits for the next wish of the coordinator, while nothing is carried out.
+    /// Waits for the coordinator's next request while nothing is carried out.
     ///
     /// # Errors
     /// The link has ended.
@@ -130,7 +130,7 @@ impl<L: MemberLink> Member<L> {
         Ok(())
     }
 
-    /// Waits until it is known when a step that is ready begins. Returns that moment by this machine's clock; `None` if the run is to stop instead.
+    /// Waits for the start time of a step that is ready. Returns it by this machine's clock; `None` if the run must stop instead.
     pub fn pass(&self, step: StepNumber) -> Option<u64> {
         self.state().went = None;
         self.link.send(&FromMember::Ready { step }).ok()?;
@@ -146,22 +146,22 @@ impl<L: MemberLink> Member<L> {
         }
     }
 
-    /// Tells when a step began.
+    /// Reports when a step began.
     pub fn began(&self, step: StepNumber, intended_member_ns: u64, at_member_ns: u64) {
         self.tell(&FromMember::Began { step, intended_member_ns, at_member_ns });
     }
 
-    /// Tells what is done now.
+    /// Reports the current activity.
     pub fn does(&self, what: &str) {
         self.tell(&FromMember::Doing(what.to_owned()));
     }
 
-    /// Tells an interval.
+    /// Reports an interval.
     pub fn sample(&self, merged: Merged) {
         self.tell(&FromMember::Sample(merged));
     }
 
-    /// Sends a part of the run, again and again until the coordinator has it.
+    /// Sends a part of the run, repeatedly until the coordinator acknowledges it.
     pub fn keep(&self, part: RunPart) {
         let mut state = self.state();
         state.last += 1;
@@ -177,7 +177,7 @@ impl<L: MemberLink> Member<L> {
         self.state().is_draining
     }
 
-    /// Waits until the coordinator has everything, and says that the run is over.
+    /// Waits until the coordinator has everything, then reports the end of the run.
     pub fn end(&self, run: RunState, reason: Option<String>) {
         let mut state = self.state();
         while !state.kept.is_empty() && !state.has_ended {
@@ -200,7 +200,7 @@ impl<L: MemberLink> Member<L> {
         late.iter().for_each(|message| self.tell(message));
     }
 
-    /// Sends what may be lost with the link, whose end stops the run anyway.
+    /// Sends a message that may be lost with the link, whose end stops the run anyway.
     fn tell(&self, message: &FromMember) {
         let _ = self.link.send(message);
     }

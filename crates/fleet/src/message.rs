@@ -1,4 +1,4 @@
-//! Messages between a coordinator and its members. Clocks are monotonic and each machine's own; names end in whose clock it is.
+//! Messages between a coordinator and its members. Times are by each machine's monotonic clock; names end in whose clock it is.
 
 use std::path::PathBuf;
 
@@ -6,29 +6,29 @@ use iotax_model::record::{Environment, FleetMode, Measurement, RunPhase, TargetR
 use iotax_model::{Histogram, Plan, RunState, Warning};
 use serde::{Deserialize, Serialize};
 
-/// The version of these messages. A member of another one is refused, with both versions named.
+/// The version of these messages. A member with another version is refused; the message names both.
 pub const PROTOCOL: u32 = 2;
 
-/// One execution of one cell: the same number means the same cell and round on every member.
+/// Number of one execution of one cell: equal numbers mean the same cell and round on every member.
 pub type StepNumber = u64;
 
-/// From the coordinator to a member.
+/// A message from the coordinator to a member.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ToMember {
-    /// The member is not taken.
+    /// The coordinator does not accept the member.
     Refused {
         /// Why.
         reason: String,
     },
     /// Carry this plan out.
     Assign(Box<Assignment>),
-    /// Answer at once: the round trip tells how far the clocks are apart.
+    /// A ping, to be answered at once: the round trip shows the clock offset.
     Ping {
         /// Comes back in the answer.
         number: u64,
     },
-    /// Every member can carry its plan out: begin.
+    /// Start: every member can carry out its plan.
     Begin,
     /// Begin a step at this moment.
     Go {
@@ -37,14 +37,14 @@ pub enum ToMember {
         /// The moment by the member's clock.
         at_member_ns: u64,
     },
-    /// The coordinator has what this number was about on its disk.
+    /// The coordinator has stored the part with this number on disk.
     Acknowledge {
         /// The number in [`FromMember::Kept`].
         number: u64,
     },
-    /// Stop, undo everything, and say [`FromMember::Over`].
+    /// Stop, undo everything, and answer [`FromMember::Over`].
     Cancel,
-    /// Finish the measurement that goes on, then stop, undo everything, and say [`FromMember::Over`].
+    /// Finish the current measurement, then stop, undo everything, and answer [`FromMember::Over`].
     Drain,
 }
 
@@ -56,11 +56,11 @@ pub struct Assignment {
     pub fleet: String,
     /// The mode of the fleet. With [`FleetMode::Shared`] each step waits for [`ToMember::Go`].
     pub mode: FleetMode,
-    /// The plan of this member: rates for the whole are divided already, targets are its own.
+    /// The plan of this member: rates are already divided among members, and targets are its own.
     pub plan: Plan,
-    /// The seed, which is the same for all: cells come in the same order everywhere.
+    /// The seed, the same for all, so that cells come in the same order everywhere.
     pub seed: u64,
-    /// Steps that are not measured, because the coordinator has them from an earlier attempt.
+    /// Steps to skip, because the coordinator has them from an earlier attempt.
     #[serde(default)]
     pub done: Vec<StepNumber>,
     /// Devices that the user allows to be overwritten.
@@ -71,7 +71,7 @@ pub struct Assignment {
     pub overwrite_signature: bool,
 }
 
-/// From a member to the coordinator.
+/// A message from a member to the coordinator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FromMember {
@@ -88,16 +88,16 @@ pub enum FromMember {
     Pong {
         /// The number that was asked with.
         number: u64,
-        /// When the question was read.
+        /// The time at which the ping was read, by the member's clock.
         received_member_ns: u64,
-        /// When the answer was sent.
+        /// The time at which this answer was sent, by the member's clock.
         sent_member_ns: u64,
         /// The error bound of this machine's wall clock by chrony, if it runs.
         chrony_error_ns: Option<u64>,
     },
     /// The answer to [`ToMember::Assign`]. Nothing was touched yet.
     Checked {
-        /// The plan's claims there; none if it cannot be carried out.
+        /// The resources that the plan claims on this member; empty if it cannot be carried out.
         claims: Claims,
         /// Why the plan cannot be carried out there; absent if it can.
         refusal: Option<String>,
@@ -113,38 +113,38 @@ pub enum FromMember {
     Began {
         /// The step.
         step: StepNumber,
-        /// When it was to begin.
+        /// The intended start time.
         intended_member_ns: u64,
-        /// When it began.
+        /// The actual start time.
         at_member_ns: u64,
     },
     /// An interval of a step.
     Sample(Merged),
-    /// Something that belongs to the run is kept here until it is acknowledged.
+    /// A part of the run, kept here until acknowledged.
     Kept {
         /// Counts from 1 for each member.
         number: u64,
         /// The thing.
         part: Box<RunPart>,
     },
-    /// The assignment has ended and nothing is left behind.
+    /// The assignment has ended and everything was undone.
     Over {
         /// The state that it ended in.
         state: RunState,
-        /// Why it failed; what could not be undone.
+        /// Why it failed, and what could not be undone.
         reason: Option<String>,
     },
 }
 
-/// The claims of a member's plan on its machine: members of one machine must not take the same.
+/// The claims of a member's plan on its machine: members on one machine must not claim the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {
-    /// The kernel's boot id, which tells machines apart. Absent if it cannot be read.
+    /// The kernel's boot id, which identifies the running machine. Absent if it cannot be read.
     pub boot_id: Option<String>,
-    /// The filesystems on which it makes files.
+    /// The filesystems on which it creates files.
     pub filesystems: Vec<FilesystemClaim>,
-    /// The files that it makes under a name of the plan, and the devices that it writes to.
+    /// The files that it creates under a name from the plan, and the devices that it writes to.
     pub files: Vec<FileClaim>,
 }
 
@@ -172,13 +172,13 @@ pub struct FilesystemClaim {
     pub total_bytes: u64,
 }
 
-/// A file or device that nobody else may have.
+/// A file or device that needs exclusive use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileClaim {
     /// Its path without symbolic links.
     pub path: PathBuf,
-    /// The same on one machine only for the same file, whatever its path.
+    /// Identity of the file within one machine, independent of its path.
     pub identity: FileIdentity,
 }
 
@@ -188,7 +188,7 @@ pub struct FileClaim {
 pub enum FileIdentity {
     /// A block device, by its number.
     Device(u64),
-    /// A file that does not exist yet: its directory and its name there.
+    /// A file that does not exist yet: its directory and its name.
     New {
         /// The device number of the directory's filesystem.
         device: u64,
@@ -218,7 +218,7 @@ pub enum RunPart {
     Phases(Vec<RunPhase>),
 }
 
-/// An interval of one member, or of several merged on the way.
+/// An interval of a member, or of several merged in transit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Merged {

@@ -1,4 +1,4 @@
-//! Links through a pair of byte streams each: the pipes of child processes, which may be those of ssh.
+//! Links over pairs of byte streams: the pipes of child processes, which may be ssh.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use crate::message::{FromMember, ToMember};
 /// Largest message in bytes: a measurement with a histogram for each of its intervals.
 pub(crate) const MAX_MESSAGE: u32 = 64 << 20;
 
-/// This machine's monotonic clock, which all its processes share.
+/// The machine's monotonic clock in nanoseconds, common to all processes.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);

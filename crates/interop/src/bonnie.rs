@@ -20,10 +20,10 @@ pub enum Version {
     V1_98,
 }
 
-/// The reason why a run has no form in bonnie++'s CSV.
+/// Why a run cannot be written as bonnie++'s CSV.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotBonnie {
-    /// The run has none of the suite's workloads.
+    /// The run has no workload of the suite.
     #[error(
         "run {run} is none of the suite bonnie: it has {found}; its workloads are putc, put_block, rewrite, getc, get_block, seeks"
     )]
@@ -35,7 +35,7 @@ pub enum NotBonnie {
     },
 }
 
-/// Stands in the place of bonnie++'s own version.
+/// Takes the place of bonnie++'s version.
 pub(super) const MARK: Mark =
     Mark { format: "bonnie-csv", place: MarkPosition::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
 
@@ -124,13 +124,13 @@ fn planned_seeks(workload: &Workload) -> Option<u64> {
     Some(workload.io_size?.0 / workload.bs.0 * u64::from(workload.numjobs))
 }
 
-/// Files in bonnie++'s unit of 1024, if they are whole such.
+/// Number of files in bonnie++'s unit of 1024, if it is a whole multiple.
 fn thousands(measured: &Measurement) -> Option<u64> {
     let files = measured.outcome.tallies.meta.as_ref()?.ios;
     (files > 0 && files.is_multiple_of(1024)).then_some(files / 1024)
 }
 
-/// The fields of a part that was not measured.
+/// The fields of an unmeasured part.
 fn nothing() -> [String; 2] {
     [String::new(), String::new()]
 }
@@ -162,7 +162,7 @@ fn per_second(measured: &Measurement, count: u64) -> Option<f64> {
     (seconds > 0.0).then(|| count as f64 / seconds)
 }
 
-/// The longest that a chunk, a seek or an operation on a file took, where that is one system call.
+/// The longest time of a chunk, a seek or a file operation, if that is one system call.
 fn longest(name: &str, measured: &Measurement) -> Option<Nanos> {
     let tallies = &measured.outcome.tallies;
     let tally: Option<&Tally> = match name {

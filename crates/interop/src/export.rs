@@ -1,4 +1,4 @@
-//! The formats that a run can be written in, each declared once: `iotax export` and `--output-format` follow from the table.
+//! The export formats, each declared once: `iotax export` and `--output-format` follow from this table.
 
 use crate::Unfit;
 use crate::{bonnie, fio, iozone, parquet, prometheus, vdbench};
@@ -10,9 +10,9 @@ use iotax_report::mark::{Mark, MarkPosition};
 /// A run in some format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Document {
-    /// One text.
+    /// A text document.
     Text(String),
-    /// One file that is no text.
+    /// A binary file.
     Bytes(Vec<u8>),
     /// Several files.
     Sheets(Vec<csv::Sheet>),
@@ -23,17 +23,17 @@ pub enum Document {
 pub struct ExportFormat {
     /// Its name in `iotax export --format`.
     pub name: &'static str,
-    /// Its name in `--output-format`, if it has one: fio's, where it is one of fio's.
+    /// Its name in `--output-format`, if any: fio's name for fio's formats.
     pub output_format: Option<&'static str>,
     /// A description for the help text.
     pub help: &'static str,
-    /// The run in it; an error where it has no form in it.
+    /// Writes a run; fails if the format cannot hold it.
     pub write: fn(&(Run, Judgement)) -> Result<Document, Unfit>,
     /// The mark that identifies a file as iotax's; each file of [`Document::Sheets`] has a separate one.
     pub mark: Mark,
 }
 
-/// All of them. Of several at once, texts come in this order: fio's.
+/// All formats. If several are printed, texts come in this order, which is fio's.
 pub const FORMATS: &[ExportFormat] = &[
     ExportFormat {
         name: "fio-terse",
@@ -107,7 +107,7 @@ pub const FORMATS: &[ExportFormat] = &[
     },
 ];
 
-/// A text of a suite's own format, or in words why there is none.
+/// Wraps a text in a suite's own format, or the reason why there is none.
 fn told<E: std::fmt::Display>(text: Result<String, E>) -> Result<Document, Unfit> {
     text.map(Document::Text).map_err(|why| Unfit(why.to_string()))
 }

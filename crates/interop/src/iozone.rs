@@ -11,7 +11,7 @@ use iotax_analysis::suite::{SuiteCell, TargetSeries, tests};
 use iotax_model::Run;
 use iotax_report::mark::Mark;
 
-/// The line before the tables: iozone too has a few of its own there, which readers pass over.
+/// The line before the tables, where iozone prints a few lines that parsers skip.
 const FIRST: &str = "\tiotax suite records, KiB/s by file and record size in KiB\n";
 
 pub(super) const MARK: Mark = Mark::start("iozone-excel", FIRST);
@@ -32,20 +32,20 @@ const TITLES: [(&str, &str); 12] = [
     ("Re-Fread", "freread"),
 ];
 
-/// Why a run has no such form.
+/// Why a run cannot be written in iozone's layout.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotIozone {
-    /// It is not of files and records.
+    /// The run is not a matrix of file and record sizes.
     #[error(
         "iozone's layout is file sizes by record sizes, which this run does not have; it is for runs of iotax suite records"
     )]
     OtherRun,
-    /// It has several targets, and the layout has room for one.
+    /// The run has several targets; the layout holds one.
     #[error("iozone's layout has room for one target, and this run has {}; measure one alone", .0.join(", "))]
     Targets(Vec<String>),
 }
 
-/// A run's bandwidths as `iozone -R` lays them out, those of its tests that iozone has.
+/// A run's bandwidths in the layout of `iozone -R`, for the tests that iozone has.
 ///
 /// # Errors
 /// The run is no run of suite `records`, or of several targets.

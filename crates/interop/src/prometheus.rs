@@ -18,13 +18,13 @@ use iotax_report::tables::{emulated, figures};
 /// The first line, a comment to every reader.
 const FIRST: &str = "# Written by iotax: the measurements of its runs";
 
-/// A file is iotax's only if every line is: it may also hold others' metrics.
+/// Identifies a file in which every line is iotax's: others may hold metrics of other programs.
 pub(super) const MARK: Mark = Mark {
     format: "prometheus",
     place: MarkPosition::EveryLine(&[FIRST, "# HELP iotax_", "# TYPE iotax_", "iotax_"]),
 };
 
-/// One family: its samples under its name, type and help.
+/// A metric family: its name, type, help and samples.
 struct Family {
     name: String,
     kind: &'static str,
@@ -42,7 +42,7 @@ struct Series {
 }
 
 impl Series {
-    /// Times are in seconds; percentiles are quantiles of one summary, for which alone Prometheus has that label.
+    /// Converts a metric: times become seconds, and percentiles quantiles of one summary, the only type with that label.
     fn of(metric: Metric) -> Self {
         let unit = if metric.is_time() { 1e-9 } else { 1.0 };
         let seconds = if metric.is_time() { "_seconds" } else { "" };
@@ -54,7 +54,7 @@ impl Series {
     }
 }
 
-/// Every figure of every measurement of these runs, their capacities and knees, and their answers. Unknown values have no line.
+/// All figures of these runs' measurements, their capacities and knees, and their answers. Unknown values are left out.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> String {
     let figures: Vec<(Metric, Series)> =
@@ -108,7 +108,7 @@ pub fn measurements(runs: &[(Run, Judgement)]) -> String {
     text
 }
 
-/// Families that are not one figure: name and help.
+/// Families that are not a single figure: name and help.
 const LATENCY: (&str, &str) = ("iotax_latency_seconds", "Service times of a measurement's I/Os");
 const DURATION: (&str, &str) = ("iotax_duration_seconds", "Length of the measured window");
 const INFO: (&str, &str) = ("iotax_measurement_info", "What was found about a measurement; always 1");
@@ -168,7 +168,7 @@ fn rates(run: &Run) -> Vec<(&'static str, String, f64)> {
     lines
 }
 
-/// In the order of the text.
+/// Families in the order of the text.
 fn families(figures: &[(Metric, Series)]) -> Vec<Family> {
     let family =
         |name: &str, kind, help| Family { name: name.to_owned(), kind, help, samples: String::new() };
@@ -185,7 +185,7 @@ fn families(figures: &[(Metric, Series)]) -> Vec<Family> {
     all
 }
 
-/// The labels that every line of a measurement has.
+/// The labels on every line of a measurement.
 fn place(run: &Run, m: &Measurement) -> String {
     format!("{},round=\"{}\"", cell(run, &m.target, &m.workload), m.round)
 }

@@ -1,6 +1,6 @@
-//! Runs that a format has no form for.
+//! The error for runs that a format cannot represent.
 
-/// Why a run has no form in a format, in words.
+/// Why a run cannot be written in a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unfit(pub String);

@@ -13,12 +13,12 @@ use iotax_analysis::time::{month, utc};
 use iotax_model::Run;
 use iotax_report::mark::Mark;
 
-/// The first line, which vdbench does not have.
+/// The first line, which identifies the file; vdbench has none.
 const FIRST: &str = "iotax in the form of vdbench 5.04.06\n";
 
 pub(super) const MARK: Mark = Mark::start("vdbench", FIRST);
 
-/// The run, one run definition for each measurement.
+/// The run, with one run definition per measurement.
 ///
 /// # Errors
 /// There is no measurement, or one that vdbench has no columns for.
@@ -77,13 +77,13 @@ fn definition(text: &mut String, run: &Run, m: &Measurement) -> fmt::Result {
     writeln!(text)
 }
 
-/// The rate that was asked for, over all jobs; absent in a closed loop.
+/// The requested rate over all jobs; `None` in a closed loop.
 fn asked(workload: &Workload) -> Option<String> {
     let of_one = workload.rate_iops.or_else(|| workload.rate.map(|Bytes(rate)| rate / workload.bs.0.max(1)));
     of_one.map(|rate| (rate * u64::from(workload.numjobs)).to_string())
 }
 
-/// The host over an interval, whose number is from 1 on; absent where it was watched at other times.
+/// Host activity in interval `number`, from 1; `None` if it was sampled at other times.
 fn host(m: &Measurement, number: usize) -> Option<&HostActivity> {
     m.host_samples.get(number.checked_sub(1)?).filter(|_| m.host_samples.len() == m.samples.len())
 }

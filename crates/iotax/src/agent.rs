@@ -39,8 +39,8 @@ pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
 /// The file that names the kernel's clocksource.
 pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Serves the runner on stdin and stdout until it says goodbye or goes away, then removes the files made for it. Their
-/// undo log is kept in `undo_dir`.
+/// Serves the runner on stdin and stdout until it says goodbye or disconnects, then removes the files made for it. Their undo log is in
+/// `undo_dir`.
 pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
     let files = Arc::new(Mutex::new(Files::new(undo_dir)));
@@ -65,13 +65,13 @@ fn end(files: &Mutex<Files>, exit: Exit) -> Exit {
     if undone { exit } else { Exit::Environment }
 }
 
-/// Locks also after a panic: no holder leaves the data in an inconsistent state.
+/// Locks even after a panic: no holder leaves the data inconsistent.
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads requests in a thread. It ends the process on a shutdown, at the end of the stream and on bytes that are no
-/// message, even during a measurement: nobody waits for the result any more.
+/// Reads requests on a separate thread. It ends the process on a shutdown request, at the end of the stream and on invalid bytes, even
+/// during a measurement, whose result nobody awaits any more.
 fn listen(
     mut stream: impl Read + Send + 'static,
     files: Arc<Mutex<Files>>,
@@ -116,7 +116,7 @@ fn await_conclude(requests: &Receiver<Request>) {
     });
 }
 
-/// Blocks until the next request, which must be the one that `accept` takes; any other ends the process.
+/// Blocks until the next request, which `accept` must accept; any other ends the process.
 fn await_request<T>(
     requests: &Receiver<Request>,
     expected: &str,
@@ -200,7 +200,7 @@ struct Agent {
     files: Arc<Mutex<Files>>,
     /// The running server for network measurements.
     server: Mutex<Option<Server>>,
-    /// When the load begins and ends.
+    /// Starts and ends the load.
     control: Arc<Control>,
 }
 
@@ -241,7 +241,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Carries out one request. Passes its events to `emit`, except the last one, which it returns.
+    /// Carries out one request. Passes its events to `emit`, except the last, which it returns.
     fn answer(&self, request: Request, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
         match request {
             Request::Hello { .. } => Ok(Event::Hello(self.hello())),
@@ -380,7 +380,7 @@ impl Agent {
     }
 }
 
-/// Describes the target at a path; an error says why it cannot be measured.
+/// Describes the target at a path, or returns why it cannot be measured.
 fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     let root = Path::new("/");
     let length = preflight::look(path, size).map_err(|refusal| refusal.to_string())?;
@@ -390,7 +390,7 @@ fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     Ok(Description { length, layers, timeouts, environment: host_info::environment(root) })
 }
 
-/// Surveys what is below a path, or the whole machine.
+/// Surveys the layers below a path, or the whole machine.
 fn surveyed(path: Option<&Path>) -> Result<Event, String> {
     let root = Path::new("/");
     let found = match path {

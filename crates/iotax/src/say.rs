@@ -29,7 +29,7 @@ macro_rules! say {
     ($($argument:tt)*) => { $crate::say::words(format_args!($($argument)*)) };
 }
 
-/// A line on stderr that --quiet leaves out: progress, and what came of it.
+/// A line on stderr that `--quiet` leaves out: progress and its outcome.
 macro_rules! note {
     ($($argument:tt)*) => { if !$crate::say::is_quiet() { $crate::say::words(format_args!($($argument)*)) } };
 }
@@ -41,7 +41,7 @@ macro_rules! print_line {
 
 pub(crate) use {note, print_line, say};
 
-/// Columns when there is no terminal to ask.
+/// Default width in columns without a terminal.
 const DEFAULT_WIDTH: usize = 80;
 
 /// The time that a stalled reader gets after an interrupt.
@@ -92,7 +92,7 @@ impl Stream {
         stated.filter(|columns| *columns > 0).or((columns > 0).then_some(columns)).unwrap_or(DEFAULT_WIDTH)
     }
 
-    /// The height in lines; 0 if it is no terminal.
+    /// The height in lines; 0 without a terminal.
     pub(crate) fn height(self) -> usize {
         let lines = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_row));
         if self.is_terminal() { lines } else { 0 }
@@ -126,7 +126,7 @@ impl Stream {
     }
 }
 
-/// True if the locale names a character set other than UTF-8: the first of these that is set counts (locale(7)).
+/// Returns whether the locale names a character set other than UTF-8. The first variable that is set counts (locale(7)).
 pub(crate) fn is_ascii_locale() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
     let locale = set.into_iter().find(|locale| !locale.is_empty());
@@ -136,7 +136,7 @@ pub(crate) fn is_ascii_locale() -> bool {
     })
 }
 
-/// A text for the locale: pictures made of characters that it lacks are made of others.
+/// Adapts a text to the locale: drawing characters that it lacks are replaced.
 pub(crate) fn in_locale(text: &str) -> Cow<'_, str> {
     if text.is_ascii() || !is_ascii_locale() {
         return Cow::Borrowed(text);
@@ -144,7 +144,7 @@ pub(crate) fn in_locale(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(plain).collect())
 }
 
-/// An ASCII character that looks like one of a picture.
+/// An ASCII character that resembles a drawing character.
 fn plain(letter: char) -> char {
     /// The lower four dots of a braille character.
     const LOWER: u32 = 0b1110_0100;
@@ -165,7 +165,7 @@ fn plain(letter: char) -> char {
     }
 }
 
-/// Breaks lines that are longer than a terminal is wide between words; those that fit stay as they are.
+/// Wraps lines wider than the terminal between words; others are unchanged.
 pub(crate) fn broken(text: &str, width: usize) -> String {
     let line = |line: &str| {
         if line.chars().count() <= width {
@@ -178,7 +178,7 @@ pub(crate) fn broken(text: &str, width: usize) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Leaves out notes from now on.
+/// Suppresses notes from now on.
 pub(crate) fn be_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }
@@ -188,7 +188,7 @@ pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// A line on stderr; see [`say!`]. A terminal would break it within words.
+/// A line on stderr, wrapped between words; see [`say!`].
 pub(crate) fn words(words: Arguments<'_>) {
     let text = format!("{words}\n");
     if Stream::Stderr.is_terminal() {
@@ -222,7 +222,7 @@ pub(crate) fn document_to(name: &Path, document: &[u8]) -> Result<(), Errno> {
     write_all(stream.as_fd(), document)
 }
 
-/// True if stdout is the same file, pipe or terminal as `other`.
+/// Returns whether stdout is the same file, pipe or terminal as `other`.
 pub(crate) fn is_stdout(other: &Metadata) -> bool {
     let device = (rustix::fs::major(other.rdev()), rustix::fs::minor(other.rdev()));
     // /dev/tty is another name of the controlling terminal; tcgetsid succeeds only on that one.

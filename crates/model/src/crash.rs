@@ -1,4 +1,4 @@
-//! Cuts of power, and what each left of a stack.
+//! Power cuts, and what each left of a stack.
 
 use std::fmt;
 
@@ -68,8 +68,8 @@ impl DatabaseMode {
         }
     }
 
-    /// True if the database promises that it is whole after a cut of power. Of a rollback journal with `normal` SQLite says that a cut at the
-    /// wrong time may damage it.
+    /// True if the database guarantees integrity after a power failure. According to SQLite, a rollback journal with `normal` may be
+    /// corrupted by one at the wrong time.
     #[must_use]
     pub fn promises_a_whole_database(self) -> bool {
         self.promises_commits()
@@ -200,7 +200,7 @@ pub struct PowerCut {
 }
 
 impl PowerCut {
-    /// A cut so long after the first write, by the check of what it left.
+    /// The result of a cut `seconds` after the first write, from the check of what it left.
     #[must_use]
     pub fn found(seconds: Option<f64>, recovery: &Recovery) -> Self {
         // The load writes evenly.
@@ -252,7 +252,7 @@ impl LostBlocks {
         lost
     }
 
-    /// All blocks at fault.
+    /// The total number of faulty blocks.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.stale + self.torn + self.damaged

@@ -12,9 +12,9 @@ pub enum Exit {
     Usage = 2,
     /// A measurement failed, or the journal that verification needs is damaged.
     Measurement = 3,
-    /// The environment does not allow it: permissions, space, a missing program.
+    /// The environment does not permit it: permissions, space, or a missing program.
     Environment = 4,
-    /// A gate that the user asked for had nothing that it could judge, and none failed.
+    /// A requested gate had nothing to judge, and none failed.
     Unjudged = 5,
     /// Interrupted by the user, after cleaning up.
     Interrupted = 130,

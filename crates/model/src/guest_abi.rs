@@ -22,7 +22,7 @@ pub const SIZE_PARAMETER: &str = "iotax.size=";
 pub const MOUNT_POINT: &str = "/disk";
 /// The mkfs program in the initramfs.
 pub const MKFS: &str = "/mkfs";
-/// Kernel parameter that tells PID 1 not to wait for a disk.
+/// Kernel parameter that makes PID 1 start without waiting for a disk.
 pub const DISKLESS_PARAMETER: &str = "iotax.diskless";
 /// Kernel parameter, followed by `ADDRESS/PREFIX` and optionally `,MTU`: PID 1 configures the network card with them.
 pub const NET_PARAMETER: &str = "iotax.net=";

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Each power of two is divided into `2^SUB_BITS` buckets.
+/// Binary logarithm of the number of buckets per power of two.
 const SUB_BITS: u32 = 7;
 const SUB: u64 = 1 << SUB_BITS;
 /// Values from `2^MAX_BITS` ns (about 18 minutes) up land in the last bucket; minimum, maximum and mean stay exact.

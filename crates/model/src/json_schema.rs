@@ -1,4 +1,4 @@
-//! Generated JSON Schemas without null: what is not there has no key, in plan files and in documents.
+//! Generated JSON Schemas without null: absent values have no key, in plan files and in documents.
 
 use serde_json::{Value, json};
 

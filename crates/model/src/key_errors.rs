@@ -2,7 +2,7 @@
 
 use crate::words::nearest;
 
-/// Names that other tools have for keys, too unlike them to be found by their letters.
+/// Other tools' names of keys that are spelled too differently to be suggested as a misspelling.
 const ELSEWHERE: [(&str, &str); 4] =
     [("block_size", "bs"), ("blocksize", "bs"), ("queue_depth", "iodepth"), ("duration", "runtime")];
 

@@ -114,7 +114,7 @@ const fn one() -> u32 {
 }
 
 impl Traffic {
-    /// A test with all else left to its default.
+    /// A test with all other settings at their defaults.
     #[must_use]
     pub const fn new(test: NetTest) -> Self {
         Self {
@@ -134,7 +134,7 @@ impl Traffic {
         }
     }
 
-    /// Streams of both directions; of round trips those of the load.
+    /// Number of streams in both directions; for round trips, that of the background load.
     #[must_use]
     pub const fn streams(&self) -> u32 {
         match (self.test.is_rtt() && !self.loaded, self.direction) {
@@ -162,7 +162,7 @@ impl Traffic {
         name
     }
 
-    /// Refuses what means nothing, in words that quote it and name what is accepted.
+    /// Rejects settings without a meaning. The error quotes them and names what is accepted.
     pub fn check(&self) -> Result<(), String> {
         let rtt = self.test.is_rtt();
         let only = |key: &str, which: &str| {
@@ -224,7 +224,7 @@ pub struct Peer {
     pub host: String,
     /// Port of the control connection.
     pub port: u16,
-    /// The secret that both ends share, if the server asks for one.
+    /// The shared secret, if the server asks for one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub token: Option<String>,
     /// The client's address.
@@ -236,7 +236,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// At an address and port, with nothing else asked.
+    /// A server at an address and port, without options.
     #[must_use]
     pub fn at(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port, token: None, bind: None, cport: None }
@@ -257,7 +257,7 @@ impl Peer {
         Ok(Self::at(host, port))
     }
 
-    /// The same as [`Self::parse`] reads it.
+    /// The text form, which [`Self::parse`] reads.
     #[must_use]
     pub fn name(&self) -> String {
         if self.host.contains(':') {

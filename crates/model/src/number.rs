@@ -1,4 +1,4 @@
-//! Whole numbers as people write them.
+//! Whole numbers in text form.
 
 use std::ops::RangeInclusive;
 
@@ -30,10 +30,10 @@ pub fn percentage<T: TryFrom<u64>>(text: &str, range: &RangeInclusive<u64>) -> R
 
 /// The form of a quoted number, for a schema.
 const QUOTED: &str = r"^\s*\d[\d_]*(\.\d+)?\s*[kKmMgG]?\s*$";
-/// That of a quoted percentage.
+/// Pattern of a quoted percentage.
 const QUOTED_PERCENTAGE: &str = r"^\s*\d+\s*%?\s*$";
 
-/// Has the schema of a table say that its numbers may be quoted, as [`whole`] and [`percentage`] read them.
+/// Extends the schema of a table with quoted numbers, as [`whole`] and [`percentage`] read them.
 pub(crate) fn or_text(table: &mut Schema) {
     let properties = table.get_mut("properties").and_then(Value::as_object_mut);
     for form in properties.into_iter().flatten().map(|(_, form)| form) {

@@ -206,13 +206,13 @@ pub struct Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheDrop {
-    /// Those of the whole machine, by /proc/sys/vm/drop_caches after a sync.
+    /// The whole machine's caches, by /proc/sys/vm/drop_caches after a sync.
     Machine,
-    /// Those of the target's own files and devices, by posix_fadvise after a sync of each.
+    /// The caches of the target's own files and devices, by posix_fadvise after a sync of each.
     Target {
         /// Bytes of these files and devices.
         of: u64,
-        /// Bytes that were cached afterwards all the same; absent if the kernel does not tell.
+        /// Bytes still cached afterwards; absent if the kernel does not report them.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         left: Option<u64>,
     },
@@ -482,7 +482,7 @@ impl Measurement {
         self.host.as_ref().or(self.outcome.inside.as_ref())
     }
 
-    /// The samples without the last one of a window that Ctrl-C ended, which has no length to speak of.
+    /// The samples, without the last one of a window ended by Ctrl-C, which may be too short.
     pub fn whole_samples(&self) -> impl Iterator<Item = &Sample> {
         let whole = self.samples.first().map_or(0, |sample| sample.duration_ns / 2);
         self.samples.iter().filter(move |sample| sample.duration_ns >= whole)

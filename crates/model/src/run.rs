@@ -1,4 +1,4 @@
-//! A run: a plan that was carried out, its machine and all that was measured.
+//! A run: a plan, the machine, and all measurements.
 
 use std::fmt::{self, Write as _};
 
@@ -43,7 +43,7 @@ impl fmt::Display for RunState {
     }
 }
 
-/// A run as it is stored, finished or not.
+/// A stored run, finished or not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// Its number in its store, from 1.
@@ -68,9 +68,9 @@ pub struct Run {
     pub phases: Vec<RunPhase>,
     /// Its source if another tool measured it; absent for a run of iotax.
     pub source: Option<ImportSource>,
-    /// The fleet that it is part of; absent for a run of one machine.
+    /// The run's fleet; absent for a run on one machine.
     pub fleet: Option<FleetMember>,
-    /// The store that it was read from, as the user named it; absent for the default one.
+    /// The store from which it was read, as the user named it; `None` for the default one.
     pub store: Option<String>,
 }
 
@@ -119,13 +119,13 @@ impl Run {
 }
 
 impl Run {
-    /// The measurements that figures are made of: all, or where rounds were added until a steady state those of the last window.
+    /// The measurements used for figures: all, or with a steady state those of the last window.
     pub fn measured(&self) -> impl Iterator<Item = &Measurement> {
         let first = self.first_measured_round();
         self.measurements.iter().filter(move |m| m.round >= first)
     }
 
-    /// The first round that figures are made of.
+    /// The first round used for figures.
     #[must_use]
     pub fn first_measured_round(&self) -> u32 {
         match &self.plan.design {

@@ -6,7 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::plan::Plan;
 
-/// One target under one workload, as indices into the plan.
+/// A target and a workload, as indices into the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cell {
     /// Index into [`Plan::targets`].
@@ -37,7 +37,8 @@ pub fn cells(plan: &Plan) -> Vec<Cell> {
         .collect()
 }
 
-/// Cells that share a measured window: each alone, or those of a watch that measures its targets together. In the order of their first ones.
+/// Groups of cells that share a measured window: single cells, or in a watch that measures its targets together those of one workload. In
+/// the order of their first cells.
 #[must_use]
 pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
     let mut windows: Vec<Vec<Cell>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Threads that may not be had, and pauses that nothing forbids.
+//! Starts threads, with a clear error if that fails, and sleeps.
 
 use std::io;
 use std::thread::{self, Builder, JoinHandle, Scope, ScopedJoinHandle};
@@ -15,7 +15,7 @@ pub fn spawn<T: Send + 'static>(
     Builder::new().name(name.to_owned()).spawn(work).map_err(not_started)
 }
 
-/// As [`spawn`], within a scope.
+/// Like [`spawn`], within a scope.
 ///
 /// # Errors
 /// As [`spawn`].

@@ -1,4 +1,4 @@
-//! Traces: the I/Os that somebody did, with their times.
+//! Traces: recorded I/Os with their times.
 
 use crate::words::words;
 
@@ -47,7 +47,7 @@ words! {
 }
 
 impl TraceFormat {
-    /// The facts that this format does not tell and a replay has to assume.
+    /// The facts that this format lacks, which a replay must assume.
     #[must_use]
     pub const fn caveat(self) -> Option<&'static str> {
         match self {
@@ -75,31 +75,31 @@ words! {
     }
 }
 
-/// One I/O of a trace.
+/// A traced I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TracedIo {
-    /// When it was issued, in nanoseconds from the trace's own beginning.
+    /// Time of issue, in nanoseconds from the trace's beginning.
     pub at_ns: u64,
-    /// From issue to completion; absent if the trace does not tell.
+    /// Time from issue to completion in nanoseconds; `None` if the trace does not record it.
     pub latency_ns: Option<u64>,
     /// The kind.
     pub operation: TracedOperation,
-    /// In bytes; 0 for a flush.
+    /// Offset in bytes; 0 for a flush.
     pub offset: u64,
-    /// In bytes; 0 for a flush.
+    /// Length in bytes; 0 for a flush.
     pub length: u64,
     /// A write that is durable when it completes (FUA).
     pub fua: bool,
     /// The process that issued it.
     pub process: Option<u32>,
-    /// The queue or volume that it went to, by the trace's own number.
+    /// The queue or volume of the I/O, by the trace's number.
     pub queue: Option<u32>,
 }
 
-/// Events in the order of their times; an error says where the trace is broken, and ends it.
+/// Events in order of time. An error describes damage to the trace, and ends it.
 pub type Events = Box<dyn Iterator<Item = Result<TracedIo, String>> + Send>;
 
-/// The longest read or write that is replayed, as the longest that a workload can have.
+/// Longest read or write that is replayed: the maximum of a workload.
 pub const LONGEST: u64 = 64 << 20;
 
 /// The facts of a trace that a replay is planned by.
@@ -121,7 +121,7 @@ pub struct TraceSummary {
     pub longest: u64,
     /// The highest end of a read, write or trim, in bytes.
     pub reach: u64,
-    /// I/Os whose completion is known.
+    /// I/Os with a known completion.
     pub completed: u64,
 }
 

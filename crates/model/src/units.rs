@@ -147,7 +147,7 @@ impl fmt::Display for Nanos {
 }
 
 impl Bytes {
-    /// Its text with a unit in any case: `256 bytes`, which a reader may have meant as MiB.
+    /// The size with an explicit unit: `256 bytes`, which a user may have meant as MiB.
     #[must_use]
     pub fn with_unit(self) -> String {
         let text = self.to_string();
@@ -282,7 +282,7 @@ pub mod human {
         scaled(bytes_per_s, 1000.0, &["B/s", "kB/s", "MB/s", "GB/s"], " ")
     }
 
-    /// Bytes per second as `9.41 Gbit/s`: powers of 1000, as networks are sold.
+    /// Bytes per second as `9.41 Gbit/s`, in powers of 1000, as networks are specified.
     #[must_use]
     pub fn bits(bytes_per_s: f64) -> String {
         scaled(bytes_per_s * 8.0, 1000.0, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"], " ")

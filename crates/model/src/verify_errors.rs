@@ -115,7 +115,7 @@ impl Findings {
         other.faults.into_iter().for_each(|fault| self.put(fault));
     }
 
-    /// Why not all was verified that was to be.
+    /// Why the verification was incomplete.
     #[must_use]
     pub fn incomplete(&self) -> Option<String> {
         let unread = self.unfinished.then(|| "not all that was written could be read back".to_owned());
@@ -200,11 +200,11 @@ impl fmt::Display for JournalDamage {
 pub struct JournalState {
     /// True if it was closed properly, which records the total.
     pub closed: bool,
-    /// Bytes at the end that were being written when the machine stopped; ignored.
+    /// Bytes of a record that was being written when the machine stopped; ignored.
     pub torn_tail: Bytes,
-    /// Damage that a crash does not explain.
+    /// Damage beyond what a crash explains.
     pub damage: JournalDamage,
-    /// Acknowledged writes, if the journal says that it lacks some of them.
+    /// Number of acknowledged writes, if the journal reports that some are missing in it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub acknowledged: Option<u64>,
 }
@@ -226,7 +226,7 @@ pub struct Recovery {
     pub findings: Findings,
     /// Checks of blocks with durable writes against the last durable write of each: faults here break a guarantee.
     pub durable: Findings,
-    /// The number of writes on record before the oldest one that is missing; absent if none is.
+    /// Number of records before that of the oldest missing write; absent if none is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost_from: Option<u64>,
     /// Blocks with an earlier content than their last acknowledged write although a write is there that began after that was acknowledged.
@@ -234,7 +234,7 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Why a write that was acknowledged may be missing without being noticed.
+    /// Why the loss of an acknowledged write may go unnoticed.
     #[must_use]
     pub fn incomplete(&self) -> Option<String> {
         let JournalState { damage, acknowledged, .. } = &self.journal;

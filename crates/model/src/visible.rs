@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Beyond control characters: Unicode's format characters, line and paragraph separators, and other characters without width.
+/// Invisible characters besides control characters: Unicode's format characters, line and paragraph separators, and others without width.
 const HIDDEN: [(char, char); 25] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
@@ -39,7 +39,7 @@ pub fn is_hidden(c: char) -> bool {
     c.is_control() || HIDDEN.iter().any(|(first, last)| (*first..=*last).contains(&c))
 }
 
-/// Escapes text of several lines; line ends and tabs stay.
+/// Escapes text of several lines; line ends and tabs are kept.
 #[must_use]
 pub fn text(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_hidden(c) && !matches!(c, '\n' | '\t'), |out, c| out.extend(c.escape_default()))

@@ -50,23 +50,23 @@ pub enum Request {
     },
     /// Drops caches, after what is dirty was written. Answered by [`Event::CachesDropped`].
     DropCaches {
-        /// Files and devices whose pages go, and those of the files of loop devices beneath them; none for the guest's disk.
+        /// Files and devices whose cached pages are dropped, including the files of loop devices below them. Empty for the guest's disk.
         paths: Vec<String>,
-        /// True to drop those of the whole machine, if the agent may.
+        /// True to drop the whole machine's caches, if the agent may.
         machine: bool,
     },
     /// Sets up a measurement. Answered by [`Event::Ready`]; the next request must be [`Request::Go`].
     Run(Box<Job>),
-    /// Ends the window of the load that is being made, which then has its results as if it had been meant to be so short. Has no answer of its own,
-    /// and no effect on work whose length is not its own choice.
+    /// Ends the window of the current load early; its results are those of a load of that length. Has no answer, and no effect on work with
+    /// a fixed amount.
     End,
     /// Starts the load. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Over`]; the next request must be [`Request::Conclude`].
     Go {
-        /// The moment to start at, in nanoseconds of the monotonic clock that both ends share; absent: at once. With it
-        /// [`Event::Started`] is told too.
+        /// Start time in nanoseconds of the monotonic clock that both ends share; `None` to start at once. If set, [`Event::Started`] is
+        /// sent too.
         at_ns: Option<u64>,
     },
-    /// Flushes and verifies what the load wrote, once the runner has read its counters. Answered by [`Event::Done`].
+    /// Flushes and verifies the load's writes, once the runner has read its counters. Answered by [`Event::Done`].
     Conclude,
     /// Starts a server for network measurements, in addition to other requests. Answered by [`Event::Serving`].
     Serve {
@@ -127,7 +127,7 @@ pub struct ByteRange {
     pub size: Bytes,
     /// True if a layer that iotax created holds the device, so that an exclusive claim would fail.
     pub shared: bool,
-    /// The expected identity; anything else at the path is not touched.
+    /// The expected identity; nothing else at the path is touched.
     pub identity: Option<Identity>,
 }
 
@@ -135,7 +135,7 @@ pub struct ByteRange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskId {
-    /// The device number (`rdev`). The kernel may reuse it once the disk is gone.
+    /// The device number (`rdev`), which the kernel may reuse once the disk is gone.
     pub number: u64,
     /// The disk's sequence number, unique within a boot (`diskseq`). Absent before Linux 5.15.
     pub sequence: Option<u64>,
@@ -156,7 +156,7 @@ pub enum Identity {
     Disk(DiskId),
 }
 
-/// The stamped fill that a target holds wherever no workload of the run has written since.
+/// The stamped fill, which a target holds wherever no workload of the run has written since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StampedFill {
@@ -185,7 +185,7 @@ pub struct Job {
     /// True if a layer that iotax created holds the device, so that an exclusive claim would fail.
     #[serde(default)]
     pub shared: bool,
-    /// The expected identity; anything else at the path is not touched.
+    /// The expected identity; nothing else at the path is touched.
     #[serde(default)]
     pub identity: Option<Identity>,
     /// An empty directory next to the target, for workloads that create files; absent in a guest, whose agent creates one itself.
@@ -240,14 +240,14 @@ pub enum Event {
     CachesDropped(CacheDrop),
     /// The measurement is set up. The load starts on [`Request::Go`], so that several agents can start at once.
     Ready,
-    /// The moment at which the load started, told once it goes on.
+    /// The load has started.
     Started {
-        /// In nanoseconds of the agent's monotonic clock.
+        /// Start time in nanoseconds of the agent's monotonic clock.
         at_ns: u64,
     },
     /// The warm-up is over and the measured window starts.
     Measuring,
-    /// One interval.
+    /// An interval.
     Sample(Box<Sample>),
     /// The measured window is over. A flush, verification and cleanup follow outside of it.
     Over,
@@ -352,7 +352,7 @@ pub fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> Result<(), Wi
     send_up_to(stream, message, MAX_FRAME)
 }
 
-/// As [`send`], with another limit on the payload in bytes.
+/// Like [`send`], with a different limit on the payload in bytes.
 pub fn send_up_to<T: Serialize>(stream: &mut impl Write, message: &T, limit: u32) -> Result<(), WireError> {
     let mut frame = Vec::with_capacity(256);
     frame.extend_from_slice(&MARKER);
@@ -373,7 +373,7 @@ pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> Result<Option<T>,
     receive_up_to(stream, MAX_FRAME)
 }
 
-/// As [`receive`], with another limit on the payload in bytes.
+/// Like [`receive`], with a different limit on the payload in bytes.
 pub fn receive_up_to<T: DeserializeOwned>(
     stream: &mut impl Read,
     limit: u32,

@@ -1,6 +1,6 @@
 //! Enums whose values are words on the command line and in plan files.
 
-/// An unknown word where one of a fixed set is expected.
+/// An unknown word in place of one of a fixed set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{input:?} is not a known {what}; accepted: {accepted}{}", nearest.as_ref().map(|n| format!(" (did you mean {n:?}?)")).unwrap_or_default())]
 pub struct WordError {

@@ -1,7 +1,7 @@
 //! Breaks text into lines between words.
 
-/// Lines of at most `width` characters. A longer word stays whole, and so does what is there to be pasted: a command behind a colon at the
-/// end, and one in backticks that fits a line.
+/// Wraps text to lines of at most `width` characters. Longer words stay whole, as do commands to be pasted: one after a colon at the end,
+/// and one in backticks that fits a line.
 #[must_use]
 pub fn lines(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -23,7 +23,7 @@ pub fn lines(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Words. A command at the end is one, and those between backticks are if they fit.
+/// Splits a text into words. A command at the end is one word, and so is one in backticks that fits.
 fn words(text: &str, width: usize) -> Vec<String> {
     if let Some(colon) = text.rfind(": iotax ") {
         let (before, command) = text.split_at(colon + 1);
@@ -43,12 +43,12 @@ fn words(text: &str, width: usize) -> Vec<String> {
     words
 }
 
-/// True if a backtick in a word has no partner there.
+/// Returns whether a backtick in a word has no closing one there.
 fn is_open(word: &str) -> bool {
     word.matches('`').count() % 2 == 1
 }
 
-/// At most `width` characters of a text, with a mark where some are left out.
+/// Truncates a text to at most `width` characters, with a mark in place of the omitted part.
 #[must_use]
 pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {

@@ -22,7 +22,7 @@ pub(super) struct Answer {
 }
 
 impl Challenge {
-    /// One that was never used.
+    /// A fresh, random challenge.
     pub(super) fn new() -> std::io::Result<Self> {
         let mut nonce = [0; 32];
         random(&mut nonce)?;
@@ -34,7 +34,7 @@ impl Challenge {
         Answer { mac: self.mac(token, cookie, parameters).finalize().into_bytes().to_vec() }
     }
 
-    /// Checks whether an answer shows that its sender knows the token. Takes as long for a wrong one as for a right one.
+    /// Checks whether an answer proves knowledge of the token, in constant time.
     pub(super) fn is_met(&self, answer: &Answer, token: &str, cookie: &Cookie, parameters: &[u8]) -> bool {
         self.mac(token, cookie, parameters).verify_slice(&answer.mac).is_ok()
     }

@@ -19,7 +19,7 @@ use super::stream::{Options, Socket, tcp_info};
 use super::streams;
 use iotax_engine::EngineError;
 
-/// The longest that a server may take to stop: it may have to wait for a write.
+/// Longest time for a server to stop: it may have to wait for a write.
 const END_PATIENCE: Duration = Duration::from_secs(30);
 /// The interval at which the datagram that opens a stream is sent again until it is answered.
 const HELLO_AGAIN: Duration = Duration::from_secs(1);
@@ -85,8 +85,8 @@ impl ClientSession {
         letters(&self.cookie)
     }
 
-    /// Connects the streams. Returns them in the order of their numbers, each with true if this end sends, and true if the server has
-    /// started the test already.
+    /// Connects the streams. Returns them in order of their numbers, each with whether this end sends, and whether the server has already
+    /// started the test.
     pub(super) fn connect(&self) -> Result<(Vec<(Socket, bool)>, bool), NetError> {
         let mut started = false;
         let (sends, receives) = self.parameters.streams();
@@ -151,7 +151,7 @@ impl ClientSession {
         ))
     }
 
-    /// Ends the test: the server stops, and data under way still arrives. If the server is gone, `await_end` fails.
+    /// Ends the test: the server stops, and data in flight still arrives. If the server is gone, `await_end` fails.
     pub(super) fn end(&self) {
         drop(self.control.send(State::TestEnd));
     }

@@ -16,14 +16,14 @@ use serde::de::DeserializeOwned;
 pub(super) const COOKIE: usize = 37;
 /// The largest JSON of parameters.
 pub(super) const MAX_PARAMETERS: u32 = 64 << 10;
-/// The largest JSON of results: those of 256 streams take some 100 KiB.
+/// Largest JSON of results: 256 streams take some 100 KiB.
 pub(super) const MAX_RESULTS: u32 = 2 << 20;
-/// The longest that a peer may take for one step.
+/// Longest time for one step of the peer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// The idle time after which TCP probes the peer's kernel.
 const KEPT_ALIVE: Duration = Duration::from_secs(30);
 
-/// The identifier that the connections of one test share.
+/// The identifier common to all connections of a test.
 pub(super) type Cookie = [u8; COOKIE];
 
 /// A state, sent as one byte on the control connection. The numbers are iperf3's but for [`State::Challenge`].
@@ -100,7 +100,7 @@ pub(super) enum NetError {
     Refused(String),
 }
 
-/// One end of a control connection.
+/// An end of the control connection.
 #[derive(Debug)]
 pub(super) struct Control {
     socket: TcpStream,
@@ -128,7 +128,7 @@ impl Control {
         &self.socket
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unframed.
     pub(super) fn send_bytes(&self, bytes: &[u8]) -> Result<(), NetError> {
         (&self.socket).write_all(bytes).map_err(NetError::from)
     }
@@ -263,7 +263,7 @@ pub(super) fn letters(cookie: &Cookie) -> String {
     String::from_utf8_lossy(&cookie[..COOKIE - 1]).into_owned()
 }
 
-/// Makes a cookie that nobody else has.
+/// Makes a unique random cookie.
 pub(super) fn new_cookie() -> io::Result<Cookie> {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut cookie = [0; COOKIE];
@@ -272,7 +272,7 @@ pub(super) fn new_cookie() -> io::Result<Cookie> {
     Ok(cookie)
 }
 
-/// Fills with bytes that nobody can guess.
+/// Fills a buffer with cryptographically secure random bytes.
 pub(super) fn random(bytes: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {

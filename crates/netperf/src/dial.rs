@@ -18,7 +18,7 @@ pub(super) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if found.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(found) }
 }
 
-/// The address to come from: as asked, of the family of `to`.
+/// The local address: as requested, of the address family of `to`.
 pub(super) fn local(bind: Option<&str>, to: SocketAddr, port: u16) -> io::Result<SocketAddr> {
     let any = match to {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -67,8 +67,8 @@ fn await_connection(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
 }
 
-/// A UDP socket between two addresses. Others may be bound to the same port where one is asked for, as the server's are; a port
-/// that the kernel picks is nobody else's.
+/// A UDP socket connected between two addresses. If a port is requested, others may be bound to it too, as the server's sockets are; a port
+/// that the kernel picks is exclusive.
 pub(super) fn udp(from: SocketAddr, to: SocketAddr, options: &Options) -> io::Result<UdpSocket> {
     let socket = socket(to, SocketType::DGRAM, SocketFlags::empty())?;
     options.set(&socket, false)?;
@@ -89,7 +89,7 @@ fn socket(to: SocketAddr, kind: SocketType, flags: SocketFlags) -> io::Result<Ow
     Ok(net::socket_with(family, kind, flags | SocketFlags::CLOEXEC, Some(protocol))?)
 }
 
-/// A socket that awaits connections, and one that awaits datagrams, at the same address and port.
+/// Binds a TCP listener and a UDP socket to the same address and port.
 pub(super) fn listen(bind: &str, port: u16) -> io::Result<(std::net::TcpListener, UdpSocket)> {
     let addresses = resolve(bind, port)?;
     let listener = std::net::TcpListener::bind(&addresses[..])?;

@@ -12,7 +12,7 @@ pub(super) struct Results {
     cpu_util_total: f64,
     cpu_util_user: f64,
     cpu_util_system: f64,
-    /// 1 if the sender's kernel counts them, -1 if this end does not send; iperf3 writes that as 2^64 - 1.
+    /// 1 if the sender's kernel counts retransmits, -1 if this end does not send; iperf3 writes that as 2^64 - 1.
     sender_has_retransmits: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     congestion_used: Option<String>,
@@ -32,7 +32,7 @@ struct StreamResult {
     /// Seconds.
     jitter: f64,
     errors: f64,
-    /// The part of `errors` that belongs to the warm-up; iperf3 writes it from 3.13 on.
+    /// The share of `errors` from the warm-up; iperf3 writes it since 3.13.
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_errors: Option<f64>,
     /// Datagrams sent, or those that the receiver knows were sent.
@@ -68,7 +68,7 @@ struct StreamExtension {
     max_window: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
-    /// Why it broke.
+    /// Why the stream broke.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -94,8 +94,7 @@ impl Results {
         }
     }
 
-    /// Reads the other end's results, as far as they are credible, of a test with such streams at this end, over such a protocol, with or
-    /// without a warm-up.
+    /// Validates the other end's results of a test with these local streams, over UDP or TCP, with or without a warm-up.
     pub(super) fn read(self, local: &End, udp: bool, warmed_up: bool) -> End {
         let duration_ns =
             self.streams.iter().filter_map(|stream| nanos(stream.end_time - stream.start_time)).max();
@@ -184,7 +183,7 @@ impl StreamExtension {
     }
 }
 
-/// A count from a peer; negative values, such as -1, and NaN mean none.
+/// A peer's count; `None` for negative values, such as -1, and NaN.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
 fn count(told: f64) -> Option<u64> {
     (0.0..9e18).contains(&told).then(|| told.round() as u64)

@@ -25,7 +25,7 @@ pub(super) struct Call {
     pub(super) cookie: Option<Cookie>,
 }
 
-/// Reads a datagram that opens a stream; `None` if it is no such datagram.
+/// Parses a datagram that opens a stream; `None` for any other.
 pub(super) fn read_call(datagram: &[u8]) -> Option<Call> {
     is_one_of(datagram.get(..4)?, CALLS).then(|| Call { cookie: datagram[4..].try_into().ok() })
 }
@@ -40,7 +40,7 @@ pub(super) fn is_answer(datagram: &[u8]) -> bool {
     datagram.len() == 4 && is_one_of(datagram, ANSWERS)
 }
 
-/// In either byte order: the other end's machine may have another.
+/// Compares in either byte order, because the other machine's may differ.
 fn is_one_of(bytes: &[u8], numbers: [u32; 2]) -> bool {
     numbers.iter().any(|number| bytes == number.to_be_bytes() || bytes == number.to_le_bytes())
 }

@@ -30,8 +30,8 @@ pub use report::{
 pub use server::{Server, ServerEvent, Serving};
 pub use test::{ClientTest, Prepared, Progress};
 
-/// Carries out one measurement with the server at `peer`. `events` gets the same as from [`iotax_engine::measure`]. It begins
-/// when `control` says so. Round trips end too when it says so; streams go on to their end.
+/// Carries out one measurement with the server at `peer`. `events` gets the same events as from [`iotax_engine::measure`]. It begins when
+/// `control` says so, which also ends round trips; streams run to their end.
 ///
 /// # Errors
 /// A job without network traffic, and a network or server that fails.

@@ -1,4 +1,4 @@
-//! A measurement of streams, as an agent is asked for one.
+//! Measurements of streams, as requested from an agent.
 
 use std::sync::atomic::AtomicBool;
 
@@ -50,7 +50,7 @@ pub(super) fn streams(
     Ok(outcome(report, marks[1].since(&marks[0]), ramp_packets))
 }
 
-/// An interval at this end. Sent data counts when the kernel takes it.
+/// An interval at this end. Sent data counts once the kernel has accepted it.
 fn sample(interval: &TestInterval) -> Sample {
     let streams = |sends: bool| interval.streams.iter().filter(move |stream| stream.sends == sends);
     let tally = |sends: bool| sum(streams(sends).map(|stream| stream.figures));
@@ -80,7 +80,7 @@ fn sample(interval: &TestInterval) -> Sample {
     }
 }
 
-/// Streams of one direction together; `None` if there is none.
+/// The sum over streams of one direction; `None` without any.
 fn sum(streams: impl Iterator<Item = StreamFigures>) -> Option<Tally> {
     let mut streams = streams.peekable();
     streams.peek()?;
@@ -136,7 +136,7 @@ fn outcome(report: TestReport, used: ProcessUsage, ramp_ios: u64) -> Outcome {
     }
 }
 
-/// Scales a count from one time span to another at the same rate.
+/// Scales a count from one duration to another at the same rate.
 fn over(count: u64, wanted_ns: u64, counted_ns: u64) -> u64 {
     let scaled = u128::from(count) * u128::from(wanted_ns) / u128::from(counted_ns.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)

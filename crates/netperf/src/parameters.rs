@@ -14,7 +14,7 @@ const MOST_DATAGRAM: u64 = 65_507;
 const MOST_WINDOW: u64 = 512 << 20;
 /// iperf3's largest segment.
 const MOST_MSS: u32 = 9 << 10;
-/// Bytes of one write if nothing else is said.
+/// Default bytes per write.
 pub(super) const TCP_LENGTH: u64 = 128 << 10;
 /// Bytes of a datagram if the path's limit is unknown.
 const UDP_LENGTH: u64 = 1460;
@@ -47,7 +47,7 @@ pub(super) struct Parameters {
     /// Bytes of one write or datagram; absent for TCP's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) len: Option<u64>,
-    /// Bits a second of each stream; absent or 0: no limit.
+    /// Bits per second of each stream; absent or 0 for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bandwidth: Option<u64>,
     /// Microseconds; iperf3's servers require it.
@@ -58,7 +58,7 @@ pub(super) struct Parameters {
     pub(super) udp_counters_64bit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) zerocopy: Option<u64>,
-    /// 1: who receives is to leave the payload in the kernel, as by iperf3's --skip-rx-copy since 3.17.
+    /// 1 if the receiver leaves the payload in the kernel, like iperf3's `--skip-rx-copy` since 3.17.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) skip_rx_copy: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ pub(super) struct Extension {
 }
 
 impl Parameters {
-    /// Makes the parameters of a test over a path that carries `mss` bytes in a segment. A `time` of 0 is none.
+    /// The parameters of a test over a path that carries `mss` bytes per segment. A `time` of 0 means no limit.
     pub(super) fn new(traffic: &Traffic, time: Nanos, omit: Nanos, mss: Option<u32>, auth: bool) -> Self {
         let udp = matches!(traffic.test, NetTest::Udp | NetTest::UdpRtt);
         let default = if udp { mss.map_or(UDP_LENGTH, u64::from) } else { TCP_LENGTH };
@@ -150,7 +150,7 @@ impl Parameters {
         Nanos(told.unwrap_or(self.omit.saturating_mul(1_000_000_000)))
     }
 
-    /// The round trips that are asked for instead of streams.
+    /// The requested round trips; `None` for streams.
     pub(super) fn round_trips(&self) -> Option<NetTest> {
         self.iotax.as_ref()?.test
     }

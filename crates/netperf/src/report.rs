@@ -21,7 +21,7 @@ pub struct Start {
     pub connections: Vec<Connection>,
     /// True for datagrams, false for TCP.
     pub udp: bool,
-    /// True for round trips: messages that the server sends back, and no stream.
+    /// True for round trips: messages that the server sends back.
     pub round_trips: bool,
     /// Streams of each direction.
     pub parallel: u32,
@@ -41,7 +41,7 @@ pub struct Start {
     pub bidirectional: bool,
     /// Bits a second of each stream; 0 for no limit.
     pub bitrate: u64,
-    /// Bytes of the sockets' buffers that were asked for, or 0.
+    /// Requested size of the sockets' buffers in bytes, or 0.
     pub window: u64,
     /// Bytes of the first stream's buffers for sending and for receiving, as the kernel has them.
     pub buffers: Option<(u64, u64)>,
@@ -58,20 +58,20 @@ pub struct Connection {
     pub id: u32,
     /// True if this end sends.
     pub sends: bool,
-    /// This end.
+    /// Address of this end.
     pub local: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,
 }
 
-/// Counts of a stream at one end over some time. Counts that this end does not have are absent.
+/// Counts of a stream at one end over a period. Counts that this end does not have are absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamFigures {
-    /// Bytes given to the kernel, or got from it.
+    /// Bytes passed to the kernel, or received from it.
     pub bytes: u64,
-    /// Datagrams sent, or received each once; TCP segments with data.
+    /// Datagrams sent, or received for the first time; TCP segments with data.
     pub packets: Option<u64>,
-    /// Datagrams that did not come. One that comes after an interval's end makes up for it in the whole only: intervals may add up
+    /// Datagrams that did not arrive. One that arrives after an interval's end is subtracted only from the total, so intervals may add up
     /// to more.
     pub lost: Option<u64>,
     /// Datagrams that came after a later one.
@@ -104,7 +104,7 @@ impl StreamFigures {
     }
 }
 
-/// One interval of a test at this end.
+/// An interval of a test, at this end.
 #[derive(Debug, Clone)]
 pub struct TestInterval {
     /// The begin, in nanoseconds from the test's start, or from the end of the warm-up.
@@ -117,7 +117,7 @@ pub struct TestInterval {
     pub streams: Vec<StreamInterval>,
 }
 
-/// One interval of a stream.
+/// An interval of a stream.
 #[derive(Debug, Clone)]
 pub struct StreamInterval {
     /// Its number.
@@ -154,9 +154,9 @@ pub struct StreamEnd {
     pub duration_ns: u64,
     /// Its counts.
     pub figures: StreamFigures,
-    /// Datagrams of the warm-up, sent or known to be sent, which are in no count.
+    /// Datagrams of the warm-up, sent or known to be sent, which are excluded from all counts.
     pub omitted_packets: u64,
-    /// TCP's estimates of the round trip, looked at each interval: least, mean, greatest.
+    /// TCP's estimates of the round trip, sampled each interval: minimum, mean, maximum.
     pub rtt_ns: Option<[u64; 3]>,
     /// The largest congestion window in bytes.
     pub max_cwnd: Option<u64>,
@@ -164,12 +164,12 @@ pub struct StreamEnd {
     pub max_window: Option<u64>,
     /// Its longest times without a byte, by whether the client, sends.
     pub gaps: Vec<Gap>,
-    /// Why it broke before it was to end.
+    /// Why it broke off early.
     pub error: Option<String>,
 }
 
 impl End {
-    /// Takes in which streams broke, and why.
+    /// Records which streams broke, and why.
     pub(super) fn broke(&mut self, broken: Vec<(u32, String)>) {
         for (id, error) in broken {
             if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
@@ -178,7 +178,7 @@ impl End {
         }
     }
 
-    /// The streams that broke, in words.
+    /// The streams that broke, as text.
     pub(super) fn words<'a>(&'a self, whose: &'a str) -> impl Iterator<Item = String> + 'a {
         self.streams.iter().filter_map(move |stream| {
             let error = stream.error.as_ref()?;
@@ -194,14 +194,14 @@ pub struct TestReport {
     pub start: Start,
     /// Results of this end.
     pub local: End,
-    /// Results that the other end sent; absent if it sent none.
+    /// The results that the other end sent; absent if it sent none.
     pub remote: Option<End>,
     /// Notes on deviations from the request.
     pub notes: Vec<String>,
 }
 
 impl TestReport {
-    /// The end that sent a stream and the one that received it, as far as they are known.
+    /// The sending and the receiving end of a stream, as far as known.
     #[must_use]
     pub fn ends(&self, id: u32) -> (Option<&StreamEnd>, Option<&StreamEnd>) {
         let local = self.local.streams.iter().find(|stream| stream.id == id);

@@ -1,4 +1,4 @@
-//! The streams of a test at one end: their threads, and their counts since the last look.
+//! The streams of a test at one end: their threads, and their counts since the last reading.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ pub(super) struct Streams {
     begin: u64,
 }
 
-/// One stream at one end.
+/// A stream at this end.
 #[derive(Debug)]
 struct Stream {
     id: u32,
@@ -53,7 +53,7 @@ struct Reading {
     segments: Option<u64>,
 }
 
-/// TCP's figures at the looks so far.
+/// TCP's path figures over the readings so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct PathSeen {
     looks: u64,
@@ -81,7 +81,7 @@ impl PathSeen {
 }
 
 impl Reading {
-    /// The state of now, after `last`.
+    /// Reads the current counters; 32-bit counts continue from `last`.
     fn now(stream: &Stream) -> Self {
         let tcp = match &*stream.socket {
             Socket::Tcp(socket) => stream::tcp_info(socket),
@@ -124,7 +124,7 @@ impl Reading {
 }
 
 impl Stream {
-    /// Counts from now on only.
+    /// Starts counting anew from now.
     fn set_base(&mut self) {
         self.last = Reading::now(self);
         self.base = self.last;
@@ -239,7 +239,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Counts, and gaps, from now on only. Without a warm-up gaps count from the first packet, which may be long on its way.
+    /// Restarts counts and gaps from now. Without a warm-up, gaps count from the first packet, which may take long to arrive.
     pub(super) fn count_anew(&mut self) {
         self.begin = clock::now();
         for stream in &mut self.all {
@@ -253,7 +253,7 @@ impl Streams {
         self.begin
     }
 
-    /// Figures of each stream since the last look.
+    /// Figures of each stream since the last reading.
     pub(super) fn look(&mut self) -> Vec<StreamInterval> {
         let each = self.all.iter_mut().map(|stream| {
             let now = Reading::now(stream);
@@ -267,7 +267,7 @@ impl Streams {
         each.collect()
     }
 
-    /// Figures of each stream since counting began, up to the last look, which was just now.
+    /// Figures of each stream since counting began, up to the last reading, which was just taken.
     pub(super) fn totals(&self, now: u64) -> Vec<StreamEnd> {
         let each = self.all.iter().map(|stream| {
             let tcp = stream.sends && !self.udp;
@@ -303,14 +303,14 @@ impl Streams {
         stream.counters.gaps(now).into_iter().map(gap).collect()
     }
 
-    /// True if nothing more will be sent from here: the amount is used up, or every stream broke.
+    /// Returns whether nothing more will be sent from here: the amount is used up, or all streams broke.
     pub(super) fn have_sent_all(&self) -> bool {
         let gone = |stream: &Stream| stream.worker.as_ref().is_none_or(JoinHandle::is_finished);
         let mut senders = self.all.iter().filter(|stream| stream.sends).peekable();
         senders.peek().is_some() && senders.all(gone)
     }
 
-    /// True if the peer's kernel has received all data, as far as this kernel knows.
+    /// Returns whether the peer's kernel has received all data, as far as this kernel knows.
     pub(super) fn has_arrived(&self) -> bool {
         let waits = |stream: &Stream| match &*stream.socket {
             Socket::Tcp(socket) => stream::tcp_info(socket).is_some_and(|tcp| tcp.waiting),
@@ -386,7 +386,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
-    /// A stream over TCP that is not started, and its other end.
+    /// A TCP stream that is not started, and its other end.
     fn one_stream(sends: bool) -> (Streams, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("listening");
         let remote = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");

@@ -1,4 +1,4 @@
-//! One test at the client, from the first connection to the results of both ends.
+//! The client's side of one test, from the first connection to the results of both ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,17 +15,17 @@ use super::streams::Streams;
 use iotax_engine::EngineError;
 use iotax_engine::clock::{self, ProcessUsage};
 
-/// The interval at which a test that ends by bytes checks its progress.
+/// Interval at which a test limited by bytes checks its progress.
 const LOOK: Duration = Duration::from_millis(5);
 /// The longest sleep between two checks for a stop.
 const NAP: Duration = Duration::from_millis(100);
-/// A silence that ends a test limited by bytes: some datagrams may be lost.
+/// Silence in nanoseconds that ends a test limited by bytes, because some datagrams may be lost.
 const QUIET_NS: u64 = 2_000_000_000;
 
-/// The note for a kernel that does not poll.
+/// The note for a kernel that does not support busy polling.
 const NOT_POLLED: &str =
     "busy_poll: this end's kernel does not poll for the streams (SO_BUSY_POLL takes CAP_NET_ADMIN)";
-/// The longest that data may stay under way after the kernel took the last of it.
+/// Maximum time for the last data to arrive after the kernel accepted it.
 const ARRIVAL_NS: u64 = 10_000_000_000;
 
 /// A test to run.
@@ -77,12 +77,12 @@ struct ByteProgress {
     received: u64,
     /// The last time at which more had arrived.
     at: u64,
-    /// The time at which the kernel had taken everything.
+    /// The time at which the kernel had accepted everything.
     sent_all: Option<u64>,
 }
 
 impl ClientTest {
-    /// Has the server agree.
+    /// Agrees on the test with the server.
     ///
     /// # Errors
     /// A test without an end, a server that does not listen, is no iperf3, is busy, or refuses the parameters.
@@ -156,7 +156,7 @@ fn carry_out(
     Ok(TestReport { start, local, remote: Some(remote), notes })
 }
 
-/// Adds the properties that are known once the streams are connected.
+/// Adds the properties known once the streams are connected.
 pub(super) fn describe(
     start: &mut Start,
     streams: &Streams,
@@ -182,7 +182,7 @@ pub(super) fn describe(
 }
 
 impl Running<'_> {
-    /// Runs warm-up and window; returns this end's results. The senders have stopped then, the receivers still receive.
+    /// Runs warm-up and window; returns this end's results. At that point the senders have stopped, and the receivers still receive.
     fn measure(&mut self) -> Result<End, NetError> {
         let warm_up = self.test.omit.0;
         if warm_up > 0 {
@@ -254,7 +254,7 @@ impl Running<'_> {
         TestInterval { begin_ns: last - begin, end_ns: now - begin, omitted, streams }
     }
 
-    /// The end of the work, if it is done before any time is over.
+    /// The end of the work, if it is done before the time is over.
     fn through(&self, now: u64, omitted: bool, progress: &mut ByteProgress) -> Option<u64> {
         let direction = self.test.traffic.direction;
         let sent_all = self.streams.have_sent_all();

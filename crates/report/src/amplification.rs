@@ -1,11 +1,11 @@
-//! I/O amplification in words: how layers merged, split, amplified or absorbed I/O.
+//! Sentences on I/O amplification: how layers merged, split, amplified or absorbed I/O.
 
 use iotax_model::units::human;
 
 use iotax_analysis::IoAmplification;
 use iotax_analysis::amplification::{Level, Passed};
 
-/// Ratios closer to 1 than this are not worth mentioning.
+/// Distance of ratios from 1 below which they are not mentioned.
 const TELLING: f64 = 0.05;
 
 /// `reads: vdb merged 24:1 (96 KiB each), 5.0% of the bytes`: the layers that changed the I/O, one line per direction.

@@ -16,7 +16,7 @@ pub(super) fn heading(ask: &AskSpec, answers: &Answers<'_>) -> String {
     format!("{}: the highest rate with {}", title(answers.work), listed(&conditions))
 }
 
-/// One sentence per target: its rate, against the baseline, what limits it, and whether what was asked for is possible.
+/// One sentence per target: its rate, the comparison with the baseline, what limits it, and whether the requested rate is possible.
 pub(super) fn sentences(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Vec<String> {
     let one = |answer: &Answer<'_>| {
         let mut parts = vec![rate(answer)];
@@ -51,7 +51,7 @@ fn next_step(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Option<String> 
         .then(|| format!("A new search of {time} {what}: {command}"))
 }
 
-/// All sentences of a run that asks.
+/// All sentences of a search for the highest rate.
 pub(super) fn all(run: &Run) -> Vec<String> {
     let Some(ask) = run.plan.ask() else { return Vec::new() };
     iotax_analysis::ask::answers(run).iter().flat_map(|answers| sentences(run, ask, answers)).collect()

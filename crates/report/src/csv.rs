@@ -21,14 +21,14 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// The mark of this sheet: its whole first line, which no other sheet shares.
+    /// The mark of this sheet: its whole first line, which is unique to it.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark { format: self.name, place: MarkPosition::Start(format!("{}\n", self.header).into()) }
     }
 }
 
-/// All sheets of these runs; a sheet without rows is only its header.
+/// All sheets of these runs; a sheet without rows has only its header.
 #[must_use]
 pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
     vec![
@@ -44,7 +44,7 @@ pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
     ]
 }
 
-/// Every cell over several runs.
+/// All cells over several runs.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History) -> Sheet {
     sheet("history.csv", tables::history(accounts, history))

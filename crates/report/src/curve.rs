@@ -12,7 +12,7 @@ pub(super) fn heading(curves: &Curves<'_>) -> String {
     format!("{}: latency against load", title(curves.work))
 }
 
-/// Half of what a target can do: the load at which layers are compared.
+/// Share of a target's capacity at which layers are compared.
 const HALF: f64 = 0.5;
 
 /// One sentence per target: its capacity, where latency begins to rise, and what it costs against the baseline.
@@ -57,7 +57,7 @@ fn sentence(
     format!("{}: {}.", curve.target, parts.join("; "))
 }
 
-/// `, 38% less than host-file`, by the figures that are shown; absent if it was not compared.
+/// `, 38% less than host-file`, from the figures shown; absent if not compared.
 fn against(
     judgement: &Judgement,
     curves: &Curves<'_>,
@@ -75,7 +75,7 @@ fn against(
     })
 }
 
-/// `responses +40 us at 5.50k IOPS`: the added mean response time at the rate next to half of what this target can do.
+/// `responses +40 us at 5.50k IOPS`: the added mean response time at the rate nearest to half of this target's capacity.
 fn at_half(judgement: &Judgement, curve: &Curve<'_>, base: &Curve<'_>) -> Option<String> {
     let half = curve.capacity?.at * HALF;
     let both = |point: &RatePoint<'_>| -> Option<(f64, f64, String)> {
@@ -103,7 +103,7 @@ pub(super) fn with_interval(located: &Located) -> String {
     human::count(located.at) + &interval.unwrap_or_default()
 }
 
-/// Below the tables of rates.
+/// The legend below the tables of rates.
 pub(super) fn legend(has_kept: bool) -> String {
     let kept = if has_kept { KEPT } else { "" };
     format!(

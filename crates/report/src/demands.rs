@@ -1,4 +1,4 @@
-//! Demands in words: which target keeps them, and by how much.
+//! Sentences on demands: which targets meet them, and by how much.
 
 use iotax_analysis::Judgement;
 use iotax_analysis::demands::{DemandOnTarget, Kept, NoFigure, all_of, demands};
@@ -28,7 +28,7 @@ fn sentence(run: &Run, all: &[DemandOnTarget<'_>], target: &str) -> String {
     format!("{target}: {}{emulated}{about}.", word(answer))
 }
 
-/// The demand that decides: the one that is missed by most, is open, or has the least room.
+/// The deciding demand: the one that is missed by most, is undecided, or has the smallest margin.
 fn decisive<'a, 'b>(of_target: &[&'b DemandOnTarget<'a>], answer: Kept) -> Option<&'b DemandOnTarget<'a>> {
     let same = of_target.iter().filter(|demand| demand.kept == answer);
     same.min_by(|one, other| {
@@ -91,7 +91,7 @@ pub(super) fn shown(demand: &DemandOnTarget<'_>) -> Option<String> {
     })
 }
 
-/// Why it is open although it was measured.
+/// Why it is undecided although it was measured.
 pub(super) fn why(demand: &DemandOnTarget<'_>) -> Option<String> {
     Some(match demand.missing? {
         NoFigure::Unusable => "its measurements cannot be used".into(),

@@ -1,4 +1,4 @@
-//! Durable writes in words: the flushes of each target by layer, and what follows.
+//! Sentences on durable writes: each target's flushes by layer, and the conclusions.
 
 use iotax_analysis::Ratio;
 use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
@@ -10,16 +10,16 @@ use iotax_model::units::human::listed;
 
 use crate::figure::{change, grouped, or_unknown};
 
-/// Counts that differ by less than this share are the same: a flush that ends just behind a window was asked for within it.
+/// Largest relative difference of counts that are equal: a flush that ends just after a window was requested within it.
 const EDGE: f64 = 0.02;
 
-/// The methods of one target whose flushes came to the same end, and their sum.
+/// The methods of one target with the same flush outcome, and their sum.
 struct Alike<'a> {
     methods: Vec<&'a str>,
     account: FlushAccount,
 }
 
-/// A line for each target, and for each end that its flushes came to.
+/// A line for each target and each outcome of its flushes.
 pub(super) fn account_lines(run: &Run, writes: &DurableWrites<'_>) -> Vec<String> {
     let of_target = |target: &str| -> Vec<String> {
         let alike = alike(writes, target);
@@ -98,7 +98,7 @@ fn fate(account: &FlushAccount) -> String {
     }
 }
 
-/// The answer: which target loses writes, and the quickest durable write on each other one.
+/// The answer: which targets lose writes, and the fastest durable write on each of the others.
 pub(super) fn sentences(run: &Run, writes: &DurableWrites<'_>) -> Vec<String> {
     let of_target = |target: &str| swallowed(writes, target).or_else(|| quickest(writes, target));
     run.plan.targets.iter().filter_map(|target| of_target(&target.name)).collect()

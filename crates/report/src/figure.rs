@@ -26,7 +26,7 @@ pub(crate) fn signed_time(ns: f64) -> String {
     format!("{sign}{}", human::time(ns.abs()))
 }
 
-/// An interval this many times as far from nothing as its estimate sets the unit of both.
+/// Ratio of the interval's distance from 0 to the estimate's from which the interval determines the unit of both.
 const FAR_WIDER: f64 = 50.0;
 
 /// `+35.2 us [34.1, 36.4]`, both in the estimate's unit, or in the interval's if that is far wider: `+0.85 us [-59.2, 69.5]`. A missing
@@ -152,7 +152,7 @@ pub(crate) fn share(share: f64) -> String {
     format!("{}%", hundredths(share * 100.0))
 }
 
-/// `+1.2%`, `-35%`, `+210%`; from a ratio of 10 on `12 times`.
+/// `+1.2%`, `-35%`, `+210%`; `12 times` for ratios of at least 10.
 pub(crate) fn change(ratio: f64) -> String {
     if ratio >= 10.0 {
         return format!("{} times", human::count(ratio));
@@ -177,7 +177,7 @@ pub(crate) fn change_with(ratio: f64, interval: Option<Interval>) -> String {
     format!("{} [{}, {}]", change(ratio), end(interval.low), end(interval.high))
 }
 
-/// Two digits after the point below 1, one below 10, else none.
+/// Formats with two decimals below 1, one below 10, else none.
 fn hundredths(percent: f64) -> String {
     match percent {
         p if p >= 9.95 => format!("{p:.0}"),
@@ -186,7 +186,7 @@ fn hundredths(percent: f64) -> String {
     }
 }
 
-/// The head of the column in which an imported run's bytes per second stand, and their format: each has a unit that fits.
+/// The column head and format for an imported run's bytes per second, with a fitting unit for each.
 pub(super) fn rate_of(source: &ImportSource) -> (&'static str, fn(f64) -> String) {
     match source.tool.as_str() {
         "iperf" | "iperf3" => ("throughput", human::bits),
@@ -381,7 +381,7 @@ pub fn counted(n: impl Into<u64>, noun: &str) -> String {
 
 /// Like [`listed`], but cuts long lists: `a, b, c, d, e and 290 others`.
 pub(crate) fn listed_briefly(items: &[String]) -> String {
-    /// The longest list in full, and how many of a longer one are named.
+    /// Length of the longest list shown in full, and number of entries shown of a longer one.
     const WHOLE: usize = 20;
     const NAMED: usize = 5;
     if items.len() <= WHOLE {

@@ -30,5 +30,5 @@ pub(super) fn apart(ray: &Ray<'_>, load: &Located) -> String {
     format!("{reads} + {writes}")
 }
 
-/// Below the table.
+/// The legend below the table.
 pub(super) const LEGEND: &str = "Reads + writes a second at which the mean response time, from when each I/O was due, reaches the time above. - where it is never reached by a rate that is sustained, or passed by the lowest.";

@@ -19,7 +19,7 @@ pub struct Mark {
 /// The position of a mark in a file.
 #[derive(Debug, Clone)]
 pub enum MarkPosition {
-    /// None: the format belongs to another tool, and any content may come from that tool.
+    /// None: the format belongs to another tool, which may write any content.
     Nowhere,
     /// The file begins with this text.
     Start(Cow<'static, str>),
@@ -53,7 +53,7 @@ impl Mark {
         Self { format: schema, place: MarkPosition::Member(way, Value::Is(schema)) }
     }
 
-    /// True unless the format has no place for a mark.
+    /// Returns whether the format has a mark.
     #[must_use]
     pub const fn exists(&self) -> bool {
         !matches!(self.place, MarkPosition::Nowhere)
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for KeyPath<'_> {
         Ok(self.0.is_empty().then(|| text.to_owned()))
     }
 
-    /// A list of documents has the mark that all of them have.
+    /// The mark of a list of documents, if all of them have it.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut found = list.next_element_seed(KeyPath(self.0))?.flatten();
         while let Some(next) = list.next_element_seed(KeyPath(self.0))? {

@@ -5,11 +5,11 @@ use iotax_model::units::{Bytes, human};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// From this variation of the gaps on, arrivals are bursts and not random.
+/// Coefficient of variation of the gaps from which arrivals count as bursty instead of random.
 const BURSTY: f64 = 1.3;
-/// Below it they are even.
+/// Coefficient of variation below which arrivals count as evenly spaced.
 const EVEN: f64 = 0.5;
-/// From this share on a trace is sequential.
+/// Share of sequential I/Os from which a trace counts as sequential.
 const SEQUENTIAL: f64 = 0.5;
 
 /// The workload that comes nearest to a trace, as flags of `iotax bench`, and what of the trace it loses.

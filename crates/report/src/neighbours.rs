@@ -1,4 +1,4 @@
-//! The load that a neighbour made while a target was measured, in words.
+//! Sentences on the load of a neighbour during a target's measurement.
 
 use iotax_model::Workload;
 use iotax_model::net::NetTest;

@@ -10,7 +10,7 @@ use iotax_analysis::percentile::percentile;
 use iotax_analysis::{Comparison, Judgement, Metric, Network, Summary};
 use iotax_model::Run;
 
-/// A table without columns that are unknown in every row.
+/// A table without the columns that are unknown in every row.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
     /// The columns' names, except the first, which holds the rows' names.
@@ -98,7 +98,7 @@ const TRIPS: [Column; 12] = [
     ("guest/trip", |cell| cell.network?.guest_cpu_per_io.filter(|_| !is_loaded(cell)).map(human::time)),
 ];
 
-/// Columns of both that a terminal has no room for next to comparisons.
+/// Columns of both that do not fit a terminal next to comparisons.
 const WIDE: [&str; 7] = ["CPU/packet", "trips/s", "min", "mean", "p99.9", "mdev", "guest/trip"];
 
 fn is_loaded(cell: &Cell<'_>) -> bool {
@@ -172,7 +172,7 @@ fn of_response(column: &str, response: &Histogram) -> Option<String> {
     ns.map(human::time)
 }
 
-/// One row per target and direction; absent if the totals already say it all.
+/// One row per target and direction; absent if the totals say the same.
 pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Workload) -> Option<Table<'a>> {
     let net = workload.kind().traffic()?;
     let all = || judgement.on(&workload.name, |cell| cell.network.as_ref());

@@ -1,4 +1,4 @@
-//! The outcome of a run in a few words, for a list.
+//! The outcome of a run in a few words, for lists.
 
 use iotax_analysis::Metric;
 use iotax_analysis::trend::{AnswerFigure, FoundAnswer, RunFigures};
@@ -44,7 +44,7 @@ fn answer(figures: &RunFigures, target: &str, workload: &Workload) -> Option<Str
     })
 }
 
-/// The mean by the metric that decides on the workload, or by the first that is known, as of other tools' results.
+/// The mean of the workload's deciding metric, or of the first known one, as for other tools' results.
 fn mean(run: &Run, figures: &RunFigures, target: &str, workload: &Workload) -> Option<String> {
     let headline = Metric::headline(workload);
     [headline].into_iter().chain(Metric::compared()).find_map(|metric| {

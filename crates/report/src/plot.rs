@@ -3,7 +3,7 @@
 /// Characters across and up.
 const COLUMNS: usize = 48;
 const ROWS: usize = 8;
-/// Width of what is written beside the axis.
+/// Width of the labels next to the axis.
 const LABEL: usize = 8;
 /// The dots of a character by place, across and then down.
 const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
@@ -11,7 +11,7 @@ const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 /// A line through points, which are positive and rise in x.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Line {
-    /// Stands at each point, so that lines can be told apart without colours.
+    /// Character drawn at each point, so that lines can be told apart without colours.
     pub(super) mark: Option<char>,
     pub(super) points: Vec<(f64, f64)>,
 }
@@ -81,7 +81,7 @@ fn dot((x, y): (f64, f64)) -> (usize, usize) {
     (x.round() as usize, y.round() as usize)
 }
 
-/// A blank where there are no dots, so that a line has no invisible end.
+/// The braille character of these dots, or a space for none, so that lines can be trimmed.
 fn braille(dots: u8) -> char {
     if dots == 0 { ' ' } else { char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ') }
 }

@@ -56,7 +56,7 @@ pub(super) fn remarks(run: &Run, warnings: &[Warning]) -> Vec<Remark> {
     groups.iter().map(|group| remark(run, group)).collect()
 }
 
-/// The agents' notes, each text once, with the number of measurements that have it.
+/// The distinct notes of the agents, with the number of measurements that have each.
 pub(super) fn notes(run: &Run) -> Vec<String> {
     let mut found: Vec<(&str, u64)> = Vec::new();
     for note in run.measurements.iter().flat_map(|m| &m.outcome.notes) {
@@ -68,7 +68,7 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
     found.into_iter().map(|(text, times)| format!("{text} ({})", counted(times, "measurement"))).collect()
 }
 
-/// The ioengines, the engine's own CPU cost and the monitor's, as far as each is known.
+/// The I/O engines, and the CPU cost of the engine and the monitor, as far as known.
 pub(super) fn engine(run: &Run) -> Option<String> {
     let engines = distinct(run.measurements.iter().filter_map(|m| Some(m.outcome.ioengine?.word())));
     let work = (!engines.is_empty()).then(|| format!("I/O was done by {}", listed(&engines)));
@@ -81,7 +81,7 @@ pub(super) fn engine(run: &Run) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
 }
 
-/// The monitor's share of one CPU, by the median measurement.
+/// The monitor's share of one CPU in the median measurement.
 fn watching(run: &Run) -> Option<String> {
     let hosts = run.measurements.iter().filter_map(|m| m.host.as_ref());
     let share = |host: &HostActivity| Some(host.watching_ns? as f64 / host.duration_ns.max(1) as f64);
@@ -117,7 +117,7 @@ fn remark(run: &Run, group: &[&Warning]) -> Remark {
     Remark { kind: first.kind, place, evidence, remedy: first.remedy.clone() }
 }
 
-/// Each word once, in the order of its first appearance.
+/// Distinct words in order of first appearance.
 fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for word in words {

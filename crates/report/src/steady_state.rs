@@ -7,7 +7,7 @@ use iotax_model::plan::{STEADY_RANGE, STEADY_SLOPE, STEADY_WINDOW};
 
 use crate::figure::{counted, share};
 
-/// The state of a run that waited for a steady one, with its widest cell; empty for any other run.
+/// The state of a run until a steady state, with its most variable cell; empty for other runs.
 pub(crate) fn sentences(run: &Run) -> Vec<String> {
     let Some(state) = SteadyState::of(run) else { return Vec::new() };
     let rounds = state.rounds();

@@ -9,7 +9,7 @@ use iotax_analysis::suite::filecopy;
 use iotax_analysis::suite::{OutstandingKnee, SuiteCell, SuiteTest, TargetSeries, Transition};
 use iotax_model::Run;
 
-/// The misfit above which fixed cost plus bandwidth does not describe the times well.
+/// The misfit above which a fixed cost plus bandwidth does not describe the times well.
 const POOR_FIT: f64 = 0.3;
 
 /// `random read by block size, queue depth 8 (randread)`.
@@ -150,7 +150,7 @@ pub(super) struct Map {
     pub(super) records: Vec<Bytes>,
     /// File sizes, ascending.
     pub(super) files: Vec<Bytes>,
-    /// For each file a value for each record; absent if it was not measured.
+    /// For each file, a value per record; absent if not measured.
     pub(super) bytes_per_s: Vec<Vec<Option<f64>>>,
 }
 

@@ -1,5 +1,5 @@
-//! Tables of typed values. A column is defined once, with its name and how to take it from a row; every format that has tables iterates over
-//! the definitions.
+//! Tables of typed values. A column is defined once, with its name and its value in a row; every format with tables iterates over the
+//! definitions.
 
 use std::borrow::Cow;
 
@@ -20,10 +20,10 @@ pub enum ColumnType {
     Instant,
 }
 
-/// One value, of its column's type or unknown.
+/// A value of its column's type, or unknown.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CellValue {
-    /// Not known; never 0.
+    /// Unknown; never written as 0.
     Unknown,
     /// Text.
     Text(String),
@@ -37,7 +37,7 @@ pub enum CellValue {
     Instant(u64),
 }
 
-/// A value that a column can have; its type follows from it.
+/// A value of a column, which determines the column's type.
 pub trait Datum {
     /// The column's type.
     const TYPE: ColumnType;
@@ -87,7 +87,7 @@ pub struct Column<R> {
     get: Box<dyn Fn(&R) -> CellValue>,
 }
 
-/// A column: its name, which ends in its unit, and its datum.
+/// A column: its name, which ends in the unit, and its value.
 pub fn column<R, D: Datum>(name: impl Into<Cow<'static, str>>, get: impl Fn(&R) -> D + 'static) -> Column<R> {
     Column { name: name.into(), of: D::TYPE, get: Box::new(move |row| get(row).value()) }
 }

@@ -1,4 +1,4 @@
-//! Sentences on what events cost while a load was held.
+//! Sentences on the cost of events under a load.
 
 pub(super) mod price_comparison;
 pub(super) mod timeouts;
@@ -31,7 +31,7 @@ fn load(work: &Workload) -> String {
     format!("{}{}", title(work), ios.or(bytes).unwrap_or_default())
 }
 
-/// All sentences of a watch: what became of the load, of each event and of each requirement.
+/// All sentences of a watch: the outcome of the load, of each event and of each requirement.
 pub(super) fn all(run: &Run) -> Vec<String> {
     let Some(watch) = run.plan.watch() else { return Vec::new() };
     let episodes = episodes(run);
@@ -52,7 +52,7 @@ pub(super) fn all(run: &Run) -> Vec<String> {
     episodes.iter().flat_map(of_one).collect()
 }
 
-/// Returns whether there are several windows of a target, which are summed up.
+/// Returns whether there are several windows of a target, which are summarized.
 pub(super) fn is_repeated(run: &Run) -> bool {
     let mut all = run.plan.workloads.iter();
     let first = all.next();
@@ -81,7 +81,7 @@ pub(super) fn heading_of_all(run: &Run) -> String {
 /// The columns of [`side_by_side`].
 pub(super) const SIDE_BY_SIDE: [&str; 7] = ["target", "longest gap", "from", "to", "late", "failed", "lost"];
 
-/// The longest gap of each target on one clock, from when the first of their windows began, and what became of its I/Os.
+/// The longest gap of each target on a common clock, from the start of the first window, and the outcome of its I/Os.
 pub(super) fn side_by_side(run: &Run, all: &[Episode<'_>]) -> Vec<[String; 7]> {
     let began = all.iter().map(|episode| episode.measurement.started_at_ms).min().unwrap_or_default();
     let row = |episode: &Episode<'_>| {
@@ -153,7 +153,7 @@ pub(super) fn gap_from_to(without: f64, with: f64) -> String {
     }
 }
 
-/// When all was as before, over several windows.
+/// The time to recovery, over several windows.
 pub(super) fn recovery_of_price(ns: f64) -> String {
     if ns == 0.0 { "unaffected".into() } else { human::time(ns) }
 }
@@ -170,7 +170,7 @@ pub(super) fn from_to(change: Option<&FigureChange>, unit: fn(f64) -> String) ->
     format!("{} → {}{mark}", unit(change.without), unit(change.with))
 }
 
-/// A line for each load on each target and for each requirement, over all rounds.
+/// A line per load and target, and per requirement, over all rounds.
 pub(super) fn summary(run: &Run, watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
     for target in &run.plan.targets {
@@ -296,10 +296,10 @@ pub(super) fn sentences(run: &Run, watch: &WatchSpec, episode: &Episode<'_>) -> 
     [cut_short(run, episode), Some(whole), origin(episode)].into_iter().flatten().collect()
 }
 
-/// A window that ended long before its time has this share of it at most.
+/// Share of its planned time below which a window counts as ended early.
 const CUT_SHORT: f64 = 0.9;
 
-/// `Ended early: 9.02 s of 1m were watched.`; absent for a window that went to its end, or that says itself why it ended.
+/// `Ended early: 9.02 s of 1m were watched.`; `None` for a complete window, and for one with a stated reason.
 fn cut_short(run: &Run, episode: &Episode<'_>) -> Option<String> {
     let m = episode.measurement;
     let planned = run.plan.workloads.iter().find(|workload| workload.name == m.workload)?.runtime;
@@ -358,7 +358,7 @@ pub(super) fn device(sight: &Sight<'_>, all: &[Sight<'_>]) -> String {
     }
 }
 
-/// The longest gap of reads or writes as each layer saw it, from the load down: where, when it began and ended, and its length.
+/// The longest gap of reads or writes as each layer saw it, from the load down: layer, beginning, end and length.
 pub(super) fn sights(episode: &Episode<'_>) -> Vec<[String; 4]> {
     let Some(gap) = episode.longest_gap() else { return Vec::new() };
     let Some(origin) = episode.origin(gap) else { return Vec::new() };
@@ -425,7 +425,7 @@ pub(super) fn verdict(judged: &Judged) -> String {
     format!("{}: {word}{all}", judged.requirement)
 }
 
-/// `3.02 s`, `at least 3.02 s`, with more digits where these do not tell it from the limit.
+/// `3.02 s`, `at least 3.02 s`, with more digits if needed to distinguish it from the limit.
 fn value_of(judged: &Judged, value: u64) -> String {
     let least = if judged.is_bound { "at least " } else { "" };
     let text = match judged.requirement.limit {
@@ -438,7 +438,7 @@ fn value_of(judged: &Judged, value: u64) -> String {
     format!("{least}{text}")
 }
 
-/// Events that failed, did not begin or were not seen to their end.
+/// Events that failed, did not begin, or were not observed to their end.
 pub(super) fn failures(episode: &Episode<'_>) -> impl Iterator<Item = String> {
     episode.effects.iter().filter_map(|effect| {
         let name = effect.name;
@@ -453,8 +453,8 @@ pub(super) fn failures(episode: &Episode<'_>) -> impl Iterator<Item = String> {
     })
 }
 
-/// Below the table of prices.
+/// The legend below the table of costs.
 pub(super) const PRICES: &str = "Without → with the event, in the same seconds of the windows; response times, from when each I/O was due. ? may be chance: the 95% interval of the ratio holds 1. - unknown: too few I/Os for a percentile, or not seen to its end.";
 
-/// Below the table of events.
+/// The legend below the table of events.
 pub(super) const LEGEND: &str = "Times count from the start of the measured window. Normal: rate and mean response time are back to those before the first event, and stay there. Times are accurate to one interval: 250 ms, or 1 s in windows over 15 min.";

@@ -13,9 +13,9 @@ use crate::launcher::Launcher;
 use crate::limiter::Limiter;
 use crate::pool::Pool;
 
-/// Followers of live runs at one time; each has a connection of its own.
+/// Maximum number of clients that follow live runs, with one connection each.
 const FOLLOWERS: usize = 64;
-/// Runs of which the figures of trends are kept, some kilobytes each.
+/// Number of runs whose trend figures are cached, at some kilobytes each.
 const PAST: usize = 2000;
 
 /// State that all requests share.
@@ -61,7 +61,7 @@ impl App {
 pub(crate) struct Counters {
     /// Answers by the first digit of their status, from 1.
     answers: [AtomicU64; 5],
-    /// Microseconds until all of them began, together.
+    /// Total microseconds until the responses began.
     micros: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ impl Counters {
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Answers by class, `2xx`, and the seconds until all of them began.
+    /// Responses by class, such as `2xx`, and the total seconds until they began.
     pub(crate) fn read(&self) -> (Vec<(String, u64)>, f64) {
         let answers = self.answers.iter().zip(1..);
         let answers = answers.map(|(count, class)| (format!("{class}xx"), count.load(Ordering::Relaxed)));

@@ -15,7 +15,7 @@ struct Asset {
     name: &'static str,
     kind: &'static str,
     text: String,
-    /// Part of its address, so that a browser that keeps it never has an old one.
+    /// A hash in the asset's URL, so that a browser's cache never serves an old version.
     edition: String,
 }
 

@@ -1,4 +1,4 @@
-//! Who may ask: the token, the cookie of a login, and the tokens of forms.
+//! Authentication: the token, the login cookie, and the form tokens.
 
 use std::io;
 
@@ -10,10 +10,10 @@ use sha2::Sha256;
 /// The name of the cookie.
 pub(crate) const COOKIE: &str = "iotax_session";
 
-/// The bytes that make each page's form token another one, so that compressing pages tells nothing of it.
+/// Random bytes that make each page's form token unique, so that the size of a compressed page reveals nothing about it.
 const NONCE: usize = 8;
 
-/// Secrets of this process: a login ends when the server does.
+/// Secrets of this process, so that logins end with the server.
 #[derive(Debug)]
 pub(crate) struct Secrets {
     key: [u8; 32],
@@ -49,7 +49,7 @@ impl Secrets {
         self.are_open() || self.bearer(headers) || self.has_cookie(headers)
     }
 
-    /// Returns whether a request brings the token itself, which no browser adds on its own.
+    /// Returns whether a request carries the token itself, which no browser adds by itself.
     pub(crate) fn bearer(&self, headers: &HeaderMap) -> bool {
         let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = value.and_then(|value| value.split_once(' '));
@@ -79,7 +79,7 @@ impl Secrets {
         HEXLOWER.decode(nonce.as_bytes()).is_ok_and(|nonce| self.is_code("form", &nonce, rest))
     }
 
-    /// A code of a form's content, the same for the same content.
+    /// A code of a form's content, which equal content shares.
     pub(crate) fn mark(&self, content: &str) -> String {
         HEXLOWER.encode(&code(&self.key, "content", content.as_bytes()))
     }

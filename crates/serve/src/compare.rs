@@ -1,4 +1,4 @@
-//! Two runs against one another, or several side by side.
+//! Pages that compare two runs, or show several side by side.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::judged::Judged;
 use crate::problem::Problem;
 use crate::query::{Pairs, encoded};
 
-/// Runs in one history: each is compared with every other.
+/// Maximum number of runs in a history, because each is compared with every other.
 pub(crate) const MOST: usize = 20;
 
 /// A side as the query names it.
@@ -52,7 +52,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// From `runs=1,2` or `run=1&run=2`, `baseline` and `margin`.
+    /// Parses `runs=1,2` or `run=1&run=2`, `baseline` and `margin`.
     pub(crate) fn read(pairs: &Pairs) -> Result<Self, Problem> {
         let listed = pairs.all("runs").flat_map(|list| list.split(',')).filter(|one| !one.trim().is_empty());
         let sides = listed.chain(pairs.all("run")).map(Named::read).collect::<Result<Vec<_>, _>>()?;

@@ -14,7 +14,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The path under which a reverse proxy passes its requests on: empty, or `/iotax`.
     pub base: String,
-    /// Names beside those of the loopback interface that browsers may call this server by.
+    /// Host names, besides those of loopback, under which browsers may reach this server.
     pub hosts: Vec<String>,
     /// The token that every request must bring; absent: none.
     pub token: Option<String>,
@@ -46,6 +46,6 @@ pub struct Launch {
     pub program: PathBuf,
     /// The directories that a run may make files in. It does nothing elsewhere.
     pub directories: Vec<PathBuf>,
-    /// A directory whose plans can be begun, beside those of the store's runs.
+    /// A directory of plans that may be started, besides those of the store's runs.
     pub plans: Option<PathBuf>,
 }

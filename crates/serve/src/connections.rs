@@ -17,8 +17,8 @@ const ALL: usize = 256;
 /// The most that one peer has; a reverse proxy is one peer.
 pub(crate) const OF_ONE: usize = 128;
 
-/// The connections that are open. Whoever comes when all are taken gets the one that has waited for its client the longest, of the peer
-/// that has the most: clients that are slow on purpose lock nobody out.
+/// The open connections. If all slots are taken, a new client replaces the connection that has waited longest for its client, of the peer
+/// with the most: slow clients cannot lock others out.
 #[derive(Debug, Default)]
 pub(crate) struct Connections(Mutex<Open>);
 
@@ -39,19 +39,19 @@ struct Entry {
     socket: OwnedFd,
 }
 
-/// One of them, until it is dropped.
+/// An open connection; dropping it frees its slot.
 #[derive(Debug)]
 pub(crate) struct Connection {
     all: Arc<Connections>,
     number: u64,
 }
 
-/// A request that is being answered: its connection gives way to nobody.
+/// A request that is being answered: its connection is not replaced.
 #[derive(Debug)]
 pub(crate) struct Busy(Arc<Connection>);
 
 impl Connections {
-    /// A connection more for a peer; absent if all that it could take the place of are being answered.
+    /// Adds a connection for a peer; `None` if every connection that it could replace is being answered.
     pub(crate) fn open(self: &Arc<Self>, peer: IpAddr, socket: impl AsFd) -> io::Result<Option<Connection>> {
         let socket = socket.as_fd().try_clone_to_owned()?;
         let peer = peer_of(peer);
@@ -76,7 +76,8 @@ impl Connections {
 }
 
 impl Open {
-    /// Closes the connection that has waited the longest, of those with the highest rank; false if all that have one are being answered.
+    /// Closes the connection that has waited longest, among those with the highest rank. Returns false if all candidates are being
+    /// answered.
     fn close_one(&mut self, rank: impl Fn(&Entry) -> Option<usize>) -> bool {
         let waiting = self.by_number.iter().filter(|(_, entry)| entry.busy == 0);
         let ranked =
@@ -115,7 +116,7 @@ impl Drop for Connection {
     }
 }
 
-/// This machine is one peer, whichever of its loopback addresses a process takes.
+/// Identifies the peer. All loopback addresses count as this one machine.
 fn peer_of(peer: IpAddr) -> IpAddr {
     if peer.to_canonical().is_loopback() { Ipv4Addr::LOCALHOST.into() } else { network(peer) }
 }

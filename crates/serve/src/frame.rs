@@ -22,7 +22,7 @@ const PLACES: [(&str, &str); 6] = [
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HasCharts;
 
-/// Marks the answer of a request that failed and whose page says so itself.
+/// Marks a failed request whose response already has an error page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnErrorPage;
 
@@ -32,9 +32,9 @@ pub(crate) struct Page {
     pub(crate) title: String,
     /// The place that it belongs to.
     pub(crate) place: &'static str,
-    /// One `main` element with the id `main`, and what stands beside it.
+    /// A `main` element with the id `main`, and its siblings.
     pub(crate) body: Content,
-    /// It has charts.
+    /// True if the page has charts.
     pub(crate) charts: bool,
     /// Seconds after which a browser without scripts asks again.
     pub(crate) again: Option<u32>,
@@ -133,7 +133,7 @@ pub(crate) fn form_token(app: &App) -> Markup {
     html! { input type="hidden" name="form_token" value=(app.secrets.form_token()); }
 }
 
-/// A text that people edit, for the content of a `textarea`: hidden characters are written by their numbers and so come back as they are.
+/// Prepares text for editing in a `textarea`: hidden characters become numeric references, and so survive the round trip.
 pub(crate) fn editable(text: &str) -> Markup {
     use std::fmt::Write as _;
 

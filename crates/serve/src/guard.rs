@@ -72,7 +72,7 @@ pub(crate) async fn guard(
     answer
 }
 
-/// A request with all of its body. A client that sends it slowly waits here, where its connection gives way to others.
+/// Reads the whole body of a request. A client that sends it slowly waits here, where its connection may be closed for others.
 pub(crate) async fn whole(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, LONGEST_BODY)).await;
@@ -89,7 +89,7 @@ pub(crate) async fn whole(request: Request) -> Result<Request, Problem> {
     Ok(Request::from_parts(parts, body.into()))
 }
 
-/// Answers a request that came in whole.
+/// Answers a completely received request.
 pub(crate) async fn answered(request: Request, next: Next) -> Response {
     let busy = request.extensions().get::<Arc<Connection>>().map(Connection::busy);
     let answer = tokio::time::timeout(PATIENCE, next.run(request)).await;
@@ -147,7 +147,7 @@ fn without_base(base: &str, uri: &Uri) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-/// Refuses names that nobody gave this server: a page elsewhere could have its own name lead here (DNS rebinding).
+/// Refuses host names that are not this server's: another page's name could be made to resolve to it (DNS rebinding).
 pub(crate) fn check_host(
     listen: IpAddr,
     hosts: &[String],
@@ -183,7 +183,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Refuses what a page of another server sends: browsers say where it comes from.
+/// Refuses requests from another server's page, by the browser's Origin.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let foreign = || Err(Problem::forbidden("the request comes from a page of another server"));

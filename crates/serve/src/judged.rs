@@ -13,7 +13,7 @@ use crate::problem::Problem;
 /// Runs that are kept.
 const KEPT: usize = 48;
 
-/// A run with all that is derived from it.
+/// A run with everything derived from it.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) run: Run,
@@ -78,7 +78,7 @@ impl<T> Recent<T> {
     }
 }
 
-/// Judged runs, the last ones that were asked for.
+/// Judged runs, by most recent use.
 #[derive(Debug)]
 pub(crate) struct Cache(Recent<Judged>);
 
@@ -109,7 +109,7 @@ impl Cache {
     }
 }
 
-/// A run's line in the list; absent if there is no such run.
+/// A run's line in the list; `None` if there is no such run.
 pub(crate) fn summary(store: &Store, id: i64) -> Result<Option<RunSummary>, Problem> {
     let Some(before) = id.checked_add(1).filter(|_| id > 0) else { return Ok(None) };
     let filter = Filter { before: Some(before), limit: Some(1), ..Filter::default() };

@@ -1,4 +1,4 @@
-//! One text that changes, for Prometheus: behind the same limits as the pages.
+//! Serves one changing text to Prometheus, with the same limits as the pages.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use crate::problem::Problem;
 /// Prometheus' text format.
 const KIND: &str = "text/plain; version=0.0.4";
 
-/// Answers every GET of /metrics with the last text that was shown, until the process ends.
+/// Answers every GET of /metrics with the latest text, until the process ends.
 #[derive(Debug)]
 pub struct LastMetrics {
     address: SocketAddr,
@@ -46,7 +46,7 @@ impl LastMetrics {
         self.address
     }
 
-    /// Answers with this text from now on.
+    /// Replaces the text.
     pub fn show(&self, text: String) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }

@@ -1,4 +1,4 @@
-//! Runs that are begun from the browser: one at a time, each a process of its own.
+//! Runs started from the browser: one at a time, each as a separate process.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -14,19 +14,19 @@ use crate::config::Launch;
 use crate::problem::Problem;
 use iotax_model::threads;
 
-/// Bytes that are kept of a process' output.
+/// Number of bytes kept of a process's output.
 const KEPT: usize = 16 << 10;
-/// From one look at a process that ends to the next.
+/// Time between two checks of a process that is ending.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time for a run to undo its effects when the server ends.
 const FAREWELL: Duration = Duration::from_mins(2);
 
-/// A run that was begun, and where it is.
+/// A started run and its state.
 #[derive(Debug, Clone)]
 pub(crate) struct Begun {
     /// The plan's name.
     pub(crate) name: String,
-    /// The end of what it said.
+    /// The last part of its output.
     pub(crate) said: String,
     /// Its exit; absent while it runs.
     pub(crate) ended: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Begun {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// It was asked to stop. A second time would end it before it has undone what it did.
+    /// True once it was asked to stop. A second signal would kill it before it has undone its effects.
     is_stopping: bool,
     begun: Begun,
 }
@@ -108,7 +108,7 @@ impl Launcher {
         })
     }
 
-    /// Asks the run that goes on to stop, which it does after it has undone what it did.
+    /// Asks the current run to stop, which it does after undoing its effects.
     pub(crate) fn cancel(&self) -> Result<(), Problem> {
         let mut last = lock(&self.last);
         let process = last.as_mut().filter(|process| process.begun.ended.is_none());
@@ -122,7 +122,7 @@ impl Launcher {
         Ok(())
     }
 
-    /// Ends the run that goes on, if there is one, and waits for it.
+    /// Stops the current run, if any, and waits for it.
     pub(crate) fn stop(&self) {
         if self.cancel().is_err() {
             return;
@@ -138,7 +138,7 @@ fn lock(last: &Mutex<Option<Process>>) -> std::sync::MutexGuard<'_, Option<Proce
     last.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the end of what a process says, until it says no more.
+/// Keeps the last part of a process's output, until its end.
 fn listen(mut stderr: impl Read, of: &Mutex<Option<Process>>) {
     let (mut buffer, mut said) = ([0; 4096], Vec::new());
     while let Ok(read @ 1..) = stderr.read(&mut buffer) {
@@ -152,7 +152,7 @@ fn listen(mut stderr: impl Read, of: &Mutex<Option<Process>>) {
     }
 }
 
-/// Takes in how a process ended, once it has.
+/// Records how a process ended, once it has.
 fn has_ended(of: &Mutex<Option<Process>>) -> bool {
     let mut last = lock(of);
     let Some(process) = last.as_mut() else { return true };

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Seconds whose requests a peer may make at once.
+/// Seconds' worth of requests that a peer may make at once.
 const BURST: f64 = 10.0;
 /// Peers that are remembered; beyond it those are forgotten that have been quiet the longest.
 const PEERS: usize = 4096;
@@ -18,7 +18,7 @@ pub(crate) fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// A bucket of requests for each peer, which fills at a steady rate.
+/// A token bucket for each peer, which fills at a steady rate.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     per_second: f64,

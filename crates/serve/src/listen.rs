@@ -30,19 +30,19 @@ use crate::routes;
 
 /// Longest time for the headers of a request.
 const HEADERS: Duration = Duration::from_secs(10);
-/// Longest time that answers may take to end once the server is asked to.
+/// Longest time for responses to finish once the server is asked to stop.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// Why nothing is served.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Everybody on the network could read, and nobody asked for that.
+    /// The address is reachable from the network, and no authentication is set up.
     #[error(
         "{0} can be reached from other machines, so a token (--token-file FILE or the variable IOTAX_TOKEN) or clients' certificates \
          (--client-ca FILE) are needed; without either listen on 127.0.0.1"
     )]
     Open(SocketAddr),
-    /// The address cannot be had.
+    /// The address is not available.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -114,7 +114,7 @@ async fn until_stopped(app: &Shared, socket: TcpListener, tls: Option<ServerConf
     }
 }
 
-/// A server that waits for no client without end.
+/// A server with time limits for all clients.
 fn patient(socket: TcpListener) -> io::Result<Server<SocketAddr>> {
     let mut server = axum_server::from_tcp(socket)?.first_request_timeout(HEADERS);
     server.http_builder().http1().header_read_timeout(HEADERS);
@@ -136,15 +136,15 @@ pub(crate) fn in_a_thread(address: SocketAddr, router: Router) -> io::Result<Soc
     Ok(address)
 }
 
-/// Accepts so many connections at one time; the others are closed at once.
+/// Limits the number of concurrent connections; others are closed at once.
 #[derive(Debug, Clone)]
 struct Limit {
     open: Arc<Connections>,
-    /// Every connection that gets through has a certificate.
+    /// True if every accepted connection has presented a certificate.
     has_certificate: bool,
 }
 
-/// A connection's place among them, given back when the connection's service is dropped.
+/// A connection's slot, which is freed when the connection's service is dropped.
 type Placed<S> = <Extension<Arc<Connection>> as tower::Layer<S>>::Service;
 type Certified<S> = <Extension<Option<HasCertificate>> as tower::Layer<S>>::Service;
 

@@ -1,4 +1,4 @@
-//! A run that is measuring: where it is, and the table of what it has so far.
+//! A run that is measuring: its progress, and the table of its results so far.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::problem::Problem;
 use crate::query::RunId;
 use crate::runs::state_mark;
 
-/// From one look at a run to the next.
+/// Polling interval of a run.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The view of a run that is measuring.
@@ -40,7 +40,7 @@ pub(crate) fn main(app: &App, store: &Store, judged: &Judged) -> Markup {
     }
 }
 
-/// Where a run is, by what its runner told last, and its results so far.
+/// The progress of a run as its runner last reported it, and its results so far.
 fn state(told: Option<&Value>, judged: &Judged) -> Markup {
     let run = &judged.run;
     html! {
@@ -83,7 +83,7 @@ fn text<'a>(told: Option<&'a Value>, key: &str) -> Option<&'a str> {
     told?[key].as_str()
 }
 
-/// The state of a run as a document.
+/// The JSON document of a run's state.
 pub(crate) fn document(store: &Store, id: i64) -> Result<Value, Problem> {
     let summary = summary(store, id)?.ok_or_else(|| unknown(store, id))?;
     let mut document = json!({
@@ -109,7 +109,7 @@ struct Follower {
     _place: OwnedSemaphorePermit,
 }
 
-/// Sends the state of a run whenever it changes, and `end` when the run is no longer measuring.
+/// Streams the state of a run whenever it changes, and `end` when it no longer measures.
 pub(crate) async fn events(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
     let place = app.followers.clone().try_acquire_owned();
     let place = place
@@ -125,7 +125,7 @@ pub(crate) async fn events(State(app): State<Shared>, RunId(id): RunId) -> Resul
 }
 
 impl Follower {
-    /// The next event; none when there will be no more.
+    /// The next event; `None` at the end.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if self.has_ended || self.app.followers.is_closed() {

@@ -14,7 +14,7 @@ use crate::notes;
 use crate::problem::Problem;
 use crate::query::{LONGEST, Pairs, encoded};
 
-/// Where a browser without a login is sent: back to the page that it asked for once it has one.
+/// The address of the login page, which returns a browser to the requested page.
 pub(crate) fn address(method: &Method, uri: &Uri) -> String {
     let asked = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     if method == Method::GET && asked != "/" && asked.len() <= LONGEST && is_of_this_site(asked) {
@@ -24,7 +24,7 @@ pub(crate) fn address(method: &Method, uri: &Uri) -> String {
     }
 }
 
-/// Returns whether this is a path that no browser takes for another host: `//host`, `/\host`, and both with what browsers leave out.
+/// Returns whether no browser could take this path for another host: `//host`, `/\host`, and both with characters that browsers drop.
 fn is_of_this_site(to: &str) -> bool {
     to.starts_with('/') && !to[1..].starts_with(['/', '\\']) && to.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -50,7 +50,7 @@ pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Response {
 #[derive(Deserialize)]
 pub(crate) struct LoginForm {
     token: String,
-    /// The page that was asked for: whatever the address says, so it is not trusted.
+    /// The requested page, taken from the address and therefore untrusted.
     #[serde(default)]
     to: String,
 }

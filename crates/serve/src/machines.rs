@@ -19,7 +19,7 @@ use crate::runs::{list, machine_link, table};
 /// Runs of a machine whose environments are compared.
 const COMPARED: u32 = 30;
 
-/// A machine with what the list of runs says of it.
+/// A machine with a summary of its runs.
 struct Machine {
     runs: u64,
     last: i64,
@@ -140,7 +140,7 @@ fn changed(found: &[Difference]) -> Markup {
     }
 }
 
-/// Says which runs are not in what is shown because they cannot be read.
+/// Lists the runs that are not shown because they cannot be read.
 pub(crate) fn left_out(damaged: &[i64]) -> Markup {
     let runs: Vec<String> = damaged.iter().map(i64::to_string).collect();
     html! { @if !runs.is_empty() { p.note { "Left out, because they cannot be read: " (runs.join(", ")) "." } } }

@@ -17,7 +17,7 @@ use crate::judged::Judged;
 use crate::problem::Problem;
 use crate::runs::list;
 
-/// Runs among which the newest of each plan and machine are looked for, and how many of these are told.
+/// Number of runs searched for the newest of each plan and machine, and number of those exported.
 const LOOKED_AT: u32 = 500;
 const TOLD: usize = 40;
 
@@ -99,7 +99,7 @@ fn labels(judged: &Judged, more: &[(&str, &String)]) -> String {
     format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
 }
 
-/// A label's value, which may be anything.
+/// Escapes a label's value.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

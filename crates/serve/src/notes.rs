@@ -20,7 +20,7 @@ const TAGS: usize = 32;
 const TAG_BYTES: usize = 100;
 const TEXT_BYTES: usize = 64 << 10;
 
-/// Notes as they are sent and shown.
+/// Notes in their JSON form.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NotesDocument {
@@ -37,7 +37,7 @@ impl From<Notes> for NotesDocument {
 }
 
 impl NotesDocument {
-    /// The notes as they are kept: tags sorted, each once.
+    /// The notes as stored: tags sorted, each once.
     fn checked(self) -> Result<Notes, Problem> {
         let mut tags: Vec<String> =
             self.tags.iter().map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect();
@@ -70,14 +70,14 @@ impl NotesDocument {
     }
 }
 
-/// Keeps notes in place of those that are there.
+/// Replaces the notes.
 pub(crate) async fn keep(app: &Shared, id: i64, notes: NotesDocument) -> Result<Notes, Problem> {
     let notes = notes.checked()?;
     put(app, id, notes.clone(), None).await?;
     Ok(notes)
 }
 
-/// Keeps notes, unless others than those that were `seen` are there now: these are given back. Refused where nothing may be changed.
+/// Stores notes unless they have changed since `seen`, in which case it returns the current ones. Refused on a read-only server.
 async fn put(app: &Shared, id: i64, notes: Notes, seen: Option<String>) -> Result<Option<Notes>, Problem> {
     if app.config.read_only {
         return Err(Problem::forbidden(
@@ -108,7 +108,7 @@ fn mark(app: &App, notes: &Notes) -> String {
     app.secrets.mark(&format!("{:?}{}", notes.tags, notes.text))
 }
 
-/// Why there is no such run, in the words of the store.
+/// The store's reason why a run does not exist.
 pub(crate) fn unknown(store: &iotax_store::Store, id: i64) -> Problem {
     store.load(id).err().map_or_else(|| Problem::not_found(format!("there is no run {id}")), Problem::from)
 }
@@ -117,7 +117,7 @@ pub(crate) fn unknown(store: &iotax_store::Store, id: i64) -> Problem {
 #[derive(Debug, Deserialize)]
 pub(crate) struct NotesForm {
     form_token: String,
-    /// The mark of the notes that it was made for.
+    /// The hash of the notes for which the form was made.
     seen: String,
     tags: String,
     text: String,
@@ -137,7 +137,7 @@ pub(crate) async fn save(
     Ok(conflict(&app, id, &others, &notes))
 }
 
-/// Both sides of a conflict, to make one of them.
+/// Shows both versions of conflicting notes, to merge them.
 fn conflict(app: &App, id: i64, others: &Notes, notes: &Notes) -> Response {
     let body = html! {
         main id="main" tabindex="-1" {
@@ -156,7 +156,7 @@ fn conflict(app: &App, id: i64, others: &Notes, notes: &Notes) -> Response {
     answer
 }
 
-/// Refuses a form that this server has not made.
+/// Rejects a form that this server did not make.
 pub(crate) fn check_form(app: &App, token: &str) -> Result<(), Problem> {
     if app.secrets.is_form_token(token) {
         return Ok(());
@@ -189,7 +189,7 @@ fn spoken(app: &App, notes: &Notes) -> Markup {
     }
 }
 
-/// The form that puts `notes` in place of those that are `seen`.
+/// The form that replaces the notes `seen` by `notes`.
 fn fields(app: &App, id: i64, seen: &Notes, notes: &Notes) -> Markup {
     html! {
         form method="post" action=(app.link(&format!("/runs/{id}/notes"))) {

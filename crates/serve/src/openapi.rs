@@ -1,4 +1,4 @@
-//! The description of the API (OpenAPI 3.1). The router is made of the same list, so no route is without one.
+//! The description of the API (OpenAPI 3.1). The router is built from the same list, so every route is described.
 
 use iotax_analysis::Metric;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ pub(crate) struct ApiPath {
     query: &'static [Parameter],
     /// The schema of its answer.
     answer: &'static str,
-    /// The description of `PUT`; absent where there is none.
+    /// The description of `PUT`, if supported.
     put: Option<&'static str>,
 }
 
@@ -48,7 +48,7 @@ const RUN: Parameter = Parameter {
 const MARGIN: Parameter =
     optional("margin", "Differences below it are the same, such as 2%", ParameterKind::Margin);
 
-/// All of them.
+/// All paths.
 pub(crate) static PATHS: [ApiPath; 12] = [
     ApiPath { path: "/openapi.json", summary: "This description", query: &[], answer: "Object", put: None },
     ApiPath {

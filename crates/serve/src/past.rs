@@ -1,4 +1,4 @@
-//! The history of a plan: which runs are followed, and what a trend needs of each.
+//! The history of a plan: which runs to follow, and the data that a trend needs of each.
 
 use std::collections::HashMap;
 
@@ -15,13 +15,13 @@ use crate::problem::Problem;
 use crate::query::Pairs;
 use crate::runs::list;
 
-/// Newest runs of the store among which those of a plan are sought.
+/// Number of newest runs in the store that are searched for those of a plan.
 pub(crate) const LOOKED_AT: u32 = 10_000;
-/// Runs that are followed where nothing else is asked for, and the most.
+/// Default and maximum number of runs followed.
 const FOLLOWED: usize = 100;
 pub(crate) const MOST_FOLLOWED: usize = 1000;
 
-/// Which history is asked for, and what of it.
+/// The requested history and its filters.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedHistory {
     pub(crate) plan: Option<String>,
@@ -70,15 +70,15 @@ fn metric(text: &str) -> Result<Metric, Problem> {
 /// The runs of a plan, before they are read.
 #[derive(Debug)]
 pub(crate) struct Chosen {
-    /// The plans that can be asked for, with their runs, the newest first.
+    /// The available plans with their number of runs, newest first.
     pub(crate) plans: Vec<(String, usize)>,
-    /// The plan; absent if the store has no finished run.
+    /// The chosen plan; absent if the store has no finished run.
     pub(crate) plan: Option<String>,
     /// Its runs on one machine, the oldest first.
     pub(crate) runs: Vec<RunSummary>,
     /// Older ones that are left out.
     pub(crate) older: usize,
-    /// Those on other machines.
+    /// Number of runs on other machines.
     pub(crate) elsewhere: usize,
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn choose(store: &Store, asked: &AskedHistory) -> Result<Chosen, Prob
     Ok(Chosen { plans, plan, older: here - runs.len(), runs, elsewhere })
 }
 
-/// The first run, from the newest on, of whose plan there is another one on its machine: the members of a fleet are no history.
+/// The newest run whose plan has another run on its machine: the members of a fleet are no history.
 fn first_repeated<'a>(mut runs: impl Iterator<Item = &'a RunSummary> + Clone) -> Option<&'a RunSummary> {
     let mut counts: HashMap<(&str, Option<&str>), usize> = HashMap::new();
     for run in runs.clone() {
@@ -123,7 +123,7 @@ fn first_repeated<'a>(mut runs: impl Iterator<Item = &'a RunSummary> + Clone) ->
     runs.find(|run| counts.get(&(run.name.as_str(), run.machine.as_deref())).is_some_and(|count| *count > 1))
 }
 
-/// Reads what a trend needs of the runs. Those that are damaged are left out: their numbers.
+/// Reads the data for a trend. Damaged runs are left out, and their numbers returned.
 pub(crate) fn read(
     app: &App,
     store: &Store,
@@ -156,7 +156,7 @@ pub(crate) fn read(
     Ok((past, damaged))
 }
 
-/// Follows the cells that are asked for, by `metrics`.
+/// Follows the requested cells by `metrics`.
 pub(crate) fn followed(asked: &AskedHistory, metrics: Vec<Metric>, past: &[PastRun]) -> Trends {
     let from = |id: i64| past.iter().position(|run| run.id >= id).unwrap_or(past.len());
     let question = TrendQuestion {

@@ -1,4 +1,4 @@
-//! Plans to look at, and to begin where that is allowed.
+//! Pages to view plans, and to start them if permitted.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -192,7 +192,7 @@ fn allowed(app: &App) -> Result<&Launcher, Problem> {
         .ok_or_else(|| Problem::forbidden("runs can be begun where the server is started with --allow-run"))
 }
 
-/// A plan to be run anew draws its own seed: with the old one it would be the same order again.
+/// Removes the seed, so that a new run draws its own: the old one would repeat the same order.
 fn without_seed(plan: &str) -> String {
     plan.lines()
         .filter(|line| !line.starts_with("seed = "))

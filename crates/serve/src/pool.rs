@@ -26,7 +26,7 @@ impl Pool {
         Self { place, idle: Arc::default(), free: Arc::new(Semaphore::new(OPEN)) }
     }
 
-    /// Does something with a store that is open to read.
+    /// Runs a function with a store open for reading.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> Result<T, Problem> + Send + 'static,
@@ -45,7 +45,7 @@ impl Pool {
         .await
     }
 
-    /// Does something with a store that is open to write.
+    /// Runs a function with a store open for writing.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Store) -> Result<T, Problem> + Send + 'static,

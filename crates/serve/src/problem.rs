@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use iotax_store::StoreError;
 
-/// Why a request is not answered as asked. The guard writes it in the form that its client reads.
+/// An error response. The guard writes it in the form that the client accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
@@ -42,7 +42,7 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
-    /// The store itself failed, not what was asked of it.
+    /// Returns whether the store itself failed, rather than the request being invalid.
     pub(crate) fn is_of_the_store(&self) -> bool {
         self.of_the_store
     }

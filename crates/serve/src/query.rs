@@ -1,4 +1,4 @@
-//! The queries of pages: every key once or several times, in any order, and an error that names what is accepted.
+//! Query strings of pages: keys may occur once or several times, in any order. Errors name what is accepted.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
@@ -7,9 +7,9 @@ use iotax_store::Filter;
 
 use crate::problem::Problem;
 
-/// Longest value.
+/// Longest value, in bytes.
 pub(crate) const LONGEST: usize = 1000;
-/// Runs on a page where nothing else is asked for, and the most.
+/// Default and maximum number of runs on a page.
 pub(crate) const PAGE: u32 = 100;
 pub(crate) const MOST: u32 = 1000;
 
@@ -51,7 +51,7 @@ impl<S: Sync> FromRequestParts<S> for Pairs {
 }
 
 impl Pairs {
-    /// The refusal of a key that is none of these.
+    /// The error for a key that is not accepted.
     pub(crate) fn beyond(&self, accepted: impl Iterator<Item = &'static str> + Clone) -> Option<Problem> {
         let (key, _) = self.0.iter().find(|(key, _)| !accepted.clone().any(|known| known == key))?;
         let accepted: Vec<&str> = accepted.collect();
@@ -103,7 +103,7 @@ impl Pairs {
         })
     }
 
-    /// The query again with one key changed, or taken out.
+    /// The query with one key changed or removed.
     pub(crate) fn with(&self, key: &str, value: Option<&str>) -> String {
         let kept = self.0.iter().filter(|(known, _)| known != key);
         let kept = kept.map(|(known, value)| (known.as_str(), value.as_str()));
@@ -116,7 +116,7 @@ fn pair((key, value): (&str, &str)) -> String {
     format!("{}={}", encoded(key), encoded(value))
 }
 
-/// A text as it can stand in a path or query.
+/// Percent-encodes a text for a path or query.
 pub(crate) fn encoded(text: &str) -> String {
     use std::fmt::Write as _;
 

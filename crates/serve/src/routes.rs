@@ -1,4 +1,4 @@
-//! Every address of the server.
+//! All routes of the server.
 
 use std::any::Any;
 

@@ -14,7 +14,7 @@ use crate::frame::Page;
 use crate::problem::Problem;
 use crate::query::{Pairs, STATES, encoded};
 
-/// The runs that a filter lets through. A run's number beyond the newest is taken as the newest.
+/// The runs that match a filter. A run number beyond the newest means the newest.
 pub(crate) fn list(store: &Store, filter: &Filter) -> Result<Vec<RunSummary>, Problem> {
     let beyond = store.latest()?.unwrap_or_default().saturating_add(1);
     let before = filter.before.map(|before| before.min(beyond));
@@ -143,7 +143,7 @@ pub(crate) fn tags(app: &App, tags: &[String]) -> Markup {
     }
 }
 
-/// The first targets by name, and how many more there are.
+/// The names of the first targets, and the number of others.
 fn targets(all: &[String]) -> String {
     const SHOWN: usize = 4;
     let shown = all[..all.len().min(SHOWN)].join(", ");

@@ -18,7 +18,7 @@ use crate::head::{Head, Measured};
 use crate::sealed::{HeadRow, MeasurementRow};
 use crate::{Filter, Location, Store, counter, new_uuid, run_figures};
 
-/// Runs in one transaction: a run that measures has one for each measurement.
+/// Runs per transaction: a real run has one transaction for each measurement.
 const AT_ONCE: u32 = 50;
 
 /// Packed measurements of a run and its head.
@@ -51,7 +51,7 @@ fn insert(database: &mut dyn Database, head: &Head, rows: &[MeasurementRow]) -> 
     Ok(id)
 }
 
-/// Adds runs of one ladder, each with a UUID of its own. Their measurements are packed once.
+/// Adds runs of one ladder, each with a different UUID. Their measurements are packed once.
 fn grow(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
     let (mut head, rows) = packed(runs::ladder(false))?;
     assert_eq!(rows.len(), 60);
@@ -67,7 +67,7 @@ fn grow(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Adds runs of 20 cells and five rounds, each with figures of its own; the last target is 5% slower from the middle on.
+/// Adds runs of 20 cells and five rounds with different figures; the last target is 5% slower in the second half.
 fn grow_history(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
     const TARGETS: [&str; 5] = ["host-file", "vm-raw", "vm-qcow2", "vm-qcow2-snapshot", "vm-lvm"];
     const WORKLOADS: [&str; 4] = ["randread-4k-qd1", "randread-4k-qd32", "randwrite-4k-qd32", "seqread-1m"];

@@ -1,4 +1,4 @@
-//! Runs between stores: without loss, in one transaction, and as often as one likes.
+//! Copies runs between stores without loss, in one transaction, and repeatably.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,18 +10,18 @@ use crate::sealed::{HeadRow, MeasurementRow, Sealed};
 use crate::{Copied, Notes, Store, counter, not_ours, notes, run_figures};
 use iotax_model::threads;
 
-/// A run as it is copied.
+/// A run in transit between stores.
 struct Parcel {
     run: i64,
     sealed: Sealed,
     notes: Option<(Notes, i64)>,
 }
 
-/// Time that a copy of the same run by another process may take.
+/// Time to wait for another process's copy of the same run.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Copies a run from one store to another one.
+/// Copies a run to another store.
 pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, StoreError> {
     let parcel = from.read(run, &mut |database| pack(database, run))?;
     let mut done = None;
@@ -64,7 +64,7 @@ fn pack(database: &mut dyn Database, run: i64) -> Result<Parcel, Fault> {
     Ok(Parcel { run, sealed, notes: notes::read(database, run)? })
 }
 
-/// The run's number in a store that has it. Others that add runs wait from here on.
+/// The run's number in a store that has it. From here on, others who add runs wait.
 fn copy_of(database: &mut dyn Database, parcel: &Parcel) -> Result<Option<i64>, Fault> {
     counter::lock(database)?;
     let uuid = parcel.sealed.head.uuid.as_str().into();
@@ -84,7 +84,7 @@ fn add(database: &mut dyn Database, parcel: &Parcel) -> Result<Copied, Fault> {
     Ok(Copied::Added { run: id, measurements: rows.len() as u64 })
 }
 
-/// Adds what a copy lacks. The later of two notes stays. `not_ours` says why only notes can be added.
+/// Adds what a copy lacks. Of two notes, the later stays. `not_ours` says why only notes can be added.
 fn complete(
     database: &mut dyn Database,
     parcel: &Parcel,
@@ -129,7 +129,7 @@ fn complete(
     })
 }
 
-/// A checksum of all that a run has, the same in every store that has a whole copy of it.
+/// A checksum of everything in a run, the same in every store with a complete copy.
 pub(crate) fn fingerprint(store: &Store, run: i64) -> Result<i64, StoreError> {
     let Parcel { sealed, notes, .. } = store.read(run, &mut |database| pack(database, run))?;
     let measured = serde_json::to_vec(&sealed.head.measured).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Everything that the store asks of a database. SQLite and PostgreSQL do it; the SQL of the store's rows is the same for both.
+//! The interface between the store and its database, SQLite or PostgreSQL. The SQL of the store's rows is the same for both.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use crate::error::{Fault, StoreError};
 use crate::{Claim, Location};
 
-/// Connections lost in a row that one piece of work outlasts: it may be what ends them.
+/// Maximum number of consecutive lost connections for one piece of work, because it may be their cause.
 const MOST_LOSSES: u32 = 5;
 
 /// A column's value. The schema has no other types.
@@ -48,7 +48,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
-/// A row of a result, read from its first column on.
+/// A row of a result, read from its first column.
 #[derive(Debug)]
 pub(crate) struct Columns(std::vec::IntoIter<Value>);
 
@@ -106,43 +106,43 @@ fn unexpected(expected: &str, found: &Value) -> Fault {
 /// The purpose of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// All is read as of one moment.
+    /// All reads see one snapshot.
     Read,
     /// A writer, whose commits are on the disk when they return.
     Write,
 }
 
-/// One of the databases that runs are kept in. Parameters are `$1`, `$2` and so on.
+/// A database that stores runs. Parameters are `$1`, `$2` and so on.
 pub(crate) trait Database: Debug + Send {
-    /// Where it is.
+    /// The store's location.
     fn place(&self) -> &Location;
 
     /// Carries out one statement. Returns the number of rows that it changed.
     fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault>;
 
-    /// All rows of one query.
+    /// All rows of a query.
     fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Columns>, Fault>;
 
     fn begin(&mut self, purpose: Purpose) -> Result<(), Fault>;
 
     fn commit(&mut self) -> Result<(), Fault>;
 
-    /// Takes back what was done since [`Self::begin`].
+    /// Rolls back everything since [`Self::begin`].
     fn roll_back(&mut self);
 
-    /// Ends a SELECT of rows that are to be changed, so that nobody else changes them before the commit.
+    /// The clause of a SELECT that locks the rows against changes by others until the commit.
     fn to_change(&self) -> &'static str;
 
-    /// Connects again after [`Fault::Lost`], for as long as a user may be expected to wait. Claims are held again afterwards.
+    /// Reconnects after [`Fault::Lost`], for as long as a user may be expected to wait. Claims are renewed.
     fn reconnect(&mut self, lost: Fault) -> Result<(), Fault>;
 
-    /// Whose run it is, if this user cannot change it.
+    /// The owner of a run that this user cannot change.
     fn other_writer(&mut self, run: i64) -> Result<Option<String>, Fault>;
 
     /// Claims a run for this process.
     fn claim(&mut self, run: i64) -> Result<Claim, Fault>;
 
-    /// Those of these runs that a process has claimed.
+    /// The subset of these runs that a process has claimed.
     fn claimed(&mut self, runs: &[i64]) -> Result<BTreeSet<i64>, Fault>;
 
     /// Shows how far a run is, without a write to a disk.
@@ -158,7 +158,7 @@ pub(crate) trait Database: Debug + Send {
     fn told(&self, run: Option<i64>, fault: Fault) -> StoreError;
 }
 
-/// Does something in one transaction: wholly or not at all.
+/// Runs a function in one transaction: completely or not at all.
 pub(crate) fn transact<T>(
     database: &mut dyn Database,
     purpose: Purpose,
@@ -175,8 +175,8 @@ pub(crate) fn transact<T>(
     }
 }
 
-/// Like [`transact`], again from the beginning after the connection was lost. `work` must find out whether an earlier attempt was
-/// committed: the answer to that may be what was lost.
+/// Like [`transact`], but starts over after a lost connection. `work` must find out whether an earlier attempt was committed, because its
+/// answer may have been lost.
 pub(crate) fn insist<T>(
     database: &mut dyn Database,
     purpose: Purpose,

@@ -1,4 +1,4 @@
-//! Errors, inside the crate and as they are reported.
+//! Errors, both internal and as reported.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use rusqlite::ErrorCode;
 use crate::Location;
 use crate::schema::OLDEST;
 
-/// Why the store could not do it.
+/// Why the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file cannot be read or created.
@@ -45,7 +45,7 @@ pub enum StoreError {
         /// The version known here.
         known: i64,
     },
-    /// Nobody, or not this user, can write there.
+    /// This user cannot write there.
     #[error("the store {place} cannot be written: {reason}; name another one with --db")]
     Unwritable {
         /// The store.
@@ -53,7 +53,7 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
-    /// A process ended while it wrote, and what it left cannot be put right where nothing can be written.
+    /// A process ended while writing, and its leftovers cannot be repaired on a read-only filesystem.
     #[error(
         "the store {place} is in the middle of a write that its file of the same name with -journal takes back, and it cannot be \
          written; copy both files to a place that can be written and name the copy with --db"
@@ -62,7 +62,7 @@ pub enum StoreError {
         /// The file.
         place: Location,
     },
-    /// Somebody else wrote, or could write, what SQLite would obey.
+    /// Another user wrote, or could write, files that SQLite would use.
     #[error("the store {place} was left untouched: {reason}; or name another one with --db")]
     Planted {
         /// The file.
@@ -82,7 +82,7 @@ pub enum StoreError {
         place: Location,
         /// The run, if it is about one.
         run: Option<i64>,
-        /// A table of it, or its structure.
+        /// The damaged table, or the store's structure.
         table: &'static str,
         /// The damage.
         reason: String,
@@ -98,13 +98,13 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
-    /// Another process works on the run.
+    /// Another process is working on the run.
     #[error("run {run} is still going on in another process")]
     Claimed {
         /// The run.
         run: i64,
     },
-    /// Only who stored a run of a database changes it.
+    /// The run was stored by another user, and only that user may change it.
     #[error(
         "run {run} of {place} was stored by {writer}, and nobody else changes it; copy it with iotax pull, or name another store with --db"
     )]
@@ -126,7 +126,7 @@ pub enum StoreError {
         /// The command that lists its runs.
         list: String,
     },
-    /// A run went on in two stores, each in its own way.
+    /// A run was continued in two stores, differently in each.
     #[error(
         "run {run} and its copy, run {copy} of {place}, both went on since they were one: each has measurements that the other lacks; \
          neither was changed"
@@ -147,7 +147,7 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
-    /// A value given cannot be stored, or a location is none.
+    /// A value cannot be stored, or a location is invalid.
     #[error("the store {place}: {what}: {reason}")]
     Value {
         /// The store.
@@ -173,14 +173,14 @@ pub(crate) enum Fault {
     Sqlite(rusqlite::Error),
     /// PostgreSQL refused.
     Postgres(::postgres::Error),
-    /// The connection is gone or was never there. What was not committed must be done again.
+    /// The connection was lost or never established. Uncommitted work must be repeated.
     Lost(String),
     /// The damaged table, and the damage.
     Damaged(&'static str, String),
     Value(&'static str, String),
     /// There is no such run.
     Unknown,
-    /// It is told as it is.
+    /// An error that is reported unchanged.
     Store(StoreError),
 }
 
@@ -194,7 +194,7 @@ impl Fault {
     pub(crate) fn value(what: &'static str, reason: &dyn fmt::Display) -> Self {
         Self::Value(what, reason.to_string())
     }
-    /// Adds the place, and the run if it is about one, where the database itself has nothing better to say.
+    /// Adds the store's location, and the run if there is one, unless the database's own message is more specific.
     pub(crate) fn told(self, place: Location, run: Option<i64>) -> StoreError {
         let damaged = |place, table, reason| StoreError::Damaged { place, run, table, reason };
         match self {
@@ -218,7 +218,7 @@ fn remedy(place: &Location, found: i64, known: i64) -> String {
     format!("use the {age} iotax that wrote it, or name another store with --db")
 }
 
-/// SQLite's message with what to do, where that is known.
+/// SQLite's message with a remedy, if one is known.
 fn with_remedy(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {

@@ -9,9 +9,9 @@ use xxhash_rust::xxh3::Xxh3;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Head {
-    /// The same in every store that has a copy of the run.
+    /// The run's UUID, which is the same in all copies.
     pub(crate) uuid: String,
-    /// One more with each change.
+    /// Incremented with each change.
     pub(crate) revision: u64,
     pub(crate) plan: Plan,
     pub(crate) seed: u64,
@@ -64,7 +64,7 @@ impl Measured {
     }
 }
 
-/// Checksum of a row of a run: another one in each run and for each division into parts.
+/// Checksum of a run's row, which depends on the run and on how the data is divided into parts.
 pub(crate) fn seal(run: i64, parts: &[&[u8]]) -> i64 {
     let mut hash = Xxh3::with_seed(run.cast_unsigned());
     for part in parts {
@@ -74,7 +74,7 @@ pub(crate) fn seal(run: i64, parts: &[&[u8]]) -> i64 {
     hash.digest().cast_signed()
 }
 
-/// A text as both databases keep it: PostgreSQL's texts have no NUL.
+/// A text in the form that both databases store: PostgreSQL's texts have no NUL.
 pub(crate) fn column(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }

@@ -61,7 +61,7 @@ impl fmt::Debug for Claim {
     }
 }
 
-/// Why a run cannot be changed, if it is somebody else's.
+/// Why a run cannot be changed: it was stored by another user. `None` if it can be.
 fn not_ours(database: &mut dyn Database, run: i64) -> Result<Option<Fault>, Fault> {
     let place = database.place().clone();
     let writer = database.other_writer(run)?;
@@ -85,23 +85,23 @@ pub struct NewRun<'a> {
     pub seed: u64,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
-    /// The fleet that it is part of; absent for a run of one machine.
+    /// The run's fleet; absent for a run on one machine.
     pub fleet: Option<&'a FleetMember>,
 }
 
-/// Notes on a run. Changing it changes nothing that was measured.
+/// Notes on a run. Changing them does not affect measurements.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notes {
     /// Tags, sorted, each once.
     pub tags: Vec<String>,
-    /// A text.
+    /// Free text.
     pub text: String,
 }
 
-/// Which runs a list has. The default has all.
+/// Selects the runs of a list. The default selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Words that the name, a target, a workload, the machine, a tag or the note has, in any case.
+    /// Words to find in the name, a target, a workload, the machine, a tag or the note, ignoring case.
     pub text: String,
     /// Tags that all must be there.
     pub tags: Vec<String>,
@@ -111,9 +111,9 @@ pub struct Filter {
     pub machine: Option<String>,
     /// The fleet's id.
     pub fleet: Option<String>,
-    /// Runs before this one alone, for paging.
+    /// Only runs before this one, for paging.
     pub before: Option<i64>,
-    /// At most this many, the newest.
+    /// Maximum number of runs; the newest are taken.
     pub limit: Option<u32>,
 }
 
@@ -130,18 +130,18 @@ pub struct RunSummary {
     pub started_at_ms: u64,
     /// The targets' names, in the plan's order.
     pub targets: Vec<String>,
-    /// The machine's host name; absent if it is not known.
+    /// The machine's host name; absent if unknown.
     pub machine: Option<String>,
-    /// The fleet that it is part of.
+    /// The run's fleet.
     pub fleet: Option<FleetMember>,
     /// Its tags.
     pub tags: Vec<String>,
     /// Measurements stored.
     pub measured: u64,
-    /// Measurements that the plan asks for. For a run that adds rounds until all is decided: the most there can be, or once it is
-    /// complete, all there are.
+    /// Number of planned measurements. For a run that adds rounds until all is decided: the maximum, or the actual number once it is
+    /// complete.
     pub planned: u64,
-    /// Why its measurements cannot be shown, if they cannot.
+    /// Why its measurements cannot be shown; absent if they can.
     pub damage: Option<StoreError>,
 }
 
@@ -162,7 +162,7 @@ pub enum Copied {
         /// The measurements that were added.
         measurements: u64,
     },
-    /// Only the notes were newer.
+    /// Only newer notes were copied.
     Noted {
         /// Its number there.
         run: i64,
@@ -181,10 +181,10 @@ pub struct Store {
     name: Option<String>,
 }
 
-/// Runs without a row that are named one by one.
+/// Maximum number of runs without a row that are listed individually.
 const MOST_LOST: u32 = 1000;
 
-/// A run's number, and what is known of it or why nothing is.
+/// A run's number, with its summary or the reason why it cannot be read.
 pub type Listed = (i64, Result<RunSummary, StoreError>);
 
 impl Store {
@@ -214,7 +214,7 @@ impl Store {
         Self { database: RefCell::new(database), name: None }
     }
 
-    /// Where it is.
+    /// The store's location.
     pub fn place(&self) -> Location {
         self.database.borrow().place().clone()
     }
@@ -251,13 +251,13 @@ impl Store {
         created.map_err(|fault| self.database.borrow().told(None, fault))
     }
 
-    /// Has the run belong to this process until the claim is dropped: two that work on it would measure each other.
+    /// Claims the run for this process until the claim is dropped: two processes working on it would measure each other.
     pub fn claim(&self, run: i64) -> Result<Claim, StoreError> {
         let claimed = self.database.borrow_mut().claim(run);
         claimed.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Keeps the machine that the run is made on.
+    /// Stores the machine that makes the run.
     pub fn set_environment(&mut self, run: i64, environment: &Environment) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.environment = environment.clone();
@@ -265,7 +265,7 @@ impl Store {
         })
     }
 
-    /// Keeps that another tool measured the run, and which.
+    /// Records that another tool measured the run.
     pub fn set_source(&mut self, run: i64, source: &ImportSource) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.source = Some(source.clone());
@@ -286,7 +286,7 @@ impl Store {
         })
     }
 
-    /// Keeps a target as it was built; one of the same name, from before a resume, is replaced.
+    /// Stores a target as it was built, replacing one of the same name from before a resume.
     pub fn put_target(&mut self, run: i64, target: &TargetRecord) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             match head.targets.iter_mut().find(|known| known.name == target.name) {
@@ -299,7 +299,7 @@ impl Store {
         })
     }
 
-    /// Keeps a measurement; see [`Self::put_measurements`].
+    /// Stores a measurement; see [`Self::put_measurements`].
     pub fn put_measurement(&mut self, run: i64, measurement: &Measurement) -> Result<(), StoreError> {
         self.put_measurements(run, std::iter::once(measurement))
     }
@@ -326,7 +326,7 @@ impl Store {
         })
     }
 
-    /// Keeps a warning; the same one twice is kept once.
+    /// Stores a warning; duplicates are ignored.
     pub fn put_warning(&mut self, run: i64, warning: &Warning) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             if !head.warnings.contains(warning) {
@@ -336,7 +336,7 @@ impl Store {
         })
     }
 
-    /// Sets a run's state. What was shown of a run that no longer runs goes.
+    /// Sets a run's state. When it stops running, its live state is removed.
     pub fn set_state(&mut self, run: i64, state: RunState) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.state = state;
@@ -375,14 +375,14 @@ impl Store {
         Ok(Run { measurements, state, store: self.name.clone(), ..head.run(run) })
     }
 
-    /// A run without its measurements, and the figures that a trend rests on. Those of a finished run are stored apart, so that no
-    /// measurement is opened, and none is compared with its checksum.
+    /// A run without its measurements, and the figures for trends. Those of a finished run are stored separately, so that measurements are
+    /// neither opened nor compared with their checksums.
     pub fn load_figures(&self, run: i64) -> Result<(Run, RunFigures), StoreError> {
         self.read(run, &mut |database| run_figures::read(database, run))
     }
 
-    /// All runs, the oldest first; of one that cannot be read its number and why. All measurements are read and compared with their
-    /// checksums. Of runs without a row the first thousand are named: a counter may be damaged, too.
+    /// All runs, oldest first; for an unreadable one, its number and the reason. All measurements are read and compared with their
+    /// checksums. Of runs without a row, the first thousand are listed: a counter may be damaged, too.
     pub fn runs(&self) -> Result<Vec<Listed>, StoreError> {
         let checked = |run| {
             let (sealed, is_claimed) = self.read(run, &mut |database| {
@@ -423,8 +423,7 @@ impl Store {
         ids.map_err(|fault| database.told(None, fault))
     }
 
-    /// The runs that a filter lets through, the newest first, without a look at their measurements. Of a line that is damaged nothing
-    /// but the number is known.
+    /// The runs that match a filter, newest first, without reading their measurements. For a damaged row only the number is known.
     pub fn list(&self, filter: &Filter) -> Result<Vec<RunSummary>, StoreError> {
         let mut database = self.database.borrow_mut();
         let lines = insist(database.as_mut(), Purpose::Read, &mut |database| summary::list(database, filter));
@@ -441,12 +440,12 @@ impl Store {
         Ok(notes.map(|(notes, _)| notes).unwrap_or_default())
     }
 
-    /// Keeps what people say of a run in place of what they said before.
+    /// Replaces the notes on a run.
     pub fn set_notes(&mut self, run: i64, notes: &Notes) -> Result<(), StoreError> {
         self.change_notes(run, |old| *old = notes.clone())
     }
 
-    /// Changes what people say of a run; changes by others at the same time are kept.
+    /// Changes the notes on a run; concurrent changes by others are kept.
     pub fn change_notes(&mut self, run: i64, mut change: impl FnMut(&mut Notes)) -> Result<(), StoreError> {
         let put = insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
             notes::lock(database, run)?;
@@ -466,7 +465,7 @@ impl Store {
         put.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Shows everyone who looks at this store how far a run is: any document, in place of the one before. Nothing is written to a disk.
+    /// Publishes a run's progress to readers of this store: any document, replacing the previous one. Nothing is written to a disk.
     pub fn put_live(&mut self, run: i64, state: &serde_json::Value) -> Result<(), StoreError> {
         let put = self.database.get_mut().put_live(run, &state.to_string());
         put.map_err(|fault| self.of_run(run, fault))
@@ -486,13 +485,13 @@ impl Store {
         Ok(Some(self.last()?).filter(|last| *last > 0))
     }
 
-    /// Copies a run with its notes to another store: bit for bit, wholly or not at all. What the other one has already is completed,
-    /// and stays as it is if it has as much or more. The run must not be running, and neither must its copy.
+    /// Copies a run with its notes to another store: bit for bit, completely or not at all. An existing copy is completed, and left
+    /// unchanged if it has as much or more. Neither the run nor its copy may be running.
     pub fn copy_run(&self, run: i64, to: &mut Self) -> Result<Copied, StoreError> {
         copy::copy(self, run, to)
     }
 
-    /// A checksum of all that a run and its notes are, the same in every store that has a whole copy.
+    /// A checksum of a run and its notes, the same in every store with a complete copy.
     pub fn fingerprint(&self, run: i64) -> Result<i64, StoreError> {
         copy::fingerprint(self, run)
     }
@@ -503,7 +502,7 @@ impl Store {
         last.map_err(|fault| database.told(None, fault))
     }
 
-    /// Reads something of a run, all as of one moment.
+    /// Reads parts of a run in one snapshot.
     fn read<T>(
         &self,
         run: i64,
@@ -522,7 +521,7 @@ impl Store {
         })
     }
 
-    /// Changes a run's head and adds measurements, wholly or not at all.
+    /// Changes a run's head and adds measurements, completely or not at all.
     fn change(
         &mut self,
         run: i64,
@@ -551,7 +550,7 @@ impl Store {
         changed.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Adds the run to what went wrong. Runs are never removed: one that is missing was lost.
+    /// Adds the run to an error. Runs are never removed, so a missing one was lost.
     fn of_run(&self, run: i64, fault: Fault) -> StoreError {
         match fault {
             Fault::Unknown => match self.last() {
@@ -564,7 +563,7 @@ impl Store {
 }
 
 impl RunSummary {
-    /// The line of a run of which nothing can be read.
+    /// The list entry of an unreadable run.
     fn damaged(id: i64, damage: StoreError) -> Self {
         Self {
             id,

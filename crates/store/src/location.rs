@@ -1,4 +1,4 @@
-//! Where a store is.
+//! The location of a store.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -22,7 +22,7 @@ impl Location {
         }
     }
 
-    /// The place as a user would name it, with its password: for a process's environment, never for a command line or a message.
+    /// The location as a user would write it, with its password: for a process's environment, never for a command line or a message.
     #[must_use]
     pub fn with_password(&self) -> OsString {
         match self {
@@ -69,7 +69,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// Like [`fmt::Display`]: what is printed for debugging has no password either.
+/// Like [`fmt::Display`], so that debug output has no password either.
 impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.to_string(), f)

@@ -1,11 +1,11 @@
-//! The name of a store in commands that are suggested.
+//! The store's name in suggested commands.
 
 use iotax_model::run;
 
 use crate::{Store, StoreError};
 
 impl Store {
-    /// The same store, whose runs know by what name the user gave it.
+    /// The same store, with the name that the user gave it.
     #[must_use]
     pub fn named(self, name: Option<String>) -> Self {
         Self { name, ..self }
@@ -17,7 +17,7 @@ impl Store {
         run::command(word, &run.to_string(), options, self.name.as_deref())
     }
 
-    /// Says that a run is not there, and what is.
+    /// The error for a missing run, which says which runs exist.
     #[must_use]
     pub fn unknown(&self, run: i64, last: i64) -> StoreError {
         let list = run::command("list", "", "", self.name.as_deref());

@@ -1,4 +1,4 @@
-//! Notes on runs: notes and tags, in tables of their own.
+//! Notes on runs: text and tags, in separate tables.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use crate::error::Fault;
 use crate::head::seal;
 use crate::summary::searchable;
 
-/// The notes of a run with the time of their last change; absent if nobody said anything yet.
+/// The notes of a run with the time of their last change; `None` if there are none yet.
 pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<Option<(Notes, i64)>, Fault> {
     let found =
         database.query("SELECT text, words, changed_at_ms, seal FROM note WHERE run = $1", &[run.into()])?;
@@ -29,14 +29,14 @@ pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<Option<(Note
     }
 }
 
-/// Waits for others that change notes. The run's own row may be somebody else's, who alone can lock it.
+/// Waits for others that change notes. The run's own row may belong to another user, who alone can lock it.
 pub(crate) fn lock(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
     counter::lock(database)?;
     let there = database.query("SELECT id FROM run WHERE id = $1", &[run.into()])?;
     if there.is_empty() { Err(Fault::Unknown) } else { Ok(()) }
 }
 
-/// Puts notes in place of those that are there.
+/// Replaces the notes.
 pub(crate) fn put(
     database: &mut dyn Database,
     run: i64,

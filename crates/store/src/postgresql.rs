@@ -31,9 +31,9 @@ const IS_HELD: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory
                        AND pg_locks.pid = claim.pid AND (classid::bigint << 32) | objid::bigint = claim.key)";
 /// Longest wait for a server that went away, and for locks.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The same for one that only looks: its user can ask again.
+/// Timeout for readers, which can retry.
 const READ_PATIENCE: Duration = Duration::from_secs(5);
-/// More statements than the code has, filters aside.
+/// Maximum number of cached statements; more than the code has, apart from filters.
 const MOST_STATEMENTS: usize = 200;
 
 /// The first statement of each session. An administrator's weaker `synchronous_commit` would lose acknowledged measurements.
@@ -55,7 +55,7 @@ pub(crate) struct Postgres {
     connector: Connector,
     is_read_only: bool,
     session: Arc<Mutex<Session>>,
-    /// Since when the server does not answer.
+    /// The time since which the server does not answer.
     away: Option<Instant>,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Debug for Session {
 }
 
 impl Postgres {
-    /// Connects to a store that is there, and writes nothing.
+    /// Connects to an existing store, without writing.
     pub(crate) fn to_read(url: &str) -> Result<Self, StoreError> {
         let mut store = Self::connect(url, true)?;
         match store.version().map_err(|fault| store.told(None, fault))? {
@@ -82,7 +82,7 @@ impl Postgres {
         }
     }
 
-    /// Connects to a store, or makes one in a database without one.
+    /// Connects to a store, or creates one in a database without one.
     pub(crate) fn to_write(url: &str) -> Result<Self, StoreError> {
         Self::to_write_by(url, schema::STEPS)
     }
@@ -120,7 +120,7 @@ impl Postgres {
         if found == known { Ok(self) } else { Err(StoreError::Version { place: self.place, found, known }) }
     }
 
-    /// The version of the schema; absent if there is no store. A schema of this name that is something else is refused.
+    /// The version of the schema; `None` if there is no store. Refuses a schema of this name that is something else.
     fn version(&mut self) -> Result<Option<i64>, Fault> {
         let sql = "SELECT (SELECT count(*) FROM pg_namespace WHERE nspname = 'iotax'), \
                    (SELECT count(*) FROM pg_tables WHERE schemaname = 'iotax' AND tablename = 'schema_version')";
@@ -135,7 +135,7 @@ impl Postgres {
         }
     }
 
-    /// Makes the tables, or brings older ones up to date. Gives the version that is there then.
+    /// Creates the tables, or migrates older ones. Returns the resulting version.
     fn make(&mut self, steps: &'static [Step]) -> Result<i64, Fault> {
         self.begin(Purpose::Write)?;
         let done = self.make_within(steps);
@@ -222,7 +222,8 @@ impl Session {
         Ok(statement)
     }
 
-    /// Claims a run that nobody holds, or whose claim has the key `before`: ours of a session that was lost. Returns whether it did.
+    /// Claims a run that is unclaimed, or whose claim has the key `before`, which is ours from a lost session. Returns whether it
+    /// succeeded.
     fn hold(&mut self, run: i64, before: Option<i64>) -> Result<bool, Error> {
         let key: i64 = self.client.query_one("SELECT (random() * 9e18)::bigint", &[])?.get(0);
         self.client.query("SELECT pg_advisory_lock($1)", &[&key])?;
@@ -403,7 +404,7 @@ fn told(place: &Location, run: Option<i64>, fault: Fault) -> StoreError {
     }
 }
 
-/// Tells a connection that is gone from an answer of the server.
+/// Distinguishes a lost connection from an error of the server.
 fn fault(error: Error) -> Fault {
     // 08: connection exception; 57P: shutdown, crash, not yet started; 53300: too many connections.
     let is_lost = match error.code().map(SqlState::code) {
@@ -417,7 +418,7 @@ fn sources(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'sta
     std::iter::successors(error.source(), |error| (*error).source())
 }
 
-/// The server's own words, or those of all that lies beneath the error.
+/// The server's message, or the messages of all causes of the error.
 fn words(error: &Error) -> String {
     if let Some(told) = error.as_db_error() {
         let rest = [told.detail(), told.hint()];

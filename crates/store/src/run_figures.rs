@@ -1,4 +1,4 @@
-//! The figures of finished runs that trends rest on, in a row of their own, so that a trend opens no measurement.
+//! The figures of finished runs for trends, in a separate row, so that a trend reads no measurements.
 //!
 //! They follow from the measurements. A row counts if its checksum fits, and if it is of the run's last revision and of the rules of
 //! this iotax; otherwise the whole run is read.
@@ -11,7 +11,7 @@ use crate::error::Fault;
 use crate::head::{Head, seal};
 use crate::sealed::{HeadRow, Sealed, pack, unpack};
 
-/// Takes the figures of a run anew, once it is not running. Those of one that cannot be read are removed.
+/// Recomputes the figures of a run that is not running. Those of an unreadable run are removed.
 pub(crate) fn refresh(database: &mut dyn Database, run: i64, head: &Head) -> Result<(), Fault> {
     if head.state == RunState::Running {
         return Ok(());
@@ -30,7 +30,7 @@ pub(crate) fn refresh(database: &mut dyn Database, run: i64, head: &Head) -> Res
     database.execute(sql, &values).map(|_| ())
 }
 
-/// Takes the figures of a run, unless they are there.
+/// Computes the figures of a run unless they exist.
 pub(crate) fn add(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
     match HeadRow::read(database, run, "") {
         Ok(Some((head, _))) if stored(database, run, &head)?.is_none() => refresh(database, run, &head),
@@ -53,7 +53,7 @@ pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<(Run, RunFig
     Ok((Run { measurements: Vec::new(), ..whole }, figures))
 }
 
-/// The stored figures, if they are sound and of this state of the run, and no measurement is gone.
+/// The stored figures, if they are intact, belong to this state of the run, and no measurement is missing.
 fn stored(database: &mut dyn Database, run: i64, head: &Head) -> Result<Option<RunFigures>, Fault> {
     let sql = "SELECT revision, rules, content, seal, (SELECT count(*) FROM measurement WHERE run = $1) \
                FROM run_figures WHERE run = $1";

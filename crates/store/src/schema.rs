@@ -17,7 +17,7 @@ pub(crate) struct Step {
     postgres: &'static str,
 }
 
-/// The steps to the newest version. The first makes all from nothing; a later version adds its own.
+/// The migration steps to the newest version. The first creates everything; later versions append theirs.
 pub(crate) const STEPS: &[Step] = &[Step { to: OLDEST, both: TABLES, sqlite: SQLITE, postgres: POSTGRES }];
 
 /// Contents are JSON under zstd; seals are checksums over the other columns (`sealed`).
@@ -226,12 +226,12 @@ pub(crate) fn newest(steps: &[Step]) -> i64 {
     steps.last().map_or(0, |step| step.to)
 }
 
-/// Returns whether a store of this version is of the newest one, or can be brought there.
+/// Returns whether a store of this version is current or can be migrated.
 pub(crate) fn is_known(version: i64, newest: i64) -> bool {
     (OLDEST..=newest).contains(&version)
 }
 
-/// The steps that a store of this version has not taken.
+/// The steps that a store of this version still needs.
 pub(crate) fn steps(found: i64, all: &'static [Step]) -> impl Iterator<Item = &'static Step> {
     all.iter().filter(move |step| step.to > found)
 }

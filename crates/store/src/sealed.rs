@@ -19,9 +19,9 @@ use crate::summary::Summary;
 /// Fast, and within a few percent of the best.
 const ZSTD_LEVEL: i32 = 3;
 
-/// Bytes of text for each packed one that a reader believes. More is made to exhaust its memory.
+/// Largest ratio of unpacked to packed size that is accepted; a larger one is an attack on the reader's memory.
 const MOST_TIMES: usize = 100;
-/// Bytes of text that never pack into less than a hundredth.
+/// Unpacked size in bytes that is always accepted.
 const PIECE: usize = 1024;
 
 pub(crate) fn pack<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8>, Fault> {
@@ -49,12 +49,12 @@ pub(crate) fn unpack<T: DeserializeOwned>(content: &[u8]) -> Result<T, String> {
     serde_json::from_slice(&text).map_err(|error| error.to_string())
 }
 
-/// The longest text that a packed one may have.
+/// Maximum unpacked length of a packed text.
 fn most(packed: &[u8]) -> usize {
     packed.len().saturating_mul(MOST_TIMES)
 }
 
-/// A run's head as it is stored.
+/// A run's head in stored form.
 #[derive(Debug, Clone)]
 pub(crate) struct HeadRow {
     summary: Summary,
@@ -66,7 +66,7 @@ impl HeadRow {
         Ok(Self { summary: Summary::new(head)?, content: pack("run", head)? })
     }
 
-    /// The head of a run with its content; none if its row is not there. `suffix` ends the SELECT.
+    /// The head of a run with its content; `None` if it has no row. `suffix` ends the SELECT.
     pub(crate) fn read(
         database: &mut dyn Database,
         run: i64,
@@ -119,7 +119,7 @@ impl HeadRow {
     }
 }
 
-/// A measurement as it is stored.
+/// A measurement in stored form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MeasurementRow {
     pub(crate) target: String,
@@ -158,7 +158,7 @@ impl MeasurementRow {
         })
     }
 
-    /// All of a run, each with whether its checksum fits.
+    /// All measurements of a run, each with whether its checksum matches.
     pub(crate) fn all(database: &mut dyn Database, run: i64) -> Result<Vec<(Self, bool)>, Fault> {
         let sql = format!("SELECT {} FROM measurement WHERE run = $1", Self::COLUMNS);
         let rows = database.query(&sql, &[run.into()])?;
@@ -203,13 +203,13 @@ impl MeasurementRow {
         seal(run, &[texts[0], texts[1], texts[2], texts[3], &round, &self.content])
     }
 
-    /// The checksum that it has in every store.
+    /// A checksum that does not depend on the run's number, so that it is the same in every store.
     pub(crate) fn identity(&self) -> u64 {
         self.seal(0).cast_unsigned()
     }
 }
 
-/// A run at one moment, still packed, so that a writer waits only while it is read.
+/// A snapshot of a run, still packed, so that a writer waits only while it is read.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) head: Head,
@@ -218,14 +218,14 @@ pub(crate) struct Sealed {
 }
 
 impl Sealed {
-    /// None if the run's row is not there.
+    /// `None` if the run has no row.
     pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<Option<Self>, Fault> {
         let Some((head, head_row)) = HeadRow::read(database, run, "")? else { return Ok(None) };
         let rows = MeasurementRow::all(database, run)?;
         Ok(Some(Self { head, head_row, rows }))
     }
 
-    /// Compares the measurements with their checksums and with what the head says of them, without unpacking one.
+    /// Compares the measurements with their checksums and with the head, without unpacking them.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         let mut measured = Measured::default();
         self.rows.iter().for_each(|(row, _)| measured.add(row.identity()));

@@ -1,4 +1,4 @@
-//! A store in one SQLite file: how it is recognized, opened and asked.
+//! A store in one SQLite file: recognising, opening and querying it.
 //!
 //! Its rollback journal makes it a single file while nobody writes, which can be read on a read-only mount; a log would need a
 //! second file.
@@ -35,13 +35,13 @@ pub(crate) struct Sqlite {
     place: Location,
     connection: Connection,
     is_read_only: bool,
-    /// Shown states of runs that ended without a word were looked for.
+    /// True once live states of crashed runs were swept.
     is_swept: bool,
 }
 
 impl Sqlite {
-    /// Opens a store to read it. It need not be writable, and neither need its directory. What SQLite finds beside it is not obeyed,
-    /// unless this user wrote it.
+    /// Opens a store for reading. Neither the file nor its directory need be writable. Files of SQLite's next to it are ignored unless this
+    /// user wrote them.
     pub(crate) fn to_read(path: &Path) -> Result<Self, StoreError> {
         if is_new(path, schema::version())? {
             return Err(StoreError::Foreign { place: path.into() });
@@ -62,7 +62,7 @@ impl Sqlite {
         }
     }
 
-    /// Opens a store to write it, or makes one where there is no file or an empty one.
+    /// Opens a store for writing, or creates one if there is no file, or an empty one.
     ///
     /// A damaged file is refused: new rows could overwrite intact ones.
     pub(crate) fn to_write(path: &Path) -> Result<Self, StoreError> {
@@ -105,7 +105,7 @@ impl Sqlite {
         }
     }
 
-    /// Takes back what a process of this user left when it was killed in the middle of a write.
+    /// Rolls back what a killed process of this user left in the middle of a write.
     fn put_right(&self) -> Result<(), Fault> {
         neighbours::refuse_planted(&self.path).map_err(|reason| Fault::Store(planted(&self.path, reason)))?;
         let writer = Self::open(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(Fault::Store)?;
@@ -218,7 +218,7 @@ impl Database for Sqlite {
         live::end(&self.path, run);
     }
 
-    /// An error of SQLite that a sound file does not cause is damage.
+    /// Converts an error: SQLite errors that an intact file does not cause are reported as damage.
     fn told(&self, run: Option<i64>, fault: Fault) -> StoreError {
         let place = self.place.clone();
         match fault {
@@ -262,13 +262,13 @@ fn version(connection: &Connection) -> Result<i64, Fault> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
-/// Looks at the structure of the whole file: 0.05 s for 100 MB, once they are read.
+/// Checks the structure of the whole file: 0.05 s for 100 MB in the page cache.
 fn check_pages(connection: &Connection) -> Result<(), Fault> {
     let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if found == "ok" { Ok(()) } else { Err(Fault::Damaged("structure", found.replace('\n', " "))) }
 }
 
-/// Refuses tables, views and triggers that are not those of this version: SQL that somebody else wrote would run with every query.
+/// Refuses tables, views and triggers that this version did not create: SQL written by others would run with every query.
 fn check_tables(connection: &Connection, version: i64, steps: &'static [Step]) -> Result<(), Fault> {
     let ours = Connection::open_in_memory()?;
     for step in steps.iter().filter(|step| step.to <= version) {
@@ -280,7 +280,7 @@ fn check_tables(connection: &Connection, version: i64, steps: &'static [Step]) -
     Err(Fault::Damaged("structure", format!("its tables are not those of version {version}")))
 }
 
-/// Everything that a file's schema says.
+/// The complete schema of a file.
 fn tables(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Option<String>)>> {
     let sql = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name";
     let mut statement = connection.prepare(sql)?;
@@ -288,8 +288,8 @@ fn tables(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Opti
     rows.collect()
 }
 
-/// Makes the tables if there are none, and brings older ones up to date. Writes in any case, so that what cannot be written is noticed
-/// before anything is measured.
+/// Creates the tables if there are none, and migrates older ones. Always writes, so that a read-only store is noticed before anything is
+/// measured.
 fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault> {
     // A commit that returned survives a power cut: the journal's end is synced with its directory.
     connection.pragma_update(None, "synchronous", "extra")?;
@@ -354,7 +354,7 @@ fn is_half_written(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_READONLY_ROLLBACK)
 }
 
-/// The place lets nobody write.
+/// The location is read-only.
 fn is_refusal(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

@@ -1,4 +1,4 @@
-//! The columns that a list of runs is made of, so that no run is unpacked for it, and the query for those that a filter lets through.
+//! The columns for lists of runs, so that no run is unpacked for them, and the query with a filter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::error::Fault;
 use crate::head::{Head, column, seal};
 use crate::{Filter, RunSummary};
 
-/// A run's line of a list as it is stored. Follows from its head.
+/// A run's stored line of a list, derived from its head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Summary {
     uuid: String,
@@ -173,7 +173,7 @@ pub(crate) fn searchable(texts: &[&str]) -> String {
     column(&texts.join("\n").to_lowercase())
 }
 
-/// The runs that say of themselves that they are running, and of these the ones that a process has claimed.
+/// The runs marked as running, and the subset of these that a process has claimed.
 fn running(database: &mut dyn Database) -> Result<BTreeSet<i64>, Fault> {
     let rows = database.query("SELECT id FROM run WHERE state = 'running'", &[])?;
     let ids: Vec<i64> = rows.into_iter().map(|mut row| row.int()).collect::<Result<_, _>>()?;
@@ -229,12 +229,12 @@ fn condition(filter: &Filter, running: &BTreeSet<i64>) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// A text in which nothing stands for anything else in a LIKE.
+/// Escapes a text for LIKE, so that it has no wildcards.
 fn escaped(text: &str) -> String {
     text.replace('!', "!!").replace('%', "!%").replace('_', "!_")
 }
 
-/// A line of a list, and what is wrong with it if its checksum does not fit.
+/// A line of a list, or the error if its checksum does not match.
 pub(crate) type Line = (i64, Result<RunSummary, Fault>);
 
 /// The runs that a filter lets through, the newest first.

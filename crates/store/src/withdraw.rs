@@ -1,11 +1,11 @@
-//! Taking back a run in which nothing was measured.
+//! Removes a run in which nothing was measured.
 
 use crate::database::{Purpose, insist};
 use crate::error::StoreError;
 use crate::{Store, counter};
 
 impl Store {
-    /// Takes the newest run of a file back if nothing was measured in it. Returns whether it is gone.
+    /// Removes the newest run of a file if nothing was measured in it. Returns whether it was removed.
     pub fn withdraw(&self, run: i64) -> Result<bool, StoreError> {
         if self.place().file().is_none() {
             // Others have seen it there.

@@ -34,15 +34,15 @@ pub use local::{AgentProcess, start_member};
 
 /// Timeout for requests that an agent answers at once. Generous, because an emulated guest on a busy host is slow.
 const PROMPT: Duration = Duration::from_secs(20);
-/// Timeout for syncing, which takes long if a cache holds many writes.
+/// Timeout of a sync, which takes long if a cache holds many writes.
 const SYNC: Duration = Duration::from_mins(5);
 /// Timeout for opening a target and allocating buffers, in an emulated guest too.
 const PREPARED: Duration = Duration::from_mins(1);
 /// Timeout for the null backend, which runs for well under a second.
 const FLOOR: Duration = Duration::from_mins(1);
-/// Timeout for an audit, which reads as much as was ever written. The user can interrupt it.
+/// Timeout of an audit, which reads everything that was ever written. The user can interrupt it.
 const AUDIT: Duration = Duration::from_hours(24);
-/// Bytes per second: slower than any storage worth measuring.
+/// Assumed minimum speed of storage, in bytes per second.
 const SLOWEST: u64 = 10_000_000;
 /// Timeout for reaping a killed agent: one with I/O on a hung disk cannot be reaped.
 const REAPED: Duration = Duration::from_secs(5);
@@ -79,7 +79,7 @@ impl AgentClient {
         Self::spawn_in(None, exe, interrupt)
     }
 
-    /// As [`Self::spawn_local`], optionally in a network namespace.
+    /// Like [`Self::spawn_local`], optionally in a network namespace.
     pub fn spawn_in(namespace: Option<&str>, exe: &Path, interrupt: &Interrupt) -> Result<Self, AgentError> {
         let spawn = |source| AgentError::Spawn { exe: exe.to_owned(), source };
         let process = local::start(namespace, exe).map_err(spawn)?;
@@ -152,7 +152,7 @@ impl AgentClient {
         self.hello_while(&mut || true, deadline)
     }
 
-    /// As [`Self::hello`], for a machine that is still booting. `lives` returns whether there was a sign of life since its last call.
+    /// Like [`Self::hello`], for a machine that is still booting. `lives` returns whether there was a sign of life since its last call.
     pub fn hello_while(
         &mut self,
         lives: &mut dyn FnMut() -> bool,
@@ -178,7 +178,7 @@ impl AgentClient {
         })
     }
 
-    /// Describes a path on the agent's machine. Fails if nothing there can be measured. `size` is that of a file to be created.
+    /// Describes a path on the agent's machine. Fails if nothing there can be measured. `size` is that of a new file.
     pub fn describe(&mut self, path: &Path, size: Bytes) -> Result<Description, AgentError> {
         let request = Request::Describe { path: path.display().to_string(), size };
         self.follow("describe", &request, PROMPT, |event| match event {
@@ -234,7 +234,8 @@ impl AgentClient {
         })
     }
 
-    /// Drops the caches of paths and of what is beneath them, without any those of the agent's disk, or with `machine` all if it may.
+    /// Drops the cached pages of paths and the files below them, or of the agent's disk without paths. With `machine`, drops all caches if
+    /// permitted.
     pub fn drop_caches(&mut self, paths: &[PathBuf], machine: bool) -> Result<CacheDrop, AgentError> {
         let paths = paths.iter().map(|path| path.display().to_string()).collect();
         self.follow("drop_caches", &Request::DropCaches { paths, machine }, SYNC, |event| match event {
@@ -383,7 +384,7 @@ impl AgentClient {
         self.follow_while(name, request, deadline, &mut || false, hear)
     }
 
-    /// As [`Self::follow`], for a peer that also shows signs of life outside of its messages.
+    /// Like [`Self::follow`], for a peer that also shows signs of life other than messages.
     fn follow_while<T>(
         &mut self,
         name: &'static str,

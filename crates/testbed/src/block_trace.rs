@@ -20,10 +20,10 @@ const PAGE: usize = 64 << 10;
 const ISSUE: &str = "block_rq_issue";
 const COMPLETE: &str = "block_rq_complete";
 
-/// Why nothing can be recorded.
+/// Why recording failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockTraceError {
-    /// The path is on no block device whose requests the kernel shows.
+    /// The path is on no block device whose requests can be traced.
     #[error("{path}: {reason}")]
     Device {
         /// The path.
@@ -41,7 +41,7 @@ pub enum BlockTraceError {
         /// The system's answer.
         error: io::Error,
     },
-    /// The undo log takes no more.
+    /// The undo log cannot be written.
     #[error(transparent)]
     UndoLog(#[from] UndoLogError),
 }
@@ -99,7 +99,7 @@ impl TracedDisk {
 /// A request that was issued to the disk or completed by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskRequest {
-    /// By the system's monotonic clock.
+    /// Time by the system's monotonic clock.
     pub at_ns: u64,
     /// False when it is issued.
     pub is_completed: bool,
@@ -107,13 +107,13 @@ pub struct DiskRequest {
     pub sector: u64,
     /// The number of sectors.
     pub sectors: u32,
-    /// The kernel's letters for its kind, with zeros behind them: `WFS`.
+    /// The kernel's letters for its kind, padded with zeros: `WFS`.
     pub kind: [u8; 10],
-    /// The process that issued it; of a completion, the one that was interrupted.
+    /// The process that issued it; for a completion, the interrupted one.
     pub process: u32,
 }
 
-/// Where an event has its fields.
+/// Offsets of an event's fields.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     id: u16,
@@ -130,10 +130,10 @@ pub struct BlockTrace {
     buffers: Vec<(u32, File)>,
     issue: Layout,
     complete: Layout,
-    /// Read, and not given yet: others may still come before them.
+    /// Requests read but not returned yet, because earlier ones may still arrive.
     held: Vec<DiskRequest>,
     page: Vec<u8>,
-    /// Open for as long as the buffers are.
+    /// Kept open as long as the buffers.
     _tracing: TraceFs,
 }
 
@@ -173,7 +173,7 @@ impl BlockTrace {
         Ok(Self { directory, buffers, issue, complete, held, page, _tracing: tracing })
     }
 
-    /// The requests since the last call, in the order of their times; with `all`, also those that others may still come before.
+    /// The requests since the last call, in order of time; with `all`, also those that earlier ones may still precede.
     pub fn read(&mut self, all: bool) -> Result<Vec<DiskRequest>, BlockTraceError> {
         // What is seen after this moment may have company on a CPU that was read before.
         let settled = now_ns();
@@ -204,13 +204,13 @@ impl BlockTrace {
         Ok(self.held.drain(..ready).collect())
     }
 
-    /// Ends the recording; what is in the buffers can still be read.
+    /// Stops the recording; buffered events can still be read.
     pub fn stop(&self) -> Result<(), BlockTraceError> {
         fs::write(self.directory.join("tracing_on"), "0")
             .map_err(|error| BlockTraceError::Tracing { doing: "stopping".into(), error })
     }
 
-    /// Events that found no room; absent if the kernel does not tell.
+    /// Events lost for lack of buffer space; `None` if the kernel does not report them.
     #[must_use]
     pub fn lost(&self) -> Option<u64> {
         let of = |cpu: u32| {
@@ -221,7 +221,7 @@ impl BlockTrace {
     }
 }
 
-/// The system's monotonic clock, which the events have too.
+/// The system's monotonic clock, which is also that of the events.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::host_info::{boot_id, text};
 use crate::stack::mount;
 
-/// All hierarchies are mounted below it.
+/// Directory of all cgroup hierarchies.
 pub(crate) const CGROUPS: &str = "/sys/fs/cgroup";
 /// The start of the names of iotax's groups.
 const OURS: &str = "iotax-";
@@ -20,10 +20,10 @@ const OURS: &str = "iotax-";
 const PROCESSES: &str = "cgroup.procs";
 /// Controllers that a group of v2 passes on to those below it.
 const PASSED_ON: &str = "cgroup.subtree_control";
-/// Time for I/O under way to leave a group.
+/// Time for I/O in flight to leave a group.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The version of control groups, which have other files for the same limits.
+/// The cgroup version, which determines the files of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
     V1,
@@ -54,7 +54,7 @@ impl Hierarchy {
         Ok(found.into_iter().next())
     }
 
-    /// The controller's entry of the undo log, if groups do not have it yet, or only since iotax turned it on.
+    /// The controller's entry for the undo log, if iotax must enable the controller, or did so.
     pub(crate) fn controller(&self) -> Option<IoController> {
         let is_off = self.version == Version::V2
             && (!words_of(&self.root.join(PASSED_ON), "io") || has_groups(&self.root));
@@ -79,7 +79,7 @@ fn own_group(text: &str, version: Version) -> &str {
     groups.into_iter().find(|(controllers, _)| is_wanted(controllers)).map_or("/", |(_, path)| path)
 }
 
-/// Returns whether a file has a word.
+/// Returns whether a file contains a word.
 fn words_of(file: &Path, word: &str) -> bool {
     text(file).is_some_and(|text| text.split_whitespace().any(|one| one == word))
 }
@@ -96,7 +96,7 @@ fn has_groups(root: &Path) -> bool {
 pub struct IoController {
     /// The root of the hierarchy.
     pub root: PathBuf,
-    /// The boot in which it was turned on. A restart forgets it.
+    /// The boot in which it was enabled. A reboot resets it.
     pub boot_id: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl IoController {
         fs::write(self.root.join(PASSED_ON), "+io")
     }
 
-    /// Turns it off, unless groups of another run need it: that run turns it off.
+    /// Disables it, unless another run has groups there: that run disables it.
     pub(crate) fn turn_off(&self) -> io::Result<()> {
         if self.boot_id.is_none() || self.boot_id != boot_id() || has_groups(&self.root) {
             return Ok(());
@@ -125,7 +125,7 @@ pub struct RunCgroup {
 }
 
 impl RunCgroup {
-    /// Moves a process with its threads here. One that has ended is nowhere.
+    /// Moves a process with all its threads into this group. A process that has ended is ignored.
     fn take(&self, pid: u32) -> io::Result<()> {
         move_to(&self.path, pid)
     }
@@ -162,7 +162,7 @@ fn move_to(group: &Path, pid: u32) -> io::Result<()> {
     }
 }
 
-/// A limit on the processes that make a target's I/O, on one disk.
+/// A limit on the I/O of a target's processes to one disk.
 #[derive(Debug)]
 pub struct IoLimit {
     cgroup: RunCgroup,
@@ -208,7 +208,7 @@ impl IoLimit {
         self.files.iter().try_for_each(|(file, set, _)| fs::write(file, set))
     }
 
-    /// Lifts the limits, so that the target is filled at its own speed.
+    /// Lifts the limits, so that the target can be filled at full speed.
     ///
     /// # Errors
     /// The kernel does not lift one.

@@ -18,10 +18,10 @@ use crate::stack::mount::{self, Mount};
 
 /// QEMU's storage daemon.
 pub(crate) const DAEMON: Program = Program { name: "qemu-storage-daemon", package: "qemu-utils" };
-/// Unmounts what a user without rights has mounted.
+/// Unmounts FUSE filesystems of unprivileged users.
 const FUSERMOUNT: Program = Program { name: "fusermount3", package: "fuse3" };
 
-/// A daemon, which runs until its export is undone: what stands on that has to go first.
+/// A daemon that runs until its export is undone; the layers above must be removed first.
 #[derive(Debug)]
 pub struct StorageDaemon {
     child: Child,
@@ -47,7 +47,7 @@ impl StorageDaemon {
         GuestThreads { pid: self.pid(), roles: BTreeMap::new(), server }
     }
 
-    /// Asks it to end, so that the image is complete, and waits for it.
+    /// Ends the daemon so that the image is complete, and waits for it.
     pub(crate) fn end(mut self) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
@@ -61,7 +61,7 @@ impl StorageDaemon {
     }
 }
 
-/// Time for a daemon to write what it has in memory and to end.
+/// Time for a daemon to write its memory out and end.
 const PATIENCE: Duration = Duration::from_secs(15);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
@@ -76,14 +76,14 @@ pub struct FuseExport {
 }
 
 impl FuseExport {
-    /// The mount of the export; `None` if there is none.
+    /// The mount of the export; `None` if not mounted.
     pub(crate) fn mount(&self) -> io::Result<Option<Mount>> {
         let table = mount::table(Path::new("/proc/self"))?;
         let is_ours = |mount: &Mount| mount.point == self.point && mount.kind.starts_with("fuse");
         Ok(table.into_iter().rfind(is_ours))
     }
 
-    /// Unmounts it. The daemon has ended: the mount of one that was killed stays until then, and answers nothing.
+    /// Unmounts it, after the daemon has ended. The mount of a killed daemon remains until then, and answers nothing.
     pub(crate) fn unmount(&self) -> io::Result<()> {
         while self.mount()?.is_some() {
             if rustix::process::geteuid().is_root() {

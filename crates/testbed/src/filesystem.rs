@@ -51,7 +51,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Unmounts it, if the mount there is still of that device.
+    /// Unmounts it if the mount there is still this device's.
     pub(crate) fn unmount(&self) -> io::Result<()> {
         while let Some(mount) = self.standing()? {
             if !self.is(&mount) {
@@ -93,7 +93,7 @@ mod tests {
     const LOSETUP: Program = Program { name: "losetup", package: "mount" };
     const MKFS: Program = Program { name: "mkfs.ext4", package: "e2fsprogs" };
 
-    /// A blank disk over a file; `None`, with a message, if this machine has none.
+    /// A blank disk over a file; `None`, with a message, if this machine cannot provide one.
     fn disk(file: &Path) -> Option<String> {
         File::create(file).and_then(|file| file.set_len(16 << 20)).expect("made");
         let attached = LOSETUP.run(["--find".as_ref(), "--show".as_ref(), file.as_os_str()]);

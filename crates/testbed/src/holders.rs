@@ -18,7 +18,7 @@ use crate::host_info::text;
 pub(crate) struct BackingFile {
     /// Device and inode.
     pub(crate) number: (u64, u64),
-    /// Length and, where the filesystem keeps it, birth in seconds and nanoseconds. `None` for a file that no name leads to.
+    /// Length and, if the filesystem keeps it, birth time in seconds and nanoseconds. `None` for a file without a name.
     pub(crate) content: Option<(u64, Option<(i64, u32)>)>,
 }
 
@@ -29,7 +29,7 @@ impl BackingFile {
         Self { number: (found.dev(), found.ino()), content: Some((found.len(), born)) }
     }
 
-    /// Returns whether the two are one file, or may be one that two filesystems show.
+    /// Returns whether the two are the same file, or may be one that two filesystems show.
     pub(crate) fn may_be(self, other: Self) -> bool {
         let same = self.content.zip(other.content).is_some_and(|(one, other)| match (one, other) {
             ((length, Some(born)), (other, Some(other_born))) => length == other && born == other_born,
@@ -73,7 +73,7 @@ fn is_one(descriptor: &Path, devices: &[u64], files: &[BackingFile]) -> bool {
     }
 }
 
-/// One thread in each other mount namespace, as a directory in /proc below `root`.
+/// One thread of each other mount namespace, as a directory in /proc below `root`.
 pub(crate) fn namespaces(root: &Path) -> Vec<PathBuf> {
     let proc = root.join("proc");
     let namespace = |task: &Path| fs::read_link(task.join("ns/mnt")).ok();

@@ -123,7 +123,7 @@ fn os_name(text: &str) -> Option<String> {
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-/// The count of numbers in a list such as `0-3,8`.
+/// The number of entries in a list such as `0-3,8`.
 fn length_of_list(list: &str) -> Option<u32> {
     list.split(',').try_fold(0_u32, |total, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

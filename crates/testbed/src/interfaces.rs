@@ -13,7 +13,7 @@ use crate::netlink;
 const LOOPBACK: &str = "lo";
 
 /// The interfaces in this process's network namespace, sorted by name; the caller fills in their place. `root` is `/` on a live system;
-/// only there the kernel is queried for what no file shows.
+/// only there is the kernel queried for what no file shows.
 ///
 /// # Errors
 /// The interfaces cannot be listed.

@@ -12,10 +12,10 @@ pub const POLL: Duration = Duration::from_millis(50);
 /// Maximum time without a sign of life. Working agents send something every [`iotax_model::wire::BEAT`].
 pub const SILENCE: Duration = Duration::from_secs(15);
 
-/// True after Ctrl-C: the next one ends the process at once.
+/// True after the first Ctrl-C: the next one ends the process at once.
 pub static PRESSED: LazyLock<Interrupt> = LazyLock::new(Interrupt::default);
 
-/// While it exists Ctrl-C is a question to who waits, and does not end the process.
+/// While it exists, Ctrl-C ends a wait instead of the process.
 #[derive(Debug)]
 pub struct AskedAgain {
     before: bool,

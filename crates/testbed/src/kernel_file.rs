@@ -1,4 +1,4 @@
-//! Files of /sys and /proc/sys that hold one value each: read, changed, and put back.
+//! Files in /sys and /proc/sys with one value each: reads, changes and restores them.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::host_info::{boot_id, text};
 
-/// Files in the order of the undo log. Changes and restoring go from the last to the first: a scheduler resets the depth, so it comes
-/// before it, and a number of bytes resets the share of memory. Files that are not listed, the tunables of a scheduler, come before all.
+/// Files in the order of the undo log. Values are written and restored from the last to the first: changing the scheduler resets the queue
+/// depth, and setting a number of bytes resets the share of memory. Files that are not listed, the tunables of a scheduler, come before
+/// all.
 pub(crate) const ORDER: [&str; 13] = [
     "nr_requests",
     "wbt_lat_usec",
@@ -34,14 +35,14 @@ pub struct KernelFile {
     pub path: PathBuf,
     /// The value that was found.
     pub was: String,
-    /// The values that the run writes. Any other value is somebody else's and is left alone.
+    /// The values that the run writes. Any other value was written by someone else and is left alone.
     pub values: Vec<String>,
-    /// True if the kernel changes it along with another file that the run writes, to a value that is not known beforehand.
+    /// True if the kernel changes it as a side effect of another file that the run writes, to an unpredictable value.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub follows: bool,
-    /// The boot in which it was read. A restart forgets such values.
+    /// The boot in which it was read. A reboot resets such values.
     pub boot_id: Option<String>,
-    /// The disk whose file it is: another one may get the name.
+    /// The disk to which the file belongs, because another one may get its name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub diskseq: Option<String>,
 }
@@ -49,7 +50,7 @@ pub struct KernelFile {
 /// Mount points of the kernel's own files, with `f_type` of statfs(2).
 const KERNELS: [(&str, u64); 2] = [("/sys", 0x6265_6572), ("/proc", 0x9fa0)];
 
-/// The value in a file's text: the word in brackets of a list of choices, otherwise all of it.
+/// The value in a file's text: the bracketed word in a list of choices, otherwise all of it.
 fn active(text: &str) -> &str {
     let chosen = text.split_once('[').and_then(|(_, rest)| Some(rest.split_once(']')?.0));
     chosen.unwrap_or(text).trim()
@@ -78,7 +79,7 @@ impl KernelFile {
         Self { path, was, values: Vec::new(), follows: false, boot_id: None, diskseq: None }
     }
 
-    /// Reads a file that is to be changed.
+    /// Reads a file before it is changed.
     pub(crate) fn read(path: &Path) -> io::Result<Self> {
         Ok(Self {
             was: value(path)?,
@@ -90,7 +91,7 @@ impl KernelFile {
         })
     }
 
-    /// Fails if the value is no longer the one that was read.
+    /// Fails if the value has changed since it was read.
     pub(crate) fn check_former(&self) -> io::Result<()> {
         let now = value(&self.path)?;
         if now == self.was {
@@ -121,7 +122,7 @@ impl KernelFile {
         )))
     }
 
-    /// The value now; `None` if the disk is gone with all its files. Fails where the kernel's files are not to be seen.
+    /// The current value; `None` if the disk is gone with all its files. Fails if the kernel's files are not visible.
     fn found(&self) -> io::Result<Option<String>> {
         check_mounted(&self.path)?;
         match value(&self.path) {
@@ -130,7 +131,7 @@ impl KernelFile {
         }
     }
 
-    /// Why the file may be another one than the one that was read.
+    /// Why the file may no longer be the one that was read.
     fn doubt(&self) -> Option<String> {
         let (boot_id, diskseq) = (boot_id(), diskseq(&self.path));
         if self.boot_id.is_none() || boot_id.is_none() {
@@ -142,8 +143,8 @@ impl KernelFile {
         (self.diskseq != diskseq).then(|| "another disk has been attached under this name since".into())
     }
 
-    /// Puts the former value back. A value that neither was there nor is the run's stays, and is an error. So is one that may be the run's
-    /// on what may be another disk: a loop device, for one, keeps its scheduler when it is attached again.
+    /// Restores the former value. A value that is neither the former one nor the run's is kept, and reported as an error. So is a value
+    /// that may be the run's if the disk may have changed: a loop device, for example, keeps its scheduler when it is attached again.
     pub(crate) fn restore(&self) -> io::Result<()> {
         let Some(now) = self.found()?.filter(|now| *now != self.was) else { return Ok(()) };
         let may_be_ours = self.follows || self.values.contains(&now);
@@ -163,7 +164,7 @@ impl KernelFile {
     }
 }
 
-/// Fails if a path in /sys or /proc is not the kernel's: a file that is missing there says nothing.
+/// Fails if a path in /sys or /proc is not on the kernel's filesystem, where a missing file would prove nothing.
 pub(crate) fn check_mounted(path: &Path) -> io::Result<()> {
     for (point, kind) in KERNELS {
         if path.starts_with(point)

@@ -21,7 +21,7 @@ pub(crate) const LOSETUP: Program = Program { name: "losetup", package: "mount" 
 /// Time to wait for an exiting process to release a detached device.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Time in which a device that is being detached still shows its file's name.
+/// Time for which a device being detached still shows its file's name.
 const DETACHING: Duration = Duration::from_secs(1);
 /// The kernel's directory of block devices.
 const DEVICES: &str = "/sys/class/block";
@@ -36,7 +36,7 @@ pub struct Attached {
     pub device: u64,
     /// Inode number from stat(2).
     pub inode: u64,
-    /// The boot in which it was attached. Loop devices do not survive a reboot, and numbers change.
+    /// The boot in which it was attached. Loop devices do not survive a reboot, and their numbers change.
     pub boot_id: Option<String>,
 }
 
@@ -120,7 +120,7 @@ impl Attached {
         }
     }
 
-    /// Fails if a device may be the one that was attached, in what may be another boot.
+    /// Fails if a device may be the one that was attached, because the boot is unknown.
     fn check_gone(&self) -> io::Result<()> {
         let Some(node) = self.nodes()?.pop() else { return Ok(()) };
         Err(io::Error::other(format!(
@@ -128,7 +128,7 @@ impl Attached {
         )))
     }
 
-    /// The nodes of all devices over the file. Fails if the file of one is not to be seen.
+    /// The nodes of all devices over the file. Fails if the file of any device is not visible.
     pub(crate) fn nodes(&self) -> io::Result<Vec<String>> {
         let deadline = Instant::now() + DETACHING;
         let is_hidden = |device: &Listed| device.file().is_none() && device.is_named(&self.file);
@@ -155,7 +155,7 @@ impl Attached {
     }
 }
 
-/// Returns whether a file is shown by a program that has ended: nothing but its name is left.
+/// Returns whether a file belongs to a FUSE filesystem whose program has ended, so that only its name is left.
 fn is_dead(file: &Path) -> bool {
     fs::metadata(file).is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))
 }

@@ -42,7 +42,7 @@ pub enum Group {
 /// The devices that LVM may use.
 #[derive(Debug, Clone, Copy)]
 pub enum Scope<'a> {
-    /// This device only, overriding the configuration: the user's volumes cannot be touched.
+    /// Only this device, overriding the configuration, so that the user's volumes cannot be touched.
     Device(&'a Path),
     /// All devices, overriding the configuration.
     Everything,

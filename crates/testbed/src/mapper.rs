@@ -21,14 +21,14 @@ pub(crate) const DMSETUP: Program = Program { name: "dmsetup", package: "dmsetup
 pub(crate) const OWN: &str = "IOTAX-";
 /// The targets of these.
 const TARGETS: [&str; 2] = ["dm-cache", "dm-writecache"];
-/// Has dmsetup look after nodes itself where no udev runs.
+/// Makes dmsetup create nodes itself if no udev runs.
 pub(crate) const VERIFY_UDEV: &str = "--verifyudev";
 /// The kernel's directory of block devices.
 const DEVICES: &str = "/sys/class/block";
 /// Time for a program that scans devices to close one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A device of the device mapper. No restart keeps it.
+/// A device-mapper device, which does not survive a reboot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
@@ -45,12 +45,12 @@ impl Mapping {
         Self { name, uuid }
     }
 
-    /// The mapping of a dm-integrity device, which has no UUID of its own.
+    /// The mapping of a dm-integrity device, which has no UUID.
     pub(crate) fn of_integrity(name: String) -> Self {
         Self { uuid: format!("CRYPT-INTEGRITY-{name}"), name }
     }
 
-    /// A mapping of dmsetup's, of the kernel's target of this name.
+    /// A mapping made by dmsetup, of the kernel's target with this name.
     pub(crate) fn of_target(target: &str, name: String) -> Self {
         Self { uuid: format!("{OWN}{target}-{name}"), name }
     }
@@ -80,7 +80,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// The name that it has now.
+    /// The current name of the mapped device, found by its UUID.
     fn standing(&self, devices: &Path) -> io::Result<Option<String>> {
         let ours = fs::read_dir(devices)?.filter_map(|entry| {
             let mapped = entry.ok()?.path().join("dm");
@@ -90,7 +90,7 @@ impl Mapping {
     }
 }
 
-/// Checks that a layer of the device mapper can be opened here; `target` is the kernel's name for it, `module` has it.
+/// Checks that a device-mapper layer can be opened here; `target` is the kernel's name for it, `module` its module.
 pub(crate) fn check(layer: &str, program: Program, target: &str, module: &str) -> Result<(), Refusal> {
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal::environment(format!(

@@ -19,7 +19,7 @@ pub(crate) const MDADM: Program = Program { name: "mdadm", package: "mdadm" };
 
 /// The kernel's directory of whole disks.
 const DISKS: &str = "/sys/block";
-/// Time for a program that scans devices to close one, and for udev to see that a member is none any more.
+/// Time for a program that scans devices to close one, and for udev to notice that a device is no longer a member.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An array that iotax created over loop devices, identified by its UUID, and while it is incomplete by its members.
@@ -93,7 +93,7 @@ fn arrays(disks: &Path) -> io::Result<Vec<String>> {
     Ok(names.collect())
 }
 
-/// A name for a new array that none has. mdadm takes the first from above, and so does this.
+/// An unused name for a new array: the highest free number, as mdadm chooses it.
 pub(crate) fn free_node() -> Option<PathBuf> {
     const HIGHEST: u32 = 127;
     let is_free = |node: &PathBuf| {
@@ -110,7 +110,7 @@ fn uuid_of(name: &str) -> Option<String> {
     said.lines().find_map(|line| line.strip_prefix("MD_UUID=").map(str::to_owned))
 }
 
-/// Returns whether two UUIDs are the same: mdadm has other groups of digits.
+/// Returns whether two UUIDs are equal, although mdadm groups the digits differently.
 fn is_same(one: &str, other: &str) -> bool {
     let digits = |text: &str| text.chars().filter(char::is_ascii_hexdigit).collect::<String>().to_lowercase();
     !other.is_empty() && digits(one) == digits(other)

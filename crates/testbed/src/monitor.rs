@@ -27,11 +27,11 @@ pub use threads::GuestThreads;
 use threads::{GuestCounters, Threads};
 
 /// Reads the counters of a machine repeatedly. Keeps its files open, so that a snapshot is cheap: 23 us on two cores at 2.6 GHz, and 6 us
-/// for each thread of a guest.
+/// per guest thread.
 #[derive(Debug)]
 pub struct Monitor {
     disks: Vec<String>,
-    /// Those whose flushes the kernel counts.
+    /// Devices whose flushes the kernel counts.
     flush_policies: Arc<BTreeMap<String, FlushPolicy>>,
     diskstats: ProcFile,
     stat: ProcFile,
@@ -41,7 +41,7 @@ pub struct Monitor {
     network: Option<ProcFile>,
 }
 
-/// All counters at one moment. Counters that could not be read are absent.
+/// All counters at one time. Unreadable counters are absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MonitorSnapshot {
     at: Instant,

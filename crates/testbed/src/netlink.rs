@@ -24,7 +24,7 @@ const ALIGNMENT: usize = 4;
 const NESTED: u16 = 0x8000;
 /// Mask of an attribute's type without flags.
 const TYPE: u16 = 0x3fff;
-/// More than the kernel puts into one datagram.
+/// Larger than any datagram of the kernel's.
 const LARGEST: usize = 64 << 10;
 
 const NLM_F_REQUEST: u16 = 0x1;
@@ -132,14 +132,14 @@ impl Multicast {
         Self::join(Some(netlink::KOBJECT_UEVENT), UEVENTS)
     }
 
-    /// Changes of this namespace's interfaces, after a description of each as it is now.
+    /// Receives changes of this namespace's interfaces, after a description of each current one.
     pub(crate) fn links() -> io::Result<Self> {
         let socket = Netlink(Self::join(None, LINKS)?.0);
         socket.send(RTM_GETLINK, NLM_F_DUMP, &[0; LINK])?;
         Ok(Self(socket.0))
     }
 
-    /// The datagrams that have come since, after at most `patience`. If more came than the socket holds, the rest of them.
+    /// The datagrams since the last call, after waiting at most `patience`. If the socket overflowed, those that it kept.
     pub(crate) fn next(&self, patience: Duration) -> Vec<Vec<u8>> {
         let patience = Timespec::try_from(patience).unwrap_or_default();
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];

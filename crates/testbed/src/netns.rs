@@ -17,7 +17,7 @@ use crate::program::Program;
 pub(crate) const IP: Program = Program { name: "ip", package: "iproute2" };
 /// passt(1), which may outlive a run in its namespace.
 pub(crate) const PASST: Program = Program { name: "passt", package: "passt" };
-/// Executes a program in a namespace, with the mounts that it has.
+/// Executes a program in a namespace, with that namespace's mounts.
 pub(crate) const NSENTER: Program = Program { name: "nsenter", package: "util-linux" };
 /// The directory of namespace names, as used by ip(8).
 pub(crate) const NAMES: &str = "/run/netns";
@@ -39,18 +39,18 @@ pub struct Namespace {
     pub made: Option<NameDirectory>,
 }
 
-/// The directory of names as ip(8) makes it.
+/// The parts of ip(8)'s directory of namespace names that were missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NameDirectory {
     /// Mounted on itself.
     Mounted,
-    /// The same, and was not there before.
+    /// Created by this run, and mounted on itself.
     Made,
 }
 
 impl NameDirectory {
-    /// The part that a first namespace would make now; `None` if all is there.
+    /// The part that the first namespace would create now; `None` if nothing is missing.
     pub(crate) fn missing() -> io::Result<Option<Self>> {
         match statx(CWD, NAMES, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()) {
             Err(Errno::NOENT) => Ok(Some(Self::Made)),
@@ -63,7 +63,7 @@ impl NameDirectory {
         }
     }
 
-    /// Takes it away, unless somebody has a namespace there by now.
+    /// Undoes this, unless other namespaces use the directory by now.
     fn remove(self) -> io::Result<()> {
         let is_used =
             |errno: Errno| matches!(errno, Errno::BUSY | Errno::INVAL | Errno::NOTEMPTY | Errno::NOENT);
@@ -84,7 +84,7 @@ impl Namespace {
         Path::new(NAMES).join(&self.name)
     }
 
-    /// Kills a passt(1) that still waits in the namespace for a QEMU that never started, and a portmapper. Agents exit with the runner, and
+    /// Kills a passt(1) that still waits in the namespace for a QEMU that never started, and a portmapper. Agents exit with the runner;
     /// guests and daemons have their own entries in the undo log.
     fn end_helpers(&self) {
         // A partly created namespace has none.
@@ -127,7 +127,7 @@ pub struct NetnsInterface {
 }
 
 impl NetnsInterface {
-    /// Removes it, and with it the other end of a pair.
+    /// Removes it, together with the other end of a pair.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         let namespace = Namespace { name: self.namespace.clone(), made: None };
         if !namespace.name.starts_with(OURS) || !namespace.path().try_exists()? {
@@ -167,8 +167,8 @@ pub fn command_in(namespace: Option<&str>, program: &Path) -> Command {
     command
 }
 
-/// A command for a program in the network namespace of this file, if one is given. Unlike that of [`command_in`] it makes its mounts where others
-/// see them. nsenter(1) executes the program in its own process.
+/// A command for a program in the network namespace of this file, if given. Unlike with [`command_in`], its mounts are visible to others.
+/// nsenter(1) executes the program in its own process.
 pub(crate) fn command_at(namespace: Option<&Path>, program: &Path) -> Command {
     let Some(namespace) = namespace else { return Command::new(program) };
     let mut command = Command::new(NSENTER.path().unwrap_or_else(|_| NSENTER.name.into()));

@@ -16,26 +16,26 @@ use crate::host_info::text;
 pub(crate) const TARGET: &str = "/sys/kernel/config/nvmet";
 /// The file to which an address is written to connect to it.
 pub(crate) const FABRICS: &str = "/dev/nvme-fabrics";
-/// The start of every name of a subsystem or host, before a UUID, as the NVMe specification has it.
+/// Prefix of subsystem and host names before a UUID, from the NVMe specification.
 pub(crate) const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:";
-/// The kernel's directory of its target, where it has one.
+/// The kernel's directory of the target module, if loaded.
 const MODULE: &str = "/sys/module/nvmet";
 /// The kernel's directory of connections.
 const CONTROLLERS: &str = "/sys/class/nvme";
 const DEVICES: &str = "/sys/class/block";
-/// Seconds after which I/O to a target that is gone fails.
+/// Seconds after which I/O to a lost target fails.
 const LOSS: u32 = 10;
 /// Time for a namespace to appear, or for a connection to end, whose I/O may have to fail first.
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A subsystem that iotax made, with its port and the one host that it lets in.
+/// A subsystem that iotax created, with its port and its only permitted host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NvmeTarget {
     /// The subsystem's name.
     pub nqn: String,
-    /// The host's name, which nobody else knows.
+    /// The host's name, which is a secret.
     pub host: String,
     /// The number of its port in configfs.
     pub port: u16,
@@ -110,7 +110,8 @@ impl NvmeTarget {
         gone(fs::remove_dir(self.host_directory()))
     }
 
-    /// Returns whether the port serves nobody, and is at this address or has none yet: its number may be somebody's by now.
+    /// Returns whether this is still the run's own port: it serves nothing, and has the run's address or none. Its number may have been
+    /// reused.
     fn is_own_port(&self) -> bool {
         let port = self.port_directory();
         let serves = fs::read_dir(port.join("subsystems")).is_ok_and(|mut served| served.next().is_some());
@@ -119,7 +120,7 @@ impl NvmeTarget {
     }
 }
 
-/// Success also where nothing was there to remove.
+/// Treats something that is already missing as removed.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
@@ -128,12 +129,12 @@ fn port_directory(number: u16) -> PathBuf {
     Path::new(TARGET).join("ports").join(number.to_string())
 }
 
-/// The number of a port that configfs does not have.
+/// An unused port number in configfs.
 pub(crate) fn free_port() -> Option<u16> {
     (1..=u16::MAX).rev().find(|number| !port_directory(*number).exists())
 }
 
-/// A connection to a subsystem that iotax made. No restart keeps it.
+/// A connection to a subsystem that iotax created. It does not survive a reboot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NvmeConnection {
@@ -168,7 +169,7 @@ impl NvmeConnection {
     }
 }
 
-/// Connects to a target, as nvme(1) does. When the connection is lost it is tried again for [`LOSS`] seconds.
+/// Connects to a target, like nvme(1). A lost connection is retried for [`LOSS`] seconds.
 pub(crate) fn connect(target: &NvmeTarget) -> io::Result<()> {
     let NvmeTarget { nqn, host, address, .. } = target;
     let host_id = host.strip_prefix(NQN).unwrap_or_default();
@@ -179,7 +180,7 @@ pub(crate) fn connect(target: &NvmeTarget) -> io::Result<()> {
     OpenOptions::new().read(true).write(true).open(FABRICS)?.write_all(words.as_bytes())
 }
 
-/// The node of a namespace with this UUID, as soon as the kernel has it.
+/// The node of a namespace with this UUID, once the kernel has created it.
 pub(crate) fn node(uuid: &str) -> io::Result<PathBuf> {
     let deadline = Instant::now() + PATIENCE;
     loop {

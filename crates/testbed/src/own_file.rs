@@ -1,4 +1,4 @@
-//! Files that only this user and root can have written: what is in them may be carried out with this process's rights.
+//! Files that only this user and root can have written, so that their contents can be trusted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,7 +13,7 @@ const STICKY: u32 = 0o1000;
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 
-/// The path of a directory without symbolic links, if it belongs to this user and nobody else can change it or a directory on the way to it.
+/// The path of a directory without symbolic links, if it belongs to this user and no other user can change it or any directory on its path.
 ///
 /// # Errors
 /// It is not there, or somebody else may write to it.
@@ -21,7 +21,7 @@ pub(crate) fn directory(path: &Path) -> io::Result<PathBuf> {
     walk(path, true)
 }
 
-/// Checks that what this user makes in a directory stays: nobody else can exchange it.
+/// Checks that files which this user creates in a directory cannot be replaced by other users.
 ///
 /// # Errors
 /// It is not there, or somebody else may rename or remove what is in it.
@@ -29,7 +29,8 @@ pub(crate) fn check_way(path: &Path) -> io::Result<()> {
     walk(path, false).map(drop)
 }
 
-/// Checks a directory and all on the way to it. `is_own`: what others put into it would be taken for this user's.
+/// Checks a directory and all directories on its path. With `is_own`, others must not be able to add files to it, because these would be
+/// taken for this user's.
 fn walk(path: &Path, is_own: bool) -> io::Result<PathBuf> {
     let place = fs::canonicalize(path)?;
     // From the top down: whoever cannot change a directory cannot exchange what was looked at in it.
@@ -47,7 +48,7 @@ fn walk(path: &Path, is_own: bool) -> io::Result<PathBuf> {
     Ok(place)
 }
 
-/// The same for a directory that may be missing: `None` if it is, and if nobody else can make it.
+/// Like [`directory`], for a directory that may be missing: `None` if it is, and if no other user can create it.
 ///
 /// # Errors
 /// Somebody else may write to it or make it.
@@ -58,7 +59,7 @@ pub(crate) fn existing(path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Opens a regular file of this user that nobody else can write. Follows no symbolic link and waits for no other end.
+/// Opens a regular file of this user that no other user can write. Does not follow symbolic links, and does not block on a FIFO.
 ///
 /// # Errors
 /// It cannot be opened, is not a regular file, or somebody else may have written it.
@@ -103,8 +104,8 @@ fn check_owner(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::Re
     ))
 }
 
-/// A group with its owner's number is that user's private group, unless a list of access rights adds members. In a sticky directory on the
-/// way nobody exchanges what others own.
+/// Checks who can write a file or directory. A group with its owner's number is that user's private group, unless an ACL adds members. In a
+/// sticky directory on the path, users cannot replace files that others own.
 fn check_writers(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::Result<()> {
     let others = found.mode() & OTHERS_WRITE != 0;
     let is_private = || found.gid() == found.uid() && !has_access_list(path);

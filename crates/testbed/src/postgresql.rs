@@ -1,4 +1,4 @@
-//! PostgreSQL servers of iotax's own: a cluster in a directory that is given, and a socket that only this user reaches.
+//! PostgreSQL servers for measurements: a cluster in a given directory, with a socket that only this user can reach.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::program::{Program, ProgramError, search_path};
 use crate::undo::{Effect, UndoLog, UndoLogError};
 
-/// The programs are often not in PATH: there is a directory of them for each version.
+/// Directory of the installed versions, because the programs are often not in PATH.
 const VERSIONS: &str = "/usr/lib/postgresql";
 /// Starts programs, in a user namespace if needed.
 const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub struct Programs(PathBuf);
 
 impl Programs {
-    /// Finds them: those in PATH, or of the newest version.
+    /// Finds the programs in PATH, or those of the newest installed version.
     ///
     /// # Errors
     /// There are none.
@@ -108,7 +108,8 @@ impl PostgresqlCluster {
         &self.sockets
     }
 
-    /// Starts it with settings as in postgresql.conf, and waits until it listens. It may still refuse clients until it has recovered the cluster.
+    /// Starts the server with settings as in postgresql.conf, and waits until it listens. It may still refuse clients until it has
+    /// recovered the cluster.
     ///
     /// # Errors
     /// The reason, in words.
@@ -145,7 +146,7 @@ impl PostgresqlCluster {
         self.running.as_mut().is_some_and(|(child, _)| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// The error that ended it or one of its processes, as it said it.
+    /// The error message of the server, or of the process that brought it down.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         let (_, said) = self.running.as_ref()?;
@@ -155,7 +156,7 @@ impl PostgresqlCluster {
     }
 }
 
-/// The error in a log that ended a server: the last panic, or the last fatal error. What it answered to clients before it took any is none.
+/// The error in the log that ended the server: the last PANIC, or the last FATAL. Rejections of clients while it starts do not count.
 fn reason(log: &str) -> Option<String> {
     let last = |word: &str| {
         let mut said = log.lines().rev().filter_map(|line| Some(line.split_once(word)?.1));

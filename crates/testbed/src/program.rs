@@ -22,7 +22,7 @@ const ASKED: Duration = Duration::from_secs(10);
 /// An error of a tool.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// It is not installed.
+    /// The program is not installed.
     #[error("{program} was not found in PATH; install it (Debian: apt-get install {package})")]
     NotFound {
         /// The tool.
@@ -30,12 +30,12 @@ pub enum ProgramError {
         /// The Debian package that contains it.
         package: &'static str,
     },
-    /// It failed.
+    /// The program failed.
     #[error("{command}: {reason}")]
     Failed {
         /// The complete command line.
         command: String,
-        /// The tool's message, or its exit status if there is none.
+        /// The program's message, or its exit status without one.
         reason: String,
     },
 }
@@ -50,7 +50,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Checks that it is installed.
+    /// Checks that the program is installed.
     pub fn find(self) -> Result<(), ProgramError> {
         self.path().map(drop)
     }
@@ -72,8 +72,8 @@ impl Program {
         self.run_with(Stdio::null(), arguments, &Interrupt::default())
     }
 
-    /// Runs a tool that only looks, and kills it after `patience`: something may hang. What it printed counts also if its exit status tells
-    /// of what it saw, as smartctl's does of a disk that fails.
+    /// Runs a read-only tool, and kills it after `patience`, because it may hang. Its output also counts if the exit status only describes
+    /// a finding, as smartctl's for a failing disk.
     pub(crate) fn look<S: AsRef<OsStr>>(
         self,
         arguments: impl IntoIterator<Item = S>,
@@ -83,7 +83,7 @@ impl Program {
         if output.stdout.is_empty() { succeeded(shown, output) } else { Ok(output.stdout) }
     }
 
-    /// As [`Self::run`], with a given stdin; an interrupt ends it.
+    /// Like [`Self::run`], with a given stdin; an interrupt ends it.
     pub(crate) fn run_with<S: AsRef<OsStr>>(
         self,
         stdin: Stdio,

@@ -17,7 +17,7 @@ impl Refusal {
         Self { exit: Exit::Usage, message: message.into() }
     }
 
-    /// A limit of the machine.
+    /// A refusal because of the machine.
     pub fn environment(message: impl Into<String>) -> Self {
         Self { exit: Exit::Environment, message: message.into() }
     }

@@ -1,4 +1,4 @@
-//! Applies a plan's kernel settings, and restores what was there before.
+//! Applies a plan's kernel settings, and restores the former values.
 //!
 //! Every file that a run changes is in the undo log before the first change, once for the whole run, with its former value and the
 //! values that the run writes. So any later moment may be the last one.
@@ -39,23 +39,23 @@ pub struct SettingFailure {
 /// The kernel's files that a plan's settings change.
 #[derive(Debug, Default)]
 pub struct KernelSettings {
-    /// In the order of [`ORDER`].
+    /// Files in the order of [`ORDER`].
     files: Vec<KernelFile>,
-    /// By target: each file that it touches and the value that it writes; `None` for one that follows.
+    /// For each target, the files that it changes and the values that it writes; `None` for a file that follows another.
     touched: Vec<BTreeMap<PathBuf, Option<String>>>,
     /// Their entries in the undo log.
     entries: Vec<UndoEntry>,
     /// The settings in effect, by index in `files`: the value that each file had right after a target's settings were applied.
     applied: BTreeMap<usize, String>,
-    /// Places of files that somebody else changed while the run lived. They are left as they are, and on record no more.
+    /// Indices of files that someone else changed during the run. They are left alone and no longer recorded.
     foreign: BTreeSet<usize>,
-    /// The same files, locked while the run lives: of two runs the second would take the first one's values for the former ones.
+    /// The same files, locked during the run: otherwise a second run would record the first run's values as original.
     locked: Vec<fs::File>,
 }
 
 impl KernelSettings {
-    /// Finds the files of a plan's settings below a root and reads their values. Refuses a setting that is not there, that may not be
-    /// written, and a value that the file does not list.
+    /// Finds the files of a plan's settings below a root and reads their values. Refuses a missing or read-only setting, and a value that
+    /// the file does not list.
     pub fn find(root: &Path, plan: &Plan) -> Result<Self, Refusal> {
         let touched = plan.targets.iter().map(|target| of_target(root, target));
         let touched = touched.collect::<Result<Vec<_>, Refusal>>()?;
@@ -75,7 +75,7 @@ impl KernelSettings {
         Ok(Self { files, touched, ..Self::default() })
     }
 
-    /// Locks every file against other runs, until this is dropped. Fails if another run has one, or if a value has changed since it was
+    /// Locks every file against other runs, until dropped. Fails if another run has locked one, or if a value has changed since it was
     /// read.
     pub fn claim(&mut self) -> Result<(), SettingFailure> {
         for file in &self.files {
@@ -93,13 +93,13 @@ impl KernelSettings {
         Ok(())
     }
 
-    /// Applies and restores the settings of a target once, so that what the kernel refuses is found before anything is measured.
+    /// Applies and restores the settings of a target once, so that values that the kernel rejects are found before measuring.
     pub fn try_out(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let applied = self.apply(target, undo_log);
         self.restore(undo_log).and(applied)
     }
 
-    /// Applies the settings of a target, which are on record. Fails, and changes nothing, if somebody else changed a value meanwhile.
+    /// Applies a target's settings, which are on record. Fails without changing anything if someone else changed a value in the meantime.
     pub fn apply(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let places: Vec<usize> = self.places_of(target).map(|(place, _)| place).collect();
         for place in &places {
@@ -130,8 +130,8 @@ impl KernelSettings {
         written.try_for_each(|(file, new)| file.set(new).map_err(failed(file)))
     }
 
-    /// Puts back what the last [`Self::apply`] changed, and leaves what somebody else changed since. Goes on after a failure and returns
-    /// the first.
+    /// Restores what the last [`Self::apply`] changed, except for values that someone else changed since. Continues after a failure and
+    /// returns the first.
     pub fn restore(&mut self, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let (mut goals, mut results) = (Vec::new(), Vec::new());
         // All are looked at first: a scheduler that is put back changes the depth.
@@ -158,7 +158,7 @@ impl KernelSettings {
         results.into_iter().collect()
     }
 
-    /// Takes a file that somebody else changed off the record, so that nothing puts it back.
+    /// Removes a file that someone else changed from the undo log, so that it is not restored.
     fn leave(&mut self, place: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         if self.foreign.insert(place)
             && let Some(entry) = self.entries.get(place)
@@ -177,7 +177,7 @@ impl KernelSettings {
     }
 }
 
-/// Where files are locked for all network namespaces: each has a /sys of its own, with inodes of its own.
+/// Directory of lock files for all network namespaces: each namespace has its own /sys, with different inodes.
 const LOCKS: &str = "/run/iotax";
 
 /// Locks a file of the kernel.
@@ -234,7 +234,7 @@ fn of_target(root: &Path, target: &TargetSpec) -> Result<BTreeMap<PathBuf, Optio
     Ok(touched)
 }
 
-/// Refuses a file that is not there or not writable, and a value that it does not list.
+/// Refuses a missing or read-only file, and a value that it does not list.
 fn check(path: &Path, setting: Setting, value: &str) -> Result<(), Refusal> {
     let shown = path.display();
     let now = kernel_file::value(path).map_err(|error| {
@@ -315,7 +315,7 @@ fn directory(root: &Path, name: &str) -> PathBuf {
     root.join("sys/class/block").join(name.replace('/', "!"))
 }
 
-/// The devices directly beneath one: members, the disk of a partition.
+/// The devices directly below a device: members, or the disk of a partition.
 fn below(root: &Path, name: &str) -> Vec<String> {
     let here = directory(root, name);
     let is_name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().replace('!', "/"));
@@ -330,8 +330,8 @@ fn below(root: &Path, name: &str) -> Vec<String> {
     entries.filter_map(|entry| is_name(&entry.path())).collect()
 }
 
-/// The uppermost devices with a request queue (a directory `mq`). What is stacked on them (partitions, LVM, RAID) only remaps, and what
-/// is beneath a multipath map or a loop device is out of the queue's hands. Devices that have none at all count themselves.
+/// The uppermost devices with a request queue (a directory `mq`). Layers above only remap (partitions, LVM, RAID), and devices below a
+/// multipath map or loop device are beyond the queue's influence. If no device has a queue, the uppermost ones count.
 fn queues(root: &Path, found: &LayerStack) -> Vec<String> {
     let (mut chosen, mut covered): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for name in found.disks.iter().rev() {
@@ -356,7 +356,7 @@ fn top(root: &Path, found: &LayerStack) -> Vec<String> {
     if is_partition { below(root, name) } else { vec![name.clone()] }
 }
 
-/// The settings that a target's storage has and that can be changed here, with the present value of each.
+/// The settings of a target's storage that can be changed here, each with its present value.
 #[must_use]
 pub fn changeable(root: &Path, target: &TargetSpec) -> Vec<(Setting, String)> {
     let now = |setting: Setting| {
@@ -377,7 +377,7 @@ pub fn offered(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String
     listed.and_then(Result::ok).unwrap_or_default()
 }
 
-/// The devices whose settings of this kind a target has; empty for settings of memory.
+/// The devices of a target that have a setting; empty for settings of memory.
 #[must_use]
 pub fn devices(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String> {
     let name = |queue: PathBuf| Some(queue.parent()?.file_name()?.to_string_lossy().into_owned());

@@ -29,7 +29,7 @@ pub struct LayerStack {
     pub disks: Vec<String>,
     /// Timeouts and error policies of these layers, as far as they can be read; from the bottom up.
     pub timeouts: Vec<Timeout>,
-    /// The places whose page cache I/O can pass: the path itself, and the file of each loop device below it.
+    /// The files and devices that may cache I/O: the path itself, and the file of each loop device below it.
     pub(crate) cached_in: Vec<PathBuf>,
     /// The mounts of the filesystems among the layers, from the bottom up.
     pub(crate) mounts: Vec<Mount>,
@@ -81,15 +81,15 @@ pub fn of_path(root: &Path, path: &Path) -> Result<LayerStack, StackError> {
     Ok(walk.stack)
 }
 
-/// The files and devices whose page cache I/O to a file or device can pass: itself, and the file of each loop device below it. A device
-/// below a filesystem is none: what is cached of it is the metadata of everybody's files there.
+/// The files and devices that may cache I/O to a path: the path itself, and the backing file of each loop device below it. A device below a
+/// filesystem is left out: its page cache holds only metadata, of everybody's files.
 #[must_use]
 pub fn cached_in(root: &Path, path: PathBuf) -> Vec<PathBuf> {
     let found = of_path(root, &path).map(|stack| stack.cached_in).unwrap_or_default();
     if found.is_empty() { vec![path] } else { found }
 }
 
-/// One block device: its layer and the kernel's names of the devices directly below it.
+/// A block device: its layer, and the kernel names of the devices directly below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceLayer {
     /// The layer.
@@ -98,7 +98,7 @@ pub struct DeviceLayer {
     pub on: Vec<String>,
 }
 
-/// The block device with this kernel name; `None` if /sys does not have it.
+/// The block device with this kernel name; `None` if it is not in /sys.
 #[must_use]
 pub fn of_device(root: &Path, name: &str) -> Option<DeviceLayer> {
     let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new() };
@@ -123,7 +123,7 @@ pub fn mount_points(root: &Path) -> BTreeMap<String, Vec<PathBuf>> {
 struct Walk<'a> {
     root: &'a Path,
     stack: LayerStack,
-    /// Devices already visited: adds shared layers once and stops at cycles.
+    /// Devices already visited, so that shared layers are added once and cycles end.
     entered: Vec<String>,
 }
 
@@ -189,7 +189,8 @@ impl Walk<'_> {
 /// Precedes the source of a filesystem.
 const NO_DEVICE: &str = ", no block device beneath it is known: its source is ";
 
-/// The layers below a target's directory, up to its filesystem, of all of the target's. `made` is how many filesystems above it are its own.
+/// The layers below a target's directory, up to its filesystem, out of all layers of the target. `made` is the number of filesystems above
+/// that iotax created.
 #[must_use]
 pub fn beneath_directory(layers: &[Layer], made: usize) -> &[Layer] {
     let is_guest = |layer: &Layer| layer.kind == LayerKind::Guest;

@@ -1,4 +1,4 @@
-//! Instances of the kernel's tracing: buffers and events of their own, beside those of everybody else.
+//! Instances of the kernel's tracing: separate buffers and events, apart from other users'.
 //!
 //! The filesystem is mounted nowhere: a detached mount (fsmount(2)) is seen by its holder alone and is gone with it.
 

@@ -19,7 +19,7 @@ const LIST: &str = include_str!("../../../scripts/requirements");
 /// Set to `all` where everything on the list was promised.
 const VARIABLE: &str = "IOTAX_REQUIRE";
 
-/// Set to `all` where tests may take their time.
+/// Environment variable that is `all` if tests may take their time.
 const TIER: &str = "IOTAX_TESTS";
 
 /// Returns from a test, or from a function that has a default to return, unless this machine has what is named:
@@ -102,7 +102,7 @@ struct Requirement<'a> {
     package: &'a str,
 }
 
-/// The lines of a list that are no comments; those that are not understood are a panic.
+/// Parses the lines of a list, except comments. Panics on invalid lines.
 fn requirements(list: &str) -> impl Iterator<Item = Requirement<'_>> {
     list.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -115,7 +115,7 @@ fn requirements(list: &str) -> impl Iterator<Item = Requirement<'_>> {
     })
 }
 
-/// Returns whether this machine has all of these. Prints what is missing, or panics where it was promised.
+/// Returns whether this machine has all of these. Prints what is missing, or panics if it was promised.
 pub fn has(kind: RequirementKind, names: &[&str]) -> bool {
     let missing: Vec<String> = names
         .iter()
@@ -143,7 +143,7 @@ fn is_thorough(tier: Option<&str>) -> bool {
     tier.is_some()
 }
 
-/// Panics in a test that boots a guest and whose name does not say so: `scripts/test` knows by the name what it leaves out.
+/// Panics in a test that boots a guest but does not say so in its name, by which `scripts/test` selects tests.
 pub fn assert_among_guests() {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or_default();

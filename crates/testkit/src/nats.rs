@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server in a directory and on a port of its own, which ends with the test.
+/// A server with its own directory and port, which ends with the test.
 #[derive(Debug)]
 pub struct NatsServer {
     directory: tempfile::TempDir,
@@ -17,7 +17,7 @@ pub struct NatsServer {
 }
 
 impl NatsServer {
-    /// Starts a server that accepts everybody.
+    /// Starts a server that accepts every client.
     pub fn start() -> Self {
         Self::start_with(|_| String::new())
     }

@@ -137,7 +137,7 @@ impl PostgresServer {
         keeper.wait().expect("it ends");
     }
 
-    /// Makes a new empty database with a name of its own and gives its URL, for the superuser.
+    /// Creates an empty database with a unique name and returns its URL, for the superuser.
     pub fn database(&self) -> String {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("test{}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -200,7 +200,7 @@ impl Drop for PostgresServer {
     }
 }
 
-/// User and group that own nothing that matters: PostgreSQL's own from its package, or nobody.
+/// An unprivileged user and group: PostgreSQL's own from its package, or nobody.
 fn unprivileged() -> (u32, u32) {
     let users = fs::read_to_string("/etc/passwd").expect("the users");
     let of = |name: &str| {
@@ -211,7 +211,7 @@ fn unprivileged() -> (u32, u32) {
     of("postgres").or_else(|| of("nobody")).expect("the user postgres or nobody")
 }
 
-/// A port that nobody listens on now.
+/// A free port.
 fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("bound").port()

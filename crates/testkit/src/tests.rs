@@ -1,4 +1,4 @@
-//! The list holds all that the code names, and its readers agree about it.
+//! Tests that the list contains everything that the code names, and that its readers agree on it.
 
 use std::collections::BTreeSet;
 

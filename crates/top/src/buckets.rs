@@ -1,10 +1,10 @@
 //! Buckets of the kernel's latency histograms: the layout of `bpf/latency.bpf.c`.
 
-/// Buckets for each power of two, as a power of two.
+/// Binary logarithm of the number of buckets per power of two.
 const SUB_BITS: u32 = 4;
 /// The first bucket ends just above this power of two, in nanoseconds: 1 us.
 const FIRST_POWER: u32 = 10;
-/// Powers of two that have buckets; the last bucket has everything above.
+/// Number of powers of two with buckets; the last bucket includes everything above.
 const POWERS: usize = 26;
 
 /// The number of buckets.

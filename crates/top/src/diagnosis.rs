@@ -4,7 +4,7 @@ use iotax_model::units::human;
 
 use crate::rates::{Frame, GuestRates, LayerRates};
 
-/// Where the time of a guest disk's I/O goes; `None` for a whole guest.
+/// Explains where a guest disk's I/O spends its time; `None` for a whole guest.
 #[must_use]
 pub fn guest(row: &GuestRates) -> Option<String> {
     row.disk.as_ref()?;
@@ -41,25 +41,25 @@ pub fn guest(row: &GuestRates) -> Option<String> {
 /// Load of a row against its capacity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Heat {
-    /// There is room.
+    /// The device has spare capacity.
     #[default]
     Calm,
-    /// There is little room.
+    /// The device has little spare capacity.
     Warm,
-    /// There is none: I/Os wait, or packets are lost.
+    /// The device is saturated: I/Os wait, or packets are lost.
     Hot,
 }
 
-/// The share of time with I/O in flight from which a device has little room.
+/// Share of time with I/O in flight from which a device is nearly busy.
 const WARM: f64 = 0.6;
-/// The share from which it has none, if I/Os wait besides.
+/// Share of time from which a device is saturated, if I/Os also wait.
 const HOT: f64 = 0.9;
-/// The mean number of I/Os in flight from which they wait for each other.
+/// Mean number of I/Os in flight from which they wait for each other.
 const WAITING: f64 = 2.0;
-/// The share of time that programs wait for a CPU from which it is said.
+/// Share of time that programs wait for a CPU from which it is reported.
 const CPU_IS_SHORT: f64 = 0.2;
 
-/// Load of a device against its capacity: with I/O in flight nearly all the time, and more than one of them, it is at its limit.
+/// A device's load relative to its capacity: it is saturated if several I/Os are in flight nearly all the time.
 #[must_use]
 pub fn heat(row: &LayerRates) -> Heat {
     match (row.busy, row.queue) {
@@ -69,7 +69,7 @@ pub fn heat(row: &LayerRates) -> Heat {
     }
 }
 
-/// Why I/O of a device takes the time that it takes: how full it is, where the time goes, who makes the I/O, and what the device is.
+/// Explains the latency of a device: its load, where the time goes, who causes the I/O, and the kind of device.
 #[must_use]
 pub fn layer(frame: &Frame, row: &LayerRates) -> String {
     let said = if row.iops() > 0.0 {
@@ -81,7 +81,7 @@ pub fn layer(frame: &Frame, row: &LayerRates) -> String {
     format!("{}: {}. ({})", row.title, said.join("; "), described(row))
 }
 
-/// A device whose I/Os do not come to an end is not idle.
+/// Describes a device without completions: it is not idle if I/Os hang.
 fn silence(row: &LayerRates) -> String {
     match (row.read_iops.or(row.write_iops), row.in_flight) {
         (None, _) => "not known: the device or its counters are new".to_owned(),
@@ -105,7 +105,7 @@ fn load(row: &LayerRates) -> Option<String> {
     })
 }
 
-/// Where the time of an I/O goes: to what is below, else to the queue and the device.
+/// Splits the time of an I/O: the layer below, else queue and device.
 fn time(frame: &Frame, row: &LayerRates) -> String {
     let Some(mean) = mean(row) else { return "the time of its I/Os is not known".to_owned() };
     let each = format!("{} for each I/O", human::time(mean));
@@ -134,7 +134,7 @@ fn time(frame: &Frame, row: &LayerRates) -> String {
     }
 }
 
-/// Flushes that take longer than other I/Os.
+/// Describes flushes that take longer than other I/Os.
 fn flushes(row: &LayerRates) -> Option<String> {
     let (rate, time) = (row.flush_iops.filter(|rate| *rate > 0.0)?, row.flush_latency_ns?);
     let is_slow = mean(row).is_none_or(|mean| time > mean);
@@ -175,7 +175,7 @@ fn mean(row: &LayerRates) -> Option<f64> {
     Some(per_second / (reads + writes)).filter(|mean| mean.is_finite())
 }
 
-/// I/O time per second from which a counter of milliseconds tells queue and device apart.
+/// I/O time per second from which a counter in milliseconds can separate queue and device.
 const LEAST_WAIT_NS: f64 = 20e6;
 
 /// Mean times in the kernel's queue and in the device.
@@ -185,7 +185,7 @@ fn split(row: &LayerRates) -> Option<(f64, f64)> {
     (mean * row.iops() >= LEAST_WAIT_NS).then(|| ((mean - device).max(0.0), device))
 }
 
-/// A sentence for each guest's disk that had I/O.
+/// A sentence for each guest's disk with I/O.
 #[must_use]
 pub fn guests(frame: &Frame) -> Vec<String> {
     let has_figures = |row: &&GuestRates| row.guest_latency_ns.is_some();

@@ -1,4 +1,4 @@
-//! Every figure, defined once: tables, the screen, JSON and Prometheus iterate over these lists.
+//! All figures, each defined once: tables, the screen, JSON and Prometheus iterate over these lists.
 
 use iotax_model::units::human;
 
@@ -40,7 +40,7 @@ impl FigureUnit {
     }
 }
 
-/// One figure of a row of some kind.
+/// A figure of one kind of row.
 #[derive(Debug)]
 pub struct Figure<R> {
     /// Its key in JSON, which ends in its unit.
@@ -51,12 +51,12 @@ pub struct Figure<R> {
     pub unit: FigureUnit,
     /// A definition in one clause.
     pub help: &'static str,
-    /// Its value; `None` if it is not known.
+    /// The value; `None` if unknown.
     pub get: fn(&R) -> Option<f64>,
 }
 
 impl<R> Figure<R> {
-    /// The value as text; a dash if it is not known.
+    /// The value as text; a dash if unknown.
     pub fn text(&self, row: &R) -> String {
         (self.get)(row).map_or_else(|| "-".to_owned(), |value| self.unit.text(value))
     }

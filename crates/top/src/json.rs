@@ -10,7 +10,7 @@ use crate::table::utc;
 /// The version of the documents.
 pub const SCHEMA: u32 = 1;
 
-/// A frame's document. What is not known is absent.
+/// A frame's document, without unknown figures.
 #[must_use]
 pub fn document(frame: &Frame) -> Value {
     let layers = frame.layers.iter().map(|layer| {
@@ -57,7 +57,7 @@ pub fn document(frame: &Frame) -> Value {
     }))
 }
 
-/// Adds the known figures of a row to its own keys.
+/// Adds the known figures of a row to its other keys.
 fn with_figures<R>(own: Value, figures: &[Figure<R>], row: &R) -> Value {
     let mut document = own;
     for figure in figures {

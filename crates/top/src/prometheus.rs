@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::figure::{self, Figure, FigureUnit};
 use crate::rates::Frame;
 
-/// A frame in Prometheus' text format: a gauge for each figure. What is not known has no sample.
+/// A frame in Prometheus' text format: a gauge per figure, without unknown figures.
 #[must_use]
 pub fn text(frame: &Frame) -> String {
     let mut out = String::new();

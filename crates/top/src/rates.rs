@@ -19,9 +19,9 @@ const NS_PER_S: f64 = 1e9;
 /// All rates of one interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Frame {
-    /// The end of the interval: milliseconds since 1970, UTC; `None` if a text does not tell it.
+    /// End of the interval in milliseconds since 1970, UTC; `None` if an imported text lacks it.
     pub at_ms: Option<u64>,
-    /// Its length; `None` if a text does not tell it.
+    /// Length of the interval; `None` if an imported text lacks it.
     pub interval_ns: Option<u64>,
     /// Block devices, each after the first one that it stands on.
     pub layers: Vec<LayerRates>,
@@ -35,7 +35,7 @@ pub struct Frame {
     pub interfaces: Vec<InterfaceRates>,
     /// Stall times.
     pub pressure: Option<PressureRates>,
-    /// Where percentiles come from.
+    /// The source of the percentiles.
     pub percentiles: PercentileSource,
     /// Sources that could not be read.
     pub remarks: Vec<String>,
@@ -48,13 +48,13 @@ pub struct LayerRates {
     pub name: String,
     /// The name for people.
     pub title: String,
-    /// The kind of layer, if it is known.
+    /// The kind of layer, if known.
     pub kind: Option<LayerKind>,
     /// Devices between this one and the bottom.
     pub depth: usize,
     /// The devices directly below.
     pub on: Vec<String>,
-    /// Where it is mounted.
+    /// Mount points.
     pub mounts: Vec<String>,
     /// Reads per second.
     pub read_iops: Option<f64>,
@@ -95,7 +95,7 @@ pub struct LayerRates {
 }
 
 impl LayerRates {
-    /// I/Os per second, to sort by; an unknown rate counts as none.
+    /// I/Os per second, for sorting; an unknown rate counts as 0.
     pub fn iops(&self) -> f64 {
         self.read_iops.unwrap_or(0.0) + self.write_iops.unwrap_or(0.0)
     }
@@ -156,7 +156,7 @@ pub struct GuestRates {
     pub read_bytes_per_s: Option<f64>,
     /// Bytes written per second.
     pub write_bytes_per_s: Option<f64>,
-    /// Mean time of I/Os as QEMU's disk gives them to the guest.
+    /// Mean time of I/Os as QEMU presents them to the guest.
     pub guest_latency_ns: Option<f64>,
     /// Mean time of I/Os at the host's device.
     pub host_latency_ns: Option<f64>,
@@ -188,7 +188,7 @@ pub struct InterfaceRates {
 pub struct PressureRates {
     /// Some task waited for I/O.
     pub io_some: Option<f64>,
-    /// All tasks that were not idle waited for I/O.
+    /// Share of time in which all non-idle tasks waited for I/O.
     pub io_full: Option<f64>,
     /// Some task waited for a CPU.
     pub cpu_some: Option<f64>,
@@ -257,7 +257,7 @@ fn since(earlier: u64, later: u64) -> Option<f64> {
     Some(later.checked_sub(earlier)? as f64)
 }
 
-/// `sum / count` of what was added to both; `None` if nothing was counted.
+/// `sum / count` of the increments; `None` if nothing was counted.
 fn mean(sum: Option<f64>, count: Option<f64>) -> Option<f64> {
     Some(sum? / count.filter(|count| *count > 0.0)?)
 }

@@ -13,7 +13,7 @@ pub struct MachineSnapshot {
     pub at_ms: u64,
     /// A clock that never jumps, in nanoseconds.
     pub clock_ns: u64,
-    /// Block devices, each after the first one that it stands on.
+    /// Block devices, each after the first one below it.
     pub devices: Vec<Device>,
     /// Processes whose I/O counters can be read.
     pub processes: Vec<Process>,
@@ -34,7 +34,7 @@ pub struct MachineSnapshot {
     pub remarks: Vec<String>,
 }
 
-/// Where latency percentiles come from.
+/// The source of latency percentiles.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PercentileSource {
@@ -42,7 +42,7 @@ pub enum PercentileSource {
     Bpf,
     /// Nothing: the reason.
     Unknown(String),
-    /// Another tool's text, which has none.
+    /// Another tool's text, without percentiles.
     #[default]
     NotTold,
 }
@@ -63,7 +63,7 @@ pub struct Device {
     /// The devices directly below.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on: Vec<String>,
-    /// Where it is mounted.
+    /// Mount points.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
     /// Its counters.
@@ -120,7 +120,7 @@ pub enum RequestKind {
     Write,
 }
 
-/// Latencies of one kind of requests to one device, totals since the programs were attached.
+/// Latencies of one kind of requests to a device, totals since the programs were attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestLatencies {
     /// The kind.
@@ -142,9 +142,9 @@ pub struct Process {
     pub name: String,
     /// Its control group, relative to the hierarchy's root.
     pub cgroup: Option<String>,
-    /// Its counters, to which the kernel adds those of each child that has ended and that it has waited for.
+    /// Its counters, to which the kernel adds those of each ended child once it is waited for.
     pub io: ProcessIo,
-    /// Page faults of those children, which tell that there was one.
+    /// Page faults of exited children, which reveal that there were any.
     pub children_faults: u64,
 }
 
@@ -197,7 +197,7 @@ pub struct QemuGuest {
 pub struct QemuGuestDisk {
     /// Its file or device.
     pub path: String,
-    /// The host's block device that it is, or that its file is on.
+    /// The host's block device that backs it, directly or through its file.
     pub device: Option<String>,
 }
 
@@ -206,7 +206,7 @@ pub struct QemuGuestDisk {
 pub struct QemuDisk {
     /// QEMU's name of the disk.
     pub name: String,
-    /// Its file, if QEMU tells it.
+    /// The backing file, if QEMU reports it.
     pub path: Option<String>,
     /// Completed reads.
     pub reads: u64,

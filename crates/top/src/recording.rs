@@ -45,7 +45,7 @@ pub enum RecordingError {
         /// The system's error.
         source: io::Error,
     },
-    /// Another format.
+    /// The file has another format.
     #[error("{path} is no recording of iotax top (iotax top --record FILE makes one)")]
     Format {
         /// The file.
@@ -165,7 +165,7 @@ impl Recording {
         &self.header.host
     }
 
-    /// True if what follows the last reading is not one: the file's end is missing.
+    /// Returns whether the file is truncated after the last reading.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }

@@ -11,7 +11,7 @@ use crate::raw::PercentileSource;
 
 /// The shortest column of names.
 const SHORTEST_NAME: usize = 10;
-/// Room for the mark that says how many columns are left out.
+/// Width of the mark that says how many columns are left out.
 const MARK: usize = 5;
 /// Rows of processes and groups in the text of a frame.
 const MOST_CAUSES: usize = 10;
@@ -55,7 +55,7 @@ pub struct Look<'a> {
     pub width: usize,
     /// The figure to sort by; without one the busiest rows come first.
     pub by: Option<usize>,
-    /// Devices as one list instead of each below the one that it is on.
+    /// Shows devices as one list instead of a tree.
     pub is_flat: bool,
     /// Figures left out on the left.
     pub skip: usize,
@@ -90,7 +90,7 @@ pub struct Row {
 }
 
 impl Table {
-    /// The heading line, with the number of rows for which there is no room.
+    /// The heading line, with the number of hidden rows.
     #[must_use]
     pub fn head(&self, hidden: usize) -> String {
         let hidden = if hidden == 0 { String::new() } else { format!("+{hidden}") };
@@ -237,7 +237,7 @@ fn remark(layer: &LayerRates) -> String {
     kind.into_iter().chain(alias).chain(on).chain(mounts).collect::<Vec<_>>().join(", ")
 }
 
-/// Lays out rows of which all figures are essential.
+/// Lays out rows whose figures are all essential.
 fn all_of<R>(
     title: &str,
     figures: &'static [Figure<R>],
@@ -299,7 +299,7 @@ pub(crate) fn guest_key(row: &GuestRates) -> String {
     format!("{} {} {}", row.pid, row.guest, row.disk.as_deref().unwrap_or_default())
 }
 
-/// The last part of a path, which tells disks apart.
+/// The last part of a path, which distinguishes disks.
 fn tail(path: &str) -> &str {
     path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
@@ -321,7 +321,7 @@ fn interfaces(frame: &Frame, look: &Look<'_>) -> Table {
     all_of("NETWORK", figure::INTERFACES, &["rx_bytes_per_s", "tx_bytes_per_s"], rows.collect(), look)
 }
 
-/// Stall times in one line; `None` if they are not known.
+/// Stall times in one line; `None` if unknown.
 #[must_use]
 pub fn pressure(frame: &Frame) -> Option<String> {
     let pressure = frame.pressure?;
@@ -329,7 +329,7 @@ pub fn pressure(frame: &Frame) -> Option<String> {
     Some(format!("stalled: {}", parts.collect::<Vec<_>>().join("  ")))
 }
 
-/// The line that says where latencies come from.
+/// The line that names the source of the latencies.
 #[must_use]
 pub fn source(frame: &Frame) -> String {
     match &frame.percentiles {

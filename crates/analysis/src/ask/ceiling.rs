@@ -16,26 +16,26 @@ use super::root::{DRAWS, Draws, FEWEST_ROUNDS, NEAR, widening};
 use super::trials::trials;
 use super::{Condition, Measured};
 
-/// Rates whose waits tell the variance, as shares of the capacity.
+/// Range of rates, as shares of the capacity, whose waits determine the variance.
 const AROUND: (f64, f64) = (0.8, 1.15);
 /// The base is the response at rates up to this share.
 const IDLE: f64 = 0.5;
-/// A window shows the queue of a rate if it is so many times as long as the variance over the square of what the rate leaves free.
+/// Length of a window that shows a rate's queue, as a multiple of the variance divided by the square of the spare capacity.
 const SETTLED: f64 = 24.0;
-/// Moments of a window at which the expected wait is taken.
+/// Number of points in a window at which the expected wait is evaluated.
 const MOMENTS: u32 = 4;
 const HALVINGS: u32 = 14;
 /// Iterations of Newton's method.
 const STEPS: u32 = 6;
-/// Rates are placed at three digits, so nothing is known more closely.
+/// Relative error of every measured rate: rates are rounded to three digits.
 const RESOLUTION: f64 = 0.005;
-/// The tolerance of the model, as a share of what the rate leaves free.
+/// Tolerance of the model, as a share of the spare capacity.
 const MODEL: f64 = 0.2;
 /// I/Os let through at once that make a burst.
 const BURST: f64 = 10.0;
-/// The share of the way from the rate with the observed burst to that with an endless one, in logarithms.
+/// Position between the rate for the observed burst (0) and that for an endless one (1), in logarithms.
 const LONGER: f64 = 0.4;
-/// The greatest variance, as a multiple of that of arrivals alone.
+/// Largest variance considered, as a multiple of that of random arrivals alone.
 const MOST_VARIANCE: f64 = 1e6;
 /// The longest burst, in seconds of work.
 const MOST_SAVED: f64 = 10.0;
@@ -48,7 +48,7 @@ struct Window {
     rate: f64,
     /// Mean response in seconds.
     response: f64,
-    /// Length in seconds, and what came before it.
+    /// Length of the window and of the warm-up before it, in seconds.
     length: f64,
     ramp: f64,
 }
@@ -74,7 +74,7 @@ pub(super) struct Ceiling {
     pub(super) rate: f64,
     /// Up to this rate windows are long enough to see its queue.
     pub(super) seen_to: f64,
-    /// The lowest and the highest it may be, by how long a burst is; both the rate if there is none.
+    /// Bounds of the rate, which depend on the burst length. Without a burst both equal the rate.
     least: f64,
     most: f64,
     capacity: f64,
@@ -114,7 +114,7 @@ impl Queue {
         self.by(&self.rounds.iter().collect::<Vec<_>>(), condition)
     }
 
-    /// The same of rounds drawn anew; absent with too few.
+    /// The rate from resampled rounds; `None` with too few rounds.
     pub(super) fn draws(&self, condition: Condition) -> Option<Draws> {
         let ceiling = self.ceiling(condition)?;
         let (n, known) = (self.rounds.len(), ceiling.rate.ln());
@@ -208,7 +208,7 @@ impl Queue {
 struct Work {
     /// Variance in a second at the capacity, in seconds.
     variance: f64,
-    /// Seconds of work that a burst lets through at once.
+    /// Seconds of work that a burst completes at once.
     saved: f64,
 }
 
@@ -223,7 +223,7 @@ fn without_chance(closed: &[f64], capacity: f64, chance: f64) -> Vec<f64> {
     closed.iter().map(|of| capacity * (of / capacity).powf(real)).collect()
 }
 
-/// The greatest value between two that does not exceed.
+/// The greatest value between two bounds for which `exceeds` is false.
 fn halved((mut low, mut high): (f64, f64), exceeds: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..HALVINGS {
         let middle = f64::midpoint(low, high);
@@ -240,7 +240,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// At a load, for work whose variance is so many times that of arrivals alone.
+    /// The tail at `load`, for work with `times` the variance of random arrivals alone.
     fn of(load: f64, times: f64) -> Self {
         if load >= 1.0 {
             return Self { factor: 1.0, decay: 0.0 };

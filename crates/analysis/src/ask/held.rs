@@ -1,4 +1,4 @@
-//! A rate that was held for long, and whether it was kept.
+//! The long run at one rate, and whether the conditions held.
 
 use iotax_model::plan::AskSpec;
 use iotax_model::record::Measurement;
@@ -6,7 +6,7 @@ use iotax_model::{Run, Workload};
 
 use super::keeps;
 
-/// A rate held for long, in windows one after another.
+/// A rate held for long, over consecutive windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Held {
     /// I/Os per second.
@@ -15,7 +15,7 @@ pub struct Held {
     pub window_ns: u64,
     /// Windows that were measured.
     pub windows: usize,
-    /// Those in which a condition was missed, from 1.
+    /// The rounds, from 1, whose window missed a condition.
     pub missed: Vec<u32>,
     /// True if at most half of the windows missed a condition, and all I/Os together kept every one.
     pub kept: bool,
@@ -52,7 +52,7 @@ mod tests {
     use iotax_model::Histogram;
     use iotax_model::record::{Outcome, Pacing, Tallies, Tally};
 
-    /// A window of 1000 I/Os, of which so many take longer than 1 ms.
+    /// A window of 1000 I/Os, of which `late` take longer than 1 ms.
     fn window(round: u32, late: u64) -> Measurement {
         let mut response = Histogram::new();
         (0..1000).for_each(|io| response.add(if io < late { 9_000_000 } else { 100_000 }));

@@ -1,4 +1,4 @@
-//! The highest rate at which each target keeps the conditions of a run that asks for it.
+//! The highest rate at which each target meets the conditions of a search.
 
 mod ceiling;
 mod held;
@@ -32,12 +32,12 @@ use iotax_model::Run;
 use root::{Draws, Root};
 use trials::trials;
 
-/// The answers of one work, one per target.
+/// The answers of one workload, one per target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answers<'a> {
     /// The work that was asked about.
     pub work: &'a Workload,
-    /// In the plan's order of targets, those that were measured.
+    /// Measured targets, in the plan's order.
     pub targets: Vec<Answer<'a>>,
 }
 
@@ -58,17 +58,17 @@ pub struct Answer<'a> {
     pub at_lowest_ns: Option<f64>,
     /// The windows by rising rate, with those of close rates together.
     pub steps: Vec<Step>,
-    /// The highest rate up to which every window kept all conditions; absent if the lowest one did not.
+    /// The highest rate at and below which every window met all conditions; absent if the lowest rate did not.
     pub kept_to: Option<f64>,
-    /// The lowest rate from which on every window missed a condition; absent if the highest one did not.
+    /// The lowest rate at and above which every window missed a condition; absent if the highest rate did not.
     pub missed_from: Option<f64>,
-    /// The record of holding the rate (`--sustain`); absent if that was not asked, or not measured.
+    /// The result of holding the rate (`--sustain`); absent if not requested, or not measured.
     pub held: Option<Held>,
-    /// The baseline's rate and this one's; absent for the baseline, and where one of them is not known.
+    /// This rate compared with the baseline's; absent for the baseline, and if either is unknown.
     pub against: Option<Against>,
 }
 
-/// Windows at rates within 4% of one another.
+/// Windows at nearly the same rate, within 4%.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// I/Os per second that were due: the mean of the windows.
@@ -77,7 +77,7 @@ pub struct Step {
     pub windows: usize,
     /// Times from when an I/O was due to its completion.
     pub response: Histogram,
-    /// The share of the I/Os that were due and had not begun at the end of their window; 1 if that is all and more.
+    /// Share of the due I/Os that had not begun at the end of their window; at most 1.
     pub left: f64,
     /// I/Os that failed.
     pub failed: u64,
@@ -104,20 +104,21 @@ fn latency(response: &Histogram, slo: &Slo) -> Option<f64> {
 pub enum HighestRate {
     /// Too little was measured.
     Unknown,
-    /// The conditions fail at every rate that was tried, of which this was the lowest.
+    /// The conditions fail at every rate tried; this is the lowest of them.
     Below(f64),
-    /// They are kept at every rate that was tried, of which this was the highest.
+    /// The conditions held at every rate tried; this is the highest of them.
     AtLeast(f64),
     /// The estimate from all trials near it, with its 95% interval.
     Rate(Located),
 }
 
-/// The conditions that a rate has to keep.
+/// A condition that a rate must meet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Condition {
     /// A condition that was asked for.
     Slo(Slo),
-    /// The target begins what is due: at most 2% wait at the end of a window, and no more is due than it does in a closed loop.
+    /// The target keeps up with the schedule: at most 2% of I/Os wait at the end of a window, and no more are due than it does in a closed
+    /// loop.
     KeepsUp,
 }
 
@@ -133,11 +134,11 @@ impl fmt::Display for Condition {
 /// Two rates compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Against {
-    /// This rate over the baseline's.
+    /// This rate divided by the baseline's.
     pub ratio: f64,
     /// Its interval; the level is divided by the number of comparisons (Bonferroni).
     pub interval: Interval,
-    /// By the plan's margin.
+    /// The verdict by the plan's margin.
     pub verdict: Verdict,
 }
 
@@ -166,7 +167,7 @@ impl Possible {
 }
 
 impl HighestRate {
-    /// A rate that is surely possible, to be held for long: the lower end of the interval.
+    /// A rate that is certainly possible, to be held for long: the lower end of the interval.
     #[must_use]
     pub fn to_hold(&self) -> Option<f64> {
         match self {
@@ -177,12 +178,12 @@ impl HighestRate {
     }
 }
 
-/// An estimate without an interval says nothing of rates this close to it, as a factor.
+/// Factor within which an estimate without an interval does not decide.
 const CLOSE_TO_ESTIMATE: f64 = 1.1;
 
 impl Answer<'_> {
-    /// Returns whether so many I/Os per second are possible. What was held decides: a rate that was not kept is too high, and what is less
-    /// was not shown.
+    /// Returns whether this many I/Os per second are possible. A long run takes precedence: a rate that failed there is too high, and lower
+    /// rates were not shown to work.
     #[must_use]
     pub fn allows(&self, iops: f64) -> Possible {
         match (&self.held, self.by_search(iops)) {
@@ -193,8 +194,8 @@ impl Answer<'_> {
         }
     }
 
-    /// The answer of the search alone. Where the estimate has no interval, rates that are not close to it are judged by what every window on
-    /// their side of it came to.
+    /// The answer of the search alone. If the estimate has no interval, rates that are not close to it are judged by the windows at rates
+    /// on the same side.
     fn by_search(&self, iops: f64) -> Possible {
         let (yes, no) = match self.found {
             HighestRate::Unknown => (false, false),
@@ -214,7 +215,7 @@ impl Answer<'_> {
     }
 }
 
-/// The conditions of a question: those that were asked for but errors, which have no rate, and that the target keeps up.
+/// The conditions of a search: the requested ones except errors, which have no rate, and that the target keeps up.
 fn conditions(ask: &AskSpec) -> impl Iterator<Item = Condition> {
     let asked = ask.slo.iter().filter(|slo| **slo != Slo::NoErrors).copied().map(Condition::Slo);
     asked.chain([Condition::KeepsUp])
@@ -257,7 +258,7 @@ pub fn answers<'a>(run: &'a Run) -> Vec<Answers<'a>> {
     run.plan.asked().filter_map(of_work).collect()
 }
 
-/// Returns whether windows, each with its rate, keep all conditions together.
+/// Returns whether windows, each with its rate, meet all conditions together.
 fn keeps(ask: &AskSpec, windows: &[(f64, &Measurement)]) -> bool {
     let kept = |condition: Condition| {
         let (trials, limit) = trials(windows, condition);
@@ -271,7 +272,7 @@ fn keeps(ask: &AskSpec, windows: &[(f64, &Measurement)]) -> bool {
 /// The measurements of a work on a target.
 struct Measured<'a> {
     all: Vec<&'a Measurement>,
-    /// Those in an open loop, with their rate.
+    /// Measurements in an open loop, with their rate.
     open: Vec<(f64, &'a Measurement)>,
     /// Warm-up before each window, in seconds.
     ramp_s: f64,
@@ -311,7 +312,7 @@ fn step(windows: &[(f64, &Measurement)]) -> Step {
 }
 
 impl Measured<'_> {
-    /// Rounds and I/Os per second of the closed loop: the first rounds are often others, so they count only until there are two more.
+    /// Rounds and I/Os per second of the closed loop. The first rounds often differ, so they are dropped once there are two more.
     fn closed(&self) -> Vec<(u32, f64)> {
         let closed = self.all.iter().filter(|m| m.outcome.pacing.is_none());
         let rates = closed.filter_map(|m| Some((m.round, Metric::IOPS.of(m)?)));
@@ -326,14 +327,14 @@ impl Measured<'_> {
         (!closed.is_empty()).then(|| sum / closed.len() as f64)
     }
 
-    /// The highest rate up to which every window keeps all conditions.
+    /// The highest rate at and below which every window meets all conditions.
     fn kept_to(&self, ask: &AskSpec) -> Option<f64> {
         let missed = self.open.iter().filter(|window| !keeps(ask, &[**window])).map(|(rate, _)| *rate);
         let lowest = missed.reduce(f64::min).unwrap_or(f64::INFINITY);
         self.open.iter().map(|(rate, _)| *rate).filter(|rate| *rate < lowest).reduce(f64::max)
     }
 
-    /// The lowest rate from which on none does.
+    /// The lowest rate at and above which no window keeps the conditions.
     fn missed_from(&self, ask: &AskSpec) -> Option<f64> {
         let kept = self.open.iter().filter(|window| keeps(ask, &[**window])).map(|(rate, _)| *rate);
         let highest = kept.reduce(f64::max).unwrap_or(0.0);
@@ -376,7 +377,7 @@ struct Search {
     found: HighestRate,
     limited_by: Option<Condition>,
     draws: Option<Draws>,
-    /// True if the capacity is what allows no more.
+    /// True if the capacity is the limit.
     at_capacity: bool,
 }
 
@@ -385,7 +386,7 @@ impl Search {
         Self { found, limited_by, draws: None, at_capacity: false }
     }
 
-    /// By all measurements so far: the lowest of what each condition allows. Intervals take long.
+    /// The estimate from all measurements so far: the lowest rate that any condition allows. Intervals are slow to compute.
     fn of(measured: &Measured<'_>, ask: &AskSpec, with_interval: bool) -> Self {
         let mut search = Self::known(HighestRate::Unknown, None);
         let mut ends: Option<Interval> = None;
@@ -450,7 +451,7 @@ impl Search {
         search.without_errors(measured, ask)
     }
 
-    /// Below the lowest rate at which an I/O failed, if none may.
+    /// Limits the estimate to rates below the lowest at which an I/O failed, if no errors are allowed.
     fn without_errors(self, measured: &Measured<'_>, ask: &AskSpec) -> Self {
         if !ask.slo.contains(&Slo::NoErrors) {
             return self;
@@ -466,7 +467,7 @@ impl Search {
         }
     }
 
-    /// This search's rate against another's.
+    /// Compares this search's rate with another's.
     fn against(&self, base: &Self, alpha: f64, margin: f64) -> Option<Against> {
         let (ln, interval) = self.draws.as_ref()?.relative(base.draws.as_ref()?, alpha);
         let verdict = if interval.low > margin {

@@ -1,4 +1,4 @@
-//! Whole searches on simulated queues, whose highest rate follows from theory: I/Os arrive at random and are served in their order.
+//! Whole searches on simulated queues (random arrivals, first in first out), whose highest rate is known from theory.
 
 use std::collections::VecDeque;
 
@@ -15,32 +15,32 @@ use super::{CAPACITY_ROUNDS, HighestRate, Measured, Search};
 
 /// I/Os per second that a queue serves.
 const CAPACITY: f64 = 500.0;
-/// The time that an I/O takes of which a bucket has tokens.
+/// Service time of an I/O for which a bucket has tokens.
 const QUICK_S: f64 = 1e-4;
-/// I/Os that are outstanding at most.
+/// Maximum number of outstanding I/Os.
 const SLOTS: usize = 64;
-/// Thorough tests make so many searches for each limit.
+/// Searches per limit in a thorough test.
 const SEARCHES: u32 = 100;
 /// The model's factors were chosen on seeds below it.
 const FIRST: u64 = 1000;
-/// An estimate is off by at most so much on average, so many intervals hold the truth, and so many searches have an interval.
+/// Largest mean bias, smallest coverage of the intervals, and smallest share of searches with an interval.
 const BIAS: f64 = 0.02;
 const HELD: f64 = 0.93;
 const KNOWN: f64 = 0.93;
 const RAMP_S: f64 = 0.2;
 const BETWEEN_S: f64 = 0.1;
-/// A search lasts for so long, as the default is.
+/// Duration of a search: the default.
 const TIME_S: f64 = 180.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Server {
-    /// Each I/O takes 2 ms.
+    /// Constant service time of 2 ms.
     Even,
     /// Times are exponential.
     Random,
-    /// Tokens for so many seconds may be saved.
+    /// A token bucket that saves tokens for up to this many seconds.
     Bucket(f64),
-    /// The even one, whose capacity falls by 6% at some moment.
+    /// Constant service times, with a drop of the capacity by 6% at some time.
     Step,
 }
 
@@ -72,7 +72,7 @@ impl System {
         if fell { 0.94 * CAPACITY } else { CAPACITY }
     }
 
-    /// When an I/O is done that begins at the earliest at `free`.
+    /// The completion time of an I/O that cannot start before `free`.
     fn serve(&mut self, free: f64) -> f64 {
         match self.server {
             Server::Even | Server::Step => free + 1.0 / self.capacity(),
@@ -103,7 +103,7 @@ impl System {
         measurement(round, length, Tally { ios, ..Tally::default() }, None)
     }
 
-    /// A window at a rate, which begins with an empty queue.
+    /// A window at a rate, beginning with an empty queue.
     fn open(&mut self, round: u32, length: f64, rate: f64) -> Measurement {
         let (begin, end) = self.window(length);
         let (mut due, mut done) = (begin - RAMP_S, begin - RAMP_S);
@@ -160,7 +160,7 @@ impl System {
     }
 }
 
-/// The share that waits for longer than a time where all take the same: the wait's tail is exponential (H. C. Tijms, Stochastic Models, 1994).
+/// Share of waits longer than `time` with constant service times: the wait's tail is exponential (H. C. Tijms, Stochastic Models, 1994).
 fn even(load: f64, time: f64, capacity: f64) -> f64 {
     let (mut low, mut high) = (1e-9, 50.0);
     for _ in 0..60 {
@@ -214,12 +214,12 @@ fn search(system: &mut System, ask: &AskSpec, length: f64) -> Search {
     unreachable!("the windows are counted")
 }
 
-/// Fewer successes than these of so many tries come by chance once in a thousand times.
+/// The number of successes below which `tries` tries fall by chance once in a thousand times.
 fn fewest(tries: u32, share: f64) -> u64 {
     Binomial::new(share, tries.into()).expect("a share").inverse_cdf(0.001)
 }
 
-/// Searches on a server at all limits; docs/truths.md has a table.
+/// Tests searches on a server at all limits; docs/truths.md has a table.
 fn sustained(server: Server) {
     let seeds: u32 = if thorough() { SEARCHES } else { 3 };
     let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! The rate at which a condition is just kept, from trials at rates around it.
+//! The rate at which a condition just holds, from trials at rates around it.
 //!
 //! A condition is a share, such as late I/Os of all that were due, that grows with the rate and must not exceed its limit. All
 //! trials together decide, not one: around the root the logarithm of the share is taken as a line in the logarithm of the rate. Its slope is estimated
@@ -16,48 +16,48 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::stats::paired::Interval;
 
-/// Trials this far from the estimate, as a logarithm, tell nothing of the line there.
+/// Log distance from the estimate beyond which trials do not determine the line's height.
 pub(super) const NEAR: f64 = 0.1;
-/// The slope that trials further away tell, with these bounds; without such trials the last.
+/// Bounds of the slope that more distant trials give; without any it is [`UNTOLD`].
 const WIDE: (f64, f64) = (0.5, 40.0);
 const UNTOLD: f64 = 5.0;
-/// A slope near the root that is so many times less than that is noise.
+/// Factor below the other slopes at which a slope near the root counts as noise.
 const LESS: f64 = 2.0;
-/// The greatest slope: of a target that keeps all up to some rate, and little above it.
+/// Largest slope: that of a target that meets the condition up to some rate, and fails just above it.
 const STEEPEST: f64 = 80.0;
 /// The halvings that find the slope.
 const HALVINGS: u32 = 40;
-/// The estimate moves where its neighbourhood does, so it is taken again.
+/// Number of refinements: the estimate determines which trials are near it, so it is repeated.
 const REFINEMENTS: u32 = 4;
 /// Rounds are drawn anew this often.
 pub(super) const DRAWS: usize = 499;
-/// Late I/Os come together, so few rounds hold most of them and draws of rounds differ by too little, most of all downwards: by these factors,
-/// as simulated.
+/// Factors by which resampled intervals are widened, upwards and downwards, as simulated: late I/Os are clustered, so few rounds hold most
+/// of them, and resampled rounds vary too little.
 const TOGETHER: (f64, f64) = (1.55, 1.1);
-/// With fewer rounds there is nothing to draw.
+/// Fewest rounds for resampling.
 pub(super) const FEWEST_ROUNDS: usize = 4;
 
 /// One trial of a condition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Trial {
-    /// The round, in which trials at several rates are close in time.
+    /// The round; its trials at several rates are close in time.
     pub(super) round: u32,
     /// I/Os per second that were due.
     pub(super) rate: f64,
     /// The count against the condition: late I/Os, or nanoseconds.
     pub(super) bad: f64,
-    /// The total that it is a share of.
+    /// The total number.
     pub(super) of: f64,
 }
 
-/// Where a condition is just kept.
+/// The rate at which a condition is just kept.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Root {
-    /// At all rates so far it is not kept; the lowest of them.
+    /// The condition fails at all rates so far; the lowest of them.
     Below(f64),
-    /// It is kept at all rates so far; the highest of them.
+    /// The condition holds at all rates so far; the highest of them.
     Above(f64),
-    /// At this rate, by the trials around another that is close to it.
+    /// The estimate from trials close to it.
     At {
         /// The rate.
         rate: f64,
@@ -145,7 +145,7 @@ fn middle(mut values: Vec<f64>, alpha: f64) -> Interval {
     Interval { low: values[outside], high: values[values.len() - 1 - outside] }
 }
 
-/// By how much a percentile interval of `n` rounds is too narrow: slope and height are both estimated.
+/// Factor by which a percentile interval of `n` rounds is too narrow, because slope and height are both estimated.
 pub(super) fn widening(n: usize) -> Option<f64> {
     let t = StudentsT::new(0.0, 1.0, (n - 2) as f64).ok()?.inverse_cdf(0.975);
     Some(t / 1.959_964 * (n as f64 / (n - 2) as f64).sqrt())
@@ -232,7 +232,7 @@ impl Rounds {
     }
 }
 
-/// The root of the line through trials near `at`; `None` if no round has two rates.
+/// The root of the line through the trials near `at`; `None` if no round has two rates.
 fn on_line(rounds: &Rounds, slopes: (f64, f64), limit: f64, at: f64) -> Option<f64> {
     let slope = slope(rounds, slopes, at)?;
     let (bad, of) = rounds.all().fold((0.0, 0.0), |(bad, of), trial| {

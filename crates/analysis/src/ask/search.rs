@@ -8,19 +8,19 @@ use iotax_model::Run;
 
 /// The first rounds measure the closed loop: the first after a target was filled is often another.
 pub const CAPACITY_ROUNDS: u32 = 2;
-/// Then rates from far below to the capacity, as shares of it.
+/// Rates of the later trials, from far below the capacity up to it, as shares of it.
 const SHARES: [f64; 6] = [0.05, 0.25, 0.45, 0.65, 0.8, 0.95];
-/// The distance of the first pair of rates from the estimate as a logarithm, which falls with the root of the number of pairs, and the
-/// least one.
+/// Log distance of the first pair of rates from the estimate, and the smallest one. The distance shrinks with the square root of the number
+/// of pairs.
 const FIRST: f64 = 0.08;
 const LEAST: f64 = 0.02;
-/// Where no rate fails, the next is higher by this factor.
+/// Factor for the next, higher rate while no rate has failed.
 const UP: f64 = 1.1;
-/// Where all fail, the next is lower by this factor, as long as it is above this share of the capacity.
+/// Factor for the next, lower rate while all rates have failed, down to [`LOWEST`] of the capacity.
 const DOWN: f64 = 0.4;
 const LOWEST: f64 = 0.002;
 
-/// Windows that must fail at the lowest rate to end the search.
+/// Number of windows that must fail at the lowest rate to end the search.
 const WINDOWS: usize = 5;
 
 /// The next measurement of a work on a target.
@@ -28,15 +28,15 @@ const WINDOWS: usize = 5;
 pub enum Next {
     /// The closed loop.
     Capacity,
-    /// These rates, in I/Os per second.
+    /// Open loop at these rates, in I/Os per second.
     Rates(Vec<u64>),
-    /// The closed loop, and this rate below it: above its capacity no window tells more.
+    /// The closed loop, and this rate below it: windows above the capacity add no information.
     Below(u64),
-    /// Nothing: the conditions fail while the target idles, or it does no I/O.
+    /// Nothing more: the conditions fail even while the target idles, or it does no I/O.
     Nothing,
 }
 
-/// The measurements of a round, from the rounds before it alone, so that a resumed run goes on as it would have.
+/// The next measurements, derived from earlier rounds alone, so that a resumed run continues identically.
 #[must_use]
 pub fn next(run: &Run, ask: &AskSpec, work: &Workload, target: &str, round: u32) -> Next {
     if round <= CAPACITY_ROUNDS {

@@ -1,4 +1,4 @@
-//! Searches on simulated systems whose true rate is known, beside bisection with as many trials.
+//! Searches on simulated systems with a known answer, compared with bisection of as many trials.
 
 use iotax_testkit::thorough;
 use rand::{RngExt, SeedableRng};
@@ -9,14 +9,14 @@ use crate::stats::{ALPHA, normal};
 
 /// The condition: 1% may be late.
 const LIMIT: f64 = 0.01;
-/// Where on average that many are late, as a share of the capacity; of a server with random service times.
+/// Load, as a share of the capacity, at which that many I/Os are late on average, on a server with random service times.
 const LOAD: f64 = 0.8;
 /// Rounds of two trials after six trials at rates far apart.
 const ROUNDS: u32 = 40;
 const TRIALS: usize = 6 + 2 * (ROUNDS as usize - 1);
-/// Steps of the bisection, which share its trials.
+/// Steps of the bisection, which share its trials equally.
 const STEPS: usize = 10;
-/// A burst makes so many more late, in this share of the windows.
+/// Share of windows with a burst, and the additional late I/Os in one.
 const BURST: f64 = 0.04;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,7 +27,7 @@ enum Trouble {
     Noise,
     /// And the capacity swings by 3% over the run.
     Drift,
-    /// And one window in 25 has many more late I/Os.
+    /// One window in 25 has many more late I/Os.
     Bursts,
     /// And the capacity falls by 6% at some moment.
     Step,
@@ -56,7 +56,7 @@ impl System {
         if self.trouble == Trouble::None { 0.0 } else { 0.02 }
     }
 
-    /// A window of a second: the I/Os that were late, and all.
+    /// A window of one second: the late I/Os, and all.
     fn trial(&mut self, round: u32, rate: f64) -> Trial {
         let passed = self.path.len();
         let capacity = match self.trouble {
@@ -90,7 +90,7 @@ impl System {
         count
     }
 
-    /// The rate at which the limit is kept on average over all windows so far.
+    /// The rate at which the limit is met on average over all windows so far.
     fn truth(&self) -> f64 {
         let quantiles: Vec<(f64, f64)> =
             (-10..=10).map(|i| f64::from(i) / 4.0).map(|z| (z, (-z * z / 2.0).exp())).collect();
@@ -139,7 +139,7 @@ fn search(system: &mut System) -> Vec<Trial> {
     trials
 }
 
-/// Halves the range as often as there are steps, each decided by all its trials; the logarithm of the error.
+/// Halves the range once per step, each decided by all its trials. Returns the logarithm of the error.
 fn bisect(system: &mut System) -> f64 {
     let (mut low, mut high) = (0.02 * system.capacity, 1.05 * system.capacity);
     for _ in 0..STEPS {

@@ -1,4 +1,4 @@
-//! The evidence of each trial about a condition: a share, and the limit of that share.
+//! The evidence of each trial for a condition: a share, and its limit.
 
 use iotax_model::Histogram;
 use iotax_model::plan::Slo;
@@ -8,7 +8,7 @@ use super::Condition;
 use super::root::Trial;
 use crate::failed::Failed;
 
-/// A rate is kept up with if at most this share of what was due had not begun when the window ended.
+/// Largest share of due I/Os not begun at the window's end at which a target still keeps up.
 const LEFT: f64 = 0.02;
 
 /// The trials of a condition and its limit. `measured` are I/Os per second that were due, with the measurement.
@@ -43,7 +43,7 @@ pub(super) fn trials(measured: &[(f64, &Measurement)], condition: Condition) -> 
     (measured.iter().filter_map(trial).collect(), limit)
 }
 
-/// The number of values above a limit; a bucket that it is within counts by its part.
+/// Number of values above a limit. The bucket that contains the limit counts proportionally.
 fn above(values: &Histogram, limit: u64) -> f64 {
     values
         .bars()

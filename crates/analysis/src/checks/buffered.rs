@@ -9,14 +9,14 @@ use super::Case;
 use crate::finding::Finding;
 use iotax_model::Run;
 
-/// A smaller growth of the page cache can come from inspecting the file.
+/// Smallest growth of the page cache that counts, in bytes: less can come from inspecting the file.
 const FLOOR: u64 = 64 << 10;
 /// Smallest growth of the page cache that counts, as a share of what buffered I/O would have left there.
 const SHARE: f64 = 0.1;
 /// First Linux version whose btrfs copies direct writes to files with checksums, according to its documentation.
 const BTRFS_COPIES: (u32, u32) = (6, 14);
 
-/// Finds parts of the area in the page cache that were not there before the measurement.
+/// Finds direct I/O that left parts of the area in the page cache.
 pub(super) fn seen(case: &Case<'_>) -> Option<Finding> {
     let cache = case.m.outcome.page_cache.filter(|_| case.is_direct())?;
     let grown = cache.after.saturating_sub(cache.before);
@@ -38,7 +38,7 @@ pub(super) fn seen(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Finds direct I/O on filesystems that are known to buffer it, where nothing can be observed.
+/// Finds direct I/O on filesystems that are known to buffer it, where the page cache cannot be observed.
 pub(super) fn known(run: &Run) -> Vec<Warning> {
     let direct = |workload: &&Workload| workload.direct && workload.ioengine.moves_data();
     let mut found = Vec::new();
@@ -75,7 +75,7 @@ fn filesystems<'a>(
     })
 }
 
-/// Why a filesystem copies a workload's direct I/O, if it does.
+/// The reason why a filesystem copies a workload's direct I/O; `None` if it does not.
 fn copies(
     run: &Run,
     record: &TargetRecord,

@@ -9,17 +9,17 @@ use super::Case;
 use crate::figures::bottom_of;
 use crate::finding::Finding;
 
-/// The bottom device must have served this share of the bytes, or taken it.
+/// Smallest share of the bytes that the bottom device must have transferred.
 const SERVED: f64 = 0.5;
-/// Share of a target that may stay in the cache: a page that somebody uses at the moment does.
+/// Share of a target that may stay cached after a drop: pages in use are kept.
 const LEFT: f64 = 0.01;
-/// The host sees a window begin and end by messages that may be 50 ms late. In a shorter window than this, what was moved
-/// meanwhile is too large a part of the whole.
+/// Shortest window for this check. The host sees a window's beginning and end by messages that may be 50 ms late; in shorter ones the bytes
+/// moved in that time matter too much.
 const SHORTEST_NS: u64 = 200_000_000;
-/// An area of which a larger share has no data behind it explains why the device was not asked.
+/// Share of holes in the area above which they explain why the device saw no I/O.
 const HOLES: f64 = 0.1;
 
-/// Caches that were to be dropped before the measurement, and were not empty then.
+/// Finds caches that were not empty after they were dropped before the measurement.
 pub(super) fn kept(case: &Case<'_>) -> Option<Finding> {
     let m = case.m;
     let kept = |machine: &str, drop: Option<CacheDrop>| match drop? {
@@ -60,7 +60,7 @@ pub(super) fn answered(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
 }
 
-/// Direct writes that were acknowledged and had not reached the device by the window's end.
+/// Finds direct writes that were acknowledged but had not reached the device by the window's end.
 pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
     let outcome = &case.m.outcome;
     let acknowledged = outcome.tallies.write.as_ref()?.bytes;
@@ -95,7 +95,7 @@ pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
 }
 
-/// The setting that leaves out the topmost cache of the target, or what else helps.
+/// The setting that bypasses the topmost cache of the target, or another remedy.
 fn past_the_cache(case: &Case<'_>, rest: Option<&str>) -> String {
     let layers = case.spec.map(|spec| spec.stack.layers()).unwrap_or_default();
     let cached = |layer: &&PlannedLayer| layer.kind().cache().is_some_and(|mode| !mode.direct());
@@ -110,8 +110,8 @@ fn past_the_cache(case: &Case<'_>, rest: Option<&str>) -> String {
     [setting.as_deref(), rest].into_iter().flatten().collect::<Vec<_>>().join(", or ")
 }
 
-/// Bytes moved by the devices at the bottom, less the neighbour's; `None` if the I/O need not reach them, or if they were not
-/// watched for long enough.
+/// Bytes moved by the devices at the bottom, without the neighbour's; `None` if the I/O need not reach them, or if they were not observed
+/// for long enough.
 fn of_device(
     case: &Case<'_>,
     bytes: fn(&DiskActivity) -> u64,
@@ -142,7 +142,7 @@ fn place(spec: &TargetSpec) -> impl PartialEq + '_ {
     (spec.stack.location(), spec.lvm(), spec.remote().map(|it| it.machine))
 }
 
-/// The share that the device had of what was asked, if that is too little.
+/// The device's share of the requested bytes, if it is too small.
 fn short(asked: u64, had: u64) -> Option<f64> {
     let share = had as f64 / asked as f64;
     (asked > 0 && share < SERVED).then_some(share)

@@ -1,4 +1,4 @@
-//! Clocks that disagree or are slow, and time that was taken away.
+//! Finds clocks that disagree or are slow, and CPU time stolen by the hypervisor.
 
 use iotax_model::record::{HostActivity, HostCpu, Measurement, Sample};
 use iotax_model::units::human;
@@ -9,18 +9,18 @@ use crate::finding::Finding;
 use crate::stats::median;
 use iotax_model::Run;
 
-/// The agent's clock may differ from the host's by this share.
+/// Largest relative difference between the agent's clock and the host's.
 const CLOCK: f64 = 0.01;
-/// Rates and latencies that are off by more than this share are unusable.
+/// Relative error above which rates and latencies are unusable.
 const WRONG: f64 = 0.05;
 /// Allowance for message delay: the host sees a window begin and end by messages, which arrive late on a loaded machine.
 const MESSAGES_NS: f64 = 50e6;
-/// In shorter windows message delay alone exceeds [`WRONG`], so they are compared with the host's clock together.
+/// Shortest window that is checked alone. In shorter ones message delay alone exceeds [`WRONG`], so they are checked together.
 const ALONE_NS: f64 = MESSAGES_NS / WRONG;
-/// Share of the CPU time, kept by the hypervisor for others, above which figures suffer.
+/// Share of stolen CPU time above which figures suffer.
 const STEAL: f64 = 0.05;
-/// Clocksources that are read from a device: each time stamp costs microseconds, in a guest an exit. Linux falls back on them if
-/// it does not trust the time stamp counter.
+/// Slow clocksources: reading the device costs microseconds, and in a guest an exit. Linux falls back on them if it distrusts the time
+/// stamp counter.
 const SLOW: [&str; 5] = ["hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"];
 
 /// Remedy for a guest's clock that is off.
@@ -65,19 +65,18 @@ pub(super) fn elapsed(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// The short windows of a guest, taken together: messages that are late at the beginning of a window and at its end make up for one
-/// another.
+/// A guest's short windows, checked together: message delays at their beginnings and ends cancel out.
 struct ShortWindows<'a> {
     spec: &'a TargetSpec,
     windows: Vec<&'a Measurement>,
-    /// By the agent's clock.
+    /// Total length by the agent's clock.
     agent: f64,
-    /// By the host's.
+    /// Total length by the host's clock.
     host: f64,
 }
 
 impl<'a> ShortWindows<'a> {
-    /// Sums the short windows of each guest; a guest whose sum is still too short is left out.
+    /// Sums the short windows of each guest; guests whose sum is still too short are left out.
     fn all(run: &'a Run) -> impl Iterator<Item = Self> {
         let guests = run.plan.targets.iter().filter(|target| target.guest().is_some());
         let sum = |spec: &'a TargetSpec| {
@@ -95,7 +94,7 @@ impl<'a> ShortWindows<'a> {
         guests.filter_map(sum)
     }
 
-    /// Returns whether the clocks differ by more than a share, beyond any message delay.
+    /// Returns whether the clocks differ by more than `share`, after allowing for message delay.
     fn differ_by(&self, share: f64) -> bool {
         let late = MESSAGES_NS * (self.windows.len() as f64).sqrt();
         (self.agent - self.host).abs() > share * self.host + late
@@ -123,7 +122,7 @@ impl<'a> ShortWindows<'a> {
     }
 }
 
-/// Warns of guests whose short windows, taken together, differ from the host's clock, but leave the figures usable.
+/// Finds guests whose short windows, taken together, differ from the host's clock, but not enough to make the figures unusable.
 pub(super) fn elapsed_in_all(run: &Run) -> Vec<Warning> {
     let all = ShortWindows::all(run).filter(|all| all.differ_by(CLOCK) && !all.differ_by(WRONG));
     all.map(|all| all.warning(None)).collect()
@@ -150,7 +149,7 @@ fn by_interval(m: &Measurement) -> Option<f64> {
     median(&ratios).filter(|_| ratios.len() >= 3).map(|ratio| ratio - 1.0)
 }
 
-/// Finds slow clocksources: in guests, on other machines and on this one.
+/// Finds slow clocksources: in guests, on other machines and here.
 pub(super) fn sources(run: &Run) -> Vec<Warning> {
     let slow = |name: &str| SLOW.contains(&name);
     let words = |name: &str| {

@@ -9,14 +9,14 @@ use super::{Case, about_target};
 use crate::finding::Finding;
 use iotax_model::Run;
 
-/// A larger share of an area without data behind it, or with data that others share, changes its figures.
+/// Share of holes or shared extents in an area above which its figures change.
 const HOLES: f64 = 0.01;
-/// A larger share of zeros in what was looked at is no accident.
+/// Share of zeros in the sampled content above which they are no accident.
 const ZEROS: f64 = 0.1;
 /// Data that a fast compressor shrinks below this share is worth compressing for a layer.
 const COMPRESSED: f64 = 0.9;
 
-/// Areas that have no data behind them, or data that is not their own.
+/// Finds areas with holes, or with extents shared with other files.
 pub(super) fn holes(run: &Run) -> Vec<Warning> {
     let writes = run.plan.workloads.iter().any(Workload::modifies);
     // A plan may ask for unwritten space behind what is filled, or touch none.
@@ -58,7 +58,7 @@ pub(super) fn holes(run: &Run) -> Vec<Warning> {
     found
 }
 
-/// Discards make holes where there was data.
+/// Finds holes that discards left where there was data.
 pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     let bytes = case.m.outcome.tallies.trim.as_ref()?.bytes;
     // A file that iotax made is filled anew for the next workload.

@@ -9,9 +9,9 @@ use crate::finding::Finding;
 
 /// A generator that used this share of its threads' time was the limit.
 const SATURATED: f64 = 0.95;
-/// In a shorter window most CPU time is that of beginning and ending it.
+/// Shortest window for this check: in shorter ones most CPU time goes to starting and stopping.
 const TELLING_NS: u64 = 100_000_000;
-/// A backlog of this share of what was due is more than a moment's delay.
+/// Share of due I/Os in the backlog above which it is more than a short delay.
 const BACKLOG: f64 = 0.01;
 
 /// Finds a backlog at the end of the window, which neither the rates nor the response times contain.

@@ -1,4 +1,4 @@
-//! Others that used the device or the CPUs meanwhile.
+//! Finds other users of the device or the CPUs during a measurement.
 
 use iotax_model::record::{DiskActivity, Measurement, Tallies, Tally};
 use iotax_model::target::LayerKind;
@@ -12,11 +12,11 @@ use crate::finding::Finding;
 
 /// Bytes that a device may read for each byte requested.
 const READS: f64 = 1.25;
-/// Bytes that it may write for each byte requested: a journal, metadata, a mirror's other half.
+/// Bytes that a device may write per byte requested: a journal, metadata, a mirror's other half.
 const WRITES: f64 = 2.5;
 /// A page, the least that the kernel or a filesystem writes, in bytes.
 const PAGE: u64 = 4096;
-/// Bytes that a journal may write for each flush: a descriptor, some metadata, a commit.
+/// Bytes that a journal may write per flush: a descriptor, some metadata, a commit.
 const FLUSH: u64 = 16 << 10;
 /// I/O of a quiet machine in bytes per second: logs, metadata, iotax's own records.
 const QUIET: f64 = 4e6;
@@ -96,7 +96,7 @@ fn asked(m: &Measurement) -> (f64, f64) {
 }
 
 impl Case<'_> {
-    /// Returns whether other targets are measured meanwhile, maybe on the same device.
+    /// Returns whether other targets are measured concurrently, possibly on the same device.
     fn has_others(&self) -> bool {
         self.run.plan.is_together()
     }
@@ -125,7 +125,7 @@ impl Case<'_> {
     }
 }
 
-/// CPUs that were busy with other programs.
+/// Finds CPUs that were busy with other programs.
 pub(super) fn cpu(case: &Case<'_>) -> Option<Finding> {
     let m = case.m;
     // A neighbour's CPU time is not recorded separately.

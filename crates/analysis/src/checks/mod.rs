@@ -51,7 +51,7 @@ impl Case<'_> {
         self.spec.is_some_and(|spec| spec.guest().is_some())
     }
 
-    /// The source of the I/O, in words.
+    /// The source of the I/O, as text.
     fn asker(&self) -> &'static str {
         if self.in_guest() { "the guest" } else { "the program" }
     }
@@ -115,7 +115,7 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
     checks.into_iter().flatten().chain(network::seen_in(&case)).collect()
 }
 
-/// Runs the checks of the run as a whole and its targets; none for an import.
+/// Runs the checks of the run as a whole and of its targets; none for an import.
 ///
 /// `broken` lists edges whose ends are on different devices; `standing` is that of a run that adds rounds.
 pub(super) fn of_run(

@@ -16,10 +16,10 @@ use crate::network::{GAP_NS, flows, seen, share, word};
 use crate::packets::over_flows;
 use iotax_model::Run;
 
-/// Bytes that an interface must have counted of those that were carried. The host sees a window begin and end by messages that may be
-/// 50 ms late.
+/// Smallest share of the carried bytes that an interface must have counted. The host sees a window's beginning and end by messages that may
+/// be 50 ms late.
 const PASSED: f64 = 0.8;
-/// In a shorter window messages that are late are too large a part.
+/// Shortest window for this check: in shorter ones late messages distort the figures.
 const SHORTEST_NS: u64 = 500_000_000;
 /// Factor on the bytes carried: headers of the shortest packets, acknowledgements, retransmits.
 const OTHERS: f64 = 1.5;
@@ -29,7 +29,7 @@ const QUIET: f64 = 1e6;
 const HEADERS: u64 = 66;
 /// Bytes of headers that an interface counts per datagram: 14 of Ethernet, 20 of IPv4, 8 of UDP.
 const DATAGRAM_HEADERS: u64 = 42;
-/// Loss must be at least this share of what arrived for an interface's count to show on which side packets were lost.
+/// Smallest loss, as a share of the arrivals, at which an interface's counters show on which side packets were lost.
 const TOLD_APART: f64 = 0.2;
 /// A link that carried this share of its speed, headers included, is saturated.
 const FULL: f64 = 0.9;
@@ -51,7 +51,7 @@ const MATTER: [&str; 8] = [
     "rx-gro",
     "rx-checksum",
 ];
-/// Without this one TCP is cut into packets by the kernel.
+/// The offload without which the kernel segments TCP in software.
 const SEGMENTATION: &str = "tx-tcp-segmentation";
 
 /// Runs the network checks of one measurement; none for disk work.
@@ -93,8 +93,8 @@ impl Case<'_> {
         self.spec.and_then(|spec| spec.network()).is_some_and(|network| network.via == via)
     }
 
-    /// The interface at one place and its counts; where a bridge and its ports are recorded, the bridge, at which the server is.
-    /// `None` where packets may have passed any of several.
+    /// The interface at one place and its counts. If a bridge and its ports are recorded, it is the bridge, where the server is. `None` if
+    /// packets may have passed any of several.
     fn nic(&self, place: &str) -> Option<(&str, &NicActivity)> {
         let all = seen(self.m, self.interfaces());
         let there: Vec<_> = all.into_iter().filter(|seen| seen.place == Some(place)).collect();
@@ -108,20 +108,20 @@ impl Case<'_> {
         Some((one.name, one.activity))
     }
 
-    /// Returns whether packets must have passed this place's interface: machines not made for the run may have several.
+    /// Returns whether all packets must have passed this place's interface: machines that iotax did not build may have several.
     fn is_certain(&self, place: &str) -> bool {
         let there = self.interfaces().iter().filter(|interface| interface.place == place);
         let given = self.spec.and_then(|spec| spec.network()).is_some_and(|network| network.via.is_given());
         !given || there.count() < 2
     }
 
-    /// Number of guests that do the same at once.
+    /// Number of concurrent guests with the same work.
     fn guests(&self) -> u32 {
         self.spec.and_then(|spec| spec.guest()).map_or(1, |guest| guest.count)
     }
 }
 
-/// Interfaces on the way that saw less than what was carried: it took another way.
+/// Finds interfaces on the path that saw less traffic than was carried, so that it took another path.
 fn bypassed(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     if case.m.outcome.duration_ns < SHORTEST_NS {
         return None;
@@ -155,7 +155,7 @@ fn bypassed(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     found.map(|found| found.unusable_if(true))
 }
 
-/// An interface that saw far more than what was carried.
+/// Finds an interface that saw far more traffic than was carried.
 fn others(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     let (name, counted) = case.nic("client")?;
     // A loopback interface is everybody's, and counts each byte both ways.
@@ -250,7 +250,7 @@ fn cpu(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     (!evidence.is_empty()).then(|| case.finding(WarningKind::CpuBound, evidence.join("; "), remedy))
 }
 
-/// Streams that did not reach the bitrate that was asked for.
+/// Finds streams below the requested bitrate.
 fn sustained(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     let asked = net.bitrate.filter(|_| is_stream(case.m))?.0 as f64 * f64::from(net.parallel * case.guests());
     let seconds = case.m.outcome.duration_ns as f64 / 1e9;
@@ -289,7 +289,7 @@ fn retransmits(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Finds lost datagrams, and where they were lost as far as the receiving interface shows.
+/// Finds lost datagrams, and where they were lost, as far as the receiving interface shows.
 fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     let mut evidence = Vec::new();
     let mut above = true;
@@ -325,8 +325,8 @@ fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     (!evidence.is_empty()).then(|| case.finding(WarningKind::Loss, evidence.join("; "), remedy))
 }
 
-/// Returns whether the receiver's interface got the packets that its sockets did not; `None` if it was not watched, if it also
-/// counts others' bytes, or if too little was lost to tell.
+/// Returns whether the receiver's interface got the packets that its sockets did not; `None` if the interface was not watched or also
+/// carries other traffic, or if too little was lost.
 fn arrived(case: &Case<'_>, net: &Traffic, upload: bool, lost: u64, received: u64) -> Option<bool> {
     let (name, counted) = case.nic(if upload { "server" } else { "client" })?;
     if name == "lo" {

@@ -1,4 +1,4 @@
-//! Rates that do not hold: unsteady, cut down in a step, slowed by heat.
+//! Finds unstable rates: unsteady, throttled in a step, or slowed by heat.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ use iotax_model::Run;
 /// Fewest measurements that make a series over a run.
 const MEASUREMENTS: usize = 12;
 
-/// A fall this many standard deviations deep is no chance of a Poisson schedule, wherever in a window it is looked for.
+/// Depth of a fall, in standard deviations, that a Poisson schedule does not produce by chance anywhere in a window.
 const FALL_BY_CHANCE: f64 = 3.5;
 
-/// Returns whether I/Os were begun at random moments, so that their rate scatters by itself.
+/// Returns whether I/Os were scheduled at random, so that their rate scatters by itself.
 fn is_poisson(case: &Case<'_>) -> bool {
     case.workload.is_open_loop() && case.workload.rate_process == RateProcess::Poisson && !is_stream(case.m)
 }
@@ -38,7 +38,7 @@ pub(super) fn uneven(case: &Case<'_>) -> Option<Finding> {
     throttled(case).or_else(|| unsteady(case))
 }
 
-/// The rate fell once and stayed down, as it does when credits are used up.
+/// Finds a rate that fell once and stayed down, as when burst credits are used up.
 fn throttled(case: &Case<'_>) -> Option<Finding> {
     let whole =
         median(&case.m.samples.iter().map(|sample| sample.duration_ns as f64).collect::<Vec<_>>())? / 2.0;
@@ -60,7 +60,8 @@ fn throttled(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::Throttled, evidence, CREDITS))
 }
 
-/// Returns whether random moments explain the fall: a level's variance is its rate over its time, as if both were one.
+/// Returns whether a random schedule explains the fall: the variance of a level is its rate divided by its duration, as if both levels were
+/// one.
 fn by_chance(found: &Step, samples: &[&Sample]) -> bool {
     let seconds = |samples: &[&Sample]| samples.iter().map(|s| s.duration_ns as f64 / 1e9).sum::<f64>();
     let (before, after) = (seconds(&samples[..found.at]), seconds(&samples[found.at..]));
@@ -101,7 +102,7 @@ fn unsteady(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::Unsteady, evidence, &remedy))
 }
 
-/// All measurements in their order fell once and stayed down, each held against the best of its own cell.
+/// Finds a lasting drop in rate over the whole run: measurements in order of time, each relative to the best of its cell.
 pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
     // One without I/O has no rate that could have fallen, and one whose I/Os failed has the errors' rate.
     let rate =
@@ -139,7 +140,7 @@ pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
     })
 }
 
-/// CPUs that were slowed down because they were hot.
+/// Finds CPUs that were throttled by heat.
 pub(super) fn heat(case: &Case<'_>) -> Option<Finding> {
     let pace = case.m.machine()?.pace.as_ref()?;
     let throttles = pace.throttles.filter(|throttles| *throttles > 0)?;

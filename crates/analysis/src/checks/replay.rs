@@ -1,4 +1,4 @@
-//! Replays that were not what their trace says.
+//! Finds replays that deviate from their trace.
 
 use iotax_model::WarningKind;
 use iotax_model::record::Replayed;
@@ -8,8 +8,8 @@ use super::Case;
 use crate::fidelity::Infidelity;
 use crate::finding::Finding;
 
-/// Finds a replay that was late by its own doing, or that lacks I/Os. One that had to wait for a slot is the target's doing, and its response
-/// time tells.
+/// Finds a replay whose generator was late, or that lacks I/Os. Waiting for a slot is not counted: it is due to the target, and the
+/// response time shows it.
 pub(super) fn unfaithful(case: &Case<'_>) -> Option<Finding> {
     let replayed = case.m.outcome.replayed.as_ref()?;
     let Replayed { due, left_out, not_begun, late_p99_ns, late_max_ns, .. } = *replayed;

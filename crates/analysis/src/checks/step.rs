@@ -1,14 +1,14 @@
-//! One step in a series: where the level fell and stayed.
+//! Finds one lasting drop in a series.
 
 /// Fewest values that make a level.
 const LEVEL: usize = 2;
 /// Fewest values that can show two distinct levels.
 const LEAST: usize = 6;
-/// Two levels must leave no more than this share of the variance about the mean.
+/// Largest share of the variance about the mean that two levels may leave.
 const LEFT: f64 = 0.15;
-/// A straight line fits a slow drift: two levels must leave no more than this share of what a line leaves.
+/// Largest residual of two levels relative to that of a straight line, which would fit a slow drift.
 const LINE: f64 = 0.5;
-/// The lower level is at most this share of the upper.
+/// Largest ratio of the lower level to the upper.
 const FALL: f64 = 0.8;
 
 /// Two levels of a series.
@@ -22,9 +22,9 @@ pub(crate) struct Step {
     pub(crate) after: f64,
 }
 
-/// The step down that explains a series of positive values best, if it does: one mean before it and one after it, by least squares
-/// over all places (binary segmentation with one change: Scott and Knott, Biometrics 30, 1974), held against one mean for all
-/// and against a straight line.
+/// The step down that best explains a series of positive values, if it does: one mean before and one after, by least squares over all
+/// positions (binary segmentation with one change: Scott and Knott, Biometrics 30, 1974), compared with one mean for all and with a
+/// straight line.
 pub(crate) fn down(series: &[f64]) -> Option<Step> {
     if series.len() < LEAST {
         return None;

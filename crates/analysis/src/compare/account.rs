@@ -1,4 +1,4 @@
-//! A run as comparing needs it, wherever it comes from: the store, or a document that iotax wrote.
+//! The parts of a run that comparing needs, from the store or from a document that iotax wrote.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -32,7 +32,7 @@ pub struct AccountedTarget {
     pub name: String,
     /// Its settings; those of a neighbour include its whole workload.
     pub settings: Settings,
-    /// Its record as built; absent if it never was.
+    /// Its record as built; absent if it was not built.
     pub record: Option<TargetRecord>,
 }
 
@@ -53,7 +53,7 @@ pub struct MeasurementFigures {
     pub workload: String,
     /// The round, from 1.
     pub round: u32,
-    /// Every figure that is known, in the units of [`Metric`].
+    /// All known figures, in the units of [`Metric`].
     pub metrics: Vec<(Metric, f64)>,
     /// The finding that makes it unusable, if any.
     pub unusable: Option<String>,
@@ -92,11 +92,11 @@ pub struct Account {
     pub figures: Vec<MeasurementFigures>,
     /// Rates that it looked for.
     pub rates: Vec<LocatedRate>,
-    /// True if its rates were placed by what its targets can do, so that another run has others.
+    /// True if its rates depend on its targets' capacities, so that another run has different ones.
     pub has_own_rates: bool,
     /// Its source, if another tool measured it.
     pub source: Option<ImportSource>,
-    /// The way to measure more of it; absent for a run that is not in a store here, or that has a time of its own.
+    /// The command that measures more of it; absent for a run that is in no store here, or whose time is fixed.
     pub more: Option<More>,
 }
 
@@ -109,7 +109,7 @@ pub struct More {
     pub rounds: u32,
     /// The command, without its option for rounds or time.
     pub command: String,
-    /// True if its looks were fixed, so that more rounds are a new run.
+    /// True if its looks were fixed, so that more rounds need a new run.
     pub is_anew: bool,
     /// The time of a round.
     pub round: Nanos,
@@ -177,7 +177,8 @@ impl Account {
         }
     }
 
-    /// Returns whether two accounts describe one run. A plan may fix the seed, and two machines may begin in the same second.
+    /// Returns whether two accounts describe the same run. The seed alone does not tell, because a plan may fix it, nor does the start
+    /// time.
     #[must_use]
     pub fn is_same_run(&self, other: &Self) -> bool {
         let identity =
@@ -197,7 +198,7 @@ impl Account {
         self.subjects.iter().find(|subject| subject.name == name)
     }
 
-    /// The mean of each target over all rounds, as tables show it; none by a metric whose rounds have no mean of their own.
+    /// The mean of each target over all rounds, as in tables. Empty for a metric without a mean over rounds.
     pub(super) fn means(&self, workload: &str, metric: Metric) -> HashMap<&str, f64> {
         if metric.definition().over_rounds != OverRounds::GeometricMean {
             return HashMap::new();
@@ -217,12 +218,12 @@ impl Account {
     }
 }
 
-/// Every figure of a measurement that targets are compared by, as far as known.
+/// All known figures of a measurement by which targets are compared.
 pub fn metrics(measurement: &Measurement) -> Vec<(Metric, f64)> {
     Metric::compared().filter_map(|metric| Some((metric, metric.of(measurement)?))).collect()
 }
 
-/// The words for what was found about single measurements.
+/// The warning kinds found for single measurements.
 pub struct Kinds<'a>(HashMap<Place<'a>, Vec<&'static str>>);
 
 impl<'a> Kinds<'a> {
@@ -255,7 +256,7 @@ const SPOILING: [WarningKind; 8] = [
     WarningKind::UnfaithfulReplay,
 ];
 
-/// Why a measurement cannot be used, if it cannot.
+/// The reason why a measurement cannot be used; `None` if it can.
 pub fn unusable(grade: Grade, kinds: &[&str]) -> Option<String> {
     let spoils = |kind: &&&str| SPOILING.iter().any(|spoiling| spoiling.word() == **kind);
     let why: Vec<&str> = kinds.iter().filter(spoils).copied().collect();
@@ -263,7 +264,7 @@ pub fn unusable(grade: Grade, kinds: &[&str]) -> Option<String> {
     (grade == Grade::Unusable).then_some(why)
 }
 
-/// Targets with what each is made of.
+/// The targets with their settings and records, for comparison.
 pub fn subjects(
     targets: &[TargetSpec],
     neighbours: &[Neighbour],
@@ -283,7 +284,7 @@ pub fn subjects(
     targets.iter().map(subject).collect()
 }
 
-/// Dotted keys and the values as text; what is absent has no key.
+/// Dotted keys with their values as text; absent values are left out.
 pub(crate) fn flat(tree: &Value) -> Settings {
     fn add(value: &Value, key: &str, found: &mut Settings) {
         match value {

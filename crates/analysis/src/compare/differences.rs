@@ -84,7 +84,7 @@ pub fn tags(a: &[String], b: &[String]) -> Vec<Difference> {
     keys.into_iter().filter_map(between).collect()
 }
 
-/// Differences between two targets: first as planned, then as built.
+/// Differences between two targets: first in the plan, then as built.
 #[must_use]
 pub fn targets(a: &AccountedTarget, b: &AccountedTarget) -> Vec<Difference> {
     let mut found = settings(&a.settings, &b.settings);
@@ -100,7 +100,7 @@ pub fn targets(a: &AccountedTarget, b: &AccountedTarget) -> Vec<Difference> {
     found
 }
 
-/// Keys with other values, or that only one side has; a table that only one side has is one difference.
+/// Keys with different values, or that only one side has. A table that only one side has is one difference.
 fn settings(a: &Settings, b: &Settings) -> Vec<Difference> {
     let (a, b) = (gathered(a, b), gathered(b, a));
     let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
@@ -109,7 +109,7 @@ fn settings(a: &Settings, b: &Settings) -> Vec<Difference> {
         .collect()
 }
 
-/// The settings, each table that the other side lacks as one: `guest` with `aio=io_uring bus=virtio-blk ...`.
+/// The settings, with each table that the other side lacks as one entry: `guest` with `aio=io_uring bus=virtio-blk ...`.
 fn gathered(settings: &Settings, other: &Settings) -> Settings {
     let mut found = Settings::new();
     for (key, value) in settings {
@@ -127,7 +127,7 @@ fn gathered(settings: &Settings, other: &Settings) -> Settings {
     found
 }
 
-/// The names that a run made up, without what is random in them: `iotax-1a2b3c4d/host.raw` is `iotax/host.raw`.
+/// Removes the random part from names that a run chose: `iotax-1a2b3c4d/host.raw` becomes `iotax/host.raw`.
 fn without_tag(text: &str) -> String {
     const PREFIX: &str = "iotax-";
     let mut parts = text.split(PREFIX);
@@ -140,8 +140,8 @@ fn without_tag(text: &str) -> String {
     plain
 }
 
-/// A layer in words, without what another run of the same plan may find different: the tag in names of iotax, and the numbers that the kernel
-/// gives to loop devices and mapped ones.
+/// Describes a layer without parts that vary between runs of one plan: iotax's tag in names, and the numbers that the kernel assigns to
+/// loop and mapped devices.
 fn described(layer: &Layer) -> String {
     let (mut name, mut detail) = (layer.name.as_str(), layer.detail.as_str());
     match layer.kind {
@@ -158,7 +158,7 @@ fn described(layer: &Layer) -> String {
     })
 }
 
-/// Layers of one kind are held against one another in their order.
+/// Compares layers of one kind in their order.
 fn layers(a: &[Layer], b: &[Layer]) -> Vec<Difference> {
     let mut kinds = Vec::new();
     for layer in a.iter().chain(b) {
@@ -183,7 +183,7 @@ fn layers(a: &[Layer], b: &[Layer]) -> Vec<Difference> {
     found
 }
 
-/// The arguments that only one side has. Names and places are another run's by themselves and are passed over.
+/// The arguments that only one side has. Names and paths are skipped, because they differ between any two runs.
 fn command_lines(a: Option<&str>, b: Option<&str>) -> Option<Difference> {
     let words = |line: &str| {
         let apart = |c: char| c.is_whitespace() || c == ',';
@@ -211,8 +211,8 @@ pub fn workloads(a: &Workload, b: &Workload) -> Vec<Difference> {
     settings(&keys(a), &keys(b))
 }
 
-/// Like [`workloads`], for runs of which one may be imported: a key that its source does not state is no difference. Work that no
-/// key describes is identified by its name alone.
+/// Like [`workloads`], for a pair of runs that may include an imported one: a key that its source does not state does not count as a
+/// difference. Work that no key describes is identified by name only.
 pub(super) fn stated((one, a): (&Account, &Workload), (other, b): (&Account, &Workload)) -> Vec<Difference> {
     let known = |account: &Account, workload: &Workload, key: &str| {
         let head = key.split('.').next().unwrap_or_default();

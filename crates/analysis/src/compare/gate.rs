@@ -1,4 +1,4 @@
-//! Gates: differences that fail a script, such as `latency_p99 slower > 5%`.
+//! Gates: differences that make a script fail, such as `latency_p99 slower > 5%`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,10 +9,10 @@ use crate::metric::Metric;
 
 /// The metric of a gate that names none.
 const DEFAULT: Metric = Metric::LATENCY_MEAN;
-/// Beyond it, a percentage is a slip of the keyboard.
+/// Largest percentage accepted.
 const MOST: f64 = 100_000.0;
 
-/// In which direction a gate looks.
+/// The direction that trips a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateDirection {
     /// Worse than the baseline.

@@ -18,40 +18,40 @@ pub struct HistoryPoint {
     pub rounds: u32,
     /// Geometric mean over the rounds.
     pub mean: f64,
-    /// Its 95% interval over the rounds; absent for one alone.
+    /// Its 95% interval over the rounds; absent for a single round.
     pub band: Option<Interval>,
-    /// Against the first run that has the cell; absent for that one.
+    /// Ratio to the first run that has the cell; absent for that run.
     pub since_first: Option<Ratio>,
     /// Against the run before that has the cell; absent for the first.
     pub since_previous: Option<Ratio>,
 }
 
-/// One target and workload by one metric over all runs that have it.
+/// One metric of one target and workload, over all runs that have it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Track {
     /// The target's name in the first of them.
     pub target: String,
     /// The workload's name in the first of them.
     pub workload: String,
-    /// By what.
+    /// The metric.
     pub metric: Metric,
-    /// In the order of the runs.
+    /// The points in the order of the runs.
     pub points: Vec<HistoryPoint>,
 }
 
 /// Several runs side by side.
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
-    /// Every run against the one before, for what differs between them; absent where they have nothing in common.
+    /// Each run compared with the one before; `None` if the two have nothing in common.
     pub neighbours: Vec<Option<Compared>>,
-    /// In the order of first appearance.
+    /// Tracks in the order of first appearance.
     pub tracks: Vec<Track>,
-    /// The margin, as a share: ratios closer to 1 than it are the same.
+    /// The margin as a fraction: ratios closer to 1 count as the same.
     pub margin: f64,
 }
 
-/// Follows every cell through runs in the order given. Cells are matched as [`compare`] does; each pair of runs is a family of
-/// its own.
+/// Follows every cell through runs in the given order. Cells are matched as in [`compare`]; each pair of neighbouring runs is one family of
+/// comparisons.
 #[must_use]
 pub fn history(accounts: &[Account], margin: f64) -> History {
     let question =
@@ -97,7 +97,7 @@ struct RunCell {
     workload: String,
 }
 
-/// One cell under the names that it has in each run.
+/// One cell, with its name in each run.
 struct Followed {
     places: Vec<RunCell>,
 }

@@ -10,8 +10,8 @@ use super::differences::{self, Difference};
 use super::{CompareError, Side, Which};
 use crate::metric::Metric;
 
-/// Workload keys for duration and care rather than content: a difference in them is reported, and the workloads still match. A
-/// difference in any other key means another workload.
+/// Workload keys for duration and caution rather than content: a difference in them is reported, but the workloads still match. A
+/// difference in any other key makes it another workload.
 pub(crate) const HOW_LONG: [&str; 5] =
     ["runtime", "ramp_time", "stall_timeout", "max_errors", "write_journal"];
 
@@ -29,7 +29,7 @@ pub enum Matched {
     Only,
 }
 
-/// A target or workload that only one side has.
+/// A target or workload of one side only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// The side that lacks it.
@@ -40,7 +40,7 @@ pub struct Missing {
     pub workload: Option<String>,
     /// The figure that is not known; absent if it is all of them.
     pub metric: Option<Metric>,
-    /// The reason, in words.
+    /// The reason, as text.
     pub reason: String,
 }
 
@@ -50,7 +50,7 @@ type Pair<'a> = (&'a AccountedTarget, &'a AccountedTarget, Matched);
 /// Decides whether two workloads may be compared.
 type Fits<'a> = &'a dyn Fn(&Workload, &Workload) -> bool;
 
-/// The pairs of targets in the order of A, and what has no partner.
+/// The pairs of targets in the order of A, and the targets without a partner.
 pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, Vec<Missing>), CompareError> {
     let named = |side: &Side<'a>| {
         side.target
@@ -105,7 +105,7 @@ pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, 
 
 type MatchedUp<'a> = (Vec<Pair<'a>>, Vec<&'a AccountedTarget>, Vec<&'a AccountedTarget>);
 
-/// By name first, then by what they are made of; and what is left of each.
+/// Matches targets by name first, then by their settings, and returns those left over on each side.
 fn match_up<'a>(ours: &[&'a AccountedTarget], theirs: &[&'a AccountedTarget]) -> MatchedUp<'a> {
     let mut free: Vec<&AccountedTarget> = theirs.to_vec();
     let mut partners: Vec<Option<(&AccountedTarget, Matched)>> = vec![None; ours.len()];
@@ -185,7 +185,7 @@ pub(super) fn workloads<'a>(
     (pairs, missing)
 }
 
-/// Workloads of an account without a partner. The rates of a curve are said together: every curve has its own.
+/// The workloads of an account without a partner. Rates of a curve are reported together, because every curve has its own rates.
 fn all_unmatched(lonely: &[&Workload], side: Which, has: &Account, lacks: &Account) -> Vec<Missing> {
     let is_placed = |workload: &&&Workload| has.has_own_rates && workload.is_open_loop();
     let placed = lonely.iter().filter(is_placed).count();

@@ -66,7 +66,7 @@ impl fmt::Display for Which {
 pub struct Side<'a> {
     /// The run.
     pub account: &'a Account,
-    /// The target that is meant; absent: all of them.
+    /// The target to compare; `None` for all.
     pub target: Option<&'a str>,
 }
 
@@ -84,9 +84,9 @@ impl Side<'_> {
 pub struct Question {
     /// The side that the other is compared with.
     pub baseline: Which,
-    /// Metrics to show, or their substitutes on streams; every metric is compared in any case.
+    /// Metrics to show, or their substitutes for streams. All metrics are compared in any case.
     pub metrics: Vec<Metric>,
-    /// The margin of practical equivalence, as a share.
+    /// The margin of practical equivalence, as a fraction.
     pub margin: f64,
     /// Differences that fail the comparison.
     pub gates: Vec<Gate>,
@@ -105,7 +105,7 @@ pub enum CompareError {
         /// The run's targets.
         accepted: String,
     },
-    /// One run was named twice, and not two of its targets.
+    /// Both sides are the same run, without two targets to compare.
     #[error(
         "both are {label}; within a run two targets can be compared: {label}:TARGET with {label}:OTHER, of {accepted}",
         label = label.trim_start_matches("run ")
@@ -116,7 +116,7 @@ pub enum CompareError {
         /// Its targets.
         accepted: String,
     },
-    /// No target or no workload of one has a partner in the other.
+    /// The two runs have no target or no workload in common.
     #[error("no {what} of the one has a partner in the other ({a}; {b}); name a target of each: RUN:TARGET")]
     NothingInCommon {
         /// `target`.
@@ -134,18 +134,18 @@ pub enum CompareError {
     },
 }
 
-/// Two targets that are held against one another.
+/// Two targets that are compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TargetPair {
     /// A's target.
     pub a: String,
     /// B's target.
     pub b: String,
-    /// Why these two.
+    /// The property by which they were matched.
     pub matched: Matched,
     /// Differences between them.
     pub differences: Vec<Difference>,
-    /// True for each side, A and B, whose CPU was emulated.
+    /// For sides A and B, whether the CPU was emulated.
     pub emulated: (bool, bool),
 }
 
@@ -168,19 +168,19 @@ impl TargetPair {
     }
 }
 
-/// Two workloads that are one.
+/// A workload of each side that count as the same.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkloadPair {
     /// A's workload.
     pub a: Workload,
     /// B's name for it.
     pub b: String,
-    /// Differences that do not make it another workload, such as the duration.
+    /// Differences that do not prevent a match, such as the duration.
     pub differences: Vec<Difference>,
 }
 
 impl WorkloadPair {
-    /// As [`TargetPair::name`].
+    /// See [`TargetPair::name`].
     #[must_use]
     pub fn name(&self) -> String {
         both(&self.a.name, &self.b)
@@ -191,16 +191,16 @@ fn both(a: &str, b: &str) -> String {
     if a == b { a.to_owned() } else { format!("{a} / {b}") }
 }
 
-/// One target and workload on both sides, by one metric.
+/// One metric of one target and workload on both sides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedCell {
     /// Index of the target's pair.
     pub target: usize,
     /// Index of the workload's pair.
     pub workload: usize,
-    /// By what.
+    /// The metric.
     pub metric: Metric,
-    /// A's mean over its rounds, as tables show it.
+    /// A's mean over its rounds, as in tables.
     pub a: f64,
     /// Over B's.
     pub b: f64,
@@ -221,12 +221,12 @@ pub struct GateResult {
     pub open: Vec<usize>,
     /// Cells of its metric.
     pub cells: usize,
-    /// Cells missing on one side that it would have judged: reasons of [`Missing`].
+    /// Cells missing on one side that the gate would have judged: reasons of [`Missing`].
     pub missing: Vec<String>,
 }
 
 impl GateResult {
-    /// Returns whether it could judge no cell at all, so that it neither passed nor tripped.
+    /// Returns whether no cell could be judged, so that the gate neither passed nor tripped.
     #[must_use]
     pub fn is_unjudged(&self) -> bool {
         self.tripped.is_empty() && self.open.len() == self.cells
@@ -244,13 +244,13 @@ pub struct Compared {
     pub baseline: Which,
     /// True if both were measured in the same rounds.
     pub paired: bool,
-    /// The margin of practical equivalence, as a share.
+    /// The margin of practical equivalence, as a fraction.
     pub margin: f64,
     /// Metrics to show.
     pub metrics: Vec<Metric>,
     /// A's source, if it was imported.
     pub source: Option<ImportSource>,
-    /// The ways to measure more of both runs, where there is one; the one run if it is compared with itself.
+    /// The commands that measure more of the two runs, if any; one if a run is compared with itself.
     pub more: Vec<More>,
     /// Differences between the machines.
     pub machines: Vec<Difference>,
@@ -260,11 +260,11 @@ pub struct Compared {
     pub workloads: Vec<WorkloadPair>,
     /// Targets and workloads without a partner.
     pub missing: Vec<Missing>,
-    /// In the order of workloads, targets and metrics.
+    /// Cells in the order of workloads, targets and metrics.
     pub cells: Vec<ComparedCell>,
     /// Rates that both located, in the order of workloads and targets.
     pub rates: Vec<RateCell>,
-    /// In the order of the question.
+    /// Gates in the order given.
     pub gates: Vec<GateResult>,
 }
 
@@ -281,7 +281,7 @@ impl Compared {
         self.gates.iter().any(|gate| !gate.tripped.is_empty())
     }
 
-    /// The cells whose metric is to be shown.
+    /// The cells of the metrics to show.
     pub fn shown(&self) -> impl Iterator<Item = &ComparedCell> {
         self.cells.iter().filter(|cell| {
             let workload = &self.workloads[cell.workload].a;
@@ -391,7 +391,7 @@ fn machines(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
     if both { differences::machines(&a.account.environment, &b.account.environment) } else { vec![] }
 }
 
-/// A cell that one side planned and never measured.
+/// A cell that one side planned but did not measure.
 fn unmeasured(
     a: &Side<'_>,
     b: &Side<'_>,
@@ -412,7 +412,7 @@ fn unmeasured(
     })
 }
 
-/// A figure that one side does not know: too few I/Os for a percentile, CPU time that was not observed.
+/// A figure that is unknown on one side: too few I/Os for a percentile, or CPU time that was not observed.
 fn unknown(
     a: &Side<'_>,
     b: &Side<'_>,
@@ -448,7 +448,7 @@ fn unknown(
 }
 
 impl CellSample {
-    /// Absent without figures on both sides. `shown` has the means of both sides' cells, where they have one.
+    /// The comparison of a cell; `None` without figures on both sides. `shown` has the means of both sides' cells, if they have one.
     fn of(
         (target, workload, metric): (usize, usize, Metric),
         ours: &[&MeasurementFigures],
@@ -514,7 +514,7 @@ fn geometric_mean(values: &[f64]) -> f64 {
     (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
 }
 
-/// Decides the usable cells of some metrics as one family with this margin.
+/// Decides the usable cells of some metrics as one family, with a margin.
 fn decide_cells(
     cases: &[CellSample],
     is_member: impl Fn(Metric) -> bool,
@@ -542,8 +542,7 @@ fn decide_all(cases: &mut [CellSample], margin: f64) {
     }
 }
 
-/// Judges a gate. Its limit is the margin of a separate family, so that a gate trips without cause no more often than a verdict
-/// is wrong.
+/// Judges a gate. Its limit is the margin of a family of its own, so that a gate trips falsely no more often than a verdict is wrong.
 fn judged(gate: &Gate, cases: &[CellSample], missing: &[Missing]) -> GateResult {
     let (low, high) = (1.0 / (1.0 + gate.threshold), 1.0 + gate.threshold);
     let of_metric = |i: &usize| cases[*i].cell.metric == gate.metric;

@@ -1,4 +1,4 @@
-//! Rates that two runs located: knees of curves, and the highest rates that keep conditions.
+//! Compares rates of two runs: knees of curves, and the highest rates that meet conditions.
 //!
 //! Each is an estimate with a 95% interval of its own. Their ratio is taken in logarithms, in which an interval is nearly symmetric, as that of two
 //! independent normal estimates. Rates of one run share its rounds, which makes their ratio more certain than that, never less.
@@ -27,14 +27,14 @@ pub struct LocatedRate {
     pub rate: Option<Located>,
 }
 
-/// The same rate on both sides.
+/// One rate on both sides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateCell {
     /// Index of the target's pair.
     pub target: usize,
     /// Index of the workload's pair.
     pub workload: usize,
-    /// As [`LocatedRate::what`].
+    /// See [`LocatedRate::what`].
     pub what: String,
     /// A's rate.
     pub a: f64,
@@ -44,7 +44,7 @@ pub struct RateCell {
     pub ratio: f64,
     /// The interval of the ratio, at a level divided by the number of rates (Bonferroni); absent if one side has none.
     pub interval: Option<Interval>,
-    /// By the margin that was asked for.
+    /// The verdict by the requested margin.
     pub verdict: Verdict,
 }
 
@@ -128,7 +128,7 @@ pub(super) fn compare(
     (pairs.into_iter().map(cell).collect(), missing)
 }
 
-/// A rate that one side looked for and did not locate.
+/// A rate that one side searched for but did not find.
 fn unlocated(side: Which, account: &Account, rate: &LocatedRate) -> Missing {
     let LocatedRate { target, workload, what, .. } = rate;
     Missing {
@@ -140,7 +140,7 @@ fn unlocated(side: Which, account: &Account, rate: &LocatedRate) -> Missing {
     }
 }
 
-/// One estimate over another, and its interval at this level.
+/// The ratio of two estimates, with its interval at level `alpha`.
 fn ratio(over: &Located, under: &Located, alpha: f64) -> (f64, Option<Interval>) {
     let ratio = over.at / under.at;
     let quantile = |alpha: f64| Normal::standard().inverse_cdf(1.0 - alpha / 2.0);

@@ -1,4 +1,4 @@
-//! Reads against writes: at which pairs of rates a target answers in the same time.
+//! Reads against writes: the pairs of read and write rates at which a target has equal latency.
 //!
 //! Each share of reads is a curve of its own, a ray from the origin of the plane of read rate and write rate. Along each the loads are found at
 //! which the mean response time reaches one of a few levels; what lies on one level over all rays is a line of equal latency. So some thirty
@@ -9,9 +9,9 @@ use iotax_model::Workload;
 use super::knee::Courses;
 use super::{Curve, Curves, Located};
 
-/// Fewer shares of reads, or fewer of them that reach a level, draw no line.
+/// Fewest shares of reads, and fewest that reach a level, for a line.
 const FEWEST: usize = 3;
-/// As many levels at most, from the lowest.
+/// Maximum number of levels, counted from the lowest.
 const LEVELS: usize = 6;
 /// Levels are these times powers of ten.
 const STEPS: [f64; 3] = [1.0, 2.0, 5.0];
@@ -29,15 +29,15 @@ pub struct Grid<'a> {
     pub rays: Vec<Ray<'a>>,
 }
 
-/// One share of reads.
+/// The curve of one share of reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ray<'a> {
     /// The work.
     pub work: &'a Workload,
     /// I/Os per second in a closed loop.
     pub capacity: Option<Located>,
-    /// For each level the load that reaches it, in I/Os per second, reads and writes together; absent where it is answered later even at the
-    /// lowest rate, or sooner at the highest that is sustained.
+    /// For each level the load that reaches it, in I/Os per second, reads and writes together. `None` if even the lowest rate is slower, or
+    /// the highest sustained rate is faster.
     pub loads: Vec<Option<Located>>,
 }
 
@@ -49,7 +49,7 @@ impl Ray<'_> {
     }
 }
 
-/// The grids of a run's curves: of each target and each work that was measured with three shares of reads or more.
+/// The grids of a run's curves, for each target and workload with at least three shares of reads.
 #[must_use]
 pub fn grids<'a>(curves: &[Curves<'a>]) -> Vec<Grid<'a>> {
     let mut works: Vec<(Workload, Vec<&Curves<'a>>)> = Vec::new();

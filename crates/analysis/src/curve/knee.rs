@@ -23,7 +23,7 @@ use crate::stats::paired::Interval;
 const FEWEST: usize = 4;
 /// Rounds are drawn anew this often.
 const DRAWS: usize = 999;
-/// With fewer rounds there is nothing to draw.
+/// Fewest rounds for resampling.
 const FEWEST_ROUNDS: usize = 3;
 /// The factor of the mean response time at which latency counts as doubled.
 const DOUBLE: f64 = 2.0;
@@ -48,13 +48,13 @@ pub struct Located {
     pub interval: Option<Interval>,
 }
 
-/// Finds the knee of points in the order of their rates; `None` with too few that were sustained.
+/// Finds the knee of points ordered by rate; `None` if too few were sustained.
 pub(super) fn of(points: &[RatePoint<'_>]) -> Option<Knee> {
     let courses = Courses::of(points).filter(|courses| courses.sustained >= FEWEST)?;
     Some(Knee { power: courses.located(power), double: courses.located(double) })
 }
 
-/// Mean response times by load in all rounds, and in rounds that were drawn anew.
+/// Mean response times by load: over all rounds, and over resampled rounds.
 pub(super) struct Courses {
     /// The number of sustained rates; one more shows that power falls, if not where.
     sustained: usize,
@@ -96,13 +96,13 @@ impl Courses {
         Some(Located { at, interval: middle(found, self.draws) })
     }
 
-    /// The load at which the mean response time reaches so many nanoseconds, between rates that were sustained.
+    /// The load, between sustained rates, at which the mean response time reaches `response_ns`.
     pub(super) fn load_at(&self, response_ns: f64) -> Option<Located> {
         self.located(|course| reached(&course[..self.sustained], response_ns))
     }
 }
 
-/// The mean response time of a point in some rounds, each as often as it is named; absent without an I/O.
+/// The mean response time of a point over `rounds`, which may repeat; `None` without an I/O.
 fn mean_over(point: &RatePoint<'_>, rounds: &[u32]) -> Option<f64> {
     let (mut ios, mut ns) = (0, 0);
     for round in rounds {
@@ -132,12 +132,12 @@ fn power(course: &[(f64, f64)]) -> Option<f64> {
     Some(top.clamp(x0, x2).exp())
 }
 
-/// The load at which the response time first reaches twice the first one.
+/// The load at which the response time first reaches twice the initial one.
 fn double(course: &[(f64, f64)]) -> Option<f64> {
     reached(course, DOUBLE * course.first()?.1)
 }
 
-/// The load at which the response time first reaches a limit that it is below at first.
+/// The load at which the response time first reaches a limit from below.
 fn reached(course: &[(f64, f64)], limit: f64) -> Option<f64> {
     let pair = course.windows(2).find(|pair| pair[1].1 >= limit)?;
     let [(low, below), (high, above)] = [pair[0], pair[1]];
@@ -158,7 +158,8 @@ fn middle(mut found: Vec<f64>, draws: usize) -> Option<Interval> {
 mod tests {
     use super::*;
 
-    /// Mean response times of one server that takes 1 s, at these shares of its capacity; `random` service times or constant ones.
+    /// Mean response times of a server with a service time of 1 s, at these shares of its capacity, with `random` or constant service
+    /// times.
     fn server(random: bool, shares: &[f64]) -> Vec<(f64, f64)> {
         let wait = |load: f64| load / (1.0 - load) * if random { 1.0 } else { 0.5 };
         shares.iter().map(|load| (*load, 1.0 + wait(*load))).collect()

@@ -20,21 +20,21 @@ use crate::stats::paired::Differences;
 use crate::stats::{ALPHA, Estimate};
 use iotax_model::Run;
 
-/// A rate is sustained if at least this share of the I/Os that were due completes within the windows.
+/// Smallest share of due I/Os that must complete within the windows for a rate to count as sustained.
 pub const SUSTAINED: f64 = 0.98;
 
-/// I/Os that may be in flight at the end of a window without meaning anything: few are due at low rates.
+/// I/Os in flight at a window's end that are ignored: at low rates few I/Os are due.
 const UNDER_WAY: u64 = 2;
 
 /// Fewer rates are no curve.
 const FEWEST: usize = 3;
 
-/// The curves of one work, one per target.
+/// The curves of one workload, one per target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curves<'a> {
     /// The work: the workload in a closed loop, or the one at the lowest rate.
     pub work: &'a Workload,
-    /// In the plan's order of targets, those that were measured.
+    /// Measured targets, in the plan's order.
     pub targets: Vec<Curve<'a>>,
 }
 
@@ -49,16 +49,16 @@ pub struct Curve<'a> {
     pub closed: Option<Located>,
     /// The most I/Os per second: those of the closed loop, or of a rate at which more were done. Absent without a closed loop.
     pub capacity: Option<Located>,
-    /// Where latency begins to rise; absent if too few rates were sustained.
+    /// The load from which latency rises; absent if too few rates were sustained.
     pub knee: Option<Knee>,
 }
 
-/// One rate.
+/// The figures at one rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RatePoint<'a> {
     /// The workload.
     pub workload: &'a Workload,
-    /// I/Os per second that are due, of all jobs.
+    /// Due I/Os per second, of all jobs.
     pub offered: f64,
     /// I/Os per second that completed: the geometric mean over the rounds, as every table has it.
     pub achieved: Option<f64>,
@@ -86,22 +86,22 @@ struct Round {
 }
 
 impl Round {
-    /// The share of the I/Os that were due that completed.
+    /// Share of due I/Os that completed.
     fn kept(&self) -> Option<f64> {
         (self.due > 0).then(|| (self.completed as f64 / self.due as f64).min(1.0))
     }
 }
 
 impl RatePoint<'_> {
-    /// The share of the I/Os due in a window that completed in it: the geometric mean over the rounds, as of the rate that was achieved;
-    /// absent where none was due.
+    /// Share of the I/Os due in a window that completed in it: the geometric mean over the rounds, as for the achieved rate; `None` if none
+    /// was due.
     #[must_use]
     pub fn kept(&self) -> Option<f64> {
         let shares: Vec<f64> = self.rounds.iter().filter_map(Round::kept).map(f64::ln).collect();
         (!shares.is_empty()).then(|| (shares.iter().sum::<f64>() / shares.len() as f64).exp())
     }
 
-    /// Returns whether the target keeps up with the rate. Where it does not, latency is the length of the queue when the window ended.
+    /// Returns whether the target keeps up with the rate. If it does not, latency only shows the queue's length at the window's end.
     #[must_use]
     pub fn is_sustained(&self) -> bool {
         let missing = self.due.saturating_sub(self.completed);

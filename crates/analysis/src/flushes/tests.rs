@@ -23,7 +23,7 @@ fn on(disks: &[(&str, Option<DiskFlushes>)]) -> HostActivity {
     HostActivity { disks, ..HostActivity::default() }
 }
 
-/// One round with so many writes and flushes of the program.
+/// One round with this many writes and flushes of the program.
 fn round(writes: u64, syncs: u64, host: HostActivity) -> Measurement {
     let tally = |ios| Some(Tally { ios, ..Tally::default() });
     let tallies = Tallies { write: tally(writes), sync: tally(syncs), ..Tallies::default() };

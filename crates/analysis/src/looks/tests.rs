@@ -24,8 +24,8 @@ fn plan(targets: usize, margin: &str) -> Plan {
     Plan::from_toml(&(head + &tables)).expect("a plan")
 }
 
-/// All rounds of a run whose targets are slower than the baseline by these log ratios on every workload. The baseline's noise is
-/// in every comparison with it.
+/// All rounds of a run whose targets are slower than the baseline by these log ratios on every workload. All comparisons share the
+/// baseline's noise.
 fn cases(random: &mut impl Rng, pairs: &[Pair], truths: &[f64]) -> Vec<PendingComparison> {
     let mut cases = Vec::new();
     for workload in 0..WORKLOADS {
@@ -109,7 +109,7 @@ fn at_the_edge_of_the_margin_any_statement_is_rare() {
     }
 }
 
-/// A decided comparison passes its share to the others; the error must not grow by it.
+/// A decided comparison passes its share of the error to the others, which must not increase the error.
 #[test]
 fn shares_that_are_passed_on_are_no_new_ones() {
     let edge = 0.02_f64.ln_1p();
@@ -120,8 +120,8 @@ fn shares_that_are_passed_on_are_no_new_ones() {
     assert!(wrong <= most(2000), "{wrong}");
 }
 
-/// Percentiles and CPU time at the last look, were they all of one truth and independent: the comparisons that are decided in each
-/// of so many runs, out of how many.
+/// Percentiles and CPU time at the last look, all with the same truth and independent: the number of comparisons decided over `repetitions`
+/// runs, and their total number.
 fn further_metrics(truth: f64, margin: &str, repetitions: u32) -> (Vec<usize>, usize) {
     let mut simulation = Simulation::new(&[truth; 2], margin);
     let is_further = |metric: &Metric| metric.family() == Family::Further;
@@ -169,7 +169,7 @@ fn a_against_a_is_never_called_different_by_more_than_the_margin() {
     assert_eq!(Simulation::new(&[0.0; 3], "2%").count(2000, different), 0);
 }
 
-/// A difference of 5% where one measurement strays by 1%: found, by intervals that hold the truth, without all rounds.
+/// A difference of 5% with measurements that scatter by 1% is found by intervals that include the truth, without all rounds.
 #[test]
 fn a_difference_is_found_early_and_its_interval_holds_the_truth() {
     let truth = 0.05_f64.ln_1p();

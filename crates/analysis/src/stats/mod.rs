@@ -17,7 +17,7 @@ pub mod verdict;
 
 use paired::Interval;
 
-/// The share of reports that may hold a false statement within one family of comparisons.
+/// Largest probability of a false statement within one family of comparisons.
 pub const ALPHA: f64 = 0.05;
 
 /// The margin of practical equivalence: ratios from `1 / (1 + MARGIN)` to `1 + MARGIN` count as the same.
@@ -28,21 +28,20 @@ pub trait Estimate {
     /// The mean.
     fn mean(&self) -> f64;
 
-    /// Its interval at `1 - alpha`; absent if there are too few values.
+    /// The interval at `1 - alpha`; `None` with too few values.
     fn interval(&self, alpha: f64) -> Option<Interval>;
 
-    /// The smallest alpha at which the interval no longer holds `point`: the two-sided p-value of `mean = point`. Absent as
-    /// the interval is.
+    /// The smallest alpha at which the interval excludes `point`: the two-sided p-value of `mean = point`. `None` if there is no interval.
     fn p_value(&self, point: f64) -> Option<f64>;
 
-    /// Rounds that it rests on; of two sides, those of the side that has fewer.
+    /// Number of rounds in the estimate; for two sides, that of the side with fewer.
     fn rounds(&self) -> usize;
 
     /// Half the width of the interval with this number of rounds, if mean and variance stay the same.
     fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64>;
 }
 
-/// The median of the values; absent if there are none.
+/// The median; `None` for an empty slice.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();

@@ -18,7 +18,7 @@ const MOST_DEGREES: f64 = 4.0;
 /// Fewest variances whose spread means something.
 const FEWEST: usize = 5;
 
-/// The prior of a family; `None` where too few members have a variance, or where their spread shows that they share none.
+/// The prior of a family; `None` if too few members have a variance, or if the spread of the variances excludes a common one.
 pub fn prior<'a>(family: impl Iterator<Item = &'a Differences>) -> Option<Prior> {
     // A variance of zero comes from figures read off a scale.
     let known = family.filter_map(|member| {
@@ -40,7 +40,7 @@ pub fn prior<'a>(family: impl Iterator<Item = &'a Differences>) -> Option<Prior>
     Some(Prior { degrees, variance: mean.exp() })
 }
 
-/// The degrees of freedom whose variances' logarithms spread so much: twice the place where trigamma has this value.
+/// The degrees of freedom whose log variances have this spread: twice the point at which trigamma takes this value.
 fn degrees(spread: f64) -> Option<f64> {
     let (mut low, mut high) = (0.0, MOST_DEGREES / 2.0);
     if spread <= trigamma(high) {

@@ -8,11 +8,11 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::Estimate;
 
-/// With fewer differences no sign-flip p-value can be below 0.03, so none is given.
+/// Fewest differences for a sign-flip p-value: with fewer it cannot be below 0.03.
 const FLIP_FROM: usize = 6;
-/// Up to here every pattern of signs is tried.
+/// Largest number of differences for which all sign patterns are enumerated.
 const FLIP_EXACT: usize = 16;
-/// Beyond it, the number of patterns drawn: the smallest possible p is 1e-4.
+/// Number of random patterns drawn where not all are enumerated: the smallest possible p is 1e-4.
 const FLIP_DRAWS: u32 = 10_000;
 
 /// An interval around an estimate, in the estimate's unit.
@@ -26,7 +26,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Both ends under a rising function.
+    /// Maps both ends by an increasing function.
     #[must_use]
     pub fn map(self, rising: impl Fn(f64) -> f64) -> Self {
         Self { low: rising(self.low), high: rising(self.high) }
@@ -42,7 +42,7 @@ pub struct Prior {
     pub variance: f64,
 }
 
-/// A sample of paired differences: one per round, any unit. Never empty, always finite.
+/// Paired differences, one per round, in any unit. Never empty, always finite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Differences {
     values: Vec<f64>,
@@ -52,7 +52,7 @@ pub struct Differences {
 }
 
 impl Differences {
-    /// The sample; absent if it is empty or holds a value that is not finite.
+    /// A sample; `None` if it is empty or has a non-finite value.
     #[must_use]
     pub fn new(values: Vec<f64>) -> Option<Self> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
@@ -72,7 +72,7 @@ impl Differences {
         Self::new(pairs.iter().map(|(target, baseline)| (target / baseline).ln()).collect())
     }
 
-    /// The same differences with the family's prior for the variance.
+    /// The differences with the family's prior for the variance.
     #[must_use]
     pub fn with(self, prior: Option<Prior>) -> Self {
         Self { prior, ..self }
@@ -84,7 +84,7 @@ impl Differences {
         self.values.len()
     }
 
-    /// Their standard deviation (n - 1); absent for one alone.
+    /// The standard deviation (n - 1); `None` for a single value.
     #[must_use]
     pub fn sd(&self) -> Option<f64> {
         self.sd

@@ -15,7 +15,7 @@ pub fn of_two_percentiles() -> f64 {
     ((1.0 + RELATIVE_ERROR) / (1.0 - RELATIVE_ERROR)).ln()
 }
 
-/// An estimate whose mean may have a systematic error besides its noise.
+/// An estimate whose mean may have a systematic error in addition to its noise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coarse<E> {
     estimate: E,
@@ -23,18 +23,18 @@ pub struct Coarse<E> {
 }
 
 impl<E> Coarse<E> {
-    /// `error` is in the estimate's unit, 0 for none.
+    /// An estimate with an `error` in its unit, 0 for none.
     #[must_use]
     pub const fn new(estimate: E, error: f64) -> Self {
         Self { estimate, error }
     }
 
-    /// Keeps the error for another estimate.
+    /// Applies the error to another estimate.
     pub fn map<F>(self, change: impl FnOnce(E) -> F) -> Coarse<F> {
         Coarse { estimate: change(self.estimate), error: self.error }
     }
 
-    /// Without the error.
+    /// The estimate without the quantization error.
     #[must_use]
     pub const fn fine(&self) -> &E {
         &self.estimate

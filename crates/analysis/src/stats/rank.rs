@@ -2,7 +2,7 @@
 
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal};
 
-/// Number of values beyond the quantile from which the binomial distribution is taken as normal.
+/// Number of values beyond the quantile from which the normal approximation is used.
 const MANY: f64 = 10_000.0;
 
 /// The ranks (from 1) between whose values the `q` quantile lies with confidence `1 - alpha` or more, if the `n` values are

@@ -14,30 +14,31 @@
 
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 
-/// Standard deviations beyond which a density holds less than 1e-18 and is ignored.
+/// Distance in standard deviations beyond which a density is negligible (below 1e-18).
 const FAR: u32 = 9;
-/// Share of the error that several looks spend, so that Student's t with three rounds and more keeps the level.
+/// Share of the error that several looks spend, chosen so that Student's t with at least three rounds keeps the level.
 pub const SPENT: f64 = 0.86;
 /// Halvings after which a boundary is exact to the last digits that matter.
 const HALVINGS: u32 = 60;
 
-/// Spending functions: the error that may be spent by each share of the rounds.
+/// Spending functions: the error that may be spent by each fraction of the rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Spending {
-    /// Hardly any of it early: `2 - 2 Phi(z / sqrt(t))` on each side, which resembles O'Brien and Fleming's boundary (Lan and DeMets, 1983).
+    /// Spends hardly anything early: `2 - 2 Phi(z / sqrt(t))` on each side, which resembles O'Brien and Fleming's boundary (Lan and DeMets,
+    /// 1983).
     OBrienFleming,
-    /// About as much at each look: `ln(1 + (e - 1) t)`, which resembles Pocock's boundary (Lan and DeMets, 1983).
+    /// Spends about the same at each look: `ln(1 + (e - 1) t)`, which resembles Pocock's boundary (Lan and DeMets, 1983).
     Pocock,
-    /// In between: `(1 - exp(-gamma t)) / (1 - exp(-gamma))`, the earlier the larger gamma; about O'Brien and Fleming's at -4, about
-    /// Pocock's at 1 (Hwang, Shih and DeCani, Statistics in Medicine 9, 1990). Gamma must not be 0.
+    /// `(1 - exp(-gamma t)) / (1 - exp(-gamma))`, between the two others: a larger gamma spends earlier; about O'Brien and Fleming's at -4,
+    /// about Pocock's at 1 (Hwang, Shih and DeCani, Statistics in Medicine 9, 1990). Gamma must not be 0.
     HwangShihDeCani(f64),
 }
 
 impl Spending {
-    /// The one that runs are judged by: large effects end early, and small ones take hardly longer.
+    /// The function used for runs: large effects are decided early, and small ones take hardly longer.
     pub const CHOSEN: Self = Self::HwangShihDeCani(-1.0);
 
-    /// Error that both sides together have spent of `alpha` at the share `t` of the information.
+    /// The part of `alpha`, over both sides, that is spent at the information fraction `t`.
     fn spent(self, t: f64, alpha: f64) -> f64 {
         if t >= 1.0 {
             return alpha;
@@ -50,7 +51,7 @@ impl Spending {
     }
 }
 
-/// A group-sequential design: the numbers of rounds at which one looks.
+/// A group-sequential design: the numbers of rounds at which looks happen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Looks {
     spending: Spending,
@@ -60,14 +61,14 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Looks after each of these numbers of rounds, the last of which is the most that there can be. Absent if there
-    /// are none, or if they do not rise from at least 1.
+    /// Looks after each of these numbers of rounds, the last of which is the maximum. `None` if the list is empty, or does not rise from at
+    /// least 1.
     #[must_use]
     pub fn new(rounds: &[u32]) -> Option<Self> {
         Self::with(rounds, Spending::CHOSEN)
     }
 
-    /// The same with another spending function.
+    /// Like [`Self::new`], with another spending function.
     #[must_use]
     pub fn with(rounds: &[u32], spending: Spending) -> Option<Self> {
         let rising = rounds.windows(2).all(|pair| pair[0] < pair[1]);
@@ -88,15 +89,14 @@ impl Looks {
         &self.rounds
     }
 
-    /// The two-sided significance level to test at when this look (from 0) is taken, so that the chance of a false
-    /// rejection at any of the looks is `alpha`. A look beyond the last counts as the last. Zero where so early a look
-    /// can reject nothing.
+    /// The two-sided significance level for this look (from 0), such that the probability of a false rejection at any look is `alpha`.
+    /// Looks beyond the last use its level. Zero for a look too early to reject anything.
     #[must_use]
     pub fn nominal(&self, look: usize, alpha: f64) -> f64 {
         if self.rounds.len() == 1 { alpha.max(0.0) } else { self.of_normal(look, SPENT * alpha) }
     }
 
-    /// The same were the variance known, with all of `alpha` spent.
+    /// The level that a normal test with known variance would have, with all of `alpha` spent.
     fn of_normal(&self, look: usize, alpha: f64) -> f64 {
         let look = look.min(self.rounds.len() - 1);
         if alpha <= 0.0 {
@@ -121,8 +121,7 @@ impl Looks {
     }
 }
 
-/// A Brownian motion that has stayed within all boundaries up to a time. Both halves are mirror images: only the
-/// upper one is kept.
+/// A Brownian motion that has stayed within all boundaries so far. By symmetry only the upper half is stored.
 #[derive(Default)]
 struct Walk {
     time: f64,
@@ -133,8 +132,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// The boundary at time `t` beyond which, on both sides together, a share of `spend` of all walks lies for the
-    /// first time.
+    /// The two-sided boundary at time `t` that a share `spend` of all paths crosses for the first time.
     fn boundary(&self, t: f64, spend: f64) -> f64 {
         let (mut low, mut high) = (0.0, 60.0 * t.sqrt());
         for _ in 0..HALVINGS {
@@ -266,7 +264,7 @@ mod tests {
         }
     }
 
-    /// The same with a rule of many more points: what is left of the integration's error.
+    /// Compares the rule with one of many more points, which shows the integration error.
     #[test]
     fn the_rule_is_fine_enough() {
         let designs: [&[u32]; 5] = [

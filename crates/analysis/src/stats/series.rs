@@ -1,4 +1,4 @@
-//! The intervals of one measurement: a warm-up at its beginning, and the number of independent values they are worth.
+//! The intervals of one measurement: an apparent warm-up, and the effective number of independent values.
 //!
 //! Nothing is cut because of it: a measurement stays whole.
 
@@ -13,10 +13,10 @@ const FEWEST_BATCHES: usize = 4;
 /// Fewest intervals for a correlation.
 const FEWEST: usize = 10;
 
-/// One measurement's I/O rates, interval by interval.
+/// The I/O rates of one measurement by interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Whole intervals, a stub at the end left out.
+    /// Number of whole intervals, without a stub at the end.
     pub intervals: usize,
     /// Correlation of each interval's rate with the next one's, -1 to 1.
     pub autocorrelation: f64,
@@ -24,7 +24,7 @@ pub struct Series {
     /// over the initial positive sequence (Geyer, Practical Markov chain Monte Carlo, Statistical Science 7, 1992, section 3.3).
     /// At most n.
     pub effective: f64,
-    /// The apparent warm-up; absent if there is none, or for fewer than 20 intervals.
+    /// The apparent warm-up; absent for fewer than 20 intervals, or if none is visible.
     pub warm_up: Option<WarmUp>,
 }
 
@@ -35,7 +35,7 @@ pub struct WarmUp {
     pub ns: u64,
     /// Its mean rate over that of what follows.
     pub ratio: f64,
-    /// True if the cut came out at the last position tried: the measurement did not settle at all.
+    /// True if the cut is at the last position tried, so that the measurement never settled.
     pub unsettled: bool,
 }
 

@@ -10,15 +10,15 @@ const ROUNDS: usize = 5;
 const RANGE: f64 = 0.20;
 /// Largest rise or fall of the fitted line over the window, as a share of the mean.
 const DRIFT: f64 = 0.10;
-/// Spread and drift that five values of normal scatter exceed in one of 200 times each, in standard deviations of one: the studentized range,
-/// and the two-sided normal quantile 2.81 of a line's rise, whose standard deviation is 4 / sqrt(10).
+/// Range and drift that five normal values exceed with probability 1/200 each, in standard deviations: the studentized range, and the
+/// two-sided normal quantile 2.81 of a line's rise, whose standard deviation is 4 / sqrt(10).
 const RANGE_BY_CHANCE: f64 = 4.89;
 const DRIFT_BY_CHANCE: f64 = 3.55;
 
 /// Movement of a measurement's I/O rate, round by round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Steadiness {
-    /// Largest less smallest rate, as a share of the mean.
+    /// Largest minus smallest rate, as a share of the mean.
     pub range: f64,
     /// Rise (or fall, if negative) of the least-squares line from the first round to the last, as a share of the mean.
     pub drift: f64,
@@ -43,15 +43,15 @@ impl Steadiness {
         (RANGE.max(RANGE_BY_CHANCE * scatter), DRIFT.max(DRIFT_BY_CHANCE * scatter))
     }
 
-    /// The scatter of rounds whose events come at random moments, independent of one another (Poisson).
+    /// The expected scatter of rounds for independent random events (Poisson).
     #[must_use]
     pub fn poisson(self) -> f64 {
         self.count.max(1.0).sqrt().recip()
     }
 }
 
-/// The rate of what `count` counts over the fifths of one measurement, each as many intervals long as the others; absent for fewer than
-/// five whole intervals or where there was nothing. What does not divide by five is left out at the beginning.
+/// The steadiness of a rate over fifths of a measurement, each with the same number of intervals. `None` for fewer than five whole
+/// intervals, or if nothing was counted. Surplus intervals at the beginning are dropped.
 #[must_use]
 pub fn steadiness(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option<Steadiness> {
     let whole = whole(samples);
@@ -72,7 +72,7 @@ pub fn steadiness(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option
     of_rates(&rates, total as f64 / ROUNDS as f64)
 }
 
-/// The intervals that are at least half as long as most: the last one is often a stub, whose rate is mostly chance.
+/// The intervals at least half as long as the median: the last one is often a stub, whose rate is mostly chance.
 pub(super) fn whole(samples: &[Sample]) -> Vec<&Sample> {
     let lengths: Vec<f64> = samples.iter().map(|s| s.duration_ns as f64).collect();
     let half = median(&lengths).unwrap_or_default() / 2.0;

@@ -31,8 +31,8 @@ impl Unpaired {
         (self.target.n(), self.baseline.n())
     }
 
-    /// Standard error and degrees of freedom with these numbers of rounds; `None` for fewer than two on one side. Without any
-    /// variance the degrees do not matter.
+    /// Standard error and degrees of freedom with these numbers of rounds; `None` for fewer than two on either side. Without any variance
+    /// the degrees of freedom do not matter.
     fn error(&self, target: usize, baseline: usize) -> Option<(f64, f64)> {
         let part = |side: &Differences, n: usize| Some((side.sd()?.powi(2) / n as f64, n as f64 - 1.0));
         let ((one, one_free), (other, other_free)) =
@@ -67,7 +67,7 @@ impl Estimate for Unpaired {
         self.target.n().min(self.baseline.n())
     }
 
-    /// Assumes this number of rounds on each side that has fewer.
+    /// Half-width of the interval with `rounds` rounds on each side that has fewer.
     fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64> {
         let (error, free) = self.error(self.target.n().max(rounds), self.baseline.n().max(rounds))?;
         Some(StudentsT::new(0.0, 1.0, free).ok()?.inverse_cdf(1.0 - alpha / 2.0) * error)

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::Estimate;
 use super::paired::Interval;
 
-/// The most rounds that a plan takes; beyond them no number of rounds is suggested.
+/// Maximum number of rounds in a plan; larger numbers are not suggested.
 const MOST_ROUNDS: usize = 1000;
 
 /// The result of a comparison.
@@ -50,17 +50,17 @@ impl Verdict {
     }
 }
 
-/// One comparison decided.
+/// The decision of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// The verdict.
     pub verdict: Verdict,
-    /// The alpha at which it was tested: the interval's confidence is one less it. Absent for fewer than two rounds.
+    /// The alpha at which it was tested; the interval's confidence is 1 - alpha. Absent for fewer than two rounds.
     pub alpha: Option<f64>,
     /// The interval of the mean log ratio that the verdict rests on. Absent for fewer than two rounds.
     pub interval: Option<Interval>,
-    /// If undecided: total rounds that would decide it, if mean and variance stay the same. Absent if unknown (fewer than two
-    /// rounds, no variance) or above 1000.
+    /// Total rounds that would decide an undecided comparison, at the same mean and variance. Absent if unknown (fewer than two rounds, no
+    /// variance) or above 1000.
     pub needed_rounds: Option<u32>,
 }
 
@@ -85,18 +85,18 @@ pub fn decide<E: Estimate + ?Sized>(family: &[(&E, bool)], alpha: f64, margin: f
     decided
 }
 
-/// If a comparison is undecided: how many rounds in all would decide it at the level at which it was tested, were mean and
-/// variance to stay as they are.
+/// The total rounds that would decide an undecided comparison at the level at which it was tested, at the same mean and variance.
 #[must_use]
 pub fn needed_rounds<E: Estimate + ?Sized>(estimate: &E, margin: f64, decision: &Decision) -> Option<u32> {
     let alpha = decision.alpha.filter(|_| decision.verdict == Verdict::Undecided)?;
     needed(estimate, margin.ln_1p(), alpha)
 }
 
-/// The share of the open comparisons that advice decides, in quarters: the last ones may take many times as long as the rest.
+/// Quarters of the undecided comparisons that the suggested number of rounds decides: the last ones may take many times longer than the
+/// rest.
 const QUARTERS: usize = 3;
 
-/// The number of rounds that decides most of several comparisons, by what each needs; absent for none.
+/// The number of rounds that decides most of several comparisons, given what each needs; `None` for none.
 #[must_use]
 pub fn rounds_for_most(needed: &[u32]) -> Option<u32> {
     let mut sorted = needed.to_vec();
@@ -135,7 +135,7 @@ pub fn decide_by<E: Estimate + ?Sized>(
         .collect()
 }
 
-/// The edge of the margin from which the mean must be distinguished.
+/// The edge of the margin nearest to the mean.
 fn nearest_edge(mean: f64, edge: f64) -> f64 {
     edge.copysign(mean)
 }
@@ -158,7 +158,7 @@ fn decision(
     Decision { verdict, alpha: Some(alpha), interval: d.interval(alpha), needed_rounds: None }
 }
 
-/// The smallest number of rounds above the present one at which the interval no longer holds the edge.
+/// The smallest larger number of rounds at which the interval excludes the edge.
 fn needed(d: &(impl Estimate + ?Sized), edge: f64, alpha: f64) -> Option<u32> {
     let distance = (d.mean() - nearest_edge(d.mean(), edge)).abs();
     // Without variance more of the same decides nothing.

@@ -45,7 +45,7 @@ pub struct Copy {
     pub rounds: usize,
 }
 
-/// The indexes of every target that has a copy; none of a run of another suite.
+/// The indexes of all targets with a copy; empty for other suites.
 #[must_use]
 pub fn indexes(run: &Run) -> Vec<Index> {
     if run.plan.suite.as_deref() != Some("filecopy") {

@@ -17,12 +17,12 @@ pub struct OutstandingKnee {
     pub range: Option<(f64, f64)>,
     /// Latency at the smallest depth in nanoseconds.
     pub least_latency_ns: f64,
-    /// The most I/Os per second at any depth.
+    /// The highest IOPS at any depth.
     pub ceiling_iops: f64,
-    /// The place among the points of the first depth that gives [`REACHED`] of the ceiling; absent if none but the deepest does: then
-    /// the ceiling may lie beyond what was measured.
+    /// Index of the first point that gives [`REACHED`] of the ceiling. Absent if only the deepest does, because the ceiling may then be
+    /// beyond the measured depths.
     pub at: Option<usize>,
-    /// From there to the deepest point: I/Os per second and latency as ratios.
+    /// IOPS and latency at the deepest point, as ratios to those at the knee.
     pub beyond: Option<(f64, f64)>,
 }
 
@@ -46,7 +46,7 @@ pub fn of(points: &[SuiteCell<'_>]) -> Option<OutstandingKnee> {
     Some(OutstandingKnee { outstanding, range, least_latency_ns, ceiling_iops, at, beyond })
 }
 
-/// The latency of the first and the most I/Os per second of any.
+/// The latency of the first point, and the highest IOPS of all.
 fn bounds(pairs: &[(f64, f64)]) -> Option<(f64, f64)> {
     let ceiling = pairs.iter().map(|(iops, _)| *iops).fold(0.0, f64::max);
     pairs.first().map(|(_, ns)| (*ns, ceiling))

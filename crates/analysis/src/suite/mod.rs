@@ -16,7 +16,7 @@ use crate::metric::Metric;
 use crate::stats::median;
 use iotax_model::Run;
 
-/// One test of a suite.
+/// The results of one test of a suite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuiteTest<'a> {
     /// Prefix of its workloads' names.
@@ -25,7 +25,7 @@ pub struct SuiteTest<'a> {
     pub shape: SuiteShape,
     /// Its workloads, in the plan's order.
     pub workloads: Vec<&'a Workload>,
-    /// One per target that was measured, in the plan's order.
+    /// One series per measured target, in the plan's order.
     pub series: Vec<TargetSeries<'a>>,
 }
 
@@ -36,13 +36,13 @@ pub struct TargetSeries<'a> {
     pub target: &'a str,
     /// The cells measured, by depth or size where the workloads differ in that, else in the order of the test's workloads.
     pub points: Vec<SuiteCell<'a>>,
-    /// Depth beyond which more I/Os only add latency; absent for another shape, or too few points.
+    /// Depth beyond which more I/Os only add latency; absent for other shapes, or with too few points.
     pub knee: Option<OutstandingKnee>,
-    /// Block size from which the bandwidth limits; absent for another shape, or too few points.
+    /// Block size from which bandwidth is the limit; absent for other shapes, or with too few points.
     pub transition: Option<Transition>,
 }
 
-/// One cell: means over its rounds, as tables have them.
+/// The means of one cell over its rounds, as in tables.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuiteCell<'a> {
     /// The workload.
@@ -64,7 +64,7 @@ impl SuiteCell<'_> {
         self.workload.bs
     }
 
-    /// I/Os that are asked to be outstanding.
+    /// The requested number of outstanding I/Os.
     #[must_use]
     pub fn outstanding(&self) -> u64 {
         u64::from(self.workload.iodepth) * u64::from(self.workload.numjobs)
@@ -96,7 +96,7 @@ impl SuiteCell<'_> {
     }
 }
 
-/// The tests of a run, those that were measured; nothing for a run of no suite, or of one whose workloads stand each alone.
+/// The measured tests of a run; empty for a run without a suite, or with one whose workloads are independent.
 #[must_use]
 pub fn tests(run: &Run) -> Vec<SuiteTest<'_>> {
     let suite = run
@@ -148,7 +148,7 @@ struct OverRounds {
     range: (f64, f64),
 }
 
-/// Summary of a figure of each round by itself, over the rounds in which every point was measured; `None` for fewer than two.
+/// Summarizes a figure computed for each round, over the rounds in which every point was measured; `None` for fewer than two.
 fn over_rounds(
     points: &[SuiteCell<'_>],
     figure: impl Fn(&[(f64, f64)]) -> Option<f64>,

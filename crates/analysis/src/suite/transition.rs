@@ -50,7 +50,7 @@ pub fn of(points: &[SuiteCell<'_>]) -> Option<Transition> {
     })
 }
 
-/// Least squares of relative errors, so that every size counts alike; neither part is negative. Absent without any difference in size.
+/// Least squares of relative errors, so that all sizes have the same weight. Neither part is negative. `None` if all sizes are equal.
 fn fit(sizes: &[f64], times: &[f64]) -> Option<Parts> {
     let (mut uu, mut uv, mut vv, mut u, mut v) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for (size, time) in sizes.iter().zip(times) {

@@ -25,7 +25,7 @@ impl Distinct {
         }
     }
 
-    /// Exact below the number that is kept.
+    /// The number of distinct values; exact while it is below the number kept.
     pub(super) fn estimate(&self) -> u64 {
         match self.smallest.last() {
             Some(largest) if self.smallest.len() == KEPT => {

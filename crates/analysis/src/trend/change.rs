@@ -1,27 +1,27 @@
-//! The changes of one series of logarithms: where, by how much, and what the newest runs may turn out to be.
+//! The changes in one series of logarithms: their places and sizes, and what the newest runs may turn out to be.
 
 use super::energy::{self, LEAST_SIDE};
 use crate::stats::median;
 use crate::stats::paired::Interval;
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// By how much less likely than the best place, in natural logarithms, a place may be and still be in the interval. By simulation (docs/trend.md)
-/// the interval then holds the true place in at least 95% of changes.
+/// Log likelihood, relative to the best place, above which a place belongs to the interval. By simulation (docs/trend.md) the interval then
+/// holds the true place in at least 95% of changes.
 const LIKELIHOOD: f64 = 3.0;
 
 /// A median absolute deviation of normal noise times this is its standard deviation.
 const MAD_TO_SD: f64 = 1.4826;
 
-/// Distance of the newest runs from the rest, in standard errors, from which they are said to be a possible change.
+/// Distance of the newest runs from the rest, in standard errors, from which they are reported as a possible change.
 const SUSPICIOUS: f64 = 4.0;
 
-/// Most runs ahead that a forecast looks.
+/// Maximum number of future runs in a forecast.
 const AHEAD: usize = 12;
 
 /// A change of level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LevelChange {
-    /// Index of the first point of the new level, as far as can be told.
+    /// Index of the first point of the new level, as estimated.
     pub at: usize,
     /// The earliest and latest index that the first point of the new level may have, at 95%.
     pub between: (usize, usize),
@@ -35,12 +35,12 @@ pub struct LevelChange {
     pub interval: Interval,
 }
 
-/// The newest points look like a new level and are too few to tell.
+/// The newest points look like a new level, but are too few to decide.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pending {
     /// Their number.
     pub points: usize,
-    /// The logarithm of the ratio of their level to the one before.
+    /// Number of further points like these that would make it a change; absent if 12 would not.
     pub shift: f64,
     /// The number of further points like these that make it a change; absent if 12 would not.
     pub needed: Option<usize>,

@@ -10,11 +10,11 @@
 /// Fewest runs on each side of a change.
 pub const LEAST_SIDE: usize = 4;
 
-/// Chance that one look at a series without a change finds one. Chosen so that of the series that are looked at after every run up to
-/// 100 runs, fewer than 5% ever alarm.
+/// Probability of a false change per look at a series. Chosen so that fewer than 5% of the series that are looked at after every run, up to
+/// 100 runs, ever alarm.
 pub const LEVEL: f64 = 0.002;
 
-/// Longest stretch that is divided at once.
+/// Longest series that is divided at once.
 pub(super) const LONGEST: usize = 1000;
 
 /// The statistic that one random order in 500 ([`LEVEL`]) exceeds, by the number of runs: simulated, 600,000 orders up to 40 runs, 200,000 up
@@ -49,7 +49,7 @@ const CRITICAL: &[(usize, f64)] = &[
 /// Fewest runs in which a change can be found.
 pub const LEAST_RUNS: usize = CRITICAL[0].0;
 
-/// The critical value for `n` runs, by linear interpolation over the logarithm of `n`; `None` if so few runs cannot show a change.
+/// The critical value for `n` runs, interpolated linearly over the logarithm of `n`; `None` if `n` is too small for any change.
 pub(super) fn critical(n: usize) -> Option<f64> {
     let above = CRITICAL.iter().position(|(known, _)| *known >= n);
     match above {
@@ -88,8 +88,8 @@ pub(super) struct Division {
     pub(super) energy: f64,
 }
 
-/// The place that divides the ranks best, with [`LEAST_SIDE`] values on each side; absent for too few. Takes time by the square of
-/// their number.
+/// The position that divides the ranks best, with at least [`LEAST_SIDE`] values on each side; `None` with too few values. Takes quadratic
+/// time.
 pub(super) fn best_division(ranks: &[f64]) -> Option<Division> {
     let n = ranks.len();
     let distance_to =
@@ -117,7 +117,7 @@ pub(super) fn best_division(ranks: &[f64]) -> Option<Division> {
     best
 }
 
-/// The place at which the values divide, if they do so more clearly than chance; within the newest [`LONGEST`].
+/// The position at which the values divide, if more clearly than by chance; considers the newest [`LONGEST`] values.
 pub(super) fn division(values: &[f64]) -> Option<usize> {
     let skipped = values.len().saturating_sub(LONGEST);
     let values = &values[skipped..];

@@ -39,13 +39,13 @@ pub struct FoundAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerFigure {
-    /// The highest rate that keeps the conditions, or of a curve the most that a target did, in I/Os per second.
+    /// The highest rate that keeps the conditions, or for a curve the highest rate done, in I/Os per second.
     Rate(f64),
-    /// The highest rate that was tried, which keeps them.
+    /// The highest rate tried, which met the conditions.
     AtLeast(f64),
-    /// The lowest rate that was tried, which does not.
+    /// The lowest rate tried, which failed them.
     Below(f64),
-    /// The longest time without a completed I/O, in nanoseconds; 0 if there was none that was recorded.
+    /// The longest time without a completed I/O, in nanoseconds; 0 if no gap was recorded.
     LongestGap(u64),
 }
 
@@ -59,11 +59,10 @@ struct CellFigures {
 }
 
 impl RunFigures {
-    /// The version of the rules by which measurements are left out. It is raised when one of them judges differently, so that stored
-    /// figures are taken anew.
+    /// Version of the rules that exclude measurements. It is raised when a rule changes, so that stored figures are recomputed.
     pub const RULES: u32 = 3;
 
-    /// Takes the figures by every metric that targets are compared by, and what a search, a curve or a watch came to.
+    /// Computes the figures of all metrics by which targets are compared, and the results of a search, a curve or a watch.
     #[must_use]
     pub fn all(run: &Run) -> Self {
         let answers = searched(run).into_iter().chain(curved(run)).chain(watched(run)).collect();
@@ -76,7 +75,7 @@ impl RunFigures {
         &self.answers
     }
 
-    /// Takes the figures by these metrics. Measurements that no verdict may rest on are left out.
+    /// Computes the figures of these metrics, without measurements that may not be used for verdicts.
     #[must_use]
     pub fn of(run: &Run, metrics: &[Metric]) -> Self {
         let findings = checks::of_measurements(run);
@@ -102,7 +101,7 @@ impl RunFigures {
         Self { metrics, cells, answers: Vec::new() }
     }
 
-    /// The mean of a cell over all rounds of its run, as tables show it; absent if none is usable.
+    /// The mean of a cell over all rounds of its run, as in tables; `None` if none is usable.
     #[must_use]
     pub fn mean(&self, run: &Run, target: &str, workload: &str, metric: Metric) -> Option<f64> {
         let column = self.metrics.iter().position(|known| known == metric.word())?;
@@ -157,7 +156,7 @@ fn curved(run: &Run) -> Vec<FoundAnswer> {
     curve::curves(run).into_iter().flat_map(of_work).collect()
 }
 
-/// The longest gap of each cell of a watch; absent where gaps are not known.
+/// The longest gap of each cell of a watch; cells without recorded gaps are left out.
 fn watched(run: &Run) -> Vec<FoundAnswer> {
     let mut found: Vec<FoundAnswer> = Vec::new();
     for episode in watch::episodes(run) {

@@ -1,4 +1,4 @@
-//! The data that a trend keeps of each run, and which cells of several runs are one series.
+//! The data that a trend keeps of each run, and the matching of cells across runs.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ pub struct PastRun {
     figures: RunFigures,
 }
 
-/// A workload with its settings as one text, without those of its duration.
+/// A workload with its settings as one text, except those of its duration.
 #[derive(Debug, Clone, PartialEq)]
 struct KeyedWorkload {
     workload: Workload,
@@ -39,13 +39,13 @@ struct KeyedWorkload {
 }
 
 impl PastRun {
-    /// Keeps what is needed of a run by these metrics.
+    /// Extracts the data of a run for these metrics.
     #[must_use]
     pub fn of(run: &Run, metrics: &[Metric], tags: Vec<String>, note: String) -> Self {
         Self::with(run, RunFigures::of(run, metrics), tags, note)
     }
 
-    /// Keeps what is needed of a run whose figures were taken already; its measurements may be missing.
+    /// Extracts the data of a run with precomputed figures; its measurements may be missing.
     #[must_use]
     pub fn with(run: &Run, figures: RunFigures, tags: Vec<String>, note: String) -> Self {
         let keyed = |workload: &Workload| KeyedWorkload { workload: workload.clone(), keys: keys(workload) };
@@ -95,8 +95,8 @@ impl PastRun {
     }
 }
 
-/// Names one series: a target and a workload. A workload whose keys change is another one, however it is named; how long it is
-/// measured may change.
+/// Identifies a series: a target and a workload. A workload whose keys change becomes another one whatever its name; only its duration may
+/// change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct CellKey {
     pub(super) target: String,
@@ -128,7 +128,7 @@ pub(super) fn cells(runs: &[PastRun]) -> Vec<(CellKey, Workload)> {
     found
 }
 
-/// A workload's settings as one text, without those of its duration.
+/// A workload's settings as one text, except those of its duration.
 fn keys(workload: &Workload) -> String {
     let mut keys: Settings = flat(&serde_json::to_value(workload).unwrap_or_default());
     keys.retain(|key, _| !HOW_LONG.contains(&key.as_str()));
@@ -144,7 +144,7 @@ pub(super) struct LogPoint {
     pub(super) target: f64,
     /// The control's mean.
     pub(super) control: Option<f64>,
-    /// The mean of what is followed: target less control in each round that has both, else the target's.
+    /// The mean of the followed figure: target minus control in each round that has both, otherwise the target's.
     pub(super) value: f64,
     /// Rounds that it rests on.
     pub(super) rounds: usize,

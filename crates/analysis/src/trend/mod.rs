@@ -20,18 +20,18 @@ use crate::compare::{Difference, Gate, GateDirection};
 use crate::metric::Metric;
 use crate::stats::paired::Interval;
 
-/// Which series are followed, and what fails.
+/// The series to follow, and the gates.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TrendQuestion {
-    /// This target alone.
+    /// Only this target.
     pub target: Option<String>,
-    /// This workload alone.
+    /// Only this workload.
     pub workload: Option<String>,
     /// Metrics, or their substitutes on streams.
     pub metrics: Vec<Metric>,
     /// The control, in place of the plans'.
     pub control: Option<String>,
-    /// Changes that may have come with this run of the history or a later one count alone; absent: all.
+    /// Only changes that may have come with this run of the history or a later one; `None` for all.
     pub since: Option<usize>,
     /// Changes that fail.
     pub gates: Vec<Gate>,
@@ -55,7 +55,7 @@ pub struct TrendPoint {
 /// A change of a series in terms of runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrendChange {
-    /// Index in the points of the first one after it, as far as can be told.
+    /// Index of the first point after the change, as estimated.
     pub at: usize,
     /// Index of the last run that is before it for certain (95%).
     pub last_before: usize,
@@ -71,9 +71,9 @@ pub struct TrendChange {
     pub control: Option<(f64, Interval)>,
     /// True if the new level is worse.
     pub is_worse: bool,
-    /// False if it came before the runs that were asked for.
+    /// False if it precedes the requested runs.
     pub is_new: bool,
-    /// Other differences between the two runs.
+    /// Other differences between the two runs, as possible causes.
     pub causes: Vec<Difference>,
 }
 
@@ -82,28 +82,28 @@ pub struct TrendChange {
 pub struct PendingChange {
     /// The number of points.
     pub points: usize,
-    /// Their level as a ratio to the one before.
+    /// Their level as a ratio to the previous one.
     pub ratio: f64,
-    /// More runs like these that would make it a change; absent if a dozen would not.
+    /// Number of further runs like these that would make it a change; absent if a dozen would not.
     pub needed: Option<usize>,
 }
 
-/// One cell by one metric over the runs.
+/// One metric of one cell over the runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trend {
     /// The target.
     pub target: String,
     /// The workload, as last planned.
     pub workload: Workload,
-    /// By what.
+    /// The metric.
     pub metric: Metric,
-    /// The target that the machine's own state is told by; absent if the series is that of the target alone.
+    /// The target that shows the machine's own state; absent if the series is that of the target alone.
     pub control: Option<String>,
     /// True if the series is the control's own.
     pub is_control: bool,
-    /// In the order of the runs.
+    /// Points in the order of the runs.
     pub points: Vec<TrendPoint>,
-    /// In their order.
+    /// Changes in order of time.
     pub changes: Vec<TrendChange>,
     /// A change that the newest points may become.
     pub pending: Option<PendingChange>,
@@ -121,21 +121,21 @@ pub struct TrendGate {
     pub gate: Gate,
     /// The changes that tripped it.
     pub tripped: Vec<Tripped>,
-    /// Trends of its metric that are long enough to show a change.
+    /// Number of trends of its metric that are long enough to show a change.
     pub judged: usize,
 }
 
 /// The trends of a history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trends {
-    /// In the order of cells and metrics.
+    /// Trends in the order of cells and metrics.
     pub trends: Vec<Trend>,
-    /// In the order of the question.
+    /// Gates in the order given.
     pub gates: Vec<TrendGate>,
 }
 
 impl Trend {
-    /// Returns whether it has too few points for a change to be found.
+    /// Returns whether it has too few points to find a change.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.points.len() < LEAST_RUNS
@@ -150,7 +150,7 @@ impl Trends {
     }
 }
 
-/// Follows every cell of the runs, which are in the order of time.
+/// Finds the trends of all cells of the runs, which must be in order of time.
 #[must_use]
 pub fn trends(runs: &[PastRun], question: &TrendQuestion) -> Trends {
     let is_meant = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|asked| asked == name);
@@ -252,7 +252,7 @@ impl Series<'_> {
     }
 }
 
-/// The changes whose whole interval is beyond a gate. A control's own changes are the machine's, which fail nothing.
+/// The changes whose whole interval is beyond a gate. A control's own changes are the machine's, and trip no gate.
 fn judged(gate: &Gate, trends: &[Trend]) -> TrendGate {
     let mut result = TrendGate { gate: gate.clone(), tripped: vec![], judged: 0 };
     for (i, trend) in trends.iter().enumerate() {

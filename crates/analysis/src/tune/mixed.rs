@@ -1,4 +1,4 @@
-//! Screening by mixes: every target has about half of the settings, so that each measurement tells of all of them.
+//! Screening by mixes: every target has about half of the settings, so that each measurement carries information on all of them.
 //!
 //! The mixes are a design of R. L. Plackett and J. P. Burman (The design of optimum multifactorial experiments, Biometrika 33, 1946): any two
 //! settings occur together as often as apart. So the targets that have a setting differ from those without it by its effect alone, as long
@@ -18,10 +18,10 @@ use iotax_model::Run;
 const FIRST_ROWS: [&str; 5] =
     ["+++-+--", "++-+++---+-", "++++-+-++--+---", "++--++++-+-+----++-", "+++++-+-++--++--+-+----"];
 
-/// The most settings that one design takes.
+/// Maximum number of settings in a design.
 pub const MOST_SETTINGS: usize = 23;
 
-/// The mixes for a number of settings: for each target whether it has each setting. The first has none. `None` for more than
+/// The mixes for a number of settings: for each target, whether it has each setting. The first target has none. `None` for more than
 /// [`MOST_SETTINGS`].
 #[must_use]
 pub fn mixes(settings: usize) -> Option<Vec<Vec<bool>>> {
@@ -80,7 +80,7 @@ fn withheld(run: &Run) -> HashMap<String, String> {
         .collect()
 }
 
-/// The logarithms of a workload's figures in each round in which every target has one, by target.
+/// For each round with a figure of every target, the logarithms of a workload's figures by target.
 fn rounds(run: &Run, workload: &str, metric: Metric, targets: usize) -> Vec<Vec<f64>> {
     let place = |name: &str| run.plan.targets.iter().position(|target| target.name == name);
     let mut found: Vec<Vec<Option<f64>>> = Vec::new();

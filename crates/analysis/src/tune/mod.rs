@@ -1,4 +1,4 @@
-//! Settings that pay: many are screened in one run, and the best are confirmed in another.
+//! Finds settings that help: one run screens many, and another confirms the best.
 //!
 //! The screening compares every candidate with the present settings. Its winner is chosen by its figures, so they flatter it. Therefore
 //! only a second run with rounds of its own recommends: the present against the chosen settings together. A recommendation without effect
@@ -32,14 +32,13 @@ pub struct Candidate {
 pub struct Tried {
     /// The candidate.
     pub candidate: Candidate,
-    /// Its objective on each workload, against the present settings.
+    /// Its objective on each workload, compared with the present settings.
     pub comparisons: Vec<Comparison>,
     /// Why it was not measured.
     pub lost: Option<String>,
 }
 
-/// The metric by which settings are chosen on a workload: the one that was asked for; else IOPS in a closed loop, and the mean latency
-/// where the rate is given.
+/// The metric by which settings are chosen on a workload: the requested one, else IOPS in a closed loop, and mean latency at a given rate.
 #[must_use]
 pub fn objective(workload: &Workload, asked: Option<Metric>) -> Metric {
     let is_paced = workload.rate.is_some() || workload.rate_iops.is_some();
@@ -67,7 +66,7 @@ fn is_objective(run: &Run, comparison: &Comparison, asked: Option<Metric>) -> bo
     workload.is_some_and(|workload| objective(workload, asked) == comparison.metric)
 }
 
-/// The ratio of a comparison, turned so that more than 1 is better.
+/// The ratio of a comparison, inverted if needed so that more than 1 is better.
 #[must_use]
 pub fn gain(comparison: &Comparison) -> f64 {
     let mean = comparison.ratio.mean;
@@ -83,7 +82,7 @@ impl Tried {
         (!logs.is_empty() && mean.is_finite()).then(|| mean.exp())
     }
 
-    /// Why no verdict may rest on its figures; absent if they can be used.
+    /// Why a verdict may not rest on its figures; `None` if they are usable.
     #[must_use]
     pub fn withheld(&self) -> Option<&str> {
         self.comparisons.iter().find_map(|c| c.ratio.withheld.as_deref())
@@ -100,8 +99,8 @@ impl Tried {
     }
 }
 
-/// The candidates to confirm together, as indices: of each setting the best value that was decided to be better. If none was, the one that
-/// seems best by more than the margin. Empty if nothing seems to pay.
+/// Indices of the candidates to confirm together: for each setting the best value that is decided to be better. If there is none, the
+/// candidate that appears best by more than the margin. Empty if nothing appears to help.
 #[must_use]
 pub fn choose(tried: &[Tried], margin: f64) -> Vec<usize> {
     let gain = |place: usize| tried[place].gain().unwrap_or(0.0);
@@ -150,7 +149,7 @@ pub struct Confirmation {
     pub elsewhere: Vec<Comparison>,
 }
 
-/// The metrics that show what a setting costs elsewhere.
+/// The metrics that show side effects of a setting.
 const ELSEWHERE: [Metric; 3] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99, Metric::CPU_PER_IO];
 
 /// Judges a confirmation: a run whose baseline has the present settings and whose other target has the chosen ones.
@@ -180,7 +179,7 @@ pub struct Tuning {
     pub screening: Option<i64>,
     /// All candidates.
     pub tried: Vec<Tried>,
-    /// Those that were confirmed, as indices.
+    /// Indices of the confirmed candidates.
     pub chosen: Vec<usize>,
     /// The run that confirms, and what it shows; absent if nothing seemed to pay.
     pub confirmation: Option<(i64, Confirmation)>,

@@ -52,7 +52,7 @@ impl Stalled {
 }
 
 impl CompletionGap {
-    /// The end, or what was seen of it.
+    /// The end, as far as observed.
     #[must_use]
     pub const fn end_ns(&self) -> u64 {
         self.at_ns + self.duration_ns
@@ -81,7 +81,8 @@ impl<'a> HostClock<'a> {
         Self(&m.standstills)
     }
 
-    /// The host's time. If QEMU did not say when it stopped the guest, a standstill begins at the end of the last interval before it.
+    /// Converts to the host's time. If QEMU did not report when it stopped the guest, a pause begins at the end of the last interval before
+    /// it.
     pub(super) fn of_agent(self, own_ns: u64) -> u64 {
         let mut host = own_ns;
         for one in self.0 {
@@ -106,7 +107,7 @@ impl<'a> HostClock<'a> {
         }
     }
 
-    /// The standstills as gaps `of` the machine that has this clock.
+    /// The standstills of the machine with this clock, as gaps `of` it.
     pub(super) fn standstills(self, of: Stalled) -> impl Iterator<Item = CompletionGap> + 'a {
         let gap = move |one: &Standstill| CompletionGap {
             of,

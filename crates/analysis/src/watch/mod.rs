@@ -1,4 +1,4 @@
-//! The price of events while a load was held: gaps, late, failed and lost I/Os, and the time until all was as before.
+//! The cost of events under a load: gaps, late, failed and lost I/Os, and the time to recovery.
 
 mod clock;
 mod price;
@@ -33,16 +33,16 @@ pub struct Episode<'a> {
     pub measurement: &'a Measurement,
     /// Times without a completed I/O; absent if a worker did not return, or none are recorded.
     pub gaps: Option<Vec<CompletionGap>>,
-    /// I/Os that took longer than the watch's `late`, from when they were due, and those that never returned. Flushes are due when they are
-    /// handed out.
+    /// I/Os that took longer than the watch's `late`, counted from when they were due, and I/Os that never completed. A flush is due when
+    /// it is issued.
     pub late: u64,
     /// I/Os that failed, flushes included.
     pub failed: u64,
-    /// Blocks that were found not to hold what was acknowledged; absent if nothing was verified.
+    /// Blocks without the content that was acknowledged; absent if nothing was verified.
     pub lost: Option<u64>,
-    /// False if figures are lower bounds: a worker did not return, or what was written could not be read back to its end.
+    /// False if figures are lower bounds: a worker did not return, or what was written could not be read back completely.
     pub is_whole: bool,
-    /// In the order of their times.
+    /// Effects in order of time.
     pub effects: Vec<EventEffect<'a>>,
     /// Verdicts on the requirements about it, in the order of the plan.
     pub verdicts: Vec<Judged>,
@@ -53,7 +53,7 @@ pub struct Episode<'a> {
 /// The source of a line of the kernel's log.
 const KERNEL: &str = "kernel";
 
-/// A line of what was seen beside the load.
+/// A line about something observed besides the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenEvent<'a> {
     /// From the start of the window.
@@ -83,11 +83,11 @@ impl SeenEvent<'_> {
 /// The effect of one event or mark, up to the next one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventEffect<'a> {
-    /// When it happened, from the start of the window.
+    /// The time from the start of the window, in nanoseconds.
     pub at_ns: u64,
     /// The event's name, or the mark's text.
     pub name: &'a str,
-    /// True of a mark, which has no command.
+    /// True for a mark, which has no command.
     pub is_mark: bool,
     /// Duration of its command.
     pub duration_ns: Option<u64>,
@@ -110,7 +110,7 @@ pub struct Judged {
     pub requirement: Requirement,
     /// The figure, in nanoseconds or as a number; absent if unknown. A lower bound where nothing passes.
     pub value: Option<u64>,
-    /// True if it holds; absent if that is undecided.
+    /// True if it is met; absent if undecided.
     pub passed: Option<bool>,
     /// True if the figure is a lower bound.
     pub is_bound: bool,
@@ -118,7 +118,7 @@ pub struct Judged {
     pub reason: Option<String>,
 }
 
-/// The measurements of a watch; none of a run that is no watch.
+/// The measurements of a watch; empty for other runs.
 #[must_use]
 pub fn episodes(run: &Run) -> Vec<Episode<'_>> {
     let Some(watch) = run.plan.watch() else { return Vec::new() };
@@ -173,7 +173,7 @@ fn gaps(m: &Measurement) -> Option<Vec<CompletionGap>> {
 }
 
 impl<'a> Episode<'a> {
-    /// Returns whether round trips of a network were measured, rather than I/Os.
+    /// Returns whether network round trips were measured instead of I/Os.
     #[must_use]
     pub fn is_network(&self) -> bool {
         is_network(self.measurement)
@@ -185,13 +185,13 @@ impl<'a> Episode<'a> {
         self.gaps.as_ref()?.iter().max_by_key(|gap| gap.duration_ns)
     }
 
-    /// The longest time in which these, or the machine, did not go on.
+    /// The longest gap of this kind, or of the machine.
     #[must_use]
     pub fn longest_gap_of(&self, of: Stalled) -> Option<&CompletionGap> {
         self.gaps.as_ref()?.iter().filter(|gap| gap.of == of).max_by_key(|gap| gap.duration_ns)
     }
 
-    /// Where a gap arose, from what each block device saw of it; `None` if none was watched.
+    /// Locates a gap by what each block device saw of it; `None` if no device was watched.
     #[must_use]
     pub fn origin(&self, gap: &CompletionGap) -> Option<GapOrigin<'a>> {
         stall::origin(self.measurement, gap)
@@ -204,13 +204,13 @@ impl<'a> Episode<'a> {
         (clock.of_agent(sample.at_ns.saturating_sub(sample.duration_ns)), clock.of_agent(sample.at_ns))
     }
 
-    /// Returns whether I/Os completed at the end, so that nothing was left that may have taken longer than was seen.
+    /// Returns whether I/Os completed at the end, so that no remaining one may have taken longer than observed.
     fn has_ended(&self) -> bool {
         self.gaps.as_ref().is_some_and(|gaps| gaps.iter().all(|gap| gap.ended))
     }
 
-    /// The longest gap, or the slowest I/O if that took longer: one of several paths may hang without a gap. By the clock of the load, on which
-    /// a guest's timers run: while a guest is stopped they do not.
+    /// The longest gap, or the slowest I/O if that took longer: one of several paths may hang without a gap. Measured by the load's clock,
+    /// on which a guest's timers run; it stands still while the guest is stopped.
     fn longest_hang(&self) -> LongestHang {
         let blackouts = self.measurement.outcome.blackouts.iter().flatten();
         let (gap, is_whole) = (blackouts.map(|gap| gap.duration_ns).max(), self.has_ended());
@@ -220,13 +220,13 @@ impl<'a> Episode<'a> {
         LongestHang { ns: [gap, slowest, oldest].into_iter().flatten().max(), is_whole }
     }
 
-    /// Returns whether a command failed: what it was to do may not have happened.
+    /// Returns whether a command failed, so that its event may not have happened.
     #[must_use]
     pub fn has_failed_events(&self) -> bool {
         self.effects.iter().any(|effect| effect.failure.is_some())
     }
 
-    /// Why nothing can pass: an event did not happen, or not wholly under the load.
+    /// Why no requirement can pass: an event did not happen, or not entirely under the load.
     fn unseen_event(&self) -> Option<String> {
         self.effects.iter().find_map(|effect| match effect {
             EventEffect { failure: Some(_), name, duration_ns: None, .. } => {
@@ -253,7 +253,7 @@ impl<'a> Episode<'a> {
         })
     }
 
-    /// The figure of a requirement as far as it was seen, and why more of it may have been missed.
+    /// The figure of a requirement as far as observed, and why it may be larger.
     fn figure(&self, figure: WatchFigure) -> (Option<u64>, Option<String>) {
         let hung = || (!self.has_ended()).then(|| "I/Os had not completed at the end".to_owned());
         match figure {
@@ -278,7 +278,7 @@ impl<'a> Episode<'a> {
         }
     }
 
-    /// The longest recovery, and of which event it is not known to its end.
+    /// The longest recovery, and the event whose recovery was not observed to the end.
     fn recovery(&self) -> (Option<u64>, Option<String>) {
         let (mut longest, mut reason) = (None, None);
         for effect in &self.effects {
@@ -318,7 +318,7 @@ impl Judged {
     }
 }
 
-/// Those that were too late for certain, and those of a bucket of the histogram in which some are.
+/// I/Os that were certainly too late, plus those in the histogram bucket that contains the limit.
 fn late(watch: &WatchSpec, m: &Measurement) -> u64 {
     let responses = m.outcome.tallies.each().filter_map(|(_, tally)| tally?.response.as_ref());
     let bars = responses.flat_map(iotax_model::Histogram::bars);
@@ -367,7 +367,7 @@ fn effects<'a>(m: &'a Measurement, gaps: Option<&[CompletionGap]>) -> Vec<EventE
     effects
 }
 
-/// An event or a mark, before what followed it is known.
+/// The effect of an event or mark, before its consequences are known.
 fn effect(occurrence: &Occurrence) -> Option<EventEffect<'_>> {
     let (name, is_mark, duration_ns, failure) = match &occurrence.what {
         Happened::Event { name, duration_ns, failure } => (name, false, *duration_ns, failure.as_deref()),
@@ -397,7 +397,7 @@ mod tests {
 
     pub(super) const MS: u64 = 1_000_000;
 
-    /// Intervals of 250 ms with so many I/Os of this many milliseconds.
+    /// Intervals of 250 ms with this many I/Os of this many milliseconds.
     pub(super) fn samples(all: &[(u64, u64)]) -> Vec<Sample> {
         let sample = |(number, (ios, ms)): (u64, &(u64, u64))| {
             let mut response = Histogram::new();

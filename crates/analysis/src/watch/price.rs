@@ -1,4 +1,4 @@
-//! The price of an event: the load while it lasts against the same seconds of windows without it, round by round.
+//! The cost of an event: the load during it compared with the same seconds of windows without it, round by round.
 //!
 //! The seconds are those of the event's command or operation, and of a second at least, whatever came of it: seconds chosen because something
 //! was seen in them would find a price in noise.
@@ -13,7 +13,7 @@ use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate, median};
 use iotax_model::Run;
 
-/// The shortest time that counts as an event's own, and that is held against the control.
+/// Shortest duration of an event that is compared with the control.
 pub const SHORTEST_NS: u64 = 1_000_000_000;
 
 /// The price of an event for one load on one target.
@@ -25,11 +25,11 @@ pub struct Price<'a> {
     pub workload: &'a str,
     /// The event's name.
     pub event: &'a str,
-    /// The rounds in which it did not fail, was seen to its end, and that have a control.
+    /// Rounds with a control in which it did not fail and was observed to its end.
     pub rounds: usize,
     /// Median of how long its command or operation took.
     pub took_ns: Option<f64>,
-    /// Median of the time until all was as before; absent if one of them is unknown or did not end.
+    /// Median time to recovery; absent if any is unknown or did not end.
     pub recovery_ns: Option<f64>,
     /// Medians of the longest gap, in the control and with the event; 0 for none, absent if unknown.
     pub gap_ns: Option<(f64, f64)>,
@@ -65,13 +65,13 @@ impl FigureChange {
         })
     }
 
-    /// With the event, as a multiple of without.
+    /// The cost with the event as a multiple of that without.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.with / self.without
     }
 
-    /// Returns whether the interval leaves out that nothing changed.
+    /// Returns whether the interval excludes no change.
     #[must_use]
     pub fn is_decided(&self) -> bool {
         self.interval.is_some_and(|interval| interval.low > 1.0 || interval.high < 1.0)

@@ -39,7 +39,7 @@ pub enum EventFigure {
 }
 
 impl EventFigure {
-    /// All of them, in the order of tables and documents.
+    /// All figures, in the order of tables and documents.
     pub const ALL: [Self; 5] = [Self::Took, Self::Gap, Self::ResponseMean, Self::ResponseP99, Self::Slowdown];
 }
 
@@ -78,9 +78,10 @@ pub struct PriceComparison<'a> {
     pub rounds: u32,
 }
 
-/// Every target's price of every event against the baseline's; none for a single round, or where events meet all targets at once.
+/// Compares the cost of every event on every target with that on the baseline. Empty for a single round, or if an event hits all targets at
+/// once.
 ///
-/// A figure that is unknown in a round that both targets have is not compared.
+/// A figure that is unknown in any common round is not compared.
 #[must_use]
 pub fn price_comparisons<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<PriceComparison<'a>> {
     let (plan, baseline) = (&run.plan, run.plan.baseline.as_str());

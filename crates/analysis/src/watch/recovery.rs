@@ -1,16 +1,16 @@
-//! When all was as before an event.
+//! The time until the load is back to normal after an event.
 
 use iotax_model::record::{Measurement, Sample};
 
 use super::clock::{CompletionGap, HostClock};
 
-/// Fewer intervals before the first event do not tell what is normal.
+/// Fewest intervals before the first event that show what is normal.
 const FEWEST: usize = 4;
 /// An interval is normal with this share of the rate that the slowest one before the first event had ...
 const RATE: f64 = 0.9;
-/// ... and a mean response time up to so many times that of the slowest one.
+/// Largest normal mean response time, as a multiple of that of the slowest interval before.
 const TIME: f64 = 2.0;
-/// It is over when it has been normal for so long.
+/// The load has recovered once it has been normal for this long.
 const HOLDS_NS: u64 = 1_000_000_000;
 
 /// The time from an event until rate and response time are as before the first event.
@@ -18,31 +18,31 @@ const HOLDS_NS: u64 = 1_000_000_000;
 pub enum RecoveryTime {
     /// Too little was seen.
     Unknown(Unknown),
-    /// They never were otherwise.
+    /// The load was normal throughout.
     Unaffected,
-    /// After so many nanoseconds, to the length of an interval.
+    /// Recovered after this many nanoseconds, to the resolution of an interval.
     After(u64),
-    /// Not in the nanoseconds until the next event or the end.
+    /// Not recovered within these nanoseconds, which end at the next event or the window's end.
     NotWithin(u64),
 }
 
-/// Why nobody knows when all was as before.
+/// Why the time of recovery is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
-    /// It did not begin.
+    /// The event did not begin.
     Nothing,
-    /// The load was seen for less than a second before the first event.
+    /// The load was observed for less than a second before the first event.
     Before,
     /// The load did not reach its rate before the first event.
     Behind,
-    /// The next event or the end came less than a second after all was as before.
+    /// The next event or the end came less than a second after recovery.
     After,
     /// The agent or its guest was gone.
     Gone,
 }
 
 impl Unknown {
-    /// Returns the reason in words.
+    /// The reason as text.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ pub(super) struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    /// I/Os that failed in intervals that end after one time and begin before another.
+    /// I/Os that failed in intervals that end after `from_ns` and begin before `to_ns`.
     pub(super) fn failed(&self, from_ns: u64, to_ns: u64) -> u64 {
         let within = self.intervals.iter().filter(|one| one.end_ns > from_ns && one.begin_ns < to_ns);
         within.map(|one| one.failed).sum()
@@ -107,7 +107,7 @@ pub(super) struct Normal {
     rate: f64,
     /// The greatest mean response time, in nanoseconds.
     response_ns: f64,
-    /// The most that failed in one of them.
+    /// The most failures in one of them.
     failed: u64,
 }
 
@@ -134,8 +134,9 @@ impl Normal {
         interval.failed <= self.failed && interval.figures.is_some_and(is_as_fast)
     }
 
-    /// The time from an event until intervals are like those before, and stay so to the end. Long after the command, and after what else was
-    /// counted, only what has a gap or lasts is its effect: the rest is noise. The command was over at `over_ns`; what is seen ends at `end_ns`.
+    /// The time from an event until intervals are normal again, and stay so to the end. Long after the command and its counted effects,
+    /// only deviations with a gap, or lasting ones, count; the rest is noise. The command was over at `over_ns`; observation ends at
+    /// `end_ns`.
     pub(super) fn again(
         &self,
         course: &Course<'_>,
@@ -181,7 +182,7 @@ impl Normal {
     }
 }
 
-/// Consecutive intervals that are not like those before the event.
+/// Consecutive intervals that differ from those before the event.
 #[derive(Clone, Copy)]
 struct Unlike {
     begin_ns: u64,

@@ -1,4 +1,4 @@
-//! Which layer a gap arose in: the lowest block device in which I/Os hung meanwhile.
+//! Locates a gap: the lowest block device in which I/Os hung.
 
 use iotax_model::record::{DeviceGaps, Measurement};
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::clock::{CompletionGap, HostClock, Stalled};
 
-/// A device's I/Os hung with a gap if they did so for at least this share of it: less is its beginning or its end.
+/// Smallest share of a gap for which a device's I/Os must have hung: less is its beginning or end.
 const SHARE: f64 = 0.5;
 
 /// The machine that a device belongs to.
@@ -22,26 +22,26 @@ pub enum DeviceOwner {
 /// A gap as one block device saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sight<'a> {
-    /// Where the device is.
+    /// The owner of the device.
     pub machine: DeviceOwner,
     /// The kernel's name of it.
     pub device: &'a str,
-    /// When its I/Os of the same direction hung, of a gap of flushes its writes, if they did.
+    /// The gap in its completions of the same direction (for flushes: of writes), if any.
     pub hung: Option<CompletionGap>,
 }
 
-/// Where a gap arose.
+/// The place in the stack where a gap arose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GapOrigin<'a> {
-    /// All devices from the bottom up.
+    /// All devices, from the bottom up.
     pub sights: Vec<Sight<'a>>,
-    /// The place of the lowest one that hung; `None` if none did, so that it arose above them.
+    /// Index of the lowest device that hung; `None` if none did, so that the gap arose above them.
     pub lowest: Option<usize>,
-    /// When the load itself did not run, if that was the gap: its machine or its agent stood still.
+    /// The time in which the load itself did not run because its machine or agent stood still, if that was the gap.
     pub stood: Option<CompletionGap>,
 }
 
-/// Where a gap of reads, writes or flushes arose; `None` for others, and if no device was watched.
+/// Locates a gap of reads, writes or flushes; `None` for other gaps, and if no device was watched.
 pub(super) fn origin<'a>(m: &'a Measurement, gap: &CompletionGap) -> Option<GapOrigin<'a>> {
     if matches!(gap.of, Stalled::Guest | Stalled::Machine | Stalled::RoundTrips) {
         return None;

@@ -45,16 +45,16 @@ pub enum TimeoutVerdict {
     Spare(u64),
     /// The time that I/O hung is a lower bound, and below the limit.
     Unknown,
-    /// It waits without a limit.
+    /// The layer waits without limit.
     Unlimited,
-    /// It acts on an error, not on a time.
+    /// The layer acts on an error, not on a timeout.
     OnError,
 }
 
 /// The longest time that I/O hung.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LongestHang {
-    /// Absent if nothing is known of it.
+    /// The timeout in nanoseconds; `None` if unknown.
     pub(super) ns: Option<u64>,
     /// False if it is a lower bound.
     pub(super) is_whole: bool,
@@ -71,7 +71,7 @@ impl LongestHang {
     }
 }
 
-/// A timeout that guests have unless somebody changed it.
+/// A guest's default timeout.
 struct GuestDefault {
     guest: &'static str,
     disks: &'static str,

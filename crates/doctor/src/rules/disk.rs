@@ -7,15 +7,15 @@ use crate::rule::{Rule, Subject, Sureness, disks, seen};
 
 /// Block size of filesystems and page caches.
 const PAGE: u64 = 4096;
-/// Read-ahead above which a random buffered read costs more for what it did not ask than for what it did.
+/// Read-ahead above which a random buffered read costs more for unrequested data than for requested data.
 const LONG_READ_AHEAD_KIB: u64 = 16_384;
-/// Requests smaller than this are not what any disk is best at.
+/// Request size in KiB below which no disk performs well.
 const SMALL_REQUEST_KIB: u64 = 128;
 /// A limit below this is within what a disk takes to recover from an error.
 const SHORT_TIMEOUT_S: u64 = 10;
-/// SCSI drivers of hardware that takes one command at a time.
+/// SCSI drivers of hardware that handles one command at a time.
 const ONE_AT_A_TIME: [&str; 3] = ["ata_piix", "usb-storage", "pata_"];
-/// CPUs from which one hardware queue is worth a look.
+/// Fewest CPUs for which a single hardware queue is reported.
 const MANY_CPUS: u32 = 4;
 
 fn node(disk: &Disk) -> String {
@@ -27,7 +27,7 @@ fn whole<'a>(survey: &'a Survey, partition: &Disk) -> Option<&'a Disk> {
     survey.disk(partition.below.first()?)
 }
 
-/// A rotating disk behind a real controller; virtual ones claim anything.
+/// Returns whether the disk is a physical one behind a real controller; virtual disks may report anything as their type.
 fn is_real(disk: &Disk) -> bool {
     let driver = disk.scsi.as_ref().and_then(|scsi| scsi.driver.as_ref());
     disk.kind == DiskKind::Scsi
@@ -43,7 +43,7 @@ fn cpus_of(list: &str) -> Option<&str> {
     (!list.is_empty() && list.bytes().all(|byte| byte.is_ascii_digit())).then_some(list)
 }
 
-/// The only CPU that all interrupts of a disk are delivered to.
+/// The CPU to which all interrupts of a disk are delivered, if there is just one.
 fn only_cpu(disk: &Disk) -> Option<(&str, &Fact<String>)> {
     let (first, rest) = disk.interrupts.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let fact = first.cpus.as_ref()?;
@@ -52,7 +52,7 @@ fn only_cpu(disk: &Disk) -> Option<(&str, &Fact<String>)> {
     same.then_some((cpu, fact))
 }
 
-/// The number that a text such as `8.0 GT/s PCIe` begins with.
+/// The number at the start of a text such as `8.0 GT/s PCIe`.
 fn gigatransfers(speed: &str) -> Option<f64> {
     speed.split_whitespace().next()?.parse().ok()
 }

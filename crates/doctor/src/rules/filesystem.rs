@@ -7,11 +7,11 @@ use crate::rule::{Rule, Subject, Sureness, filesystems, seen};
 
 /// Free space below which allocators fragment, in percent.
 const LITTLE_SPACE_PERCENT: u64 = 5;
-/// Space that is enough for any filesystem's own work.
+/// Free bytes that are enough for any filesystem's own work.
 const ENOUGH_BYTES: u64 = 50 << 30;
 /// A transfer size below which NFS pays for round trips.
 const SMALL_TRANSFER: u64 = 65_536;
-/// Seconds between two commits above which a crash loses much.
+/// Seconds between commits above which a crash loses much.
 const LONG_COMMIT_S: u64 = 60;
 
 fn is_nfs(filesystem: &Filesystem) -> bool {

@@ -1,10 +1,10 @@
-//! Guests: their disks and network cards as they are defined.
+//! Rules on guests: their disks and network cards, as defined.
 
 use iotax_model::survey::{Fact, GuestDisk, GuestSetup};
 
 use crate::rule::{Rule, Subject, Sureness, Violation, guest_disks, guest_nics, seen};
 
-/// CPUs from which one queue is worth a look.
+/// Fewest CPUs for which a single queue is reported.
 const MANY_CPUS: u64 = 4;
 
 fn place(guest: &GuestSetup, name: &str) -> String {
@@ -32,7 +32,7 @@ fn is_virtio(disk: &GuestDisk) -> bool {
     disk.bus.as_ref().is_some_and(|bus| bus.value.starts_with("virtio"))
 }
 
-/// QEMU's I/O backend of a local file or device. A disk behind a protocol has none, whatever its definition says.
+/// QEMU's I/O backend of a local file or device. `None` for a disk behind a network protocol, which has no such backend.
 fn aio(disk: &GuestDisk) -> Option<&Fact<String>> {
     disk.aio.as_ref().filter(|_| disk.protocol.is_none())
 }
@@ -43,7 +43,7 @@ const REAL_NICS: [&str; 16] = [
     "tulip", "vlance", "lance", "usb-net",
 ];
 
-/// Modes in which QEMU goes around the host's page cache.
+/// Cache modes in which QEMU bypasses the host's page cache.
 const DIRECT: [&str; 2] = ["none", "directsync"];
 
 pub(super) const RULES: &[Rule] = &[

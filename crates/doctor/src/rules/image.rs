@@ -11,7 +11,7 @@ const L2_CACHE: u64 = 32 << 20;
 const L2_ENTRY: u64 = 8;
 /// QEMU's default cluster size.
 const CLUSTER: u64 = 64 << 10;
-/// Images below one from which a chain is long.
+/// Number of backing images from which a chain is long.
 const LONG_CHAIN: usize = 4;
 /// Extents below this size are many for an image.
 const SMALL_EXTENT: u64 = 1 << 20;

@@ -5,7 +5,7 @@ use iotax_model::units::human;
 
 use crate::rule::{Rule, Subject, Sureness, Violation, disks, seen};
 
-/// Part of a pool or snapshot from which it is full before anyone looks again, in percent.
+/// Fill level of a pool or snapshot, in percent, from which it may be full before anyone checks again.
 const NEARLY_FULL_PERCENT: u64 = 90;
 /// RAID levels that compute parity.
 const PARITY: [&str; 3] = ["raid4", "raid5", "raid6"];

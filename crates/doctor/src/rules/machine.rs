@@ -5,13 +5,13 @@ use iotax_model::units::human;
 
 use crate::rule::{Rule, Subject, Sureness, Violation, seen};
 
-/// Stalls for memory in percent of the last 5 minutes above which I/O is not what is slow.
+/// Memory stalls, in percent of the last 5 minutes, above which memory is the bottleneck instead of I/O.
 const STALLS_PERCENT: f64 = 5.0;
 /// Stolen CPU time in percent above which a hypervisor is overcommitted.
 const STEAL_PERCENT: f64 = 10.0;
-/// Dirty memory so small that writers wait for the disk all the time.
+/// Limit of dirty memory so small that writers constantly wait for the disk.
 const FEW_DIRTY_BYTES: u64 = 16 << 20;
-/// Dirty memory in percent so large that a flush takes minutes.
+/// Limit of dirty memory, in percent, so large that a flush takes minutes.
 const MANY_DIRTY_PERCENT: u64 = 40;
 
 /// The place of findings about the machine itself.

@@ -10,7 +10,7 @@ mod network;
 
 use crate::rule::Rule;
 
-/// Every rule, by subject from the bottom of a stack to the machine and its network.
+/// All rules by subject, from the bottom of a stack to the machine and its network.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     [disk::RULES, layer::RULES, filesystem::RULES, image::RULES, guest::RULES, machine::RULES, network::RULES]
         .into_iter()

@@ -6,7 +6,7 @@ use crate::rule::{Rule, Subject, Sureness, Violation, interfaces, seen};
 
 /// Bytes that VXLAN adds to a packet over IPv4.
 const VXLAN_BYTES: u64 = 50;
-/// CPUs from which one receive queue is worth a look.
+/// Fewest CPUs for which a single receive queue is reported.
 const MANY_CPUS: u32 = 4;
 /// The kernel's default limit of a receive buffer is 6 MiB; below this a path of 10 ms cannot fill 1 Gbit/s.
 const SMALL_BUFFER: u64 = 1 << 20;
@@ -19,7 +19,7 @@ fn mtu_set(interface: &str, mtu: u64) -> String {
     format!("ip link set {interface} mtu {mtu}")
 }
 
-/// The interface that gets frames from this one, or sends it some, with another MTU.
+/// An interface with another MTU that exchanges frames with this one.
 fn partner<'a>(survey: &'a Survey, interface: &NetworkInterface) -> Option<&'a NetworkInterface> {
     let own = interface.mtu.as_ref()?.value;
     let mtu = |other: &&NetworkInterface| other.mtu.as_ref().map(|mtu| mtu.value);
@@ -45,7 +45,7 @@ fn tcp_off(fact: Option<&Fact<u64>>, name: &str) -> Vec<Violation> {
         .collect()
 }
 
-/// A violation for each of these offloads that is off and need not be.
+/// A violation for each of these offloads that is off but could be on.
 fn off<'a>(
     interface: &'a NetworkInterface,
     names: &'a [&str],

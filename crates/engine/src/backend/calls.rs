@@ -1,5 +1,5 @@
-//! I/O by system calls that return when it is done, one at a time: the common part of psync, pvsync2 and mmap, and trims and
-//! syncs for backends whose interface to the kernel lacks them.
+//! I/O by blocking system calls, one at a time: the common part of psync, pvsync2 and mmap, and trims and syncs for backends whose kernel
+//! interface lacks them.
 #![expect(unsafe_code, reason = "the crates in use have neither BLKDISCARD nor sync_file_range")]
 
 use std::fs::File;
@@ -36,7 +36,7 @@ pub(crate) trait Transfer: Sized {
     }
 }
 
-/// A backend that carries out queued I/Os within [`Backend::submit`], one after the other.
+/// A backend that carries out queued I/Os within [`Backend::submit`], one by one.
 #[derive(Debug)]
 pub(crate) struct OneByOne<T> {
     transfer: T,
@@ -115,7 +115,7 @@ fn trim(file: &File, is_device: bool, io: Io) -> io::Result<usize> {
     Ok(io.length as usize)
 }
 
-/// Writes the dirty pages of a file out: from its begin to its end, for there are no others than those written since the last call.
+/// Writes back the dirty pages of the whole file; only pages written since the last call can be dirty.
 fn sync_range(file: &File, flags: u32) -> io::Result<usize> {
     // SAFETY: the call takes no memory, and the descriptor is open for as long as the file is borrowed.
     let answer = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) };
@@ -132,7 +132,7 @@ pub(super) fn by_call(file: &File, is_device: bool, io: Io) -> i32 {
     })
 }
 
-/// From linux/fs.h; the libc crate has it not.
+/// The ioctl number from linux/fs.h, which the libc crate lacks.
 const BLKDISCARD: libc::Ioctl = 0x1277;
 
 /// True if an open file is a block device.
@@ -140,7 +140,7 @@ pub(super) fn is_device(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// The kernel's form of a result. The system calls behind a file give no errors but its own.
+/// Converts a result to the kernel's convention: the count, or the negative errno.
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,

@@ -17,8 +17,8 @@ pub(crate) struct Choice {
     pub(crate) note: Option<String>,
 }
 
-/// Takes io_uring for `auto`. Where that, or io_uring itself, cannot be had, takes the next best, whose I/O is the same as
-/// seen from the device: libaio, or psync where only one I/O is in flight, which costs less.
+/// Chooses io_uring for `auto`. If that, or a requested io_uring, is unavailable, chooses the closest substitute, whose I/O looks the same
+/// to the device: libaio, or the cheaper psync if only one I/O is in flight.
 ///
 /// A virtio device has one engine; another that was requested is noted.
 pub(crate) fn choose(workload: &Workload, is_virtio: bool) -> Result<Choice, EngineError> {

@@ -16,17 +16,17 @@ use crate::buffers::{Buffers, Slot};
 use crate::error::{EngineError, OpenRefusal};
 use crate::request::{IoKind, PUNCH};
 
-/// The longest stretch that can be registered as one buffer (1 GiB, see io_uring_register(2)).
+/// Longest range that can be registered as one buffer (1 GiB, see io_uring_register(2)).
 const LONGEST_REGISTERED: usize = 1 << 30;
 
 /// The way an I/O names its buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Memory {
-    /// By address: registering was refused.
+    /// By address, because registration was refused.
     Plain,
-    /// As a part of one registered stretch: the kernel's table of buffers stays in one cache line.
+    /// In one registered range, so that the kernel's table of buffers stays in one cache line.
     OneStretch,
-    /// As a registered buffer for each slot: together they are too long for one.
+    /// As a registered buffer per slot, because together they are too long for one.
     BySlot,
 }
 
@@ -37,7 +37,7 @@ enum Trim {
     Hole,
     /// A command to a device (Linux 6.12).
     Command,
-    /// By a call that waits.
+    /// By a blocking call.
     Call,
 }
 
@@ -49,10 +49,10 @@ pub(crate) struct Uring {
     buffers: Buffers,
     memory: Memory,
     trim: Trim,
-    /// True if the ring takes only reads and writes, as one that polls does.
+    /// True if the ring accepts only reads and writes, like a polling one.
     transfers_only: bool,
     in_flight: u32,
-    /// Queued I/Os that the ring does not take.
+    /// Queued I/Os that the ring does not accept.
     aside: Vec<(Slot, Io)>,
     /// And is done.
     done: Vec<Completion>,
@@ -174,7 +174,7 @@ impl Uring {
         }
     }
 
-    /// Queues an I/O without a registered buffer.
+    /// Queues an I/O that has no registered buffer.
     #[cold]
     #[inline(never)]
     fn queue_other(&mut self, slot: Slot, io: Io) {
@@ -187,8 +187,7 @@ impl Uring {
         self.push(&entry);
     }
 
-    /// The entry of an I/O without registered buffers. A sync is issued as everything else is, without waiting for the writes
-    /// before it: it covers those that are done by then.
+    /// The entry of an I/O without registered buffers. A sync does not wait for earlier writes: it covers those that are complete by then.
     fn plain(&mut self, slot: &Slot, io: Io) -> squeue::Entry {
         let address = self.buffers.address(slot);
         match io.direction {
@@ -243,7 +242,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Tests whether the kernel takes discards through the ring, with one of 0 bytes, which it refuses in any case.
+    /// Tests whether the kernel supports discards through the ring, by one of 0 bytes, which it always rejects.
     fn probe_discard(&mut self) -> Result<(), EngineError> {
         if self.probe(&discard(0, 0))? == -libc::EOPNOTSUPP {
             self.trim = Trim::Call;
@@ -251,7 +250,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Does an entry's I/O while nothing else is in flight. Returns its result.
+    /// Submits an entry while nothing else is in flight, and returns its result.
     fn probe(&mut self, entry: &squeue::Entry) -> Result<i32, EngineError> {
         self.push(entry);
         loop {
@@ -278,13 +277,13 @@ impl Drop for Uring {
     }
 }
 
-/// The name of an open file, as far as it has one.
+/// The path of an open file, if it has one.
 fn path_of(file: &File) -> String {
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
         .map_or_else(|_| "the target".into(), |path| path.display().to_string())
 }
 
-/// The kernel's `BLOCK_URING_CMD_DISCARD` (linux/blkdev.h), which takes the length where a command's own data begin.
+/// The kernel's `BLOCK_URING_CMD_DISCARD` (linux/blkdev.h), whose length is in the command's data.
 fn discard(offset: u64, length: u64) -> squeue::Entry {
     let mut data = [0; 16];
     data[..8].copy_from_slice(&length.to_ne_bytes());

@@ -1,5 +1,5 @@
-//! Linux native asynchronous I/O, under fio's name for it, by plain system calls (see io_submit(2)). It is asynchronous
-//! for direct I/O only: what goes through the page cache is done within the call that submits it.
+//! Linux native asynchronous I/O, called libaio as in fio, by plain system calls (see io_submit(2)). It is asynchronous only for direct
+//! I/O: buffered I/O completes within the submitting call.
 #![expect(unsafe_code, reason = "the kernel returns slots by number")]
 
 mod context;
@@ -19,24 +19,24 @@ use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::request::IoKind;
 
-/// I/Os handed over in one call. With more, the kernel plugs the block layer (AIO_PLUG_THRESHOLD in its fs/aio.c) and holds each
-/// back until the last is prepared or one has to wait; reads that miss the page cache dropped to a twentieth.
+/// Number of I/Os per call. With more, the kernel plugs the block layer (AIO_PLUG_THRESHOLD in its fs/aio.c) and holds each back until the
+/// last is prepared or one has to wait; reads that miss the page cache dropped to a twentieth.
 const UNPLUGGED: usize = 2;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Libaio {
-    /// Waits in drop for what is in flight, and so comes before the buffers.
+    /// Dropped before the buffers, because it waits for the I/O in flight.
     context: Context,
     file: File,
     is_device: bool,
     is_direct: bool,
     buffers: Buffers,
-    /// One for each slot, which it names.
+    /// Control blocks, one per slot.
     blocks: Box<[ControlBlock]>,
-    /// Those to submit, in order.
+    /// Control blocks to submit, in order.
     queued: Vec<NonNull<ControlBlock>>,
-    /// Trims, for which there is no asynchronous form.
+    /// Trims, which have no asynchronous form.
     trims: Vec<(Slot, Io)>,
     done: Vec<Completion>,
     /// The completions of a wait.
@@ -160,7 +160,7 @@ impl Backend for Libaio {
 }
 
 impl Libaio {
-    /// Ends an I/O that the kernel does not take.
+    /// Completes an I/O that the kernel rejected.
     #[cold]
     fn refuse(&mut self, block: NonNull<ControlBlock>, error: &io::Error) {
         // SAFETY: it points into self.blocks, of which no reference is alive.

@@ -77,7 +77,7 @@ impl Mapping {
         Ok(Self { memory, length, protection, watch, torn: false })
     }
 
-    /// The address of an offset, and the number of the `wanted` bytes that are mapped there.
+    /// The address of an offset, and the number of bytes mapped from there, at most `wanted`.
     #[inline]
     fn place(&self, offset: u64, wanted: usize) -> (*mut u8, usize) {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.length);
@@ -92,8 +92,8 @@ impl Mapping {
         if self.watch.faulted() || self.torn { self.mend(file, offset, length) } else { Ok(length) }
     }
 
-    /// Puts the file's pages back where a fault had them replaced. Pages beyond a file that has shrunk count as not moved; for
-    /// other faults the kernel gives no reason.
+    /// Restores the file's pages after a fault replaced them. I/O beyond the end of a shrunk file counts as short; for other faults the
+    /// kernel gives no reason.
     #[cold]
     fn mend(&mut self, mut file: &File, offset: u64, length: usize) -> io::Result<usize> {
         let page = page_size();

@@ -1,4 +1,4 @@
-//! Ways to hand I/O to the kernel. A further one is a file here and a line in the worker's `run`.
+//! I/O backends. A new one is a file here and a line in the worker's `run`.
 
 mod calls;
 mod choose;
@@ -36,20 +36,20 @@ use crate::request::Io;
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) file: File,
-    /// I/Os that may be in flight at once.
+    /// Maximum number of I/Os in flight.
     pub(crate) depth: u32,
     /// Bytes of the largest I/O.
     pub(crate) slot_bytes: usize,
     pub(crate) options: Options,
 }
 
-/// The workload's keys about the way I/O is done, beyond the backend's name.
+/// The workload's keys that affect how I/O is done, other than the backend's name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     pub(crate) hipri: bool,
     /// Each write is durable before it completes.
     pub(crate) sync: bool,
-    /// That is asked for with each write.
+    /// Durability is requested with each write (RWF_DSYNC).
     pub(crate) rwf_dsync: bool,
     pub(crate) nowait: bool,
     pub(crate) sqthread_poll: bool,
@@ -68,7 +68,7 @@ impl Options {
     }
 }
 
-/// One I/O that is done.
+/// A completed I/O.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Completion {
     pub(crate) slot: Slot,
@@ -76,10 +76,10 @@ pub(crate) struct Completion {
     pub(crate) result: i32,
 }
 
-/// Does I/O for one worker, on the thread that opened it. A slot is given with each I/O and comes back with its completion;
-/// dropping a backend waits for what is in flight.
+/// Does I/O for one worker, on the thread that opened it. Each I/O consumes a slot, which its completion returns. Dropping a backend waits
+/// for the I/O in flight.
 pub(crate) trait Backend: Sized {
-    /// Opens it; the slots, as many as the depth, are the caller's to give.
+    /// Opens the backend and returns as many slots as the depth, which the caller passes with its I/Os.
     fn open(setup: Setup) -> Result<(Self, Vec<Slot>), EngineError>;
 
     /// The buffer of a slot.
@@ -93,11 +93,11 @@ pub(crate) trait Backend: Sized {
         Ok(())
     }
 
-    /// Begins queued I/Os and waits for a completion, at most `wait_ns` nanoseconds; 0 does not wait. May return early. Backends
-    /// that complete I/O within this call do not wait beyond it.
+    /// Submits queued I/Os and waits up to `wait_ns` nanoseconds for a completion; 0 does not wait. May return early. Backends that
+    /// complete I/O within this call do not wait further.
     fn submit(&mut self, wait_ns: u64) -> io::Result<()>;
 
-    /// Moves completions to `done`, which has room for all slots.
+    /// Moves completions to `done`, which must have room for all slots.
     fn reap(&mut self, done: &mut Vec<Completion>);
 
     /// A deviation from the request.
@@ -111,7 +111,7 @@ pub(crate) trait Backend: Sized {
 pub struct Note {
     /// The I/Os concerned, if they were counted.
     pub ios: Option<u64>,
-    /// The sentence, after "... I/Os " if they were counted.
+    /// The text, which follows "... I/Os " if they were counted.
     pub words: String,
 }
 
@@ -191,7 +191,7 @@ mod tests {
         assert!(blocks.zip(1..).all(|(block, n)| block.iter().all(|byte| *byte == n)));
     }
 
-    /// Reads beyond the end, and writes to a file that is open for reading only.
+    /// Checks the errors of reads beyond the end, and of writes to a file open for reading only.
     fn reports_what_the_kernel_says<B: Backend>() {
         let file = tempfile::NamedTempFile::new().expect("file");
         file.as_file().set_len(5000).expect("sized");
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(zeros.collect::<Vec<_>>(), [false, true, false, false]);
     }
 
-    /// A wait without I/O in flight ends in time, and none is none.
+    /// Checks that a wait without I/O in flight ends in time and returns nothing.
     fn waits_as_long_as_told<B: Backend>() {
         let file = tempfile::tempfile().expect("file");
         let (mut backend, _slots) = B::open(setup(&file, 1)).expect("opened");
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(carry_out(&mut backend, &mut free, write), -libc::EBADF);
     }
 
-    /// Reads with a priority that anybody may ask for, and with one that there is none of.
+    /// Reads with a priority that every user may set, and with an invalid one.
     fn reads_with_priorities<B: Backend>() {
         let file = tempfile::tempfile().expect("file");
         file.set_len(BLOCK.into()).expect("sized");

@@ -1,4 +1,4 @@
-//! I/Os with a priority of their own, apart from that of their thread.
+//! I/Os with a priority that differs from their thread's.
 
 use iotax_model::workload::{Priority, PriorityShareOfLength, PrioritySplit, Workload};
 
@@ -8,12 +8,12 @@ use crate::request::{Io, IoKind};
 /// The class that fio takes for `cmdprio_percentage` without a class.
 const REAL_TIME: u16 = 1;
 
-/// The I/Os with a priority of their own, and that priority as ioprio_set(2) has it.
+/// The I/Os with a separate priority, and that priority as ioprio_set(2) encodes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PriorityShare {
     /// Any.
     Any(Share),
-    /// By their direction and length in bytes.
+    /// Chosen by direction and length in bytes.
     ByLength { reads: Vec<(u32, Share)>, writes: Vec<(u32, Share)> },
 }
 
@@ -74,7 +74,7 @@ impl Priorities {
         Self { share, random: SplitMix64::new(0, Purpose::Priorities, 0) }
     }
 
-    /// That of the next I/O; 0 is its thread's.
+    /// The priority of the next I/O; 0 for the thread's own.
     #[inline]
     pub(crate) fn next(&mut self, io: Io) -> u16 {
         match &self.share {

@@ -12,7 +12,7 @@ use crate::error::EngineError;
 /// See the module.
 pub(crate) type Psync = OneByOne<Positioned>;
 
-/// pread and pwrite, without the way through the C library: there each call is a point of cancellation, which costs.
+/// pread and pwrite as direct system calls: in the C library each is a cancellation point, which has a cost.
 #[derive(Debug)]
 pub(crate) struct Positioned;
 

@@ -18,7 +18,7 @@ pub(crate) struct Flagged {
     flags: ReadWriteFlags,
     /// Further flags of writes.
     of_writes: ReadWriteFlags,
-    /// I/Os that were done again without RWF_NOWAIT.
+    /// I/Os that were retried without RWF_NOWAIT.
     waited: u64,
 }
 

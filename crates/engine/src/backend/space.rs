@@ -1,4 +1,4 @@
-//! A file's space and length, without data: fallocate and ftruncate, one at a time.
+//! Changes of a file's space and length without data (fallocate and ftruncate), one at a time.
 
 use std::fs::File;
 use std::io;

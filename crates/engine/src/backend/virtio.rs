@@ -1,5 +1,5 @@
-//! Virtio block devices that a program serves over a socket (vhost-user-blk). Their queues are driven from here, as a guest's driver drives
-//! them. fio has this as libblkio, and so it is named in workloads.
+//! Virtio block devices served by another process over a socket (vhost-user-blk). The engine drives their queues as a guest's driver does.
+//! fio calls this libblkio, and so do workloads.
 #![expect(unsafe_code, reason = "memory that the device reads and writes behind the compiler's back")]
 
 mod device;
@@ -32,12 +32,12 @@ pub(crate) struct Virtio {
     notifier: Box<dyn QueueNotifier>,
     completions: Arc<EventFd>,
     buffers: Buffers,
-    /// The file of the buffers, by which the device is told to forget them.
+    /// The memory file of the buffers, which identifies them when they are unregistered from the device.
     _memory: OwnedFd,
     /// Requests in flight, by slot.
     pending: Box<[Option<(Slot, Io)>]>,
     in_flight: usize,
-    /// True if the device was not told of the last requests.
+    /// True if the device was not notified of the latest requests.
     is_behind: bool,
     /// True if the queue is looked at without a pause.
     polls: bool,
@@ -149,7 +149,7 @@ impl Backend for Virtio {
 }
 
 impl Virtio {
-    /// Takes what the device has completed.
+    /// Collects the device's completions.
     #[inline]
     fn collect(&mut self) -> io::Result<()> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
@@ -173,7 +173,7 @@ impl Virtio {
         self.begin()
     }
 
-    /// Waits until the device says that something is done, at most so long.
+    /// Waits up to `ns` until the device signals a completion.
     fn wait(&mut self, ns: u64) -> io::Result<()> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
         queue.set_used_notif_enabled(true);
@@ -241,7 +241,7 @@ impl Drop for Virtio {
     }
 }
 
-/// Has the device at a socket flush what it has taken.
+/// Flushes the device at a socket.
 pub(crate) fn flush(socket: File) -> io::Result<()> {
     // It moves nothing; a buffer has a sector at least.
     let setup = Setup { file: socket, depth: 1, slot_bytes: 512, options: Options::default() };
@@ -285,7 +285,7 @@ mod tests {
     }
 
     impl Lab {
-        /// A device with so many queues; `None`, with a message, where there is no server.
+        /// A device with `queues` queues; `None`, with a message, if there is no server.
         fn new(queues: u32) -> Option<Self> {
             iotax_testkit::require!(program "qemu-storage-daemon");
             let directory = tempfile::tempdir().expect("a directory");

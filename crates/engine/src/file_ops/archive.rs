@@ -1,4 +1,4 @@
-//! A tree of files made into one archive, and made from one, as cpio does it: records of bs bytes on the archive's side.
+//! Packs a tree of files into one archive and unpacks it, like cpio. The archive is accessed in records of bs bytes.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,7 +16,7 @@ use super::trees;
 use crate::error::EngineError;
 use crate::request::{Io, IoKind};
 
-/// The archive, beside the tree's root.
+/// Name of the archive, next to the tree's root.
 const ARCHIVE: &str = ".archive.cpio";
 const FLUSH: Io = Io { direction: IoKind::Sync, offset: 0, length: 0 };
 
@@ -33,7 +33,7 @@ impl Records {
         Self { buffer: Vec::with_capacity(record), record, offset: 0 }
     }
 
-    /// Takes bytes; whole records go out.
+    /// Appends bytes, and writes whole records.
     fn push<B>(
         &mut self,
         mut bytes: &[u8],
@@ -196,7 +196,7 @@ pub(super) fn unpack(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, Engine
     Ok(Box::new(Unpack { own, archive, length, record, end_fsync }))
 }
 
-/// Writes an archive of a tree that is nowhere else. Its length.
+/// Writes the archive of a tree that exists only in memory. Returns its length.
 fn archived(entries: &[Entry], filler: &mut Filler, archive: &File) -> io::Result<u64> {
     let mut records = Records::new(1 << 20);
     let mut out = |_: u64, record: &[u8]| or_break((&mut &*archive).write_all(record));
@@ -263,7 +263,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads one more record. True if there was one.
+    /// Reads another record. Returns false at the end.
     fn more(&mut self, meter: &mut Meter) -> ControlFlow<Over, bool> {
         self.buffer.drain(..self.at);
         self.at = 0;
@@ -290,7 +290,7 @@ impl Reading<'_> {
         ControlFlow::Continue(Some(&self.buffer[self.at - bytes..self.at]))
     }
 
-    /// The next bytes, at most so many; absent at the archive's end.
+    /// The next bytes, at most `most`; `None` at the archive's end.
     fn part(&mut self, most: usize, meter: &mut Meter) -> ControlFlow<Over, Option<&[u8]>> {
         if self.buffer.len() == self.at && !self.more(meter)? {
             return ControlFlow::Continue(None);
@@ -299,7 +299,7 @@ impl Reading<'_> {
         self.take(bytes, meter)
     }
 
-    /// The next entry and its path; absent at the archive's end, and where what was read is none.
+    /// Reads the next entry and its path; `None` at the archive's end, or if the data is no entry.
     fn entry(&mut self, meter: &mut Meter) -> ControlFlow<Over, Option<(Header, String)>> {
         let header = self.take(HEADER, meter)?.and_then(|text| Header::read(text).ok());
         let Some(header) = header else { return ControlFlow::Continue(None) };

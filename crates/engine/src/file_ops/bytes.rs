@@ -1,4 +1,4 @@
-//! A byte at a time, by a system call each, as bonnie++ has done it since 1.97.
+//! I/O of single bytes, with a system call each, like bonnie++ since 1.97.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

@@ -32,7 +32,7 @@ const MOST_LETTERS: u64 = 12;
 struct Files {
     test: Test,
     own: OwnDirectory,
-    /// In the order in which something is done to them.
+    /// Names in the order of the operations.
     names: Vec<CString>,
     /// The names after renaming.
     new_names: Vec<CString>,
@@ -100,12 +100,12 @@ fn os(name: &CStr) -> &OsStr {
     OsStr::from_bytes(name.to_bytes())
 }
 
-/// A name from text that has no zero byte.
+/// A name from text without zero bytes.
 fn c_name(text: impl Into<Vec<u8>>) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-/// The names of a worker's files, with their directory if there are several: an equal number in each.
+/// The names of a worker's files, evenly divided among directories if there are several.
 fn names(workload: &Workload, directories: u64, random: &mut SplitMix64) -> Vec<CString> {
     let files = workload.files().unwrap_or(0);
     let mut text = String::new();
@@ -145,7 +145,7 @@ fn shuffle(names: &mut [CString], random: &mut SplitMix64) {
     }
 }
 
-/// All files, in the order in which their directories list them.
+/// All files, in the order in which readdir lists them.
 fn listed(root: &File, directories: u64) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for folder in 0..directories {

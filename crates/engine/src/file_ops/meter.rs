@@ -31,7 +31,7 @@ pub(crate) struct Meter {
     common: Arc<Common>,
     heartbeat: Arc<Heartbeat>,
     failures_in_a_row: u32,
-    /// The begin of the first call, even of one that does not count.
+    /// Start of the first call, even if that is not counted.
     began_at: Option<u64>,
     /// The return of the last call.
     now: u64,
@@ -54,8 +54,8 @@ impl Meter {
         }
     }
 
-    /// Makes one system call that reads, writes or flushes, and counts it as `io`. True if it did all that was asked; otherwise
-    /// it counts as failed.
+    /// Makes a system call that reads, writes or flushes, and counts it as `io`. Returns true if it completed in full; otherwise it counts
+    /// as failed.
     #[inline]
     pub(crate) fn io(&mut self, io: Io, call: impl FnOnce() -> io::Result<usize>) -> ControlFlow<Over, bool> {
         let (result, took) = self.time(call)?;
@@ -69,7 +69,7 @@ impl Meter {
         ControlFlow::Continue(is_whole)
     }
 
-    /// Makes one file operation with `bytes` of data and counts it. Returns its result, if it did not fail.
+    /// Makes a file operation with `bytes` of data and counts it. Returns its result unless it failed.
     #[inline]
     pub(crate) fn operation<T>(
         &mut self,
@@ -90,8 +90,7 @@ impl Meter {
         }
     }
 
-    /// Makes a call that is no I/O itself, such as lseek(2), and does not count it. If it fails, that counts as a failure of such
-    /// an I/O, and the work is over.
+    /// Makes a call that is not I/O itself, such as lseek(2), without counting it. A failure counts as a failure of `io` and ends the work.
     #[inline]
     pub(crate) fn aside<T>(&mut self, io: Io, call: impl FnOnce() -> io::Result<T>) -> ControlFlow<Over, T> {
         let (result, _) = self.time(call)?;
@@ -105,7 +104,7 @@ impl Meter {
         }
     }
 
-    /// Makes a system call. Returns its result and its nanoseconds. A call that returns after the window's end does not count.
+    /// Makes a system call. Returns its result and duration in nanoseconds. A call that returns after the window's end is not counted.
     #[inline]
     fn time<T>(&mut self, call: impl FnOnce() -> io::Result<T>) -> ControlFlow<Over, (io::Result<T>, u64)> {
         let begun = clock::now();

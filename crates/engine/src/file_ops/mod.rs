@@ -72,7 +72,7 @@ pub(crate) trait Routine {
     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over>;
 }
 
-/// Gets a worker ready, in its own thread and uncounted.
+/// Prepares a worker, in its own thread and uncounted.
 type Prepare = fn(&mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError>;
 
 /// The function that prepares a worker for a test.
@@ -102,7 +102,7 @@ fn prepare(test: Test) -> Result<Prepare, EngineError> {
     })
 }
 
-/// Carries a test out, as [`crate::measure`] does.
+/// Runs a test; see [`crate::measure`].
 pub(crate) fn run(
     job: &Job,
     test: Test,

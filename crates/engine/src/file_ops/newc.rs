@@ -5,7 +5,7 @@ use std::io;
 
 /// Length of a header, without the name.
 pub(super) const HEADER: usize = 110;
-/// The name of the entry at an archive's end.
+/// Name of the entry that ends an archive.
 const TRAILER: &str = "TRAILER!!!";
 const MAGIC: &[u8] = b"070701";
 /// An archive's length is a multiple of this.
@@ -17,7 +17,7 @@ const FILE: u32 = 0o100_000;
 /// An archive's header of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Kind and permissions, as stat(2) has them.
+    /// File type and permissions, as in stat(2).
     pub(super) mode: u32,
     /// Bytes of its content.
     pub(super) size: u32,
@@ -88,7 +88,7 @@ pub(super) fn finish(length: u64, buffer: &mut Vec<u8>) {
     buffer.extend((0..left).map(|_| 0));
 }
 
-/// True for the name that ends an archive.
+/// Returns whether this is the name that ends an archive.
 pub(super) fn is_end(name: &str) -> bool {
     name == TRAILER
 }

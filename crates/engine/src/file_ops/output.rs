@@ -13,7 +13,7 @@ use crate::error::EngineError;
 use crate::open::Access;
 use crate::request::{Io, IoKind};
 
-/// A file that is written from its begin to its end through the meter, and flushed as the workload says.
+/// A file written sequentially through the meter, and flushed as the workload says.
 pub(super) struct Output {
     file: File,
     /// The offset of the next write.
@@ -59,7 +59,7 @@ impl Output {
         self.file
     }
 
-    /// Makes the file empty again and goes to its begin, uncounted.
+    /// Truncates the file and seeks to its start, uncounted.
     pub(super) fn truncate(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         meter.aside(self.io(0), || self.file.set_len(0))?;
         self.rewind(meter, 0)
@@ -72,7 +72,7 @@ impl Output {
         ControlFlow::Continue(())
     }
 
-    /// Writes there, by write(2), and flushes if that is due.
+    /// Writes at the current position by write(2), and flushes if due.
     #[inline]
     pub(super) fn write(&mut self, meter: &mut Meter, bytes: &[u8]) -> ControlFlow<Over> {
         let io = self.io(bytes.len());
@@ -89,7 +89,7 @@ impl Output {
         ControlFlow::Continue(())
     }
 
-    /// Flushes the file at its end, if the workload says so.
+    /// Flushes the file at its end if the workload says so.
     pub(super) fn end(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         if self.end_fsync { self.sync(meter, IoKind::Sync) } else { ControlFlow::Continue(()) }
     }

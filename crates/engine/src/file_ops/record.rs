@@ -37,7 +37,7 @@ impl Record {
         &mut self.buffers.slice(&mut self.slot)[..self.length]
     }
 
-    /// Makes the next content.
+    /// Generates the next content.
     pub(super) fn refresh(&mut self) {
         let whole = self.buffers.slice(&mut self.slot);
         self.payload.refresh(0, whole);

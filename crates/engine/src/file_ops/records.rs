@@ -1,4 +1,4 @@
-//! Record by record, from the begin to the end.
+//! Sequential passes over a file, record by record.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -19,10 +19,10 @@ fn io(direction: IoKind, offset: u64, bytes: &[u8]) -> Io {
     Io { direction, offset, length: u32::try_from(bytes.len()).unwrap_or(u32::MAX) }
 }
 
-/// Writes a new file, in every pass anew.
+/// Writes a new file in every pass.
 struct WriteNew {
     output: Output,
-    /// Collects records as C's fwrite does; absent if each record is one write.
+    /// Collects records like C's fwrite; absent if each record is one write.
     buffer: Option<WriteBuffer>,
     record: Record,
     records: u64,
@@ -73,7 +73,7 @@ impl Routine for WriteNew {
     }
 }
 
-/// Reads each record of a worker's stretch, changes a byte of it, goes back and writes it in its place, as bonnie++ does.
+/// Reads each record of a worker's part, changes a byte of it, seeks back and rewrites it, like bonnie++.
 struct Rewrite {
     output: Output,
     record: Record,
@@ -109,8 +109,8 @@ impl Routine for Rewrite {
     }
 }
 
-/// Copies one file of a worker's to another, over and over it, as UnixBench's file copy does. Both are its own; the one that is
-/// read was written before the window and is likely to be in the page cache.
+/// Copies one file of a worker to another repeatedly, like UnixBench's file copy. The source was written before the window and is likely to
+/// be in the page cache.
 struct Copy {
     input: File,
     output: Output,

@@ -12,10 +12,10 @@ use crate::error::EngineError;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Io, IoKind};
 
-/// One record of this many is changed and written back.
+/// One record in this many is modified and written back.
 const UPDATE_EVERY: u64 = 10;
 
-/// Goes to a random record of the whole area, reads it, and changes every tenth, as one of bonnie++'s seekers.
+/// Reads random records of the whole area, and changes every tenth, like one of bonnie++'s seekers.
 struct Seeks {
     output: Output,
     record: Record,

@@ -16,11 +16,11 @@ pub(crate) struct WorkerSetup {
     /// The test that it prepares for.
     pub(crate) test: Test,
     pub(crate) workload: Workload,
-    /// Bytes of the area, or of the data that all workers write together.
+    /// Bytes of the area, or of the data of all workers.
     pub(crate) size: u64,
     /// Decides everything random.
     pub(crate) seed: u64,
-    /// The worker's, from 0.
+    /// Number of the worker, from 0.
     pub(crate) number: u32,
     /// The target, opened for this worker.
     pub(super) file: Option<File>,
@@ -34,7 +34,7 @@ impl WorkerSetup {
         self.file.take().ok_or(EngineError::NoTest(self.test))
     }
 
-    /// The directory to make files in, which all workers share. Only for tests that need one.
+    /// The directory for files, common to all workers. Only for tests that need one.
     pub(crate) fn directory(&self) -> Result<&Path, EngineError> {
         self.directory.as_deref().ok_or(EngineError::NoDirectory(self.test))
     }
@@ -47,19 +47,19 @@ impl WorkerSetup {
         begin..begin + each
     }
 
-    /// The part of the worker's slice that it goes through: its first `io_size` bytes if that is given, else all.
+    /// The part of the worker's slice that it covers: its first `io_size` bytes if set, else all.
     pub(crate) fn stretch(&self) -> Range<u64> {
         let Range { start, end } = self.slice();
         start..self.workload.io_size.map_or(end, |bytes| end.min(start + bytes.0))
     }
 
-    /// Bytes that the worker goes through in each pass.
+    /// Bytes that the worker covers in each pass.
     pub(crate) fn length(&self) -> u64 {
         let stretch = self.stretch();
         stretch.end - stretch.start
     }
 
-    /// Whole records of bs in them.
+    /// Number of whole records of bs bytes in the files.
     pub(crate) fn records(&self) -> u64 {
         self.length() / self.workload.bs.0
     }
@@ -69,7 +69,7 @@ impl WorkerSetup {
         self.workload.loops.unwrap_or(u64::MAX)
     }
 
-    /// A directory of the worker's own, empty.
+    /// Creates an empty directory for this worker.
     pub(crate) fn own_directory(&self) -> Result<OwnDirectory, EngineError> {
         let path = self.directory()?.join(self.number.to_string());
         let made = fs::create_dir(&path).and_then(|()| File::open(&path));
@@ -81,14 +81,14 @@ impl WorkerSetup {
 /// A directory of one worker's own.
 #[derive(Debug)]
 pub(crate) struct OwnDirectory {
-    /// So that the system need not look the whole path up at each call.
+    /// Open directory, which saves path lookups at each call.
     pub(crate) root: File,
     path: PathBuf,
 }
 
 impl OwnDirectory {
-    /// Flushes the made files before the measurement and, with `forget`, drops them from memory as far as privileges allow: metadata
-    /// goes with the caches of the whole machine only; without them the content of `files` goes.
+    /// Flushes the created files before the measurement and, with `forget`, drops them from memory as far as permitted: metadata only with
+    /// the caches of the whole machine; otherwise the contents of `files`.
     pub(crate) fn settle<'a>(
         &self,
         forget: bool,

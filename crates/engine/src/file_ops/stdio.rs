@@ -65,12 +65,12 @@ struct StdioRead {
     file: File,
     record: Record,
     buffer: Vec<u8>,
-    /// The part of the buffer that was read and not yet asked for.
+    /// The part of the buffer that was read but not yet consumed.
     ready: Range<usize>,
     stretch: Range<u64>,
     /// The offset of the next read.
     offset: u64,
-    /// The end of the whole area, which may be the end of the file.
+    /// The end of the whole area, which may be the file's end.
     area_end: u64,
     passes: u64,
 }
@@ -84,7 +84,7 @@ pub(super) fn read(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineEr
 }
 
 impl StdioRead {
-    /// Like fread(3): the buffered bytes, then the whole blocks that are missing, then a new buffer.
+    /// Like fread(3): takes the buffered bytes, then reads the missing whole blocks, then refills the buffer.
     fn get(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         let record = self.record.bytes();
         let (file, at) = (&mut self.file, &mut self.offset);
@@ -115,7 +115,7 @@ impl StdioRead {
     }
 }
 
-/// Makes one read(2) at the file's position. An incomplete read counts as failed, and is skipped.
+/// Calls read(2) at the file's position. A short read counts as failed, and is skipped.
 fn call(
     meter: &mut Meter,
     at: &mut u64,

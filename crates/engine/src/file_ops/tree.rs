@@ -13,8 +13,8 @@ use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};
 
-/// The spread of sizes, as in a kernel's source: the standard deviation of the natural logarithm of a file's size, which makes
-/// the mean file three times the median one.
+/// Spread of file sizes, like in a kernel's source: the standard deviation of the natural logarithm, which makes the mean three times the
+/// median.
 const SPREAD: f64 = 1.45;
 /// Directories lie no deeper.
 const DEEPEST: usize = 7;
@@ -30,7 +30,7 @@ const ENDINGS: [(&str, u64); 6] = [(".c", 48), (".h", 38), (".rst", 5), (".dts",
 /// A file or a directory of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// From the tree's root on.
+    /// Path relative to the tree's root.
     pub(super) path: String,
     /// Bytes; absent for a directory.
     pub(super) size: Option<u64>,
@@ -62,7 +62,7 @@ pub(super) fn plan(files: u64, directories: u64, bytes: u64, seed: u64) -> Vec<E
     entries
 }
 
-/// One of the folders, those that are low in number more often: some hold much, most hold little.
+/// Picks a folder, favouring low numbers: a few folders hold most of the files.
 fn pick<'a>(random: &mut SplitMix64, folders: &'a [(String, usize)]) -> (&'a str, usize) {
     let place = random.unit() * random.unit().sqrt() * folders.len() as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is below the length")]
@@ -70,7 +70,7 @@ fn pick<'a>(random: &mut SplitMix64, folders: &'a [(String, usize)]) -> (&'a str
     (path, *depth)
 }
 
-/// A name in a folder that nothing there has.
+/// A name that is unused in a folder.
 fn name(
     random: &mut SplitMix64,
     taken: &mut HashSet<String>,
@@ -137,7 +137,7 @@ impl Filler {
         Self { source, record, buffer: vec![0; record.next_multiple_of(512)], written: 0 }
     }
 
-    /// Gives the records of a file of `size` bytes, each with its offset, as long as they are taken.
+    /// Calls a function with each record of a file of `size` bytes and its offset, until it breaks.
     pub(super) fn each<B>(
         &mut self,
         size: u64,

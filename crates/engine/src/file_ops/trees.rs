@@ -31,7 +31,7 @@ pub(super) fn filler(setup: &WorkerSetup) -> Filler {
     Filler::new(&setup.workload.content(), record, setup.seed, setup.number)
 }
 
-/// A directory with a worker's tree in it, as cold as it can be had.
+/// Creates a directory with a worker's tree, with caches as cold as possible.
 pub(super) fn made(setup: &WorkerSetup) -> Result<OwnDirectory, EngineError> {
     let own = setup.own_directory()?;
     let entries = planned(setup);
@@ -66,12 +66,12 @@ pub(super) fn list(root: &File, folder: &str) -> io::Result<Vec<(String, bool)>>
     Ok(found)
 }
 
-/// As [`list`], in the window; the time is the tree's, but no operation of its own.
+/// Like [`list`], within the window: the time counts toward the tree, but not as an operation.
 pub(super) fn listed(root: &File, folder: &str, meter: &mut Meter) -> ControlFlow<Over, Vec<(String, bool)>> {
     meter.aside(LISTING, || list(root, folder))
 }
 
-/// Every entry is asked for its attributes.
+/// Walks a tree and stats every entry.
 struct Walk {
     own: OwnDirectory,
     passes: u64,
@@ -99,7 +99,7 @@ impl Routine for Walk {
     }
 }
 
-/// Every entry is deleted, directories after what is in them.
+/// Deletes every entry, directories after their contents.
 struct Remove(OwnDirectory);
 
 pub(super) fn remove(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {

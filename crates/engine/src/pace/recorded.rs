@@ -14,14 +14,14 @@ use crate::clock;
 use crate::replay::{Counts, TraceTimes};
 use crate::window::Window;
 
-/// Begins the I/Os of a trace, and takes note of how closely that follows it.
+/// Starts the I/Os of a trace, and records how closely they follow it.
 #[derive(Debug)]
 pub struct Recorded {
     window: Window,
     pace: Begin,
     /// The next I/O; absent after the last.
     next: Option<TraceTimes>,
-    /// The due time of the next I/O; 0 after the last, and the end of time while others have to complete before it.
+    /// The due time of the next I/O; 0 after the last, and `u64::MAX` while others must complete first.
     due: u64,
     full_until: u64,
     delayed: u64,
@@ -33,7 +33,7 @@ pub struct Recorded {
     last: Option<(u64, u64)>,
     /// I/Os begun.
     begun: u64,
-    /// By slot.
+    /// I/Os in flight, by slot.
     in_flight: Vec<Begun>,
     phases: Phases,
 }
@@ -43,7 +43,7 @@ pub struct Recorded {
 enum Begin {
     /// The trace's time.
     AtTime,
-    /// The I/Os that it followed.
+    /// After the I/Os that it depends on.
     After(Box<Dependencies>),
     /// A free slot.
     AtOnce,
@@ -93,7 +93,7 @@ impl Recorded {
         self.full_until = now;
     }
 
-    /// Begins the next I/O in a slot; `next` is the one behind it. Returns its intended start.
+    /// Starts the next I/O in a slot; `next` is the one after it. Returns its intended start.
     // Out of the loop of all other loads.
     #[inline(never)]
     pub(crate) fn take(&mut self, slot: usize, next: Option<TraceTimes>) -> u64 {
@@ -118,7 +118,7 @@ impl Recorded {
         intended
     }
 
-    /// Takes note of I/Os that are seen to be done.
+    /// Records completed I/Os.
     #[inline(never)]
     pub(crate) fn completed(&mut self, done: &[Completion], now: u64) {
         for completion in done {
@@ -135,7 +135,7 @@ impl Recorded {
         }
     }
 
-    /// Decides when the next I/O is due, as far as that is known.
+    /// Determines when the next I/O is due, as far as known.
     fn plan(&mut self, next: Option<TraceTimes>) {
         self.next = next;
         self.due = match (next, &mut self.pace) {
@@ -149,7 +149,7 @@ impl Recorded {
         };
     }
 
-    /// Nanoseconds from the begin of the replay to its end: `now`, at the window's end at the latest.
+    /// Nanoseconds from the start of the replay to `now`, or to the window's end if that is earlier.
     pub(crate) fn elapsed(&self, now: u64) -> u64 {
         now.min(self.window.end).saturating_sub(self.window.start)
     }

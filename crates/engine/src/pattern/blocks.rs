@@ -14,13 +14,13 @@ pub(super) struct Blocks {
     unit: u64,
     /// The area's first byte.
     start: u64,
-    /// Bytes of the area, whole units. The longest I/O may be longer.
+    /// Bytes of the area in whole units. The longest I/O may be longer.
     pub(super) bytes: u64,
     /// Bytes of the whole area, which holds the longest I/O.
     size: u64,
-    /// True if all I/Os are as long as a unit.
+    /// True if all I/Os are one unit long.
     is_uniform: bool,
-    /// The alignment of all offsets, if it is not that of the lengths.
+    /// The alignment of offsets, if different from that of lengths.
     align: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ impl Blocks {
         self.start + if self.is_uniform { place } else { self.fit(place, size) }
     }
 
-    /// The place for an I/O of that size which contains the one that was drawn.
+    /// The position for an I/O of that size that contains the drawn one.
     #[inline(never)]
     fn fit(&self, place: u64, size: Size) -> u64 {
         let (length, align) = (u64::from(size.length), self.align.unwrap_or(u64::from(size.align)));

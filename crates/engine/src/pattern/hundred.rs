@@ -7,7 +7,7 @@ use crate::random::SplitMix64;
 pub(super) struct Hundred<T>(Box<[T; 100]>);
 
 impl<T: Copy> Hundred<T> {
-    /// Takes values with their percentages, which add up to 100.
+    /// A table of values with percentages, which must add up to 100.
     pub(super) fn new(shares: impl IntoIterator<Item = (T, u8)>) -> Self {
         let values: Vec<T> = shares
             .into_iter()
@@ -16,7 +16,7 @@ impl<T: Copy> Hundred<T> {
         Self(values.try_into().ok().expect("shares add up to 100: their parsers see to it"))
     }
 
-    /// One of the values, each as often as its percentage says.
+    /// Draws one of the values with the probability of its percentage.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "below 100")]
     pub(super) fn draw(&self, random: &mut SplitMix64) -> T {

@@ -1,4 +1,4 @@
-//! Access patterns: which I/O comes next.
+//! Access patterns, which choose the next I/O.
 
 mod blocks;
 mod distribution;
@@ -20,17 +20,17 @@ use self::sizes::Sizes;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Io, IoKind};
 
-/// The I/Os of one worker, one after the other.
+/// The sequence of one worker's I/Os.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
     mix: Mix,
     sizes: Sizes,
     order: Order,
-    /// `None`: one I/O after the other for ever.
+    /// `None` for an endless plain sequence.
     bounds: Option<Bounds>,
 }
 
-/// Flushes between I/Os, and the end. The largest number stands for never.
+/// Flushes between I/Os, and the end of the sequence. `u64::MAX` means never.
 #[derive(Debug, Clone)]
 struct Bounds {
     /// Bytes until all is done.
@@ -42,9 +42,8 @@ struct Bounds {
 }
 
 impl Pattern {
-    /// The pattern of worker number `job` (from 0) of `workload` on the `size` bytes from its offset on. Sequential workers
-    /// divide the area among them; random ones each roam over all of it in an order of their own. The area must hold an
-    /// I/O of the longest kind for every worker that gets a slice.
+    /// The pattern of worker number `job` (from 0) of `workload` over `size` bytes from its offset. Sequential workers divide the area;
+    /// each random worker covers all of it in its own order. Every worker's part must hold an I/O of the longest kind.
     pub(crate) fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
         let stream = |purpose| SplitMix64::new(seed, purpose, job.into());
         let order = Order::new(workload, size, job, seed);
@@ -65,7 +64,7 @@ impl Pattern {
         }
     }
 
-    /// The next I/O; `None` when all is done.
+    /// The next I/O; `None` at the end.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 2 ns more per I/O")]
     pub(crate) fn next(&mut self) -> Option<Io> {

@@ -16,7 +16,7 @@ pub(super) enum Order {
     Random(Blocks),
     /// `percent` of the I/Os are random, and the others follow their predecessor.
     Partly(Box<Partly>),
-    /// In one zone after the other.
+    /// One zone after another.
     Zones(Box<Zones>),
 }
 
@@ -59,7 +59,7 @@ impl Order {
         }
     }
 
-    /// Bytes of the area that one pass goes through.
+    /// Bytes that one pass covers.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Sequential(walk) => walk.end - walk.first,

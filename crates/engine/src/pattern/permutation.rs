@@ -2,7 +2,7 @@
 
 use crate::random::SplitMix64;
 
-/// Rounds of the mixing function: with three, neighbouring counters have nothing left in common.
+/// Rounds of the mixing function: three make neighbouring counters unrelated.
 const ROUNDS: usize = 3;
 
 /// A keyed bijection of the numbers below a power of two: multiplications by odd numbers and shifted exclusive-ors, each of
@@ -40,8 +40,8 @@ impl Bijection {
         value
     }
 
-    /// Maps the numbers below `count`, for which it was made, to one another: a value outside is mapped again until it is inside
-    /// ("cycle walking"; Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+    /// Permutes the numbers below `count`, for which it was made: a value outside is mapped again until it is inside ("cycle walking";
+    /// Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
     #[inline]
     pub(super) fn scatter(&self, mut value: u64, count: u64) -> u64 {
         loop {

@@ -39,7 +39,7 @@ struct Lengths {
 
 #[derive(Debug, Clone)]
 enum Draw {
-    /// One to this many times `align`, all equally likely.
+    /// A uniformly random multiple of `align`, from 1 to this many.
     Steps(u64),
     Shares(Hundred<u32>),
 }

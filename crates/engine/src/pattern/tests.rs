@@ -1,4 +1,4 @@
-//! Whole patterns: what comes of workloads.
+//! Tests of the I/O sequences that workloads produce.
 
 use std::collections::HashSet;
 
@@ -31,7 +31,7 @@ fn offsets(keys: &[(&str, &str)], size: u64, count: usize) -> Vec<u64> {
     take(&mut pattern(keys, size), count).iter().map(|io| io.offset / 1024).collect()
 }
 
-/// True if `count` of `draws` lies within four standard deviations of `share`.
+/// Returns whether `count` of `draws` is within four standard deviations of `share`.
 fn is_share(count: usize, draws: usize, share: f64) -> bool {
     let draws = draws as f64;
     (count as f64 - draws * share).abs() <= 4.0 * (draws * share * (1.0 - share)).sqrt()
@@ -247,7 +247,7 @@ fn trims_are_all_that_a_trimming_pattern_does() {
     }
 }
 
-/// Texts of keys that any workload might have.
+/// Random values of the keys that any workload may have.
 fn any_keys() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     let rw = prop::sample::select(
         &["read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim"][..],

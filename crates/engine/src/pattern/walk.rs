@@ -1,12 +1,12 @@
 //! Sequential offsets.
 
-/// One I/O after the other from `first` to `end`, and over again. Where an I/O would leave the area, it starts over.
+/// Sequential I/O from `first` to `end`, repeated. An I/O that would leave the area starts over at `first`.
 #[derive(Debug, Clone)]
 pub(super) struct Walk {
     pub(super) first: u64,
     pub(super) end: u64,
     pub(super) next: u64,
-    /// From the start of one I/O to the start of the next; `None`: each begins where the last one ended.
+    /// Distance between the starts of consecutive I/Os; `None` if each starts where the last one ended.
     stride: Option<i64>,
 }
 

@@ -6,7 +6,7 @@ use super::blocks::Blocks;
 use super::sizes::Size;
 use super::walk::Walk;
 
-/// I/O within one zone after the other, and over again.
+/// I/O within one zone after another, repeatedly.
 #[derive(Debug, Clone)]
 pub(super) struct Zones {
     /// The area: its first byte, and its end.
@@ -15,7 +15,7 @@ pub(super) struct Zones {
     /// Bytes of a zone, and from the start of one to the start of the next.
     range: u64,
     step: u64,
-    /// Bytes to move in a zone, and those left in this one.
+    /// Bytes to move in each zone, and those left in the current one.
     quota: u64,
     left: u64,
     /// The first byte of this zone.
@@ -23,7 +23,7 @@ pub(super) struct Zones {
     within: Within,
 }
 
-/// The order within a zone, from 0 on.
+/// The order of I/O within a zone, from its start.
 #[derive(Debug, Clone)]
 enum Within {
     InTurn(Walk),
@@ -31,7 +31,7 @@ enum Within {
 }
 
 impl Zones {
-    /// The zones of worker number `job` in an area of `size` bytes from `start` on; `None` if the workload has none.
+    /// The zones of worker number `job` in an area of `size` bytes from `start`; `None` if the workload has none.
     pub(super) fn new(workload: &Workload, start: u64, size: u64, job: u32, seed: u64) -> Option<Self> {
         let (range, skip) = workload.zone()?;
         let within = if workload.rw.is_random() {
@@ -61,7 +61,7 @@ impl Zones {
             }
     }
 
-    /// Begins the next zone that is whole, or the first.
+    /// Moves on to the next whole zone, or to the first.
     fn go_on(&mut self) {
         let next = self.zone.saturating_add(self.step);
         let is_whole = next.checked_add(self.range).is_some_and(|end| end <= self.end);

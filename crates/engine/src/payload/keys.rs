@@ -4,20 +4,20 @@ use iotax_model::workload::WorkingSet;
 
 use crate::random::nth;
 
-/// A key for each number; equal keys make equal contents.
+/// A key for each number; equal keys produce equal contents.
 ///
 /// The number alone decides whether it repeats an earlier one, and which one. So nothing written has to be remembered, and
 /// duplicates lie as far apart as the writes do.
 #[derive(Debug)]
 pub(super) struct Keys {
     seed: u64,
-    /// Share of numbers that repeat an earlier one.
+    /// Share of numbers that repeat an earlier one, in percent.
     dedupe_percentage: u64,
-    /// The seed and the number of the contents that duplicates have; `None` for that of any earlier number.
+    /// Seed and number of the contents used for duplicates; `None` to repeat any earlier number.
     working_set: Option<(u64, u64)>,
 }
 
-/// The seed of a set that all jobs share.
+/// The seed of a set common to all jobs.
 const SHARED: u64 = 0x5EED_0F5E_75EE_D0F5;
 
 impl Keys {
@@ -37,7 +37,7 @@ impl Keys {
         }
     }
 
-    /// The number whose content it has: its own if that is new.
+    /// The number whose content it has: itself if the content is new.
     fn original(&self, number: u64) -> u64 {
         let mut number = number;
         // The earlier one may itself be a repeat; the chain ends at 0 at the latest.
@@ -47,7 +47,7 @@ impl Keys {
         number
     }
 
-    /// Evenly spaced, so that the share is exact among few numbers too.
+    /// Returns whether the number repeats another. Repeats are evenly spaced, so that the share is exact also among few numbers.
     const fn repeats(&self, number: u64) -> bool {
         let place = number % 100;
         number > 0 && (place + 1) * self.dedupe_percentage / 100 > place * self.dedupe_percentage / 100

@@ -12,10 +12,10 @@ use crate::random::SplitMix64;
 /// Contents are made in whole sectors of this many bytes.
 pub(crate) const SECTOR: u32 = 512;
 
-/// Writes from this length on exceed any layer's compression unit and its window for repeats.
+/// Writes of at least this length exceed any layer's compression unit and deduplication window.
 const LONG: usize = 1 << 20;
 
-/// An endless row of contents, each decided by its number: any of them can be made again.
+/// An endless sequence of contents, each determined by its number, so that any can be reproduced.
 #[derive(Debug)]
 pub(crate) struct Source {
     keys: Keys,
@@ -49,9 +49,9 @@ pub(crate) struct Payload {
     source: Source,
     /// Writes so far.
     count: u64,
-    /// Writes from this length on keep their buffer's content and only get new stamps.
+    /// Writes of at least this length keep their buffer's content and only get new stamps.
     keep_from: usize,
-    /// For each slot, the bytes of its buffer that hold content already.
+    /// For each slot, the number of bytes of its buffer that already hold content.
     kept: Vec<usize>,
 }
 

@@ -6,19 +6,19 @@ use crate::random::{SplitMix64, nth};
 
 /// Bytes of the random block that every content is made from: it stays in the CPU's first cache.
 const BASE: usize = 16 << 10;
-/// The smallest unit in which any layer looks for duplicates.
+/// Smallest unit of deduplication of any layer.
 const SECTOR: usize = 512;
 
-/// Random bytes at the start of each chunk, filler in the rest of it.
+/// Random bytes at the start of each chunk, followed by filler.
 ///
 /// With chunks as short as a sector every unit of compression or deduplication, however long, holds the asked share.
 #[derive(Debug)]
 pub(super) struct Shape {
     base: Vec<u64>,
     chunk: usize,
-    /// Bytes of each chunk that are random.
+    /// Random bytes per chunk.
     random: usize,
-    /// The filler's period, followed by as much of its repetition as a sector can take. Empty: zeros.
+    /// The filler's period, repeated as far as a sector can need it. Empty for zeros.
     filler: Vec<u8>,
     period: usize,
 }
@@ -83,7 +83,7 @@ impl Shape {
         self.random.saturating_sub(place % self.chunk).min(SECTOR)
     }
 
-    /// Makes every sector that holds anything random differ from all others, those before it in the buffer included.
+    /// Makes every sector with random bytes differ from all others, including those before it in the buffer.
     #[inline]
     pub(super) fn stamp(&self, key: u64, buffer: &mut [u8]) {
         let (sectors, _) = buffer.as_chunks_mut::<SECTOR>();
@@ -100,7 +100,7 @@ impl Shape {
     }
 }
 
-/// Fills `bytes` with the base as far as it goes, exclusive-ored with the key.
+/// Fills `bytes` with the base, as far as it goes, XORed with the key.
 #[inline]
 fn mask(key: u64, base: &[u64], bytes: &mut [u8]) {
     let (words, rest) = bytes.as_chunks_mut::<8>();

@@ -9,7 +9,7 @@ fn payload(content: &Content, worker: u64) -> Payload {
     Payload::new(content, 1, false, SplitMix64::new(7, Purpose::Payload, worker))
 }
 
-/// The bytes of `writes` writes of `length` bytes, one after the other.
+/// The concatenated bytes of `writes` writes of `length` bytes.
 fn written(content: &Content, length: usize, writes: usize) -> Vec<u8> {
     let mut payload = payload(content, 0);
     let mut written = Vec::with_capacity(length * writes);
@@ -25,7 +25,7 @@ fn refresh(payload: &mut Payload, buffer: &mut [u8]) {
     payload.refresh(0, buffer);
 }
 
-/// Percentage by which zstd shortens the data if each block is compressed on its own, as arrays and filesystems do.
+/// Percentage by which zstd shrinks the data if each block is compressed separately, as arrays and filesystems do.
 fn saved(data: &[u8], block: usize) -> f64 {
     let compressed: usize =
         data.chunks(block).map(|block| zstd::bulk::compress(block, 3).expect("compresses").len()).sum();

@@ -7,18 +7,18 @@ use super::stamp::{self, Found, Mark, SECTOR, Stamp};
 /// The content that a block should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// This write, which was the last.
+    /// This write, which was the last one.
     This(Mark),
-    /// This write, or parts of it under later ones of the same measurement.
+    /// This write, possibly overwritten in part by later writes of the same measurement.
     Since(Mark),
-    /// The fill with this mark, or writes of measurements since.
+    /// The fill with this mark, or writes of later measurements.
     SinceFill(Mark),
     /// Any content.
     Anything,
 }
 
-/// Judges the block that was read from byte `offset`, a multiple of 512 bytes long. Where a certain write is expected, the
-/// block must be one that each write covers wholly or not at all.
+/// Checks the block read from byte `offset`, whose length is a multiple of 512 bytes. If a specific write is expected, every write must
+/// cover the block entirely or not at all.
 pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(), FaultKind> {
     let (sectors, _) = block.as_chunks::<SECTOR>();
     let mut sums = Sums::default();
@@ -33,7 +33,7 @@ pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(),
 struct Sums {
     /// As expected.
     good: usize,
-    /// Sectors of another write than expected.
+    /// Sectors of a write other than the expected one.
     old: usize,
     damaged: usize,
     astray: usize,

@@ -31,19 +31,19 @@ use crate::open::Target;
 use crate::page_cache::drop_pages_of;
 use crate::random::{Purpose, SplitMix64};
 
-/// The verification state that the workers of one measurement share.
+/// The verification state common to the workers of a measurement.
 #[derive(Debug)]
 pub(crate) struct Verification {
-    /// The measurement's number: it distinguishes its writes from those of all others, even with the same seed.
+    /// The measurement's number, which distinguishes its writes from those of all others, even with the same seed.
     run: u64,
     verify: Verify,
-    /// Absent if nothing is written: then each block is checked on its own.
+    /// Absent if nothing is written; each block is then checked by itself.
     table: Option<Table>,
     /// The record of acknowledged writes.
     journal: Option<Journal>,
     /// A write is acknowledged when it is durable.
     safe: bool,
-    /// The journal lies where the target does.
+    /// True if the journal is on the same storage as the target.
     together: bool,
     /// True if everything that was written is read back at the end.
     reads_back: bool,
@@ -61,7 +61,7 @@ struct Area {
 }
 
 impl Verification {
-    /// Sets up a job's verification and begins its journal; `None` if the job does not verify.
+    /// Sets up a job's verification and creates its journal; `None` if the job does not verify.
     pub(crate) fn new(job: &Job, target: &Target) -> Result<Option<Self>, EngineError> {
         let workload = &job.workload;
         if workload.verify == Verify::None {
@@ -98,8 +98,7 @@ impl Verification {
         Mark { run: self.run, generation }
     }
 
-    /// Has the journal on disk, and reads back everything that was acknowledged: from the target, and not from the page
-    /// cache.
+    /// Makes the journal durable, and reads back everything that was acknowledged, from the target instead of the page cache.
     pub(crate) fn conclude(&self, target: &Target, findings: &mut Findings) -> Result<(), EngineError> {
         if let Some(Err(incomplete)) = self.journal.as_ref().map(Journal::finish) {
             findings.journal = Some(incomplete);
@@ -123,7 +122,7 @@ impl Verification {
         })
     }
 
-    /// The expected content of `length` bytes from `offset` on, if known.
+    /// The expected content of `length` bytes from `offset`, if known.
     fn expected(&self, offset: u64, length: u64, known: Known) -> Option<Expected> {
         match known {
             Known::Holds(generation) => Some(Expected::This(self.mark(generation))),

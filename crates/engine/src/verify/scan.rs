@@ -14,10 +14,10 @@ const CHUNK: u64 = 1 << 20;
 /// Reads kept in flight.
 const DEPTH: u32 = 8;
 
-/// Gets each block's offset and content; no content if it cannot be read.
+/// Receives each block's offset and content; `None` if it cannot be read.
 pub(super) type Check<'a> = &'a mut dyn FnMut(u64, Option<&[u8]>);
 
-/// Reads the blocks of `block` bytes at these ascending offsets; completions may come in any order.
+/// Reads blocks of `block` bytes at these ascending offsets; completions may arrive in any order.
 pub(super) fn scan(
     target: &Target,
     block: u64,
@@ -42,12 +42,12 @@ struct Reads<I: Iterator<Item = u64>> {
     block: u64,
     longest: u64,
     offsets: std::iter::Peekable<I>,
-    /// Blocks of a longer read that failed, to be read one by one.
+    /// Blocks of a longer failed read, to be read one by one.
     again: Vec<u64>,
 }
 
 impl<I: Iterator<Item = u64>> Reads<I> {
-    /// As many neighbouring blocks as one read takes.
+    /// The next read, with as many adjacent blocks as fit.
     fn next(&mut self) -> Option<Io> {
         let (offset, mut length) = match self.again.pop() {
             Some(offset) => return Some(read(offset, self.block)),

@@ -18,7 +18,7 @@ use iotax_model::workload::Verify;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::Io;
 
-/// Bytes of a sector, the unit in which storage may keep a part of a write.
+/// Bytes of a sector, the unit in which storage may keep part of a write.
 pub(crate) const SECTOR: usize = 512;
 pub(crate) type Sector = [u8; SECTOR];
 
@@ -28,14 +28,14 @@ const XXH3: u32 = u32::from_le_bytes(*b"iotX");
 /// Identifies the write that a sector belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The measurement's number, unlike all others.
+    /// The measurement's unique number.
     pub(crate) run: u64,
     /// The number of the write within it.
     pub(crate) generation: u64,
 }
 
 impl Mark {
-    /// That of a fill, by its seed: older than every write of a measurement.
+    /// The mark of a fill with this seed. It is older than every write of a measurement.
     pub(crate) const fn of_fill(seed: u64) -> Self {
         Self { run: SplitMix64::new(seed, Purpose::Fill, 1).next(), generation: 0 }
     }
@@ -49,20 +49,20 @@ pub(crate) struct Stamp {
     pub(crate) offset: u64,
     /// The offset of the whole write.
     pub(crate) start: u64,
-    /// The bytes of the write.
+    /// Length of the write in bytes.
     pub(crate) length: u32,
 }
 
 /// The content of a sector, by its stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A stamped write, here or elsewhere.
+    /// A complete stamp, written for this place or for another.
     Whole(Stamp),
-    /// A stamp that the rest does not agree with.
+    /// A stamp that does not match the rest of the sector.
     Damaged,
-    /// Nothing but zeros, as from a hole or after a trim.
+    /// Only zeros, as from a hole or after a trim.
     Zeros,
-    /// No stamp.
+    /// No stamp: not written by iotax.
     Foreign,
 }
 

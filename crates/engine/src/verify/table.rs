@@ -11,13 +11,13 @@ use crate::request::Io;
 const ENTRY: u64 = size_of::<AtomicU64>() as u64;
 /// A write to the block is in flight.
 const BUSY: u64 = 1 << 63;
-/// The last write to the block failed: it may hold anything.
+/// Flag: the last write to the block failed, so that its content is unknown.
 const UNCERTAIN: u64 = 1 << 62;
 
 /// The known state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// It was not written yet.
+    /// Not written yet.
     Unwritten,
     /// The generation of the last write, which was acknowledged.
     Holds(u64),
@@ -40,7 +40,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// For the area of `size` bytes from `start` on, of which I/Os cover whole blocks of `block` bytes.
+    /// A table for the area of `size` bytes from `start`, in which I/Os cover whole blocks of `block` bytes.
     ///
     /// # Errors
     /// An area for which the table would take more than a quarter of this machine's memory.
@@ -59,7 +59,7 @@ impl Table {
         self.block
     }
 
-    /// The same, as the length of a buffer.
+    /// The block length as a buffer length.
     pub(crate) fn block_length(&self) -> usize {
         usize::try_from(self.block).unwrap_or(usize::MAX)
     }
@@ -74,7 +74,7 @@ impl Table {
         &self.entries[first..first + (io.length as usize).div_ceil(self.block_length())]
     }
 
-    /// Claims the blocks of a write and numbers it; `None` if another has one of them.
+    /// Claims the blocks of a write and numbers it; `None` if another write has claimed any of them.
     pub(crate) fn claim(&self, io: &Io) -> Option<u64> {
         let blocks = self.of(io);
         for (place, entry) in blocks.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Table {
         Some(self.generation.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Ends a write that was claimed: acknowledged as `generation`, or failed.
+    /// Ends a claimed write: acknowledged as `generation`, or failed.
     pub(crate) fn release(&self, io: &Io, acknowledged: Option<u64>) {
         for entry in self.of(io) {
             entry.store(acknowledged.unwrap_or(UNCERTAIN), Ordering::Release);

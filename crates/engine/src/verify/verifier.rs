@@ -15,7 +15,7 @@ use crate::request::{Io, IoKind};
 #[derive(Debug)]
 pub(crate) struct Verifier {
     verification: Arc<Verification>,
-    /// By slot, `per_slot` each. Of a write: its generation, then nothing. Of a read: the states of its blocks when it began.
+    /// Notes by slot, `per_slot` each. For a write: its generation, the rest unused. For a read: the states of its blocks when it began.
     noted: Vec<u64>,
     per_slot: usize,
     /// An I/O that waits for its blocks.
@@ -26,14 +26,14 @@ pub(crate) struct Verifier {
 /// A worker's next step.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// This; nothing if all is done.
+    /// The next I/O; `None` if all are done.
     Io(Option<Io>),
-    /// The next I/O is to write a block that another write has: ask again.
+    /// The next I/O would write a block that another write has claimed: retry.
     Wait,
 }
 
 impl Verifier {
-    /// For a worker of `slots` slots whose longest I/O has `longest` bytes.
+    /// A verifier for a worker with `slots` slots and I/Os of at most `longest` bytes.
     pub(crate) fn new(verification: Arc<Verification>, slots: usize, longest: usize) -> Self {
         let per_slot = verification.table.as_ref().map_or(1, |table| longest.div_ceil(table.block_length()));
         Self {
@@ -45,7 +45,7 @@ impl Verifier {
         }
     }
 
-    /// The next I/O of the pattern for a slot. It may begin.
+    /// The pattern's next I/O for a slot, ready to start.
     pub(crate) fn next(&mut self, slot: usize, pattern: &mut Pattern) -> Next {
         let Some(io) = self.held.take().or_else(|| pattern.next()) else { return Next::Io(None) };
         if self.admits(slot, &io) {
@@ -84,7 +84,7 @@ impl Verifier {
         write_stamps(buffer, io, self.verification.mark(generation), self.verification.verify);
     }
 
-    /// Takes note of how an I/O ended: `result` is the kernel's.
+    /// Records the end of an I/O with the kernel's `result`.
     pub(crate) fn done(&mut self, slot: usize, io: &Io, result: i32, buffer: &[u8]) {
         let success = result.cast_unsigned() == io.length;
         let noted = self.noted[slot * self.per_slot];
@@ -121,8 +121,8 @@ impl Verifier {
         }
     }
 
-    /// Checks a read: against what the target is known to hold, else on its own. A block written meanwhile is skipped: the read may
-    /// have met either content, or parts of both.
+    /// Checks a read: against the last acknowledged write if known, else for internal consistency. A block written in the meantime is
+    /// skipped, because the read may have got either content or a mixture.
     fn check(&mut self, slot: usize, io: &Io, buffer: &[u8]) {
         let Some(table) = &self.verification.table else {
             let expected = self.verification.expected(io.offset, io.length.into(), Known::Unwritten);

@@ -1,13 +1,13 @@
 //! The number of I/Os in one call to the kernel.
 
-/// I/Os that are begun together on a device. Of more, the kernel holds all back until the last is prepared (it plugs the block
-/// layer, see IO_PLUG_THRESHOLD in its io_uring.c), and meanwhile the device has less to do.
+/// I/Os per call on a device. With more, the kernel holds all of them back until the last is prepared (it plugs the block layer, see
+/// IO_PLUG_THRESHOLD in its io_uring.c), and meanwhile the device has less to do.
 const UNPLUGGED: usize = 2;
-/// I/Os that are begun together where they are done by the end of the call. A longer batch saves next to nothing more, and its
-/// buffers no longer fit into the CPU's nearer caches.
+/// I/Os per call where they complete within the call. A longer batch saves next to nothing more, and its buffers no longer fit into the
+/// CPU's nearer caches.
 const AT_ONCE: usize = 64;
-/// Calls that wait and come back with everything before one does not wait: only such a call shows whether I/O still outlasts the
-/// call.
+/// Consecutive waiting calls that returned with all I/Os complete, before one call does not wait. Only such a call shows whether I/O still
+/// outlasts the call.
 const DOUBT_AFTER: u32 = 64;
 
 /// The state of a batch.
@@ -15,17 +15,17 @@ const DOUBT_AFTER: u32 = 64;
 pub(super) enum Batch {
     /// Takes more I/Os.
     Open,
-    /// Is to begin now, without waiting; then comes the next.
+    /// Submit now without waiting, then start the next batch.
     Begin,
     /// Is to be submitted.
     Full,
 }
 
-/// Distinguishes a device, whose I/O outlasts the call that begins it, from a cache, which answers within the call.
+/// Distinguishes a device, whose I/O outlasts the submitting call, from a cache, which answers within it.
 #[derive(Debug, Default)]
 pub(super) struct Batching {
     outlasts: bool,
-    /// Calls that came back with everything since I/O last outlasted one.
+    /// Calls that returned with all I/Os complete since I/O last outlasted one.
     doubt: u32,
 }
 
@@ -46,7 +46,7 @@ impl Batching {
         self.outlasts
     }
 
-    /// Takes note of a call that began I/Os: those in flight before it, and those of them that it brought back.
+    /// Learns from a call that submitted I/Os: the number in flight before it, and how many of them it completed.
     #[inline]
     pub(super) const fn learn(&mut self, in_flight: usize, done: usize) {
         if done < in_flight {

@@ -1,4 +1,4 @@
-//! The slots of one worker, and the I/Os that they are taken by.
+//! The slots of a worker, and the I/Os in them.
 
 use crate::backend::Completion;
 use crate::blackouts;
@@ -20,16 +20,16 @@ pub(super) struct InFlight {
 /// See the module.
 pub(super) struct Slots {
     free: Vec<Slot>,
-    /// By slot.
+    /// I/Os in flight, by slot.
     in_flight: Vec<InFlight>,
-    /// The slots of I/Os that are queued and not yet submitted.
+    /// Slots of I/Os that are queued but not submitted.
     queued: Vec<usize>,
-    /// Each I/O has time stamps of its own.
+    /// True if each I/O has its own time stamps.
     stamps_each: bool,
 }
 
 impl Slots {
-    /// All of them, free.
+    /// All slots, free.
     pub(super) fn new(free: Vec<Slot>, stamps_each: bool) -> Self {
         let io = Io { direction: IoKind::Read, offset: 0, length: 0 };
         let in_flight = vec![InFlight { io, submitted_at: 0, intended_at: 0 }; free.len()];
@@ -41,7 +41,7 @@ impl Slots {
         self.in_flight.len()
     }
 
-    /// The number of slots that are taken.
+    /// The number of slots in use.
     #[inline]
     pub(super) const fn in_flight(&self) -> usize {
         self.in_flight.len() - self.free.len()
@@ -52,7 +52,7 @@ impl Slots {
         self.free.is_empty()
     }
 
-    /// The number of I/Os that are queued and not yet submitted.
+    /// The number of I/Os that are queued but not submitted.
     #[inline]
     pub(super) const fn queued(&self) -> usize {
         self.queued.len()
@@ -80,7 +80,7 @@ impl Slots {
         self.in_flight[slot.index()]
     }
 
-    /// Takes note of an I/O that goes into the backend's queue now.
+    /// Records an I/O that enters the backend's queue now.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 1 ns more per I/O")]
     pub(super) fn queue(&mut self, slot: &Slot, io: Io, intended_at: u64) {
@@ -89,8 +89,8 @@ impl Slots {
         self.queued.push(slot.index());
     }
 
-    /// Stamps what is queued, which is submitted now: the time. I/Os of a batch enter the kernel together and are seen together,
-    /// so one time stamp for each side loses nothing.
+    /// Stamps the queued I/Os, which are submitted now, and returns the time. I/Os of a batch enter the kernel together and are seen
+    /// together, so one time stamp for each side loses nothing.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 1 ns more per I/O")]
     pub(super) fn stamp(&mut self) -> u64 {
@@ -104,7 +104,7 @@ impl Slots {
         now
     }
 
-    /// When the first was due of those that were not given back, by class.
+    /// The due time of the first I/O that has not completed, by class.
     #[cold]
     pub(super) fn first_due(&self) -> [Option<u64>; 3] {
         let mut first = [None; 3];
@@ -115,7 +115,7 @@ impl Slots {
         first
     }
 
-    /// The age of the oldest I/O in flight, without those that are done.
+    /// The age of the oldest I/O in flight, excluding those in `done`.
     #[cold]
     pub(super) fn oldest(&self, done: &[Completion]) -> Option<u64> {
         let now = clock::now();

@@ -1,4 +1,4 @@
-//! The I/Os of one worker, one after the other: their pattern, their content and their verification.
+//! The I/Os of one worker in order: pattern, content and verification.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::replay::{Counts, Replay, TraceTimes};
 use crate::request::{Io, IoKind};
 use crate::verify::{Next, Verification, Verifier};
 
-/// Nanoseconds until a block that another worker is writing is asked for again.
+/// Nanoseconds to wait before retrying a block that another worker is writing.
 const CLAIMED_NS: u64 = 50_000;
 
 /// The next step of a worker.
 #[derive(Debug)]
 pub(super) enum NextIo {
     Io(Io),
-    /// Asks again after this many nanoseconds.
+    /// Retry after this many nanoseconds.
     After(u64),
     Nothing,
 }
@@ -45,7 +45,7 @@ pub(super) struct Source {
     share: Option<FlowShare>,
     payload: Option<Payload>,
     origin: Origin,
-    /// A flush (`end_fsync`) is still to come once all else is done.
+    /// A flush (`end_fsync`) remains to be done at the end.
     flush_at_end: bool,
     is_exhausted: bool,
 }
@@ -122,7 +122,7 @@ impl Source {
         }
     }
 
-    /// Decides at the pattern's end: true once if the flush at the end is due. Else there is nothing left to draw.
+    /// At the pattern's end, returns true once if the final flush is due. Otherwise nothing is left.
     #[cold]
     fn flushes_now(&mut self, is_alone: bool) -> bool {
         let flushes = self.flush_at_end && is_alone;
@@ -154,7 +154,7 @@ impl Source {
         if let Origin::Replay(replay) = &self.origin { replay.upcoming() } else { None }
     }
 
-    /// The verify errors, if anything was verified, and the counts of a replay that ended `elapsed` nanoseconds after its begin.
+    /// The verify errors, if anything was verified, and the counts of a replay, which took `elapsed` nanoseconds.
     pub(super) fn finish(self, elapsed: u64) -> Result<(Option<Findings>, Option<Counts>), EngineError> {
         match self.origin {
             Origin::Pattern => Ok((None, None)),

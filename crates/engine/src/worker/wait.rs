@@ -21,7 +21,7 @@ pub(super) const fn patience(now: u64, wake: u64) -> u64 {
     wake.saturating_sub(now).saturating_sub(SPIN_NS)
 }
 
-/// Sleeps until shortly before `wake`; returns at once when that is near.
+/// Sleeps until shortly before `wake`; returns at once if that is near.
 pub(super) fn idle(now: u64, wake: u64) {
     match patience(now, wake) {
         0 => std::hint::spin_loop(),
@@ -29,8 +29,8 @@ pub(super) fn idle(now: u64, wake: u64) {
     }
 }
 
-/// Sleeps until the load of a job begins, and reports each interval before that as empty. Returns the priority that the thread woke up with,
-/// if it had to wait and may have one; fails if the worker is stopped meanwhile.
+/// Sleeps until a job's load starts, and reports each interval before as empty. Returns the priority that the thread woke up with, if it
+/// had to wait and may have one. Fails if the worker is stopped meanwhile.
 pub(super) fn until_start(
     window: Window,
     common: &Common,
@@ -55,5 +55,5 @@ pub(super) fn until_start(
     Err(Stopped)
 }
 
-/// The load is not to begin any more.
+/// The load was cancelled before its start.
 pub(super) struct Stopped;

@@ -8,30 +8,30 @@ use iotax_model::record::FleetStart;
 use crate::clock::{ClockOffset, Trips};
 use crate::message::{Assignment, Claims, RunPart, StepNumber};
 
-/// Where a member is.
+/// The state of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberState {
-    /// It has not joined yet.
+    /// The member has not joined yet.
     Expected,
-    /// It looks whether it can carry its plan out.
+    /// The member checks whether it can carry out its plan.
     Checking,
-    /// It can, or says why it cannot.
+    /// The member has answered the check.
     Checked {
         /// The plan's claims there.
         claims: Claims,
-        /// Why it cannot; absent if it can.
+        /// Why it cannot carry out its plan; absent if it can.
         refusal: Option<String>,
     },
-    /// It carries its plan out.
+    /// The member carries out its plan.
     AtWork,
-    /// It has ended, with nothing left behind there unless the reason says so.
+    /// The member has ended. Everything was undone there unless the reason says otherwise.
     Over {
         /// The state that it ended in.
         state: RunState,
         /// Why it failed.
         reason: Option<String>,
     },
-    /// Its link ended, or it was given up.
+    /// The link ended, or the member was given up.
     Lost {
         /// Why.
         reason: String,
@@ -41,7 +41,7 @@ pub enum MemberState {
 /// A member as others see it.
 #[derive(Debug, Clone, Copy)]
 pub struct MemberStatus<'a> {
-    /// Where it is.
+    /// The member's state.
     pub state: &'a MemberState,
     /// Its current activity.
     pub doing: &'a str,
@@ -56,13 +56,13 @@ pub struct MemberStatus<'a> {
 /// The beginning of a step.
 #[derive(Debug, Clone, Copy)]
 struct Went {
-    /// The offset of the member's clock as known then.
+    /// Offset of the member's clock as estimated at the time.
     offset_ns: i64,
-    /// From the moment of the others to its own.
+    /// Offset from the other members' start to its own.
     after_others_ns: u64,
 }
 
-/// One member.
+/// The coordinator's record of a member.
 #[derive(Debug)]
 pub(super) struct Member {
     assignment: Assignment,
@@ -76,7 +76,7 @@ pub(super) struct Member {
     pinged: Option<(u64, u64, bool)>,
     /// The oldest ping that was sent since anything was heard.
     unanswered_since_ns: Option<u64>,
-    /// The step that it was last told to begin.
+    /// The step that it was last told to start.
     went: Option<Went>,
     /// The beginnings of its steps.
     starts: BTreeMap<StepNumber, FleetStart>,
@@ -152,7 +152,7 @@ impl Member {
         now_ns.saturating_sub(asked) >= silence_ns
     }
 
-    /// Returns whether to ping it now. One that has not joined may not be able to hear yet; whoever starts it bounds that.
+    /// Returns whether to ping it now. A member that has not joined may not be listening yet; its start has a separate timeout.
     pub(super) fn wants_ping(&self, now_ns: u64, every_ns: u64) -> bool {
         let is_due = self.pinged.is_none_or(|(_, at_ns, _)| now_ns.saturating_sub(at_ns) >= every_ns);
         !self.is_gone() && self.state != MemberState::Expected && is_due
@@ -181,7 +181,7 @@ impl Member {
         }
     }
 
-    /// Returns whether it was not there before.
+    /// Returns whether it is new.
     pub(super) fn join(&mut self) -> bool {
         let is_new = self.state == MemberState::Expected;
         if is_new {
@@ -213,15 +213,15 @@ impl Member {
         self.waits_for = Some(step);
     }
 
-    /// Has it begin what it waits for at a moment of the coordinator's clock, `after_others_ns` after the others began the same step. Returns
-    /// the moment by its clock.
+    /// Starts the awaited step at a time of the coordinator's clock, `after_others_ns` after the others started it. Returns the time by the
+    /// member's clock.
     pub(super) fn go(&mut self, at_ns: u64, after_others_ns: u64, offset: ClockOffset) -> u64 {
         self.waits_for = None;
         self.went = Some(Went { offset_ns: offset.offset_ns, after_others_ns });
         offset.to_member(at_ns)
     }
 
-    /// Its window began, which was to begin at `intended_member_ns`.
+    /// Records that its window began, which was intended for `intended_member_ns`.
     pub(super) fn began(
         &mut self,
         step: StepNumber,
@@ -239,7 +239,7 @@ impl Member {
         }
     }
 
-    /// The measurement to store, with its beginning; `None` if it is stored already.
+    /// The measurement to store, with its start; `None` if already stored.
     pub(super) fn keeps(&self, number: u64, mut part: Box<RunPart>) -> Option<Box<RunPart>> {
         if number <= self.stored {
             return None;

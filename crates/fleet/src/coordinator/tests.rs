@@ -1,4 +1,4 @@
-//! Simulated fleets: many members, losses and hangs at any moment, messages that come twice.
+//! Simulated fleets: many members, losses and hangs at any time, and duplicate messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,11 +31,11 @@ enum Fate {
     Well,
     /// Its link ends at this step.
     Lost(StepNumber),
-    /// It falls silent at this step.
+    /// Stops answering at this step.
     Hangs(StepNumber),
-    /// It cannot measure this step and goes on with the next.
+    /// Fails to measure this step and continues with the next.
     Fails(StepNumber),
-    /// It is of another version.
+    /// Runs a different version.
     Foreign,
 }
 
@@ -54,7 +54,7 @@ struct World {
     members: BTreeMap<String, Simulated>,
     steps: StepNumber,
     now_ns: u64,
-    /// Every part goes out twice.
+    /// Sends every part twice.
     twice: bool,
     on_disk: BTreeMap<(String, u64), RunPart>,
     acknowledged: BTreeSet<(String, u64)>,
@@ -205,7 +205,7 @@ impl World {
         self.act(actions);
     }
 
-    /// From the greetings to the end.
+    /// Runs the fleet from start to end.
     fn run(&mut self) {
         for name in self.members.keys().cloned().collect::<Vec<_>>() {
             let is_foreign = self.member(&name).fate == Fate::Foreign;

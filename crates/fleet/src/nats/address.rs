@@ -1,4 +1,4 @@
-//! The URL of a NATS server, with all that is needed to use it.
+//! The URL of a NATS server, with everything needed to use it.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use async_nats::ConnectOptions;
 const FORM: &str = "nats://HOST[:PORT][?KEY=VALUE&...] or tls://..., with the keys group, expect, wait, fleet, prefix, creds, user, \
                     password-file, nkey, ca, cert and key";
 
-/// Why a URL is not understood.
+/// Why a URL is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?}: {reason}; expected {FORM}")]
 pub struct AddressError {
@@ -18,7 +18,7 @@ pub struct AddressError {
     reason: String,
 }
 
-/// A NATS server, how to log in, and which of the agents there are meant.
+/// A NATS server, the login, and the selected agents there.
 ///
 /// Secrets are in files: a URL is seen by everyone who lists processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Address {
     pub wait: Duration,
     /// A fleet that is meant.
     pub fleet: Option<String>,
-    /// A file of nsc's kind with a JWT and a seed.
+    /// A credentials file as made by nsc, with a JWT and a seed.
     pub creds: Option<PathBuf>,
     /// A user's name.
     pub user: Option<String>,

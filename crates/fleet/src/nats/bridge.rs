@@ -1,4 +1,4 @@
-//! Connects an agent to the process that does its work, which speaks over pipes as the members behind ssh do.
+//! Connects an agent to its worker process, which speaks over pipes like a member behind ssh.
 
 use std::io::{Read, Write};
 use std::sync::mpsc::{self, Receiver};
@@ -11,12 +11,12 @@ use super::member::{Agent, Feeder, MemberEvent};
 use crate::message::ToMember;
 use crate::pipe::MAX_MESSAGE;
 
-/// Time for the coordinator to acknowledge what a process that has ended said last.
+/// Time for the coordinator to acknowledge the last message of a process that has ended.
 const SETTLE: Duration = Duration::from_secs(10);
 
 impl Agent {
-    /// Passes messages on between the coordinator and a process until one of them ends, and says why. `input` is closed then, and the
-    /// process undoes what it did; have it end before [`Self::free`].
+    /// Forwards messages between the coordinator and a process until either ends, and returns why. `input` is closed then, and the process
+    /// undoes its effects; wait for its end before [`Self::free`].
     pub fn carry(
         &mut self,
         output: impl Read + Send + 'static,

@@ -30,7 +30,7 @@ pub enum NatsError {
     /// A file of the URL cannot be read or has something else in it.
     #[error("{0}")]
     Files(String),
-    /// The server does not answer or does not let this client in.
+    /// The server does not answer or rejects this client.
     #[error("{server}: {reason}")]
     Connect {
         /// The server.
@@ -38,7 +38,7 @@ pub enum NatsError {
         /// The reason given by the client or the server.
         reason: String,
     },
-    /// Not enough agents are there.
+    /// Fewer agents answered than needed.
     #[error("{}", missing(*.found, *.expected, .group.as_deref(), .others))]
     Missing {
         /// Agents that are free.
@@ -47,7 +47,7 @@ pub enum NatsError {
         expected: usize,
         /// Their group, if one was named.
         group: Option<String>,
-        /// Agents that are there but cannot be taken, each with the reason.
+        /// Agents that are present but unusable, each with the reason.
         others: Vec<String>,
     },
     /// The connection has ended.
@@ -69,14 +69,14 @@ pub(super) enum Arrival {
     Message {
         subject: String,
         payload: Vec<u8>,
-        /// By the monotonic clock.
+        /// Arrival time by the monotonic clock.
         at_ns: u64,
     },
     /// The connection is there, again.
     Connected,
     /// A message of another thread of this process.
     Local {
-        /// Which of the threads, one after another.
+        /// Serial number of the thread.
         thread: u64,
         /// The message; absent once the thread has ended.
         message: Option<Box<FromMember>>,
@@ -104,7 +104,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects and subscribes. With `is_patient` a server that is away is waited for, with any other error returned at once.
+    /// Connects and subscribes. With `is_patient`, waits for an unreachable server; other errors are returned at once.
     pub(super) fn open(
         address: &Address,
         name: &str,
@@ -126,12 +126,12 @@ impl Connection {
         Ok(Self { outgoing, arrivals, incoming, shared, thread: Some(thread) })
     }
 
-    /// Publishes. What the server does not get because it is away is lost.
+    /// Publishes a message. Messages to an unreachable server are lost.
     pub(super) fn publish(&self, subject: String, payload: Vec<u8>) {
         let _ = self.outgoing.send((subject, payload));
     }
 
-    /// Waits up to `patience` for what comes in next.
+    /// Waits up to `patience` for the next arrival.
     pub(super) fn receive(&self, patience: Duration) -> Result<Option<Arrival>, LinkError> {
         match self.incoming.recv_timeout(patience) {
             Ok(arrival) => Ok(Some(arrival)),
@@ -142,12 +142,12 @@ impl Connection {
         }
     }
 
-    /// Has [`Self::receive`] return what another thread sends.
+    /// A sender for other threads, whose messages [`Self::receive`] returns.
     pub(super) fn arrivals(&self) -> mpsc::Sender<Arrival> {
         self.arrivals.clone()
     }
 
-    /// Messages that came in and were dropped because this end was slow.
+    /// Number of messages dropped because this end was too slow.
     pub(super) fn lost(&self) -> u64 {
         self.shared.lost.load(Ordering::Relaxed)
     }
@@ -164,7 +164,7 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Sends what waits, and ends the thread.
+    /// Sends pending messages, and ends the thread.
     fn drop(&mut self) {
         let (closed, _) = unbounded_channel();
         drop(std::mem::replace(&mut self.outgoing, closed));

@@ -4,13 +4,13 @@ use std::io::Read;
 
 use crate::link::LinkError;
 
-/// Comes first in every frame. A frame of another version is answered by [`Kind::Refused`].
+/// First byte of every frame. A frame of another version is answered by [`Kind::Refused`].
 pub(super) const VERSION: u8 = 1;
 
 /// The length of what precedes the payload.
 pub(super) const HEADER: usize = 28;
 
-/// The most that one frame carries: a quarter of what nats-server accepts by default.
+/// Maximum payload of a frame: a quarter of what nats-server accepts by default.
 pub(super) const CHUNK: usize = 256 << 10;
 
 /// A message that is longer is compressed.
@@ -29,21 +29,21 @@ pub(super) enum Kind {
     Opened = 1,
     /// A part of a message in the stream.
     Data = 2,
-    /// Acknowledges what came in, and is a sign of life.
+    /// An acknowledgement and sign of life.
     Alive = 3,
-    /// The stream is over. The payload says why.
+    /// The stream has ended. The payload gives the reason.
     Close = 4,
-    /// Member: I do not, or no longer, work for this coordinator. The payload says why.
+    /// From a member: it does not, or no longer, work for this coordinator. The payload gives the reason.
     Refused = 5,
-    /// A message that is no part of the stream.
+    /// A message outside the stream.
     Datagram = 6,
 }
 
-/// One frame.
+/// A frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) kind: Kind,
-    /// Which coordinator of the fleet: a later one has a higher number.
+    /// Number of the coordinator within the fleet: later ones have higher numbers.
     pub(super) epoch: u64,
     /// The number of a [`Kind::Data`], from 1.
     pub(super) sequence: u64,
@@ -57,7 +57,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// A frame that is no part of the stream.
+    /// A frame outside the stream.
     pub(super) fn plain(kind: Kind, epoch: u64, payload: Vec<u8>) -> Self {
         Self { kind, epoch, sequence: 0, acknowledged: 0, goes_on: false, is_compressed: false, payload }
     }
@@ -113,13 +113,13 @@ impl Frame {
         })
     }
 
-    /// The text of a payload that says why.
+    /// The payload as text, for frames that carry a reason.
     pub(super) fn reason(&self) -> String {
         String::from_utf8_lossy(&self.payload).into_owned()
     }
 }
 
-/// A message as it is sent: compressed if that is worth it.
+/// A message in wire form: compressed if that saves space.
 pub(super) fn pack(message: &[u8]) -> (bool, Vec<u8>) {
     if message.len() < COMPRESS_FROM {
         return (false, message.to_vec());
@@ -130,7 +130,7 @@ pub(super) fn pack(message: &[u8]) -> (bool, Vec<u8>) {
     }
 }
 
-/// A message as it was before [`pack`].
+/// Restores a message from [`pack`].
 pub(super) fn unpack(is_compressed: bool, bytes: Vec<u8>) -> Result<Vec<u8>, LinkError> {
     if !is_compressed {
         return Ok(bytes);

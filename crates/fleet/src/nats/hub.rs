@@ -14,16 +14,16 @@ use crate::link::{Hub, Incoming, LinkError, To};
 use crate::message::{FromMember, ToMember};
 use crate::pipe::monotonic_ns;
 
-/// Time in which an answer carries an acknowledgement along, and the shortest pause between looks at what must be repeated.
+/// Time in which an answer may carry an acknowledgement, and the shortest interval between checks for retransmission.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Longest pause between signs of life.
 pub(super) const LONGEST_BEACON: Duration = Duration::from_secs(5);
 
-/// A leaf that is silent for so many beacons gets no more samples.
+/// Number of missed beacons after which a leaf gets no more samples.
 const LEAF_BEACONS: u32 = 3;
 
-/// Silence after which either end gives up the other.
+/// Silence after which either end considers the other lost.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The content of the last frame to a member.
@@ -32,7 +32,7 @@ const DONE: &[u8] = b"the coordinator has ended its work";
 /// Counts of retries and losses, to explain a slow fleet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Frames that were sent more than once.
+    /// Number of frames sent more than once.
     pub repeated: u64,
     /// Messages that the client dropped because this process was slow.
     pub dropped: u64,
@@ -73,7 +73,7 @@ struct MemberState {
 enum Stage {
     Offered,
     Open(Session),
-    /// The session ends once all of it has arrived.
+    /// The session ends once all its data has arrived.
     Closing(Session),
     Gone,
 }
@@ -91,7 +91,7 @@ impl NatsHub {
         Self::open_with(address, fleet, version, names, PATIENCE)
     }
 
-    /// As [`Self::open`], with the time that either end may be silent.
+    /// Like [`Self::open`], with the silence after which an end counts as lost.
     pub fn open_with(
         address: &Address,
         fleet: &str,
@@ -132,7 +132,7 @@ impl NatsHub {
         self.members.keys().cloned().collect()
     }
 
-    /// The number that tells this coordinator from earlier ones of the same fleet.
+    /// The number that distinguishes this coordinator from earlier ones of the fleet.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -265,7 +265,7 @@ impl NatsHub {
         self.next_tick_ns = if self.active.is_empty() { self.next_beacon_ns } else { now + nanos(TICK) };
     }
 
-    /// Sends what the session of a member has to say, and returns whether it will have more without being asked.
+    /// Sends a member session's pending frames, and returns whether more will follow.
     fn flush(&mut self, name: &str, now: u64, acknowledge: bool) -> bool {
         let Some(state) = self.members.get_mut(name) else { return false };
         let is_closing = matches!(state.stage, Stage::Closing(_));
@@ -421,7 +421,7 @@ impl NatsHub {
         self.publish(name, &Frame::plain(Kind::Close, self.epoch, DONE.to_vec()));
     }
 
-    /// Gives up members that are silent. Nothing of theirs waits to be read.
+    /// Gives up silent members, once none of their messages is unread.
     fn lose_silent(&mut self, now: u64) {
         let patience = nanos(self.patience);
         let silent = self.members.iter().filter(|(_, state)| now.saturating_sub(state.heard_ns) > patience);

@@ -1,4 +1,4 @@
-//! Leaves: they merge the samples of many members, so that the coordinator gets as many per interval as there are leaves.
+//! Leaves: they merge the samples of many members, so that the coordinator gets as many samples per interval as there are leaves.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,10 +14,11 @@ use crate::link::LinkError;
 use crate::message::{FromMember, Merged, PROTOCOL, StepNumber};
 use crate::pipe::monotonic_ns;
 
-/// Time that an interval is kept open for its samples: members begin within milliseconds of each other, and their intervals end as close.
+/// Time that an interval stays open for its samples: members start within milliseconds of each other, and their intervals end as close
+/// together.
 const HOLD: Duration = Duration::from_millis(500);
 
-/// Intervals that are remembered once they are passed on, to know what comes late.
+/// Number of forwarded intervals remembered, to recognise late samples.
 const REMEMBERED: usize = 1024;
 
 /// Time between two signs of life.
@@ -37,7 +38,7 @@ pub struct LeafCounts {
     pub late: u64,
 }
 
-/// Merges samples. It has no clock: time is an argument.
+/// Merges samples. It has no clock; the time is an argument.
 #[derive(Debug, Default)]
 pub struct Merger {
     open: BTreeMap<Key, (Merged, u64)>,
@@ -47,7 +48,7 @@ pub struct Merger {
 }
 
 impl Merger {
-    /// Takes a sample. Those that come late are merged among themselves.
+    /// Adds a sample. Samples of an interval that was already passed on are merged separately.
     pub fn add(&mut self, fleet: &str, sample: Merged, now_ns: u64) {
         self.counts.samples += 1;
         let key = (fleet.to_owned(), sample.step, sample.interval);
@@ -82,7 +83,7 @@ impl Merger {
         due
     }
 
-    /// When the next interval is due, by the clock that the arguments are of.
+    /// The due time of the next interval, by the clock of the arguments.
     pub fn next_due_ns(&self) -> Option<u64> {
         self.open.values().map(|(_, since)| since + nanos(HOLD)).min()
     }

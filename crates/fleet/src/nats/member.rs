@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// The name of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentName {
-    /// Its name, another one for each.
+    /// Its unique name.
     pub name: String,
     /// Its group.
     pub group: Option<String>,
@@ -29,7 +29,7 @@ pub struct AgentName {
     pub version: String,
 }
 
-/// A fleet to work for.
+/// A fleet that the agent works for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
     /// Its id.
@@ -41,15 +41,15 @@ pub struct Fleet {
 /// The next event of an agent at work.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MemberEvent {
-    /// A message of the coordinator.
+    /// A message from the coordinator.
     Coordinator(ToMember),
     /// A message of the process that does the work.
     Local(FromMember),
-    /// That process has ended.
+    /// The local process has ended.
     LocalEnded,
 }
 
-/// Has [`Agent::next`] return messages of another thread.
+/// Makes [`Agent::next`] return messages of another thread.
 #[derive(Debug, Clone)]
 pub(super) struct Feeder {
     arrivals: mpsc::Sender<Arrival>,
@@ -57,7 +57,7 @@ pub(super) struct Feeder {
 }
 
 impl Feeder {
-    /// Passes a message on; without one, nothing more comes.
+    /// Forwards a message; `None` ends the stream.
     pub(super) fn feed(&self, message: Option<FromMember>) {
         let _ = self.arrivals.send(Arrival::Local { thread: self.thread, message: message.map(Box::new) });
     }
@@ -74,7 +74,7 @@ pub struct Agent {
     is_draining: bool,
     doing: Option<String>,
     ready: VecDeque<MemberEvent>,
-    /// Which thread's messages count: those of an earlier process may still come.
+    /// The thread whose messages count: messages of an earlier process may still arrive.
     thread: u64,
 }
 
@@ -87,12 +87,12 @@ struct Work {
     heard_ns: u64,
     next_beacon_ns: u64,
     leaves: Vec<String>,
-    /// Why no more comes.
+    /// Why the stream has ended.
     over: Option<String>,
 }
 
 impl Agent {
-    /// Enlists. A server that is away is waited for; one that does not let this agent in is an error.
+    /// Enlists. Waits for an unreachable server; fails if the server rejects this agent.
     pub fn enlist(address: &Address, who: &AgentName) -> Result<Self, NatsError> {
         let subjects = Subjects::new(&address.prefix);
         let listen = vec![subjects.to(&who.name), subjects.all()];
@@ -134,18 +134,18 @@ impl Agent {
         }
     }
 
-    /// Takes no more work.
+    /// Accepts no more work.
     pub fn drain(&mut self) {
         self.is_draining = true;
         self.announce();
     }
 
-    /// Returns whether it takes no more work.
+    /// Returns whether it accepts no more work.
     pub fn is_draining(&self) -> bool {
         self.is_draining
     }
 
-    /// Waits up to `patience` for what to do next. An error once the work is over, with the reason.
+    /// Waits up to `patience` for the next thing to do. Fails with the reason once the work is over.
     pub fn next(&mut self, patience: Duration) -> Result<Option<MemberEvent>, LinkError> {
         let until = Instant::now() + patience;
         loop {
@@ -191,7 +191,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Waits up to `patience` until the coordinator has all that was sent; returns whether it has.
+    /// Waits up to `patience` until the coordinator has everything that was sent; returns whether it has.
     pub fn settle(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         while Instant::now() < until {
@@ -206,7 +206,7 @@ impl Agent {
         false
     }
 
-    /// The work is over here: everything is undone, and the next fleet may come.
+    /// Ends the work: everything is undone, and the next fleet may come.
     pub fn free(&mut self, reason: &str) {
         if let Some(work) = self.work.take()
             && work.over.is_none()
@@ -358,7 +358,7 @@ impl Agent {
         }
     }
 
-    /// Shows a coordinator by the epoch of a later one that it has been followed.
+    /// Answers an earlier coordinator with the epoch of its successor.
     fn refuse_earlier(&mut self) {
         if let Some(work) = &mut self.work {
             let (fleet, frame) = (work.fleet.fleet.clone(), work.session.alive());
@@ -401,7 +401,7 @@ impl Agent {
         self.publish(&offer.fleet, &Frame::plain(Kind::Opened, frame.epoch, Vec::new()));
     }
 
-    /// Sends a sample on the shortest way: nobody misses one that is lost.
+    /// Sends a sample directly and unacknowledged: losing one does no harm.
     fn send_sample(&self, message: &FromMember) {
         let Some(work) = &self.work else { return };
         let frame = Frame::datagram(work.session.epoch(), &encode(message)).encode();

@@ -1,4 +1,4 @@
-//! The end of somebody who looks and steers.
+//! The connection of an operator, who watches and controls agents.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ impl NatsOperator {
         Ok(Self { connection, subjects })
     }
 
-    /// All agents that answer within `patience`, by name, and then all leaves.
+    /// All agents that answer within `patience`, by name, followed by all leaves.
     pub fn roll_call(&mut self, patience: Duration) -> Result<Vec<Presence>, NatsError> {
         let until = Instant::now() + patience;
         Ok(Roster::gather(&self.connection, &self.subjects, until, |_| false)?.into_everybody())
@@ -38,7 +38,7 @@ impl NatsOperator {
         Ok(roster.choose(address, wanted)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Has agents take no more work and end once they are free: those of a group, the one of a name, or all.
+    /// Makes agents accept no more work and end once they are idle: those of a group, the one with a name, or all.
     pub fn drain(&mut self, group: Option<&str>, name: Option<&str>) {
         let selection = Selection { group: group.map(str::to_owned), name: name.map(str::to_owned) };
         self.say(&Broadcast::Drain(selection));

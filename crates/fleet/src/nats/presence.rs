@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-/// To all agents and leaves. Later versions may say more, so unknown words are no error.
+/// A message to all agents and leaves. Later versions may add words, so unknown ones are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Broadcast {
@@ -16,10 +16,10 @@ pub(super) enum Broadcast {
         fleet: String,
         /// The coordinator's epoch.
         epoch: u64,
-        /// The leaves that take samples; none: they go to the coordinator.
+        /// The leaves that take samples; empty if samples go to the coordinator.
         leaves: Vec<String>,
     },
-    /// Take no more work, or end: the agents of a group, one agent, or all.
+    /// Accept no more work, or end: for the agents of a group, one agent, or all.
     Drain(Selection),
     /// Stop what is measured for a fleet and undo it.
     Cancel {
@@ -28,10 +28,10 @@ pub(super) enum Broadcast {
     },
 }
 
-/// Which agents are meant.
+/// The selected agents.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Selection {
-    /// Those of this group.
+    /// Agents of this group.
     pub(super) group: Option<String>,
     /// The one of this name.
     pub(super) name: Option<String>,
@@ -71,9 +71,9 @@ pub enum AgentRole {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Situation {
-    /// It waits for work.
+    /// The agent is idle.
     Free,
-    /// It works for a fleet.
+    /// The agent works for a fleet.
     Working {
         /// The fleet.
         fleet: String,
@@ -82,14 +82,14 @@ pub enum Situation {
         /// The activity in a word or two.
         doing: Option<String>,
     },
-    /// It takes no more work.
+    /// The agent accepts no more work.
     Draining,
 }
 
-/// An agent or a leaf, as it tells.
+/// The presence message of an agent or a leaf.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
-    /// Its name, another one for each.
+    /// Its unique name.
     pub name: String,
     /// Its role.
     pub role: AgentRole,

@@ -1,4 +1,4 @@
-//! Who is there, and who of them can work for a fleet.
+//! The agents that are present, and which of them can work for a fleet.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ use crate::message::PROTOCOL;
 /// Time between two calls.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
-/// Whom a coordinator wants.
+/// The agents that a coordinator needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
-    /// The fleet, if it is known already: its own agents count as free.
+    /// The fleet, if already known: its own agents count as free.
     pub(super) fleet: Option<&'a str>,
-    /// These agents and no others; without them those of the address's group.
+    /// Only these agents; `None` for those of the address's group.
     pub(super) names: Option<&'a [String]>,
     /// The version that all must have.
     pub(super) version: &'a str,
@@ -30,11 +30,11 @@ pub(super) struct Wanted<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     agents: BTreeMap<String, BTreeMap<u64, Presence>>,
-    /// Leaves, with the moment when they were heard.
+    /// Leaves, with the time of their last message.
     leaves: BTreeMap<String, (Presence, u64)>,
 }
 
-/// Reads what an agent or a leaf tells of itself.
+/// Reads the presence message of an agent or a leaf.
 pub(super) fn read(subjects: &Subjects, subject: &str, payload: &[u8]) -> Option<Presence> {
     let (kind, names) = subjects.parse(subject)?;
     let presence: Presence = serde_json::from_slice(payload).ok()?;
@@ -85,12 +85,12 @@ impl Roster {
         agents.chain(self.leaves.into_values().map(|(leaf, _)| leaf)).collect()
     }
 
-    /// The leaves by name, with the moment when they were heard.
+    /// The leaves by name, with the time of their last message.
     pub(super) fn leaves(&self) -> BTreeMap<String, u64> {
         self.leaves.iter().map(|(name, (_, at_ns))| (name.clone(), *at_ns)).collect()
     }
 
-    /// Those who can work, by name and process, as many as are wanted. An error if they are too few.
+    /// Chooses as many capable agents as needed, by name and process. Fails if there are too few.
     pub(super) fn choose(
         &self,
         address: &Address,
@@ -145,7 +145,7 @@ fn is_meant(address: &Address, wanted: Wanted<'_>, presence: &Presence) -> bool 
     }
 }
 
-/// Why those who call themselves the same cannot be taken; absent if they can, or are not meant.
+/// Why agents that share a name cannot be used; `None` if they can, or are not needed.
 fn unfit(address: &Address, wanted: Wanted<'_>, same: &BTreeMap<u64, Presence>) -> Option<String> {
     let presence = same.values().next().filter(|one| is_meant(address, wanted, one))?;
     let name = visible::line(&presence.name);

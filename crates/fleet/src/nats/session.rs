@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use super::frame::{CHUNK, Frame, Kind, pack, unpack};
 use crate::link::LinkError;
 
-/// The longest message of all parts that is put together, compressed.
+/// Longest reassembled message, compressed, in bytes.
 const LONGEST_PACKED: usize = 64 << 20;
 
 /// The most frames on their way.
 const WIDEST: usize = 16;
-/// Frames on their way before anything is known of the carrier.
+/// Maximum number of frames in flight before the connection's quality is known.
 const FIRST_WINDOW: usize = 4;
 
 /// Time until a frame is repeated: at first, and at most.
@@ -21,7 +21,7 @@ const MOST_PATIENCE_NS: u64 = 16_000_000_000;
 #[derive(Debug)]
 pub(super) struct Session {
     epoch: u64,
-    /// Frames that are not acknowledged: the first has the number `acknowledged + 1`.
+    /// Unacknowledged frames; the first has the number `acknowledged + 1`.
     waiting: VecDeque<Chunk>,
     acknowledged: u64,
     /// The number of `waiting` frames sent since the last loss.
@@ -63,7 +63,7 @@ impl Session {
         self.epoch
     }
 
-    /// Frames that were sent more than once.
+    /// Number of frames sent more than once.
     pub(super) fn repeated(&self) -> u64 {
         self.repeated
     }
@@ -112,7 +112,7 @@ impl Session {
         })
     }
 
-    /// The acknowledgement that is owed, if nothing carried it along.
+    /// The acknowledgement that is due, unless a frame carried it.
     pub(super) fn acknowledgement(&mut self) -> Option<Frame> {
         std::mem::take(&mut self.owes).then(|| self.alive())
     }
@@ -123,7 +123,7 @@ impl Session {
         Frame { acknowledged: self.received, ..Frame::plain(Kind::Alive, self.epoch, Vec::new()) }
     }
 
-    /// The carrier is back after it was away: what was on its way is sent again at once.
+    /// Resends everything in flight at once after the connection was restored.
     pub(super) fn reconnected(&mut self) {
         self.patience_ns = FIRST_PATIENCE_NS;
         self.window = FIRST_WINDOW;
@@ -132,7 +132,7 @@ impl Session {
         self.repeat_at_ns = u64::MAX;
     }
 
-    /// Takes a frame that came in, and returns the message that it completes.
+    /// Processes an incoming frame, and returns the message that it completes.
     pub(super) fn take(&mut self, frame: &Frame, now_ns: u64) -> Result<Option<Vec<u8>>, LinkError> {
         self.take_acknowledged(frame.acknowledged, now_ns);
         if frame.kind != Kind::Data {
@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Carries frames between two ends for as long as either wants to say something; `losses` says which are lost.
+    /// Exchanges frames between two ends until both are done; `losses` says which are lost.
     fn carry(a: &mut Session, b: &mut Session, losses: &[bool]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         let (mut at_a, mut at_b) = (Vec::new(), Vec::new());
         let mut losses = losses.iter().copied().chain(std::iter::repeat(false));

@@ -1,7 +1,7 @@
 //! Names as parts of subjects.
 
-/// One part of a subject for a name: bytes other than letters, digits, `-` and `_` become `=` and two hexadecimal digits, so a name can be
-/// neither a wildcard nor several parts.
+/// Encodes a name as one token of a subject: bytes other than letters, digits, `-` and `_` become `=` and two hexadecimal digits, so a name
+/// can be neither a wildcard nor several tokens.
 pub(super) fn token(name: &str) -> String {
     use std::fmt::Write;
 
@@ -16,7 +16,7 @@ pub(super) fn token(name: &str) -> String {
     token
 }
 
-/// The name of a part that [`token`] made; absent for any other.
+/// Decodes a name encoded by [`token`]; `None` for any other text.
 pub(super) fn name(token: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(token.len());
     let mut rest = token.bytes();
@@ -32,7 +32,7 @@ pub(super) fn name(token: &str) -> Option<String> {
     (self::token(&name) == token && !name.is_empty()).then_some(name)
 }
 
-/// All subjects of one prefix.
+/// All subjects under one prefix.
 #[derive(Debug, Clone)]
 pub(super) struct Subjects {
     prefix: String,
@@ -83,7 +83,7 @@ impl Subjects {
         format!("{}.merged.{}.*", self.prefix, token(fleet))
     }
 
-    /// The kind of a subject and the names in it; absent for a subject that none of these functions makes.
+    /// The kind of a subject and the names in it; `None` for subjects not made by these functions.
     pub(super) fn parse(&self, subject: &str) -> Option<(String, Vec<String>)> {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix('.')?;
         let mut parts = rest.split('.');

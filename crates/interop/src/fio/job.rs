@@ -11,7 +11,7 @@ use super::rounds::MergedRounds;
 use crate::Unfit;
 use iotax_model::Run;
 
-/// Keys of a workload that fio does not have, or means something else by.
+/// Workload keys that fio lacks, or uses with another meaning.
 const NOT_FIOS: [&str; 10] = [
     "stamps",
     "blackout",
@@ -24,31 +24,31 @@ const NOT_FIOS: [&str; 10] = [
     "layout",
     "tolerated_errors",
 ];
-/// Keys that scripts look for among a job's options, even if they were not given.
+/// Options that scripts expect in a job, even if not given.
 const ALWAYS: [&str; 7] = ["rw", "bs", "iodepth", "numjobs", "direct", "runtime", "ramp_time"];
 
 /// fio's directions that move data, in its order.
 pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 
-/// One entry of `jobs`: a workload on a target, all its rounds together, or one of the jobs that ran at once in it. Several jobs of
-/// one workload are summed up, as with fio's `group_reporting`.
+/// An entry of `jobs`: a workload on a target over all rounds, or one of its concurrent jobs. Several jobs of one workload are summed, as
+/// with fio's `group_reporting`.
 pub(super) struct Job<'a> {
     pub(super) name: String,
-    /// Counts cells from 0: jobs of one group ran at once.
+    /// Number of the cell, from 0: jobs of one group ran concurrently.
     pub(super) group: usize,
     pub(super) description: String,
     pub(super) workload: &'a Workload,
     pub(super) ioengine: Option<IoEngine>,
     pub(super) filename: Option<String>,
     pub(super) ended_at_ms: u64,
-    /// From the run's start to its end.
+    /// Seconds from the run's start to its end.
     pub(super) elapsed_s: u64,
     /// The measured window.
     pub(super) duration_ns: u64,
     /// Reads, writes and trims.
     pub(super) directions: [Direction; 3],
     pub(super) sync: Option<Tally>,
-    /// Not known of one of several that ran at once.
+    /// CPU time; unknown for one of several concurrent jobs.
     pub(super) cpu: Option<CpuTime>,
     /// See `cpu`.
     pub(super) counts: Option<ProcessCounts>,
@@ -65,7 +65,7 @@ pub(super) struct Direction {
     pub(super) short: u64,
     /// Service times.
     pub(super) service: Histogram,
-    /// From an I/O's intended start, which only an open loop has.
+    /// Latency from an I/O's intended start, which only an open loop has.
     pub(super) response: Option<Histogram>,
     /// Bytes a second of each interval.
     pub(super) bytes_per_s: Series,
@@ -76,7 +76,7 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    /// fio's `lat`: response times where there are any, else service times.
+    /// fio's `lat`: response times if there are any, else service times.
     pub(super) fn total(&self) -> &Histogram {
         self.response.as_ref().unwrap_or(&self.service)
     }
@@ -108,7 +108,7 @@ impl Series {
         }
     }
 
-    /// In a larger unit.
+    /// Converts to a larger unit.
     pub(super) fn over(self, unit: f64) -> Self {
         let Self { min, max, mean, stddev, samples } = self;
         Self { min: min / unit, max: max / unit, mean: mean / unit, stddev: stddev / unit, samples }
@@ -216,7 +216,7 @@ impl<'a> Job<'a> {
         self.cpu.filter(|_| self.duration_ns > 0).map(|cpu| (percent(cpu.user_ns), percent(cpu.system_ns)))
     }
 
-    /// The number of the first error as Linux has it; 0 if there was none.
+    /// Linux's errno of the first error; 0 without errors.
     pub(super) fn error(&self) -> i32 {
         self.errors.first().map_or(0, |error| errno(&error.error))
     }
@@ -301,7 +301,7 @@ fn of<'a>(tallies: &'a Tallies, direction: &str) -> Option<&'a Tally> {
     tallies.each().find(|(word, _)| *word == direction)?.1
 }
 
-/// The bandwidth of the intervals as a share of the group's, as in fio: at most all of it.
+/// Computes each job's share of its group's bandwidth over the intervals, as in fio, at most 100%.
 fn share_of_group(jobs: &mut [Job<'_>]) {
     for index in 0..DIRECTIONS.len() {
         let bytes: u64 = jobs.iter().map(|job| job.directions[index].bytes).sum();
@@ -321,7 +321,7 @@ pub(super) struct Disk {
     pub(super) writes: u64,
     pub(super) read_merges: u64,
     pub(super) write_merges: u64,
-    /// From queueing to completion, over all reads; absent if the record lacks it.
+    /// Time in milliseconds from queueing to completion, over all reads; absent if not recorded.
     pub(super) read_ms: Option<u64>,
     /// See `read_ms`.
     pub(super) write_ms: Option<u64>,
@@ -329,7 +329,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Every disk beneath the targets, over all measurements together. Disks of several machines have their target's name.
+    /// All disks below the targets, over all measurements. On several machines the names include the target's.
     pub(super) fn all(run: &Run) -> Vec<Self> {
         let mut disks: Vec<(Self, u64)> = Vec::new();
         for m in &run.measurements {
@@ -350,7 +350,7 @@ impl Disk {
         disks.into_iter().map(told).collect()
     }
 
-    /// From queueing to completion, over all I/Os.
+    /// Time in milliseconds from queueing to completion, over all I/Os.
     pub(super) fn queued_ms(&self) -> Option<u64> {
         Some(self.read_ms? + self.write_ms?)
     }
@@ -388,12 +388,12 @@ fn add(disks: &mut [(Disk, u64)], m: &Measurement, machine: &HostActivity, elsew
     }
 }
 
-/// True for an I/O that moved fewer bytes than asked, or none: these have no errno.
+/// Returns whether the error is a short transfer, which has no errno.
 fn is_short(name: &str) -> bool {
     name.starts_with("short ") || name.starts_with("empty ")
 }
 
-/// Linux's number of an error that I/O can end in: 0 for one that was short, EIO for one that is not known here.
+/// Linux's errno of an I/O error by its name: 0 for a short I/O, EIO for an unknown name.
 fn errno(name: &str) -> i32 {
     const EIO: i32 = 5;
     const NUMBERS: [(&str, i32); 24] = [

@@ -11,7 +11,7 @@ use super::{VERSION, ctime};
 use crate::Unfit;
 use iotax_model::Run;
 
-/// Keys in the order in which they were put in.
+/// Keys in insertion order.
 #[derive(Debug, Default)]
 struct Ordered<T>(Vec<(String, T)>);
 
@@ -66,7 +66,7 @@ struct Entry {
     latency_target: u32,
     latency_percentile: f64,
     latency_window: u32,
-    /// fio has these two where it goes on after errors, as iotax does.
+    /// fio has these two if it continues after errors, as iotax does.
     #[serde(skip_serializing_if = "Option::is_none")]
     total_err: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,14 +1,14 @@
-//! Latencies as fio has them: in its buckets, percentiles and classes.
+//! Latencies in fio's form: its buckets, percentiles and classes.
 
 use std::collections::BTreeMap;
 
 use iotax_model::Histogram;
 
-/// The percentiles that fio gives when nothing else is said.
+/// fio's default percentiles.
 pub(super) const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
-/// fio divides each power of two into `2^BITS` buckets, half as many as iotax: each of its buckets is two of ours.
+/// Binary logarithm of fio's buckets per power of two, half as many as iotax's: each of its buckets is two of ours.
 const BITS: u32 = 6;
 /// The middle of fio's last bucket, where it counts everything longer; its tools accept nothing beyond.
 const LAST: u64 = 17_112_760_320;
@@ -40,7 +40,7 @@ impl Spread {
         }
     }
 
-    /// The same in a unit of `unit` nanoseconds; fractions are cut off, as in fio.
+    /// The values in units of `unit` nanoseconds, truncated as in fio.
     pub(super) fn scaled(self, unit: u64) -> Self {
         let mean = self.mean / unit as f64;
         let stddev = self.stddev / unit as f64;
@@ -57,7 +57,7 @@ pub(super) fn bins(histogram: &Histogram) -> BTreeMap<u64, u64> {
     bins
 }
 
-/// The middle of the bucket of fio in which a value lies.
+/// The middle of fio's bucket that contains a value.
 fn middle_of_bucket(value: u64) -> u64 {
     if value < 2 << BITS {
         return value;
@@ -66,7 +66,7 @@ fn middle_of_bucket(value: u64) -> u64 {
     ((value >> shift << shift) + (1 << (shift - 1))).min(LAST)
 }
 
-/// fio's percentiles of these values, in whole nanoseconds; nothing without a value.
+/// fio's percentiles of these values in whole nanoseconds; empty without values.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -80,11 +80,11 @@ pub(super) fn percentiles(histogram: &Histogram) -> Vec<(f64, u64)> {
 /// Shares of I/Os by latency, in percent; all 0 without an I/O.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shares {
-    /// Below a microsecond, by [`CLASSES`] in nanoseconds.
+    /// Shares below a microsecond, by [`CLASSES`] in nanoseconds.
     pub(super) ns: [f64; 10],
-    /// Below a millisecond, by [`CLASSES`] in microseconds.
+    /// Shares below a millisecond, by [`CLASSES`] in microseconds.
     pub(super) us: [f64; 10],
-    /// The others, by [`CLASSES`] in milliseconds, then up to [`LAST_CLASS`], then those beyond.
+    /// Shares of the rest, by [`CLASSES`] in milliseconds, then up to [`LAST_CLASS`], then above.
     pub(super) ms: [f64; 12],
 }
 

@@ -18,13 +18,13 @@ use iotax_report::mark::{Mark, MarkPosition, Value};
 /// Takes the place of fio's version: readers take the figures before the second dash for the version of the format.
 pub const VERSION: &str = concat!("fio-3.33-iotax-", env!("CARGO_PKG_VERSION"));
 
-/// The document's version says that it was not fio.
+/// Marks the JSON as not written by fio, in its version.
 pub(super) const JSON_MARK: Mark = Mark {
     format: "fio-json",
     place: MarkPosition::Member(&["fio version"], Value::Begins("fio-3.33-iotax-")),
 };
 
-/// So does each line's.
+/// Marks each terse line likewise.
 pub(super) const TERSE_MARK: Mark =
     Mark { format: "fio-terse", place: MarkPosition::EveryLine(&["3;fio-3.33-iotax-"]) };
 
@@ -60,12 +60,12 @@ pub fn normal(run: &Run) -> Result<String, Unfit> {
     normal::text(run)
 }
 
-/// A share in percent for two decimals: a share above 0 is never shown as 0.
+/// A percentage rounded for two decimals, but never to 0 if it is above 0.
 fn shown_share(percent: f64) -> f64 {
     if percent > 0.0 { percent.max(0.01) } else { 0.0 }
 }
 
-/// A moment as C's `ctime` writes it, in UTC: `Sun Nov 22 03:51:33 2026`.
+/// A time in the format of C's `ctime`, in UTC: `Sun Nov 22 03:51:33 2026`.
 fn ctime(ms: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     // 2026-11-22T03:51:33Z; 1970 began on a Thursday.

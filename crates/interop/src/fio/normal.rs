@@ -1,4 +1,4 @@
-//! fio's output for people, which many scripts read.
+//! fio's human-readable output, which many scripts parse.
 
 use std::fmt::{self, Write};
 
@@ -13,7 +13,7 @@ use super::{VERSION, ctime, shown_share};
 use crate::Unfit;
 use iotax_model::Run;
 
-/// The figures that fio shows of an amount.
+/// Significant digits in fio's amounts.
 const FIGURES: usize = 4;
 const NS_PER_US: u64 = 1_000;
 const NS_PER_MS: u64 = 1_000_000;
@@ -174,7 +174,7 @@ fn moved(text: &mut String, job: &Job<'_>, word: &str, direction: &Direction) ->
     )
 }
 
-/// The unit in which fio shows latencies with such ends and such a spread.
+/// The unit in which fio shows latencies with this minimum, maximum and standard deviation.
 fn unit(min: u64, max: u64, stddev: f64) -> (u64, &'static str) {
     if min > 2 * NS_PER_MS && max >= 100 * NS_PER_MS && stddev > NS_PER_MS as f64 {
         (NS_PER_MS, "msec")
@@ -197,7 +197,7 @@ fn latency(text: &mut String, name: &str, spread: Spread) -> fmt::Result {
     )
 }
 
-/// Percentiles, as many on a line as 80 columns hold.
+/// Percentiles, as many per line as fit in 80 columns.
 fn quantiles(text: &mut String, name: &str, histogram: &Histogram) -> fmt::Result {
     let all = percentiles(histogram);
     let ends = all.iter().map(|(_, ns)| *ns);
@@ -258,7 +258,7 @@ fn both(bytes: u64, per: &str) -> String {
     format!("{}{per} ({}{per})", amount(bytes, FIGURES, 1024, "B"), amount(bytes, FIGURES, 1000, "B"))
 }
 
-/// An amount with at most `figures` figures, and the prefix for that: `32.7k`, `1426MiB`, `64.0KiB`.
+/// An amount with at most `figures` significant digits and a unit prefix: `32.7k`, `1426MiB`, `64.0KiB`.
 fn amount(value: u64, figures: usize, base: u64, unit: &str) -> String {
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];

@@ -1,11 +1,11 @@
-//! The rounds of one workload on one target, together.
+//! The merged rounds of a workload on a target.
 
 use iotax_model::record::{ErrorCount, Measurement, Share};
 
 use crate::Unfit;
 use iotax_model::Run;
 
-/// A workload on a target. fio knows no rounds: whoever reads its formats takes two jobs of one name for two jobs.
+/// A workload on a target. fio has no rounds: readers of its formats take two jobs of one name for different jobs.
 pub(super) struct MergedRounds {
     /// Counts, times and samples of all rounds; the rest is the first round's.
     pub(super) merged: Measurement,
@@ -15,7 +15,7 @@ pub(super) struct MergedRounds {
 }
 
 impl MergedRounds {
-    /// All cells with a measurement, in the plan's order of workloads, and of targets for each.
+    /// All cells with a measurement, in the plan's order of workloads, then of targets.
     ///
     /// # Errors
     /// Something has no place in fio's formats.

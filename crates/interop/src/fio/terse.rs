@@ -13,7 +13,7 @@ use iotax_model::Run;
 const PLACES: usize = 20;
 const NS_PER_US: u64 = 1_000;
 
-/// The run, one line for each job. A figure that is not known is an empty field.
+/// The run, one line per job. Unknown figures are empty fields.
 pub(super) fn text(run: &Run) -> Result<String, Unfit> {
     let disks: Vec<String> = Disk::all(run).iter().flat_map(disk).collect();
     let mut text = String::new();
@@ -74,7 +74,7 @@ fn direction(job: &Job<'_>, direction: &Direction) -> Vec<String> {
     fields
 }
 
-/// In microseconds.
+/// Latency figures in microseconds.
 fn latency(spread: Spread) -> [String; 4] {
     let Spread { min, max, mean, stddev, .. } = spread.scaled(NS_PER_US);
     [min.to_string(), max.to_string(), format!("{mean:.6}"), format!("{stddev:.6}")]

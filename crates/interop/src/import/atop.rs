@@ -14,7 +14,7 @@ use super::quantity::{impossible, nanos_in};
 use super::{DeviceInterval, Entry, Found, ImportedInterval, Stamp};
 use iotax_analysis::Metric;
 
-/// atop's results in a text: one for each device that had I/O.
+/// Finds atop's results in a text: one per device with I/O.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !["DSK", "LVM", "MDD"].iter().any(|label| text.contains(label)) {
         return None;
@@ -53,13 +53,13 @@ pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> 
     intervals
 }
 
-/// Why a sample is left out.
+/// Why a sample since boot is left out.
 const SINCE_BOOT: &str = "its figures are since boot, which is no measurement";
 
-/// A longer sample is no interval that anybody asked for.
+/// Longest plausible sample in seconds.
 const LONGEST_SECONDS: f64 = 86_400.0;
 
-/// All screens, the last one as far as it goes. Those since boot are listed where the text does not mark them.
+/// All screens, including an incomplete last one. Those since boot are listed if the text does not mark them.
 fn screens<'t>(text: &'t str, found: &mut Found) -> Vec<Screen<'t>> {
     let mut screens = Vec::new();
     let mut screen = Screen::default();
@@ -82,7 +82,7 @@ fn screens<'t>(text: &'t str, found: &mut Found) -> Vec<Screen<'t>> {
     screens
 }
 
-/// Marks the samples since boot that no words do: longer than a day, or first and more than twice as long as the next one.
+/// Marks unlabelled samples since boot: longer than a day, or first and more than twice as long as the next one.
 fn mark_since_boot(screens: &mut [Screen<'_>], found: &mut Found) {
     let lengths: Vec<f64> = screens.iter().filter_map(|screen| screen.seconds).collect();
     let is_first_longer = matches!(lengths[..], [first, next, ..] if first > 2.0 * next);
@@ -173,7 +173,7 @@ impl Devices {
     }
 }
 
-/// One screen.
+/// An atop screen.
 #[derive(Default)]
 struct Screen<'t> {
     /// The line of its head.
@@ -187,7 +187,7 @@ struct Screen<'t> {
 }
 
 impl Screen<'_> {
-    /// `None` without a head, which tells its length.
+    /// The screen's interval; `None` without a header, which gives its length.
     fn interval(self) -> Option<ImportedInterval> {
         let seconds = self.seconds?;
         let devices = self.disks.into_iter().map(|(_, _, disk)| DeviceInterval {
@@ -276,7 +276,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Nothing if the line is of something else.
+    /// Parses a line; `None` if it is of another kind.
     fn of(line: &str) -> Option<Result<Self, String>> {
         let mut parts = line.split('|').map(str::trim);
         let label = parts.next()?;
@@ -308,7 +308,7 @@ impl Disk {
         Some(disk.and_then(|disk| disk.impossible().map_or(Ok(disk), Err)))
     }
 
-    /// The figure that no machine can have, and why.
+    /// The impossible figure, and why it is impossible.
     fn impossible(&self) -> Option<String> {
         let (read, written) = self.bytes_per_s.unzip();
         [
@@ -323,7 +323,7 @@ impl Disk {
         .find_map(|(name, value, unit)| Some(format!("{name}: {}", impossible(value?, unit)?)))
     }
 
-    /// Keeps what is known where nothing tells the length of the sample: shares and means.
+    /// Keeps the figures that need no sample length: shares and means.
     fn without_time(self, line: usize, found: &mut Found) {
         // A device without I/O was not measured.
         if self.reads + self.writes == 0.0 {

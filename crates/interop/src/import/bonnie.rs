@@ -15,7 +15,7 @@ use iotax_analysis::Metric;
 /// A test: its name in bonnie++'s CSV, and its description in iotax's terms.
 type Test = (&'static str, &'static [(&'static str, &'static str)]);
 
-/// Those on one large file, in the order of its columns.
+/// Tests on one large file, in the order of the columns.
 const ON_A_FILE: [Test; 6] = [
     ("putc", &[("test", "putc")]),
     ("put_block", &[("test", "write-new")]),
@@ -25,7 +25,7 @@ const ON_A_FILE: [Test; 6] = [
     ("seeks", &[("test", "seeks")]),
 ];
 
-/// Those on many files.
+/// Tests on many files.
 const ON_FILES: [Test; 6] = [
     ("seq_create", &[("test", "create")]),
     ("seq_stat", &[("test", "stat")]),
@@ -35,7 +35,7 @@ const ON_FILES: [Test; 6] = [
     ("ran_del", &[("test", "delete")]),
 ];
 
-/// The one of [`ON_A_FILE`] whose rate is not of bytes.
+/// Index in [`ON_A_FILE`] of the test whose rate is not in bytes.
 const SEEKS: usize = 5;
 
 /// The description of a run in both forms.
@@ -48,7 +48,7 @@ struct About<'a> {
     line: usize,
 }
 
-/// bonnie++'s results in a text. A table whose figures stand in a line of CSV too says nothing more.
+/// Finds bonnie++'s results in a text. A table whose figures are also in a line of CSV is skipped.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains(',') && !text.contains("%CP") {
         return None;
@@ -114,7 +114,7 @@ fn is_pair(pair: &[&str]) -> bool {
     }
 }
 
-/// The number of fields of a line that begins as one of bonnie++'s does.
+/// Number of fields of a line that looks like bonnie++'s CSV.
 fn fields_of(line: &str) -> Option<usize> {
     let fields: Vec<&str> = line.split(',').collect();
     match fields.as_slice() {
@@ -129,7 +129,7 @@ fn fields_of(line: &str) -> Option<usize> {
     }
 }
 
-/// `2.00a`; iotax stands there in its own.
+/// Returns whether this is a version such as `2.00a`, or iotax's in its place.
 fn is_version(text: &str) -> bool {
     text.strip_prefix("iotax-").unwrap_or(text).starts_with(|c: char| c.is_ascii_digit())
         && text.contains('.')
@@ -187,7 +187,7 @@ fn new(fields: &[&str], line: usize, found: &mut Found) {
     }
 }
 
-/// Entries of six tests: each a rate and a share of a CPU, and a latency where there are any.
+/// Adds entries of six tests: each has a rate and a CPU share, and possibly a latency.
 fn add(found: &mut Found, about: &About<'_>, tests: &[Test; 6], pairs: &[&str], latencies: &[&str]) {
     for (i, (name, keys)) in tests.iter().enumerate() {
         let (rate, cpu) = (pairs[2 * i], pairs[2 * i + 1]);
@@ -227,7 +227,7 @@ fn add(found: &mut Found, about: &About<'_>, tests: &[Test; 6], pairs: &[&str], 
     }
 }
 
-/// `47392`, or `376k`, `117m`, `1.4g` as tables of 2.00 have it.
+/// Parses `47392`, or `376k`, `117m`, `1.4g` as in tables of 2.00.
 fn kibibytes(text: &str) -> Option<f64> {
     let (value, unit) = number_and_unit(text)?;
     let factor = match unit {
@@ -248,15 +248,15 @@ fn time(text: &str) -> Option<f64> {
 /// A table's row.
 struct Table {
     machine: String,
-    /// True if its column has no room for more of the machine's name.
+    /// True if the machine's name may be truncated to its column.
     is_name_cut: bool,
     is_on_a_file: bool,
     entries: Vec<Entry>,
-    /// The line of its latencies, if it is not known which is whose.
+    /// The line of latencies whose assignment to tests is unclear.
     doubt: Option<Line>,
 }
 
-/// Reads the tables, without those that say again what CSV says.
+/// Reads the tables, except those that repeat the CSV.
 fn tables(lines: &Lines<'_>, found: &mut Found) {
     let mut tables = Vec::new();
     let mut machine = String::new();
@@ -309,7 +309,7 @@ fn tables(lines: &Lines<'_>, found: &mut Found) {
 struct Heads<'t> {
     /// The last line of them.
     last: &'t str,
-    /// True for tests on one file, false for those on many; absent if the lines above do not tell.
+    /// True for tests on one file, false for those on many; `None` if the lines above do not show which.
     is_on_a_file: Option<bool>,
     /// The machine, where it stands before the heads.
     machine: Option<String>,
@@ -346,7 +346,7 @@ impl<'t> Heads<'t> {
         }
     }
 
-    /// The table of row `at`; none if the row is not one, or the reason why it is not understood.
+    /// The table of row `at`. `None` if the row is not one; fails with the reason if it is not understood.
     fn table(
         &mut self,
         lines: &Lines<'_>,
@@ -411,7 +411,7 @@ fn is_latencies(line: &str) -> bool {
     line.trim_start_matches(['|', ' ']).starts_with("Latency")
 }
 
-/// The cells of a line of a wiki's table; none of another line.
+/// The cells of a wiki table's line; empty for other lines.
 fn cells(line: &str) -> Vec<&str> {
     let line = line.trim();
     // Two bars end a cell where no single one does.
@@ -433,16 +433,16 @@ fn is_figures(row: &str) -> bool {
         > 6
 }
 
-/// A table of 2.00 says a CSV's rate with two digits.
+/// Largest relative rounding error: a table of 2.00 prints a CSV's rate with two digits.
 const ROUNDING: f64 = 0.06;
 
 /// Characters of the column of a machine's name, and of a blank and the size of its file.
 const NAME: usize = 19;
 
-/// The most lines of CSV of one machine that a table is held against.
+/// Maximum number of CSV lines of one machine that a table is compared with.
 const MOST_ALIKE: usize = 100;
 
-/// The rates of six tests, as far as they are known.
+/// The rates of six tests, as far as known.
 type Rates = [Option<f64>; 6];
 
 /// The rates of CSV, by machine and by whether they are on a file: each line's.
@@ -462,7 +462,7 @@ impl CsvRates {
         Self(told)
     }
 
-    /// The one name in CSV that begins so, if there is one.
+    /// The only name in the CSV with this beginning, if there is exactly one.
     fn whole_name(&self, name: &str) -> String {
         let is_known = [true, false].iter().any(|kind| self.0.contains_key(&(name.to_owned(), *kind)));
         let longer = || {
@@ -475,8 +475,8 @@ impl CsvRates {
         whole.unwrap_or_else(|| name.to_owned())
     }
 
-    /// True if CSV says what a table says, one of `number` of its machine and kind: there are as many lines of CSV, or one has its
-    /// rates. A table without a machine is held against those of all.
+    /// Returns whether the CSV contains this table, number `number` of its machine and kind: there are as many lines of CSV, or one has its
+    /// rates. A table without a machine is compared with all lines.
     fn has(&self, table: &Table, number: usize) -> bool {
         let own = rates(&table.entries, table.is_on_a_file);
         let is_same = |pair: (&Option<f64>, &Option<f64>)| match pair {
@@ -512,13 +512,13 @@ fn rates(entries: &[Entry], is_on_a_file: bool) -> Rates {
 
 const OUT_OF_PLACE: &str = "its figures do not stand beneath their heads";
 
-/// Blanks in the place of a test that was left out: its rate, its share and what stands between columns.
+/// Width of the blanks in place of a skipped test: its rate, its share and the separators.
 const PAIR: usize = 10;
 
 /// A row's words before its figures, and the figures.
 type Row<'a> = (Vec<&'a str>, Vec<&'a str>);
 
-/// The words before the figures, and the twelve figures, which are empty for tests that were left out.
+/// The words before the figures, and the twelve figures, which are empty for skipped tests.
 ///
 /// Twelve figures are in the order of their heads. With fewer only blanks tell which are there: the head must stand as bonnie++
 /// prints it, and the row must have the blanks of a test.
@@ -557,7 +557,7 @@ fn row_of<'a>(head: &str, row: &'a str) -> Result<Row<'a>, &'static str> {
     ))
 }
 
-/// The same of a wiki's table, of which one cell may hold several columns. An empty cell is that of tests that were left out.
+/// Like [`row_of`], for a wiki table whose cells may hold several columns. An empty cell stands for skipped tests.
 fn row_of_cells<'a>(heads: &[&str], fields: &[&'a str]) -> Option<Row<'a>> {
     let (mut names, mut figures) = (Vec::new(), Vec::new());
     for (head, field) in heads.iter().zip(fields) {
@@ -573,8 +573,7 @@ fn row_of_cells<'a>(heads: &[&str], fields: &[&'a str]) -> Option<Row<'a>> {
     (heads.len() == fields.len() && figures.len() == 12).then_some((names, figures))
 }
 
-/// The latencies of the line after the figures, each in the place of its test: bonnie++ prints one for every test. Absent if there
-/// are more or fewer.
+/// The latencies of the line after the figures, each assigned to its test: bonnie++ prints one per test. `None` if their number differs.
 fn latencies<'a>(figures: &[&str], line: &'a str) -> Option<Vec<&'a str>> {
     let words = line.split(|c: char| c.is_whitespace() || c == '|').filter(|word| !word.is_empty());
     let mut told = words.skip(1);

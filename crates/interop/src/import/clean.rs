@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-/// The text of a file: UTF-8, or UTF-16 if a byte order mark says so. Invalid bytes become replacement characters.
+/// Decodes a file: UTF-8, or UTF-16 with a byte order mark. Invalid bytes become replacement characters.
 #[must_use]
 pub fn decode(bytes: Vec<u8>) -> String {
     let units = |of: fn([u8; 2]) -> u16| {
@@ -21,7 +21,7 @@ pub fn decode(bytes: Vec<u8>) -> String {
     }
 }
 
-/// Removes traces of a text's way here: marks of quoting, of bold words and of web pages, a terminal's colours, invisible characters, typographic quotes and dashes,
+/// Removes artefacts from a text: quote marks, bold and web markup, terminal colours, invisible characters, typographic quotes and dashes,
 /// and decimal commas if the text clearly uses them.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
@@ -77,11 +77,11 @@ fn unemphasised(line: &str) -> Cow<'_, str> {
     if is_marked { Cow::Owned(parts.concat()) } else { Cow::Borrowed(line) }
 }
 
-/// Shorter lines than this no terminal breaks.
+/// Length below which terminals do not wrap lines.
 const BROKEN: usize = 20;
 
-/// The text with a question mark after every number that may have lost its end: where the text ends in it, or where a line does and
-/// the next one has nothing but the rest of a number. So nobody takes it for one.
+/// Appends a question mark to every number that may be cut off: at the end of the text, or at a line's end if the next line holds only the
+/// rest of a number. This keeps readers from parsing it.
 fn without_stumps(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_digit() || c == '.';
     let is_rest = |line: &str| {
@@ -114,19 +114,19 @@ fn unquoted(line: &str) -> &str {
     rest
 }
 
-/// Tags by which a web page is known.
+/// Tags that identify a web page.
 const PAGES: [&str; 8] = ["pre", "html", "p", "table", "br", "div", "code", "!doctype"];
 
-/// Tags that stand within one. Others are none: `</data/a` is a path, and `<host>` stands for something.
+/// Tags recognised within a web page. Others are left as text: `</data/a` is a path, and `<host>` a placeholder.
 const WITHIN: [&str; 26] = [
     "a", "b", "body", "em", "font", "h1", "h2", "h3", "head", "hr", "i", "kbd", "li", "meta", "ol", "samp",
     "script", "span", "strong", "style", "tbody", "td", "th", "title", "tr", "ul",
 ];
 
-/// Longer is no tag.
+/// Longest tag in bytes.
 const LONGEST_TAG: usize = 1000;
 
-/// Possible tags: the position and the name of each.
+/// Possible tags, each with its position and name.
 fn tags(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.match_indices('<').filter_map(|(at, _)| {
         let inner = text[at + 1..].strip_prefix('/').unwrap_or(&text[at + 1..]);
@@ -172,8 +172,8 @@ fn unmarked(line: &str) -> String {
     entities.into_iter().fold(text, |text, (entity, character)| text.replace(entity, character))
 }
 
-/// True if single numbers use decimal commas: one at least is like `0,12` or `391,5`, which are not thousands, and none has a
-/// point or is like `1,234,567`. Commands do not count, since a person typed them.
+/// Returns whether numbers use decimal commas: at least one is like `0,12` or `391,5`, which cannot be thousands, and none has a point or
+/// is like `1,234,567`. Commands are skipped, because a person typed them.
 fn has_decimal_commas(text: &str) -> bool {
     let mut found = false;
     for word in text.lines().filter(|line| !is_command(line)).flat_map(str::split_whitespace) {
@@ -191,10 +191,10 @@ fn is_command(line: &str) -> bool {
     line.trim_start().starts_with(['$', '#'])
 }
 
-/// Longer is no number.
+/// Longest number in bytes.
 const LONGEST_NUMBER: usize = 60;
 
-/// True for numbers such as `1,234,567`, whose commas separate thousands.
+/// Returns whether commas in a number separate thousands, as in `1,234,567`.
 fn has_thousands(word: &str) -> bool {
     if word.len() > LONGEST_NUMBER {
         return false;
@@ -226,7 +226,7 @@ fn with_points(text: &str) -> String {
     clean
 }
 
-/// A character as a tool would have written it; absent for one that is not seen.
+/// The plain form of a typographic character; `None` for an invisible one.
 fn plain(c: char) -> Option<char> {
     Some(match c {
         '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' | '\u{ad}' | '\r' => return None,

@@ -1,9 +1,9 @@
-//! Tables as tools print them, whose empty fields are blanks: a figure belongs to the head that ends where it ends.
+//! Tables with blank fields: a figure belongs to the head at whose end it ends.
 
-/// Columns that a figure may end to the right of its head: figures wider than their columns push the others aside.
+/// Characters that a figure may end to the right of its head: wide figures push the others aside.
 const ASIDE: usize = 3;
 
-/// The words of a line, each with the column that it ends at, counted in characters.
+/// The words of a line, each with its end column, counted in characters.
 pub(super) fn words(line: &str) -> Vec<(usize, &str)> {
     let mut at = 0;
     let mut found = Vec::new();
@@ -25,9 +25,8 @@ pub(super) fn may_be_rest(line: Option<&str>) -> bool {
     line.is_some_and(|line| !line.trim().is_empty() && line.split_whitespace().all(figure))
 }
 
-/// The word of each column, by where the columns end. Absent if some word has no column of its own: the blanks are not those that the
-/// tool printed.
-/// `left` is the number of columns that figures may end to the left of their heads.
+/// The word of each column, by the columns' end positions; `None` if a word fits no column, so that the spacing is not the tool's. `left`
+/// is the number of characters that figures may end to the left of their heads.
 pub(super) fn placed<'a>(
     words: &[(usize, &'a str)],
     ends: &[usize],

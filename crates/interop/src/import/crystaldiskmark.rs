@@ -33,7 +33,7 @@ struct Reader {
     found: Found,
     is_kdiskmark: bool,
     section: Option<Direction>,
-    /// The rows of the text that is being read; its end tells their drive and time.
+    /// Rows of the current text; drive and time follow at its end.
     rows: Vec<Entry>,
     drive: Option<String>,
     passes: Option<String>,
@@ -90,7 +90,7 @@ impl Reader {
         (self.is_kdiskmark, self.section) = (is_kdiskmark, None);
     }
 
-    /// Keeps the rows, with what the end of their text says of all of them.
+    /// Stores the rows, with the facts from the end of their text.
     fn close(&mut self) {
         let (drive, passes, time) = (self.drive.take(), self.passes.take(), self.time.take());
         for mut entry in self.rows.drain(..) {
@@ -108,7 +108,7 @@ impl Reader {
         }
     }
 
-    /// A row; none if nothing was measured in it.
+    /// Parses a row; `None` if it was not measured.
     fn row(&self, head: &Head<'_>, line: &str) -> Result<Option<Entry>, &'static str> {
         let direction = head.direction.or(self.section).ok_or("nothing tells whether it reads or writes")?;
         let (_, figures) = line.rsplit_once(':').ok_or("no rate in it")?;
@@ -155,7 +155,7 @@ fn between<'t>(text: &'t str, open: &str, close: &str) -> Option<&'t str> {
 struct Head<'t> {
     is_random: bool,
     direction: Option<Direction>,
-    /// The size of an I/O, as it is written.
+    /// The size of an I/O as printed.
     size: Option<(f64, &'t str)>,
     queue: Option<u32>,
     threads: Option<u32>,

@@ -68,16 +68,16 @@ fn message(line: &str) -> Option<&str> {
     (program.rsplit('/').next() == Some("dd")).then_some(words)
 }
 
-/// A look ahead into the current paragraph, which reads each of its lines once.
+/// Looks ahead in the current paragraph, reading each line once.
 #[derive(Default)]
 struct Paragraph {
-    /// The first line that has records, or that ends the paragraph.
+    /// The first line that has records or ends the paragraph.
     stop: usize,
     has_records: bool,
 }
 
 impl Paragraph {
-    /// True if records follow from a line on, before an empty line or a command.
+    /// Returns whether records follow after a line, before an empty line or a command.
     fn has_records(&mut self, lines: &Lines<'_>, from: usize) -> bool {
         if self.stop < from {
             let ends = |line: &str| line.trim().is_empty() || Command::of(line).is_some();
@@ -124,7 +124,7 @@ impl Done {
     }
 }
 
-/// A rate as it was printed.
+/// A printed rate.
 struct Rate {
     value: f64,
     /// The largest rounding error, in the rate's unit.
@@ -163,7 +163,7 @@ fn whole(word: &str) -> Option<u64> {
     word.chars().all(|c| c.is_ascii_digit()).then(|| word.parse().ok()).flatten()
 }
 
-/// Whole and partial records of a line such as `256+0 records out`.
+/// The whole and partial records of a line such as `256+0 records out`.
 fn records(line: &str) -> Option<(u64, u64)> {
     line.split_whitespace().find_map(|word| {
         let (full, partial) = word.split_once('+')?;
@@ -211,7 +211,7 @@ impl Command {
         known.then_some(command)
     }
 
-    /// The flags of the side that is measured; of a copy none is of all of it.
+    /// The flags of the measured side; for a copy none applies to all of it.
     fn flags(&self, rw: Option<Rw>) -> &[String] {
         match rw {
             Some(Rw::Read) => &self.reads,

@@ -22,10 +22,10 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The work of a timespan, as far as it is the same for all its targets.
+/// The workload of a timespan, as far as its targets share it.
 #[derive(Debug, Clone, Default)]
 struct Work {
-    /// Several have no keys in common that are known.
+    /// Number of targets. Several have no common keys that are known.
     targets: usize,
     path: Option<String>,
     is_random: Option<bool>,
@@ -84,7 +84,7 @@ impl Work {
         }
     }
 
-    /// Takes a line of the parameters; true for one of them.
+    /// Parses a line of the parameters.
     fn take(&mut self, line: &str) {
         let after = |mark: &str| line.strip_prefix(mark).map(str::trim);
         if let Some(path) = after("path:") {
@@ -158,7 +158,7 @@ const PERCENTILES: [(&str, &str); 9] = [
     ("5-nines", "99.999"),
 ];
 
-/// One result of a text.
+/// A result in a text.
 #[derive(Default)]
 struct Outcome {
     line: usize,
@@ -169,7 +169,7 @@ struct Outcome {
     part: Option<Part>,
     heads: Vec<String>,
     sums: [Option<Sums>; 3],
-    /// The chart of latencies, of which the last one is that of all targets: a name and the figures of each part.
+    /// The chart of latencies, whose last part covers all targets: the name and figures of each part.
     chart: Vec<(String, [Option<f64>; 3])>,
     in_chart: bool,
     is_doubtful: bool,

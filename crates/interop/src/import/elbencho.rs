@@ -37,7 +37,7 @@ struct Phase<'t> {
 const MOST_OF_A_PHASE: usize = 100;
 
 impl<'t> Phase<'t> {
-    /// Takes a row. One that stands twice is of another phase, whose head is lost.
+    /// Adds a row. A repeated row belongs to another phase whose head is missing.
     fn take(&mut self, head: &'t str, value: &'t str) {
         self.is_doubtful = self.is_doubtful
             || self.rows.len() == MOST_OF_A_PHASE
@@ -190,7 +190,7 @@ fn of_csv(text: &str, found: &mut Found) {
     }
 }
 
-/// A line with fewer commas is none of its.
+/// Maximum number of commas that a line of its CSV may lack.
 const MOST_MISSING: usize = 10;
 
 fn csv_row(heads: &[&str], fields: &[&str], line: usize, found: &mut Found) {

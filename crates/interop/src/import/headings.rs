@@ -1,16 +1,16 @@
-//! The headings above results, which keep apart what would otherwise look like repetitions: "Native", then "Xen PV".
+//! The headings above results, which distinguish what would otherwise look like repetitions: "Native", then "Xen PV".
 
 use super::lines::Lines;
 use super::{Found, Stamp};
 
-/// Level of a heading that has none: the deepest.
+/// The level of headings without one, below all others.
 const PLAIN: usize = 7;
 
-/// The most words and bytes of a line that is a heading without any mark.
+/// Maximum number of words and bytes of a line that counts as a heading without markup.
 const WORDS: usize = 5;
 const LONGEST: usize = 80;
 
-/// Words of tools in lines that stand alone.
+/// Words of tools that appear alone on a line.
 const OF_TOOLS: [&str; 46] = [
     "fio-",
     "Starting ",
@@ -60,20 +60,20 @@ const OF_TOOLS: [&str; 46] = [
     "Latency histogram",
 ];
 
-/// Words with which a number says that a block repeats another.
+/// Words that mark a number as that of a repetition.
 const REPEATS: [&str; 9] =
     ["run", "round", "iteration", "repetition", "repeat", "pass", "try", "attempt", "take"];
 
 /// A line above results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Heading {
-    /// From 0.
+    /// Line number, from 0.
     line: usize,
     level: usize,
     text: String,
 }
 
-/// Gives each result the headings that it stands below.
+/// Labels each result with the headings above it.
 pub(super) fn label(text: &str, all: &mut [Found]) {
     if all.iter().all(|found| found.entries.len() < 2) {
         return;
@@ -95,7 +95,7 @@ pub(super) fn label(text: &str, all: &mut [Found]) {
     }
 }
 
-/// Goes below further headings. Those that are known already begin a repetition.
+/// Enters further headings. Known ones begin a repetition.
 fn enter<'a>(above: &mut Vec<&'a Heading>, new: &'a [Heading]) {
     if new.iter().all(|heading| above.iter().any(|known| known.text == heading.text)) {
         return;
@@ -158,7 +158,7 @@ fn heading(before: &str, line: &str, next: &str) -> Option<(usize, String)> {
     (stands_alone && is_words(text)).then(|| (PLAIN, text.to_owned()))
 }
 
-/// True for a few words, of which one at most is a number.
+/// Returns whether a line is a few words with at most one number.
 fn is_words(text: &str) -> bool {
     let is_plain = |c: char| c.is_alphanumeric() || " -_+.,()/'&".contains(c);
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -171,7 +171,7 @@ fn is_words(text: &str) -> bool {
         && numbers <= 1
 }
 
-/// A heading without the words that say which repetition it is: `Xen PV run 2` is `Xen PV`, `Run 2` nothing.
+/// A heading without the words that number a repetition: `Xen PV run 2` becomes `Xen PV`, `Run 2` empty.
 fn without_repeats(text: &str) -> String {
     let plain = |word: &str| word.trim_matches([':', '#', '(', ')', ',', '.', '-']).to_lowercase();
     let is_number = |word: &str| {

@@ -1,13 +1,13 @@
-//! The intervals of iostat's and atop's output one by one, where [`super::recognise`] takes them together.
+//! The single intervals of iostat's and atop's output, which [`super::recognise`] combines.
 
 use super::{Found, Line, Stamp, atop, clean, iostat, prefix};
 
-/// One interval.
+/// An interval of another tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ImportedInterval {
-    /// Its end, if the text tells it.
+    /// Its end, if the text has it.
     pub end: Option<Stamp>,
-    /// Its length, if the text tells it.
+    /// Its length, if the text has it.
     pub length_ns: Option<u64>,
     /// Its devices, in the text's order.
     pub devices: Vec<DeviceInterval>,
@@ -36,12 +36,12 @@ pub struct DeviceInterval {
     pub busy: Option<f64>,
 }
 
-/// All intervals of a text, without those since boot.
+/// All intervals of a text, except those since boot.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Intervals {
     /// `iostat` or `atop`.
     pub tool: &'static str,
-    /// In the text's order.
+    /// Intervals in the text's order.
     pub intervals: Vec<ImportedInterval>,
     /// Lines of the tool that were not understood.
     pub not_understood: Vec<Line>,

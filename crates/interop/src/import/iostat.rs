@@ -11,7 +11,7 @@ use super::{DeviceInterval, Entry, Found, ImportedInterval};
 use iotax_analysis::Metric;
 use reports::{Columns, Report};
 
-/// iostat's results in a text: one for each device that had I/O.
+/// Finds iostat's results in a text: one per device with I/O.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("Device") && !text.contains("\"sysstat\"") {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The reports of a text one by one, without those since boot.
+/// The single reports of a text, without those since boot.
 pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> {
     let mut sessions = reports::of_text(text, found);
     sessions.extend(reports::of_json(text, found));

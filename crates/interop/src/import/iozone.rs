@@ -12,7 +12,7 @@ use iotax_analysis::Metric;
 /// A test: its column's name here, the title of its part of the spreadsheet report, and its description in iotax's terms.
 type Test = (&'static str, &'static str, Option<(&'static str, &'static str)>);
 
-/// In the order of the columns. A stride read's and a backward read's distances are set by their records.
+/// Tests in the order of the columns. The distances of stride and backward reads follow from their records.
 const TESTS: [Test; 13] = [
     ("write", "writer", Some(("test", "write-new"))),
     ("rewrite", "re-writer", Some(("rw", "write"))),
@@ -29,10 +29,10 @@ const TESTS: [Test; 13] = [
     ("refread", "re-fread", None),
 ];
 
-/// The first of [`TESTS`] that goes through stdio, which O_DIRECT does not reach.
+/// Index in [`TESTS`] of the first test through stdio, to which O_DIRECT does not apply.
 const STDIO: usize = 9;
 
-/// The heads after size and record, and the words above those from the fifth on.
+/// The heads after size and record, and from the fifth on the words above them.
 const HEADS: [&str; 13] = [
     "write", "rewrite", "read", "reread", "read", "write", "read", "rewrite", "read", "fwrite", "frewrite",
     "fread", "freread",
@@ -45,7 +45,7 @@ enum Unit {
     KibPerS,
     Ops,
     MicrosPerOp,
-    /// None of these, or asked for (`-O`, `-N`) where the line is not there.
+    /// Neither of these, or requested (`-O`, `-N`) by a line that is missing.
     Unknown,
 }
 
@@ -56,7 +56,7 @@ const LEFT: usize = 2;
 struct Reader {
     found: Found,
     unit: Option<Unit>,
-    /// The ends of the columns: size, record, then the tests.
+    /// End positions of the columns: size, record, then the tests.
     ends: Vec<usize>,
     /// The part of the spreadsheet report that is being read, and its records in kB.
     part: Option<usize>,
@@ -66,7 +66,7 @@ struct Reader {
     time: Option<Stamp>,
     /// Test, size, record and figure of this run's entries.
     told: HashSet<(usize, [u64; 3])>,
-    /// True if anything was seen that only iozone writes.
+    /// True if the text has something that only iozone writes.
     is_iozone: bool,
 }
 
@@ -189,7 +189,7 @@ impl Reader {
         self.records = records;
     }
 
-    /// Keeps a figure of a test, unless another part of the same output has it already.
+    /// Adds a figure of a test, unless another part of the same output has it.
     fn add(&mut self, test: usize, size: f64, record: f64, figure: Option<f64>, line: usize) {
         let Some(figure) = figure.filter(|figure| *figure > 0.0) else { return };
         if !self.told.insert((test, [size, record, figure].map(f64::to_bits))) {
@@ -256,7 +256,7 @@ impl Reader {
     }
 }
 
-/// True for a command that asks for figures in another unit than kB/s.
+/// Returns whether a command requests a unit other than kB/s.
 fn asks_for_a_unit(line: &str) -> bool {
     let mut words = line.split_whitespace();
     words.any(|word| word.ends_with("iozone"))
@@ -270,8 +270,8 @@ fn heads(line: &str) -> Option<Vec<&str>> {
     (is_size && words.next() == Some("reclen")).then(|| words.collect())
 }
 
-/// True if heads are all of iozone's, or the first of them and the line above tells which of several reads and writes the last are.
-/// Heads that a terminal broke go on in the next line.
+/// Returns whether these are iozone's heads: all of them, or the first few, if the line above shows which reads and writes the last ones
+/// are. Heads may continue in the next line.
 fn are_known(heads: &[&str], above: &str, next: Option<&str>) -> bool {
     let told = ABOVE.iter().copied().take(heads.len().saturating_sub(4));
     let is_rest = |line: &str| line.split_whitespace().next().is_some_and(|word| HEADS.contains(&word));

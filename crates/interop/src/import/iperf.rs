@@ -3,12 +3,12 @@
 use super::Entry;
 use super::parse_util::{decimal, half_a_digit};
 
-/// Transfer and rate of one stream, or of all of them, over some time.
+/// Transfer and rate of one stream, or of all, over an interval.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
     /// The stream's number, or `SUM`.
     pub(super) id: &'a str,
-    /// In which direction and at which end, where both ways are measured: `TX-C`.
+    /// Direction and end in a bidirectional test: `TX-C`.
     pub(super) role: Option<&'a str>,
     /// Seconds from the start.
     pub(super) from: f64,
@@ -16,14 +16,14 @@ pub(super) struct Row<'a> {
     pub(super) to: f64,
     /// As the row has it: it is rounded.
     pub(super) bits_per_s: f64,
-    /// True if its times have two digits after the point, as all of iperf3's do; iperf 2's have one or four, and with -e two.
+    /// True if its times have two decimals, as all of iperf3's do; iperf 2 prints one or four, and two with -e.
     pub(super) may_be_iperf3: bool,
     /// The words after the rate.
     pub(super) rest: Vec<&'a str>,
 }
 
 impl<'a> Row<'a> {
-    /// Reads a row; nothing if it is none, or if transfer, time and rate contradict one another.
+    /// Parses a row; `None` if it is no row, or if transfer, time and rate contradict one another.
     pub(super) fn of(line: &'a str) -> Option<Self> {
         let (id, mut rest) = bracket(line)?;
         let is_stream = id == "SUM" || id.chars().all(|c| c.is_ascii_digit()) && !id.is_empty();
@@ -78,7 +78,7 @@ fn has_hundredths(seconds: &str) -> bool {
     seconds.split_once(['.', ',']).is_some_and(|(_, part)| part.len() == 2)
 }
 
-/// Adds what is known of datagrams: of none nothing is, and no more are lost than were sent.
+/// Adds the datagram figures. They are unknown without datagrams, and at most as many are lost as were sent.
 pub(super) fn add_datagrams(entry: &mut Entry, jitter: Option<f64>, lost: Option<f64>, packets: Option<f64>) {
     if packets == Some(0.0) {
         return;

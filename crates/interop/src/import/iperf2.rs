@@ -43,7 +43,7 @@ pub(super) fn is_head(line: &str) -> bool {
     Test::of_head(line).is_some()
 }
 
-/// True for a line of a test that no other program writes.
+/// Returns whether a line belongs to a test that no other program prints.
 fn is_headless(line: &str) -> bool {
     line.contains("connected with") && connected(line).is_some()
         || Row::of(line).is_some_and(|row| !row.may_be_iperf3)
@@ -63,7 +63,7 @@ struct Kept {
     is_report: bool,
 }
 
-/// One test, from a head to the next.
+/// A test, from one header to the next.
 #[derive(Default)]
 struct Test {
     host: Option<String>,
@@ -71,13 +71,13 @@ struct Test {
     is_headless: bool,
     udp: bool,
     port: String,
-    /// Each stream's own port, by its number.
+    /// Each stream's local port, by its number.
     streams: BTreeMap<String, String>,
     /// The rows of each stream, or of `SUM`.
     rows: BTreeMap<String, Vec<Kept>>,
     /// The stream of the row in the line before.
     last: Option<String>,
-    /// The stream whose report by the server begins in the line before.
+    /// The stream whose server report began on the previous line.
     reported: Option<String>,
 }
 

@@ -13,15 +13,15 @@ use super::parse_util::{agree, not_understood, whole_nanos};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// The note for a rate that is not the receiver's.
+/// The note if the rate is not the receiver's.
 const SENDERS: &str = "the rate is the sender's: what was lost is in it";
 
-/// The note for the rate of an end that is 0.
+/// The note if an end's rate is 0.
 fn unknown(end: &str) -> String {
     format!("the {end}'s rate is unknown: iperf3 writes 0 for what it does not know")
 }
 
-/// Counts from here on are below 0 in 32 bits or 64.
+/// Retransmit counts from this value are negative 32-bit or 64-bit numbers.
 const MOST_RETRANSMITS: f64 = 2_147_483_648.0;
 
 /// Adds the count of retransmits, unless it ran below 0.
@@ -68,7 +68,7 @@ fn is_ours(object: Value<'_>) -> bool {
         && (is_told || start.get("test_start").is_map())
 }
 
-/// An error is said in words where figures would be.
+/// Records an error message that takes the place of figures.
 fn refused(error: Value<'_>, line: usize, found: &mut Found) {
     if let Some(words) = error.text() {
         found.miss(not_understood(line, &words, "iperf3 says that this test failed"));
@@ -130,7 +130,7 @@ impl Start {
     }
 }
 
-/// One test, or the two directions of one. A test that failed may have no figures.
+/// Reads a test, or both directions of one. A failed test may have no figures.
 fn document(start: &Start, end: Value<'_>, failed: bool, line: usize, found: &mut Found) {
     if let Some(version) = start.version.as_ref().and_then(|version| version.strip_prefix("iperf ")) {
         found.version = Some(version.to_owned());
@@ -164,14 +164,14 @@ fn document(start: &Start, end: Value<'_>, failed: bool, line: usize, found: &mu
     }
 }
 
-/// A total whose bytes, seconds and rate say the same.
+/// A total whose bytes, seconds and rate agree.
 fn rate(sum: Value<'_>) -> Option<f64> {
     let [bytes, seconds, rate] = ["bytes", "seconds", "bits_per_second"].map(|key| sum.get(key).f64());
     let (bytes, seconds, rate) = (bytes?, seconds?, rate?);
     (rate > 0.0 && agree(bytes * 8.0 / seconds, rate, 0.02)).then_some(rate)
 }
 
-/// Adds the figures of one direction. True if there are any.
+/// Adds the figures of one direction. Returns whether there are any.
 fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
     let (sent_rate, received_rate) = (rate(sent), rate(received));
     if let Some(rate) = received_rate {
@@ -201,7 +201,7 @@ fn losses(entry: &mut Entry, told: Value<'_>) {
     entry.add("loss", share.filter(|share| packets != Some(0.0) && (0.0..=100.0).contains(share)), "%");
 }
 
-/// Adds the figures that hold for both ends over the whole test.
+/// Adds the figures of both ends over the whole test.
 fn shared(entry: &mut Entry, end: Value<'_>) {
     let mut streams = end.get("streams").items();
     if let (Some(stream), None) = (streams.next(), streams.next())

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use super::parse_util::not_understood;
 use super::{Found, LONGEST_QUOTE};
 
-/// No tool nests deeper.
+/// Maximum nesting depth.
 const DEEPEST: usize = 128;
 
 /// A value or a key, as bytes `from..to` of the text; `next` is the node after the last one of a list or map.
@@ -23,13 +23,13 @@ enum Node {
     Map { from: u32, next: u32 },
 }
 
-/// Stands for `next` as long as a list or map is open.
+/// Placeholder for `next` while a list or map is open.
 const OPEN: u32 = u32::MAX;
 
 /// A document, or the remains of a torn one.
 pub(super) struct Tree<'t> {
     text: &'t str,
-    /// The first one is a null, which stands for missing values.
+    /// The nodes; the first is a null, which stands for missing values.
     nodes: Vec<Node>,
     /// The position of the first byte that cannot be read, or the one after the tree.
     pub(super) end: usize,
@@ -56,7 +56,7 @@ impl<'t> Tree<'t> {
         Value { tree: self, at: usize::from(!self.is_torn) }
     }
 
-    /// The outermost maps that are complete, each with where it begins.
+    /// The outermost complete maps, each with its start.
     pub(super) fn maps(&self) -> impl Iterator<Item = (usize, Value<'_>)> {
         let mut at = 1;
         std::iter::from_fn(move || {
@@ -185,7 +185,7 @@ impl<'t> Tree<'t> {
         Some(Node::Text { from, to })
     }
 
-    /// A number or another word without quotes.
+    /// Parses a number or another unquoted word.
     fn word(&mut self) -> Option<Node> {
         let rest = &self.text.as_bytes()[self.end..];
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
@@ -207,7 +207,7 @@ impl<'t> Tree<'t> {
     }
 }
 
-/// A value of a document; null where there is none.
+/// A value of a document; null if missing.
 #[derive(Clone, Copy)]
 pub(super) struct Value<'t> {
     tree: &'t Tree<'t>,
@@ -219,7 +219,7 @@ impl<'t> Value<'t> {
         self.tree.nodes[self.at]
     }
 
-    /// The node after it and all that is in it.
+    /// Index of the node after this one and its descendants.
     fn next(self) -> usize {
         match self.node() {
             Node::List { next } | Node::Map { next, .. } => next as usize,
@@ -272,12 +272,12 @@ impl<'t> Value<'t> {
         path.iter().fold(self, |value, key| value.get(key))
     }
 
-    /// True if the text has it, as null at least.
+    /// Returns whether the text has the value, even if it is null.
     pub(super) fn is_there(self) -> bool {
         self.at != 0
     }
 
-    /// The place of the key that it is the value of, and key and value as the text has them.
+    /// The position of the value's key, and key and value as written.
     pub(super) fn quoted(self) -> (usize, String) {
         let Some(Node::Text { from, .. }) = self.at.checked_sub(1).and_then(|key| self.tree.nodes.get(key))
         else {
@@ -324,24 +324,24 @@ impl<'t> Value<'t> {
         serde_json::from_str(&self.tree.text[from as usize - 1..=to as usize]).ok().map(Cow::Owned)
     }
 
-    /// As [`Self::text`], to keep.
+    /// Like [`Self::text`], owned.
     pub(super) fn string(self) -> Option<String> {
         self.text().map(Cow::into_owned)
     }
 
-    /// The number; absent for anything else, and for one too large.
+    /// The number; `None` for other values, and if it is too large.
     pub(super) fn f64(self) -> Option<f64> {
         matches!(self.node(), Node::Number { .. })
             .then(|| self.raw().parse().ok())?
             .filter(|value: &f64| value.is_finite())
     }
 
-    /// A number that has no sign, point or exponent.
+    /// A number without sign, point or exponent.
     pub(super) fn u64(self) -> Option<u64> {
         matches!(self.node(), Node::Number { .. }).then(|| self.raw().parse().ok())?
     }
 
-    /// A number that has no point or exponent.
+    /// A number without point or exponent.
     pub(super) fn i64(self) -> Option<i64> {
         matches!(self.node(), Node::Number { .. }).then(|| self.raw().parse().ok())?
     }
@@ -363,14 +363,14 @@ impl std::fmt::Display for Value<'_> {
 
 /// An object that begins a line.
 pub(super) enum Object<'t> {
-    /// It is complete.
+    /// The document is complete.
     Whole(Value<'t>),
-    /// It is torn after this text.
+    /// The document is truncated after this text.
     Torn(&'t str),
 }
 
 impl<'t> Object<'t> {
-    /// The object; one that is torn and has all `marks` of a tool is noted as not understood.
+    /// The object. A truncated one with all `marks` of a tool is recorded as not understood.
     pub(super) fn or_torn(self, line: usize, marks: &[&str], found: &mut Found) -> Option<Value<'t>> {
         match self {
             Self::Whole(value) => return Some(value),
@@ -385,8 +385,7 @@ impl<'t> Object<'t> {
     }
 }
 
-/// Gives each object that begins a line of a text to `each`, with the line's number from 1. An object within an object is not given by
-/// itself.
+/// Calls `each` with every object at the beginning of a line, and the line's number from 1. Nested objects are not passed separately.
 pub(super) fn objects(text: &str, each: &mut dyn FnMut(usize, Object<'_>)) {
     let mut tree = Tree::of(text);
     let (mut at, mut line) = (0, 1);

@@ -3,7 +3,7 @@
 /// The longest line of any tool, in bytes.
 const LONGEST: usize = 8 << 10;
 
-/// The lines of a text; longer ones than any tool writes are empty.
+/// The lines of a text; implausibly long ones are empty.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> + Clone {
     text.lines().map(short)
 }
@@ -12,7 +12,7 @@ fn short(line: &str) -> &str {
     if line.len() > LONGEST { "" } else { line }
 }
 
-/// As [`lines`], for readers that look back and ahead. Takes four bytes a line.
+/// Like [`lines`], with random access. Takes four bytes per line.
 #[derive(Debug)]
 pub(super) struct Lines<'t> {
     text: &'t str,
@@ -43,7 +43,7 @@ impl<'t> Lines<'t> {
         self.begins.partition_point(|begin| *begin as usize <= byte)
     }
 
-    /// The lines from one on.
+    /// The lines starting at a number.
     pub(super) fn from(&self, number: usize) -> impl Iterator<Item = &'t str> + Clone {
         (number..self.begins.len()).filter_map(|number| self.get(number))
     }

@@ -1,4 +1,4 @@
-//! Marks by which a large text is known to have something that a reader may read.
+//! Marks that show whether a large text contains output of a supported tool.
 //!
 //! Reading takes seconds for each 10 MB, whatever is in them. So a large file has to show in its first part that it is text, and a mark
 //! of one tool at least. Each is long enough that none is in random bytes.
@@ -11,7 +11,7 @@ const FIRST: usize = 1 << 20;
 /// The largest share of control characters in a text.
 const MOST_CONTROLS: f64 = 0.01;
 
-/// Words of results, of at least one tool each.
+/// Words from results, at least one per tool.
 const WORDS: &[&str] = &[
     "c %CP",
     "\"jobs\"",
@@ -54,7 +54,7 @@ const WORDS: &[&str] = &[
     "\"smartctl\"",
 ];
 
-/// The reason for which a file is not read: its first part is no text, or has no mark of any tool.
+/// Why a file is not read: its first part is not text, or has no mark of any tool.
 #[must_use]
 pub fn without_results(bytes: &[u8]) -> Option<&'static str> {
     let first = bytes.get(..FIRST).filter(|first| first.len() < bytes.len())?;
@@ -68,7 +68,7 @@ pub fn without_results(bytes: &[u8]) -> Option<&'static str> {
     (!has_any(&clean(&text))).then_some("its first MiB has nothing that one of these tools writes")
 }
 
-/// True if a text has a mark of any tool.
+/// Returns whether a text has a mark of any tool.
 pub(super) fn has_any(text: &str) -> bool {
     WORDS.iter().chain(&unixbench::TESTS).any(|word| text.contains(word))
         || has_figure_with_unit(text)
@@ -80,7 +80,7 @@ pub(super) fn has_any(text: &str) -> bool {
         })
 }
 
-/// A rate as dd ends its line, ping's times, or a share that was lost: `289 MB/s`, `1.5GB/s`, `time=0.2ms`, `0.1/0.2/0.3 ms`, `(0%`.
+/// Returns whether a text has a rate like dd's, ping's times, or a loss: `289 MB/s`, `1.5GB/s`, `time=0.2ms`, `0.1/0.2/0.3 ms`, `(0%`.
 fn has_figure_with_unit(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
     let mut before = "";
@@ -99,7 +99,7 @@ fn has_figure_with_unit(text: &str) -> bool {
     })
 }
 
-/// Figures one after the other between commas, as in the CSV of bonnie++ and iperf, also where a terminal broke its lines.
+/// Returns whether a text has comma-separated figures, as in the CSV of bonnie++ and iperf, even if wrapped by a terminal.
 fn has_fields(text: &str) -> bool {
     const FEWEST: usize = 5;
     let is_field = |b: u8| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'u' | b'm' | b's' | b'\n');

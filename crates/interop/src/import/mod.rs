@@ -1,4 +1,4 @@
-//! Reads other tools' output as far as it can be understood.
+//! Reads other tools' output as far as it can be parsed.
 //!
 //! Each tool has a file here with a function `read`: text in, [`Found`] out, or nothing if the text has nothing of that tool.
 //! The text is clean ([`clean()`]) and may hold anything else around: a reader says `not_understood` only of lines that it knows
@@ -59,7 +59,7 @@ pub use stamp::Stamp;
 /// Finds one tool's results in a clean text.
 pub type Reader = fn(&str) -> Option<Found>;
 
-/// The tools that can be read, each with its reader and its marks.
+/// The supported tools, each with its reader and marks.
 pub const READERS: &[(&str, Reader, &str)] = &[
     ("bonnie++", bonnie::read, "its CSV, or its tables with %CP"),
     (
@@ -120,13 +120,13 @@ pub const READERS: &[(&str, Reader, &str)] = &[
     ("smartctl", smartctl::read, "its JSON (--json), as context"),
 ];
 
-/// The most targets and the most workloads of one run: each cell of the two is a row of a report.
+/// Maximum number of targets, and of workloads, in a run: each cell is a row of a report.
 pub const MOST_NAMES: usize = 1_000;
 
 /// Limit of results of one tool in one text, and of reported lines that are not understood: a text with more is a log.
 pub const MOST_ROWS: usize = 1 << 16;
 
-/// Bytes of the longest name that anything may have.
+/// Maximum length of a name in bytes.
 const LONGEST_NAME: usize = 1000;
 
 /// Reads all results in a text, recognized by its content and not by its name: it may hold those of several tools.
@@ -151,7 +151,7 @@ pub fn recognise(text: &str) -> Vec<Found> {
     found
 }
 
-/// The lines of a text without any result that look like some tool's, each with its tool in the reason.
+/// The lines that look like a tool's, in a text without any result; each has its tool in the reason.
 #[must_use]
 pub fn refused(text: &str) -> Vec<Line> {
     let mut lines = lines_of(read(text).1);
@@ -159,7 +159,7 @@ pub fn refused(text: &str) -> Vec<Line> {
     lines
 }
 
-/// The tools of which a text has results, and the others that it has lines of.
+/// The tools with results in a text, and the others with lines in it.
 fn read(text: &str) -> (Vec<Found>, Vec<Found>) {
     let mut best_text = clean(text);
     let mut best = read_clean(&best_text);
@@ -198,7 +198,7 @@ fn read_clean(text: &str) -> Vec<Found> {
 /// Characters of a line that is quoted.
 const LONGEST_QUOTE: usize = 200;
 
-/// The most prefixes in front of one another: time, host, program, container.
+/// Maximum number of nested line prefixes: time, host, program, container.
 const DEEPEST_PREFIX: usize = 4;
 
 /// The length of all names.
@@ -231,12 +231,12 @@ pub struct Found {
     pub entries: Vec<Entry>,
     /// The lines that were not understood.
     pub not_understood: Vec<Line>,
-    /// True if the text has more than [`MOST_ROWS`] of either.
+    /// True if the text has more than [`MOST_ROWS`] results or such lines.
     pub is_cut: bool,
 }
 
 impl Found {
-    /// Keeps an entry, if there is room for one more. One with a figure that no machine can have is a line that was not understood.
+    /// Adds an entry unless the limit is reached. An entry with an impossible figure becomes a line that was not understood.
     fn keep(&mut self, entry: Entry) {
         if let Some(reason) = entry.refusal() {
             return self.miss(Line { number: entry.line, text: String::new(), reason });
@@ -255,7 +255,7 @@ impl Found {
         }
     }
 
-    /// Keeps a line that was not understood, if there is room for one more.
+    /// Adds a line that was not understood, unless the limit is reached.
     fn miss(&mut self, line: Line) {
         self.is_cut |= self.not_understood.len() == MOST_ROWS;
         if !self.is_cut {
@@ -264,12 +264,12 @@ impl Found {
     }
 }
 
-/// True for a name that would make many results of a short text a long one.
+/// Returns whether a name is so long that it would inflate many short results.
 const fn is_long(name: &str) -> bool {
     name.len() > LONGEST_NAME
 }
 
-/// One measurement of another tool.
+/// A measurement of another tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
     /// The measured object, as far as the text names it: a device, a file, a host.
@@ -278,25 +278,25 @@ pub struct Entry {
     pub workload: String,
     /// The workload in fio's terms as far as the text describes it; everything else is absent.
     pub keys: Box<WorkloadKeys>,
-    /// When it ran, as far as the text tells: its begin, or the time of its report.
+    /// The time of the run, if known: its begin, or the time of its report.
     pub time: Option<Stamp>,
     /// The duration, in nanoseconds.
     pub duration_ns: Option<u64>,
-    /// Counts, bytes and histograms, only where the text has all of a direction's.
+    /// Counts, bytes and histograms of directions for which the text has all of them.
     pub tallies: Option<Box<Tallies>>,
-    /// Figures as the text has them, in our units.
+    /// Figures stated in the text, in iotax's units.
     pub stated: ImportedMetrics,
     /// Remarks on the figures' meaning, such as that a page cache is in them.
     pub notes: Vec<String>,
-    /// The headings that it stands below: results of one target and workload below others are no repetitions.
+    /// The headings above it: results of one target and workload below different headings are not repetitions.
     pub label: Option<String>,
     /// Its line in the text, from 1.
     pub line: usize,
-    /// The first figure that no machine can have, and why.
+    /// The first impossible figure, and why it is impossible.
     pub impossible: Option<String>,
 }
 
-/// The unit of one of iotax's metrics, as tools write it.
+/// The unit of a metric of iotax, as tools write it.
 const fn unit_of(metric: Metric) -> &'static str {
     match metric.definition().unit {
         Unit::Nanoseconds => "ns",
@@ -307,7 +307,7 @@ const fn unit_of(metric: Metric) -> &'static str {
 }
 
 impl Entry {
-    /// Keeps a figure that is one of iotax's metrics, in its unit; one that is unknown, 0 or not finite is left out.
+    /// Stores a figure that is one of iotax's metrics, in its unit; unknown, zero or non-finite values are left out.
     fn state(&mut self, metric: Metric, value: Option<f64>) {
         let value = value.filter(|value| *value != 0.0);
         if let Some(value) = self.possible(metric.word(), value, unit_of(metric)) {
@@ -315,7 +315,7 @@ impl Entry {
         }
     }
 
-    /// Keeps another figure; an unknown one is left out.
+    /// Adds another figure; an unknown one is left out.
     fn add(&mut self, name: impl Into<String>, value: Option<f64>, unit: &str) {
         let name = name.into();
         if let Some(value) = self.possible(&name, value, unit) {
@@ -323,7 +323,7 @@ impl Entry {
         }
     }
 
-    /// A figure within the bounds of what any machine can do; `None` if it is absent, and if it is not, with a remark.
+    /// Returns a figure within the bounds of any machine; `None` if it is missing, or, with a remark, if it is impossible.
     fn possible(&mut self, name: &str, value: Option<f64>, unit: &str) -> Option<f64> {
         let value = value.filter(|value| value.is_finite())?;
         let why = impossible(value, unit);
@@ -331,18 +331,18 @@ impl Entry {
         why.is_none().then_some(value)
     }
 
-    /// Why it is no result of a machine.
+    /// Why it cannot be a machine's result.
     fn refusal(&self) -> Option<String> {
         let took = || impossible(self.duration_ns? as f64, "ns").map(|why| format!("its duration: {why}"));
         self.impossible.clone().or_else(took)
     }
 
-    /// Sets a key of a workload from its text; one that is not in iotax's terms stays unknown.
+    /// Sets a workload key from its text. Returns false, and leaves it unknown, if iotax cannot express it.
     fn set(&mut self, key: &str, text: &str) -> bool {
         self.keys.set(key, text).is_ok()
     }
 
-    /// True if the text has any figure of it.
+    /// Returns whether the text has any figure of it.
     fn has_figures(&self) -> bool {
         !self.stated.metrics.is_empty() || !self.stated.others.is_empty()
     }
@@ -355,7 +355,7 @@ pub struct Line {
     pub number: usize,
     /// The line.
     pub text: String,
-    /// Why, where there is more to say than that.
+    /// The reason, if there is more to say.
     pub reason: String,
 }
 

@@ -1,4 +1,4 @@
-//! `nvme smart-log`, text and JSON: the state of a device, which is no result but belongs to one.
+//! `nvme smart-log`, text and JSON: the health of a device, which accompanies results.
 
 use super::json_tree::{self, Value};
 use super::lines::lines;
@@ -124,12 +124,12 @@ fn of_json(text: &str, found: &mut Found) {
     });
 }
 
-/// A whole number, which JSON of large ones has in quotes.
+/// Parses a whole number, which is quoted in JSON if large.
 pub(super) fn whole(value: Value<'_>) -> Option<f64> {
     value.f64().or_else(|| value.text().and_then(|text| count(&text)))
 }
 
-/// Keeps a state; a second one of the same device is no repetition of the first.
+/// Stores a device's state; a second one of the same device is not a repetition.
 pub(super) fn keep(state: Option<Entry>, found: &mut Found) {
     let Some(mut entry) = state else { return };
     if entry.stated.others.is_empty() {
@@ -148,5 +148,5 @@ pub(super) fn keep(state: Option<Entry>, found: &mut Found) {
     found.keep(entry);
 }
 
-/// States of which one looks for those of the same device.
+/// Number of recent states searched for one of the same device.
 const MOST_STATES: usize = 100;

@@ -1,10 +1,10 @@
-//! Helpers of several readers: numbers with a comma, percentiles, lines that were not understood.
+//! Helpers for several readers: decimal commas, percentiles, lines that were not understood.
 
 use super::quantity::number;
 use super::{Entry, Line};
 use iotax_analysis::Metric;
 
-/// A number of a tool that groups no digits, so that a comma is the decimal point of somebody's country.
+/// Parses a number of a tool that does not group digits, so that a comma is a decimal point of the locale.
 pub(super) fn decimal(text: &str) -> Option<f64> {
     match text.matches(',').count() {
         0 => number(text),
@@ -13,7 +13,7 @@ pub(super) fn decimal(text: &str) -> Option<f64> {
     }
 }
 
-/// True if two figures for the same thing differ by `share` of the larger one at most.
+/// Returns whether two figures for the same thing differ by at most `share` of the larger.
 pub(super) fn agree(a: f64, b: f64, share: f64) -> bool {
     (a - b).abs() <= share * a.abs().max(b.abs())
 }
@@ -24,7 +24,7 @@ pub(super) fn half_a_digit(text: &str) -> f64 {
     0.5 / 10f64.powi(i32::try_from(digits).unwrap_or(i32::MAX))
 }
 
-/// A time in whole nanoseconds; absent if it is none.
+/// A time rounded to whole nanoseconds; `None` if not representable.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -39,8 +39,8 @@ pub(super) fn not_understood(number: usize, text: &str, reason: &str) -> Line {
     Line { number, text: text.trim().to_owned(), reason: reason.to_owned() }
 }
 
-/// Keeps a percentile of the latency: as iotax's metric if it has that one, else under a name of the same form. `before` is
-/// `"read "` or `"write "` for a direction alone.
+/// Adds a latency percentile: as iotax's metric if there is one, else under a name of the same form. `before` is `"read "` or `"write "`
+/// for a single direction.
 pub(super) fn add_percentile(entry: &mut Entry, before: &str, percent: &str, ns: Option<f64>) {
     let metric = match percent {
         "50" => Some(Metric::LATENCY_P50),

@@ -48,13 +48,13 @@ pub(super) fn read(text: &str) -> Option<Found> {
 /// A part of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Section {
-    /// Ways to sync after one or two writes of so many kB.
+    /// Methods to sync after one or two writes of this many kB.
     Methods { writes: u32, kb: u32 },
     /// `open_sync` with several sizes.
     Sizes,
     /// A sync on another descriptor.
     Descriptors,
-    /// Writes of so many kB without any.
+    /// Writes of this many kB without a sync.
     NotSynced { kb: u32 },
 }
 

@@ -69,7 +69,7 @@ impl Rate {
     }
 }
 
-/// A summary, as far as it was read.
+/// A partly parsed summary.
 #[derive(Default)]
 struct Summary {
     line: usize,

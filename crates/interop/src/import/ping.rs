@@ -11,7 +11,7 @@ use super::parse_util::{agree, decimal, half_a_digit, not_understood, whole_nano
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// Nanoseconds in the unit of all times here.
+/// Nanoseconds per millisecond, the unit of all times here.
 const MS: f64 = 1e6;
 
 /// ping's results in a text. Several of the same host are repetitions.
@@ -47,7 +47,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// One run of ping, as far as it was read.
+/// A partly parsed run of ping.
 #[derive(Default)]
 struct Test {
     line: usize,
@@ -59,7 +59,7 @@ struct Test {
     time: Option<Stamp>,
     /// Bytes of each reply.
     reply: Option<u64>,
-    /// In milliseconds; absent for one that is only said to be below something.
+    /// Round trips in milliseconds; `None` for one printed only as below a bound.
     replies: Vec<Option<f64>>,
     /// True if the line above the counts was there.
     summary: bool,
@@ -67,7 +67,7 @@ struct Test {
     times: Option<Times>,
 }
 
-/// Requests, replies and the share that was lost, in percent.
+/// Requests, replies and loss in percent.
 struct Counts {
     sent: u64,
     received: u64,
@@ -102,7 +102,7 @@ impl Test {
         Some(Self { line: number, head: trimmed.to_owned(), host, payload: size, ..Self::default() })
     }
 
-    /// Takes a reply, or the counts of the summary. Other lines report an error or are not ping's.
+    /// Processes a reply, or the counts of the summary. Other lines report an error or are not ping's.
     fn take(&mut self, line: &str, next: &str) {
         if self.summary && self.counts.is_none() {
             self.counts = Counts::of(line).or_else(|| Counts::of(&format!("{line} {next}")));
@@ -126,7 +126,7 @@ impl Test {
         }
     }
 
-    /// All replies, if they are all there.
+    /// The histogram of all replies; `None` if some are missing.
     fn histogram(&self) -> Option<Tally> {
         let (counts, times) = (self.counts.as_ref()?, self.times.as_ref()?);
         let replies: Vec<f64> = self.replies.iter().copied().collect::<Option<_>>()?;
@@ -230,7 +230,7 @@ fn seconds_since_1970(word: &str) -> Option<Stamp> {
     Stamp::since_1970(whole(seconds)?.checked_mul(1000)?)
 }
 
-/// Makes an entry of a run that has a summary.
+/// Turns a run with a summary into an entry.
 fn close(test: Option<Test>, found: &mut Found) {
     let Some(test) = test else { return };
     if test.times.is_none() && test.counts.is_none() {

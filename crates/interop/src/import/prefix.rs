@@ -1,19 +1,19 @@
-//! Takes away what stands in front of every line: indentation, the time of a log, the host, the container.
+//! Strips what precedes every line: indentation, a log's time, the host, the container.
 //!
 //! Some tools begin their own lines alike, so that what is taken away here counts as a prefix only if more is understood without it.
 
 use std::collections::HashMap;
 
-/// The share of lines that begin alike, above which the beginning may be a prefix.
+/// Share of lines with the same beginning above which it may be a prefix.
 const MOST: f64 = 0.9;
 
-/// Fewer lines may begin alike by chance.
+/// Fewest lines with a prefix; fewer may begin alike by chance.
 const FEWEST: usize = 3;
 
 /// The longest line that is looked at.
 const LONGEST: usize = 8 << 10;
 
-/// The text without one prefix of its lines, if they have one.
+/// The text without one common prefix of its lines, if there is one.
 pub(super) fn without(text: &str) -> Option<String> {
     cut(text, time).or_else(|| without_word(text)).or_else(|| without_indent(text))
 }
@@ -23,7 +23,7 @@ fn full(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.trim().is_empty() && line.len() <= LONGEST)
 }
 
-/// The text with what `rest` leaves of each line, if it leaves something else of enough of them.
+/// The text with `rest` applied to each line, if that changes enough of them.
 fn cut(text: &str, rest: impl Fn(&str) -> Option<&str>) -> Option<String> {
     let (mut all, mut with) = (0_usize, 0_usize);
     for line in full(text) {
@@ -37,8 +37,7 @@ fn cut(text: &str, rest: impl Fn(&str) -> Option<&str>) -> Option<String> {
     Some(text.split_inclusive('\n').map(cut).collect())
 }
 
-/// The line behind the time that it begins with: `2024-01-01T00:00:00.123Z `, `[2024-01-01 00:00:00] `, `Jan  1 00:00:00 `,
-/// `[12.345678] `.
+/// Strips the time at the beginning of a line: `2024-01-01T00:00:00.123Z `, `[2024-01-01 00:00:00] `, `Jan  1 00:00:00 `, `[12.345678] `.
 fn time(line: &str) -> Option<&str> {
     let trimmed = line.trim_start();
     let rest = if let Some(inner) = trimmed.strip_prefix('[') {
@@ -94,7 +93,7 @@ fn is_time_of_day(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || matches!(c, ':' | '.' | ',' | '+' | '-' | 'Z'))
 }
 
-/// Without the word that all lines begin with: `host `, `fio-pod | `, `host fio[123]: `.
+/// Strips the first word if all lines share it: `host `, `fio-pod | `, `host fio[123]: `.
 fn without_word(text: &str) -> Option<String> {
     let mut times: HashMap<&str, usize> = HashMap::new();
     let mut all = 0_usize;
@@ -130,7 +129,7 @@ fn name(line: &str) -> Option<&str> {
     first.starts_with(|c: char| c.is_ascii_alphabetic() || c == '[').then_some(first.trim_end_matches('\n'))
 }
 
-/// Without the blanks that all lines begin with.
+/// Strips the indentation that all lines share.
 fn without_indent(text: &str) -> Option<String> {
     let blanks = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
     let least = full(text).map(blanks).min().filter(|least| *least > 0)?;

@@ -1,7 +1,7 @@
 //! Numbers and units as tools write them.
 
-/// A plain number: digits with at most one point, perhaps a sign and an exponent. `inf` and `nan` are none, nor is `1,234`,
-/// which is one number in one country and another in the next.
+/// Parses a plain number: digits with at most one point, optionally a sign and an exponent. Rejects `inf`, `nan`, and `1,234`, whose
+/// meaning depends on the locale.
 pub(super) fn number(text: &str) -> Option<f64> {
     let allowed = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E');
     let looks =
@@ -9,7 +9,7 @@ pub(super) fn number(text: &str) -> Option<f64> {
     looks.then(|| text.parse::<f64>().ok()).flatten().filter(|value| value.is_finite())
 }
 
-/// The most that a figure of a unit can be: what is more was never measured.
+/// The largest plausible value of a unit; anything above is a misreading.
 fn most(unit: &str) -> f64 {
     match unit {
         // The largest systems of all do a hundredth of it at most.
@@ -33,7 +33,7 @@ fn most(unit: &str) -> f64 {
 /// A hundred years.
 const CENTURY_NS: f64 = 3.156e18;
 
-/// Why no machine can have a figure, if none can: it is below 0, or beyond any. A temperature may be below 0.
+/// Why a figure is impossible: negative, or above any machine's. Temperatures may be negative.
 pub(super) fn impossible(value: f64, unit: &str) -> Option<String> {
     if value < 0.0 && unit != "\u{b0}C" {
         return Some("it is below 0".to_owned());
@@ -50,8 +50,8 @@ pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     Some((number(&text[..end])?, text[end..].trim_start()))
 }
 
-/// Bytes in a unit of bytes: `B`, `kB` and `KB` (1000), `KiB` (1024) and so on. Case does not matter, except for `b`, a bit,
-/// which is no unit of bytes.
+/// Factor of a unit of bytes: `B`, `kB` and `KB` (1000), `KiB` (1024) and so on. Case does not matter, except for `b`, which is a bit and
+/// rejected.
 pub(super) fn bytes_in(unit: &str) -> Option<f64> {
     let base: f64 = match unit.strip_suffix("iB") {
         Some(letter) if letter.len() == 1 => 1024.0,

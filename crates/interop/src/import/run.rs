@@ -1,4 +1,4 @@
-//! Turns the contents of files into runs: one for each tool, whose plan holds only what is known.
+//! Turns file contents into runs: one per tool, whose plan holds only known settings.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use iotax_model::{Plan, TargetSpec};
 
 use super::{Entry, Found};
 
-/// The longest name that a target of a plan may have.
+/// Maximum length of a target's name in a plan.
 const LONGEST: usize = 40;
 
 /// A run of another tool, ready for the store. Its plan can be shown and compared, not carried out: its targets have names and
@@ -23,19 +23,19 @@ pub struct Imported {
     pub source: ImportSource,
     /// The time of the first measurement, in milliseconds since 1970-01-01 UTC, if a file has it.
     pub started_at_ms: Option<u64>,
-    /// A text's name for a target, and the target's index in the plan.
+    /// For a label and a name in the text, the target's index in the plan.
     names: HashMap<(Option<String>, Option<String>), usize>,
-    /// The names of targets, and the last number that each plain name got.
+    /// The names of targets in use, and for each plain name the last number appended.
     taken: HashSet<String>,
     numbers: HashMap<String, usize>,
     /// A text's name for a workload with its keys, and the workload's index in the plan.
     workloads: HashMap<(String, String), usize>,
     numbered: HashMap<String, usize>,
-    /// Measurements of each target and workload so far.
+    /// Number of measurements so far of each target and workload.
     rounds: HashMap<(usize, usize), u32>,
 }
 
-/// One measurement in a text.
+/// A measurement in a text.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     /// Places in the plan.
@@ -76,7 +76,7 @@ pub fn runs(files: Vec<(String, Vec<Found>)>, label: Option<&str>) -> Vec<Import
     runs
 }
 
-/// The tools that have one target and one workload below different headings.
+/// The tools with the same target and workload below different headings.
 fn apart(files: &[(String, Vec<Found>)]) -> HashSet<&'static str> {
     let mut labels = HashMap::new();
     let mut apart = HashSet::new();
@@ -133,7 +133,7 @@ fn add(run: &mut Imported, file: &str, found: Found) {
 }
 
 impl Imported {
-    /// The headings that keep results of one target and workload apart, in the text's order.
+    /// The headings that distinguish results of one target and workload, in the text's order.
     #[must_use]
     pub fn labels(&self) -> Vec<&str> {
         let mut labels: Vec<(usize, &str)> =
@@ -186,8 +186,7 @@ impl Imported {
         });
     }
 
-    /// The index of the target with a label and a text's name. A new one is added, with a number after its name if another target
-    /// has that name.
+    /// The index of the target with a label and a name. A new one is added, with a number appended if another target has its name.
     fn target(&mut self, label: Option<&str>, told: Option<&str>) -> usize {
         let key = (label.map(str::to_owned), told.map(str::to_owned));
         if let Some(place) = self.names.get(&key) {
@@ -216,7 +215,7 @@ impl Imported {
         place
     }
 
-    /// The entry's workload; its name gets a number after it where another with other keys has that name.
+    /// The index of the entry's workload, with a number appended to its name if another one with different keys has it.
     fn workload(&mut self, entry: &Entry) -> usize {
         let tree = serde_json::to_value(&entry.keys).unwrap_or_default();
         let alike = (entry.workload.clone(), tree.to_string());
@@ -253,7 +252,7 @@ impl Imported {
     }
 }
 
-/// The keys that are set, and always `test`: plain I/O is known as such.
+/// The keys that are set, and always `test`: plain I/O is known to be plain.
 fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
     let set = tree.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
     let mut known: Vec<String> = set.map(|(key, _)| key.clone()).collect();
@@ -263,7 +262,7 @@ fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
     known
 }
 
-/// Makes a plan's name from a text, with `end` behind it.
+/// Makes a plan's name from a text, followed by `end`.
 fn simple(text: &str, end: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_.".contains(c);
     let parts: Vec<&str> = text.split(|c| !plain(c)).filter(|part| !part.is_empty()).collect();

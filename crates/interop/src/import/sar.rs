@@ -54,7 +54,7 @@ struct Row {
     device: String,
     /// True for a line of averages.
     is_average: bool,
-    /// When the interval ended.
+    /// End of the interval.
     clock: String,
     columns: Vec<(String, f64)>,
 }
@@ -68,7 +68,7 @@ impl Heads {
         has_tps.then(|| Self { columns: names.iter().map(|name| (*name).to_owned()).collect(), is_last })
     }
 
-    /// A row; none if the line is of another table or none.
+    /// Parses a row; `None` if the line is from another table or not a row.
     fn row(&self, words: &[&str]) -> Option<Result<Row, &'static str>> {
         let prefix = prefix(words);
         // Of another statistic, or of a text around it.
@@ -100,7 +100,7 @@ fn is_clock(word: &str) -> bool {
     word.matches(':').count() == 2 && word.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The number of words before a row's own: a time with its half of the day, or the word for an average in any language.
+/// The number of words before a row's own: the time with AM or PM, or the word for an average in any language.
 fn prefix(words: &[&str]) -> usize {
     let is_half = words.get(1).is_some_and(|word| matches!(*word, "AM" | "PM"));
     match words {
@@ -115,7 +115,7 @@ fn prefix(words: &[&str]) -> usize {
 /// The figures of one row, by sar's names.
 type Figures = Vec<(String, f64)>;
 
-/// One call of sar.
+/// The output of one call of sar.
 #[derive(Default)]
 struct Output {
     day: Option<String>,

@@ -1,10 +1,10 @@
-//! `smartctl --json`: the state of a device, which is no result but belongs to one.
+//! `smartctl --json`: the health of a device, which accompanies results.
 
 use super::json_tree::{self, Value};
 use super::nvme::{DATA_UNIT, keep, whole};
 use super::{Entry, Found, Stamp};
 
-/// Where a figure is, its name, unit and factor. The first of a name is taken.
+/// Path of each figure, its name, unit and factor. The first match of a name counts.
 const FIGURES: [(&[&str], &str, &str, f64); 21] = [
     (&["temperature", "current"], "temperature", "\u{b0}C", 1.0),
     (&["power_on_time", "hours"], "power on hours", "h", 1.0),

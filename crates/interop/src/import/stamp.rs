@@ -12,7 +12,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// A time that is counted from 1970-01-01 UTC; absent for 0, which tools write for an unknown one, and after the year 9999.
+    /// A time in milliseconds since 1970-01-01 UTC; `None` for 0, which tools write for an unknown time, and after the year 9999.
     pub(super) fn since_1970(ms: u64) -> Option<Self> {
         (1..=LAST_MS).contains(&ms).then_some(Self { ms, has_zone: true })
     }
@@ -27,7 +27,7 @@ impl Stamp {
         parts.stamp()
     }
 
-    /// The same moment, earlier by a duration.
+    /// This moment minus a duration in milliseconds.
     pub(super) fn before(self, ms: u64) -> Self {
         Self { ms: self.ms.saturating_sub(ms), ..self }
     }
@@ -42,7 +42,7 @@ const LAST_MS: u64 = 253_402_300_799_999;
 /// Milliseconds in a minute.
 const MINUTE: u64 = 60_000;
 
-/// The parts of a time, as far as they were found.
+/// The parts of a time that were found.
 #[derive(Default)]
 struct Parts {
     year: Option<u64>,
@@ -146,7 +146,7 @@ fn offset(zone: &str) -> Option<i64> {
     Some(if zone.starts_with('-') { -minutes } else { minutes })
 }
 
-/// Days from 1970-01-01 to a day of the Gregorian calendar; absent if there is no such day, or none yet.
+/// Days from 1970-01-01 to a day of the Gregorian calendar; `None` for an invalid day, or one in the future.
 pub(super) fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let is_leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let lengths = [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];

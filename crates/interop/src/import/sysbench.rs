@@ -58,13 +58,13 @@ fn is_begin(line: &str) -> bool {
         || is_new() && !line.contains("BW=")
 }
 
-/// More latencies than any result has.
+/// Maximum number of latencies in a result.
 const MOST_LATENCIES: usize = 32;
 
-/// One run, as far as it was read.
+/// A partly parsed run.
 #[derive(Default)]
 struct Test {
-    /// Where its result begins; 0 before it.
+    /// Line where its result begins; 0 if not reached.
     line: usize,
     mode: Option<String>,
     block: Option<u64>,

@@ -11,7 +11,7 @@ use super::parse_util::{decimal, half_a_digit, not_understood};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// UnixBench's results in a text. Each run, of one copy or of several at the same time, has its own workloads.
+/// Finds UnixBench's results in a text. Each run, of one copy or of several concurrent ones, has separate workloads.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("sample") && !text.contains("INDEX") && !TESTS.iter().any(|test| text.contains(test)) {
         return None;
@@ -86,7 +86,7 @@ struct Score {
 }
 
 impl Score {
-    /// True for a line that ends as a score does.
+    /// Returns whether a line ends like a score.
     fn is_one(line: &str) -> bool {
         Self::end(line).is_some()
     }
@@ -116,13 +116,13 @@ impl Score {
     }
 }
 
-/// True if the rest of a broken line begins with the name of a test: all have a capital letter.
+/// Returns whether the rest of a wrapped line begins with a test's name: all have a capital letter.
 fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit())
         && text.contains(char::is_alphabetic)
 }
 
-/// True if a figure has one decimal, as all of the table have: a figure with another number of decimals was cut.
+/// Returns whether a figure has one decimal, as all in the table do: otherwise it was truncated.
 fn has_one_decimal(word: &str) -> bool {
     word.rfind(['.', ',']).is_some_and(|point| point + 2 == word.len())
 }
@@ -132,7 +132,7 @@ fn has_one_decimal(word: &str) -> bool {
 struct Rated {
     name: String,
     result: f64,
-    /// The baseline, and the index over it; tests without one have dashes there.
+    /// The baseline, and the index relative to it; absent for tests without one, which have dashes.
     index: Option<(f64, f64)>,
 }
 
@@ -243,7 +243,7 @@ impl Run {
         }
     }
 
-    /// A test's name. That of several copies is another workload.
+    /// A test's name as a workload. Several copies are a separate workload.
     fn called(&self, test: &str) -> String {
         match self.copies {
             Some(copies) if copies > 1 => format!("{test}, {copies} copies"),

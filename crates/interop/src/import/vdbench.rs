@@ -182,7 +182,7 @@ impl Reader {
         self.keep(entry, rate, line);
     }
 
-    /// Keeps an entry, unless another form of the output has it already.
+    /// Adds an entry, unless another form of the output has it.
     fn keep(&mut self, entry: Entry, rate: Option<f64>, line: &str) {
         if rate.is_none_or(|rate| rate <= 0.0) {
             let reason = if rate.is_some() { "nothing was done in it" } else { "its rate is not a number" };
@@ -204,7 +204,7 @@ fn is_average(word: &str) -> bool {
     })
 }
 
-/// Units that people write after figures, each with the heads that it fits.
+/// Units that may follow figures, each with the heads that it matches.
 const UNITS: [(&[&str], &[&str]); 5] = [
     (&["IOPS", "iops", "IO/s"], &["i/o rate"]),
     (&["MB/sec", "MB/s"], &["MB/sec", "MB/sec 1024**2"]),
@@ -216,12 +216,12 @@ const UNITS: [(&[&str], &[&str]); 5] = [
     ),
 ];
 
-/// The heads that a unit fits; absent for a word that is none.
+/// The heads that have this unit; `None` for a word that is not a unit.
 fn fitting(word: &str) -> Option<&'static [&'static str]> {
     UNITS.iter().find(|(units, _)| units.contains(&word)).map(|(_, heads)| *heads)
 }
 
-/// The figures by their heads, without units that fit these; nothing if there is not one for each.
+/// The figures by their heads, without the units; `None` if their numbers differ.
 fn by_heads<'h>(heads: &'h [String], words: &[&str]) -> Option<BTreeMap<&'h str, f64>> {
     let mut words = words.iter().peekable();
     let mut row = BTreeMap::new();
@@ -261,7 +261,7 @@ fn stamped(text: &str) -> Option<Stamp> {
     Stamp::of(&format!("{year}-{month}-{day} {clock} {zone}"))
 }
 
-/// True if a line begins with the time of day, as every row of the flat file does: `16:24:32.0`.
+/// Returns whether a line begins with the time of day, like every row of the flat file: `16:24:32.0`.
 fn is_timed(line: &str) -> bool {
     let first = line.split_whitespace().next().unwrap_or_default();
     let part = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
@@ -277,7 +277,7 @@ fn named(run: &str) -> String {
     }
 }
 
-/// Heads of versions that say nothing beneath MB/sec: the lower line has one word less.
+/// Heads of versions that print nothing below MB/sec: the lower line has one word less.
 fn without_unit(upper: &[String], lower: &[&str]) -> Vec<String> {
     if upper.len() != lower.len() + 1 || lower.contains(&"1024**2") {
         return vec![];
@@ -301,7 +301,7 @@ fn megabytes(mb: Option<f64>, rate: Option<f64>, bytes: Option<f64>) -> Option<f
     near(1e6).then_some(mb * 1e6)
 }
 
-/// Sets the keys that are the same for each I/O.
+/// Sets the keys that are constant for all I/Os.
 fn flat_keys(entry: &mut Entry, xfersize: Option<f64>, rdpct: Option<f64>, seekpct: Option<f64>) {
     if let Some(bytes) = xfersize.filter(|bytes| *bytes >= 1.0 && bytes.fract() == 0.0) {
         entry.set("bs", &bytes.to_string());

@@ -1,4 +1,4 @@
-//! Builds a job while its options are parsed one by one.
+//! Builds a job while its options are parsed.
 
 use super::engines::{done_by, nearest, operation};
 use super::value::OptionValue;
@@ -9,7 +9,7 @@ use iotax_model::workload::{
     WorkloadKeys,
 };
 
-/// fio's names of checks that are done as another one here.
+/// fio's names of checksums for which iotax uses another.
 const SUMS: [&str; 19] = [
     "xxhash",
     "crc7",
@@ -32,12 +32,12 @@ const SUMS: [&str; 19] = [
     "crc32c-arm64",
 ];
 
-/// The options of a section so far. `keys` holds what maps directly to a workload key; the other fields depend on several options.
+/// The options of a section so far. `keys` holds those that map directly to a workload key; the other fields depend on several options.
 #[derive(Debug, Clone, Default)]
 pub(super) struct JobBuilder {
     pub(super) keys: WorkloadKeys,
     pub(super) name: Option<String>,
-    /// The number after the colon of `rw`.
+    /// The number after the colon in `rw`.
     pub(super) step: Option<i64>,
     pub(super) is_identical: bool,
     pub(super) bs: [Option<Bytes>; 3],
@@ -47,11 +47,11 @@ pub(super) struct JobBuilder {
     pub(super) cmdprio: [Option<u8>; 3],
     pub(super) cmdprio_class: [Option<u16>; 3],
     pub(super) cmdprio_level: [Option<u16>; 3],
-    /// By direction, for those that have one.
+    /// `cmdprio_split` by direction.
     pub(super) cmdprio_split: Option<ByDirection<PrioritySplit>>,
     pub(super) rate: [Option<u64>; 3],
     pub(super) rate_iops: [Option<u64>; 3],
-    /// By direction, for those that have one.
+    /// Distribution by direction.
     pub(super) distribution: [Option<Distribution>; 3],
     pub(super) sequence_stride: Option<bool>,
     pub(super) blockalign: [Option<Bytes>; 3],
@@ -86,7 +86,7 @@ pub(super) struct JobBuilder {
     pub(super) flow_id: Option<u64>,
     pub(super) fill_device: Option<bool>,
     pub(super) seed: Option<u64>,
-    /// Notes on values that mean something else here than in fio.
+    /// Notes on values with another meaning here than in fio.
     pub(super) notes: Vec<String>,
 }
 
@@ -126,7 +126,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Omitted parameters get fio's defaults. Zones may be given for each direction.
+    /// Parses a distribution. Omitted parameters get fio's defaults. Zones may be given per direction.
     pub(super) fn distribution(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let text = match value.text {
             "zipf" => "zipf:1.1",
@@ -145,7 +145,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Accepts a share of 0, as fio does. Sizes of a split have fio's units.
+    /// Parses the priorities by length. Accepts a share of 0, as fio does. Sizes use fio's units.
     pub(super) fn cmdprio_bssplit(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let entry = |text: &str| {
             let (length, rest) = text.split_once('/').ok_or_else(|| format!("{text:?} has no percentage"))?;
@@ -158,7 +158,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Other drivers than io_uring need a device that the kernel has given up, or a daemon.
+    /// Accepts only the io_uring driver: others need a device detached from the kernel, or a daemon.
     pub(super) fn libblkio_driver(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         match value.text {
             "io_uring" => self.is_ring_of_libblkio = true,
@@ -248,7 +248,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Lists of errors for reads, writes and verification, which ends nothing here.
+    /// Parses lists of errors for reads, writes and verification; the last has no effect here.
     pub(super) fn ignore_error(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let lists = value.text.split(',').collect::<Vec<_>>();
         if lists.len() > 3 {

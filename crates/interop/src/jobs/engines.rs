@@ -1,4 +1,4 @@
-//! fio's engines and the options of single ones: what is done, and what comes nearest to what is not.
+//! fio's engines and their options: the supported ones, and the nearest substitute for the others.
 
 use iotax_model::workload::{IoEngine, Test};
 
@@ -12,7 +12,7 @@ const SPACE: &str = "blocks of files are not exchanged; nearest is falloc, which
 const CPU: &str =
     "work without I/O is not made; nearest is another program beside iotax, with cpus_allowed for both";
 
-/// Engines that are done by another one, and how that differs.
+/// Engines that iotax replaces by another one, and the difference.
 pub(super) fn done_by(engine: &str) -> Option<(IoEngine, &'static str)> {
     Some(match engine {
         "sync" => (IoEngine::Psync, "sync: pread and pwrite instead of lseek, read and write"),
@@ -32,7 +32,7 @@ pub(super) fn done_by(engine: &str) -> Option<(IoEngine, &'static str)> {
     })
 }
 
-/// Engines whose work is an operation on each of many files.
+/// Engines that do an operation on each of many files.
 pub(super) fn operation(engine: &str) -> Option<Test> {
     Some(match engine {
         "filecreate" => Test::Create,
@@ -64,7 +64,7 @@ pub(super) fn nearest(engine: &str) -> Option<&'static str> {
     })
 }
 
-/// Options that only engines have that iotax has not.
+/// Options of engines that iotax does not support.
 pub(super) const OPTIONS: &[&str] = &[
     "cdb_len",
     "fdp",
@@ -172,6 +172,6 @@ pub(super) const OPTIONS: &[&str] = &[
     "no_completion_thread",
 ];
 
-/// Why such an option is refused.
+/// Why options of other engines are refused.
 pub(super) const OF_OTHERS: &str =
     "it is an option of an engine that is not supported; leave it out with that engine";

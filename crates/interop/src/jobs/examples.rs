@@ -4,7 +4,7 @@ use super::known::Support;
 use super::options::find;
 use super::tests::read_with;
 
-/// The options of those that came after fio 3.33 (commit f5344384), with the values on which it depends; the suite reads all others.
+/// The options of example files newer than fio 3.33 (commit f5344384), with the values that matter; the suite parses all others.
 const NEWER: [(&str, &str); 26] = [
     (
         "atomic-verify",

@@ -26,8 +26,8 @@ type Wrong = (&'static str, String);
 /// Resolves one group of interdependent options; may add notes.
 type Step = fn(&mut JobBuilder, &mut Notes) -> Result<(), Wrong>;
 
-/// The job that a section describes; `None` if any option was rejected.
-/// `size` takes the place of its own, of which parts may be unknown here.
+/// The job that a section describes; `None` if any option was rejected. `size` replaces the section's own, which may be partly unknown
+/// here.
 pub(super) fn job(
     section: &Section,
     size: Option<Bytes>,
@@ -151,7 +151,7 @@ fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
     wrong
 }
 
-/// A job whose work is an operation on each of its files, of which fio times nothing else.
+/// A job that does an operation on each of its files, of which fio times nothing else.
 fn on_files(draft: &mut JobBuilder, test: Test, notes: &mut Notes) -> Result<(), Wrong> {
     if draft.filename.is_some() {
         return Err((
@@ -194,7 +194,7 @@ fn rw(draft: &JobBuilder) -> Rw {
     draft.keys.rw.unwrap_or(Rw::Read)
 }
 
-/// Has io_uring do what libblkio does by it.
+/// Uses io_uring for libblkio's work.
 fn libblkio(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let path = draft.libblkio_path.take();
     if draft.keys.ioengine != Some(IoEngine::Libblkio) {
@@ -214,7 +214,7 @@ fn libblkio(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// `verify_only` reads and checks what a job would write.
+/// Resolves `verify_only`, which reads and checks what a job would write.
 fn checking(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     if draft.verify_only != Some(true) {
         return Ok(());
@@ -338,7 +338,7 @@ fn used_alike<T: Clone + PartialEq>(
     Err((option, "reads and writes of a job have one here; give each a job of its own".into()))
 }
 
-/// fio holds each direction of a mix to its own rate, whatever `rwmixread` says: the job has the sum, and the share that follows.
+/// Combines fio's rates per direction into the job's total rate and mix: in fio they override `rwmixread`.
 fn rate_of(
     draft: &mut JobBuilder,
     option: &'static str,
@@ -454,7 +454,7 @@ fn amount(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Treats several files of a job as one area; random offsets are spread over it alike.
+/// Treats several files of a job as one area, over which random offsets are spread evenly.
 fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     if draft.fill_device == Some(true) {
         (draft.size, draft.filesize) = (None, None);
@@ -483,14 +483,14 @@ fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// As in fio, a job goes on until at least its amount is done, which is a whole number of I/Os.
+/// Rounds a job's amount up to whole I/Os, as in fio.
 fn whole_ios(draft: &mut JobBuilder) {
     let Some(amount) = draft.keys.io_size else { return };
     let rounded = one_length(draft).and_then(|length| amount.0.checked_next_multiple_of(length.0.max(1)));
     draft.keys.io_size = rounded.or(amount.0.checked_next_multiple_of(SECTOR)).map(Bytes);
 }
 
-/// Refuses several names; a colon of a name has a backslash before it.
+/// Refuses several names; colons within a name are escaped by a backslash.
 fn one_file(draft: &mut JobBuilder) -> Result<(), Wrong> {
     const COLON: &str = "\\:";
     let Some(names) = &mut draft.filename else { return Ok(()) };

@@ -7,9 +7,9 @@ use super::{FileLine, Included, LineErrors, MOST_JOBS, MachineKeywords, Surround
 
 /// Maximum nesting of included files.
 const DEEPEST: usize = 8;
-/// Maximum number of included files. Stops files that include each other several times.
+/// Maximum number of included files, which ends recursive includes.
 const MOST: usize = 100;
-/// Maximum number of options of all jobs. Those of `[global]` count for each job, long ones count as several.
+/// Maximum number of options of all jobs. Those of `[global]` count for each job, and long ones count as several.
 const MOST_OPTIONS: usize = 1 << 16;
 /// Bytes of an option that count as one.
 const OPTION: usize = 64;
@@ -22,7 +22,7 @@ pub(super) struct Section {
     /// Location of the section header.
     pub(super) place: FileLine,
     pub(super) name: String,
-    /// In order of precedence: those of `[global]` first.
+    /// Options in order of precedence: those of `[global]` first.
     pub(super) options: Vec<OptionLine>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct OptionLine {
     /// The whole line, for errors.
     pub(super) quoted: String,
     pub(super) name: String,
-    /// `None` if the option has no value.
+    /// The value; `None` for an option without one.
     pub(super) value: Option<String>,
 }
 

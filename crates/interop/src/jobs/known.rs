@@ -8,9 +8,9 @@ use super::value::OptionValue;
 pub(super) enum Support {
     /// Supported.
     Supported(fn(&mut JobBuilder, OptionValue<'_>) -> Result<(), String>),
-    /// Accepted with no effect, except for what the note says.
+    /// Accepted without effect; the note says what differs.
     Ignored(&'static str),
-    /// As [`Self::Ignored`], for a boolean option.
+    /// Like [`Self::Ignored`], for a boolean option.
     IgnoredSwitch(&'static str),
     /// Rejected, because it would change the workload and is not supported. Values that change nothing are accepted.
     Unsupported {

@@ -8,7 +8,7 @@ use iotax_model::plan::MOST as MOST_AT_ONCE;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{FileLayout, Kind, Verify, Workload, WorkloadError};
 
-/// Areas start at multiples of this, so that a file's position does not affect how its I/O aligns with the blocks below.
+/// Alignment of areas in bytes, so that a file's position does not affect how its I/O aligns with the blocks below.
 const ALIGNMENT: u64 = 1 << 20;
 
 /// A section with all options parsed.
@@ -27,7 +27,7 @@ pub(super) struct SectionJob {
     pub(super) increment: Option<Bytes>,
     pub(super) delay: Option<Nanos>,
     pub(super) stonewall: bool,
-    /// The name of a job before this one that must have ended.
+    /// The name of an earlier job that must have ended.
     pub(super) wait_for: Option<String>,
     pub(super) flow_id: u64,
     pub(super) seed: Option<u64>,
@@ -90,7 +90,7 @@ pub(super) struct Notes {
     /// Options without effect, grouped by reason.
     unchanged: Vec<(&'static str, Vec<(String, FileLine)>)>,
     seen: HashSet<(&'static str, (String, FileLine))>,
-    /// All other notes.
+    /// Other notes.
     pub(super) sentences: Vec<String>,
 }
 
@@ -158,7 +158,7 @@ pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut Lin
     Jobs { workloads, filenames, own_files, directory, seed, curve: None, notes: notes.into_lines() }
 }
 
-/// Returns whether a job waits for those before it by `wait_for`: for the last group, as earlier ones have ended.
+/// Returns whether a job's `wait_for` names the last group, so that it waits for all earlier jobs.
 fn waits_for_all(job: &SectionJob, groups: &[Vec<SectionJob>], trouble: &mut LineErrors) -> bool {
     let Some(name) = &job.wait_for else { return false };
     let Some(group) = groups.iter().rposition(|group| group.iter().any(|other| other.name == *name)) else {
@@ -173,7 +173,7 @@ fn waits_for_all(job: &SectionJob, groups: &[Vec<SectionJob>], trouble: &mut Lin
     is_last
 }
 
-/// A file is new to the first jobs that name it; later ones meet what these wrote, or what was filled for them.
+/// Treats a file as new only for the first jobs that name it; later ones find what these wrote, or what was filled for them.
 fn once_new(groups: &mut [Vec<SectionJob>]) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for (number, job) in groups
@@ -188,7 +188,7 @@ fn once_new(groups: &mut [Vec<SectionJob>]) {
     }
 }
 
-/// A job whose area another one reads at the same time meets a filled file: reads of what nobody wrote would cost nothing.
+/// Fills a job's area if another job reads it concurrently: reading unwritten blocks would cost nothing.
 fn fill_for_readers(workloads: &mut [Workload], notes: &mut Notes) {
     let area = |job: &Workload| {
         let length = job.size.and_then(|size| job.span(size)).map_or(0, |span| span.0);
@@ -255,7 +255,7 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
     Some(workload)
 }
 
-/// Combines jobs on files of their own, which have to be alike: their threads are those of one workload.
+/// Combines jobs with separate files, which must be equal, into one workload with a thread for each.
 fn on_files(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Workload> {
     let (first, last) = (group.first()?, group.last()?);
     let kind = |job: &SectionJob| Workload { name: String::new(), numjobs: 1, ..job.workload.clone() };
@@ -309,7 +309,7 @@ struct Files {
     increment: Option<Bytes>,
 }
 
-/// Lays out the files of a group one after the other.
+/// Lays out the files of a group one after another.
 fn place(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Vec<Files>> {
     let distinct = distinct_files(group);
     if distinct > 1 {

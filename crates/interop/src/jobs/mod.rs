@@ -55,24 +55,24 @@ pub struct Included {
 
 /// Access to what a job file refers to outside itself.
 pub struct Surroundings<'a> {
-    /// Loads the file named by an `include`; the first argument is the including file. The error says why it cannot be read.
+    /// Loads the file named by an `include`; the first argument is the including file. Returns why the file cannot be read.
     pub include: &'a dyn Fn(&str, &str) -> Result<Included, String>,
     /// Looks up an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// Values of the keywords.
     pub machine: MachineKeywords,
-    /// Takes the place of every job's size.
+    /// Replaces every job's size.
     pub size: Option<Bytes>,
 }
 
 /// The contents of a job file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Jobs {
-    /// One per group of concurrent sections; names are unique.
+    /// One workload per group of concurrent sections; names are unique.
     pub workloads: Vec<Workload>,
     /// The distinct values of `filename`, in file order, with the location of the option.
     pub filenames: Vec<(FileLine, String)>,
-    /// True if a section names no file and so has one of its own.
+    /// True if a section names no file and therefore uses its own.
     pub own_files: bool,
     /// The value of the first `directory`.
     pub directory: Option<String>,
@@ -80,7 +80,7 @@ pub struct Jobs {
     pub seed: Option<u64>,
     /// The rates of vdbench's `iorate=curve`.
     pub curve: Option<CurveSpec>,
-    /// Options that have no effect or differ from fio, one line each.
+    /// Options without effect or with a different one than in fio, one line each.
     pub notes: Vec<String>,
 }
 
@@ -173,7 +173,7 @@ const MOST_JOBS: usize = 1000;
 struct LineErrors(Vec<LineError>);
 
 impl LineErrors {
-    /// Adds an error, once. One in `[global]` is found again for each job.
+    /// Adds an error once. One in `[global]` is found again for each job.
     fn add(&mut self, place: &FileLine, quoted: String, why: String) {
         let complaint = LineError { place: place.clone(), quoted, why };
         if !self.is_full() && !self.0.contains(&complaint) {

@@ -14,7 +14,7 @@ pub(super) fn find(name: &str) -> Option<&'static KnownOption> {
     OPTIONS.into_iter().flatten().find(|known| known.names.contains(&name))
 }
 
-/// Letters that a long mistyped name may have wrong, a shorter one 1: in four letters or less every one counts.
+/// Number of wrong letters accepted in a long mistyped name; 1 in a shorter one, and none up to four letters.
 const MISTYPED: usize = 2;
 
 /// The names of all options, with aliases.
@@ -22,7 +22,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     OPTIONS.into_iter().flatten().flat_map(|known| known.names.iter().copied())
 }
 
-/// The option that is meant by a mistyped name. One that is merely like it may mean anything.
+/// The option that a mistyped name stands for, if the misspelling is small.
 pub(super) fn meant(name: &str) -> Option<&'static str> {
     let wrong = names().map(|known| (strsim::damerau_levenshtein(name, known), known));
     let most = if name.len() > 8 { MISTYPED } else { 1 };

@@ -1,6 +1,6 @@
 //! Size suffixes as fio defines them.
 
-/// The factor of a suffix. As in fio, `kib` is the other one of 1000 and 1024 than `k`.
+/// The factor of a suffix. As in fio, `k` is 1000 or 1024, and `kib` the other one.
 pub(super) fn suffix(letters: &str, kb_base: u64) -> Option<u64> {
     let lower = letters.to_ascii_lowercase();
     if matches!(lower.as_str(), "" | "b") {

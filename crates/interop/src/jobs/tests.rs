@@ -465,7 +465,7 @@ fn line() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// The same property as the fuzz target of that name.
+    /// The property that the fuzz target of the same name tests.
     #[test]
     fn any_text_is_read_into_a_plan_or_refused_with_its_lines(
         sound in any::<bool>(),

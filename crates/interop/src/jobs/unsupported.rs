@@ -12,7 +12,7 @@ const fn refused(
     KnownOption { names, alone: false, standing: Support::Unsupported { unless, why } }
 }
 
-/// An option that may stand without a value and is then rejected.
+/// An option that is rejected even without a value.
 const fn alone(names: &'static [&'static str], why: &'static str) -> KnownOption {
     KnownOption { names, alone: true, standing: Support::Unsupported { unless: OFF, why } }
 }

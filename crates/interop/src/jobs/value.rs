@@ -32,7 +32,7 @@ impl<'a> OptionValue<'a> {
         }
     }
 
-    /// As [`Self::bool`]; an option without a value means 1.
+    /// Like [`Self::bool`]; an option without a value means 1.
     pub(super) fn flag(self) -> Result<bool, String> {
         if self.text.is_empty() { Ok(true) } else { self.bool() }
     }
@@ -70,7 +70,7 @@ impl<'a> OptionValue<'a> {
         self.number().map(|value| Some(value).filter(|value| *value != T::default()))
     }
 
-    /// Parses a size. Percentages are rejected: the size of the target is not known here.
+    /// Parses a size. Rejects percentages, because the target's size is unknown here.
     pub(super) fn bytes(self) -> Result<Bytes, String> {
         if self.text.ends_with('%') {
             return Err("a share of what exists is not known here; accepted: a size such as 1g".into());
@@ -123,7 +123,8 @@ impl<'a> OptionValue<'a> {
         number.checked_mul(unit).map(Nanos).ok_or_else(refuse)
     }
 
-    /// Parses values for reads, writes and trims. One value applies to all, two apply to reads and to the others; a blank one is `None`.
+    /// Parses values for reads, writes and trims. A single value applies to all; of two, the second applies to writes and trims. A blank
+    /// one is `None`.
     pub(super) fn triple<T: Clone>(
         self,
         one: impl Fn(Self) -> Result<T, String>,
@@ -145,7 +146,7 @@ impl<'a> OptionValue<'a> {
         Ok((one.min(other), one.max(other)))
     }
 
-    /// Parses one of a set of words that iotax has too.
+    /// Parses an enumerated value that iotax has too.
     pub(super) fn word<T: FromStr<Err: std::fmt::Display>>(self) -> Result<T, String> {
         self.text.parse().map_err(|error: T::Err| error.to_string())
     }

@@ -1,5 +1,5 @@
-//! Runs as a data set: one file for each run and table, in Hive's directories by month, so that DuckDB and pandas read any number of runs
-//! as one table.
+//! Runs as a data set: one file per run and table, in Hive-style directories by month, so that DuckDB and pandas read any number of runs as
+//! one table.
 
 use std::slice::from_ref;
 
@@ -113,7 +113,7 @@ struct Fact<'a> {
     value: String,
 }
 
-/// The facts by the names that JSON has for them.
+/// The facts under their names in the JSON.
 fn environment(run: &Run) -> DataTable {
     let columns = columns!(Fact<'_>, |row|
         "run" => run_number(row.run),

@@ -21,8 +21,8 @@ const AUTHOR: &str = "iotax, a row for each measurement";
 
 pub(super) const MARK: Mark = Mark { format: "parquet", place: MarkPosition::ParquetAuthor(AUTHOR) };
 
-/// One row per measurement of these runs, in their order, as the bytes of a file. Unknown values are null. Times of day are
-/// timestamps in milliseconds UTC, counts 64-bit integers.
+/// A Parquet file with one row per measurement of these runs, in order. Unknown values are null, times of day are timestamps in
+/// milliseconds UTC, counts 64-bit integers.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> Vec<u8> {
     written(AUTHOR, &tables::measurements(runs))
@@ -58,7 +58,7 @@ fn write(author: &str, table: &DataTable, file: &mut Vec<u8>) -> Result<(), Parq
     Ok(())
 }
 
-/// The columns in Parquet's own words.
+/// The columns as a Parquet schema.
 fn schema(columns: &[(String, ColumnType)]) -> String {
     let column = |(name, column_type): &(String, ColumnType)| {
         let (physical, logical) = match column_type {
@@ -73,7 +73,7 @@ fn schema(columns: &[(String, ColumnType)]) -> String {
     format!("message measurements {{ {} }}", columns.iter().map(column).collect::<String>())
 }
 
-/// Writes a column: the known values, and for each row true if it has one.
+/// Writes a column: the known values, and for each row whether it has one.
 fn put<T: DataType>(
     column: &mut SerializedColumnWriter<'_>,
     values: &[&CellValue],
@@ -89,7 +89,7 @@ fn text(value: &CellValue) -> Option<ByteArray> {
     if let CellValue::Text(text) = value { Some(text.as_str().into()) } else { None }
 }
 
-/// A count beyond 2^63 is not known to a reader.
+/// A count as a signed integer; `None` from 2^63.
 fn whole(value: &CellValue) -> Option<i64> {
     if let CellValue::Whole(value) | CellValue::Instant(value) = value {
         i64::try_from(*value).ok()

@@ -10,7 +10,7 @@ use super::matching::Matcher;
 
 const SECTOR: u64 = 512;
 
-/// One line about a request.
+/// A line about a request.
 struct Line {
     device: u64,
     at_ns: u64,
@@ -27,7 +27,7 @@ pub(super) fn is_line(line: &str) -> bool {
     matches!(parse(line), Ok(Some(_)))
 }
 
-/// Requests as they were issued to the device (D), or queued (Q) where the head of the trace has no issue.
+/// Requests as issued to the device (D), or as queued (Q) if the beginning of the trace has no issue.
 pub(super) fn events(
     source: Box<dyn Read + Send>,
     head: &[u8],
@@ -122,8 +122,8 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
     }))
 }
 
-/// The kind of a request and whether it is durable by itself, by the kernel's letters: an F before the direction is a flush before it, one
-/// behind it is FUA.
+/// Parses the kernel's letters of a request: its kind, and whether it is durable by itself. An F before the direction is a flush before it,
+/// an F after it is FUA.
 #[must_use]
 pub fn operation(letters: &[u8]) -> Option<(TracedOperation, bool)> {
     let mut letters = letters.iter();

@@ -1,4 +1,4 @@
-//! blktrace's binary files: one for each CPU, of either byte order.
+//! blktrace's binary files: one per CPU, in either byte order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,7 +34,7 @@ pub(super) fn is_meant(head: &[u8]) -> bool {
     })
 }
 
-/// All files of a trace, of which one is given: `NAME.blktrace.N`, by CPU.
+/// All files of a trace, given one of them: `NAME.blktrace.N`, by CPU.
 pub(super) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let Some((stem, cpu)) = name.rsplit_once('.').filter(|(_, cpu)| cpu.parse::<u32>().is_ok()) else {
@@ -66,7 +66,7 @@ struct Record {
     device: u32,
 }
 
-/// One CPU's file.
+/// The trace file of one CPU.
 struct Part {
     name: String,
     source: BufReader<Box<dyn Read + Send>>,

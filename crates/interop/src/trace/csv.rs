@@ -14,7 +14,7 @@ pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Resul
     of_lines(source, true, event)
 }
 
-/// Events of a text with one in each line. The first error ends it.
+/// Events of a text with one per line. The first error ends it.
 pub(super) fn of_lines(
     source: Box<dyn Read + Send>,
     has_header: bool,

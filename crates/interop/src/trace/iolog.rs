@@ -12,7 +12,7 @@ use super::lines::{Lines, quoted};
 
 /// The first words of every version.
 pub(super) const MARK: &str = "fio version ";
-/// Files that are told apart.
+/// Maximum number of distinct files.
 const MOST_FILES: usize = 1 << 16;
 
 /// The state of a reader.

@@ -2,10 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-/// No line of a trace is longer.
+/// Longest line in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// Reads lines one after the other, and knows their numbers.
+/// Reads lines and counts them.
 pub(super) struct Lines {
     source: BufReader<Box<dyn Read + Send>>,
     number: u64,
@@ -23,7 +23,7 @@ impl Lines {
         }
     }
 
-    /// The next line that is not empty, without blanks around it; `None` at the end.
+    /// The next non-empty line, trimmed; `None` at the end.
     pub(super) fn next(&mut self) -> Option<Result<&str, String>> {
         loop {
             self.bytes.clear();
@@ -54,7 +54,7 @@ impl Lines {
     }
 }
 
-/// Quotes what is wrong, and not all of it if it is long.
+/// Quotes an invalid text, shortened if it is long.
 pub(super) fn quoted(text: &str) -> String {
     let short: String = text.chars().take(80).collect();
     format!("{short:?}")

@@ -5,16 +5,16 @@ use std::collections::{HashMap, VecDeque};
 
 use iotax_model::trace::{TracedIo, TracedOperation};
 
-/// An issue waits for its completion behind at most this many others.
+/// Maximum number of later events that are held back while an issue waits for its completion.
 const WINDOW: usize = 1 << 16;
 
-/// Device, first sector and kind: a request in flight is known by them.
+/// Device, first sector and kind, which identify a request in flight.
 type Key = (u64, u64, TracedOperation);
 
 /// Gives events in the order of their issue, with the time of their completion where it came.
 #[derive(Debug, Default)]
 pub struct Matcher {
-    /// Issued and not given yet, the oldest first.
+    /// Issued events not returned yet, oldest first.
     issued: VecDeque<Issued>,
     /// The number of the first of them.
     first: u64,
@@ -65,7 +65,7 @@ impl Matcher {
         }
     }
 
-    /// The next event, if it is complete or too many wait behind it; with `all`, any that is left.
+    /// The next event, if it is complete or too many are held back behind it; with `all`, any remaining one.
     pub fn next(&mut self, all: bool) -> Option<TracedIo> {
         let front = self.issued.front()?;
         let (key, is_done) = (front.key(), front.is_done);
@@ -81,7 +81,7 @@ impl Matcher {
         self.issued.pop_front().map(|issued| issued.event)
     }
 
-    /// The oldest in flight of a key, which is not in flight any more.
+    /// Removes and returns the oldest event in flight with a key.
     fn take_oldest(&mut self, key: Key) -> Option<u64> {
         let Entry::Occupied(mut known) = self.in_flight.entry(key) else { return None };
         let oldest = known.get().0;

@@ -47,7 +47,7 @@ pub enum TraceError {
         /// The system's answer.
         error: io::Error,
     },
-    /// The content is no trace, or a broken one.
+    /// The content is not a trace, or a damaged one.
     #[error("{path}: {reason}")]
     Content {
         /// The file.
@@ -61,7 +61,7 @@ pub enum TraceError {
 pub struct Trace {
     /// Its format.
     pub format: Format,
-    /// The facts that a recording has beside its I/Os.
+    /// Facts of a recording besides its I/Os.
     pub facts: TraceFacts,
     /// Its I/Os in the order of their times.
     pub events: Events,
@@ -139,7 +139,7 @@ fn compressed(source: Box<dyn Read + Send>) -> Result<(Format, Events), String> 
     Ok((format, stream(format, whole, &head)))
 }
 
-/// The events of a format that is one stream of bytes.
+/// The events of a format that is a single stream.
 fn stream(format: Format, source: Box<dyn Read + Send>, head: &[u8]) -> Events {
     match format {
         Format::Iolog => Box::new(iolog::events(source)),

@@ -1,5 +1,5 @@
-//! libCacheSim's oracleGeneral: packed little-endian records of 24 bytes: seconds, object, size, and when the object is accessed next. It tells no
-//! direction.
+//! libCacheSim's oracleGeneral: packed little-endian records of 24 bytes: seconds, object, size, and the time of the object's next access.
+//! It has no direction.
 
 use std::io::Read;
 
@@ -9,11 +9,11 @@ use super::records::{number, of_records};
 
 const LENGTH: usize = 24;
 const SECTOR: u64 = 512;
-/// Sectors beyond it have no number in bytes: objects that are known by a hash are placed below it.
+/// Number of sectors whose offset in bytes fits: objects identified by a hash are mapped below it.
 const SECTORS: u64 = 1 << 54;
 /// The longest size that such a trace is recognised by.
 const LONGEST: u64 = 1 << 30;
-/// No trace that is recognised is longer than this.
+/// Maximum number of records of a plausible trace.
 const MOST_RECORDS: u64 = 1 << 40;
 /// Records that are looked at.
 const LOOKED_AT: usize = 64;
@@ -37,7 +37,7 @@ impl Record {
     }
 }
 
-/// True for the beginning of such a trace: times do not fall, sizes are those of I/Os, and the next access is later or never.
+/// Recognises the beginning of such a trace: times ascend, sizes are those of I/Os, and the next access is later or never.
 pub(super) fn is_meant(head: &[u8]) -> bool {
     let records: Vec<Record> = head.chunks_exact(LENGTH).take(LOOKED_AT).map(Record::of).collect();
     let is_one = |(number, record): (u64, &Record)| {

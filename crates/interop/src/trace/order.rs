@@ -37,7 +37,7 @@ impl Held {
     }
 }
 
-/// Puts events in order that are at most 65,536 places away from it, and refuses others.
+/// Sorts events that are at most 65,536 positions out of order, and refuses others.
 pub fn ordered(events: impl Iterator<Item = Result<TracedIo, String>> + Send + 'static) -> Events {
     let mut events = events.fuse();
     let (mut heap, mut number, mut last, mut broken) = (BinaryHeap::new(), 0_u64, 0, None);

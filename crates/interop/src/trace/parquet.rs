@@ -39,14 +39,14 @@ const SCHEMA: &str = "message trace {
 
 const NAMES: [&str; 8] = ["at_ns", "latency_ns", "operation", "offset", "length", "fua", "process", "queue"];
 
-/// Facts of a recording, beside its I/Os.
+/// Facts of a recording besides its I/Os.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TraceFacts {
     /// The source: a device, or the name of another trace.
     pub source: Option<String>,
     /// The beginning, in milliseconds since 1970-01-01 UTC.
     pub began_at_ms: Option<u64>,
-    /// The time that was recorded, also without I/O.
+    /// Length of the recording in nanoseconds, including times without I/O.
     pub recorded_ns: Option<u64>,
     /// Bytes of the device.
     pub size: Option<u64>,
@@ -92,7 +92,7 @@ pub struct TraceWriter<W: Write + Send> {
 }
 
 impl<W: Write + Send> TraceWriter<W> {
-    /// Begins a trace.
+    /// Starts a trace.
     ///
     /// # Errors
     /// The destination does not take it.
@@ -210,12 +210,12 @@ pub(super) fn open<R: ChunkReader + 'static>(source: R) -> Result<(TraceFacts, E
     Ok((facts, Box::new(std::iter::from_fn(move || rows.next()))))
 }
 
-/// A damaged file must not end the program.
+/// Catches panics, so that a damaged file does not end the program.
 fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("the file is damaged".into()))
 }
 
-/// The rows of a file, one after the other.
+/// The rows of a file in order.
 struct Rows<R: ChunkReader + 'static> {
     file: SerializedFileReader<R>,
     places: Vec<usize>,

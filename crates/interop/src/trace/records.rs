@@ -1,10 +1,10 @@
-//! Binary records of one length, one after the other.
+//! Binary records of a fixed length.
 
 use std::io::{self, BufReader, Read};
 
 use iotax_model::trace::TracedIo;
 
-/// The events of records of `N` bytes. `event` gives that of a record, or none where it moves no data. The first error ends them.
+/// The events of records of `N` bytes. `event` parses a record, and returns `None` if it moves no data. The first error ends them.
 pub(super) fn of_records<const N: usize>(
     source: Box<dyn Read + Send>,
     mut event: impl FnMut(&[u8; N]) -> Result<Option<TracedIo>, String> + Send,

@@ -9,7 +9,7 @@ use super::csv::of_lines;
 use super::fields::{times, whole};
 use super::lines::quoted;
 
-/// Volumes that are told apart.
+/// Maximum number of distinct volumes.
 const MOST: usize = 1 << 20;
 
 /// `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, times in 100 ns.

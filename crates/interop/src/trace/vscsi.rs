@@ -23,7 +23,7 @@ impl Version {
         }
     }
 
-    /// Where a record has its version.
+    /// Offset of the version in a record.
     const fn place(self) -> usize {
         match self {
             Self::One => 14,

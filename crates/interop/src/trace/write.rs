@@ -36,7 +36,7 @@ pub fn write(
     }
 }
 
-/// Writes a line for each event, and one behind them if there is something to say at the time of the last.
+/// Writes a line per event, and a last line if something remains to be said at the end.
 fn text(
     head: &str,
     events: impl Iterator<Item = Result<TracedIo, String>>,

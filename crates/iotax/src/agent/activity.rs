@@ -18,7 +18,7 @@ pub(super) struct ActivityRecorder {
     monitor: Monitor,
     kernel: KernelThreads,
     runtime_ns: u64,
-    /// True if what is measured begins with the load: nothing of it may be missing in the counters.
+    /// True if the measurement starts with the load, so that the counters must miss nothing of it.
     has_no_warm_up: bool,
     began: Option<Began>,
     /// For workloads that record gaps.
@@ -66,7 +66,7 @@ impl ActivityRecorder {
         Self { monitor, kernel, runtime_ns, has_no_warm_up, began: None, gaps, ended: None }
     }
 
-    /// Takes snapshots when the window begins and ends. The load begins when [`Event::Ready`] was observed, or at a moment that was agreed on.
+    /// Takes snapshots when the window begins and ends. The load starts once [`Event::Ready`] was handled, or at a set time.
     pub(super) fn observe(&mut self, event: &Event, starts_at_once: bool) {
         match event {
             Event::Ready if self.has_no_warm_up && starts_at_once => self.begin(),
@@ -78,7 +78,7 @@ impl ActivityRecorder {
         }
     }
 
-    /// The activity in the window, with the disks' activity during the flush if there was one, and the gaps of devices; nothing without a window.
+    /// The activity in the window, the disks' activity during the flush if there was one, and the gaps of devices; empty without a window.
     pub(super) fn finish(mut self, flushed: bool) -> (Option<HostActivity>, Vec<DeviceGaps>) {
         if self.ended.is_none() {
             // It ended before its time.

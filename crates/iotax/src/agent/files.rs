@@ -1,4 +1,4 @@
-//! Files that the agent makes for a runner on another machine. They are removed when the agent ends.
+//! Files that the agent creates for a runner on another machine. They are removed when the agent ends.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,13 +15,13 @@ use crate::say::say;
 /// The files that this agent made, on record in an undo log of this machine: if the agent is killed, `iotax clean` here
 /// removes them.
 pub(super) struct Files {
-    /// The directory for undo logs; if it is unknown, nothing is made.
+    /// The directory of undo logs; `None` if unknown, in which case no file is created.
     dir: Option<PathBuf>,
     undo_log: Option<UndoLog>,
     made: HashMap<PathBuf, Made>,
 }
 
-/// A file or directory that was made.
+/// A created file or directory.
 struct Made {
     entry: UndoEntry,
     /// Set for a file, which stays open so that no other gets the same identity.
@@ -46,12 +46,12 @@ impl Files {
         Ok(())
     }
 
-    /// The identity of a file that was made here.
+    /// The identity of a file that was created here.
     pub(super) fn identity(&self, path: &Path) -> Option<Identity> {
         self.made.get(path)?.identity
     }
 
-    /// Makes an empty directory next to a file. Names may be taken: a restarted guest still has those of the last boot.
+    /// Creates an empty directory next to a file. Names may be in use: a restarted guest still has those of the last boot.
     pub(super) fn make_directory(&mut self, beside: &Path) -> Result<PathBuf, String> {
         if !beside.is_file() {
             let reason = "no filesystem lies on it for files to be made on; in a guest give it one (filesystem = \"ext4\")";
@@ -83,7 +83,7 @@ impl Files {
         Ok(self.undo_log.insert(undo_log))
     }
 
-    /// Takes a file off the record, so that it stays.
+    /// Drops a file from the record, so that it is kept.
     pub(super) fn keep(&mut self, path: &Path) -> Result<(), String> {
         match (self.made.remove(path), &mut self.undo_log) {
             (Some(made), Some(undo_log)) => undo_log.commit(made.entry).map_err(|error| error.to_string()),
@@ -91,7 +91,7 @@ impl Files {
         }
     }
 
-    /// Removes everything that was made and not kept. Returns true if all is gone; failures are reported on stderr.
+    /// Removes everything that was created and not kept. Returns true if all is gone; failures are reported on stderr.
     pub(super) fn undo(&mut self) -> bool {
         let Some(mut undo_log) = self.undo_log.take() else { return true };
         let (_, failures) = undo_log.undo_all();

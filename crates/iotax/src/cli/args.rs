@@ -1,4 +1,4 @@
-//! Flags that several commands share.
+//! Flags common to several commands.
 
 use std::path::PathBuf;
 
@@ -88,7 +88,7 @@ pub(super) struct LengthArgs {
 
 /// The default time of a ladder.
 const DEFAULT_TIME: Nanos = Nanos::from_secs(180);
-/// From this time on, a ladder uses larger disks, so that it does not overwrite them again and again.
+/// Duration from which a ladder uses larger disks, so that it does not overwrite them repeatedly.
 const LONG: Nanos = Nanos::from_secs(3600);
 /// The number of rounds that a time is divided into, unless measurements would get too short.
 const ROUNDS: u64 = 24;

@@ -50,8 +50,8 @@ pub(super) struct Args {
 
 /// I/Os that may be outstanding: enough that no target runs out of them before its capacity.
 const DEPTH: u32 = 64;
-/// A window is so many times as long as the longest limit, from the first of these to the second: a queue that grows since the rate is 2% too high
-/// reaches the limit within it.
+/// Minimum length of a window as a multiple of the longest limit, and below it the maximum: at a rate 2% too high, a growing queue reaches
+/// the limit within it.
 const LIMITS: u64 = 50;
 const WINDOWS: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_secs(5));
 const RAMP: Nanos = Nanos::from_millis(200);

@@ -54,7 +54,7 @@ pub(super) struct Args {
     session: SessionArgs,
 }
 
-/// Rounds and their length where nothing is said of either.
+/// Default number of rounds and their length.
 const ROUNDS: u32 = 5;
 const ROUND: Nanos = Nanos::from_secs(2);
 const RAMP: Nanos = Nanos::from_millis(500);
@@ -102,10 +102,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session { keep: args.keep, ask: false, ..session }.carry_out()
 }
 
-/// Bytes of a file that only describes an image whose data are in other files, at most.
+/// Largest size in bytes of a descriptor file of an image whose data are in other files.
 const DESCRIPTION: u64 = 64 << 10;
 
-/// A file that is a disk image is measured as a guest's QEMU reads it too, which shows what its format costs.
+/// Adds, for a disk image, the target that a guest's QEMU would read, which shows what the format costs.
 fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
     let Some(path) = target.path().filter(|_| !workloads.iter().any(Workload::modifies)) else {
         return vec![target];

@@ -1,4 +1,4 @@
-//! `iotax clean`: undoes what an interrupted run left behind.
+//! `iotax clean`: undoes the effects of an interrupted run.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;

@@ -1,4 +1,4 @@
-//! Other runs of iotax that measure on the disks of this one.
+//! Detects other runs of iotax on this run's disks.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,22 +15,22 @@ use super::disk_marks::{self, DiskMark, Holder};
 use super::output::StoreArgs;
 use super::{Failure, OrExit};
 
-/// From one look to the next.
+/// Interval between two checks.
 const EVERY: Duration = Duration::from_millis(250);
 
 /// The runs that were met on the disks of a run.
 pub(super) struct ConcurrentRuns {
     undo_dir: PathBuf,
-    /// This run; its number is 0 until it is announced.
+    /// This run; its number is 0 until announced.
     own: RunningRun,
     begun: Instant,
     looked: Option<Instant>,
     met: Vec<MetRun>,
-    /// The disks in sysfs, locked for other users to see.
+    /// Marks on the disks in sysfs, for other users to see.
     marks: Vec<DiskMark>,
 }
 
-/// Another run, with the time of the first and the last look that saw it.
+/// Another run, with the times when it was first and last seen.
 struct MetRun {
     /// Its number, or its process.
     name: String,
@@ -70,7 +70,7 @@ impl ConcurrentRuns {
         undo_log.announce(&self.own).or_exit(Exit::Environment)
     }
 
-    /// A line for each run that was not there at the last look.
+    /// A line for each run that appeared since the last check.
     pub(super) fn news(&mut self) -> Vec<String> {
         let now = Instant::now();
         if self.looked.is_some_and(|looked| now - looked < EVERY) {
@@ -91,7 +91,7 @@ impl ConcurrentRuns {
         lines
     }
 
-    /// The runs that share a disk with this one now, this user's by their numbers, each with the disk.
+    /// The runs that share a disk with this one now, each with the disk; this user's by their numbers.
     fn others(&self) -> Vec<(String, String)> {
         let own = undo::running(&self.undo_dir).into_iter().filter(|run| *run != self.own);
         let own = own.filter_map(|run| Some((called(&self.own, &run), shared(&self.own, &run)?.to_owned())));

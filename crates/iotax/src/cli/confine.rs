@@ -1,4 +1,4 @@
-//! Plans of somebody else: what they may do here.
+//! Limits what a plan from another person may do here.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use iotax_model::workload::Workload;
 
 use super::{Failure, usage};
 
-/// The directories that files may be made in, without links.
+/// The directories, with links resolved, in which files may be created.
 #[derive(Debug)]
 pub(super) struct Directories(Vec<PathBuf>);
 
 impl Directories {
-    /// Those of `--confine`; absent where there is none.
+    /// The limits given by `--confine`; `None` without it.
     pub(super) fn of(directories: &[PathBuf]) -> Result<Option<Self>, Failure> {
         let resolved = |directory: &PathBuf| {
             let found = directory.canonicalize().ok().filter(|found| found.is_dir());
@@ -25,9 +25,8 @@ impl Directories {
         Ok((!resolved.is_empty()).then_some(Self(resolved)))
     }
 
-    /// Refuses a plan that does more than to make files below the directories and to read what is there. The plan's paths are absolute.
-    ///
-    /// Structs are taken apart in full, so that a new key of a plan does not compile until somebody has judged it.
+    /// Refuses a plan that does more than create files below the directories and read what is there. The plan's paths must be absolute.
+    /// Structs are destructured in full, so that a new key of a plan does not compile until it is considered here.
     pub(super) fn check(&self, plan: &Plan) -> Result<(), Failure> {
         self.plan(plan).map_err(|reason| usage(format!("{self}: the plan goes beyond it: {reason}")))
     }

@@ -1,4 +1,4 @@
-//! Shows a plan and asks whether to begin.
+//! Shows a plan and asks for confirmation.
 
 use std::io::{self, BufRead};
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use super::estimate;
 use super::say::{Stream, say};
 use crate::runner::{self, Guests};
 
-/// Shows the plan with the time and space that it needs; the seed is not known before a run begins.
+/// Shows the plan with the time and space that it needs. The seed is unknown before a run begins.
 pub(super) fn show_plan(plan: &Plan, seed: Option<u64>, done: usize, space: u64, guests: Option<&Guests>) {
     let time = estimate::time(plan, done, guests.map(Guests::accel));
     let dirs: Vec<String> = plan.directories().iter().map(|dir| dir.display().to_string()).collect();
@@ -62,7 +62,7 @@ pub(super) fn show_plan(plan: &Plan, seed: Option<u64>, done: usize, space: u64,
 
 /// Targets that a throttle has filled for long.
 pub(super) fn slow_fills(plan: &Plan) -> Vec<String> {
-    /// Seconds that nobody needs to be told of.
+    /// Longest time in seconds that is not announced.
     const SHORT: f64 = 60.0;
     let slow = plan.everything().filter_map(|target| Some((target, runner::throttled_fill(target, plan)?)));
     let sentence = |(target, seconds): (&TargetSpec, f64)| {
@@ -76,7 +76,7 @@ pub(super) fn slow_fills(plan: &Plan) -> Vec<String> {
     slow.filter(|(_, seconds)| *seconds > SHORT).map(sentence).collect()
 }
 
-/// The workloads before which nobody's caches are spared; absent if there is none.
+/// The workloads that drop the whole machine's caches; `None` without any.
 pub(super) fn machine_caches(plan: &Plan) -> Option<String> {
     let mut names = plan.workloads.iter().filter(|it| it.drops_machine_caches()).map(|it| &it.name);
     let first = names.next()?;
@@ -106,7 +106,7 @@ pub(super) fn events(plan: &Plan) -> Vec<String> {
     .collect()
 }
 
-/// The commands that a plan runs, as they are shown.
+/// The commands that a plan runs, formatted for display.
 pub(super) fn commands(plan: &Plan) -> Vec<String> {
     let events = plan.watch().into_iter().flat_map(|watch| &watch.events);
     let commands = events.filter_map(|event| match &event.action {

@@ -1,4 +1,4 @@
-//! `iotax crash`: what a stack loses when the power goes, beside its speed.
+//! `iotax crash`: compares what stacks lose in a power failure, and their speed.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, number, target_args, usage};
 use crate::runner::{self, crash::PowerCuts};
 
-/// Time after which a load that nothing cuts ends.
+/// Time after which an uncut load ends.
 const LONGEST: Nanos = Nanos::from_secs(120);
 
 /// Writes after which the load flushes.
@@ -122,7 +122,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// The targets of a plan before their first cut, each with its place in the plan; one for each mode of a database.
+/// The targets of a plan before their first cut, each with its index in the plan; one per mode for a database.
 fn crashed(plan: &Plan, application: Option<Application>) -> Vec<(usize, CrashedTarget)> {
     let modes: Vec<Option<DatabaseMode>> = match application {
         None => vec![None],
@@ -163,7 +163,7 @@ fn all(
     Ok(targets.into_iter().map(|(_, crashed)| crashed).collect())
 }
 
-/// Refuses a target that is more than a file in a volatile directory: a database needs the directory.
+/// Refuses a target that is not just a file in a volatile directory: a database needs the directory.
 fn has_directory(target: &TargetSpec) -> Result<(), String> {
     match target.stack.layers() {
         [PlannedLayer::Volatile(_), PlannedLayer::File(file)] if file.format == Format::Raw => Ok(()),

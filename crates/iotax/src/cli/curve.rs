@@ -41,7 +41,7 @@ pub(super) struct Args {
 
 /// I/Os that may be outstanding: enough that no target runs out of them before its capacity.
 const DEPTH: u32 = 64;
-/// Many short windows tell more than a few long ones.
+/// Length of a window: many short windows are more accurate than a few long ones.
 const WINDOW: Nanos = Nanos::from_millis(250);
 const RAMP: Nanos = Nanos::from_millis(50);
 /// Percentages of reads of a grid, and the number of rates of each.

@@ -1,4 +1,4 @@
-//! The writes during which the power goes.
+//! The write load during which the power fails.
 
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
@@ -32,7 +32,7 @@ pub(super) fn load(size: Bytes, writes_per_flush: u32, longest: Nanos) -> Worklo
     }
 }
 
-/// Checks a plan of such writes before anything is made, and returns the seed: the given one, or one that is drawn.
+/// Checks the plan of such a load before anything is created. Returns the given seed, or a random one.
 pub(super) fn ready(plan: &mut Plan, permission: &Permission, seed: Option<u64>) -> Result<u64, Failure> {
     plan.check().or_exit(Exit::Usage)?;
     make_absolute(plan).or_exit(Exit::Environment)?;

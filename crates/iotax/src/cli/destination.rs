@@ -32,12 +32,12 @@ enum OutputPlace {
     Stdout,
     /// A pipe, a terminal or a descriptor that the shell opened; written in place.
     Stream,
-    /// A file that may not exist yet, with all links resolved.
+    /// A file, which need not exist yet, with all links resolved.
     File(PathBuf),
 }
 
 impl Destination {
-    /// Refuses a destination that cannot be written or that holds anything but such a result of iotax. Leaves nothing behind.
+    /// Refuses a destination that cannot be written, or that holds anything other than such a result of iotax. Creates nothing.
     pub(super) fn open(name: &Path, mark: Mark) -> Result<Self, Failure> {
         let place = OutputPlace::named(name)?;
         let this = Self { name: name.to_path_buf(), mark, place };
@@ -104,7 +104,7 @@ impl Destination {
         }
     }
 
-    /// The existing file, if any; refuses one that is not such a result of iotax.
+    /// The existing file, if any. Refuses one that is not such a result of iotax.
     fn existing(&self, path: &Path) -> Result<Option<File>, Failure> {
         let file = match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -178,7 +178,7 @@ fn is_stream(metadata: &Metadata) -> bool {
     kind.is_fifo() || kind.is_char_device() && is_terminal || is_sink(metadata)
 }
 
-/// True for `/dev/null`, `/dev/zero` and `/dev/full`, which keep nothing that is written to them.
+/// Returns whether it is `/dev/null`, `/dev/zero` or `/dev/full`, which discard what is written to them.
 fn is_sink(metadata: &Metadata) -> bool {
     let device = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
     metadata.file_type().is_char_device() && matches!(device, (1, 3 | 5 | 7))
@@ -188,7 +188,7 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// True if two names lead to the same file, even one that does not exist yet.
+/// Returns whether two names refer to the same file, even if it does not exist yet.
 pub(super) fn is_one_file(one: &Path, other: &Path) -> bool {
     if matches!((resolved(one), resolved(other)), (Ok(one), Ok(other)) if one == other) {
         return true;

@@ -1,5 +1,6 @@
-//! Marks on disks that runs of other users see: shared locks on a file of the disk in sysfs, which everybody may read and nobody can replace.
-//! The kernel lists them in /proc/locks and ends them with their process. Nothing is made, and no file of another user is opened.
+//! Marks that show runs of other users which disks are in use: shared locks on a sysfs file of the disk, which everybody may read and
+//! nobody can replace. The kernel lists them in /proc/locks and drops them with the process. No file is created, and none of another user's
+//! is opened.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -8,10 +9,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{major, minor};
 use rustix::process::{geteuid, getpid};
 
-/// The name of a process that counts as a run.
+/// Process name by which runs are recognised.
 const PROGRAM: &str = "iotax";
 
-/// A disk that runs are marked on.
+/// A disk that a run marks as in use.
 pub(super) struct DiskMark {
     /// The kernel's name of it.
     pub(super) disk: String,
@@ -28,7 +29,7 @@ pub(super) struct Holder {
 }
 
 impl DiskMark {
-    /// The mark of a disk; `None` where sysfs does not have the disk.
+    /// The mark of a disk; `None` if the disk is not in sysfs.
     pub(super) fn of(disk: &str) -> Option<Self> {
         let path: PathBuf = ["/sys/class/block", disk, "dev"].iter().collect();
         Self::at(disk, &path)

@@ -1,4 +1,4 @@
-//! `iotax doctor`: tells from a machine's setup what endangers data or costs I/O.
+//! `iotax doctor`: reports what in a machine's setup endangers data or slows I/O.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ fn add_swallowed_flushes(args: &Args, survey: &mut Survey) -> Result<(), Failure
     Ok(())
 }
 
-/// A finding that is surer than the limit counts too.
+/// Returns whether any finding is at least as certain as the limit.
 fn is_tripped(limit: Option<Sureness>, findings: &[Finding]) -> bool {
     limit.is_some_and(|limit| findings.iter().any(|finding| finding.rule.sureness <= limit))
 }
@@ -136,7 +136,7 @@ fn domain(xml: &str, source: &str) -> Result<GuestSetup, Failure> {
     libvirt::setup(xml, source).with_context(|| source.to_owned()).or_exit(Exit::Usage)
 }
 
-/// Has an agent look at another machine or into a container.
+/// Surveys another machine or a container through an agent.
 fn elsewhere(target: &str, sudo: bool) -> Result<Survey, Failure> {
     // Without a path the whole machine is meant.
     let (machine, path) = Machine::split(target).map_err(usage)?;

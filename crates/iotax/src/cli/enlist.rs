@@ -99,7 +99,7 @@ pub(super) fn refused(error: NatsError) -> Failure {
     Failure { exit, error: error.into() }
 }
 
-/// Undoes what an earlier agent of this name left behind, which was killed with all its processes.
+/// Undoes the effects of a killed earlier agent of this name.
 fn clean(program: &Path, place: &PathBuf) -> Result<(), Failure> {
     if !place.exists() {
         return Ok(());
@@ -121,7 +121,7 @@ fn clean(program: &Path, place: &PathBuf) -> Result<(), Failure> {
     Err(Failure { exit: Exit::Environment, error: anyhow::anyhow!(reason) })
 }
 
-/// Has a process of its own carry out what a coordinator asks for.
+/// Starts a separate process that carries out what a coordinator asks for.
 fn work(
     agent: &mut Agent,
     fleet: &Fleet,

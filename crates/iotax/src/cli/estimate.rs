@@ -49,14 +49,14 @@ pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
     }
 }
 
-/// Seconds for which a curve whose rates are still to be placed measures: its time, or its rounds and one pass to place the rates.
+/// Seconds that a curve measures if its rates are not placed yet: its time limit, or its rounds and one pass to place the rates.
 fn curve_seconds(plan: &Plan, curve: &CurveSpec) -> f64 {
     let round = plan.round_time().as_secs_f64();
     let rates = f64::from(curve.points_of(plan.targets.len()) + 1);
     curve.time().map_or(round * (rates * f64::from(plan.repeat) + 1.0), Nanos::as_secs_f64)
 }
 
-/// The most seconds, roughly, for a plan that adds rounds; absent for any other.
+/// Approximate maximum number of seconds for a plan that adds rounds; `None` for others.
 pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Option<f64> {
     if !plan.adds_rounds() {
         return None;
@@ -68,7 +68,7 @@ pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Op
     Some(limit.map_or(all, |limit| all.min(set_up + limit.as_secs_f64())))
 }
 
-/// The design of a run and its margin in words; absent for a fixed number of rounds with the default margin.
+/// A run's design and margin as text; `None` for a fixed number of rounds with the default margin.
 pub(super) fn design(plan: &Plan) -> Option<String> {
     let margin =
         || (plan.margin != Margin::default()).then(|| format!("Within {} is the same.", plan.margin));

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-/// A command line and the question that it answers, or what it does.
+/// A command line, and the question that it answers or what it does.
 type Example = (&'static str, &'static str);
 
-/// The examples that `iotax` alone shows: a question of each kind.
+/// The examples that `iotax` alone shows: one question of each kind.
 const FIRST: &[Example] = &[
     ("iotax ladder /srv/images", "What does each disk format cost my VM?"),
     ("iotax bench /srv/images --rw randread --iodepth 32 --runtime 10", "How fast is this disk?"),
@@ -451,7 +451,7 @@ mod tests {
         pages.chain([root.join("README.md")]).collect()
     }
 
-    /// Commands on lines of their own and in backticks, without comments; not those that are patterns.
+    /// Commands on separate lines and in backticks, without comments; placeholders are skipped.
     fn commands(text: &str) -> impl Iterator<Item = &str> {
         let lines = text.lines().flat_map(|line| {
             let alone = line.strip_prefix("    ").or(line.strip_prefix("$ "));
@@ -476,7 +476,7 @@ mod tests {
         (!is_help).then(|| (error.kind(), error.to_string()))
     }
 
-    /// Adds a word, or the rest of one in single quotes.
+    /// Appends a word, or a part of a word in single quotes.
     fn joined(mut words: Vec<String>, word: &str) -> Vec<String> {
         match words.last_mut() {
             Some(open) if open.starts_with('\'') => {

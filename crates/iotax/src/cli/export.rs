@@ -63,7 +63,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Writes these runs, or all that are not running. A run's files are written once all of them may be.
+/// Writes these runs, or all that are not running. A run's files are written only if none would replace a foreign file.
 fn write_dataset(dir: &Path, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
     let listed = store.list(&Filter::default()).or_exit(Exit::Environment)?;
     let all = listed.iter().rev().filter(|run| run.state != RunState::Running).map(|run| run.id);

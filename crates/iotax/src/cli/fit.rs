@@ -19,7 +19,7 @@ use super::target_args;
 use super::time::seconds;
 use super::{Failure, OrExit, input, usage};
 
-/// The applications that are known: plans without targets.
+/// Profiles of known applications: plans without targets.
 const PROFILES: [(&str, &str); 3] = [
     ("etcd", include_str!("../../profiles/etcd.toml")),
     ("exchange", include_str!("../../profiles/exchange.toml")),
@@ -94,7 +94,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session { output: &args.run.output, ..args.run.session(plan, permission) }.carry_out()
 }
 
-/// With a virtio device among the targets, whose driver has no page cache, writes the whole pages that would reach a disk through it.
+/// If a target is a virtio device, whose driver has no page cache, makes buffered writes direct and whole pages.
 fn leave_out_page_cache(plan: &mut Plan) {
     let is_virtio = |target: &TargetSpec| target.stack.has::<VirtioSpec>();
     let Some(target) = plan.targets.iter().find(|target| is_virtio(target)) else { return };
@@ -128,7 +128,7 @@ fn profile(application: &str) -> Result<String, Failure> {
     Err(WordError::new("application", application, &PROFILES.map(|(name, _)| name))).or_exit(Exit::Usage)
 }
 
-/// Each application with its limits and their sources.
+/// Lists all applications with their limits and sources.
 fn list() -> Result<Exit, Failure> {
     for (name, text) in PROFILES {
         let plan = Plan::of_profile(text, vec![nowhere()]).or_exit(Exit::Usage)?;
@@ -141,7 +141,7 @@ fn list() -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// A profile alone is no plan.
+/// A placeholder target: a profile alone is not a plan.
 fn nowhere() -> TargetSpec {
     TargetSpec::new("any", PathSpec("/any".into()))
 }

@@ -6,7 +6,7 @@ use iotax_model::workload::{KEYS, WorkloadKey, WorkloadKeys};
 use super::known_words::known_words;
 use super::time;
 
-/// The keys that were given as flags. `--key-name` and `--key_name` are the same.
+/// The workload keys given as flags. `--key-name` and `--key_name` are the same.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WorkloadFlags(pub(super) WorkloadKeys);
 

@@ -44,7 +44,7 @@ const EVERYDAY: [(&str, &str); 21] = [
     ("report", "runs detail paste timing csv markdown db json html"),
 ];
 
-/// Headings of options that several commands share.
+/// Headings of options common to several commands.
 const HEADINGS: [(&str, &[&str]); 6] = [
     ("Results", &["db", "json", "html", "output_format", "output", "csv", "excel"]),
     ("Job files", &["job", "section"]),
@@ -70,7 +70,7 @@ const DEFAULTS: [(&str, &[(&str, &str)]); 2] = [
     ),
 ];
 
-/// `iotax -h`: every command, by what one wants to do.
+/// `iotax -h`: all commands, grouped by purpose.
 const OVERVIEW: &str = "\
 Usage: iotax COMMAND [OPTIONS]     All about one: iotax COMMAND --help
 
@@ -165,7 +165,7 @@ pub(super) fn short(width: usize) -> Command {
     })
 }
 
-/// Tells the defaults of this command in place of the usual ones.
+/// Replaces the usual defaults in the help by those of this command.
 fn with_own_defaults(path: &str, command: Command) -> Command {
     let own = DEFAULTS.iter().find(|(name, _)| *name == path).map_or(&[][..], |(_, own)| *own);
     own.iter().fold(command, |command, (id, default)| {
@@ -195,7 +195,7 @@ fn name_width(arg: &Arg) -> usize {
     flag + value + if is_optional { 2 } else { 0 }
 }
 
-/// As many clauses of a text as fit on a line, at least one. A list is given whole or not at all.
+/// As many clauses of a text as fit on a line, at least one. A list is included whole or not at all.
 fn first_clauses(text: &str, room: usize) -> String {
     const ENDS: [&str; 5] = [". ", "; ", ": ", " [", ", "];
     let (mut ends, mut depth, mut in_list) = (Vec::new(), 0, false);
@@ -219,7 +219,7 @@ mod tests {
     /// The lines and columns of the smallest usual terminal.
     const SCREEN: (usize, usize) = (24, 80);
 
-    /// Every command with its path.
+    /// All commands with their paths.
     fn all(path: &str, command: &Command) -> Vec<(String, Command)> {
         let subs = command
             .get_subcommands()

@@ -15,7 +15,7 @@ use super::terminal::PageArgs;
 use super::{Failure, OrExit, input, usage};
 use crate::runner;
 
-/// The most lines shown that were not understood; the rest is counted.
+/// Maximum number of lines shown that were not understood; the rest is counted.
 const SHOWN: usize = 20;
 
 /// Flags of `iotax import`.
@@ -100,7 +100,7 @@ fn too_many(run: &Imported) -> Option<(&Imported, usize, &'static str)> {
     Some((run, count, what))
 }
 
-/// A file's name and the results found in it. If there are none, adds the lines that look like some to `refused`.
+/// Reads a file's name and results. If there are none, adds the lines that look like results to `refused`.
 fn read(path: &Path, refused: &mut Vec<String>) -> Result<(String, Vec<Found>), Failure> {
     let (name, bytes) = if path == Path::new("-") {
         ("stdin".to_owned(), input::stdin(input::RESULTS)?)
@@ -132,7 +132,7 @@ fn shown(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The error of files without a result. Where lines of theirs are listed, these say which tool they are of and what is wrong.
+/// The error for files without results. Listed lines say which tool they are from and what is wrong.
 fn nothing(names: &[String], refused: &[String]) -> String {
     let names = names.join(", ");
     if !refused.is_empty() {
@@ -151,7 +151,7 @@ fn keep(store: &mut Store, run: &Imported) -> anyhow::Result<i64> {
     Ok(id)
 }
 
-/// Reports lines that were not understood on stderr, and where those are that it does not show.
+/// Reports lines that were not understood on stderr, and says where the rest can be seen.
 fn not_understood(lines: &[String], rest: &str) {
     if lines.is_empty() {
         return;

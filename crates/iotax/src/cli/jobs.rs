@@ -14,7 +14,7 @@ use super::confine::Directories;
 use super::say::note;
 use super::{Failure, OrExit, input, replay, target_args, usage};
 
-/// The default number of rounds for a job file on several targets. On one target there is nothing to compare: one, as in fio.
+/// Default number of rounds for a job file on several targets. One target has nothing to compare with, so it is one, as in fio.
 const REPEAT: u32 = 3;
 
 /// Options that apply only to job files.
@@ -38,8 +38,8 @@ pub(super) fn is_meant(path: &Path, text: &str) -> bool {
     }
 }
 
-/// Reads a job file or a parameter file, and prints notes on how its options are applied.
-/// `size` takes the place of every job's size in a job file of fio. Files outside of the directories that it is confined to are not included.
+/// Reads a job file or a parameter file, and prints notes on how its options are applied. `size` replaces the size of every job in fio's
+/// files. Includes from outside the directories to which the plan is confined are refused.
 pub(super) fn read(
     path: &Path,
     text: &str,
@@ -144,7 +144,8 @@ fn target_of(jobs: &Jobs, permission: &Permission) -> Result<TargetSpec, Failure
 const ONE_TARGET: &str =
     "a plan measures all jobs on one target: give it with --target, or take one section with --section";
 
-/// The common directory of all files; unnamed ones are in `base`. A file elsewhere is refused, as it may be on another disk.
+/// The common directory of all files; unnamed ones are in `base`. Files in other directories are refused, because they may be on another
+/// disk.
 fn common_directory(jobs: &Jobs, base: &Path) -> Result<PathBuf, Failure> {
     let of = |name: &str| base.join(name).parent().map_or_else(|| base.to_path_buf(), Path::to_path_buf);
     let named = jobs.filenames.first().filter(|_| !jobs.own_files).map(|(_, name)| of(name));

@@ -1,11 +1,11 @@
-//! Words that completions offer as values.
+//! Values offered by shell completion.
 
 use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command, Error};
 
-/// A parser whose known words are offered as completions. What it accepts and how it refuses is the inner parser's.
+/// A parser whose known values are offered as completions. Parsing and errors are the inner parser's.
 #[derive(Clone)]
 pub(super) struct KnownWords<P> {
     parser: P,

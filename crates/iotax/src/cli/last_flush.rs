@@ -14,8 +14,8 @@ use iotax_store::{Filter, Store, StoreError};
 /// The newest runs that are looked through.
 const NEWEST: u32 = 100;
 
-/// Layers that swallowed flushes in the last complete run of the suite flush on this machine; with a path, of its targets below that path or
-/// above it. None if there is no such run.
+/// Layers that swallowed flushes in this machine's last complete run of the suite `flush`. With a path, only targets below or above that
+/// path. Empty if there is no such run.
 pub(super) fn swallowed(
     store: &Store,
     hostname: &str,

@@ -1,5 +1,5 @@
-//! Links on the way to an output. In a directory where everybody makes files, one of somebody else leads the output wherever that user
-//! wants it; the kernel follows none there if fs.protected_symlinks is set, which it need not be.
+//! Checks symbolic links on the way to an output. In a world-writable directory another user's link could redirect the output; the kernel
+//! refuses to follow it only if fs.protected_symlinks is set.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ pub(super) fn resolved(name: &Path) -> io::Result<PathBuf> {
     walk(name, false)
 }
 
-/// Checks that no link of somebody else is on the way to something that is made with its directories.
+/// Checks that no other user's link is on the path of something that is created together with its directories.
 pub(super) fn check(name: &Path) -> io::Result<()> {
     walk(name, true).map(drop)
 }
@@ -72,7 +72,7 @@ fn parts(path: &Path) -> VecDeque<OsString> {
     parts.map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// As the kernel does it with fs.protected_symlinks, also where the directory is not sticky.
+/// Applies the rule of fs.protected_symlinks, also in directories without the sticky bit.
 fn check_owner(link: &Path, found: &fs::Metadata, directory: &fs::Metadata) -> io::Result<()> {
     let is_open = directory.mode() & OTHERS_WRITE != 0;
     if !is_open || [geteuid().as_raw(), directory.uid()].contains(&found.uid()) {

@@ -41,7 +41,7 @@ pub(super) struct Args {
 /// The state of a run that cannot be read, wholly or in part.
 const DAMAGED: &str = "damaged";
 
-/// The most runs on a terminal that were not asked for, and the most whose outcome is told.
+/// Default number of runs shown on a terminal, and number of those whose outcome is shown.
 const SHOWN: u32 = 100;
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
@@ -79,7 +79,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 /// The outcome of a run, and its user.
 #[derive(Default)]
 struct Outcome {
-    /// Its main figures in words.
+    /// Its main figures as text.
     figures: Option<String>,
     user: Option<String>,
 }
@@ -176,7 +176,7 @@ fn document(id: i64, run: &Result<RunSummary, StoreError>, outcome: Outcome) -> 
     }
 }
 
-/// Why a run cannot be shown, if it cannot.
+/// Why a run cannot be shown; `None` if it can.
 fn damage(run: &Result<RunSummary, StoreError>) -> Option<&StoreError> {
     match run {
         Ok(run) => run.damage.as_ref(),
@@ -188,7 +188,7 @@ fn state(run: &RunSummary) -> String {
     if run.damage.is_some() { DAMAGED.to_owned() } else { run.state.to_string() }
 }
 
-/// The columns before a run's name, and before what stands below it.
+/// Columns before a run's name, and the indentation of lines below it.
 const BEFORE: (usize, usize) = (53, 7);
 
 /// Prints what belongs to the run above.

@@ -1,4 +1,4 @@
-//! Shows everyone who looks at the store how far a run is.
+//! Publishes a run's progress to everyone who reads the store.
 //!
 //! A thread of its own writes the state, at most once a second and only if it changed, so that a slow store holds up no measurement.
 
@@ -11,10 +11,10 @@ use iotax_model::threads;
 use iotax_store::Store;
 use serde_json::{Map, Value};
 
-/// From one state to the next.
+/// Interval between two updates.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The state of a run, told until this is dropped.
+/// Publishes the state of a run until dropped.
 pub(super) struct Live {
     state: Arc<Mutex<Map<String, Value>>>,
     /// Dropping it ends the thread.
@@ -23,7 +23,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Tells the state of a run through a store that is open for it alone.
+    /// Starts to publish the state of run `run` in `store`, a connection used for nothing else.
     pub(super) fn of(run: i64, mut store: Store) -> Self {
         let state = Arc::<Mutex<Map<String, Value>>>::default();
         let (end, ended) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! `iotax note`: says something of a run, and tags it.
+//! `iotax note`: adds a note or tags to a run.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;

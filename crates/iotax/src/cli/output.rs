@@ -20,7 +20,7 @@ use super::say::{self, note};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, usage};
 
-/// The variable that names the store where no flag does.
+/// Environment variable that names the store if no flag does.
 const VARIABLE: &str = "IOTAX_DB";
 
 /// The store of runs.
@@ -196,7 +196,7 @@ impl Html {
 }
 
 impl Destinations {
-    /// Every destination with its flag.
+    /// All destinations with their flags.
     fn all(&self) -> Vec<(&'static str, &Destination)> {
         let json = self.json.as_ref().map(|place| ("--json", place));
         let html = self.html.as_ref().and_then(|html| match html {
@@ -236,12 +236,12 @@ impl Destinations {
         }
     }
 
-    /// True if a destination was given that has room for one run only.
+    /// Returns whether a destination was given that holds only one run.
     pub(super) fn take_one_run(&self) -> bool {
         self.html.is_some() || self.formats.all().next().is_some()
     }
 
-    /// True if stdout carries a document and nothing else.
+    /// Returns whether stdout carries only a document.
     pub(super) fn stdout_is_taken(&self) -> bool {
         self.all().iter().any(|(_, place)| place.is_stdout())
     }
@@ -297,7 +297,7 @@ pub(super) fn load(store: &Store, run: i64) -> Result<Run, Failure> {
     store.load(run).map_err(refused)
 }
 
-/// Refuses the number of a run that is not there.
+/// Refuses the number of a missing run.
 pub(super) fn known(store: &Store, run: i64) -> Result<(), Failure> {
     let last = store.latest().or_exit(Exit::Environment)?.unwrap_or(0);
     if (1..=last).contains(&run) { Ok(()) } else { Err(refused(store.unknown(run, last))) }

@@ -15,7 +15,7 @@ use super::known_words::known_words;
 use super::say::note;
 use super::{Failure, OrExit, csv_dir, usage};
 
-/// The mark of several formats in one text: there is none, as only the first could begin the file.
+/// The mark of several formats in one file: none, because only the first could begin the file.
 const SEVERAL: Mark = Mark { format: "a text of several formats", place: mark::MarkPosition::Nowhere };
 
 /// The name of stdout as a destination.
@@ -104,7 +104,7 @@ pub(super) struct FormatDestinations {
 }
 
 impl FormatDestinations {
-    /// Every destination with its flag or format.
+    /// All destinations with their flag or format.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &Destination)> {
         let texts = self.texts.as_ref().map(|place| (self.flag, place));
         texts.into_iter().chain(self.classic.as_ref().map(|(format, place)| (format.name, place)))

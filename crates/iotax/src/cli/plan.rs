@@ -93,7 +93,7 @@ impl PlanInput {
         if replay::is_meant(&self.plan) { Ok(String::new()) } else { input::text(&self.plan, input::PLAN) }
     }
 
-    /// As [`Self::read`], of a text that stands for the file's, which may include files of these directories alone.
+    /// Like [`Self::read`], for the text of a file, which may include only files from these directories.
     pub(super) fn parse(
         &self,
         text: &str,
@@ -208,7 +208,7 @@ fn devices(plan: &Plan) -> Vec<PathBuf> {
     plan.everything().filter_map(|target| target.device().map(Path::to_owned)).collect()
 }
 
-/// Cells, time and space in one line.
+/// The number of cells, the time and the space in one line.
 fn totals(plan: &Plan, space: &[String]) -> String {
     // Of a curve and a search the measurements follow from what the targets can do.
     let of_rounds = if plan.finds_rates() {
@@ -234,7 +234,7 @@ fn space(needs: &Needs) -> Vec<String> {
     needs.space.iter().map(place).collect()
 }
 
-/// The differences of a target from the most similar one before it.
+/// The differences of a target from the most similar earlier one.
 fn like(plan: &Plan, target: usize) -> Option<String> {
     let (other, differences) = plan.most_like(target)?;
     if differences.is_empty() {

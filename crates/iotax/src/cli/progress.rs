@@ -1,4 +1,4 @@
-//! Progress on stderr: a bar with an ETA on a terminal; elsewhere a line per measurement and one with its figure, or the table of each
+//! Progress on stderr: on a terminal a bar with an ETA; elsewhere a line per measurement and one with its result, or the table after each
 //! look if rounds are added.
 
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub(super) type SoFar<'a> = dyn Fn(usize) -> Option<Styled> + 'a;
 /// Shows the progress of a run.
 pub(super) struct Watcher<'a> {
     so_far: &'a SoFar<'a>,
-    /// Prints each interval; without it they only move the bar.
+    /// Prints each interval; without it intervals only move the bar.
     line: Option<&'a Line<'a>>,
     workload: String,
     bar: ProgressBar,
@@ -42,9 +42,9 @@ pub(super) struct Watcher<'a> {
     cell: String,
     /// Rounds are added until all is decided.
     is_open: bool,
-    /// When something was last said without a terminal.
+    /// Time of the last message without a terminal.
     said: Instant,
-    /// Tells those who look from elsewhere; absent if the store cannot.
+    /// Publishes the progress in the store; absent if the store cannot.
     live: Option<Live>,
     /// Other runs on the same disks.
     concurrent: &'a mut ConcurrentRuns,
@@ -104,7 +104,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Without a terminal: says what the measurement that ended gave.
+    /// Prints the result of the finished measurement, if there is no terminal.
     fn end_cell(&mut self) {
         let intervals = std::mem::take(&mut self.iops);
         if self.terminal || self.is_open || intervals.is_empty() {
@@ -115,7 +115,7 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// The time to the end by the time that each cell takes, as far as it is known, and that to the next look.
+/// The remaining time, estimated from the time per cell, and the time to the next look.
 fn time_left(each: f64, step: &Step<'_>) -> String {
     let left = |cells: usize| human::duration(each * (cells + 1).saturating_sub(step.cell) as f64);
     if step.open.is_some() {

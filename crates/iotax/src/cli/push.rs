@@ -56,7 +56,7 @@ pub(super) fn refuse_itself(store: &Store, other: &str) -> Result<(), Failure> {
     if is_same { Err(usage(format!("{}: runs are copied to another store", store.place()))) } else { Ok(()) }
 }
 
-/// The runs that are to be copied, the oldest first. Where a filter finds none, that is said.
+/// The runs to copy, oldest first. Prints a message if a filter matches none.
 pub(super) fn wanted(which: &Which, from: &Store) -> Result<Vec<i64>, Failure> {
     let filter = Filter { tags: which.tags.clone(), ..Filter::default() };
     let listed = from.list(&filter).or_exit(Exit::Environment)?;
@@ -70,7 +70,7 @@ pub(super) fn wanted(which: &Which, from: &Store) -> Result<Vec<i64>, Failure> {
     Ok(if which.runs.is_empty() { known } else { which.runs.clone() })
 }
 
-/// Copies runs. One that cannot be copied does not hold up the others.
+/// Copies runs. One that cannot be copied does not stop the others.
 pub(super) fn copy(runs: Vec<i64>, from: &Store, to: &mut Store) -> Result<Exit, Failure> {
     let mut exit = Exit::Fine;
     for run in runs {

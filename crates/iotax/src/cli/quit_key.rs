@@ -1,4 +1,4 @@
-//! The keys of a run: `q` does what Ctrl-C does, in the manner of top, and `m` marks this moment of a watch.
+//! Keys during a run: `q` works like Ctrl-C, as in top, and `m` adds a mark to a watch.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,8 @@ pub(super) struct QuitKey {
 }
 
 impl QuitKey {
-    /// `None` where nobody can press it: stdin is no terminal or belongs to another job of the shell. `socket` is where the run takes marks.
+    /// Watches for the key; `None` if it cannot be pressed, because stdin is no terminal or belongs to another job of the shell. `socket`
+    /// is where the run takes marks.
     pub(super) fn watch(stop: &Interrupt, socket: PathBuf) -> Option<Self> {
         let stdin = io::stdin();
         if !stdin.is_terminal() || !is_ours() {
@@ -75,7 +76,7 @@ fn wait(stop: &Interrupt, over: &AtomicBool, socket: &Path) {
     }
 }
 
-/// A job in the background is stopped for reading from the terminal or setting its mode.
+/// Returns whether this job is in the foreground: a background job is stopped if it reads from the terminal or sets its mode.
 fn is_ours() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
 }

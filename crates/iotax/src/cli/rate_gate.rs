@@ -30,7 +30,7 @@ impl FromStr for RateGate {
 }
 
 impl RateGate {
-    /// Says what became of each target, and gives the exit code.
+    /// Prints the outcome for each target, and returns the exit code.
     pub(super) fn judge(self, run: &Run) -> Exit {
         let (mut exit, asked) = (Exit::Fine, human::count(self.iops as f64));
         let answers = answers(run);

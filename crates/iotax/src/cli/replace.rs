@@ -21,7 +21,7 @@ const NAME: &str = ".iotax-";
 pub(super) struct Draft {
     file: File,
     dir: PathBuf,
-    /// The temporary name. Where the filesystem supports files without a name, even a kill leaves nothing.
+    /// The temporary name; `None` on filesystems with unnamed files, where even a kill leaves nothing.
     name: Option<PathBuf>,
 }
 
@@ -41,13 +41,13 @@ impl Draft {
         Ok(Self::begun(file, dir, Some(name)))
     }
 
-    /// Locks the draft: a named draft without a lock is a leftover. If locking fails, none is taken for one.
+    /// Locks the draft, because a named draft without a lock counts as a leftover. If locking fails, leftovers are never removed.
     fn begun(file: File, dir: &Path, name: Option<PathBuf>) -> Self {
         let _ = file.try_lock();
         Self { file, dir: dir.to_path_buf(), name }
     }
 
-    /// Takes owner, mode and access list of the file that it replaces; the owner only as far as this user may set it.
+    /// Copies owner, mode and access list from the file to be replaced; the owner only as far as permitted.
     pub(super) fn take_after(&self, old: &File) -> io::Result<()> {
         let metadata = old.metadata()?;
         if fchown(&self.file, Some(metadata.uid()), Some(metadata.gid())).is_err() {
@@ -70,7 +70,7 @@ impl Draft {
         self.file.sync_all()
     }
 
-    /// Moves the draft to its final name; `replaces` says whether a file is expected there.
+    /// Moves the draft to its final name. `replaces` is true if a file is expected there.
     pub(super) fn publish(mut self, to: &Path, replaces: bool) -> io::Result<()> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let link = |name: &Path| Ok(rustix::fs::linkat(CWD, &*own, CWD, name, AtFlags::SYMLINK_FOLLOW)?);
@@ -102,8 +102,8 @@ impl Drop for Draft {
     }
 }
 
-/// Removes complete drafts of killed processes from a directory: they have a draft's name, nobody locks them, and they
-/// hold such a result. Unreadable ones stay.
+/// Removes complete drafts of killed processes from a directory: unlocked files with a draft's name that hold such a result. Unreadable
+/// ones stay.
 pub(super) fn remove_leftovers(dir: &Path, largest: u64, is_result: impl Fn(&[u8]) -> bool) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for name in entries.flatten().map(|entry| entry.path()).filter(|name| is_drafts(name)) {

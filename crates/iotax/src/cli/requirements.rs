@@ -11,7 +11,8 @@ pub(super) fn exit(run: &Run, judgement: &Judgement) -> Exit {
     if run.plan.watch().is_some() { of_watch(run) } else { of_demands(run, judgement) }
 }
 
-/// Fails if a requirement does not hold, and if an event did not happen or acknowledged writes are not on record; not judged if that is undecided of one, or nothing was measured.
+/// Fails if a requirement is not met, an event did not happen, or acknowledged writes are not recorded. Not judged if a requirement is
+/// undecided, or nothing was measured.
 fn of_watch(run: &Run) -> Exit {
     let episodes = episodes(run);
     let passed: Vec<Option<bool>> =
@@ -28,7 +29,7 @@ fn of_watch(run: &Run) -> Exit {
     }
 }
 
-/// Fails if a target misses a demand; not judged if one is undecided.
+/// Fails if a target misses a demand; not judged if any is undecided.
 fn of_demands(run: &Run, judgement: &Judgement) -> Exit {
     let all = demands(run, judgement);
     if all.iter().any(|demand| demand.kept == Kept::No) {
@@ -40,7 +41,7 @@ fn of_demands(run: &Run, judgement: &Judgement) -> Exit {
     }
 }
 
-/// Returns whether the journal could not be written to its end.
+/// Returns whether the journal is incomplete.
 fn lacks_records(episode: &Episode<'_>) -> bool {
     episode.measurement.outcome.verify.as_ref().is_some_and(|findings| findings.journal.is_some())
 }

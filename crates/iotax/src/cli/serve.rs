@@ -19,7 +19,7 @@ use crate::runner;
 
 /// The variable with the token.
 const TOKEN: &str = "IOTAX_TOKEN";
-/// The shortest token: as many hexadecimal digits have 64 bits.
+/// Minimum length of a token: that many hexadecimal digits have 64 bits.
 const SHORTEST: usize = 16;
 
 /// Flags of `iotax serve`.

@@ -103,11 +103,11 @@ pub(super) struct Session<'a> {
 
 /// A fleet, as seen by the session of one of its members.
 pub(super) trait Membership: Gate {
-    /// Steps that are not to be measured again: target, workload, round.
+    /// Steps to skip, because they were measured before: target, workload, round.
     fn done(&self) -> HashSet<(String, String, u32)>;
     /// The run has this number in the member's store.
     fn begins(&self, run: i64);
-    /// The progress that the fleet is told of, which passes it on.
+    /// A progress receiver that forwards to the fleet.
     fn watch<'a>(&'a self, watcher: Watcher<'a>) -> Box<dyn Progress + 'a>;
 }
 
@@ -161,8 +161,8 @@ impl<'a> Session<'a> {
         self.carry_out_and(Self::report)
     }
 
-    /// Runs the plan, whose results a command of several runs reports itself. Returns the run, unless the user declined or it could not be
-    /// begun.
+    /// Runs the plan for a command that reports the results of several runs itself. Returns the run, unless the user declined or it could
+    /// not be started.
     pub(super) fn measure(self) -> Result<(Option<i64>, Exit), Failure> {
         let mut run = None;
         let exit = self.carry_out_and(|_, measured, store, _| {
@@ -369,7 +369,7 @@ impl<'a> Session<'a> {
         Ok(Some(Measured { run, ended }))
     }
 
-    /// Returns whether a new run was refused by the servers that it was to measure: its reason was said, and once they run it is begun anew.
+    /// Returns whether a new run was refused by its servers: the reason was printed, and the run can be started anew once they run.
     fn reached_no_server(&self, ended: &anyhow::Result<Ended>) -> bool {
         let has_servers =
             |target: &TargetSpec| target.network().is_some_and(|network| network.via == NetPath::Server);
@@ -423,7 +423,7 @@ struct Measured {
     ended: anyhow::Result<Ended>,
 }
 
-/// Warns if rounds are added to results that were already visible. One round alone decides nothing, so it does not count.
+/// Warns if rounds are added to results that were already visible. A single round decides nothing, and so does not count.
 fn second_look(earlier: &Earlier, plan: &Plan) -> Option<Warning> {
     (plan.repeat > earlier.rounds && earlier.rounds > 1).then(|| Warning {
         kind: WarningKind::Extended,
@@ -456,8 +456,8 @@ pub(super) fn make_absolute(plan: &mut Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses to resume with another tool or on another machine, because rounds of one run are compared with one another.
-/// Unknown facts are skipped: a run may have stopped before its environment was read.
+/// Refuses to resume with another version or on another machine, because rounds of one run are compared with one another. Unknown facts are
+/// skipped: a run may have stopped before its environment was read.
 fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failure> {
     let now = runner::environment(guests);
     for (what, then, now) in [
@@ -486,7 +486,7 @@ pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
     watch_signals_with(&PRESSED)
 }
 
-/// As [`watch_signals`], but the first Ctrl-C sets `pressed`. The next one ends the process once [`PRESSED`] is set too.
+/// Like [`watch_signals`], but the first Ctrl-C sets `pressed`. The next one ends the process once [`PRESSED`] is set too.
 pub(super) fn watch_signals_with(pressed: &Interrupt) -> anyhow::Result<Interrupt> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     // Of a command that measures twice the first Ctrl-C would otherwise count twice, and the second one ends the process.
@@ -510,14 +510,14 @@ pub(super) fn watch_signals_with(pressed: &Interrupt) -> anyhow::Result<Interrup
     Ok(Arc::clone(WATCHED.get_or_init(|| stop)))
 }
 
-/// True under nohup(1): what goes on then goes on after a logout.
+/// Returns whether hangups are ignored, as under nohup(1): the run then continues after a logout.
 fn ignores_hangups() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// Values that another run has changed would be taken for the former ones.
+/// Refuses to start while another run has changed settings, because their present values would be taken for the original ones.
 fn refuse_changed_settings(undo_dir: &Path, plan: &Plan) -> Result<(), Failure> {
     if plan.targets.iter().all(|target| target.setting_values().is_empty()) {
         return Ok(());

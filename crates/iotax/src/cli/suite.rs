@@ -158,7 +158,7 @@ fn plan_of(
     Ok(plan)
 }
 
-/// Gives guests a filesystem if the workloads make files, and refuses targets that cannot have one. Returns notes on it.
+/// Adds a filesystem to guests if the workloads create files, and refuses targets that cannot have one. Returns notes about it.
 fn with_filesystems(targets: &mut [TargetSpec], workloads: &[Workload]) -> Result<Vec<String>, Failure> {
     let makes_files = |w: &&Workload| matches!(w.kind(), Kind::Files(test) if test.needs_directory());
     let Some(workload) = workloads.iter().find(makes_files) else { return Ok(Vec::new()) };

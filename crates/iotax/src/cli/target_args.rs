@@ -70,8 +70,8 @@ fn tell_apart(targets: &mut [TargetSpec]) {
     }
 }
 
-/// True for the line of a stack, as reports print it, unless a file has that name. A layer alone is one too: what it lacks is said then, and no
-/// file gets its name.
+/// Returns whether the text is a stack line, as reports print it, and not the name of a file. A single layer counts too: the error then
+/// says what is missing, and no file gets its name.
 fn is_line(text: &str) -> bool {
     let is_layer = || match Stack::parse(text) {
         Ok(stack) => !stack.has::<PathSpec>(),

@@ -84,7 +84,7 @@ fn export(file: &Path, opened: Trace, format: TraceExport, out: &Path) -> Result
     }
 }
 
-/// A profile in words, a fact a line.
+/// A profile as text, with one fact per line.
 fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TraceProfile) -> Vec<String> {
     let TraceProfile { reads, writes, trims, flushes, fua, duration_s, .. } = *profile;
     let ios = reads + writes + trims + flushes;

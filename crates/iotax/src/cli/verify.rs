@@ -44,7 +44,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// Refuses what is no journal.
+/// Refuses a file that is not a journal.
 pub(super) fn check_journal(path: &Path) -> Result<(), Failure> {
     let name = path.display();
     path.metadata().map_err(|error| usage(format!("{name}: {error}")))?;
@@ -63,7 +63,7 @@ fn is_journal(path: &Path) -> io::Result<bool> {
     Ok(head.windows(JOURNAL_MAGIC.len()).any(|bytes| bytes == JOURNAL_MAGIC))
 }
 
-/// Prints which blocks hold what was acknowledged, and the condition of the journal.
+/// Prints which blocks hold the acknowledged data, and the condition of the journal.
 pub(super) fn tell(recovery: &Recovery) {
     if let Some(reason) = recovery.incomplete() {
         print_line!("INCOMPLETE: {reason}");

@@ -53,7 +53,7 @@ pub(super) struct Args {
     run: RunArgs,
 }
 
-/// I/Os a second: enough to see when a gap begins, to the millisecond, and far from what storage can do.
+/// I/Os per second: enough to locate a gap's beginning to the millisecond, and far below any storage's capacity.
 const RATE: u64 = 1000;
 /// I/Os that may be outstanding: reads go on for a while if only writes hang.
 const DEPTH: u32 = 512;
@@ -119,7 +119,7 @@ fn pinged(host: &str) -> Result<TargetSpec, Failure> {
     Ok(TargetSpec::new(name, network))
 }
 
-/// Round trips for as long as the load.
+/// Round trips for the duration of the load.
 fn ping(load: &Workload) -> Workload {
     let keys = WorkloadKeys {
         net: Some(Traffic { rate: Some(PINGS), ..Traffic::new(NetTest::IcmpRtt) }),

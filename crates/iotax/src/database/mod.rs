@@ -55,7 +55,7 @@ impl RowCheck {
         self
     }
 
-    /// Counts the rows before `number` that were not there.
+    /// Counts the missing rows before `number`.
     fn miss(&mut self, number: u64) {
         if number > self.next {
             self.lost.stale += number - self.next;
@@ -69,7 +69,7 @@ fn content(number: u64) -> Vec<u8> {
     number.to_le_bytes().into_iter().cycle().take(CONTENT).collect()
 }
 
-/// Commits rows from 1 on until it is killed, and says each number once its commit is acknowledged.
+/// Commits rows from 1 on until killed, and prints each number once its commit is acknowledged.
 fn commit_rows(
     said: &mut impl Write,
     mut commit: impl FnMut(u64, Vec<u8>) -> anyhow::Result<()>,
@@ -85,7 +85,7 @@ fn commit_rows(
     Ok(())
 }
 
-/// Reads the numbers that were acknowledged up to the last whole one.
+/// Reads the acknowledged numbers, up to the last complete one.
 pub(crate) fn acknowledged(said: &mut impl BufRead) -> io::Result<u64> {
     let (mut last, mut line) = (0, String::new());
     while said.read_line(&mut line)? > 0 {

@@ -11,7 +11,7 @@ use postgres::{Client, Config, Error, NoTls};
 
 use super::{DatabaseCheck, RowCheck};
 
-/// Time for a server to recover a cluster. It has no more than some seconds of a log to read.
+/// Maximum time for a server to recover a cluster, whose log holds some seconds of work.
 const RECOVERY: Duration = Duration::from_mins(5);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -50,7 +50,7 @@ pub(crate) fn check(sockets: &Path, acknowledged: u64) -> Result<DatabaseCheck, 
     Ok(DatabaseCheck { errors: heap.cast_unsigned() + index, rows: rows.finish() })
 }
 
-/// Connects once the server takes clients.
+/// Connects as soon as the server accepts clients.
 fn connect(sockets: &Path) -> Result<Client, Error> {
     let mut config = Config::new();
     config.host_path(sockets).user(USER).dbname("postgres");

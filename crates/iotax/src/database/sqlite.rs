@@ -28,7 +28,7 @@ pub(crate) fn commit_rows(path: &Path, mode: SqliteMode, said: &mut impl Write) 
     })
 }
 
-/// Opens what a cut left, which has SQLite recover it, and compares it with the rows from 1 to `acknowledged`.
+/// Opens the database after a cut, which makes SQLite recover it, and compares it with the rows from 1 to `acknowledged`.
 pub(crate) fn check(path: &Path, acknowledged: u64) -> rusqlite::Result<DatabaseCheck> {
     let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     database.pragma_update(None, "locking_mode", "exclusive")?;
@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader that has heard enough ends the client.
+    /// A writer that ends the client after a number of rows.
     struct Until(u64);
 
     impl Write for Until {

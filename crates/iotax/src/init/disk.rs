@@ -15,7 +15,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::LOOK_AGAIN;
 
-/// The time that a filesystem may stay busy after the agent has ended.
+/// Time for which a filesystem may stay busy after the agent has ended.
 const LET_GO: Duration = Duration::from_secs(5);
 
 /// The device node of the disk with this serial number. `blocks` is /sys/block.
@@ -58,8 +58,8 @@ pub(super) fn measured(disk: &Path, parameters: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Makes a filesystem with default settings, except: no discard, which would undo preallocation, and no lazy
-/// initialization, which would write during measurements.
+/// Makes a filesystem with default settings except: no discard, which would undo preallocation, and no lazy initialization, which would
+/// write during measurements.
 fn make(kind: GuestFs, disk: &Path) -> Result<()> {
     let arguments: &[&str] = match kind {
         GuestFs::Ext4 => {

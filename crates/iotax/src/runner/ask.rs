@@ -45,7 +45,7 @@ impl Runner<'_> {
         Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
     }
 
-    /// Holds the rate that was found on each target, one target after another. The number of measurements that failed.
+    /// Holds the found rate on each target, one after another. Returns the number of failed measurements.
     fn hold(&mut self, ask: &AskSpec) -> anyhow::Result<usize> {
         let Some((window, windows)) = ask.held() else { return Ok(0) };
         let so_far = self.context.store.load(self.order.run)?;
@@ -74,7 +74,7 @@ impl Runner<'_> {
         Ok(missing)
     }
 
-    /// Measures a cell unless it was; 1 if that failed.
+    /// Measures a cell that is not yet measured. Returns the number of failures, 0 or 1.
     fn try_cell(&mut self, place: &Trial) -> anyhow::Result<usize> {
         let Trial { cell, round, number, .. } = *place;
         if self.is_done(cell, round) {

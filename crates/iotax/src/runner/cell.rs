@@ -1,4 +1,4 @@
-//! One measurement of one cell.
+//! Runs one measurement of a cell.
 
 use std::sync::Arc;
 use std::thread;
@@ -44,7 +44,7 @@ impl Runner<'_> {
         measured.into_iter().next().context("nothing was measured")?
     }
 
-    /// Measures cells at the same time, each on a target of its own.
+    /// Measures cells concurrently, each on a different target.
     pub(super) fn measure_together(
         &mut self,
         scheduled: &[ScheduledCell],
@@ -66,7 +66,7 @@ impl Runner<'_> {
         scheduled.iter().map(of).collect()
     }
 
-    /// Measures cells at the same time whose targets were not lost: prepares all of them first. Fails if one could not be prepared.
+    /// Measures cells concurrently, except those of lost targets, after preparing all of them. Fails if any cannot be prepared.
     fn measure_ready(
         &mut self,
         scheduled: &[ScheduledCell],
@@ -316,7 +316,7 @@ fn measurement(
     })
 }
 
-/// Returns whether all that was written was acknowledged, so that each block holds a known write.
+/// Returns whether all writes were acknowledged, so that each block holds a known write.
 fn is_known_to_hold(outcome: &Outcome) -> bool {
     let reads_alone_failed = outcome.errors.iter().all(|error| error.direction == "read");
     let is_certain = outcome.verify.as_ref().is_some_and(|found| found.uncertain == 0);
@@ -342,7 +342,7 @@ fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
     Ok(how)
 }
 
-/// Drops the caches that the targets have on their hosts, this or another, or with `machine` all that there are.
+/// Drops the targets' caches on their hosts, or with `machine` all caches there.
 fn drop_on_host(
     run_agent: &mut AgentClient,
     targets: &mut [Target],
@@ -366,13 +366,13 @@ fn drop_on_host(
     Ok(how)
 }
 
-/// A neighbour's workload, for longer than the measured one.
+/// A neighbour's workload, extended beyond the measured one.
 fn outlasting(neighbour: &Workload, measured: &Workload) -> Workload {
     let runtime = Nanos(measured.duration().0 + OUTLAST.0);
     Workload { ramp_time: Nanos(0), runtime, ..neighbour.clone() }
 }
 
-/// The seed of offsets and payload. It does not depend on the target: within a round all targets get the same work.
+/// The seed of offsets and payload. It does not depend on the target, so that within a round all targets get the same work.
 pub(super) fn job_seed(seed: u64, workload: usize, round: u32) -> u64 {
     // The finalizer of SplitMix64, so that neighbouring inputs share nothing.
     let mut z = seed ^ ((workload as u64) << 32 | u64::from(round)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -386,7 +386,7 @@ fn watch_interval(workload: &Workload) -> Nanos {
     if workload.window() > LONG { COARSE } else { FINE }
 }
 
-/// The length of intervals: a tenth of the window, at most 1 s; shorter where only whole intervals count.
+/// The length of intervals: a tenth of the window, at most 1 s; shorter if only whole intervals count.
 fn interval(workload: &Workload, guests: usize) -> Nanos {
     if guests > 1 {
         return common_window::fine(workload);

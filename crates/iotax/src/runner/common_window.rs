@@ -31,9 +31,9 @@ pub(super) struct Merged {
     pub(super) outcome: Outcome,
     /// The intervals that count, merged.
     pub(super) samples: Vec<Sample>,
-    /// The share of each agent, if there are several.
+    /// Each agent's share, if there are several.
     pub(super) shares: Vec<Share>,
-    /// The time from the last beginning to the end of what counts.
+    /// The counted time: from the last beginning to the end of the common window.
     pub(super) window: Window,
 }
 
@@ -59,12 +59,12 @@ impl AgentRun {
         self.began + Duration::from_nanos(self.samples.last().map_or(0, |sample| sample.at_ns))
     }
 
-    /// The guest or server in words.
+    /// The guest or server, as text.
     fn who(&self) -> String {
         if self.name.parse::<u32>().is_ok() { format!("guest {}", self.name) } else { self.name.clone() }
     }
 
-    /// Bytes received and bytes sent, of this end's uploads; `None` if a server does not report them or nothing was sent.
+    /// Bytes received and bytes sent of this end's uploads; `None` if a server does not report them, or if nothing was sent.
     fn received_of_sent(&self) -> Option<(u64, u64)> {
         let flows =
             || self.outcome.carried.iter().flat_map(|carried| &carried.flows).filter(|flow| flow.upload);
@@ -73,7 +73,7 @@ impl AgentRun {
         (sent > 0).then_some((received, sent))
     }
 
-    /// Counts of some of its intervals as received rather than sent, scaled by the ratio over the whole test.
+    /// Converts counts of some intervals from sent to received, by the ratio over the whole test.
     fn as_received(&self, mut tallies: Tallies) -> Tallies {
         if let (Some((received, sent)), Some(write)) = (self.received_of_sent(), &mut tallies.write) {
             write.bytes = part_of(write.bytes, received, sent);
@@ -82,7 +82,7 @@ impl AgentRun {
         tallies
     }
 
-    /// Its intervals of full length that lie wholly in a window. Network intervals end when a thread gets a CPU, so their lengths vary.
+    /// Full-length intervals within a window. Network intervals end when a thread gets a CPU, so their lengths vary.
     fn within(&self, window: Window) -> Vec<&Sample> {
         let full = self.samples.first().map_or(0, |sample| sample.duration_ns);
         let tolerance = if self.outcome.carried.is_some() { full / 5 } else { 0 };
@@ -96,7 +96,7 @@ impl AgentRun {
     }
 }
 
-/// The intervals of each in a window, the same number from each.
+/// The intervals of each agent in a window, the same number from each.
 fn aligned(all: &[AgentRun], window: Window) -> Vec<Vec<&Sample>> {
     let mut parts: Vec<Vec<&Sample>> = all.iter().map(|ran| ran.within(window)).collect();
     let count = parts.iter().map(Vec::len).min().unwrap_or(0);
@@ -158,7 +158,7 @@ pub(super) fn merge(all: &[AgentRun]) -> anyhow::Result<Merged> {
     })
 }
 
-/// One interval of all agents, by its index among those that count.
+/// Merges one interval of all agents, by its index among the counted ones.
 fn merge_interval(all: &[AgentRun], parts: &[Vec<&Sample>], place: usize, duration_ns: u64) -> Sample {
     let mut merged = Sample::default();
     for (ran, sample) in all.iter().zip(parts.iter().filter_map(|part| part.get(place).copied())) {
@@ -167,7 +167,7 @@ fn merge_interval(all: &[AgentRun], parts: &[Vec<&Sample>], place: usize, durati
     Sample { at_ns: duration_ns * (place as u64 + 1), duration_ns, ..merged }
 }
 
-/// One outcome from those of all agents, of the part of each window that counts; its notes name the agent.
+/// Merges the outcomes of all agents over the common part of their windows; notes name the agent.
 fn merge_outcomes(all: &[AgentRun], duration_ns: u64, shares: &[Share]) -> Outcome {
     let parts = all.iter().zip(shares).map(|(ran, share)| (ran.who(), of_window(ran, duration_ns, share)));
     let mut outcome = Outcome::merge(parts, CpuScope::OwnProcess);
@@ -178,8 +178,8 @@ fn merge_outcomes(all: &[AgentRun], duration_ns: u64, shares: &[Share]) -> Outco
     outcome
 }
 
-/// An agent's outcome in the part of its window that counts: CPU time and streams are scaled, as they cover all of its window, which is a little
-/// longer.
+/// An agent's outcome in the counted part of its window. CPU time and streams are scaled, because they cover its whole window, which is
+/// slightly longer.
 fn of_window(ran: &AgentRun, duration_ns: u64, share: &Share) -> Outcome {
     let mut outcome = ran.outcome.clone();
     let failed: u64 = outcome.errors.iter().map(|error| error.count).sum();

@@ -8,7 +8,7 @@ use iotax_testbed::undo::UndoLog;
 
 use super::{Interrupted, Progress};
 
-/// Where a run records its effects and its results, whom it tells, and whether it goes on.
+/// The environment of a run: undo log, store, progress, and stop flag.
 pub(crate) struct RunContext<'a> {
     pub(crate) undo_log: &'a mut UndoLog,
     pub(crate) store: &'a mut Store,
@@ -18,7 +18,7 @@ pub(crate) struct RunContext<'a> {
 }
 
 impl RunContext<'_> {
-    /// The same for a shorter time.
+    /// Reborrows the context for a shorter lifetime.
     pub(super) fn reborrow(&mut self) -> RunContext<'_> {
         let Self { undo_log, store, progress, stop } = self;
         RunContext { undo_log, store, progress: &mut **progress, stop }

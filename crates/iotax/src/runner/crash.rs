@@ -27,14 +27,14 @@ use super::cell::job_seed;
 use super::target::{HostSite, Site, Target};
 use super::{Interrupted, local_agent};
 
-/// The load's least time before the power goes, and the time in which the moment is drawn.
+/// Minimum time of load before the power is cut, and the range from which the additional time is drawn.
 const EARLIEST: Duration = Duration::from_millis(500);
 const DRAWN: Duration = Duration::from_secs(2);
 /// Time for the load to meet the cut and close its journal before it is killed.
 const LAST_RECORDS: Duration = Duration::from_secs(1);
 /// Time limit for a load to begin.
 pub(super) const BEGINNING: Duration = Duration::from_mins(1);
-/// The age of samples, which nobody reads.
+/// Interval of samples, which are not used.
 const INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// A plan whose targets stand on volatile directories, and the cuts of their power.
@@ -42,14 +42,14 @@ pub(crate) struct PowerCuts<'a> {
     plan: &'a Plan,
     builder: Builder,
     pub(super) tag: String,
-    /// The directory of the journals, which no cut reaches.
+    /// The directory of the journals, outside of what a cut affects.
     journals: PathBuf,
     seed: u64,
     pub(super) stop: &'a Interrupt,
 }
 
 impl<'a> PowerCuts<'a> {
-    /// `tag` is part of all names; the caller undoes what is in `undo_log`.
+    /// A campaign. `tag` is part of all names; the caller undoes the effects in `undo_log`.
     pub(crate) fn new(
         plan: &'a Plan,
         permission: &Permission,
@@ -121,7 +121,7 @@ impl<'a> PowerCuts<'a> {
         }
     }
 
-    /// Writes to a target until its power goes. Returns after how many seconds that was.
+    /// Writes to a target until its power is cut. Returns the number of seconds until then.
     fn under_load(
         &self,
         spec: &TargetSpec,
@@ -191,7 +191,7 @@ impl<'a> PowerCuts<'a> {
         Ok((seconds, account, volatile.remove(undo_log)?))
     }
 
-    /// Opens what is left and compares it with the journal.
+    /// Opens what remains and compares it with the journal.
     fn read_back(
         &mut self,
         spec: &TargetSpec,

@@ -19,7 +19,7 @@ use super::crash::{PowerCuts, moment};
 use super::own_program;
 use crate::database::{self, DatabaseCheck};
 
-/// The database beside the target's file.
+/// Name of the database directory, next to the target's file.
 const NAME: &str = "database";
 
 /// The view of a client until the power of its database went.
@@ -78,7 +78,7 @@ impl PowerCuts<'_> {
         })
     }
 
-    /// Has a client commit until the power goes.
+    /// Lets a client commit until the power is cut.
     fn while_committing(
         &self,
         mut built: Built,
@@ -135,8 +135,8 @@ impl PowerCuts<'_> {
         Ok((acknowledged, volatile.remove(undo_log)?))
     }
 
-    /// Opens what a cut left, which has the database recover it, and compares it with the rows that were acknowledged. The inner error is the
-    /// reason why it cannot be used.
+    /// Opens the database after a cut, which makes it recover, and compares it with the acknowledged rows. The inner error says why it is
+    /// unusable.
     fn check_database(
         &self,
         path: &Path,
@@ -173,7 +173,7 @@ impl PowerCuts<'_> {
     }
 }
 
-/// An error of the client with its causes, which it does not say itself.
+/// A client's error with its causes, which its own message leaves out.
 fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |words, cause| format!("{words}: {cause}"))

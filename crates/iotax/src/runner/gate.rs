@@ -5,18 +5,18 @@ use std::time::Instant;
 use iotax_model::record::Measurement;
 use iotax_model::units::Nanos;
 
-/// Holds windows back until others are ready, and learns when they began.
+/// Holds windows back until others are ready, and is told when they began.
 pub(crate) trait Gate: Sync {
-    /// Blocks while all agents of a window are ready, until it is known when they begin. Returns the moment, in nanoseconds of the monotonic
-    /// clock; `None`: at once. `order` is the position of its first measurement.
+    /// Blocks while all agents of a window are ready, until the start time is known. Returns it in nanoseconds of the monotonic clock, or
+    /// `None` to start at once. `order` is the position of its first measurement.
     fn pass(&self, order: u32) -> Option<u64>;
-    /// The windows of all agents began at this moment, after a warm-up of this length. Told once they are over.
+    /// The windows of all agents began at this time, after a warm-up of this length. Called once they are over.
     fn began(&self, order: u32, warm_up: Nanos, at: Instant);
     /// A measurement is in the store.
     fn stored(&self, measurement: &Measurement);
 }
 
-/// One window before the gate.
+/// A window that waits at the gate.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub(super) gate: &'a dyn Gate,

@@ -40,7 +40,7 @@ pub(crate) struct GuestOptions {
 pub(crate) struct Guests {
     /// Kernel and initramfs per kind of guest.
     boots: BTreeMap<BootKey, Boot>,
-    /// A private directory, with one for each guest in it.
+    /// A private directory with a subdirectory for each guest.
     run_dir: PathBuf,
     accel: Accel,
     accel_reason: String,
@@ -50,7 +50,7 @@ pub(crate) struct Guests {
     prepared_in: Duration,
 }
 
-/// Kernel and needed modules; guests with the same of both boot the same. A filesystem is a module.
+/// Kernel and needed modules, including filesystems; guests that agree in both boot the same.
 type BootKey = (Option<PathBuf>, Vec<&'static str>);
 
 struct Boot {
@@ -67,7 +67,7 @@ fn wanted(target: &TargetSpec) -> Option<Wanted<'_>> {
     Some((target.guest()?, target.network()))
 }
 
-/// Checks that guests can be booted at all; the error says what is missing and how to get it.
+/// Checks that guests can be booted at all. The error says what is missing and how to get it.
 pub(crate) fn possible(options: &GuestOptions) -> anyhow::Result<()> {
     guest::find_qemu()?;
     guest::image::find_qemu_img()?;
@@ -75,7 +75,7 @@ pub(crate) fn possible(options: &GuestOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The reason why KVM runs no guest here; `None` if it does. Boots one, which is gone afterwards.
+/// Why KVM cannot run a guest here; `None` if it can. Boots a guest to find out, and ends it.
 pub(crate) fn obstacle_to_kvm(
     options: &GuestOptions,
     undo_dir: &Path,
@@ -108,7 +108,7 @@ pub(crate) fn obstacle_to_kvm(
     obstacle
 }
 
-/// Checks that a guest with such a network can be booted; the error says what is missing.
+/// Checks that a guest with this network can be booted. The error says what is missing.
 pub(crate) fn possible_on(options: &GuestOptions, network: &NetworkSpec) -> anyhow::Result<()> {
     guest::find_qemu()?;
     let needed = modules::needed(&GuestSpec::default(), Some(network));
@@ -238,7 +238,7 @@ impl Guests {
         self.settle(slot, guest, hello)
     }
 
-    /// Boots a target's guest, if it has one, in place of one that failed.
+    /// Boots a target's guest, if it has one, to replace a failed one.
     pub(super) fn reboot(&self, target: &mut Target, context: &mut RunContext<'_>) -> anyhow::Result<()> {
         target.kill_guest(context.undo_log);
         let Some(mut slot) = target.guest() else { return Ok(()) };
@@ -300,7 +300,7 @@ impl Guests {
         }
     }
 
-    /// Pauses a guest that has booted and keeps it.
+    /// Pauses a booted guest and keeps it.
     fn settle(
         &self,
         slot: &mut GuestSlot<'_>,
@@ -318,7 +318,7 @@ impl Guests {
     }
 }
 
-/// Writes each kernel unpacked, once, and has guests boot that; a kernel that cannot be unpacked boots as it is.
+/// Writes each kernel unpacked, once, for guests to boot; one that cannot be unpacked is booted packed.
 fn unpack_kernels(boots: &mut BTreeMap<BootKey, Boot>, run_dir: &Path) -> anyhow::Result<()> {
     let mut unpacked: BTreeMap<PathBuf, Option<PathBuf>> = BTreeMap::new();
     for boot in boots.values_mut() {
@@ -336,7 +336,7 @@ fn unpack_kernels(boots: &mut BTreeMap<BootKey, Boot>, run_dir: &Path) -> anyhow
     Ok(())
 }
 
-/// Rejects a plan whose guests cannot be booted here, and leaves nothing behind.
+/// Rejects a plan whose guests cannot be booted here. Creates nothing.
 pub(crate) fn check_all(
     options: &GuestOptions,
     plan: &Plan,
@@ -346,7 +346,7 @@ pub(crate) fn check_all(
     known(options, plan, tag, undo_log).map(drop)
 }
 
-/// QEMU's capabilities, and the kernel of each of a plan's guests, all of which can be booted.
+/// QEMU's capabilities, and the kernel of each guest in a plan, after checking that all can be booted.
 fn known<'a>(
     options: &GuestOptions,
     plan: &'a Plan,

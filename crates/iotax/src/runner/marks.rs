@@ -1,5 +1,5 @@
-//! Words from outside: a watch takes marks, and a coordinator of a fleet commands, on a socket next to its undo log, where only its user
-//! and root come.
+//! Messages from outside: watches take marks, and a fleet's coordinator takes commands, on a socket next to its undo log that only its user
+//! and root can reach.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,9 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Characters of the longest mark.
 const LONGEST: usize = 200;
-/// Time limit for the other end, which has its few bytes at hand.
+/// Timeout for the other end, whose few bytes should be ready.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Precedes the answer to a mark that was taken, or not.
+/// Prefix of the answer to a mark: accepted, or not.
 const ANSWERS: [&str; 2] = ["+", "-"];
 
 /// The socket of a watch or a fleet, removed when dropped.
@@ -28,7 +28,7 @@ pub(crate) struct MarkSocket {
 }
 
 impl MarkSocket {
-    /// Replaces what an earlier measurement left.
+    /// Opens the socket, replacing one left by an earlier measurement.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -41,7 +41,7 @@ impl MarkSocket {
         Ok(this)
     }
 
-    /// Waits for a mark, at most `patience`, and answers with what `take` makes of it.
+    /// Waits up to `patience` for a mark, and answers with the result of `take`.
     pub(crate) fn answer(&self, patience: Duration, take: impl FnOnce(&str) -> Result<String, String>) {
         let patience = Timespec::try_from(patience).unwrap_or_default();
         let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
@@ -76,7 +76,7 @@ fn exchange(mut stream: UnixStream, take: impl FnOnce(&str) -> Result<String, St
     stream.write_all(answer.as_bytes())
 }
 
-/// Refuses a text that is no mark.
+/// Refuses a text that is not a valid mark.
 pub(crate) fn check(text: &str) -> Result<&str, String> {
     let length = text.chars().count();
     let reason = if text.trim().is_empty() {
@@ -95,7 +95,7 @@ pub(crate) fn check(text: &str) -> Result<&str, String> {
 /// The answer of a watch.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// False if it did not take the mark.
+    /// False if the mark was not accepted.
     pub(crate) is_marked: bool,
     /// The run, with the time of the mark or the reason.
     pub(crate) text: String,
@@ -114,7 +114,7 @@ pub(crate) fn send(socket: &Path, text: &str) -> io::Result<Answer> {
     Ok(Answer { is_marked: taken.is_some(), text })
 }
 
-/// Marks every watch whose undo log is in this directory. A socket that nobody listens on is a killed run's.
+/// Sends a mark to every watch whose undo log is in this directory. A socket without a listener belongs to a killed run.
 pub(crate) fn send_to_all(dir: &Path, text: &str) -> io::Result<Vec<Answer>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

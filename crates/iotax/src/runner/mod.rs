@@ -68,7 +68,7 @@ use target::{GuestSite, HostSite, NetworkSite, RemoteSite, Site, Target};
 /// Time limit for a local agent's first answer.
 const AGENT_START: Duration = Duration::from_secs(10);
 
-/// A plan to carry out, with the decisions that are not in it.
+/// A plan to carry out, with the decisions that it leaves open.
 pub(crate) struct Order<'a> {
     pub(crate) run: i64,
     pub(crate) plan: &'a Plan,
@@ -81,20 +81,20 @@ pub(crate) struct Order<'a> {
     pub(crate) keep: bool,
     /// The devices that may be overwritten.
     pub(crate) permission: &'a Permission,
-    /// Length of sampling intervals; `None` for one that suits the workload.
+    /// Length of sampling intervals; `None` to derive it from the workload.
     pub(crate) interval: Option<Nanos>,
     /// Tokens of servers, by their source in the plan.
     pub(crate) tokens: &'a HashMap<String, String>,
     /// The targets' records from an earlier part of the run.
     pub(crate) before: &'a [TargetRecord],
-    /// Others that measure at the same time.
+    /// Coordinates with others that measure at the same time.
     pub(crate) gate: &'a dyn Gate,
 }
 
 /// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Every cell was measured.
+    /// All cells were measured.
     Complete,
     /// This number of measurements failed.
     Missing(usize),
@@ -161,10 +161,10 @@ struct Runner<'a> {
     tag: &'a str,
     /// The agent on this host: measures host targets and drops the host's caches.
     local: AgentClient,
-    /// Agents on other machines whose targets have not been built yet.
+    /// Agents on other machines whose targets are not built yet.
     remote_agents: RemoteAgents,
     context: RunContext<'a>,
-    /// The parts of each target, and after them of each neighbour: one, or one per guest or server.
+    /// The parts of each target, followed by those of each neighbour: one, or one per guest or server.
     groups: Vec<Vec<Target>>,
     /// Indices of groups that the run continues without.
     lost: HashSet<usize>,
@@ -361,7 +361,7 @@ impl Runner<'_> {
         (0..members).try_for_each(|member| self.fill(group, member))
     }
 
-    /// Fills one part, each with different data: storage that finds duplicates would keep one copy of equal data.
+    /// Fills one part, each with different data, because deduplicating storage would keep one copy of equal data.
     fn fill(&mut self, group: usize, member: usize) -> anyhow::Result<()> {
         let before: usize = self.groups[..group].iter().map(Vec::len).sum();
         let seed = self.order.seed.wrapping_add((before + member) as u64);
@@ -432,7 +432,7 @@ fn pair(
     members(groups, &[(target, neighbour)]).pop().unwrap_or_default()
 }
 
-/// As [`pair`], of several targets, each of which is named once.
+/// Like [`pair`], for several targets, each named once.
 fn members<'a>(
     groups: &'a mut [Vec<Target>],
     wanted: &[(usize, Option<usize>)],
@@ -465,7 +465,7 @@ fn interrupted(error: AgentError) -> anyhow::Error {
     }
 }
 
-/// The program of this process, also that of agents and of guests' PID 1. The kernel's link leads to it even if a new build has replaced
+/// The program of this process, which is also that of agents and guests. The kernel's link to it works even after a new build has replaced
 /// the file.
 pub(crate) fn own_program() -> &'static Path {
     Path::new("/proc/self/exe")
@@ -506,7 +506,7 @@ pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Opt
     left * per_round * f64::from(rounds) + fill + boot
 }
 
-/// Seconds that a throttle in a target's layers has its filling take, at least; `None` without one, or where nothing is filled.
+/// Minimum number of seconds for which a throttle in a target's layers slows its filling; `None` without one, or if nothing is filled.
 pub(crate) fn throttled_fill(spec: &TargetSpec, plan: &Plan) -> Option<f64> {
     /// Bytes of each write of the filling.
     const WRITE: f64 = (1 << 20) as f64;

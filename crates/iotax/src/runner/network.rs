@@ -47,7 +47,7 @@ impl Server {
 }
 
 impl NetworkPath {
-    /// Builds the path and starts its server. `number` selects one of several servers that run already, `token` is for these.
+    /// Builds the path and starts its server. `number` selects one of several running servers, and `token` is for these.
     pub(super) fn build(
         stack: &NetworkStack<'_>,
         number: usize,
@@ -102,7 +102,7 @@ impl NetworkPath {
         Ok(())
     }
 
-    /// Replaces the server after a failure; on another machine before the next measurement. A program that was running before is left
+    /// Replaces the server after a failure; on another machine, before the next measurement. A server that was running before is left
     /// alone.
     pub(super) fn restart(&mut self, stop: &Interrupt) -> anyhow::Result<()> {
         match &mut self.server {
@@ -118,7 +118,7 @@ impl NetworkPath {
         }
     }
 
-    /// Connects again to a machine that was given up.
+    /// Reconnects to a machine that was given up.
     pub(super) fn reconnect(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         match &mut self.server {
             Server::Remote(remote_agent) if remote_agent.is_given_up() => {
@@ -212,7 +212,7 @@ fn placed(agent: &mut AgentClient, place: &str, via: NetPath) -> anyhow::Result<
     Ok(passed.into_iter().map(placed).collect())
 }
 
-/// The place of an interface that is watched on this host; `None` if the packets do not pass it.
+/// The place of an interface observed on this host; `None` if the packets do not pass it.
 pub(super) fn watched_at(via: NetPath, name: &str) -> Option<&'static str> {
     match via {
         NetPath::Loopback => (name == "lo").then_some("client"),

@@ -1,4 +1,4 @@
-//! Occurrences during a watch: its commands are run, marks are taken, and what the machine tells meanwhile is kept.
+//! Occurrences during a watch: runs its commands, takes marks, and records events of the machine.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -28,30 +28,30 @@ use super::marks::MarkSocket;
 use super::operations::Operations;
 use super::target::Target;
 
-/// The longest time in which nobody looks whether the load is over, and the time between looks at states.
+/// Longest time between two checks whether the load is over, and interval between readings of device states.
 const LOOK: Duration = Duration::from_millis(100);
-/// Lines that are kept of each source.
+/// Maximum number of lines kept per source.
 const MOST_LINES: usize = 500;
-/// Lines that are told at once, for who sits in front of it: the report has all.
+/// Maximum number of lines shown at once to the user; the report has all.
 const MOST_NEWS: usize = 100;
-/// Characters that are kept of what a command writes to stderr.
+/// Maximum number of characters kept of a command's stderr.
 const MOST_ERROR: u64 = 400;
 
 /// Occurrences in the window of a watch.
 pub(super) struct PlannedEvents<'a> {
-    /// In the order of their times.
+    /// Events in order of time.
     pub(super) events: Vec<(Nanos, &'a PlannedEvent)>,
-    /// There if one of them is an operation.
+    /// Operations, if any event is one.
     pub(super) operations: Option<&'a Operations>,
     /// The length of the window.
     pub(super) window: Duration,
-    /// True of a control, which takes no marks.
+    /// True for a control, which takes no marks.
     pub(super) is_control: bool,
-    /// Where marks are taken.
+    /// Path of the socket that takes marks.
     pub(super) socket: PathBuf,
     /// The run and the target, for `iotax mark`.
     pub(super) name: String,
-    /// In the environment of commands, by which the undo log knows them.
+    /// Marker in the environment of commands, which identifies them for the undo log.
     pub(super) marker: String,
 }
 
@@ -64,11 +64,11 @@ impl PlannedEvents<'_> {
 
 /// The occurrence.
 pub(super) struct Seen {
-    /// In the order of their times.
+    /// Occurrences in order of time.
     pub(super) occurrences: Vec<Occurrence>,
-    /// Why a source was not read, or not to its end.
+    /// Why a source was not read, or not completely.
     pub(super) remarks: Vec<String>,
-    /// When the window began; `None` if it did not.
+    /// The start of the window; `None` if it did not begin.
     pub(super) began: Option<Instant>,
     /// News that were not fetched yet.
     pub(super) news: Vec<String>,
@@ -94,17 +94,17 @@ impl WatchedWindow<'_> {
         std::mem::take(&mut locked(&self.stage.news).1)
     }
 
-    /// The load is over: no further event begins.
+    /// Ends the load: no further event begins.
     pub(super) fn end(&self) {
         self.stage.over.store(true, Ordering::Relaxed);
     }
 
-    /// The events whose commands go on, each with its process.
+    /// The events whose commands are still running, each with its process.
     pub(super) fn running(&self) -> Vec<String> {
         locked(&self.stage.running).clone()
     }
 
-    /// Nobody waits for these commands any longer. They go on.
+    /// Stops waiting for these commands, which keep running.
     pub(super) fn leave(&self) {
         self.stage.left.store(true, Ordering::Relaxed);
     }
@@ -165,7 +165,7 @@ pub(super) fn during(
     Ok(stage.end())
 }
 
-/// Ends what happens beside a load once this is dropped.
+/// Signals the end of the load when dropped.
 struct Over<'a>(&'a Stage);
 
 impl Drop for Over<'_> {
@@ -201,17 +201,17 @@ fn nanos(time: Duration) -> u64 {
 /// State that concurrent occurrences share.
 #[derive(Default)]
 struct Stage {
-    /// When the window began.
+    /// The start of the window.
     began: OnceLock<Instant>,
     /// True once the load is over.
     over: AtomicBool,
     found: Mutex<Vec<Occurrence>>,
     remarks: Mutex<Vec<String>>,
-    /// The number of news lines, and those that were not fetched.
+    /// The number of lines so far, and those not fetched yet.
     news: Mutex<(usize, Vec<String>)>,
-    /// As [`WatchedWindow::running`] tells them.
+    /// See [`WatchedWindow::running`].
     running: Mutex<Vec<String>>,
-    /// True once nobody waits for commands.
+    /// True once commands are no longer waited for.
     left: AtomicBool,
 }
 
@@ -247,12 +247,12 @@ impl Stage {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// A source, or a remark that it is not read.
+    /// Returns a source, or adds a remark that it is not read.
     fn open<T>(&self, name: &str, opened: io::Result<T>) -> Option<T> {
         opened.map_err(|error| self.remark(format!("{name}: not read: {error}"))).ok()
     }
 
-    /// Begins to read a source, or remarks that it is not read.
+    /// Starts to read a source, or adds a remark that it is not read.
     fn begin<'scope>(
         &self,
         scope: &'scope thread::Scope<'scope, '_>,
@@ -262,7 +262,7 @@ impl Stage {
         self.open(name, threads::spawn_scoped(scope, name, work));
     }
 
-    /// Reads a source until the load is over. `next` takes [`LOOK`] at most. What it tells before the window is not kept.
+    /// Reads a source until the load is over. `next` takes at most [`LOOK`]. Events before the window are dropped.
     fn read<I: Iterator<Item = Happened>>(&self, name: &str, mut next: impl FnMut() -> I) {
         let (mut count, mut over) = (0, false);
         while !over {
@@ -363,7 +363,7 @@ impl Stage {
         });
     }
 
-    /// Runs a command to its end, or until nobody waits for it: `None`, or how it failed.
+    /// Runs a command to its end, or until it is no longer waited for. Returns `None`, or how it failed.
     fn run(&self, name: &str, command: &str, marker: &str) -> io::Result<Option<String>> {
         // A file, not a pipe, which what the command leaves running would keep open.
         // Where a sandbox has none for it, what the command says is not kept.
@@ -404,8 +404,7 @@ impl Stage {
     }
 }
 
-/// Begins a command in a session of its own: Ctrl-C is for this program, and what asks for a password fails at once instead of waiting for a
-/// terminal.
+/// Starts a command in a new session: Ctrl-C does not reach it, and a password prompt fails at once instead of waiting for a terminal.
 fn begin(command: &str, marker: &str, stderr: impl Fn() -> io::Result<Stdio>) -> io::Result<Child> {
     let start = |shell: &mut Command| {
         shell

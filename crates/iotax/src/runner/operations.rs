@@ -1,4 +1,5 @@
-//! Operations on a guest's disk, or on an exported image, during a watch: the files that they write, and the disk as it was afterwards.
+//! Operations on a guest's disk, or on an exported image, during a watch: the files that they write, and the restoration of the disk
+//! afterwards.
 
 use std::fs::OpenOptions;
 use std::sync::{Mutex, PoisonError};
@@ -67,13 +68,13 @@ impl Operations {
         Ok(Self { operator: Mutex::new(operator), entries })
     }
 
-    /// Carries one out to its end: `None`, or how it failed.
+    /// Carries out an operation. Returns `None`, or how it failed.
     pub(super) fn perform(&self, operation: Operation) -> Option<String> {
         let mut operator = self.operator.lock().unwrap_or_else(PoisonError::into_inner);
         operator.perform(operation).err().map(|error| error.to_string())
     }
 
-    /// Commits what is left of a snapshot and removes the files. A guest whose disk cannot be as before is killed: it is booted again.
+    /// Commits what is left of a snapshot and removes the files. A guest whose disk cannot be restored is killed, and booted again.
     pub(super) fn finish(self, target: &mut Target, undo_log: &mut UndoLog) {
         let mut operator = self.operator.into_inner().unwrap_or_else(PoisonError::into_inner);
         if operator.restore().is_err() {

@@ -15,7 +15,7 @@ pub(super) const MEASURE: &str = "measure";
 /// After a measurement: pausing guests, storing results. At the end of the run: ending guests.
 pub(super) const FINISH: &str = "finish";
 
-/// A stopwatch that counts every moment in one phase.
+/// A stopwatch that assigns all time to phases.
 #[derive(Debug, Default)]
 pub(super) struct Phases {
     spent: Vec<(&'static str, Duration)>,
@@ -23,7 +23,7 @@ pub(super) struct Phases {
 }
 
 impl Phases {
-    /// Counts the time from now on in this phase.
+    /// Counts time in this phase from now on.
     pub(super) fn begin(&mut self, name: &'static str) {
         self.end();
         self.now = Some((name, Instant::now()));
@@ -43,7 +43,7 @@ impl Phases {
         }
     }
 
-    /// Stops and returns the phases in the order in which they first began.
+    /// Stops, and returns the phases in the order in which they first began.
     pub(super) fn finish(mut self) -> Vec<RunPhase> {
         self.end();
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

@@ -25,15 +25,15 @@ use super::crash::{BEGINNING, kill};
 use super::target::{HostSite, Site, Target};
 use super::{interrupted, local_agent};
 
-/// The age of samples, which nobody reads.
+/// Interval of samples, which are not used.
 const INTERVAL: Nanos = Nanos::from_millis(1000);
-/// Bytes that are sent to another machine at a time, at most; the kernel holds as many of a pipe.
+/// Maximum number of bytes sent to another machine at a time, which is what the pipe's kernel buffer holds.
 const PIECE: usize = 4096;
 
 /// A journal's place.
 #[derive(Debug)]
 pub(crate) enum JournalPlace {
-    /// A new file on a disk whose power stays, or a character device such as a serial line.
+    /// A new file on a disk that keeps its power, or a character device such as a serial line.
     Here(PathBuf),
     /// A new file on another machine.
     There(Remote),
@@ -43,11 +43,11 @@ pub(crate) enum JournalPlace {
 pub(crate) enum LoadEnd {
     /// The user interrupted it.
     Interrupted,
-    /// It ended by itself, as when the power of the target alone went.
+    /// The measurement ended by itself, as when only the target lost power.
     Failed(anyhow::Error),
 }
 
-/// Writes to the plan's target until the power goes. `begins` is called once it does.
+/// Writes to the plan's target until the power fails. `begins` is called once the load starts.
 ///
 /// # Errors
 /// The load did not begin.
@@ -124,7 +124,7 @@ pub(crate) fn write(
     })
 }
 
-/// Has a file and its name on disk: what is lost then was written to it.
+/// Makes a file and its name durable, so that only later writes can be lost.
 fn sync(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;
     file.sync_all()?;

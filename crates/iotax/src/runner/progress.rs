@@ -1,13 +1,13 @@
-//! The interface to whoever watches a run.
+//! The interface for showing a run's progress.
 
 use iotax_model::record::Sample;
 use iotax_model::units::Bytes;
 
-/// The cell that is being measured, or several in one window.
+/// The current cell, or several in one window.
 #[derive(Debug, Clone)]
 pub(crate) struct Step<'a> {
     pub(crate) round: u32,
-    /// The last round, or the round of the next look.
+    /// The number of the last round, or of the round of the next look.
     pub(crate) rounds: u32,
     /// Number of the first within the run, from 1.
     pub(crate) cell: usize,
@@ -30,11 +30,11 @@ pub(crate) trait Progress {
     fn filled(&mut self, target: &str, done: Bytes, total: Bytes);
     /// A cell's measurement begins.
     fn cell(&mut self, step: Step<'_>);
-    /// One interval of the measurement, with the age of the oldest I/O in flight at its end.
+    /// An interval of the measurement, with the age of the oldest I/O in flight at its end.
     fn interval(&mut self, iops: f64, oldest_ns: Option<u64>);
-    /// One interval of one of several agents, by its name.
+    /// An interval of one of several agents, by its name.
     fn sample(&mut self, name: &str, sample: &Sample);
-    /// A message that the user should see at once.
+    /// A message for the user, shown at once.
     fn note(&mut self, text: &str);
     /// The result of a look at all measurements so far.
     fn look(&mut self, text: &str);

@@ -14,12 +14,12 @@ use super::cell::ScheduledCell;
 
 /// Measurements of each target's capacity: the first after it was filled is often another.
 const TRIALS: u32 = 2;
-/// Where the rates are given as shares, whose windows are long.
+/// The same for rates given as shares, whose windows are long.
 const TRIALS_FOR_SHARES: u32 = 1;
 
 impl Runner<'_> {
-    /// Measures every workload on every target in a closed loop and at a few rates, and puts workloads at rates by them into the plan. These
-    /// measurements are not kept, so that no rate stands where it does because of the noise in its own figures.
+    /// Measures every workload on every target in a closed loop and at a few rates, and sets the plan's rates from the results. These
+    /// measurements are not kept, so that their noise does not choose both a rate and the figures at it.
     pub(super) fn place_rates(&mut self) -> anyhow::Result<()> {
         self.context.progress.phase("measuring what the targets can do");
         let plan = Arc::clone(&self.plan);

@@ -20,7 +20,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Continues without a target, or without a neighbour and the targets that it is for. Kills its guests.
+    /// Continues without a target, or without a neighbour and its targets. Kills their guests.
     pub(super) fn lose(&mut self, group: usize, reason: &str) -> anyhow::Result<()> {
         if self.lost.contains(&group) {
             return Ok(());
@@ -66,7 +66,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Returns whether a guest's disk no longer answers: nothing was completed, and nothing failed.
+    /// Returns whether a guest's disk no longer answers: nothing completed, and nothing failed.
     pub(super) fn hangs(&self, cell: Cell, measurement: &Measurement) -> bool {
         let has_disk = |target: &Target| matches!(target.site, Site::Guest(_));
         let outcome = &measurement.outcome;
@@ -87,8 +87,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Replaces agents and reboots guests after a failure, so that it does not cost the next measurement. Guests that still answer
-    /// stay.
+    /// Replaces agents and reboots guests after a failure, so that the next measurement can succeed. Guests that still answer stay.
     pub(super) fn restart(&mut self, cell: Cell) -> anyhow::Result<()> {
         self.phases.begin(phases::BOOT);
         self.local = local_agent(self.context.stop)?;

@@ -40,12 +40,12 @@ pub(crate) struct RemoteOptions {
     pub(crate) ask: bool,
 }
 
-/// Agents whose targets have not been built yet, by target name.
+/// Agents whose targets are not built yet, by target name.
 #[derive(Default)]
 pub(crate) struct RemoteAgents(HashMap<String, RemoteAgent>);
 
 impl RemoteAgents {
-    /// Starts an agent for each target on another machine and has it inspect the path. Rejects what cannot be measured.
+    /// Starts an agent for each target on another machine, and inspects the path. Rejects what cannot be measured.
     pub(crate) fn prepare(
         plan: &Plan,
         options: RemoteOptions,
@@ -122,7 +122,7 @@ enum Purpose {
     Server,
 }
 
-/// A path on another machine, and how an agent for it is started there.
+/// A path on another machine, and how to start an agent for it there.
 struct AgentAccess {
     host: RemoteHost,
     path: PathBuf,
@@ -188,7 +188,7 @@ impl RemoteAgent {
         &self.access.path
     }
 
-    /// Has the agent inspect the path, where a new file would need `size`.
+    /// Inspects the path through the agent; a new file there would need `size`.
     fn inspect(&mut self, size: Bytes) -> anyhow::Result<()> {
         let described = self.client.describe(&self.access.path, size);
         self.description = described.map_err(|error| self.with_remedy(error))?;
@@ -235,7 +235,7 @@ impl RemoteAgent {
         self.lost
     }
 
-    /// Has it reconnected before the next measurement: the connection may be broken.
+    /// Schedules a reconnection before the next measurement, because the connection may be broken.
     pub(super) const fn give_up(&mut self) {
         self.lost = true;
     }
@@ -310,12 +310,12 @@ impl RemoteAgent {
     }
 }
 
-/// A container's way, and which figures are not its own.
+/// Describes the connection to a container, and which figures are not the container's own.
 fn of_container(way: &str) -> String {
     format!("by {way}; kernel, CPUs and page cache are its host's")
 }
 
-/// Has an agent survey a path on another machine, or the machine if there is none. Leaves nothing behind.
+/// Makes an agent survey a path on another machine, or the whole machine without a path. Leaves nothing behind.
 pub(crate) fn survey(
     host: &RemoteHost,
     path: Option<&Path>,
@@ -339,7 +339,7 @@ pub(crate) fn survey(
     found
 }
 
-/// This program, to be copied to other machines.
+/// This program, for copying to other machines.
 fn agent_program() -> anyhow::Result<Arc<AgentProgram>> {
     let program = AgentProgram::read(own_program());
     Ok(Arc::new(program.context("cannot read the program that is to be copied")?))

@@ -43,7 +43,7 @@ impl Runner<'_> {
         Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
     }
 
-    /// Measures the cells of a window. Returns how many of them failed.
+    /// Measures the cells of a window. Returns the number that failed.
     fn window(&mut self, cells: &[ScheduledCell], scheduler: &mut Scheduler<'_>) -> anyhow::Result<usize> {
         let results = match cells {
             [only] => vec![self.measure_alive(*only)],
@@ -111,14 +111,14 @@ impl Runner<'_> {
     }
 }
 
-/// A cell with its position in the full round, which does not depend on the cells left out.
+/// A cell with its position in the full round, independent of omitted cells.
 fn scheduled(plan: &Plan, whole: &[Cell], cell: Cell, round: u32) -> anyhow::Result<ScheduledCell> {
     let place = whole.iter().take_while(|one| **one != cell).count();
     let order = u32::try_from((round as usize - 1) * plan.cells() + place + 1)?;
     Ok(ScheduledCell { cell, round, order })
 }
 
-/// The step that is reported when a window begins, in which these cells are measured. `number` is the first one's.
+/// The step reported when the window of these cells begins. `number` is that of the first.
 fn step<'a>(plan: &'a Plan, batch: &Batch, cells: &[ScheduledCell], number: usize) -> Step<'a> {
     let targets: Vec<&str> = cells.iter().map(|one| plan.targets[one.cell.target].name.as_str()).collect();
     Step {

@@ -1,4 +1,4 @@
-//! Schedules rounds: all of the plan's, or those that open comparisons need.
+//! Schedules rounds: all of the plan's, or those that undecided comparisons need.
 
 use std::ops::RangeInclusive;
 use std::time::Instant;
@@ -12,10 +12,10 @@ use iotax_model::{Cell, Plan};
 
 use super::Progress;
 
-/// Rounds that are measured without a look in between.
+/// Rounds measured without a look in between.
 pub(super) struct Batch {
     pub(super) rounds: RangeInclusive<u32>,
-    /// The cells that are measured in each of them.
+    /// The cells measured in each of them.
     pub(super) cells: Vec<Cell>,
     /// Number of measurements before it.
     pub(super) before: usize,
@@ -49,11 +49,11 @@ impl Batch {
 /// The rest of a run.
 pub(super) struct Scheduler<'a> {
     plan: &'a Plan,
-    /// Where rounds are added until every comparison is decided.
+    /// Set if rounds are added until every comparison is decided.
     sequential: Option<SequentialState>,
-    /// Where rounds are added until a steady state, with the last round that was scheduled.
+    /// Set if rounds are added until a steady state, with the last scheduled round.
     steady: Option<(SteadyState, u32)>,
-    /// True once all rounds of a fixed number have been scheduled.
+    /// True once all of a fixed number of rounds have been scheduled.
     scheduled: bool,
     begun: Instant,
     /// Planned seconds of warm-ups and windows since the beginning.
@@ -61,7 +61,7 @@ pub(super) struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// A scheduler for a run whose targets are built. Times follow from `plan`, looks from the plan that the run began with.
+    /// A scheduler for a run whose targets are built. Times follow from `plan`; looks follow from the run's original plan.
     pub(super) fn new(plan: &'a Plan, run: &Run) -> Self {
         let sequential = SequentialState::new(run);
         let steady = SteadyState::of(run).map(|state| (state, 0));
@@ -107,7 +107,7 @@ impl<'a> Scheduler<'a> {
         Some(batch)
     }
 
-    /// The rounds that a window needs, and then one at a time until every cell is in a steady state.
+    /// The rounds that a window needs, and then single ones until every cell is in a steady state.
     fn next_towards_steady(&mut self, progress: &mut dyn Progress) -> Option<Batch> {
         let (state, before) = self.steady.as_mut()?;
         let most = self.plan.most_rounds();
@@ -136,14 +136,14 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    /// All rounds of a plan that fixes their number.
+    /// All rounds of a plan with a fixed number of rounds.
     fn everything(&self) -> Batch {
         let cells = schedule::cells(self.plan);
         let at_most = self.plan.cells() * self.plan.repeat as usize;
         Batch { rounds: 1..=self.plan.repeat, cells, before: 0, at_most, open: None }
     }
 
-    /// A look's result in words.
+    /// A look's result as text.
     fn look(&self, standing: &Standing) -> String {
         let (taken, looks, rounds) = (standing.taken, standing.looks.len(), standing.rounds());
         let (decided, all) = (standing.comparisons - standing.open, standing.comparisons);
@@ -161,7 +161,7 @@ impl<'a> Scheduler<'a> {
         )
     }
 
-    /// The reason not to begin a batch: it would end later than the plan allows.
+    /// Why a batch must not begin: it would end later than the plan allows.
     fn too_late(&self, batch: &Batch) -> Option<String> {
         let limit = self.plan.until_decided()?.max_time?;
         let planned: f64 = batch.cells.iter().map(|cell| self.seconds(*cell)).sum();

@@ -41,14 +41,14 @@ pub(super) struct AgentEvent {
 
 pub(super) enum EventKind {
     Ready,
-    /// It is a measured agent whose load starts at once when this was heard.
+    /// A measured agent whose load starts immediately after this message.
     Starting,
     Event(Event),
-    /// It is done, or has failed.
+    /// The agent is done, or has failed.
     Ended(Box<Result<Outcome, AgentError>>),
 }
 
-/// Runs all jobs once the gate lets them; `on_event` gets the events in the order of their arrival.
+/// Runs all jobs once the gate permits it. `on_event` gets the events in order of arrival.
 pub(super) fn run(
     participants: Vec<Participant<'_>>,
     entry: Entry<'_>,
@@ -106,8 +106,8 @@ pub(super) fn run(
     }
 }
 
-/// When the measured agents' windows began: as they say themselves, or by the messages that tell it. Those come late on a busy machine and never
-/// early, so the earliest is right.
+/// The beginnings of the measured agents' windows: as they report, or by the arrival of their messages. On a busy machine messages arrive
+/// late but never early, so the earliest is right.
 struct Beginnings {
     known: BTreeMap<usize, Option<Instant>>,
     warm_up: Duration,
@@ -154,10 +154,10 @@ struct Barrier {
     is_neighbour: Vec<bool>,
     starts: Vec<Sender<Option<u64>>>,
     overs: Vec<Sender<()>>,
-    /// When they start.
+    /// The agents' start time.
     at_ns: Option<u64>,
     unready: Vec<bool>,
-    /// Neighbours whose window has not begun.
+    /// Neighbours whose window has not begun yet.
     warming_up: Vec<bool>,
     neighbours_started: bool,
     measured_started: bool,
@@ -206,7 +206,7 @@ impl Barrier {
         }
     }
 
-    /// Lets an agent go on whose window is over.
+    /// Releases an agent whose window is over.
     fn release(&self, number: usize) {
         // One that has failed does not wait.
         let _ = self.overs[number].send(());

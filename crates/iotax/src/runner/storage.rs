@@ -28,8 +28,8 @@ fn below(directory: &Path) -> anyhow::Result<Vec<Layer>> {
     Ok(stack::of_path(Path::new("/"), directory)?.layers)
 }
 
-/// Rejects a directory that is on another filesystem than before, as long as nothing has been written there, and a file that is gone:
-/// a new one in its place is another target.
+/// Rejects a directory on a different filesystem than before, if nothing has been written there yet, and a missing file: a new one in its
+/// place would be another target.
 pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::Result<()> {
     for spec in &plan.targets {
         let Some(directory) = directory(spec) else { continue };
@@ -81,13 +81,13 @@ pub(super) fn all_different(groups: &[Vec<Target>]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Layers in words, such as `ext4 (/mnt, rw) on loop0 (of /srv/image)`.
+/// Layers as text, such as `ext4 (/mnt, rw) on loop0 (of /srv/image)`.
 fn describe(layers: &[Layer]) -> String {
     let words = layers.iter().rev().map(|layer| format!("{} ({})", layer.name, layer.detail));
     words.collect::<Vec<String>>().join(" on ")
 }
 
-/// Records for targets that have none yet, with the layers below their directories, so that the run can be resumed wherever it ends.
+/// Records for targets without one, with the layers below their directories, so that the run can be resumed wherever it ends.
 pub(super) fn not_recorded(plan: &Plan, before: &[TargetRecord]) -> anyhow::Result<Vec<TargetRecord>> {
     let unknown = plan.targets.iter().filter(|spec| before.iter().all(|record| record.name != spec.name));
     let records = unknown.filter_map(|spec| {
@@ -98,7 +98,7 @@ pub(super) fn not_recorded(plan: &Plan, before: &[TargetRecord]) -> anyhow::Resu
     records.collect()
 }
 
-/// Rejects a target on other disks than before: rounds of one run are compared with each other.
+/// Rejects a target on different disks than before, because rounds of one run are compared with each other.
 pub(super) fn same_disks(before: &[TargetRecord], now: &TargetRecord) -> anyhow::Result<()> {
     let disks = |record: &TargetRecord| -> Vec<String> {
         let disks = record.layers.iter().filter(|layer| layer.kind == LayerKind::Device);

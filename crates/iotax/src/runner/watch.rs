@@ -40,12 +40,12 @@ pub(super) struct Watch<'a> {
     /// The number of measured agents.
     measured: usize,
     runtime_ns: u64,
-    /// True if what is measured begins with the load: nothing of it may be missing in the counters.
+    /// True if the measurement starts with the load, so that the counters must miss nothing of it.
     has_no_warm_up: bool,
-    /// True to keep what an agent told before it was gone.
+    /// True to keep an agent's results even if it is lost later.
     keeps: bool,
     agents: Vec<AgentLog>,
-    /// Before a load without a warm-up.
+    /// Readings before a load without a warm-up.
     before: Option<(Option<MonitorSnapshot>, Counters)>,
     started: Option<Started>,
     ended: Option<Ended>,
@@ -59,9 +59,9 @@ pub(super) struct Host {
     kernel: KernelThreads,
     /// The packets' path, if a network is measured.
     via: Option<NetPath>,
-    /// Guests whose workloads record gaps: other targets' agents see their devices themselves.
+    /// Records gaps of guests' devices; agents of other targets do that themselves.
     gaps: Option<DeviceGapWatch>,
-    /// True if a program that is not watched serves a layer.
+    /// True if an unobserved program serves a layer.
     is_served_unseen: bool,
     /// The volatile directories below the targets.
     volatile: Vec<VolatileCounters>,
@@ -76,13 +76,13 @@ struct AgentLog {
     outcome: Option<Result<Outcome, AgentError>>,
 }
 
-/// The moment at which all measured agents had begun their windows.
+/// The time at which all measured agents had begun their windows.
 struct Started {
     /// The last agent that began; its intervals set the pace of the monitor.
     lead: usize,
     at: Instant,
     at_ms: u64,
-    /// At the beginning, and at the end of each of the lead's intervals.
+    /// Readings at the beginning, and at the end of each of the lead's intervals.
     beats: Vec<Beat>,
     counters: Counters,
 }
@@ -91,7 +91,7 @@ struct Started {
 struct Counters {
     kernel: Option<KernelCounters>,
     pace: Option<PaceReading>,
-    /// CPU time of this process until then.
+    /// CPU time of this process up to the beginning of the window.
     own_ns: u64,
     blocks: Vec<Option<BlockCounters>>,
     volatile: Option<VolatileFlushes>,
@@ -103,7 +103,7 @@ struct Beat {
     snapshot: Option<MonitorSnapshot>,
 }
 
-/// The moment at which the first measured agent reached its window's end.
+/// The time at which the first measured agent reached its window's end.
 struct Ended {
     at: Instant,
     kernel: BTreeMap<String, CpuTime>,
@@ -111,7 +111,7 @@ struct Ended {
     pace: Option<CpuPace>,
     /// CPU time of this process during the window.
     own_ns: u64,
-    /// After the last of them was done, and had flushed its writes.
+    /// The reading after the last agent had finished and flushed its writes.
     after: Option<MonitorSnapshot>,
     blocks: Option<BlockStats>,
     volatile: Option<VolatileFlushes>,
@@ -186,7 +186,7 @@ impl Host {
 }
 
 impl<'a> Watch<'a> {
-    /// Watches these participants, of which the measured ones come first.
+    /// Watches these participants; the measured ones must come first.
     pub(super) fn new(
         host: Option<Host>,
         blocks: Vec<BlockLayer<'a>>,
@@ -210,12 +210,12 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Keeps what an agent tells also if it is gone before the end: somebody may have watched for hours.
+    /// Keeps an agent's results even if it is lost before the end: a watch may have run for hours.
     pub(super) fn keeping(self) -> Self {
         Self { keeps: true, ..self }
     }
 
-    /// Returns whether an interval of the lead has ended.
+    /// Processes an event. Returns whether an interval of the lead has ended.
     pub(super) fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) -> bool {
         let AgentEvent { participant, at, kind } = event;
         let is_measured = participant < self.measured;
@@ -270,7 +270,7 @@ impl<'a> Watch<'a> {
         self.agents[..self.measured].iter().filter_map(|agent| agent.samples.last())
     }
 
-    /// When all measured agents had begun their windows; absent before.
+    /// The time at which all measured agents had begun their windows; `None` before.
     pub(super) fn began(&self) -> Option<Instant> {
         self.started.as_ref().map(|started| started.at)
     }
@@ -384,7 +384,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The outcome of an agent that is gone, from the samples that it sent.
+/// The outcome of a lost agent, from the samples that it sent.
 fn until_gone(samples: &[Sample], error: &AgentError) -> Outcome {
     let tallies = samples.iter().fold(Tallies::default(), |mut all, sample| {
         all.merge(&sample.tallies);
@@ -411,7 +411,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// CPU time of the programs that take part here; the outcome is that of all agents. Absent where one of them is not watched.
+    /// CPU time of the participating programs, where `outcome` is that of all agents. `None` if any of them is not observed.
     pub(super) fn programs_ns(
         &self,
         host: &HostActivity,
@@ -429,7 +429,7 @@ impl Watched {
         Some(threads + generator + server)
     }
 
-    /// When the window began.
+    /// The start of the window.
     pub(super) const fn began(&self) -> Instant {
         self.started.at
     }
@@ -463,7 +463,7 @@ impl Watched {
         }
     }
 
-    /// Times in which the clock of the only agent stood still, a guest's or another machine's; `seen` has what QEMU said.
+    /// Times in which the clock of the only agent, a guest or another machine, stood still; `seen` has QEMU's reports.
     pub(super) fn standstills(&self, seen: &[Occurrence]) -> Vec<Standstill> {
         let [only] = self.measured.as_slice() else { return Vec::new() };
         let arrivals = self.started.beats.iter().skip(1).map(|beat| beat.after);
@@ -490,7 +490,7 @@ impl Watched {
     }
 }
 
-/// The least that a clock must lose for it to have stood still, rather than a message to have been late.
+/// Shortest loss of a clock, in nanoseconds, that counts as a standstill rather than a late message.
 const STOOD_NS: u64 = 50_000_000;
 /// The longest time from the last interval's end until a guest stops, of the intervals of a watch.
 const INTERVAL_NS: u64 = 1_100_000_000;
@@ -519,7 +519,7 @@ fn standstills(ends: &[(u64, u64)], stops: &[u64]) -> Vec<Standstill> {
     jumps.collect()
 }
 
-/// When QEMU stopped the guest, as it says.
+/// The times at which QEMU reported stopping the guest.
 fn stops(seen: &[Occurrence]) -> Vec<u64> {
     let stops = seen.iter().filter_map(|one| match &one.what {
         Happened::Seen { source: Source::Qemu, text } if text == "STOP" => Some(one.at_ns),
@@ -532,7 +532,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// CPU time of this process, which only watches: the load is another process's.
+/// CPU time of this process, which only observes: other processes make the load.
 fn own_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)

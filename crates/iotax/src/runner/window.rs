@@ -1,4 +1,4 @@
-//! The load of one window, and what the machine shows meanwhile.
+//! The load of a window, and what happens on the machine meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use super::watch::{Host, Watch, Watched};
 
 /// Time limit for an agent before and after the load: emulated guests are slow to answer.
 const SLACK: Duration = Duration::from_secs(30);
-/// Bytes per second: slower than any storage worth measuring.
+/// Assumed minimum speed of storage, in bytes per second.
 const SLOWEST: u64 = 10_000_000;
 /// The age from which an I/O in flight hangs, for who sits in front of it.
 const HUNG_NS: u64 = 1_000_000_000;
@@ -52,8 +52,8 @@ pub(super) struct Performed {
     pub(super) occurrences: Vec<Occurrence>,
 }
 
-/// Runs the workloads of all parts at the same time and monitors the machine. With `planned` it is a watch, which keeps what an agent told
-/// before it was gone.
+/// Runs the workloads of all parts concurrently and monitors the machine. With `planned` it is a watch, which keeps an agent's results even
+/// if it is lost.
 pub(super) fn perform(
     parts: &mut [Part<'_>],
     entry: Entry<'_>,
@@ -147,7 +147,7 @@ pub(super) fn perform(
     Ok(performed.collect())
 }
 
-/// Waits for events that go on after the load, until Ctrl-C: what they do may have to be done to its end.
+/// Waits for commands that run longer than the load, until Ctrl-C, because stopping them halfway may do harm.
 fn wait_for_commands(scene: &WatchedWindow<'_>, progress: &mut dyn Progress) {
     let mut told = Vec::new();
     let mut again = None;
@@ -185,7 +185,7 @@ struct PartWatch<'a> {
 struct Watches<'a>(Vec<PartWatch<'a>>);
 
 impl<'a> Watches<'a> {
-    /// Returns what is new: that I/Os which hung complete again.
+    /// Processes an event. Returns a line once hung I/Os complete again.
     fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) -> Option<String> {
         let place = self.0.partition_point(|part| part.first <= event.participant).saturating_sub(1);
         let part = self.0.get_mut(place)?;
@@ -204,7 +204,7 @@ impl<'a> Watches<'a> {
         self.0.iter().map(|part| &part.watch)
     }
 
-    /// When the last of the windows began; absent as long as there is one that may still begin.
+    /// The start of the last window to begin; `None` while any may still begin.
     fn began(&self) -> Option<Instant> {
         self.all().all(Watch::is_settled).then(|| self.all().filter_map(Watch::began).max()).flatten()
     }
@@ -215,7 +215,7 @@ impl<'a> Watches<'a> {
 }
 
 impl PartWatch<'_> {
-    /// A line if I/Os hung at an earlier interval's end and do so no more.
+    /// A line for I/Os that hung at an earlier interval's end and now continue.
     fn goes_on(&mut self) -> Option<String> {
         let oldest = self.watch.oldest_ns().filter(|age| *age >= HUNG_NS);
         if let Some(age) = oldest {

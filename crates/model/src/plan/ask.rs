@@ -14,15 +14,15 @@ use crate::workload::Workload;
 
 /// Default time to measure for.
 const TIME: Nanos = Nanos::from_secs(180);
-/// Each target's measurements before the search narrows: the closed loop twice, and rates from far below to the capacity.
+/// Measurements of each target before the search narrows: the closed loop twice, and rates from far below the capacity up to it.
 const COARSE: u64 = 8;
-/// The length of the windows in which a rate is held, and of those of less than a few minutes.
+/// Longest window in which a rate is held; shorter searches use shorter ones.
 const MINUTE: Nanos = Nanos::from_secs(60);
 const SECOND: Nanos = Nanos::from_secs(1);
 const DAY: Nanos = Nanos::from_secs(86_400);
-/// Ends the names of workloads that hold a rate.
+/// Suffix of the names of workloads that hold a rate.
 const HELD: &str = "-held";
-/// Pairs of rates without which there is no interval.
+/// Fewest pairs of rates for an interval.
 const FEWEST_PAIRS: u64 = 6;
 
 /// Finds the highest rate at which each target keeps the conditions, in place of rounds of fixed workloads.
@@ -54,7 +54,7 @@ fn time() -> Nanos {
 pub enum Slo {
     /// A percentile of the latency is at most this; I/Os that failed count as late.
     Percentile {
-        /// In percent, above 0 and below 100.
+        /// The percentile in percent, above 0 and below 100.
         percent: f64,
         /// The highest latency.
         most: Nanos,
@@ -64,14 +64,14 @@ pub enum Slo {
         /// The highest latency.
         most: Nanos,
     },
-    /// No I/O fails.
+    /// No I/O may fail.
     NoErrors,
 }
 
-/// Figures that a condition may be on; of percentiles the usual ones.
+/// Figures that a condition may use, with the usual percentiles.
 const FIGURES: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "p99.9", "errors"];
 
-/// A text that is no condition.
+/// A text that is not a condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{input:?} is not a condition: {reason}; accepted: pN <= TIME, mean <= TIME, errors = 0, such as \"p99 <= 0.5ms\" or \"p99.9 <= 2ms\""
@@ -179,7 +179,7 @@ impl AskSpec {
         Self { slo, time: TIME, iops: None, sustain: None }
     }
 
-    /// The windows in which a rate is held: their length and number; `None` without [`Self::sustain`].
+    /// Length and number of the windows in which a rate is held; `None` without [`Self::sustain`].
     #[must_use]
     pub fn held(&self) -> Option<(Nanos, u32)> {
         let sustain = self.sustain?;
@@ -223,7 +223,7 @@ impl AskSpec {
     }
 }
 
-/// Why two conditions cannot both be meant.
+/// Why two conditions contradict each other.
 fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
     if one.figure() == other.figure() {
         return Some("one figure has one limit; leave one out");
@@ -238,7 +238,7 @@ fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
 }
 
 impl Plan {
-    /// The workloads whose rates are asked for, without those that were added for rates.
+    /// The workloads whose rates are searched for, without those added for single rates.
     pub fn asked(&self) -> impl Iterator<Item = &Workload> {
         let is_added = |workload: &&Workload| {
             workload.is_open_loop()
@@ -250,14 +250,14 @@ impl Plan {
         self.workloads.iter().filter(move |workload| !is_added(workload))
     }
 
-    /// The time that the fewest trials of a search take.
+    /// The time of the shortest possible search.
     #[must_use]
     pub fn least_search(&self) -> Nanos {
         let each = self.asked().map(Self::trial_time).fold(0, u64::saturating_add);
         Nanos(each.saturating_mul((COARSE + 2 * FEWEST_PAIRS) * self.targets.len() as u64))
     }
 
-    /// Warm-up and window of a trial with what is between two, in nanoseconds.
+    /// Time of one trial in nanoseconds: warm-up, window, and the pause before the next.
     #[must_use]
     pub fn trial_time(workload: &Workload) -> u64 {
         workload.expected_time().0.saturating_add(BETWEEN.0)
@@ -268,7 +268,7 @@ impl Plan {
         self.add(at_rate(&self.workloads[workload], rate))
     }
 
-    /// Adds the workload at this place as it holds a rate for one window after another, unless it is there. Its place.
+    /// Adds the workload at this index with a rate held for consecutive windows, unless it exists. Returns its index.
     pub fn add_held(&mut self, workload: usize, rate: u64, window: Nanos) -> usize {
         let held = at_rate(&self.workloads[workload], rate);
         self.add(Workload { name: held.name.clone() + HELD, runtime: window, ramp_time: Nanos(0), ..held })

@@ -16,7 +16,7 @@ const LONGEST_NAME: usize = 40;
 /// A key with several values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlanAxis {
-    /// The name of its table as written; empty for an unnamed workload.
+    /// The table's name as written; empty for an unnamed workload.
     pub of: String,
     /// The dotted key, such as `guest.cache`.
     pub key: String,
@@ -56,7 +56,7 @@ struct Found<'i> {
     values: Vec<Spanned<DeValue<'i>>>,
 }
 
-/// One expanded table.
+/// A table with one value for each axis.
 pub(super) struct Combination<'i> {
     pub(super) table: DeTable<'i>,
     /// The index of the value on each axis.
@@ -195,14 +195,14 @@ impl Found<'_> {
         self.path.last().map_or("", String::as_str)
     }
 
-    /// The placeholder in a name template: the last part of the key, unless another axis has the same one.
+    /// The placeholder in a name template: the last part of the key, unless another axis has the same last part.
     fn placeholder(&self, all: &[Self]) -> String {
         let alike = all.iter().filter(|other| other.key() == self.key()).count();
         let key = if alike == 1 { self.key().to_owned() } else { self.path.join(".") };
         format!("{{{key}}}")
     }
 
-    /// The part of a name for a value: words stand for themselves, numbers and booleans get the key as a prefix.
+    /// The part of a name for a value: words are used directly, numbers and booleans are prefixed with the key.
     fn word(&self, value: &DeValue<'_>) -> String {
         match value {
             DeValue::Boolean(true) => self.key().to_owned(),

@@ -1,4 +1,4 @@
-//! Latency against offered load: a plan whose rates follow from what its targets can do.
+//! Latency against offered load: a plan whose rates depend on its targets' capacities.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::workload::Workload;
 
 /// Default time to measure for.
 const TIME: Nanos = Nanos::from_secs(180);
-/// Default number of rates of one target alone, of each of several at least, and of several together.
+/// Default number of rates: of a single target, the minimum of each of several, and of several together.
 const POINTS: u32 = 12;
 const POINTS_EACH: u32 = 6;
 const POINTS_TOGETHER: u32 = 20;
 /// Accepted numbers of rates.
 const ACCEPTED: std::ops::RangeInclusive<u32> = 4..=40;
-/// Accepted percentages of what a target can do.
+/// Accepted percentages of a target's capacity.
 const PERCENT: std::ops::RangeInclusive<u32> = 1..=200;
-/// Fewer rounds tell nothing of their scatter.
+/// Fewest rounds for an estimate of the scatter.
 const LEAST_ROUNDS: u32 = 3;
-/// A target is not measured at rates above its capacity by more than this factor, which are for other targets.
+/// Factor above its capacity beyond which a target is not measured at rates placed for other targets.
 const FAR: f64 = 1.2;
 
 /// Measures each workload at many rates, from a small share of what the targets can do to a little more than that.
@@ -49,13 +49,13 @@ pub struct CurveSpec {
 }
 
 impl CurveSpec {
-    /// Time that it measures; absent if rounds are given.
+    /// Time limit of the measurement; `None` if rounds are given.
     #[must_use]
     pub fn time(&self) -> Option<Nanos> {
         self.time.or(self.shares.is_empty().then_some(TIME))
     }
 
-    /// The number of rates of each of so many targets.
+    /// Number of rates for each of `targets` targets.
     #[must_use]
     pub fn points_of(&self, targets: usize) -> u32 {
         let together = POINTS_TOGETHER / u32::try_from(targets).unwrap_or(u32::MAX).max(1);
@@ -124,8 +124,8 @@ impl Plan {
         self.curve().is_some() && !self.workloads.iter().any(Workload::is_open_loop)
     }
 
-    /// Returns whether a workload, by its place, is measured on a target: if it is for such, and of a curve if the rate is not far beyond what
-    /// the target can do.
+    /// Returns whether a workload, by its index, is measured on a target: it must apply to the target, and in a curve its rate must not be
+    /// far beyond the target's capacity.
     #[must_use]
     pub fn measures(&self, target: usize, workload: usize) -> bool {
         let highest = |workload: &Workload| -> Option<u64> {
@@ -138,8 +138,8 @@ impl Plan {
             && rate.zip(highest(workload)).is_none_or(|(rate, highest)| rate <= highest)
     }
 
-    /// The work of a workload at a rate that was given as a share, and the share in percent; `None` for any other, and where small rates of
-    /// several shares are one.
+    /// The name of a workload without its rate, for one whose rate was given as a share, and that share in percent. `None` for others, and
+    /// if small rates of several shares coincide.
     #[must_use]
     pub fn share_of<'a>(&self, workload: &'a str) -> Option<(&'a str, u32)> {
         let (work, _) = workload.rsplit_once('@')?;
@@ -200,7 +200,7 @@ impl Plan {
     }
 }
 
-/// Percentages of a capacity as vdbench takes them: rounded up to 100 above 1000, else to 10; each once.
+/// Percentages of a capacity, rounded up as in vdbench: to 100 above 1000, else to 10; without repetition.
 fn shares_of(capacity: f64, shares: &[u32]) -> Vec<u64> {
     let rate = |share: &u32| {
         let exact = capacity * f64::from(*share) / 100.0;

@@ -1,12 +1,12 @@
-//! Where the rates of a curve lie: many where latency rises, few where it is flat.
+//! Chooses the rates of a curve: dense where latency rises, sparse where it is flat.
 
 use super::rates::rounded;
 
 /// The lowest rate and the highest, as shares of a target's capacity.
 const SHARES: (f64, f64) = (0.05, 1.1);
-/// Rates of several targets that are this close are one.
+/// Ratio below which rates of several targets are merged.
 const APART: f64 = 1.08;
-/// Mean response times above the lowest by more than this factor are as good as none: what is taller is the length of a queue.
+/// Factor over the lowest mean response time above which a response time counts as unbounded, because it only shows the queue's length.
 const TALL: f64 = 8.0;
 
 /// Measurements of a target before its rates are placed.
@@ -14,12 +14,12 @@ const TALL: f64 = 8.0;
 pub struct Scouted {
     /// I/Os per second in a closed loop.
     pub capacity: f64,
-    /// Rates, rising, and the mean response time at each in any unit; `None` where the target did not keep up.
+    /// Ascending rates with their mean response time in any unit; `None` if the target did not keep up.
     pub seen: Vec<(u64, Option<f64>)>,
 }
 
 impl Scouted {
-    /// A target of which the capacity alone is known.
+    /// A target with known capacity and no other measurements.
     #[must_use]
     pub fn new(capacity: f64) -> Self {
         Self { capacity, seen: Vec::new() }
@@ -34,7 +34,7 @@ impl Scouted {
         rates
     }
 
-    /// The curve as it was seen, as places from 0 to 1 by load and by the logarithm of latency: both rise.
+    /// The measured curve, as points with load and log latency scaled to 0 to 1; both increase.
     fn knots(&self) -> Vec<(f64, f64)> {
         let place = |rate: u64| (rate as f64 / self.capacity - SHARES.0) / (SHARES.1 - SHARES.0);
         let lowest = self.seen.iter().filter_map(|(_, latency)| *latency).reduce(f64::min);
@@ -75,7 +75,7 @@ impl Scouted {
     }
 }
 
-/// The rates for these targets, rising: whole numbers, each once.
+/// The rates for these targets: ascending whole numbers without repetition.
 pub(super) fn place(targets: &[&Scouted], points: u32) -> Vec<u64> {
     let mut rates: Vec<f64> = targets.iter().flat_map(|target| target.places(points)).collect();
     rates.sort_by(f64::total_cmp);
@@ -95,7 +95,7 @@ pub(super) fn place(targets: &[&Scouted], points: u32) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// A target whose mean response time is this function of its load, as it is seen.
+    /// Measurements of a simulated target with this mean response time as a function of load.
     fn seen(latency: impl Fn(f64) -> Option<f64>) -> Scouted {
         let rates = Scouted::first_rates(10_000.0);
         let seen = rates.into_iter().map(|rate| (rate, latency(rate as f64 / 10_000.0))).collect();

@@ -1,4 +1,4 @@
-//! Demands of an application on the storage beneath it.
+//! An application's demands on its storage.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,12 +30,12 @@ pub struct Demand {
 pub enum Keep {
     /// A latency from the submission of an I/O to its completion.
     Latency {
-        /// The I/Os that it is of; reads and writes if absent.
+        /// The kind of I/O; `None` for reads and writes.
         of: Option<DemandOn>,
         /// The condition; never [`Slo::NoErrors`].
         slo: Slo,
     },
-    /// At least this many I/Os a second.
+    /// At least this many I/Os per second.
     Iops(u64),
     /// At least this many a second after bursts, that is behind the last fall of the rate within a measurement.
     Sustained {
@@ -79,7 +79,7 @@ impl DemandOn {
     }
 }
 
-/// A text that is no demand.
+/// A text that is not a demand.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{input:?} is not a demand: {reason}; accepted: [read|write|sync] pN <= TIME, [read|write|sync] mean <= TIME, [sustained] iops >= N or sustained bytes >= SIZE, such as \"sync p99 <= 10ms\""
@@ -104,7 +104,7 @@ impl fmt::Display for Keep {
 }
 
 impl Keep {
-    /// Its figure in words: `p99 of sync`, `IOPS`.
+    /// Its figure as text: `p99 of sync`, `IOPS`.
     #[must_use]
     pub fn figure(&self) -> String {
         match self {
@@ -125,7 +125,7 @@ impl Keep {
         }
     }
 
-    /// Its limit in words: `at most 10 ms`.
+    /// Its limit as text: `at most 10 ms`.
     #[must_use]
     pub fn limit(&self) -> String {
         match self {
@@ -207,7 +207,7 @@ impl JsonSchema for Keep {
     }
 }
 
-/// Rejects a demand on a workload that is not there, or whose figure none of its I/Os has.
+/// Rejects a demand on a missing workload, or on I/O that the workload does not do.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     for demand in &plan.require {
         let refuse = |why: String| Err(PlanError::Content(format!("require: {}: {why}", demand.keep)));

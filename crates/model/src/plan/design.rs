@@ -19,7 +19,7 @@ pub enum Design {
     Curve(CurveSpec),
     /// The rates are those that a search for the highest one that keeps conditions tries.
     Ask(AskSpec),
-    /// Things are made to happen during each measurement.
+    /// Triggers events during each measurement.
     Watch(WatchSpec),
 }
 
@@ -52,9 +52,9 @@ impl Design {
     }
 }
 
-/// The parts of designs, each there in its own alone. Who must know every design has [`Plan::design`].
+/// Accessors for the parts of designs, each present in one design only. Code that must handle all designs matches on [`Plan::design`].
 impl Plan {
-    /// When rounds are added until every comparison is decided: within which limits.
+    /// The limits of a run that adds rounds until every comparison is decided.
     #[must_use]
     pub const fn until_decided(&self) -> Option<&UntilDecided> {
         match &self.design {
@@ -67,7 +67,7 @@ impl Plan {
         }
     }
 
-    /// Where every workload is measured at many rates: which.
+    /// The rates, if every workload is measured at many.
     #[must_use]
     pub const fn curve(&self) -> Option<&CurveSpec> {
         match &self.design {
@@ -80,7 +80,7 @@ impl Plan {
         }
     }
 
-    /// Where a rate is searched for: under which conditions.
+    /// The conditions, if a rate is searched for.
     #[must_use]
     pub const fn ask(&self) -> Option<&AskSpec> {
         match &self.design {
@@ -93,7 +93,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether what is read first is how targets compare: of a search it is a rate, of a watch what an event cost.
+    /// Returns whether the main result is the comparison of targets. For a search it is a rate, for a watch the cost of an event.
     #[must_use]
     pub const fn compares_targets(&self) -> bool {
         match &self.design {
@@ -111,7 +111,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether targets are compared round by round, so that more rounds tell more.
+    /// Returns whether targets are compared round by round, so that more rounds add precision.
     #[must_use]
     pub const fn goes_by_rounds(&self) -> bool {
         match &self.design {
@@ -120,7 +120,7 @@ impl Plan {
         }
     }
 
-    /// Where things are made to happen during each measurement: which.
+    /// The events, if the plan triggers any during measurements.
     #[must_use]
     pub const fn watch(&self) -> Option<&WatchSpec> {
         match &self.design {

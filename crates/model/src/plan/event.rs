@@ -33,7 +33,7 @@ words! {
 }
 
 impl Operation {
-    /// Returns whether it needs a file beside the image.
+    /// Returns whether it needs another file next to the image.
     #[must_use]
     pub const fn copies(self) -> bool {
         matches!(self, Self::Mirror | Self::Backup)
@@ -48,7 +48,7 @@ pub struct PlannedEvent {
     pub name: String,
     /// The action.
     pub action: Action,
-    /// From the start of the measured window; `None` to spread such events evenly over it.
+    /// Time from the start of the measured window; `None` to spread such events evenly over it.
     pub at: Option<Nanos>,
 }
 
@@ -108,7 +108,7 @@ impl TryFrom<EventEntry> for PlannedEvent {
     }
 }
 
-/// Refuses a name that would not fit into tables.
+/// Rejects a name that does not fit into tables.
 fn check_name(name: &str) -> Result<(), String> {
     let length = name.chars().count();
     if length <= LONGEST && !name.trim().is_empty() && !name.contains(visible::is_hidden) {

@@ -137,11 +137,11 @@ struct Reader<'i> {
     text: Text<'i>,
     axes: Vec<PlanAxis>,
     left_out: Vec<LeftOut>,
-    /// For each entry: the list, its name, and the table it came from.
+    /// For each entry: the list, its name, and its source table.
     named: Vec<(&'static str, String, Source<'i>)>,
 }
 
-/// Parses and checks the text of a plan file; with `targets`, of one that has none of its own.
+/// Parses and checks a plan file. `targets` are for a file without its own.
 pub(super) fn read(text: &str, targets: Vec<TargetSpec>) -> Result<PlanFile, PlanError> {
     let words = text.as_bytes().chunk_by(|a, b| a.is_ascii_alphanumeric() && b.is_ascii_alphanumeric());
     if words.take(MOST_WORDS + 1).count() > MOST_WORDS {
@@ -300,7 +300,7 @@ impl<'i> Reader<'i> {
         Ok(rows)
     }
 
-    /// Expands one table.
+    /// Expands a table.
     fn multiplied<T: Row>(&mut self, source: &Source<'i>) -> Result<Vec<T>, PlanError> {
         let product = Product::new(&source.table).map_err(|error| self.wrong(error))?;
         let has_name = source.table.contains_key("name");
@@ -395,7 +395,7 @@ impl<'i> Reader<'i> {
     }
 }
 
-/// Adds the keys that a table does not set itself.
+/// Adds default keys that a table does not set itself.
 fn inherit<'i>(table: &mut DeTable<'i>, defaults: &DeTable<'i>) {
     for (key, value) in defaults {
         if !table.contains_key(key) {

@@ -1,4 +1,4 @@
-//! One plan on several machines.
+//! A plan carried out on several machines.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,8 @@ pub enum FleetRates {
 }
 
 impl Plan {
-    /// Divides the rates of all workloads among `members`; the share of the one at `place`, from 0. The shares add up to the whole.
+    /// Divides the rates of all workloads among `members`, and sets the share of the one at `place`, from 0. The shares add up to the
+    /// total.
     ///
     /// # Errors
     /// A rate of less than one I/O or byte per second for a member.

@@ -62,7 +62,7 @@ pub struct Plan {
     pub suite: Option<String>,
     /// Number of rounds; with [`Design::UntilDecided`], those up to the first look.
     pub repeat: u32,
-    /// The design: it decides what is measured, and when that is enough.
+    /// The design, which determines what is measured and when to stop.
     #[serde(default)]
     pub design: Design,
     /// The margin within which ratios count as equal.
@@ -70,7 +70,7 @@ pub struct Plan {
     pub margin: Margin,
     /// Name of the target that the others are compared with.
     pub baseline: String,
-    /// Name of the target that shows the machine's own state: `iotax trend` takes its changes out of the others'.
+    /// Name of the target that shows the machine's own state: `iotax trend` removes its changes from the others'.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub control: Option<String>,
     /// Determines order, offsets and payload. If absent, drawn at the start of the run.
@@ -185,12 +185,12 @@ impl Plan {
         Self::read(text).map(|reading| reading.plan)
     }
 
-    /// As [`Self::from_toml`], with the axes of the file and the combinations that cannot be built.
+    /// Like [`Self::from_toml`], with the file's axes and the combinations that cannot be built.
     pub fn read(text: &str) -> Result<PlanFile, PlanError> {
         file::read(text, Vec::new())
     }
 
-    /// As [`Self::from_toml`], of a file that leaves the targets to the reader.
+    /// Like [`Self::from_toml`], for a file that leaves the targets to the caller.
     ///
     /// # Errors
     /// It has targets, or is no plan with these.
@@ -360,7 +360,7 @@ impl Plan {
         }
     }
 
-    /// The most rounds that a run of these targets and workloads can have.
+    /// Maximum number of rounds of a run with these targets and workloads.
     #[must_use]
     pub fn most_of_a_run(&self) -> u32 {
         let most = MOST_MEASUREMENTS / self.cells().max(1);
@@ -430,7 +430,7 @@ impl Plan {
         })
     }
 
-    /// Checks settings of the kernel: they hold for one target at a time.
+    /// Checks kernel settings, which must apply to one target at a time.
     fn check_settings(&self) -> Result<(), PlanError> {
         let has_settings = |target: &&TargetSpec| !target.setting_values().is_empty();
         if let Some(neighbour) = self.neighbours.iter().map(|it| &it.target).find(has_settings) {
@@ -446,14 +446,14 @@ impl Plan {
         }
     }
 
-    /// The first target that is the same storage as this one: built and filled once for both.
+    /// Index of the first target with the same storage, which is built and filled once for both.
     #[must_use]
     pub fn storage_of(&self, target: usize) -> usize {
         let spec = &self.targets[target];
         self.targets[..target].iter().position(|earlier| spec.is_same_storage(earlier)).unwrap_or(target)
     }
 
-    /// Returns whether no other target's writes reach the storage of this one, apart from targets that differ from it in settings alone.
+    /// Returns whether no other target's writes reach this one's storage, except those of targets that differ only in settings.
     #[must_use]
     pub fn has_own_storage(&self, target: &TargetSpec) -> bool {
         let shares = |other: &TargetSpec| {
@@ -470,7 +470,7 @@ impl Plan {
         !self.everything().filter(is_other).any(shares)
     }
 
-    /// Checks journals: each serves one measurement, and guests have no place for one.
+    /// Checks journals: each serves one measurement, and guests cannot have one.
     fn check_journals(&self) -> Result<(), PlanError> {
         let Some((workload, path)) = self.workloads.iter().find_map(|w| Some((w, w.write_journal.as_ref()?)))
         else {
@@ -543,7 +543,7 @@ impl Plan {
         RequiredSpace { area: self.size(), files }
     }
 
-    /// Workers that a workload has at once, at most.
+    /// Maximum number of concurrent workers of a workload.
     #[must_use]
     pub fn workers(&self) -> u32 {
         let of = |workload: &Workload| workload.jobs().map(|job| job.numjobs).fold(0, u32::saturating_add);
@@ -564,7 +564,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether a workload is for a target: where storage and networks are watched together, each has work of its own.
+    /// Returns whether a workload applies to a target: if storage and networks are watched together, each has its own workloads.
     pub(crate) fn fits(&self, target: &TargetSpec, workload: &Workload) -> bool {
         !self.is_together() || workload.net.is_some() == target.network().is_some()
     }
@@ -575,7 +575,7 @@ impl Plan {
         self.watch().is_some_and(|watch| watch.together)
     }
 
-    /// Everything that is built: targets, then neighbours.
+    /// Everything to be built: targets, then neighbours.
     pub fn everything(&self) -> impl Iterator<Item = &TargetSpec> {
         self.targets.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.target))
     }

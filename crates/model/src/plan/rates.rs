@@ -1,10 +1,10 @@
-//! Workloads at rates that are placed while a run is under way.
+//! Workloads whose rates are determined during a run.
 
 use super::Plan;
 use crate::units::Nanos;
 use crate::workload::{Kind, RateProcess, Workload};
 
-/// A window holds so many I/Os on average, or is [`LONGEST`].
+/// Average number of I/Os in a window, unless it is limited by [`LONGEST`].
 const IOS: u64 = 25;
 const LONGEST: Nanos = Nanos::from_secs(5);
 
@@ -19,7 +19,7 @@ pub(super) fn at_rate(work: &Workload, rate: u64) -> Workload {
     }
 }
 
-/// A rate as a whole number of three digits, which reads better; at least 1.
+/// A rate rounded to three significant digits, which reads better; at least 1.
 #[must_use]
 pub fn rounded(rate: f64) -> u64 {
     let unit = 10_f64.powf((rate.log10().floor() - 2.0).max(0.0));
@@ -37,7 +37,7 @@ pub(super) fn whole(rate: f64) -> u64 {
     whole
 }
 
-/// Why block I/O cannot be given a rate.
+/// Why a workload of block I/O cannot have a rate.
 fn without_rate(work: &Workload) -> Option<String> {
     if work.io_size.is_some() || work.loops.is_some() {
         return Some("io_size and loops end a window after so much I/O; at a rate it lasts for its runtime: leave them out".into());
@@ -47,7 +47,7 @@ fn without_rate(work: &Workload) -> Option<String> {
 }
 
 impl Plan {
-    /// Refuses work that cannot be given a rate, in words.
+    /// Rejects workloads that cannot have a rate.
     pub(super) fn check_can_have_rates(&self) -> Result<(), String> {
         let cannot = |workload: &&Workload| workload.kind() != Kind::Block || !workload.beside.is_empty();
         match self.workloads.iter().find(cannot) {

@@ -39,7 +39,7 @@ impl Default for UntilSteady {
 }
 
 impl UntilSteady {
-    /// Rejects numbers of rounds in which no window fits.
+    /// Rejects numbers of rounds smaller than a window.
     pub(super) fn check(&self, repeat: u32) -> Result<(), PlanError> {
         if repeat < STEADY_WINDOW {
             return Err(PlanError::Content(format!(

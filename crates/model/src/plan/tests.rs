@@ -44,7 +44,7 @@ fn the_documented_plan_reads() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// The same property as the fuzz target of that name: any text in place of any part of a valid plan.
+    /// The property that the fuzz target of the same name tests: any text in place of any part of a valid plan.
     #[test]
     fn plan(from in 0..GOOD.len(), length in 0_usize..12, text in "[0-9a-z\"=\\[\\]{}.\n-]{0,12}|.{0,8}") {
         let to = (from + length).min(GOOD.len());

@@ -103,10 +103,10 @@ pub const MOST_LOOKS: usize = 10;
 /// Minimum number of rounds before a look: the spread of two values is not reliable.
 pub const FIRST_LOOK: u32 = 3;
 
-/// The time of the first look of a plan that is given a time.
+/// Time of the first look in a plan with a time limit.
 pub const FIRST_LOOK_AFTER: Nanos = Nanos::from_secs(30);
 
-/// The most rounds that a plan may add.
+/// Maximum number of rounds that a plan may add.
 pub(super) const MOST_ROUNDS: u32 = 1000;
 
 /// Adds rounds until every comparison is decided. The first look is after the plan's `repeat` rounds.
@@ -177,8 +177,8 @@ impl UntilDecided {
     }
 }
 
-/// The numbers from `first` to `last`, each `percent` of the one before and at least one more. A last step shorter than half of that is
-/// merged with the one before.
+/// Numbers from `first` to `last`, each `percent` of the previous one and at least one more. A last step shorter than half of that is
+/// merged with the previous one.
 fn spaced(first: u32, last: u32, percent: u32) -> Vec<u32> {
     let mut looks = vec![first];
     let mut next = first;

@@ -1,4 +1,4 @@
-//! A known load while something happens: events, and what their effect must not exceed.
+//! A known load during events, and limits on their effect.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::units::Nanos;
 use crate::words::words;
 use crate::workload::{Kind, Verify, Workload};
 
-/// Default time from which on an I/O is late.
+/// Default time after which an I/O counts as late.
 const LATE: Nanos = Nanos::from_secs(1);
 
 /// Makes things happen during each measurement, and says what they cost.
@@ -81,11 +81,11 @@ pub struct Requirement {
     pub figure: WatchFigure,
     /// The most that passes.
     pub limit: Limit,
-    /// True if the limit itself does not pass.
+    /// True if the limit itself fails.
     pub below: bool,
 }
 
-/// A text that is no requirement.
+/// A text that is not a requirement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{input:?} is not a requirement: {reason}; accepted: gap < TIME, recovery < TIME, late <= N, errors = 0, lost = 0"
@@ -284,7 +284,7 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// The control is one of several workloads, and there is something to hold against it.
+    /// Checks the control: it must be one of several workloads, with another to compare.
     fn check_control(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
         let Some(control) = &self.control else { return Ok(()) };
@@ -303,7 +303,7 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// Operations are carried out by the QEMU of a target's only guest, once each; what is committed was a snapshot before.
+    /// Checks operations: they are carried out once each by the QEMU of a target's only guest, and a commit follows a snapshot.
     fn check_operations(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
         let operations: Vec<Operation> = self.operations().collect();
@@ -353,7 +353,7 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// All targets can be measured in one window.
+    /// Checks that all targets can be measured in one window.
     fn check_together(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: together: {text}")));
         if !self.together {

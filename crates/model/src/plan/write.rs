@@ -10,7 +10,7 @@ use crate::workload::{KEYS, WorkloadKeys};
 /// Keys of a workload that are always written, even with default values.
 const ALWAYS: [&str; 4] = ["name", "rw", "bs", "iodepth"];
 
-/// The keys of a network workload; others have no meaning there.
+/// The keys of a network workload; others have no effect there.
 const OF_NET: [&str; 4] = ["name", "net", "runtime", "ramp_time"];
 
 /// The key of the concurrent jobs of a workload.
@@ -106,8 +106,7 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     Ok(text)
 }
 
-/// The keys that all workloads share and that are not defaults. A key that one workload lacks cannot be shared: there is no way to unset
-/// it.
+/// The non-default keys that all workloads share. A key that one workload lacks is never shared, because it cannot be unset.
 fn common(workloads: &[Table], nothing: &Table) -> Table {
     let Some((first, others)) = workloads.split_first() else { return Table::new() };
     first

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Outcome;
 
-/// Nanoseconds that a burst and the pause behind it may last: the slices of the kernel's throttle, of QEMU's and of CPU quotas have
-/// 100 ms.
+/// Longest period in nanoseconds of a burst and the pause after it: the throttles of the kernel and QEMU, and CPU quotas, use slices of 100
+/// ms.
 const SLICE_NS: u64 = 110_000_000;
 
 impl Outcome {

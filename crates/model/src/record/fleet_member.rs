@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct FleetMember {
     /// The fleet's id, the same for all its members.
     pub fleet: String,
-    /// The member's name, another one for each.
+    /// The member's unique name.
     pub member: String,
     /// The mode of the fleet.
     pub mode: FleetMode,

@@ -1,5 +1,4 @@
-//! The results of loads that ran at the same time as one result. No `..` where a record is taken apart: a figure that is new must find its
-//! place here too.
+//! Merges the results of concurrent loads. Records are destructured without `..`, so that a new figure must be considered here.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +10,9 @@ use super::{
 /// The scope of the CPU time in a load's outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuScope {
-    /// One process in which all loads ran: the outcome of the longest has it, and it counts once.
+    /// All loads ran in one process: its figures are in the longest outcome, and count once.
     SharedProcess,
-    /// A process of its own: the times are added, and what the kernel counted for one of them is left out.
+    /// Each load ran in a separate process: times are added, and the kernel's other counts of single processes are dropped.
     OwnProcess,
 }
 
@@ -119,7 +118,7 @@ impl Outcome {
 }
 
 impl Share {
-    /// Adds a share to a list that has one for each name, over the longest of their times.
+    /// Adds a share to a list with one entry per name. Durations of one name become the longest.
     fn add(known: &mut Vec<Self>, share: &Self) {
         let Self { name, duration_ns, tallies } = share;
         match known.iter_mut().find(|one| one.name == *name) {
@@ -133,8 +132,8 @@ impl Share {
 }
 
 impl HostActivity {
-    /// The activity of several machines, each over its own window: times and I/Os added, shares of time averaged. A part that one of them lacks is
-    /// absent; guests of a target name their disks alike.
+    /// The activity of several machines, each over its own window: times and I/Os are added, shares of time averaged. A part that any of
+    /// them lacks is absent. Guests of one target have the same disk names.
     #[must_use]
     pub fn merge(machines: &[&Self]) -> Self {
         let mut all = Self::default();
@@ -173,7 +172,7 @@ impl HostActivity {
 }
 
 impl CpuTime {
-    /// Both times together.
+    /// The sum of both times.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         let Self { user_ns, system_ns } = other;
@@ -259,7 +258,7 @@ impl DiskActivity {
 }
 
 impl DiskFlushes {
-    /// Both together. Devices of one name that differ in their cache have none that is known.
+    /// The sum of both. If devices of one name differ in their cache, it is unknown.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let Self { done, wait_ns, volatile_cache, fua } = other;
@@ -298,7 +297,7 @@ impl BlockTally {
 }
 
 impl NicActivity {
-    /// Both interfaces together.
+    /// The sum of both interfaces.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         let Self { rx_bytes, rx_packets, rx_drops, tx_bytes, tx_packets, tx_drops } = other;

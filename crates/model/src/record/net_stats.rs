@@ -1,4 +1,4 @@
-//! Statistics that only network measurements have.
+//! Statistics of network measurements.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -152,8 +152,8 @@ pub struct WaySample {
 }
 
 impl WaySample {
-    /// Adds other streams of the same direction. A count that one of them lacks is absent; round-trip time and congestion window stay those of
-    /// the first stream, and nothing tells how to weigh the jitter of both.
+    /// Adds other streams of the same direction. A count that either lacks becomes absent. Round-trip time and congestion window stay those
+    /// of the first stream; jitter becomes absent, because it cannot be weighted.
     pub(super) fn merge(&mut self, other: Self) {
         let Self { upload: _, lost, out_of_order, duplicates, jitter_ns: _, retransmits, rtt_ns: _, cwnd: _ } =
             other;

@@ -54,7 +54,7 @@ pub struct ReplayPhase {
 }
 
 impl ReplayPhase {
-    /// Both of two concurrent replays; percentiles are those of the slower one.
+    /// Merges two concurrent replays; percentiles are those of the slower one.
     fn merge(self, other: Self) -> Self {
         let mean = |one: (u64, Option<u64>), other: (u64, Option<u64>)| {
             let sum = |(ios, mean): (u64, Option<u64>)| ios * mean.unwrap_or(0);
@@ -74,7 +74,7 @@ impl ReplayPhase {
 }
 
 impl Replayed {
-    /// Both of two concurrent replays.
+    /// Merges two concurrent replays.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         let Self {

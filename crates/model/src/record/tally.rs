@@ -62,7 +62,7 @@ impl Tallies {
     /// The names of the directions, in the order of [`Self::each`].
     pub const WORDS: [&'static str; 5] = ["read", "write", "trim", "sync", "meta"];
 
-    /// Every direction with its name, also if it is absent.
+    /// All directions with their names, including absent ones.
     pub fn each(&self) -> impl Iterator<Item = (&'static str, Option<&Tally>)> {
         Self::WORDS
             .into_iter()

@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 pub struct VolatileFlushes {
     /// Flushes that it acknowledged.
     pub done: u64,
-    /// Those of them that it did not pass on, as its `drop_flush` says.
+    /// Acknowledged flushes that it did not pass on, as its `drop_flush` setting demands.
     pub dropped: u64,
 }
 
 impl VolatileFlushes {
-    /// Those of both.
+    /// The sum of both counts.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self { done: self.done + other.done, dropped: self.dropped + other.dropped }
     }
 
-    /// Those since an earlier reading.
+    /// The counts since an earlier reading.
     #[must_use]
     pub fn since(self, earlier: Self) -> Option<Self> {
         Some(Self {

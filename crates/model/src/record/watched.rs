@@ -24,7 +24,7 @@ pub struct Blackout {
     pub of: IoClass,
     /// The last completion before it, or when the next I/O was due if that is later; from the start of the measured window.
     pub at_ns: u64,
-    /// From there to the next completion, or to the end of the window.
+    /// Nanoseconds from there to the next completion, or to the end of the window.
     pub duration_ns: u64,
     /// False if the window ended first.
     pub ended: bool,
@@ -36,7 +36,7 @@ pub struct Blackout {
 pub struct DeviceGaps {
     /// The kernel's name of it.
     pub device: String,
-    /// In their order, to 10 ms. An I/O that failed has completed.
+    /// Gaps in order, to 10 ms. A failed I/O counts as completed.
     pub gaps: Vec<Blackout>,
     /// Times in which nothing looked at it: the machine or the watching process stood still.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -47,23 +47,24 @@ pub struct DeviceGaps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standstill {
-    /// When QEMU stopped the guest, by the host's clock, from the start of the measured window; if it did not say, the end of the last interval before it.
+    /// The time at which QEMU stopped the guest, by the host's clock, from the start of the measured window. If QEMU did not report it: the
+    /// end of the last interval before.
     pub at_ns: u64,
     /// Time that the clock lost.
     pub duration_ns: u64,
 }
 
-/// Something that happened beside the load.
+/// An event besides the load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Occurrence {
-    /// From the start of the measured window, by the host's clock.
+    /// Time from the start of the measured window, by the host's clock.
     pub at_ns: u64,
     /// The occurrence.
     pub what: Happened,
 }
 
-/// The source of an [`Occurrence`], and what it tells.
+/// The source of an [`Occurrence`], with its data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Happened {
@@ -74,7 +75,7 @@ pub enum Happened {
         /// Duration of the command; absent if it could not be begun or did not end.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         duration_ns: Option<u64>,
-        /// Why it failed, with the beginning of what it wrote to stderr; absent if it did not.
+        /// Why it failed, with the beginning of its stderr; absent if it succeeded.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         failure: Option<String>,
     },
@@ -89,7 +90,7 @@ pub enum Happened {
     Seen {
         /// Where.
         source: Source,
-        /// In one line.
+        /// One line of text.
         text: String,
     },
 }

@@ -22,7 +22,7 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Larger than tar's 10 KiB, so that the files dominate and not the calls for the archive.
+/// Record size, larger than tar's 10 KiB, so that the files dominate and not the calls for the archive.
 const RECORD: Bytes = Bytes(64 << 10);
 /// Time limit on slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(300);

@@ -1,4 +1,4 @@
-//! Ways to make a write durable, under the names of PostgreSQL's pg_test_fsync where it has one.
+//! Methods that make a write durable, with pg_test_fsync's names if it has them.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;
@@ -22,7 +22,7 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Length of the area, which is overwritten from its begin to its end: that of some segments of a log.
+/// Length of the area, which is overwritten from start to end: that of some log segments.
 const SIZE: Bytes = Bytes(64 << 20);
 const BS: Bytes = Bytes(4096);
 

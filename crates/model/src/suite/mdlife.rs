@@ -17,9 +17,9 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Files in the largest directory; each of the two smaller ones has a tenth of the next.
+/// Number of files in the largest directory; each smaller directory has a tenth of the next.
 const FILES: u64 = 100_000;
-/// Each thread has its own directory.
+/// Numbers of threads; each thread has its own directory.
 const THREADS: [u32; 3] = [1, 2, 4];
 /// A few opens finish too quickly to measure: they are repeated until this total.
 const OPENED: u64 = 100_000;

@@ -30,7 +30,7 @@ pub struct Suite {
     pub help: &'static str,
     /// The dimension in which its workloads differ.
     pub shape: SuiteShape,
-    /// Notes for reading its results: where the original program measures something else than one would expect.
+    /// Notes on its results, where the original program measures something unexpected.
     pub remarks: &'static [SuiteRemark],
     /// Default number of rounds.
     pub repeat: u32,
@@ -48,7 +48,7 @@ pub struct SuiteRemark {
     pub text: &'static str,
 }
 
-/// The dimension in which the workloads of one test differ.
+/// The dimension in which a test's workloads differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SuiteShape {
     /// None: each workload is a test.
@@ -59,7 +59,7 @@ pub enum SuiteShape {
     Depths,
     /// File size and record size; names end in both: `reread-64m-4k`.
     Files,
-    /// The way in which a write is made durable; each workload is a test.
+    /// The method that makes a write durable; each workload is a test.
     Methods,
     /// The direction and the block size, whose rates tell a limit from what a device can do; each workload is a test.
     Limits,
@@ -80,7 +80,7 @@ pub struct SuiteOptions {
     pub all_records: bool,
     /// For the flush suite: length of a write. If absent, the suite's default.
     pub bs: Option<Bytes>,
-    /// For the flush suite: jobs that commit at the same time, each in an area of its own. If absent, one.
+    /// For the flush suite: number of jobs that commit concurrently, each in its own area. Default: one.
     pub jobs: Option<u32>,
     /// For the flush suite: direct I/O in every method, for targets without a page cache.
     pub is_direct: bool,

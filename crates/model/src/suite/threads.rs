@@ -1,4 +1,4 @@
-//! Queue depths and jobs: shows from which depth on only latency grows.
+//! Queue depths and jobs: shows the depth from which only latency grows.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;

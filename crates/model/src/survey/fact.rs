@@ -22,7 +22,7 @@ impl<T> Fact<T> {
         Self { value, source: source.into() }
     }
 
-    /// Another reading of the same source; `None` if the value has none.
+    /// A fact derived from this one, with the same source; `None` if `reading` yields none.
     pub fn read<U>(&self, reading: impl FnOnce(&T) -> Option<U>) -> Known<U> {
         Some(Fact { value: reading(&self.value)?, source: self.source.clone() })
     }

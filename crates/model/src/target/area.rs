@@ -1,4 +1,4 @@
-//! The directories in which somebody else's plan may make files.
+//! The directories in which another person's plan may create files.
 
 use std::path::Path;
 

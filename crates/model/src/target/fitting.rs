@@ -1,4 +1,4 @@
-//! Layers that do not fit, and what would make them fit.
+//! Layers that do not fit together, and which layer would make them fit.
 
 use super::layers::{self, LayerInterface, PlannedLayer};
 
@@ -21,7 +21,7 @@ pub(super) fn on_place(layer: &PlannedLayer, place: &str, text: &str) -> String 
     all.join(" or ")
 }
 
-/// Rejects a layer that cannot stand on the one below it.
+/// Rejects a layer that does not fit on the one below it.
 pub(super) fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<(), String> {
     let (key, accepted) = (layer.kind().key(), layer.kind().stands_on());
     let offered = below.map_or(LayerInterface::Nothing, |below| below.kind().offers());
@@ -70,7 +70,7 @@ fn needed(accepted: &[LayerInterface]) -> String {
     }
 }
 
-/// A layer, or two, that stand on one interface and offer another.
+/// One or two layers that connect an offered interface to an accepted one.
 fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<String> {
     let proposals = layers::proposals();
     let on = |offered: LayerInterface| {
@@ -86,7 +86,7 @@ fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<Strin
     })
 }
 
-/// The layers on which a workload can run, and that stand on an interface: as keys, and in a line.
+/// The layers on which a workload can run and that fit on an interface, as keys and as a line.
 pub(super) fn completing(offered: LayerInterface) -> Vec<(&'static str, &'static str)> {
     let fits = |layer: &PlannedLayer| {
         // A file in the target's own filesystem names no directory.

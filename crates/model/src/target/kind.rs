@@ -4,12 +4,12 @@ use std::path::Path;
 
 use super::{Machine, NetworkEnds, NetworkStack, PathSpec, Remote, TargetError, TargetSpec};
 
-/// A target whose layers fit together, by how it is reached.
+/// A target with layers that fit together, by how it is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetKind<'a> {
     /// A file or device on this machine, or a new file there.
     Path(&'a Path),
-    /// The same on another machine or in a container.
+    /// The same, on another machine or in a container.
     Remote(Remote),
     /// Storage that iotax builds on this machine.
     Storage,
@@ -56,7 +56,7 @@ impl TargetSpec {
 }
 
 impl TargetKind<'_> {
-    /// The number of parts that are built and measured at the same time: one, or one per guest or server.
+    /// Number of parts that are built and measured together: one, or one per guest or server.
     #[must_use]
     pub fn instances(&self, spec: &TargetSpec) -> usize {
         match self {

@@ -1,4 +1,4 @@
-//! Machines and containers whose commands another program starts: `ssh://user@host:port`, `podman://name`, `kubectl://namespace/pod`.
+//! Machines and containers reached through another program: `ssh://user@host:port`, `podman://name`, `kubectl://namespace/pod`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ words! {
     }
 }
 
-/// A machine or container that is reached by another program.
+/// A machine or container reached through another program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Machine {
-    /// Another machine, by the user's ssh.
+    /// Another machine, reached by the user's ssh.
     Ssh {
         /// A host or alias of the user's ssh configuration, with the user if one is given.
         destination: String,
@@ -38,7 +38,7 @@ pub enum Machine {
     Container {
         /// The engine.
         engine: ContainerEngine,
-        /// The user in the container; `None` for its own default. Docker and Podman only.
+        /// The user in the container; `None` for the container's default. Docker and Podman only.
         user: Option<String>,
         /// The container's name or id.
         name: String,
@@ -106,7 +106,7 @@ impl Machine {
         scheme(&self.to_string()).map_or("", |(_, form, _)| form)
     }
 
-    /// The name by which its users know it, without the way there.
+    /// The name by which its users know it, without the connection type.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {

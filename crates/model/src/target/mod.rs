@@ -43,9 +43,9 @@ pub use stack::Stack;
 /// The space that a plan's workloads need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequiredSpace {
-    /// In the target itself.
+    /// Space in the target itself.
     pub area: Bytes,
-    /// At most, next to the target on the same filesystem, for files that workloads create.
+    /// Maximum space next to the target on the same filesystem, for files that workloads create.
     pub files: Bytes,
 }
 
@@ -148,13 +148,13 @@ impl TargetSpec {
         Remote::parse(&self.path()?.to_string_lossy()).ok()
     }
 
-    /// The settings of the kernel that are given.
+    /// The kernel settings of the target.
     #[must_use]
     pub fn setting_values(&self) -> Vec<(Setting, String)> {
         self.settings.as_ref().map(Settings::values).unwrap_or_default()
     }
 
-    /// Returns whether this target has settings and is otherwise the same storage as another, and not a guest's.
+    /// Returns whether this target has settings and the same storage as another one, and is not a guest's.
     #[must_use]
     pub fn is_same_storage(&self, other: &Self) -> bool {
         let bare = |spec: &Self| Self { name: String::new(), settings: None, ..spec.clone() };

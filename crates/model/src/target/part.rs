@@ -1,27 +1,27 @@
-//! Parts of targets, one or more from each layer, by which targets are told apart.
+//! Parts of targets, one or more per layer, by which targets are compared.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// One layer of a target with what can be set on it.
+/// A layer of a target with its settings.
 #[derive(Debug)]
 pub struct Part {
-    /// Identifies the layer, whatever its settings; empty if it is there with what lies below it, to which its settings count.
+    /// Identifies the layer, whatever its settings. Empty for a layer that always comes with the one below, to which its settings belong.
     pub kind: String,
     /// Its usual name.
     pub name: String,
-    /// The plan's keys for it; what the plan leaves open is absent.
+    /// The plan's keys for it; unset keys are absent.
     pub settings: BTreeMap<String, String>,
-    /// Values of keys that the plan may leave open, where other keys decide them.
+    /// Values of keys that the plan may leave unset, and that follow from other keys.
     pub open: BTreeMap<&'static str, String>,
-    /// True if it adds itself alone: what stands on it is what it is without it too.
+    /// True if it adds only itself: the layers above are the same without it.
     pub aside: bool,
 }
 
 impl Part {
-    /// The start of the kind of an image's format; a raw image is no layer.
+    /// Prefix of the kind of an image's format; a raw image is not a layer.
     pub const IMAGE: &str = "image ";
 
     /// A layer without settings, identified by its name.
@@ -31,7 +31,7 @@ impl Part {
         Self { kind: name.clone(), name, settings, open, aside: false }
     }
 
-    /// A layer whose settings are the keys of `spec` but for those that are layers of their own.
+    /// A layer whose settings are the keys of `spec`, except those that are layers themselves.
     pub fn new(kind: &str, name: impl Into<String>, spec: &impl Serialize, without: &[&str]) -> Self {
         Self { kind: kind.into(), settings: Self::settings_of(spec, without), ..Self::plain(name) }
     }
@@ -47,20 +47,19 @@ impl Part {
         self.kind.starts_with(Self::IMAGE)
     }
 
-    /// The value of a key, as far as the plan alone decides it.
+    /// The value of a key, as far as the plan alone determines it.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&String> {
         self.settings.get(key).or_else(|| self.open.get(key))
     }
 
-    /// Returns whether a key is set differently in another part of this kind. A value that follows from another key does not
-    /// count.
+    /// Returns whether a key is set differently in another part of this kind. Values that follow from other keys do not count.
     #[must_use]
     pub fn differs(&self, other: &Self, key: &str) -> bool {
         self.settings.get(key) != other.settings.get(key) && self.value(key) != other.value(key)
     }
 
-    /// The keys of a spec with their values, from the plan's own form, so that a new key is a setting without being named here.
+    /// The keys of a spec with their values, taken from the plan's form, so that a new key becomes a setting automatically.
     #[must_use]
     pub fn settings_of(spec: &impl Serialize, without: &[&str]) -> BTreeMap<String, String> {
         let Ok(Value::Object(keys)) = serde_json::to_value(spec) else { return BTreeMap::new() };

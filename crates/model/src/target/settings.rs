@@ -31,13 +31,13 @@ macro_rules! settings {
             /// All settings, in the order of tables.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The files that it is in.
+            /// The files that hold the setting.
             #[must_use]
             pub const fn scope(self) -> SettingScope {
                 match self { $(Self::$variant => SettingScope::$scope),+ }
             }
 
-            /// The smallest and largest accepted number; `None` for a word.
+            /// The smallest and largest accepted number; `None` for an enumerated setting.
             #[must_use]
             pub const fn range(self) -> Option<(u32, u32)> {
                 match self { $(Self::$variant => $accepted),+ }
@@ -52,7 +52,7 @@ macro_rules! settings {
         }
 
         impl Settings {
-            /// The settings that are given, with their values as the kernel's files take them.
+            /// The settings that are set, with their values in the form of the kernel's files.
             #[must_use]
             pub fn values(&self) -> Vec<(Setting, String)> {
                 let mut values = Vec::new();
@@ -89,7 +89,7 @@ settings! {
 }
 
 impl Setting {
-    /// The accepted values in words.
+    /// The accepted values, as text.
     #[must_use]
     pub fn accepted(self) -> String {
         match self.range() {
@@ -99,7 +99,7 @@ impl Setting {
     }
 }
 
-/// A value that a setting does not take.
+/// An invalid value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} = {value}: accepted: {}", setting.accepted())]
 pub struct SettingError {
@@ -129,7 +129,7 @@ impl Settings {
         *self == Self::default()
     }
 
-    /// Rejects values that no kernel takes.
+    /// Rejects values that no kernel accepts.
     pub fn check(&self) -> Result<(), SettingError> {
         let bad = self.values().into_iter().find(|(setting, value)| !is_accepted(*setting, value));
         bad.map_or(Ok(()), |(setting, value)| Err(SettingError { setting, value }))

@@ -1,4 +1,4 @@
-//! Stacks: layers from the bottom up, each on what the one below it offers.
+//! Stacks: layers from the bottom up, each using what the one below offers.
 
 use super::fitting::{completing, fit, on_place, unknown};
 use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
@@ -70,13 +70,13 @@ impl Stack {
         self.layers.iter().rev().find(|layer| layer.kind().offers() != LayerInterface::Limited)
     }
 
-    /// The interface that it offers to a workload, or to a further layer.
+    /// The interface that it offers to a workload or to a further layer.
     #[must_use]
     pub fn offers(&self) -> LayerInterface {
         self.top().map_or(LayerInterface::Nothing, |layer| layer.kind().offers())
     }
 
-    /// Returns whether a layer has the host's page cache in it, so that even direct I/O may end there.
+    /// Returns whether any layer uses the host's page cache, so that even direct I/O may end there.
     #[must_use]
     pub fn is_cached(&self) -> bool {
         self.layers.iter().any(|layer| layer.kind().cache().is_some_and(|mode| !mode.direct()))
@@ -99,7 +99,7 @@ impl Stack {
         self.layers.iter().any(|layer| layer.kind().amplifies())
     }
 
-    /// Rejects stacks that cannot be built, with what would make them fit.
+    /// Rejects stacks that cannot be built, and says which layer would make them fit.
     pub fn check(&self) -> Result<(), String> {
         let mut below: Option<&PlannedLayer> = None;
         for layer in &self.layers {
@@ -130,7 +130,7 @@ impl Stack {
         self.check_together()
     }
 
-    /// Rejects settings of several layers that exclude each other.
+    /// Rejects incompatible settings of different layers.
     fn check_together(&self) -> Result<(), String> {
         let on_made = self.layers.windows(2).any(
             |pair| matches!(pair, [below, PlannedLayer::Lvm(_)] if !matches!(below, PlannedLayer::Device(_))),
@@ -172,7 +172,7 @@ impl Stack {
         Ok(())
     }
 
-    /// The remedy if file workloads have no filesystem to run on; `None` if, as far as the plan shows, they have one.
+    /// The remedy if file workloads have no filesystem to run on; `None` if the plan shows one.
     #[must_use]
     pub fn wants_filesystem(&self) -> Option<&'static str> {
         if self.has::<NetworkSpec>() {
@@ -196,7 +196,7 @@ impl Stack {
         }
     }
 
-    /// One line, from the bottom up: `/srv > raw file > virtio-blk cache=none aio=io_uring > guest`. [`Self::parse`] reads it.
+    /// The stack on one line, from the bottom up: `/srv > raw file > virtio-blk cache=none aio=io_uring > guest`. [`Self::parse`] reads it.
     #[must_use]
     pub fn line(&self) -> String {
         let below = std::iter::once(None).chain(self.layers.iter().map(Some));
@@ -204,7 +204,7 @@ impl Stack {
         segments.collect::<Vec<_>>().join(" > ")
     }
 
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
     /// A part of it is no layer. Whether the layers fit is for [`Self::check`].

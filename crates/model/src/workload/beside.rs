@@ -1,4 +1,4 @@
-//! Concurrent jobs on one target: a workload with others beside it.
+//! Concurrent jobs on one target.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use super::{ASSUMED, Verify, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
 impl Workload {
-    /// All concurrent jobs: this workload and those beside it.
+    /// All concurrent jobs, this one first.
     pub fn jobs(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.beside)
     }
@@ -38,7 +38,7 @@ impl Workload {
         if self.beside.is_empty() { self.runtime } else { Nanos(self.jobs().map(end).max().unwrap_or(0)) }
     }
 
-    /// As [`Self::duration`], estimated: work that ends by itself runs at its rate or at [`ASSUMED`] bytes per second, which concurrent
+    /// Estimate of [`Self::duration`]: work without a fixed time runs at its rate, or at [`ASSUMED`] bytes per second, which concurrent
     /// jobs without a rate share.
     #[must_use]
     pub fn expected_time(&self) -> Nanos {
@@ -67,7 +67,7 @@ impl Workload {
         u64::try_from(work).map_or(self.runtime.0, |work| work.min(self.runtime.0))
     }
 
-    /// Bytes from the start of its first area to the end of its last: with `offset_increment` each of numjobs has its own area. `None`
+    /// Bytes from the start of its first area to the end of its last; with `offset_increment` each of numjobs has its own area. `None`
     /// without a size or on overflow.
     #[must_use]
     pub fn span(&self, size: Bytes) -> Option<Bytes> {
@@ -75,7 +75,7 @@ impl Workload {
         step.checked_mul(u64::from(self.numjobs.max(1)) - 1)?.checked_add(size.0).map(Bytes)
     }
 
-    /// End of its last area, from the start of the target, including the jobs beside it; `None` without a size or on overflow.
+    /// End of the last area from the start of the target, including concurrent jobs; `None` without a size or on overflow.
     #[must_use]
     pub fn end(&self) -> Option<Bytes> {
         let end = |job: &Self| job.span(job.size?)?.0.checked_add(job.offset.0).map(Bytes);

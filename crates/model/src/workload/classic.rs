@@ -57,7 +57,7 @@ impl Workload {
         Ok(())
     }
 
-    /// The first key with a value other than its default that has no effect in a test.
+    /// The first key that is set to a non-default value but has no effect in a test.
     fn meaningless(&self) -> Option<(&'static str, String)> {
         // For single files it selects sequential or random order.
         let has_order = self.test.is_some_and(|test| test.is_on_files() && !test.is_on_trees());

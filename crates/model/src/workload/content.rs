@@ -26,7 +26,7 @@ pub struct Content {
     pub filler: Option<BufferPattern>,
     /// Percentage of writes that repeat the data of an earlier one.
     pub dedupe_percentage: u8,
-    /// The contents that duplicates have; `None` for that of any earlier write.
+    /// The set of contents for duplicates; `None` to repeat any earlier write.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub working_set: Option<WorkingSet>,
     /// Stamps on each sector.
@@ -39,7 +39,7 @@ pub struct Content {
 pub struct WorkingSet {
     /// The number of contents, at least 1.
     pub contents: u64,
-    /// True if jobs have the same set.
+    /// True if all jobs use the same set.
     pub is_shared: bool,
 }
 
@@ -84,7 +84,7 @@ impl Workload {
         }
     }
 
-    /// As in fio: a share of as many blocks as the area has, 5% unless told otherwise.
+    /// The working set, as in fio: a share of the number of blocks in the area, 5% by default.
     fn working_set(&self) -> Option<WorkingSet> {
         if self.dedupe_mode != DedupeMode::WorkingSet || self.dedupe_percentage == 0 {
             return None;
@@ -198,7 +198,7 @@ impl FromStr for BufferPattern {
     }
 }
 
-/// Parses two digits per byte; with an odd number the first digit is a byte of its own.
+/// Parses two digits per byte; with an odd number of digits the first is a byte by itself.
 fn hex(digits: &str) -> Option<Vec<u8>> {
     let values: Option<Vec<u8>> =
         digits.chars().map(|digit| digit.to_digit(16).and_then(|value| u8::try_from(value).ok())).collect();

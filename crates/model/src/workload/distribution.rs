@@ -20,9 +20,9 @@ pub enum Distribution {
     Normal(f64),
     /// Consecutive zones from the start of the area, each with its percentage of the I/O. The percentages add up to 100.
     Zoned(Vec<Zone>),
-    /// As [`Self::Zoned`], with lengths in bytes; what is beyond them gets none.
+    /// Like [`Self::Zoned`], with lengths in bytes; the rest of the area gets no I/O.
     ZonedAbs(Vec<AbsoluteZone>),
-    /// Given blocks in a given order, again and again.
+    /// A given sequence of blocks, repeated.
     Sequence(BlockSequence),
 }
 
@@ -31,7 +31,7 @@ pub enum Distribution {
 pub struct BlockSequence {
     /// Numbers of blocks from the area's start, 1 to 64 of them.
     pub blocks: Vec<u32>,
-    /// Each repetition goes on as many blocks further as the sequence has, until the area's end.
+    /// True if each repetition is shifted by the number of blocks in the sequence, until the area's end.
     pub is_strided: bool,
 }
 
@@ -39,7 +39,7 @@ impl BlockSequence {
     /// The most blocks in one.
     pub const MOST: usize = 64;
 
-    /// Blocks that an area needs for one repetition.
+    /// Number of blocks that the area needs for one repetition.
     #[must_use]
     pub fn blocks_needed(&self) -> u64 {
         self.blocks.iter().max().map_or(0, |last| u64::from(*last) + 1)

@@ -107,7 +107,7 @@ impl Workload {
         Some(self.nrdirs.unwrap_or(usual))
     }
 
-    /// Maximum space of its own files on the target's filesystem, besides the area; 0 if it creates none.
+    /// Maximum space for its own files on the target's filesystem, besides the area; 0 if it creates none.
     #[must_use]
     pub fn room(&self) -> Bytes {
         let Some(test) = self.test.filter(|_| self.needs_directory()) else { return Bytes(0) };
@@ -164,7 +164,7 @@ impl Workload {
         matches!(self.test, Some(test) if test.needs_directory())
     }
 
-    /// Returns whether the caches of the whole machine are dropped before it: where metadata is the work nothing less makes it cold.
+    /// Returns whether the whole machine's caches are dropped before it: for metadata nothing less makes it cold.
     #[must_use]
     pub fn drops_machine_caches(&self) -> bool {
         self.invalidate && (self.invalidate_machine || self.test.is_some_and(Test::is_on_files))

@@ -49,7 +49,7 @@ pub trait KeyValue: FromStr<Err: Display> + DeserializeOwned {
     }
 }
 
-/// Reads a key that a plan file may have.
+/// Reads an optional key of a plan file.
 fn read<'de, D: Deserializer<'de>, T: KeyValue>(from: D) -> Result<Option<T>, D::Error> {
     struct Read<T>(T);
 
@@ -62,7 +62,7 @@ fn read<'de, D: Deserializer<'de>, T: KeyValue>(from: D) -> Result<Option<T>, D:
     Ok(Option::<Read<T>>::deserialize(from)?.map(|Read(value)| value))
 }
 
-/// Reads a whole number, also one in quotes as the flags take it.
+/// Reads a whole number, or one in quotes as the flags accept it.
 struct NumberOrText<T>(PhantomData<T>);
 
 impl<T: DeserializeOwned + TryFrom<u64>> Visitor<'_> for NumberOrText<T> {
@@ -114,7 +114,7 @@ impl KeyValue for bool {
     }
 }
 
-/// Implements [`KeyValue`] for types with a text form of their own.
+/// Implements [`KeyValue`] for types with their own text form.
 macro_rules! plain {
     ($($type:ty),+ $(,)?) => { $(impl KeyValue for $type {})+ };
 }
@@ -175,7 +175,7 @@ pub struct WorkloadKey {
     pub default: Option<fn() -> String>,
     /// True for a boolean.
     pub switch: bool,
-    /// Its words, if it takes one of a fixed set.
+    /// Its accepted words, if it is an enumerated key.
     pub words: &'static [&'static str],
     /// Checks a text. The error quotes it and names the accepted form.
     pub check: fn(&str) -> Result<(), String>,

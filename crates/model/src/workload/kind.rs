@@ -17,7 +17,7 @@ pub enum Kind<'a> {
 }
 
 impl Workload {
-    /// The kind of work that it is.
+    /// The workload's kind.
     #[must_use]
     pub fn kind(&self) -> Kind<'_> {
         match (&self.net, self.test) {
@@ -45,7 +45,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// The word for one of what it does: `I/O`, `packet`, `round trip`.
+    /// The word for one operation: `I/O`, `packet`, `round trip`.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {

@@ -35,25 +35,25 @@ words! {
 }
 
 impl Workload {
-    /// Returns whether this job alone, without those beside it, needs its area filled. The null engine touches nothing.
+    /// Returns whether this job needs its area filled, without regard to concurrent jobs. The null engine accesses nothing.
     #[must_use]
     pub fn needs_filling(&self) -> bool {
         self.layout == FileLayout::Filled && self.ioengine != IoEngine::Null
     }
 
-    /// Returns whether it or a job beside it leaves parts of its area unwritten.
+    /// Returns whether it or a concurrent job leaves parts of its area unwritten.
     #[must_use]
     pub fn lays_out(&self) -> bool {
         self.jobs().any(|job| job.layout != FileLayout::Filled)
     }
 
-    /// Returns whether it or a job beside it leaves blocks without data: by trims, or by cutting the file.
+    /// Returns whether it or a concurrent job leaves blocks without data, by trims or by truncating the file.
     #[must_use]
     pub fn frees_space(&self) -> bool {
         self.trims() || self.jobs().any(|job| job.ioengine == IoEngine::Ftruncate)
     }
 
-    /// End of the areas of its jobs of some kind: all of `size` for one without a size, 0 if there is no such job.
+    /// End of the areas of its jobs that match `is_meant`: `size` for a job without a size, 0 without such a job.
     pub(crate) fn end_of(&self, size: Bytes, is_meant: impl Fn(&Self) -> bool) -> Bytes {
         let end = |job: &Self| match job.size {
             Some(own) => job.span(own).map_or(size, |span| Bytes(span.0.saturating_add(job.offset.0))),
@@ -62,7 +62,7 @@ impl Workload {
         self.jobs().filter(|job| is_meant(job)).map(end).max().unwrap_or_default().min(size)
     }
 
-    /// Rejects keys about caches and files that do not go with the others.
+    /// Rejects keys about caches and files that are incompatible with others.
     pub(super) fn check_file(&self) -> Result<(), WorkloadError> {
         if self.invalidate_machine && !self.invalidate {
             return Err(self.refusal(

@@ -30,8 +30,8 @@ fn length(text: &str) -> Result<Bytes, String> {
     if is_length(bytes) { Ok(bytes) } else { Err(format!("{text} is not {LENGTH}")) }
 }
 
-/// One value each for reads, writes and trims. Text form: one to three values with commas between them; the last one applies to the
-/// directions that follow.
+/// One value each for reads, writes and trims. Text form: one to three values separated by commas; the last one also applies to the
+/// remaining directions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByDirection<T> {
     /// For reads.

@@ -25,7 +25,7 @@ words! {
     }
 }
 
-/// Bytes of a huge page, from which on a job's buffers are in some.
+/// Size of a huge page in bytes. Buffers of a job use huge pages from this size on.
 const HUGE: u64 = 2 << 20;
 
 impl Workload {

@@ -194,7 +194,7 @@ pub const ASSUMED: u64 = 200_000_000;
 #[error("workload {name:?}: {key} = {value}: {accepted}")]
 pub struct WorkloadError {
     pub(crate) name: String,
-    /// The key that is wrong, as a plan spells it.
+    /// The invalid key, as spelled in a plan.
     pub key: &'static str,
     value: String,
     pub(crate) accepted: String,
@@ -216,19 +216,19 @@ impl Workload {
         self.rate_iops.is_some() || self.rate.is_some() || self.read_iolog.is_some() && is_timed
     }
 
-    /// Returns whether it or a job beside it reads.
+    /// Returns whether it or a concurrent job reads.
     #[must_use]
     pub fn reads(&self) -> bool {
         self.jobs().any(|job| job.test.map_or(job.rw.reads(), Test::reads))
     }
 
-    /// Returns whether it or a job beside it writes, also to its own files.
+    /// Returns whether it or a concurrent job writes, including to its own files.
     #[must_use]
     pub fn writes(&self) -> bool {
         self.jobs().any(|job| job.test.map_or(job.rw.writes(), Test::writes))
     }
 
-    /// Returns whether it or a job beside it trims.
+    /// Returns whether it or a concurrent job trims.
     #[must_use]
     pub fn trims(&self) -> bool {
         self.jobs().any(|job| job.test.is_none() && job.rw.trims())
@@ -256,7 +256,7 @@ impl Workload {
         }
     }
 
-    /// Returns whether it or a job beside it changes the target's area.
+    /// Returns whether it or a concurrent job changes the target's area.
     #[must_use]
     pub fn modifies(&self) -> bool {
         self.jobs().any(|job| job.test.map_or(job.rw.modifies(), Test::modifies_area))
@@ -279,7 +279,7 @@ impl Workload {
             .filter(|_| writes)
     }
 
-    /// The number of writes that one durable step covers: 1 where each write is durable by itself, `None` where no write is made durable.
+    /// Number of writes in one durable step: 1 if each write is durable by itself, `None` if no write is made durable.
     #[must_use]
     pub fn writes_per_commit(&self) -> Option<u64> {
         let writes = self.rw.writes() && self.test.is_none() && self.net.is_none();

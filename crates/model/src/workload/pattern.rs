@@ -73,7 +73,7 @@ impl Workload {
         }
     }
 
-    /// Length of a zone, with what is skipped behind it; `None` without zones.
+    /// Length of a zone and of the gap after it; `None` without zones.
     #[must_use]
     pub fn zone(&self) -> Option<(Bytes, Bytes)> {
         let range = self.zonerange.or(self.zonesize).filter(|_| self.zonesize.is_some())?;

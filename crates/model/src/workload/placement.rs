@@ -15,7 +15,7 @@ const LARGEST: u32 = 8191;
 pub struct NumberList(Vec<(u32, u32)>);
 
 impl NumberList {
-    /// All numbers, in the order of the list.
+    /// All numbers in the list's order.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().flat_map(|(first, last)| *first..=*last)
     }
@@ -65,15 +65,15 @@ words! {
 /// `local` or `default`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryPolicy {
-    /// That of the process.
+    /// The process's default policy.
     Default,
     /// The node of the CPU that asks.
     Local,
-    /// This one, while it has some.
+    /// This node while it has free memory.
     Prefer(u32),
-    /// These only.
+    /// Only these nodes.
     Bind(NumberList),
-    /// These in turn.
+    /// These nodes in turn.
     Interleave(NumberList),
 }
 

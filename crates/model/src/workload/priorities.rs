@@ -10,14 +10,14 @@ use crate::units::Bytes;
 /// The largest hint: it has ten bits.
 const MOST_HINT: u16 = 1023;
 
-/// A priority of an I/O, as ioprio_set(2) has it.
+/// An I/O priority, as in ioprio_set(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
     /// 1 (real time), 2 (best effort) or 3 (idle).
     pub class: u16,
     /// 0 (first) to 7.
     pub level: u16,
-    /// 0 is none; 1 to 7 name a command duration limit of the drive.
+    /// 0 for none; 1 to 7 select a command duration limit of the drive.
     pub hint: u16,
 }
 
@@ -40,12 +40,12 @@ pub struct PriorityShareOfLength {
     pub priority: Option<Priority>,
 }
 
-/// Shares of the I/Os of each length that have a priority of their own. Text form: `64k/25/1/1:64k/75/3/2`.
+/// Shares of the I/Os of each length that have a separate priority. Text form: `64k/25/1/1:64k/75/3/2`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrioritySplit(Vec<PriorityShareOfLength>);
 
 impl PrioritySplit {
-    /// The shares; those of one length are 100 percent at most.
+    /// The shares; those of one length add up to at most 100 percent.
     #[must_use]
     pub fn shares(&self) -> &[PriorityShareOfLength] {
         &self.0

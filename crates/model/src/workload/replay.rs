@@ -6,15 +6,15 @@ use crate::units::{Bytes, Nanos};
 
 /// The default name of a replay.
 pub(super) const REPLAY: &str = "replay";
-/// The default number of I/Os in flight: with fewer a slow moment delays those behind it.
+/// Default number of I/Os in flight: with fewer, a slow moment delays later I/Os.
 const DEPTH: u32 = 128;
-/// The default length, which the trace's own is shorter than.
+/// Default length, which is longer than any trace.
 const ALL_OF_IT: Nanos = Nanos::from_secs(366 * 24 * 3600);
-/// The least time after the last recorded I/O in which late ones may begin and complete.
+/// Minimum time after the last recorded I/O for late I/Os to start and complete.
 const LEAST_GRACE: Nanos = Nanos::from_secs(2);
-/// A replay that waits for its target may take this many times as long as the trace.
+/// Longest replay that waits for its target, as a multiple of the trace's length.
 const MOST_SLOWDOWN: u64 = 3;
-/// Buffers of a replay take at most this.
+/// Maximum memory for a replay's buffers, in bytes.
 const MOST_MEMORY: u64 = 512 << 20;
 /// Direct I/O is a multiple of this everywhere.
 const BLOCK: u64 = 4096;
@@ -22,7 +22,7 @@ const BLOCK: u64 = 4096;
 const AREA_UNIT: u64 = 1 << 20;
 
 impl Workload {
-    /// Gives a replay defaults of its own: all of the trace, without a warm-up.
+    /// Sets a replay's defaults: all of the trace, without a warm-up.
     pub(super) fn complete_replay(&mut self, own: &WorkloadKeys, defaults: &WorkloadKeys) {
         if self.read_iolog.is_none() {
             return;
@@ -34,8 +34,8 @@ impl Workload {
         self.iodepth = own.iodepth.or(defaults.iodepth).unwrap_or(depth);
     }
 
-    /// Takes over what the trace says: directions, longest I/O, length and reach. A created target is as large as the trace reaches, up to
-    /// the default size.
+    /// Adopts the trace's directions, longest I/O, length and extent. A created target is as large as the trace's extent, up to the default
+    /// size.
     #[must_use]
     pub fn replaying(self, trace: &TraceSummary) -> Self {
         let modifies = trace.writes + trace.trims > 0;
@@ -64,14 +64,14 @@ impl Workload {
         }
     }
 
-    /// A time of the trace as the replay has it.
+    /// A time of the trace, scaled for the replay.
     #[must_use]
     pub fn scaled(&self, recorded_ns: u64) -> Nanos {
         let scaled = u128::from(recorded_ns) * 100 / u128::from(self.replay_time_scale.max(1));
         Nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
 
-    /// Rejects keys that a replay gives no meaning.
+    /// Rejects keys without a meaning in a replay.
     pub(super) fn check_replay(&self) -> Result<(), WorkloadError> {
         if self.read_iolog.is_none() {
             let needed = "needs read_iolog, the trace";

@@ -1,4 +1,4 @@
-//! sync_file_range(2) after so many writes, in fio's form.
+//! sync_file_range(2) after a number of writes, in fio's form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ pub struct SyncFileRange {
     pub writes: u64,
 }
 
-/// The words of the steps, in the order in which the kernel takes them.
+/// The words for the steps, in the kernel's order.
 const STEPS: [&str; 3] = ["wait_before", "write", "wait_after"];
 
 impl SyncFileRange {

@@ -72,7 +72,7 @@ impl Test {
         matches!(self, Getc | Rewrite | Seeks | StdioRead | Copy | Pack | Unpack)
     }
 
-    /// Returns whether it writes file contents, including those of its own files.
+    /// Returns whether it writes file contents, including to its own files.
     #[must_use]
     pub const fn writes(self) -> bool {
         use Test::{Copy, Create, Pack, Putc, Rewrite, Seeks, StdioWrite, Unpack, WriteNew};

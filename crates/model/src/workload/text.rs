@@ -1,6 +1,6 @@
 //! Helpers for values with a text form.
 
-/// A text that a key does not accept.
+/// An invalid value of a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{input:?} is not {what}: {reason}; accepted: {accepted}")]
 pub struct TextError {

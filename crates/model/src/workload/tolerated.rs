@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::text::{TextError, text_form};
 
-/// Failures of one direction: all, or those of one error.
+/// Tolerated failures of one direction: all, or those with one error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tolerated {
     /// `read`, `write` or `trim`.

@@ -28,7 +28,7 @@ const REQUEST_4: u8 = 8;
 /// Types of IPv6.
 const REQUEST_6: u8 = 128;
 const REPLY_6: u8 = 129;
-/// linux/icmp.h: the types that a raw socket is not to get, as bits. The crate in use has no name for it.
+/// ICMP_FILTER of linux/icmp.h: a bitmap of types that a raw socket does not receive, which the crate in use does not define.
 const ICMP_FILTER: i32 = 1;
 const SOL_RAW: i32 = 255;
 /// linux/icmpv6.h: likewise, 256 bits.
@@ -48,7 +48,7 @@ pub(super) struct Icmp {
 }
 
 impl Icmp {
-    /// Echoes of `length` bytes after their header.
+    /// Echoes with `length` bytes after their header.
     ///
     /// # Errors
     /// A system that lets this process have no such socket, in words that name the remedy, and a host that no route leads to.
@@ -157,7 +157,7 @@ fn open(is_v4: bool) -> io::Result<(OwnedFd, bool)> {
     })
 }
 
-/// Has a raw socket get echo replies only: it would get all that the host gets, requests of others too.
+/// Limits a raw socket to echo replies; otherwise it would receive all ICMP of the host, including others' requests.
 fn pass_only_replies(socket: &OwnedFd, is_v4: bool) -> io::Result<()> {
     if is_v4 {
         let blocked: u32 = !(1 << REPLY_4);
@@ -204,7 +204,7 @@ fn stamp(control: &[u64; CONTROL / 8]) -> Option<Timespec> {
     is_stamp.then_some(Timespec { tv_sec: control[2].cast_signed(), tv_nsec: control[3].cast_signed() })
 }
 
-/// Nanoseconds since a time of the system's clock; 0 if the clock was set meanwhile, so that this is not known.
+/// Nanoseconds since `then` on the system's clock; 0 if the clock was set in between.
 fn since(then: Timespec) -> u64 {
     let now = clock_gettime(ClockId::Realtime);
     let nanos = (now.tv_sec - then.tv_sec) * 1_000_000_000 + (now.tv_nsec - then.tv_nsec);

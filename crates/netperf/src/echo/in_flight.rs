@@ -14,7 +14,7 @@ struct SentMessage {
 /// The times of a round trip in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RoundTrip {
-    /// From sending.
+    /// Time since sending.
     pub(super) service: u64,
     /// From the intended start.
     pub(super) response: u64,
@@ -22,17 +22,17 @@ pub(super) struct RoundTrip {
     pub(super) counts: bool,
 }
 
-/// The latest messages by their numbers, in memory that does not grow: a message so old that its place is taken by another is lost.
+/// The latest messages by their numbers, in a fixed amount of memory: a message whose slot is reused counts as lost.
 #[derive(Debug)]
 pub(super) struct InFlightMessages {
     places: Box<[SentMessage]>,
     /// The number of the next message.
     next: u64,
-    /// All before this one are back or given up.
+    /// All messages before this one have returned or were given up.
     oldest: u64,
     /// The first message after the warm-up.
     first: Option<u64>,
-    /// One more than the greatest number that is back.
+    /// One more than the highest number that has returned.
     seen: u64,
     /// The longest trip.
     longest: u64,
@@ -43,7 +43,7 @@ pub(super) struct InFlightMessages {
 }
 
 impl InFlightMessages {
-    /// Makes room for at least `room` messages at once.
+    /// Allocates slots for at least `room` messages in flight.
     pub(super) fn new(room: u64, deadline: u64) -> Self {
         let room = usize::try_from(room.next_power_of_two()).unwrap_or(usize::MAX);
         let none = SentMessage { sent_at: 0, intended_at: 0, is_back: true };
@@ -74,7 +74,7 @@ impl InFlightMessages {
         self.next
     }
 
-    /// The next message went out. Whether it counts must not change back.
+    /// Records that the next message was sent. Once messages count, later ones must too.
     pub(super) fn record_sent(&mut self, sent_at: u64, intended_at: u64, counts: bool) {
         let place = self.place(self.next);
         self.places[place] = SentMessage { sent_at, intended_at, is_back: false };
@@ -86,7 +86,7 @@ impl InFlightMessages {
         self.oldest = self.oldest.max(self.next.saturating_sub(self.room()));
     }
 
-    /// A message came back. How long it took if it is the first time and not too late.
+    /// Records a reply. Returns its round trip if it is the first reply and in time.
     pub(super) fn record_reply(&mut self, number: u64, now: u64) -> Option<RoundTrip> {
         if number >= self.next || number + self.room() < self.next {
             return None;
@@ -124,7 +124,7 @@ impl InFlightMessages {
         (!last.is_back).then_some(last.sent_at)
     }
 
-    /// The time at which the oldest message was sent that is not back and within the deadline.
+    /// The time at which the oldest message was sent that is neither answered nor past the deadline.
     pub(super) fn oldest_since(&mut self, now: u64) -> Option<u64> {
         while self.oldest < self.next {
             let message = self.places[self.place(self.oldest)];
@@ -141,7 +141,7 @@ impl InFlightMessages {
         self.longest
     }
 
-    /// Does not count messages as sent that went out so recently that they may still come back.
+    /// Excludes messages sent so recently that their replies may still arrive.
     pub(super) fn forget_recent(&mut self, now: u64, patience: u64) {
         let Some(first) = self.first else { return };
         let recent = (self.oldest.max(first)..self.next).filter(|number| {

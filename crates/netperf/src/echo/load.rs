@@ -66,7 +66,7 @@ impl Load {
         }
     }
 
-    /// Waits for its end, which is the window's, and returns its results.
+    /// Waits for the load to end with the window, and returns its results.
     pub(super) fn end(mut self) -> Result<TestReport, EngineError> {
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_else(|| Err(gone()))
     }
@@ -80,7 +80,7 @@ impl Drop for Load {
     }
 }
 
-/// It ended without a word, which no load does.
+/// The error for a load thread that ended without a result, which should not happen.
 fn gone() -> EngineError {
     EngineError::Net("the load beside the round trips panicked: this is a bug in iotax".into())
 }

@@ -1,4 +1,4 @@
-//! The message that goes to the server and comes back.
+//! The message that is sent to the server and back.
 
 /// The least length of a message in bytes.
 pub(crate) const LEAST: usize = 16;
@@ -12,13 +12,13 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Writes it to the beginning of `bytes`, which are at least [`LEAST`].
+    /// Writes it to the beginning of `bytes`, of which there must be at least [`LEAST`].
     pub(super) fn write(self, bytes: &mut [u8]) {
         bytes[..8].copy_from_slice(&self.cookie.to_be_bytes());
         bytes[8..LEAST].copy_from_slice(&self.number.to_be_bytes());
     }
 
-    /// The message that `bytes` begin with; `None` if they are too few.
+    /// Parses the message at the beginning of `bytes`; `None` if they are too short.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let (cookie, rest) = bytes.split_first_chunk()?;
         let number = rest.first_chunk()?;

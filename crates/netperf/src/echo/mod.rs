@@ -50,9 +50,9 @@ use iotax_engine::window::Window;
 use iotax_engine::workers::{Work, Workers};
 use iotax_engine::{Control, EngineError};
 
-/// Bytes of a message if nothing else is said.
+/// Default length of a message.
 const LENGTH: Bytes = Bytes(64);
-/// The longest that one message may take to come back before anything is measured, and the most that may get lost.
+/// Longest round trip accepted, and maximum number of messages lost, before the measurement starts.
 const GREETING: Duration = Duration::from_millis(500);
 const GREETINGS: u32 = 10;
 
@@ -119,7 +119,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// A failure with the peer's name. Where nobody listens the remedy is another than a stream's.
+/// Adds the peer's name to an error. If nobody listens, the remedy differs from a stream's.
 fn named(peer: &Peer, error: NetError) -> EngineError {
     match error {
         NetError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => EngineError::Net(format!(
@@ -130,7 +130,7 @@ fn named(peer: &Peer, error: NetError) -> EngineError {
     }
 }
 
-/// Asks the server for one stream, on which it answers.
+/// Requests one stream, on which the server answers messages.
 fn parameters(workload: &Workload, traffic: &Traffic, mss: Option<u32>, auth: bool) -> Parameters {
     let one = Traffic {
         direction: Direction::Upload,
@@ -178,8 +178,7 @@ fn on_session(
     Ok(outcome)
 }
 
-/// Has one message come back before anything is measured: an iperf3 takes a test of round trips for one of a stream, and
-/// would answer nothing.
+/// Exchanges one message before measuring: an iperf3 takes a test of round trips for a stream, and would not answer.
 fn greet(socket: &Socket, length: usize) -> Result<(), NetError> {
     let message = vec![0; length];
     let mut reply = vec![0; length];
@@ -218,7 +217,7 @@ fn conclude(session: ClientSession, mut outcome: Outcome) -> Result<Outcome, Net
     Ok(outcome)
 }
 
-/// Makes the round trips of the window that begins now, and the load.
+/// Runs the round trips of the window that begins now, and the load.
 fn go(
     end: &AtomicBool,
     job: &Job,

@@ -31,19 +31,18 @@ use iotax_engine::workers::{DRAIN, Finish, WorkerContext, WorkerReport};
 pub(super) const DEADLINE: u64 = 5_000_000_000;
 /// Nanoseconds without a reply after which a closed loop sends the next message.
 const PATIENCE: u64 = 1_000_000_000;
-/// The wait after the window's end for messages in flight, unless twice the longest round trip is longer. It is bounded so that
-/// the worker is not left behind.
+/// Minimum time to wait after the window's end for messages in flight; twice the longest round trip if that is longer. Bounded, so that the
+/// worker is not abandoned.
 const LAST_CALL: u64 = 1_000_000_000;
 const LAST_CALL_MOST: u64 = DRAIN.0 / 5 * 4;
 /// The pause of a closed loop after a message that could not be sent or was refused.
 const PAUSE: u64 = 10_000_000;
 /// Nanoseconds of spinning before a message is due: a sleeper wakes up late.
 const SPIN: u64 = 20_000;
-/// The least and the most messages that may be in flight at once. A closed loop recognizes duplicates among the least.
+/// Minimum and maximum number of messages in flight. A closed loop recognises duplicates among the minimum.
 const LEAST_ROOM: u64 = 1 << 12;
 const MOST_ROOM: u64 = 1 << 20;
-/// The most messages sent before replies are read, if more are due at once, and the most replies read before checking what is
-/// due.
+/// Maximum number of due messages sent before reading replies, and of replies read before checking what is due.
 const AT_ONCE: u32 = 16;
 
 /// Counts of one measurement of round trips.
@@ -52,17 +51,17 @@ pub(super) struct ProbeTotals {
     pub(super) probes: Probes,
     /// Came back after [`DEADLINE`].
     pub(super) late: u64,
-    /// The standard deviation of the round trips that count, in nanoseconds; absent if there are none.
+    /// Standard deviation of the counted round trips in nanoseconds; `None` without any.
     pub(super) mdev_ns: Option<u64>,
 }
 
 /// Work of a worker: round trips on a transport.
 pub(super) struct Prober<L> {
     pub(super) transport: L,
-    /// In the words of I/O: it reads, `bs` is a message's length, and `rate_iops` how many are due a second.
+    /// The test as a workload: it reads, `bs` is the message length, and `rate_iops` the messages per second.
     pub(super) workload: Workload,
     pub(super) cookie: u64,
-    /// Ask the socket again and again instead of sleeping.
+    /// True to poll the socket instead of sleeping.
     pub(super) spins: bool,
     pub(super) totals: Sender<ProbeTotals>,
 }
@@ -142,9 +141,9 @@ struct Round<L> {
     /// True if the socket had no room for the last message.
     no_room: bool,
     spread: Spread,
-    /// There if times without a reply are asked for.
+    /// Records gaps without a reply, if requested.
     blackouts: Option<BlackoutRecorder>,
-    /// When the first message was due that has gone out since the last reply.
+    /// Due time of the first message sent since the last reply.
     awaited_since: Option<u64>,
 }
 
@@ -220,7 +219,7 @@ impl<L: Transport> Round<L> {
         self.recorder.turn(now, oldest.map(|since| now - since)) == IntervalState::Over
     }
 
-    /// The time at which messages still under way after the window count as lost.
+    /// The time at which messages in flight after the window count as lost.
     fn gives_up(&self) -> u64 {
         self.window.end + LAST_CALL.max(2 * self.in_flight.longest()).min(DEADLINE).min(LAST_CALL_MOST)
     }
@@ -269,7 +268,7 @@ impl<L: Transport> Round<L> {
         }
     }
 
-    /// Waits until something comes, there is room again, or it is time to wake.
+    /// Waits until data arrives, the socket is writable again, or it is time to wake.
     fn wait(&self, wake: u64) {
         let nanos = wake.saturating_sub(clock::now()).saturating_sub(SPIN);
         if self.spins || nanos == 0 {
@@ -288,7 +287,7 @@ impl<L: Transport> Round<L> {
     }
 }
 
-/// Sums that give the standard deviation exactly, where a histogram's buckets would be wider than it.
+/// Sums from which the standard deviation follows exactly, because a histogram's buckets may be too wide.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spread {
     count: u128,

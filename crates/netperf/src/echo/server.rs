@@ -15,19 +15,19 @@ use iotax_model::threads;
 
 /// The interval at which a thread that waits checks for a stop.
 const LOOK_UP: Duration = Duration::from_millis(100);
-/// Bytes that are read at once at most, if no message is longer.
+/// Maximum number of bytes read at once, if no message is longer.
 const AT_ONCE: usize = 64 << 10;
 
-/// The way in which a server waits for messages.
+/// The method of waiting for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
     /// In the kernel.
     Asleep,
-    /// Asking again and again, which takes a whole CPU.
+    /// Polling, which occupies a whole CPU.
     Spinning,
 }
 
-/// Threads that answer, one for each socket, until this is dropped.
+/// Threads that answer messages, one per socket, until dropped.
 #[derive(Debug)]
 pub(crate) struct EchoServer {
     stop: Arc<AtomicBool>,
@@ -35,7 +35,7 @@ pub(crate) struct EchoServer {
 }
 
 impl EchoServer {
-    /// Answers on sockets that are connected with the client, as its parameters say.
+    /// Starts to answer on sockets connected with the client, as its parameters say.
     pub(crate) fn start(sockets: Vec<Socket>, parameters: &Parameters) -> io::Result<Self> {
         let mut echo_server = Self { stop: Arc::default(), threads: Vec::with_capacity(sockets.len()) };
         let length = usize::try_from(parameters.length()).map_err(io::Error::other)?;
@@ -66,8 +66,7 @@ impl Drop for EchoServer {
     }
 }
 
-/// Sends every datagram of at most `length` bytes back to the connected peer, until `stop`.
-/// Those too short to be messages are not answered.
+/// Sends every datagram of at most `length` bytes back to the connected peer, until `stop`. Datagrams too short to be messages are ignored.
 ///
 /// # Errors
 /// A socket that cannot be set up. That a datagram cannot be read or answered is no error: it is lost.

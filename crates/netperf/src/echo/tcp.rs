@@ -1,4 +1,4 @@
-//! Messages on a connection of TCP.
+//! Messages over a TCP connection.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::message::Message;
 use super::transport::{Reply, Transport, unless_blocked};
 
-/// Bytes that are read at once at most, if no message is longer.
+/// Maximum number of bytes read at once, if no message is longer.
 const AT_ONCE: usize = 64 << 10;
 
 /// A connection with the server.
@@ -15,10 +15,10 @@ const AT_ONCE: usize = 64 << 10;
 pub(super) struct Tcp {
     stream: TcpStream,
     message: Box<[u8]>,
-    /// Bytes of the message that have gone out; all of them between two messages.
+    /// Bytes of the message already sent; all of them between two messages.
     gone: usize,
     replies: Box<[u8]>,
-    /// Bytes at the start of `replies` that begin a message which is not complete.
+    /// Bytes of an incomplete message at the start of `replies`.
     filled: usize,
 }
 
@@ -36,7 +36,7 @@ impl Tcp {
         })
     }
 
-    /// Sends as much of the remaining bytes as there is room for.
+    /// Sends as many of the remaining bytes as fit.
     fn push(&mut self) -> io::Result<()> {
         while self.is_held_up() {
             match unless_blocked(self.stream.write(&self.message[self.gone..]))? {

@@ -1,4 +1,4 @@
-//! Both ends over the loopback.
+//! Tests of both ends over loopback.
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn job(traffic: &Traffic, runtime_ms: u64) -> Job {
     Job::new(keys.complete(&WorkloadKeys::default()), Bytes(0), 1, Nanos::from_millis(100))
 }
 
-/// A server in a thread of its own, and how to stop it.
+/// A server on its own thread, and its stop flag.
 struct TestServer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -61,7 +61,7 @@ impl Drop for TestServer {
     }
 }
 
-/// Two sockets that are connected with one another.
+/// Two UDP sockets connected with each other.
 fn udp_pair() -> (UdpSocket, UdpSocket) {
     let bound = || UdpSocket::bind("127.0.0.1:0").expect("bound");
     let (local, remote) = (bound(), bound());
@@ -98,7 +98,7 @@ fn probes(outcome: &Outcome) -> Probes {
     outcome.carried.as_ref().and_then(|carried| carried.probes).expect("probes")
 }
 
-/// Samples add up to the totals, and what came back has its time.
+/// Asserts that samples add up to the totals, and that every reply has a round trip.
 fn assert_sound(outcome: &Outcome, samples: &[Sample], length: u64) {
     let mut all = Tally::default();
     samples.iter().filter_map(|sample| sample.tallies.read.as_ref()).for_each(|tally| all.merge(tally));

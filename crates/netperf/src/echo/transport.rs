@@ -1,4 +1,4 @@
-//! Carriers of messages to the server and back.
+//! Transports that carry messages to the server and back.
 
 use std::io;
 use std::net::UdpSocket;
@@ -21,13 +21,13 @@ pub(super) trait Transport: Send {
     /// The descriptor to wait on.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Sends one message. False if there is no room for it now, and nothing of it went out.
+    /// Sends one message. Returns false if the buffer is full, in which case nothing was sent.
     fn send(&mut self, message: Message) -> io::Result<bool>;
 
-    /// Reads the socket once. False if nothing was there. Foreign data is skipped.
+    /// Reads the socket once. Returns false if there was nothing. Invalid data is skipped.
     fn receive(&mut self, replies: &mut Vec<Reply>) -> io::Result<bool>;
 
-    /// True if a part of a message still waits for room.
+    /// True if part of a message is still unsent for lack of buffer space.
     fn is_held_up(&self) -> bool {
         false
     }
@@ -36,7 +36,7 @@ pub(super) trait Transport: Send {
     fn ends_with(&self, error: &io::Error) -> bool;
 }
 
-/// Returns whether something was read or written; a call that would block is no error.
+/// Returns whether something was read or written; a call that would block is not an error.
 pub(super) fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(done) => Ok(Some(done)),
@@ -47,11 +47,11 @@ pub(super) fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> 
     }
 }
 
-/// Bytes of receive buffer for datagrams, if the kernel allows so many: its default overflows with some 280 small ones, which
-/// would look like a loss in the network.
+/// Size of the receive buffer for datagrams, if permitted: the kernel's default overflows with some 280 small ones, which would look like
+/// packet loss.
 const DEEP: usize = 4 << 20;
 
-/// Enlarges a socket's receive buffer as far as the kernel allows.
+/// Enlarges a socket's receive buffer as far as permitted.
 pub(super) fn deepen(socket: &UdpSocket) {
     if socket_recv_buffer_size(socket).is_ok_and(|bytes| bytes < DEEP) {
         // With less it works too.

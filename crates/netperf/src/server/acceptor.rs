@@ -1,5 +1,5 @@
-//! Accepts connections. Nothing here blocks: a connection's bytes are read as they come, it has a deadline, and the oldest is
-//! dropped when too many wait.
+//! Accepts connections without blocking: bytes are read as they arrive, each connection has a deadline, and the oldest is dropped if too
+//! many wait.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -12,12 +12,12 @@ use super::super::control::{
 use super::super::parameters::Parameters;
 use super::error_log::FailureKind;
 
-/// The longest that a handshake may take.
+/// Longest time for a handshake.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// iperf3's error number for "unable to receive parameters from client".
 const RECEIVING_PARAMETERS: u32 = 114;
 
-/// A connection whose purpose is not known yet.
+/// A connection that has not said yet what it is for.
 #[derive(Debug)]
 pub(super) struct PendingConnection {
     pub(super) socket: TcpStream,
@@ -41,9 +41,9 @@ enum Stage {
 pub(super) enum ClientRequest {
     /// More bytes are needed.
     Incomplete,
-    /// To join the test with this cookie as a stream.
+    /// Joins the test with this cookie as a stream.
     Stream(Cookie),
-    /// To start a test.
+    /// Starts a test.
     Test(Cookie, Box<Parameters>),
     /// The connection was refused or broke; with the reason and its details.
     Rejected(FailureKind, String),
@@ -88,7 +88,7 @@ impl PendingConnection {
         }
     }
 
-    /// The length of the next message, as far as it is known.
+    /// The length of the next message, as far as known.
     fn wanted(&self) -> Result<usize, NetError> {
         match (&self.stage, self.buffer.get(..4)) {
             (Stage::Cookie, _) => Ok(COOKIE),
@@ -100,7 +100,7 @@ impl PendingConnection {
         }
     }
 
-    /// Reads until the buffer has `wanted` bytes at most. True if some came.
+    /// Reads until the buffer has at most `wanted` bytes. Returns true if any arrived.
     fn read(&mut self, wanted: usize) -> io::Result<bool> {
         let mut part = [0; 4096];
         let most = part.len().min(wanted - self.buffer.len());
@@ -177,7 +177,7 @@ impl PendingConnection {
         }
     }
 
-    /// Sends a few bytes, for which an honest peer's socket has room.
+    /// Sends a few bytes, which fit into an honest peer's socket buffer.
     fn send(&mut self, bytes: &[u8]) -> ClientRequest {
         match self.socket.write(bytes) {
             Ok(written) if written == bytes.len() => ClientRequest::Incomplete,
@@ -185,7 +185,7 @@ impl PendingConnection {
         }
     }
 
-    /// Refuses a connection that may try again.
+    /// Refuses a connection; the client may retry.
     pub(super) fn deny(&mut self, kind: FailureKind) -> ClientRequest {
         self.send(&[State::AccessDenied.byte()]);
         ClientRequest::Rejected(kind, String::new())

@@ -1,12 +1,12 @@
-//! Reports each kind of failure once for each address, and the number of its repetitions when it has ceased.
+//! Reports each kind of failure once per address, and the number of repetitions once it has ceased.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// The most pairs of kind and address; further addresses are counted together.
+/// Maximum number of pairs of kind and address; further addresses are counted together.
 const MOST: usize = 256;
-/// A failure that did not come again for this time has ceased.
+/// Time without a repetition after which a failure has ceased.
 const CEASED: Duration = Duration::from_secs(10);
 
 /// The failure of a connection, or of a client in its test.
@@ -70,7 +70,7 @@ impl ErrorLog {
         Some(format!("{address} {}{separator}{more}", kind.words()))
     }
 
-    /// Takes the repetitions that have ceased by now, or all of them if `end`.
+    /// Removes and returns the repetitions that have ceased by now, or all of them if `end`.
     pub(super) fn repeats(&mut self, now: Instant, end: bool) -> Vec<String> {
         let due = |repeats: &Repeats| {
             repeats.unreported > 0 && (end || now.saturating_duration_since(repeats.last) >= CEASED)

@@ -27,11 +27,11 @@ use super::{dial, handshake, streams};
 use iotax_engine::clock;
 use iotax_model::threads;
 
-/// The most connections whose request is not complete; beyond that the oldest is dropped.
+/// Maximum number of incomplete connections; beyond that the oldest is dropped.
 const MOST_PENDING: usize = 64;
-/// The most tests that an agent runs at once.
+/// Maximum number of concurrent tests of an agent.
 const AGENTS_TESTS: usize = 64;
-/// The most measurements of round trips at once where there may be fewer tests.
+/// Maximum number of concurrent measurements of round trips if fewer tests are permitted.
 const MOST_ROUND_TRIPS: usize = 8;
 /// The interval at which the server checks for a stop and for connections whose time is over.
 const LOOK: Duration = Duration::from_millis(50);
@@ -45,13 +45,13 @@ pub struct Serving {
     pub port: u16,
     /// The token that clients must know; iperf3 has none.
     pub token: Option<String>,
-    /// The most tests at once; iperf3 has one.
+    /// Maximum number of concurrent tests; iperf3 runs one.
     pub most_tests: usize,
     /// Ends with the first test if true.
     pub one_off: bool,
 }
 
-/// An event of a server. Cookies tell tests apart.
+/// An event of a server. Cookies identify tests.
 #[derive(Debug)]
 pub enum ServerEvent {
     /// A test's streams are connected.
@@ -60,9 +60,9 @@ pub enum ServerEvent {
     Interval(String, TestInterval),
     /// A test has ended.
     Ended(Box<TestReport>),
-    /// A test failed, maybe after it had started. [`Self::Problem`] says why, once for each address.
+    /// A test failed, possibly after it had started. [`Self::Problem`] gives the reason, once per address.
     Failed(String),
-    /// Something went wrong; the text names the other end.
+    /// An error; the text names the other end.
     Problem(String),
 }
 
@@ -181,7 +181,7 @@ impl ServerState {
         self.tests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if one more test would be too many. Round trips make no load, so a few may run next to a test.
+    /// Returns whether the limit of concurrent tests is reached. Round trips make little load, so a few may run next to a test.
     fn is_full(&self, round_trips: bool) -> bool {
         let tests = self.tests();
         let alike = tests.iter().filter(|entry| entry.parameters.round_trips().is_some() == round_trips);
@@ -410,7 +410,7 @@ impl Acceptor {
 }
 
 impl ActiveTest {
-    /// Takes one of the missing streams, if there is one.
+    /// Uses up one of the missing streams, if any.
     fn takes_one(&self) -> bool {
         let less = |left: u32| left.checked_sub(1);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()

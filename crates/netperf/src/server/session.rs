@@ -1,4 +1,4 @@
-//! One test at the server.
+//! The server's side of one test.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,14 +23,13 @@ use iotax_engine::clock::{self, ProcessUsage};
 
 /// The interval at which the session reads the client's states and checks for a stop.
 const LOOK: Duration = Duration::from_millis(20);
-/// The longest that an iotax client may take to connect its streams: it may be one of several that start together, and guests
-/// are slow.
+/// Longest time for an iotax client to connect its streams: it may be one of several that start together, and guests are slow.
 const OURS_PATIENCE: Duration = Duration::from_mins(2);
-/// The time that a client may take beyond what it announced.
+/// Additional time for a client beyond its announced duration.
 const GRACE_NS: u64 = 30_000_000_000;
 /// The longest time without a byte in a test of streams, or in one without a time.
 const QUIET_NS: u64 = 120_000_000_000;
-/// The most repeated calls that are answered in one go.
+/// Maximum number of repeated opening datagrams answered at once.
 const CALLS: usize = 64;
 /// The length of an interval.
 const INTERVAL_NS: u64 = 1_000_000_000;
@@ -44,7 +43,7 @@ pub(super) struct ServerSession {
     pub(super) arrivals: Receiver<Arrival>,
 }
 
-/// The begin and the CPU time at which counting began, and the begin of the current interval.
+/// Start and CPU time of the counted part, and start of the current interval.
 #[derive(Clone, Copy)]
 struct Mark {
     begin: u64,
@@ -78,7 +77,7 @@ impl ServerSession {
         }
     }
 
-    /// Removes the test from the active ones, so that another can begin.
+    /// Removes the test from the active ones, so that another can start.
     fn make_room(&self) {
         self.server.tests().retain(|entry| entry.cookie != self.cookie);
     }
@@ -241,7 +240,7 @@ fn answer_again(socket: &Socket) {
     drop(socket.set_nonblocking(false));
 }
 
-/// A failure of the other end, as a clause about it.
+/// A failure of the other end, as a clause of a sentence.
 fn words(error: &NetError) -> String {
     match error {
         NetError::Io(error) => error.to_string(),

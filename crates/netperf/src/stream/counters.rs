@@ -8,11 +8,11 @@ use super::pace::Pace;
 
 /// The shortest gap that is noted, in a stream that sends more often.
 const SHORTEST_GAP_NS: u64 = 10_000_000;
-/// The number of gaps that are kept, the longest.
+/// Number of gaps kept: the longest ones.
 const KEPT: usize = 10;
 
-/// Counters of one end of a stream since it began. One thread writes, any may read: each number is right, and two that are
-/// read one after the other may be an instant apart. They have cache lines to themselves.
+/// Counters of one end of a stream since its start. One thread writes, any may read. Each number is consistent, but two reads are not
+/// atomic together. The struct has its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
@@ -24,11 +24,11 @@ pub(crate) struct Counters {
     jitter_ns: AtomicU64,
     first_arrival: AtomicU64,
     last_arrival: AtomicU64,
-    /// Gaps before it do not count.
+    /// Start of the window; earlier gaps do not count.
     begin: AtomicU64,
-    /// The shortest gap that is one, if that is longer than usual.
+    /// The shortest silence that counts as a gap, if longer than the default.
     shortest: AtomicU64,
-    /// A [`SendMethod`]; 0 before there is one.
+    /// A [`SendMethod`]; 0 if unknown.
     way: AtomicU8,
     gaps: Mutex<Vec<GapSpan>>,
 }
@@ -36,13 +36,13 @@ pub(crate) struct Counters {
 /// [`Counters`] at one moment, or the difference of two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    /// Bytes given to the kernel, or got from it; of datagrams all that is in them, and also those that came once more.
+    /// Bytes passed to the kernel, or received from it; for datagrams including headers and duplicates.
     pub(crate) bytes: u64,
     /// Datagrams sent, or received for the first time. 0 for TCP, whose packets only the kernel knows ([`super::tcp_info`]).
     pub(crate) packets: u64,
-    /// Datagrams that did not come, though one that was sent later did. With those received, as many as were sent at least.
+    /// Datagrams that did not arrive although a later one did. Together with those received: the minimum number sent.
     pub(crate) lost: u64,
-    /// Datagrams that came after a later one, each once.
+    /// Datagrams that arrived after a later one, each counted once.
     pub(crate) out_of_order: u64,
     /// Datagrams that came once more.
     pub(crate) duplicates: u64,
@@ -73,14 +73,14 @@ impl SendMethod {
     }
 }
 
-/// A time in which nothing was received, by the clock of [`iotax_engine::clock::now`].
+/// A time without received data, by the clock of [`iotax_engine::clock::now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GapSpan {
     /// The last arrival before it.
     pub(crate) begin: u64,
     /// The first arrival after it.
     pub(crate) end: u64,
-    /// Datagrams whose numbers were passed over when it ended, and the bytes that one had; 0 for TCP.
+    /// Number of sequence numbers skipped when it ended, times the bytes of a datagram; 0 for TCP.
     pub(crate) lost_bytes: u64,
 }
 
@@ -91,8 +91,8 @@ impl GapSpan {
 }
 
 impl Snapshot {
-    /// Subtracts `earlier`. Datagrams that arrive late make up for losses of before; then none
-    /// are lost in between, so that the losses of intervals may add up to more than those of the whole.
+    /// Subtracts `earlier`. Late datagrams may compensate for earlier losses, in which case the difference is 0, so that the losses of
+    /// intervals may add up to more than the total.
     pub(crate) const fn since(&self, earlier: &Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(earlier.bytes),
@@ -106,7 +106,7 @@ impl Snapshot {
 }
 
 impl Counters {
-    /// The state of now.
+    /// The current counts.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         Snapshot {
@@ -119,15 +119,15 @@ impl Counters {
         }
     }
 
-    /// Counts gaps from `now` on and drops earlier ones, at the end of the warm-up. Without a warm-up the time before the first
-    /// arrival is no gap.
+    /// Counts gaps from `now` on and drops earlier ones, at the end of the warm-up. Without a warm-up, the time before the first arrival is
+    /// not a gap.
     pub(crate) fn begin(&self, now: u64) {
         let mut gaps = self.lock();
         self.begin.store(now, Ordering::Relaxed);
         gaps.clear();
     }
 
-    /// The longest gaps between `begin` and `end`, the longest first, with the one that goes on.
+    /// The longest gaps between `begin` and `end`, longest first, including the current one.
     pub(crate) fn gaps(&self, end: u64) -> Vec<GapSpan> {
         let kept = self.lock().clone();
         let begin = self.begin.load(Ordering::Relaxed).max(self.last_arrival.load(Ordering::Relaxed));
@@ -151,7 +151,7 @@ impl Counters {
         self.shortest.load(Ordering::Relaxed).max(SHORTEST_GAP_NS)
     }
 
-    /// Sets how far apart blocks are sent on purpose: that leaves no gap.
+    /// Sets the intended interval between blocks, which does not count as a gap.
     pub(super) fn expect_blocks(&self, settings: &Settings) {
         self.expect_every(settings.bitrate.map_or(0, |bitrate| Pace::gap_ns(bitrate, settings.length)));
     }
@@ -161,7 +161,7 @@ impl Counters {
         self.shortest.store(gap_ns.saturating_mul(3), Ordering::Relaxed);
     }
 
-    /// The way that datagrams went; `None` for TCP, and before the first one.
+    /// The method by which datagrams were sent; `None` for TCP, and before the first one.
     pub(crate) fn way(&self) -> Option<SendMethod> {
         match self.way.load(Ordering::Relaxed) {
             0 => None,
@@ -195,7 +195,7 @@ impl Counters {
         }
     }
 
-    /// Also called at the first arrival: no clock is less than a gap from 0.
+    /// Adds a gap if it is long enough. Also called at the first arrival, because the clock is never near 0.
     #[cold]
     fn add_gap(&self, last: u64, now: u64, lost_bytes: u64) {
         if last == 0 {
@@ -223,7 +223,7 @@ fn add(number: &AtomicU64, more: u64) {
     number.store(number.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-/// Puts a gap among the longest, if it is one of them. Before anything began there is none.
+/// Keeps a gap if it is among the longest. Gaps before the begin are ignored.
 fn keep(gaps: &mut Vec<GapSpan>, gap: GapSpan, shortest: u64) {
     if gap.begin == 0 || gap.duration() < shortest {
         return;

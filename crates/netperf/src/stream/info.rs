@@ -23,9 +23,9 @@ pub struct TcpInfo {
     pub rttvar_ns: u64,
     /// The congestion window in bytes.
     pub snd_cwnd: u64,
-    /// Segments sent again, since the connection began.
+    /// Segments retransmitted since the connection began.
     pub retransmits: u64,
-    /// The least round trip that was seen.
+    /// Smallest observed round trip.
     pub min_rtt_ns: Option<u64>,
     /// Segments with data that were received, since the connection began; the kernel counts to 2^32.
     pub data_segs_in: Option<u32>,
@@ -56,7 +56,7 @@ pub(crate) fn tcp_info(socket: &TcpStream) -> Option<TcpInfo> {
     (answer == 0).then(|| parse(bytes.get(..length as usize)))?
 }
 
-/// Reads the structure; the kernel only ever adds to its end.
+/// Parses the structure, to which newer kernels only append.
 fn parse(bytes: Option<&[u8]>) -> Option<TcpInfo> {
     let bytes = bytes?;
     let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));

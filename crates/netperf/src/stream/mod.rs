@@ -45,9 +45,9 @@ pub(crate) enum Socket {
 pub(crate) struct Settings {
     /// Bytes of one write, or of a datagram with its header.
     pub(crate) length: usize,
-    /// Bits a second of this stream's payload and its own headers; `None` for no limit.
+    /// Bits per second of this stream's payload and its own headers; `None` for no limit.
     pub(crate) bitrate: Option<u64>,
-    /// Send pages without copying, as far as the kernel can.
+    /// True to send pages without copying, as far as the kernel can.
     pub(crate) zerocopy: bool,
     /// Drop what arrives over TCP without copying it.
     pub(crate) skip_copy: bool,
@@ -75,8 +75,7 @@ impl Amount {
         Self { left: AtomicU64::new(blocks), in_blocks: true }
     }
 
-    /// Takes as many of `blocks` writes of `length` bytes as are left; the last one may go beyond the bytes, as in iperf3. They
-    /// count as sent.
+    /// Takes as many of `blocks` writes of `length` bytes as remain; the last one may exceed the bytes, as in iperf3. They count as sent.
     fn take(&self, blocks: u64, length: usize) -> u64 {
         let unit = if self.in_blocks { 1 } else { length.max(1) as u64 };
         let left = |left: u64| left.saturating_sub(blocks.saturating_mul(unit));
@@ -105,7 +104,7 @@ pub(crate) fn transfer(
     }
 }
 
-/// Memory that the kernel copies from and to. It begins at a page, as iperf3's does; an allocation of this size begins 16 bytes after one.
+/// Memory that the kernel copies from and to. It is page-aligned, as iperf3's is; a plain allocation would begin 16 bytes after a page.
 #[derive(Debug)]
 struct Memory {
     buffers: Buffers,
@@ -126,7 +125,7 @@ impl Memory {
     }
 }
 
-/// Bytes that nothing on the way can compress, the same ones always.
+/// Incompressible bytes, always the same.
 fn payload(length: usize) -> io::Result<Memory> {
     let mut memory = Memory::new(length)?;
     let mut random = SplitMix64::new(0, Purpose::Payload, 0);
@@ -136,7 +135,7 @@ fn payload(length: usize) -> io::Result<Memory> {
     Ok(memory)
 }
 
-/// True if a call only has to be made again.
+/// Returns whether a failed call only has to be repeated.
 fn passes(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }

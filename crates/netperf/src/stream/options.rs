@@ -9,10 +9,10 @@ use rustix::net::sockopt;
 
 use super::Socket;
 
-/// Settings of a socket. The default leaves all to the kernel.
+/// Socket settings. The default leaves everything to the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Bytes of the buffers for sending and for receiving. The kernel doubles them for its own needs, and has a limit.
+    /// Size of the send and receive buffers in bytes. The kernel doubles them for its own needs, up to a limit.
     pub(crate) window: Option<usize>,
     /// TCP's largest segment in bytes.
     pub(crate) mss: Option<u32>,
@@ -79,7 +79,7 @@ pub(crate) fn busy_polls(socket: &Socket) -> bool {
     answer == 0 && micros > 0
 }
 
-/// An error that says which option it was.
+/// Wraps an error with the name and value of the option.
 fn named<E: Into<io::Error>>(key: &str, value: impl std::fmt::Display) -> impl FnOnce(E) -> io::Error {
     let what = format!("{key} = {value}");
     move |error| {

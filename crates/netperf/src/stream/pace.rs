@@ -7,7 +7,8 @@ use iotax_model::threads;
 
 /// The shortest sleep: blocks due within it are sent together. iperf3's timer has a millisecond.
 const TICK_NS: u64 = 250_000;
-/// The longest delay that a stream makes up for. iperf3 makes up for all, which after a link failure would be a burst of seconds.
+/// Longest delay in nanoseconds that a stream makes up for. iperf3 makes up for all, which after a link failure would be a burst of
+/// seconds.
 const MOST_BEHIND_NS: u64 = 100_000_000;
 
 /// The schedule of a stream with a bitrate.
@@ -21,12 +22,12 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// A schedule for blocks of `length` bytes from `now` on.
+    /// A schedule for blocks of `length` bytes, starting at `now`.
     pub(super) fn new(bitrate: u64, length: usize, now: u64) -> Self {
         Self { gap: gap(bitrate, length), due: 0.0, begin: now }
     }
 
-    /// Takes the blocks that are due, at most `most`; they count as sent. 0 if the next one is due later.
+    /// Takes the due blocks, at most `most`, which count as sent. 0 if none is due.
     pub(super) fn take(&mut self, now: u64, most: u64) -> u64 {
         let elapsed = now.saturating_sub(self.begin) as f64;
         if elapsed < self.due {

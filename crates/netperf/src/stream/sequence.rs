@@ -1,7 +1,7 @@
 //! Counts losses, late datagrams, duplicates and jitter from the numbers and times of datagrams.
 
-/// The numbers up to the highest that are remembered one by one. Of a datagram that comes later nobody knows whether it came
-/// before; it counts as late, as iperf3 counts every one.
+/// Number of recent sequence numbers remembered individually. An older datagram cannot be recognised as a duplicate; it counts as late, as
+/// all do in iperf3.
 const REMEMBERED: u64 = 1 << 16;
 
 /// Follows the datagrams of one stream. They are numbered from 1.
@@ -31,7 +31,7 @@ impl Sequence {
         }
     }
 
-    /// The whole number of a datagram that carries only its lowest 32 bits: the one that is nearest to the highest.
+    /// The full number of a datagram with only the lowest 32 bits: the one nearest to the highest number so far.
     #[inline]
     pub(super) const fn extended(&self, low: u32) -> u64 {
         #[expect(
@@ -43,7 +43,7 @@ impl Sequence {
         self.highest.saturating_add_signed(ahead as i64)
     }
 
-    /// A datagram arrived. How many numbers it passed over.
+    /// Records an arrival. Returns how many numbers it skipped.
     #[inline]
     pub(super) fn arrived(&mut self, number: u64) -> u64 {
         if number == self.highest.wrapping_add(1) {
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// The same with all numbers kept.
+    /// A reference model that keeps all numbers.
     #[derive(Debug, Default)]
     struct Model {
         seen: BTreeSet<u64>,
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// Loss and order as iperf3 counts them, which takes a duplicate for a late one.
+    /// Loss and order as iperf3 counts them, which takes a duplicate for a late datagram.
     fn iperf3(numbers: &[u64]) -> (u64, u64) {
         let (mut highest, mut lost, mut out_of_order) = (0, 0_u64, 0);
         for &number in numbers {
@@ -192,8 +192,7 @@ mod tests {
         sequence
     }
 
-    /// Numbers on their way: some are lost, some come twice, some much later than their neighbours, and now and then many are
-    /// lost at once.
+    /// Sequences of numbers with losses, duplicates, late arrivals, and occasional bursts of losses.
     fn numbers() -> impl Strategy<Value = Vec<u64>> {
         let fate = (0..100_u32, 0..3 * REMEMBERED, 0..50_u64);
         proptest::collection::vec(fate, 0..400).prop_map(|fates| {

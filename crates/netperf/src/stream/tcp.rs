@@ -14,9 +14,9 @@ use iotax_engine::clock;
 
 /// The bytes that are sent over and over, and the call that sends them.
 enum Block {
-    /// It is copied from here.
+    /// Copied from this memory.
     Copied(Memory),
-    /// The pages of this file, which exists in memory only, are sent themselves.
+    /// The pages of this memory file are sent without copying.
     Shared(OwnedFd, usize),
 }
 

@@ -21,7 +21,7 @@ fn tcp() -> (Socket, Socket) {
     (Socket::Tcp(local), Socket::Tcp(listener.accept().expect("accepted").0))
 }
 
-/// Two UDP sockets that speak to each other only.
+/// Two UDP sockets connected to each other.
 fn udp() -> (Socket, Socket) {
     let [local, remote] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
     local.connect(remote.local_addr().expect("bound")).expect("connected");
@@ -29,8 +29,8 @@ fn udp() -> (Socket, Socket) {
     (Socket::Udp(local), Socket::Udp(remote))
 }
 
-/// Sends until `time` is over or the amount is used up, and what both ends counted. The receiver ends when it
-/// has all, or nothing for a second.
+/// Sends until `time` is over or the amount is used up, and returns both ends' counts. The receiver ends when it has everything, or after a
+/// second without data.
 fn run(sockets: &(Socket, Socket), settings: &Settings, time: Duration) -> (Snapshot, Snapshot) {
     let (sent, received) = (Counters::default(), Counters::default());
     let (stop, end) = (AtomicBool::new(false), AtomicBool::new(false));

@@ -34,7 +34,7 @@ enum Said {
     Withheld,
 }
 
-/// The lines, in the order of the ladder; then each target that no layer leads to, against the baseline.
+/// The lines in the order of the ladder, then each target without a layer of its own, compared with the baseline.
 pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut lines =
         along(run, &judgement.edges, |workload, edge, metric| judgement.step(workload, edge, metric));
@@ -56,9 +56,9 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     lines
 }
 
-/// The most targets that no layer tells apart that have lines of their own.
+/// Maximum number of lines for pairs of targets without a layer between them.
 const MOST_PAIRS: usize = 3;
-/// Between the names of two targets that no layer tells apart.
+/// Separator between the names of such a pair.
 const AGAINST: &str = " against ";
 
 fn along<'a>(

@@ -1,4 +1,4 @@
-//! The answer of a run on one screen: a line for each layer, one table of all cells, and the gravest remarks.
+//! The answer of a run on one screen: a line per layer, one table of all cells, and the most serious remarks.
 
 mod layers;
 mod remarks;

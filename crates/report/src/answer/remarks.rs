@@ -15,7 +15,7 @@ use crate::remarks::{checks, remarks};
 use crate::sentences::{lost, next_step};
 
 const MOST: usize = 3;
-/// The highest rank at which figures are wrong or answer another question.
+/// Highest rank of warnings whose figures are wrong or answer another question.
 const GRAVE: u8 = 2;
 
 /// One line that says whether the figures of a single-target run can be trusted.
@@ -120,7 +120,7 @@ fn open(run: &Run, judgement: &Judgement) -> Option<String> {
     Some(format!("{open} of {} not decided; {advice}", counted(all as u64, "comparison")))
 }
 
-/// Warnings grouped by kind, in order of first appearance. Emulation has a line of its own.
+/// Warnings grouped by kind, in order of first appearance. Emulation has a separate line.
 fn grouped(warnings: &[Warning]) -> Vec<(WarningKind, Vec<&Warning>)> {
     let mut groups: Vec<(WarningKind, Vec<&Warning>)> = Vec::new();
     for warning in warnings.iter().filter(|warning| warning.kind != WarningKind::Emulated) {

@@ -1,10 +1,10 @@
-//! Speed differences in a few letters: `4.2-9.1% slower`, `3.1x as fast`.
+//! Short forms of speed differences: `4.2-9.1% slower`, `3.1x as fast`.
 
 use iotax_analysis::Metric;
 
-/// Ratios below this are written as multiples (`20x slower`): percentages no longer tell far from farther.
+/// Ratios below this are written as multiples (`20x slower`), because percentages near -100% are hard to tell apart.
 const TIMES_SLOWER: f64 = 0.051;
-/// Ratios from this on are written as multiples (`2.5x as fast`).
+/// Ratios of at least this are written as multiples (`2.5x as fast`).
 const TIMES_FASTER: f64 = 2.0;
 
 /// The range of ratios that all point the same way: `28-31% slower`, for latencies `12% higher latency`.
@@ -58,7 +58,7 @@ fn words(metric: Metric, unit: &str, up: bool) -> &'static str {
     }
 }
 
-/// A change as table cells show it: `-31%`, `-3.1%`, `+210%`, `12x`, `1/20`.
+/// A change in the form of table cells: `-31%`, `-3.1%`, `+210%`, `12x`, `1/20`.
 pub(super) fn change(ratio: f64) -> String {
     match ratio {
         r if r <= 0.0 => "-100%".into(),

@@ -1,4 +1,4 @@
-//! All cells of a run in one table: the figure of each target on each workload, and its change from the baseline.
+//! All cells of a run in one table: each target's figure on each workload, and its change from the baseline.
 
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric};

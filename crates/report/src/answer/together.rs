@@ -1,4 +1,4 @@
-//! Several workloads under one name: `everywhere`, `reads`, `random writes`.
+//! Common names for several workloads: `everywhere`, `reads`, `random writes`.
 
 use iotax_model::Run;
 use iotax_model::Workload;

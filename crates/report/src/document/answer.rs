@@ -14,7 +14,7 @@ use crate::figure::{counted, megabytes, share, title};
 use crate::marks;
 use crate::sentences::verified;
 
-/// Columns of workloads that fit a terminal beside the targets' names.
+/// Number of workload columns that fit a terminal next to the targets' names.
 const COLUMNS: usize = 5;
 
 /// The answer of a run on one screen: a line for each layer, one table, the gravest remarks; for a single target two

@@ -8,7 +8,7 @@ use iotax_model::Run;
 use iotax_model::plan::{AskSpec, Slo};
 use iotax_model::units::human;
 
-/// Adds the answers of a run that asks, on request with a table of rates for each target. Returns whether it asks.
+/// Adds the answers of a search, on request with a table of rates per target. Returns whether the run is a search.
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let Some(ask) = run.plan.ask() else { return false };
     for answers in answers(run) {

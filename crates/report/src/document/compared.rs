@@ -12,7 +12,7 @@ use iotax_analysis::compare::{
 };
 use iotax_analysis::stats::verdict::Verdict;
 
-/// The metrics that are shown by default.
+/// The metrics shown by default.
 pub const SHOWN: [Metric; 4] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99, Metric::IOPS, Metric::CPU_PER_IO];
 
 /// The page of a comparison: the conclusions, both sides and how their setups differ, the figures of each workload.

@@ -23,7 +23,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, curves: &Cu
     page.add(Part::Lines(vec![legend(alone)]));
 }
 
-/// The letter of a target, if there are several.
+/// The letter for a target, if there are several.
 fn letter(curves: &Curves<'_>, number: usize) -> Option<char> {
     ('A'..='Z').cycle().nth(number).filter(|_| curves.targets.len() > 1)
 }
@@ -37,7 +37,7 @@ fn caption(curves: &Curves<'_>) -> String {
     format!("Mean response time by IOPS due{names}:")
 }
 
-/// The mean response time of each target at the rates that it sustains.
+/// The mean response time of each target at its sustained rates.
 fn lines(curves: &Curves<'_>) -> Vec<Line> {
     let point = |point: &RatePoint<'_>| {
         Some((point.offered, point.response_mean().filter(|_| point.is_sustained())?))
@@ -70,7 +70,7 @@ fn in_full(points: &[RatePoint<'_>]) -> Grid {
     grid
 }
 
-/// `98.0%`, rounded down, so that it is below the limit where the share is.
+/// `98.0%`, rounded down, so that it never appears to reach the limit when the share does not.
 fn share(kept: f64) -> String {
     format!("{:.1}%", (1000.0 * kept).floor() / 10.0)
 }

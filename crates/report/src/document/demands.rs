@@ -37,7 +37,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement) -> bool {
     true
 }
 
-/// The same for HTML; empty without demands.
+/// The demands for HTML; empty without any.
 pub(crate) fn section(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     add(&mut page, run, judgement);

@@ -7,7 +7,7 @@ use iotax_model::units::human::listed;
 use super::{Page, Part};
 use crate::figure::listed_briefly;
 
-/// The answer first, then each finding with its evidence, reason and remedy. What a rule finds in several places is one.
+/// The answer first, then each finding with its evidence, reason and remedy. Findings of one rule in several places are combined.
 #[must_use]
 pub fn doctor(subject: &str, survey: &Survey, findings: &[Finding]) -> Page {
     let mut parts = vec![Part::Sentence(format!("{subject}: {}", ended(&headline(survey, findings))))];
@@ -40,7 +40,7 @@ fn by_rule(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     rules
 }
 
-/// A line for each place, but one for those whose lines differ in the place's name alone.
+/// A line for each place; lines that differ only in the place's name are combined.
 fn each(findings: &[&Finding], line: impl Fn(&Violation) -> String) -> Vec<String> {
     let mut lines: Vec<(String, String, Vec<String>)> = Vec::new();
     for Finding { violation, .. } in findings {
@@ -59,7 +59,7 @@ fn each(findings: &[&Finding], line: impl Fn(&Violation) -> String) -> Vec<Strin
     said.collect()
 }
 
-/// A sentence with a period, unless it ends with a mark already.
+/// A sentence ending with a period, unless it already ends with a mark.
 fn ended(sentence: &str) -> String {
     let is_ended = sentence.ends_with(['.', '?', '!']);
     format!("{sentence}{}", if is_ended { "" } else { "." })
@@ -77,7 +77,7 @@ fn headline(survey: &Survey, findings: &[Finding]) -> String {
     }
 }
 
-/// Such as `2 known faults, 1 cost, 3 findings that depend on your workload`.
+/// A summary such as `2 known faults, 1 cost, 3 findings that depend on your workload`.
 fn answer(findings: &[Finding]) -> String {
     let rules = by_rule(findings);
     let counts = Sureness::ALL.map(|sureness| {
@@ -97,7 +97,7 @@ fn answer(findings: &[Finding]) -> String {
     if counts.is_empty() { "nothing found".to_owned() } else { counts.join(", ") }
 }
 
-/// The scope of the survey, so that "nothing found" is not taken for "nothing looked at".
+/// The scope of the survey, so that "nothing found" is not mistaken for "nothing examined".
 fn looked_at(survey: &Survey) -> String {
     let numbers = [
         (survey.disks.len(), "block device"),
@@ -115,7 +115,7 @@ fn looked_at(survey: &Survey) -> String {
     format!("Looked at: {}.", listed(&words))
 }
 
-/// Every rule in a line.
+/// All rules, one per line.
 #[must_use]
 pub fn rules() -> Page {
     let line = |rule: &Rule| {

@@ -1,4 +1,4 @@
-//! Every known figure: a row for each, the targets side by side.
+//! All known figures: a row each, with the targets side by side.
 
 use iotax_model::Workload;
 
@@ -22,7 +22,7 @@ pub fn figures(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// A column for each target that was measured; absent if none was.
+/// A column per measured target; absent if none was measured.
 fn table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let cells = cells(run, judgement, workload);
     let mut head = vec![words("")];
@@ -40,7 +40,7 @@ pub(crate) fn cells<'a>(run: &Run, judgement: &'a Judgement, workload: &Workload
     run.plan.targets.iter().filter_map(|target| judgement.cell(&workload.name, &target.name)).collect()
 }
 
-/// The name of each figure that is known of any of these cells, with its value for each.
+/// The name of each figure that is known for any of these cells, with its values.
 pub(crate) fn rows(
     judgement: &Judgement,
     workload: &Workload,
@@ -58,7 +58,7 @@ pub(crate) fn rows(
     judgement.figures.iter().filter(known).map(row).collect()
 }
 
-/// Counts of 0 (nothing lost, nothing failed) get no row.
+/// Returns whether a value is worth a row: counts of 0 (nothing lost, nothing failed) are not.
 fn says(metric: Metric, value: f64) -> bool {
     metric.definition().unit != Unit::Count || value > 0.0
 }

@@ -9,10 +9,10 @@ use crate::figure::counted;
 
 use super::{Field, Grid, Page, Part, figure, words};
 
-/// A figure that is not known.
+/// Shown for an unknown figure.
 const UNKNOWN: &str = "-";
 
-/// The answer first: which hosts are unlike the others, or what all got together; then every figure.
+/// The answer first: which hosts differ from the others, or the sum over all; then every figure.
 #[must_use]
 pub fn fleet(fleet: &FleetAnswer) -> Page {
     let mut page = Page::default();
@@ -48,7 +48,7 @@ pub fn fleet(fleet: &FleetAnswer) -> Page {
     page
 }
 
-/// The members that did not come to their end.
+/// The members that did not finish.
 fn ended_early(fleet: &FleetAnswer) -> Vec<String> {
     let early = fleet.members.iter().filter(|member| member.state != RunState::Complete);
     early

@@ -1,4 +1,4 @@
-//! Runs that another tool measured: its own figures under its name.
+//! Runs measured by another tool, with its own figures.
 
 use iotax_model::record::{ImportSource, ImportedMetric, Measurement};
 use iotax_model::units::human;
@@ -129,7 +129,7 @@ fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     grid.filled()
 }
 
-/// A figure of several rounds as one number that is what its name says.
+/// Summarizes a figure over rounds according to its name.
 fn over_rounds(figure: &ImportedMetric, values: &[f64]) -> Option<f64> {
     let sum = || values.iter().sum::<f64>();
     let is_count = figure.unit.is_empty();
@@ -142,7 +142,7 @@ fn over_rounds(figure: &ImportedMetric, values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Formatted if iotax knows the unit, else as given.
+/// Formats a value in a unit that iotax knows; others are shown as given.
 fn shown(value: f64, unit: &str) -> String {
     match unit {
         "ns" => human::time(value),
@@ -156,7 +156,7 @@ fn shown(value: f64, unit: &str) -> String {
     }
 }
 
-/// The columns that name a cell: the target only where there is more than one.
+/// The columns that identify a cell: the target only if there are several.
 fn names(run: &Run) -> &'static [&'static str] {
     if run.plan.targets.len() > 1 { &["workload", "target"] } else { &["workload"] }
 }

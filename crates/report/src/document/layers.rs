@@ -29,7 +29,7 @@ pub(super) fn steps(judgement: &Judgement, workload: &Workload) -> Option<Grid> 
     grid.filled()
 }
 
-/// The latency breakdown of each guest that was measured from inside, one line each.
+/// The latency breakdown of each guest measured from inside, one line each.
 pub(super) fn insides(judgement: &Judgement, workload: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let all = judgement.on(workload, |cell| cell.latency.as_ref());

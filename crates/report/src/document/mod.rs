@@ -47,13 +47,13 @@ use iotax_model::{Run, visible};
 use crate::sentences;
 use iotax_analysis::stats::verdict::Verdict;
 
-/// A text of several parts, one after another.
+/// A document of several parts in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
     pub(super) parts: Vec<Part>,
 }
 
-/// A page that first says how far an unfinished run is, and of which measurements not all was verified that was to be.
+/// Prefixes a page with the progress of an unfinished run, and with the measurements whose verification was incomplete.
 fn behind_incomplete(mut page: Page, run: &Run) -> Page {
     let line = |m: &Measurement| {
         let reason = m.outcome.verify.as_ref()?.incomplete()?;
@@ -75,9 +75,9 @@ pub(super) enum Part {
     Sentence(String),
     /// A table of figures.
     Table(Grid),
-    /// Lines that belong to the table before them.
+    /// Lines that belong to the preceding table.
     Lines(Vec<String>),
-    /// Lines of a picture, which are not broken.
+    /// Lines of a character plot, which are not wrapped.
     Plot(Vec<String>),
     /// A heading and its sentences.
     List(&'static str, Vec<String>),
@@ -90,7 +90,7 @@ pub(super) struct Grid {
     pub(super) rows: Vec<Vec<Field>>,
 }
 
-/// One field of a table.
+/// A field of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Field {
     pub(super) text: String,
@@ -127,7 +127,7 @@ impl Grid {
         Self { head: head.iter().enumerate().map(field).collect(), rows: vec![] }
     }
 
-    /// The table, or nothing if it has no row.
+    /// The table; `None` if it has no rows.
     fn filled(self) -> Option<Self> {
         (!self.rows.is_empty()).then_some(self)
     }
@@ -140,7 +140,7 @@ impl Field {
     }
 }
 
-/// Escapes what a terminal would obey.
+/// Escapes control characters for terminals.
 fn show(text: &mut String) {
     if text.contains(visible::is_hidden) {
         *text = visible::line(text).into_owned();

@@ -29,7 +29,7 @@ pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     grid.filled()
 }
 
-/// One row per target and direction; absent if the totals already say it all.
+/// One row per target and direction; absent if the totals say the same.
 pub(super) fn ways(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     set(&network::ways(run, judgement, workload)?, false).filled()
 }

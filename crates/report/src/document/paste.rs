@@ -6,7 +6,7 @@ use iotax_model::units::human;
 
 use super::{Page, Part};
 
-/// The answer of a run behind the machine and the stacks.
+/// The answer of a run, preceded by the machine and the stacks, for pasting elsewhere.
 #[must_use]
 pub fn paste(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
@@ -21,7 +21,7 @@ pub fn paste(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// Lines that follow others need no space between them, and whoever reads them elsewhere has no store to ask.
+/// Adds a part without blank lines between lines, and without hints that need the store.
 fn add(page: &mut Page, run: &Run, part: Part) {
     let Part::Lines(mut lines) = part else { return page.add(part) };
     let detail = run.command("report", "--detail");

@@ -92,8 +92,8 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// One row per direction, and a total if there are several; absent if nothing was measured. In an open loop each row
-/// is followed by its response times.
+/// One row per direction, and a total if there are several; absent if nothing was measured. In an open loop each row is followed by one of
+/// response times.
 pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let target = &run.plan.targets.first()?.name;
     let summary = judgement.summary(&workload.name, target)?;
@@ -127,7 +127,7 @@ pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workloa
     grid.filled()
 }
 
-/// The percentiles that a table of one target's figures leaves out.
+/// The percentiles omitted from a table of one target's figures.
 fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
     let [target] = run.plan.targets.as_slice() else { return None };
     if Metric::leading(workload) != Metric::LATENCY_MEAN {
@@ -138,7 +138,7 @@ fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<St
     certainty::left_out(&rows, &SHOWN)
 }
 
-/// A direction's part of a cell's figures: all directions together give those of the cell.
+/// A direction's part of a cell's figures; all directions add up to the cell's.
 struct Rates {
     iops: Option<f64>,
     bytes_per_s: Option<f64>,

@@ -1,4 +1,4 @@
-//! The tests of a suite: each in one table.
+//! The tests of a suite, each in one table.
 
 use iotax_model::Bytes;
 use iotax_model::suite::SuiteShape;

@@ -1,4 +1,4 @@
-//! A history of runs: the changes first, then a row for each series.
+//! A history of runs: the changes first, then a row per series.
 
 use super::{Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, change, counted, share};
@@ -47,17 +47,17 @@ pub fn trend(runs: &[PastRun], trends: &Trends, detail: bool) -> Page {
     page
 }
 
-/// Within the margin of what counts as the same.
+/// Returns whether a change is within the margin.
 fn is_small(change: &TrendChange) -> bool {
     change.ratio.max(change.ratio.recip()) <= 1.0 + MARGIN
 }
 
-/// Returns whether a series has something to tell: a change that matters, or one that may become one.
+/// Returns whether a series has a change that matters, or one that may become one.
 fn has_moved(trend: &Trend) -> bool {
     trend.pending.is_some() || trend.changes.iter().any(|change| change.is_new && !is_small(change))
 }
 
-/// The newest change or that there is none, and what that rests on.
+/// The newest change, or that there is none, and the data behind it.
 fn headline(runs: &[PastRun], trends: &Trends, changes: &[(&Trend, &TrendChange)]) -> String {
     let span = match (runs.first(), runs.last()) {
         (Some(first), Some(last)) => format!(

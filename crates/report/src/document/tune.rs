@@ -1,4 +1,4 @@
-//! The page of a tuning: the recommendation, what it costs elsewhere, and all that was tried.
+//! The page of a tuning: the recommendation, its side effects, and everything that was tried.
 
 use iotax_model::units::human::listed;
 
@@ -42,7 +42,7 @@ pub fn tuned(tuning: &Tuning) -> Page {
     page
 }
 
-/// The recommendation, or that there is none.
+/// The recommendation, or a sentence that there is none.
 fn answer(tuning: &Tuning) -> Vec<String> {
     let Some((_, confirmed)) = &tuning.confirmation else {
         let all = || tuning.tried.iter().flat_map(|one| &one.comparisons);

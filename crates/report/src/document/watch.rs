@@ -14,7 +14,7 @@ use iotax_model::Run;
 use iotax_model::plan::WatchSpec;
 use iotax_model::units::human;
 
-/// Adds the measurements of a watch, on request with what was seen. Returns whether it is one.
+/// Adds the measurements of a watch, on request with all observations. Returns whether the run is a watch.
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let Some(watch) = run.plan.watch() else { return false };
     let episodes = episodes(run);
@@ -42,7 +42,7 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     true
 }
 
-/// All targets in one table, and each event with what it cost each of them.
+/// Adds one table of all targets, and for each event its cost on each target.
 fn add_side_by_side(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episode<'_>], in_full: bool) {
     page.add(Part::Head(heading_of_all(run)));
     let mut grid = Grid::new(&SIDE_BY_SIDE);
@@ -155,7 +155,7 @@ fn events(episode: &Episode<'_>) -> Grid {
     grid
 }
 
-/// Its name, when it began, how long it took, I/Os that failed, the longest gap and when all was normal.
+/// An event's name, start, duration, failed I/Os, longest gap and time to recovery.
 fn event(episode: &Episode<'_>, effect: &EventEffect<'_>) -> [String; 6] {
     let time = |ns: Option<u64>| or_unknown(ns.map(|ns| ns as f64), human::time);
     let is_begun = effect.is_mark || effect.duration_ns.is_some();

@@ -10,7 +10,7 @@ use iotax_analysis::amplification::{Level, Passed};
 use iotax_analysis::{IoAmplification, Judgement};
 use iotax_model::Run;
 
-/// Notable layers in sentences, and the counts of every layer; nothing if no layer below the program was counted.
+/// Notable layers in sentences, and the counts of every layer; empty if no layer below the program was counted.
 pub(super) fn section(run: &Run, judgement: &Judgement, workload: &str) -> Markup {
     let flows: Vec<_> = judgement.on(workload, |cell| cell.amplification.as_ref()).collect();
     html! {

@@ -1,4 +1,4 @@
-//! The answer at the top: a line for each layer and one table of all cells, coloured by how much they differ.
+//! The answer at the top: a line per layer and one table of all cells, coloured by their change.
 
 use iotax_analysis::Judgement;
 use iotax_analysis::suite::SuiteTest;
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use crate::answer::{Answer, Cell, Change, Table};
 
-/// Shades of a change: the deepest from a factor of two on.
+/// Number of shades for changes; the deepest stands for a factor of two or more.
 const SHADES: f64 = 5.0;
 
 /// The section; empty for a run with a single target, a suite, or an imported run.

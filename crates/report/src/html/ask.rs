@@ -1,4 +1,4 @@
-//! The highest rate that keeps conditions, and how latency grows around it.
+//! The highest rate that meets the conditions, and how latency grows around it.
 
 use maud::{Markup, html};
 
@@ -10,7 +10,7 @@ use iotax_model::Run;
 use iotax_model::plan::{AskSpec, Slo};
 use iotax_model::units::Nanos;
 
-/// A section for each work that was asked about; nothing for a run that asks nothing.
+/// A section per searched workload; empty for a run that is not a search.
 pub(super) fn sections(run: &Run) -> Markup {
     let Some(ask) = run.plan.ask() else { return html! {} };
     html! {

@@ -1,15 +1,15 @@
-//! Bars whose parts add up, in one row each.
+//! Stacked bars, one per row.
 
 use iotax_model::units::human;
 
 use super::COLOURS;
 use super::chart::{Axis, Chart, Label, Plot, Unit};
 
-/// One bar.
+/// A stacked bar.
 pub(super) struct Stack {
     /// The target's name.
     pub(super) name: String,
-    /// Parts from the left, each with its name and its nanoseconds; none is negative.
+    /// Non-negative parts from the left, each with its name and nanoseconds.
     pub(super) parts: Vec<(String, f64)>,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn stacks(bars: &[Stack], key: &'static str, per: &str, title: &str, 
     }
 }
 
-/// Every part's name once, in an order that agrees with every bar.
+/// All parts' names, each once, in an order consistent with every bar.
 fn order<'a>(bars: &[&'a Stack]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for bar in bars {

@@ -18,7 +18,7 @@ const CURVE_HEIGHT: usize = 366;
 const MAP_HEIGHT: usize = 400;
 const POINTS_HEIGHT: usize = 420;
 
-/// One value of a table.
+/// A value of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Cell {
     /// A name.
@@ -83,7 +83,7 @@ fn digits(value: f64) -> String {
 pub(super) enum Unit {
     /// Microseconds; the axis takes a larger unit where that reads better.
     Time,
-    /// A number of something.
+    /// A plain count.
     Count,
     /// 0 to 100.
     Percent,
@@ -91,7 +91,7 @@ pub(super) enum Unit {
     Rate,
     /// Bits per second.
     Bits,
-    /// The number of something in an order, such as a run: the axis begins at the first.
+    /// An ordinal number, such as a run's: the axis begins at the first.
     Ordinal,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Axis {
     pub(super) unit: Unit,
     /// Logarithmic; else it begins at 0.
     pub(super) log: bool,
-    /// It reaches at least this far.
+    /// The axis extends at least to this value.
     pub(super) at_least: f64,
 }
 
@@ -128,16 +128,16 @@ pub(super) struct Rounds {
     pub(super) to: usize,
     /// The rounds in their order.
     pub(super) order: Vec<u32>,
-    /// From one round's start to the next, in seconds.
+    /// Seconds between the starts of two rounds.
     pub(super) pitch: f64,
 }
 
-/// One of several vertical axes above one another.
+/// One of several stacked panels, each with a vertical axis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Panel {
     pub(super) column: usize,
     pub(super) axis: Axis,
-    /// In pixels.
+    /// Height in pixels.
     pub(super) height: u32,
     /// The columns of a confidence interval's ends.
     pub(super) ends: Option<(usize, usize)>,
@@ -165,7 +165,7 @@ pub(super) enum Plot {
         name: usize,
         /// The column that colours go by.
         series: usize,
-        /// The column where bars begin; without one they begin at 0 or at the end of the previous part.
+        /// The column with the start of bars; `None` if they begin at 0 or at the end of the previous part.
         from: Option<usize>,
         /// The column of their length.
         value: usize,
@@ -174,7 +174,7 @@ pub(super) enum Plot {
         labels: Vec<Label>,
         axis: Axis,
     },
-    /// One line per series through points of two figures; some points have a note.
+    /// One line per series through points of two figures; points may have notes.
     Curve {
         series: usize,
         x: usize,
@@ -192,12 +192,12 @@ pub(super) enum Plot {
         panels: Vec<Panel>,
         /// When, and what.
         events: Vec<(f64, String)>,
-        /// From when to when.
+        /// Shaded spans, from start to end.
         shaded: Vec<(f64, f64)>,
     },
-    /// One point a row, with its name beside it.
+    /// One point per row, labelled with its name.
     Points { name: usize, series: usize, x: usize, across: Axis, y: usize, up: Axis },
-    /// One heat map: a figure by the words of two columns, in their order.
+    /// A heat map: a figure by the words of two columns, in their order.
     Map { x: usize, across: String, y: usize, up: String, value: usize, unit: Unit },
     /// One heat map per series: counts by time and latency.
     Heat {
@@ -223,7 +223,7 @@ pub(super) struct Chart {
     /// Names with units: `latency_us`.
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Vec<Cell>>,
-    /// Each series with the name of its colour, in the order of legends.
+    /// Each series with its colour's name, in the order of legends.
     pub(super) colours: Vec<(String, String)>,
     pub(super) plot: Plot,
 }
@@ -243,7 +243,7 @@ impl Chart {
         self.drawn(place, self.has_legend())
     }
 
-    /// The figure on a page whose [`legend`] stands once, above all charts.
+    /// The figure for a page that has one [`legend`] above all charts.
     pub(super) fn figure_below_legend(&self, place: ChartId<'_>) -> Markup {
         self.drawn(place, false)
     }

@@ -8,15 +8,15 @@ use super::chart::Rounds;
 pub(super) struct Clock<'a> {
     /// Sorted by target in the plan's order, then by round.
     pub(super) measurements: Vec<&'a Measurement>,
-    /// The number of consecutive intervals that are joined into one.
+    /// Number of consecutive intervals merged into one.
     pub(super) joined: usize,
     rounds: Vec<u32>,
-    /// From one round's start to the next, in seconds.
+    /// Seconds between the starts of two rounds.
     pitch: f64,
 }
 
 impl<'a> Clock<'a> {
-    /// Joins intervals until about `most` remain in all; a measurement keeps at least one.
+    /// Merges intervals until about `most` remain in total; each measurement keeps at least one.
     pub(super) fn new(mut measurements: Vec<&'a Measurement>, targets: &[&str], most: usize) -> Self {
         let place = |m: &Measurement| targets.iter().position(|target| *target == m.target);
         measurements.sort_by_key(|m| (place(m), m.round));

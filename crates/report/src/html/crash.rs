@@ -10,7 +10,7 @@ use super::page::set;
 use crate::document;
 use crate::figure::counted;
 
-/// The colours of the style sheet for stacks that kept what they promised, and for the others.
+/// Style sheet colours for stacks that kept their guarantees, and for the others.
 const KEPT: (&str, &str) = ("kept", "good");
 const LOST: (&str, &str) = ("lost", "bad");
 

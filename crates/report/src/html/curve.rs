@@ -1,4 +1,4 @@
-//! Latency against offered load: all targets over one another.
+//! Latency against offered load: charts with all targets in one.
 
 use maud::{Markup, html};
 
@@ -10,7 +10,7 @@ use iotax_analysis::curve::{Curve, Curves, Located, RatePoint};
 use iotax_model::Run;
 use iotax_model::units::human;
 
-/// All works, a section for each.
+/// One section per workload.
 pub(super) fn sections(run: &Run, judgement: &Judgement, works: &[Curves<'_>]) -> Markup {
     html! { @for (number, curves) in (1..).zip(works) { (section(run, judgement, curves, number)) } }
 }

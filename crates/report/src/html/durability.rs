@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::page::set;
 use crate::document::durability;
 
-/// The section; nothing for a run of other work.
+/// The section; empty for other runs.
 pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
     let page = durability::section(run, judgement);
     html! { @if !page.parts.is_empty() { section id="durability" { (set(&page)) } } }

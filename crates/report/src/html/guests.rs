@@ -1,4 +1,4 @@
-//! Several guests or jobs at once: the share of each, tail latency by their number, and the load of neighbours.
+//! Concurrent guests or jobs: the share of each, tail latency by their number, and the load of neighbours.
 
 use iotax_model::Workload;
 use iotax_model::units::human;
@@ -90,7 +90,7 @@ fn one(member: &Contender, crowd: &GroupFairness, in_rate: fn(f64) -> String) ->
     }
 }
 
-/// Percentiles of all guests together by their number.
+/// Percentiles over all guests, by the number of guests.
 fn tail(judgement: &Judgement, workload: &str, group: &[(u32, &str)]) -> Chart {
     let (mut rows, mut words) = (Vec::new(), Vec::new());
     for (count, target) in group {

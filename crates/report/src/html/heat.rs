@@ -12,7 +12,7 @@ use iotax_model::Run;
 /// Bins for each factor of ten.
 const PER_DECADE: f64 = 12.0;
 
-/// The most bins, however far apart the ends are.
+/// Maximum number of bins, whatever the range.
 const MOST_BINS: f64 = 40.0;
 
 /// The number of columns that identify an interval: target, round, beginning, end.

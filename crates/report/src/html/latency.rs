@@ -11,10 +11,10 @@ use iotax_analysis::percentile::{PercentileValue, name, needed};
 use iotax_analysis::{CellJudgement, Summary};
 use iotax_model::Run;
 
-/// The largest step between points of the distribution, as a share of all I/Os.
+/// Largest step between points of the distribution, as a share of all I/Os.
 const STEP: f64 = 0.02;
 
-/// In the tail a point is added each time the remaining share has shrunk by this factor.
+/// Factor by which the remaining share shrinks between two points in the tail.
 const TAIL: f64 = 1.6;
 
 /// An axis of latencies.
@@ -125,8 +125,8 @@ pub(super) fn distribution(run: &Run, workload: &Workload, cells: &[&CellJudgeme
     }
 }
 
-/// Points (nanoseconds, share that took no longer) of the distribution: the first, the last, and as many between as an
-/// eye can tell apart. Each is exact up to the histogram's own error.
+/// Points (nanoseconds, share of I/Os that took no longer) of the distribution: the first, the last, and as many in between as are visually
+/// distinct. Each is exact up to the histogram's error.
 fn cumulated(latency: &Histogram) -> Vec<(f64, f64)> {
     let all = latency.count() as f64;
     let mut points: Vec<(f64, f64)> = Vec::new();

@@ -11,7 +11,7 @@ use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::latency_breakdown::View;
 use iotax_analysis::{CpuByRole, Judgement, LatencyBreakdown, Metric};
 
-/// Both charts and their tables; nothing if no guest was measured from inside and no role could be told apart.
+/// Both charts and their tables; empty if no guest was measured from inside and no roles are known.
 pub(super) fn section(judgement: &Judgement, here: ChartId<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
     let mut insides: Vec<_> = judgement.on(workload, |cell| cell.latency.as_ref()).collect();

@@ -14,10 +14,10 @@ use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::{Edge, Judgement, Metric, Tax};
 use iotax_model::Run;
 
-/// One rung, in nanoseconds.
+/// A rung, in nanoseconds.
 struct Rung {
     name: String,
-    /// The layer that it adds and its cost, in words.
+    /// The added layer and its cost, as text.
     words: String,
     /// The layer that it adds; empty for a lowest rung.
     layer: String,
@@ -31,10 +31,10 @@ struct Rung {
     beneath: Option<usize>,
 }
 
-/// By target: the edge on which it is drawn, and its cost.
+/// For each target, the edge on which it is drawn, and its cost.
 type Steps<'a> = HashMap<&'a str, (&'a Edge, Tax)>;
 
-/// Every workload's ladder; nothing if nothing was compared.
+/// The ladders of all workloads; empty if nothing was compared.
 pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
     let compared = |workload: &&Workload| {
         let both = judgement.steps.iter().chain(&judgement.comparisons);
@@ -199,7 +199,7 @@ fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
     }
 }
 
-/// One row per edge; nothing if none was measured.
+/// One row per edge; empty if none was measured.
 pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let (leading, cpu_metric) = (Metric::leading(workload), Metric::cpu(workload));
     let workload_name = &workload.name;

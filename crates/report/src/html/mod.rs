@@ -64,7 +64,7 @@ pub const STYLE: &str = include_str!("style.css");
 /// Colours of targets in the style sheet; an eleventh target shares the first one's.
 const COLOURS: usize = 10;
 
-/// The beginning of a page, which marks it as written by iotax; a page that only quotes it begins differently.
+/// The beginning of a page, which marks it as written by iotax; a page that only quotes one begins differently.
 pub const MARK: Mark = Mark::start(
     "HTML",
     "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"generator\" content=\"iotax\">",

@@ -1,4 +1,4 @@
-//! A page of headings, tables and sentences as markup, beside its forms for terminals and as Markdown.
+//! Converts a page of headings, tables and sentences to HTML; other modules convert it for terminals and to Markdown.
 
 use maud::{Markup, html};
 

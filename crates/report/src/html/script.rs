@@ -1,4 +1,4 @@
-//! The scripts of a page, and the policy that lets no other run.
+//! The scripts of a page, and the content security policy that permits no others.
 
 use data_encoding::BASE64;
 use maud::{Markup, PreEscaped, html};

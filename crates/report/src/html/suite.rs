@@ -12,7 +12,7 @@ use iotax_analysis::Judgement;
 use iotax_analysis::suite::{SuiteCell, SuiteTest, TargetSeries};
 use iotax_model::Run;
 
-/// All tests.
+/// One section per test.
 pub(super) fn sections(run: &Run, judgement: &Judgement, tests: &[SuiteTest<'_>]) -> Markup {
     html! { @for (index, test) in tests.iter().enumerate() { (section(run, judgement, test, index + 1)) } }
 }

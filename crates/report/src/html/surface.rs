@@ -46,7 +46,7 @@ pub(super) fn figure(map: &Map, name: &str) -> Markup {
     }
 }
 
-/// The place (0 to 1) of one of `count` sizes along an edge.
+/// Position (0 to 1) of point `index` among `count` points along an edge.
 fn along(index: usize, count: usize) -> f64 {
     index as f64 / (count - 1) as f64
 }
@@ -104,7 +104,7 @@ fn edges(svg: &mut String, map: &Map) {
     text(svg, (files.0 + 40.0, files.1 + 36.0), "start", "file size");
 }
 
-/// The surface: one field between each four neighbours, or three where the fourth was not measured.
+/// The surface: one field between four neighbouring points, or three if the fourth was not measured.
 fn fields(svg: &mut String, map: &Map, most: f64) {
     let corner = |file: usize, record: usize| {
         let value = map.bytes_per_s[file][record]? / most;

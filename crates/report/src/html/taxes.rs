@@ -1,4 +1,4 @@
-//! All cells in one table: the figures of each target, its tax over the baseline, and the verdict.
+//! All cells in one table: each target's figures, its cost over the baseline, and the verdict.
 
 use iotax_model::Workload;
 use iotax_model::units::human;

@@ -108,7 +108,7 @@ fn rows(clock: &Clock<'_>, layers: &[Layer<'_>]) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Beginning and end in seconds of consecutive intervals (end, length); absent if they have no length.
+/// Beginning and end in seconds of consecutive intervals (end, length); `None` if they have no length.
 pub(super) fn span(mut intervals: impl Iterator<Item = (u64, u64)>) -> Option<(f64, f64)> {
     let (at, length) = intervals.next()?;
     let (from, to) = (at.saturating_sub(length), intervals.last().map_or(at, |(at, _)| at));
@@ -187,7 +187,7 @@ fn layers(run: &Run) -> Vec<Layer<'_>> {
     layers
 }
 
-/// The rates of each target in words.
+/// The rates of each target, as text.
 fn message(run: &Run, rows: &[Vec<Cell>], unit: Unit) -> String {
     let words = |rate: f64| if unit == Unit::Bits { human::bits(rate / 8.0) } else { human::count(rate) };
     let of = |target: &str| {

@@ -8,8 +8,8 @@ use crate::sentences::trend::{cell, changed, run};
 use iotax_analysis::metric::Unit as MetricUnit;
 use iotax_analysis::trend::{PastRun, Trend};
 
-/// The chart of a series: runs across by their numbers, the target's mean above what is followed (its ratio to the control in percent),
-/// changes as lines with their size, and the runs that each may have come with shaded. `number` tells the charts of a page apart.
+/// The chart of a series: run numbers on the horizontal axis, the target's mean above the followed figure (its ratio to the control in
+/// percent), changes as lines with their size, and the runs that may have caused each shaded. `number` makes ids unique within a page.
 #[must_use]
 pub fn trend(runs: &[PastRun], trend: &Trend, number: usize) -> Markup {
     let id = |point: usize| runs[trend.points[point].run].id as f64;

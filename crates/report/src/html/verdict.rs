@@ -22,7 +22,7 @@ pub(super) fn verdict(run: &Run, c: &Comparison) -> Markup {
     }
 }
 
-/// A figure, with its interval in a style of its own.
+/// A figure whose interval has a separate style.
 pub(super) fn with_interval(words: &str) -> Markup {
     html! {
         @match words.split_once(" [") {

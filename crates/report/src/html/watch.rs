@@ -17,7 +17,7 @@ use iotax_model::Run;
 use iotax_model::record::{Sample, Tally};
 use iotax_model::units::human;
 
-/// A section for each measurement; nothing for a run that is no watch.
+/// One section per measurement; empty for a run that is not a watch.
 pub(super) fn sections(run: &Run) -> Markup {
     let Some(watch) = run.plan.watch() else { return html! {} };
     let all = episodes(run);
@@ -101,7 +101,7 @@ fn price_table(prices: &[Price<'_>]) -> Markup {
     }
 }
 
-/// Each target's price of each event against the baseline's.
+/// Each target's cost of each event compared with the baseline's.
 fn comparison_table(run: &Run, compared: &[PriceComparison<'_>]) -> Markup {
     let heading = price_comparison::heading(run);
     html! {

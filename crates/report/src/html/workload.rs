@@ -1,4 +1,4 @@
-//! One workload: its latencies, its guests, its breakdowns, and all of it over time.
+//! The section of one workload: latencies, guests, breakdowns, and all of it over time.
 
 use iotax_model::Workload;
 use iotax_model::record::Measurement;
@@ -12,10 +12,10 @@ use crate::figure::title_in;
 use iotax_analysis::{CellJudgement, Judgement};
 use iotax_model::Run;
 
-/// The most intervals in all timelines together: more would dominate the file, and no eye could tell them apart.
+/// Maximum number of intervals in all timelines together: more would dominate the file, and could not be told apart.
 const INTERVALS: usize = 6_000;
 
-/// The most intervals in all heat maps together, where each has dozens of figures.
+/// Maximum number of intervals in all heat maps together, because each has dozens of figures.
 const COLUMNS: usize = 1_500;
 
 /// The section; nothing if the workload was not measured.
@@ -54,7 +54,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     }
 }
 
-/// Every figure that is known, folded.
+/// All known figures, collapsed.
 fn all_figures(judgement: &Judgement, workload: &Workload, cells: &[&CellJudgement]) -> Markup {
     html! {
         details {

@@ -127,7 +127,7 @@ struct PhaseEntry<'a> {
     share: f64,
 }
 
-/// One measured cell.
+/// The JSON of a measured cell.
 pub(super) fn cell<'a>(judgement: &'a Judgement, cell: &'a CellJudgement) -> CellEntry<'a> {
     let summary = &cell.summary;
     let mut latency_ns = latency(&summary.latency);

@@ -88,7 +88,7 @@ pub(super) struct MeasurementEntry<'a> {
     kernel_threads: Option<&'a BTreeMap<String, CpuTime>>,
 }
 
-/// `warnings` are the kinds of the warnings that name it.
+/// The JSON of one measurement. `warnings` are the kinds of warnings about it.
 pub(super) fn measurement<'a>(
     run: &Run,
     figures: &[Metric],

@@ -1,4 +1,4 @@
-//! The JSON of comparisons: a ratio, its certainty and what it comes to.
+//! The JSON of comparisons: ratio, interval and verdict.
 
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::verdict::Verdict;

@@ -1,4 +1,4 @@
-//! Reads from a document `iotax/1` what a comparison needs.
+//! Reads the parts of an `iotax/1` document that a comparison needs.
 
 use iotax_model::Workload;
 use iotax_model::plan::Neighbour;
@@ -18,10 +18,10 @@ use iotax_analysis::{Grade, Metric};
 /// The reason why a document cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is not JSON.
+    /// The text is not JSON.
     #[error("it is not JSON: {0}; accepted: a file that --json wrote")]
     Json(serde_json::Error),
-    /// It is JSON with another schema.
+    /// The text is JSON with another schema.
     #[error(
         "its schema is {found}, not \"{SCHEMA}\"; accepted: a file that --json of bench, ladder, run, resume or report wrote"
     )]
@@ -29,7 +29,7 @@ pub enum ReadError {
         /// The schema that it names.
         found: String,
     },
-    /// It was written before measurements had their figures in them.
+    /// The text is from a version that did not store each measurement's figures yet.
     #[error(
         "it was written by an iotax that did not yet write what comparing needs; write it again from its store: \
          iotax report {run} --json FILE"
@@ -48,7 +48,7 @@ pub enum ReadError {
     },
 }
 
-/// The run's head, as far as comparing needs it.
+/// The run's head, with the fields that comparing needs.
 #[derive(Deserialize)]
 struct Head {
     id: i64,
@@ -70,7 +70,7 @@ struct Planned {
     curve: Option<Value>,
 }
 
-/// One curve, as far as comparing needs it.
+/// A curve, with the fields that comparing needs.
 #[derive(Deserialize)]
 struct ReadCurve {
     target: String,
@@ -90,7 +90,7 @@ struct ReadRate {
     high: Option<f64>,
 }
 
-/// One answer, as far as comparing needs it.
+/// An answer, with the fields that comparing needs.
 #[derive(Deserialize)]
 struct ReadAnswer {
     target: String,
@@ -101,7 +101,7 @@ struct ReadAnswer {
     high: Option<f64>,
 }
 
-/// One measurement, as far as comparing needs it.
+/// A measurement, with the fields that comparing needs.
 #[derive(Deserialize)]
 struct Measured {
     target: String,

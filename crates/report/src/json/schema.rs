@@ -18,7 +18,7 @@ fn schema<T: JsonSchema>(file: &str) -> Value {
     schema
 }
 
-/// Refuses keys that a type does not have. Defaults are those of readers.
+/// Rejects unknown keys. Defaults are those of readers.
 fn closed(schema: &mut Schema) {
     schema.remove("default");
     schema.remove("format");

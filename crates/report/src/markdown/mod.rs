@@ -46,7 +46,7 @@ fn table(text: &mut String, grid: &Grid) -> std::fmt::Result {
     grid.rows.iter().try_for_each(|fields| writeln!(text, "{}", row(fields)))
 }
 
-/// One line in which nothing is markup: not a pipe, which would end a field, nor what a sentence quotes.
+/// Escapes a line so that nothing in it is markup: neither a pipe, which would end a field, nor text that a sentence quotes.
 fn escaped(text: &str) -> String {
     let mut line = String::new();
     for c in text.split_whitespace().collect::<Vec<_>>().join(" ").chars() {

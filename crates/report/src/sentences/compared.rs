@@ -1,4 +1,4 @@
-//! The conclusions of a comparison. Each sentence rests on a verdict or says that there is none.
+//! The conclusions of a comparison. Each sentence states a verdict, or that there is none.
 
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
@@ -41,7 +41,7 @@ pub fn conclusions(compared: &Compared) -> Vec<String> {
     sentences
 }
 
-/// Why a run that adds rounds may leave open what is decided here.
+/// Why a run that adds rounds may leave undecided what is decided here.
 fn stricter(more: &More) -> String {
     format!(
         "These verdicts are of this comparison alone, from all rounds at once. The report of {} looks several times, at more comparisons, and asks \
@@ -95,13 +95,14 @@ fn is_open(cell: &ComparedCell) -> bool {
     cell.ratio.verdict == Verdict::Undecided && cell.ratio.withheld.is_none()
 }
 
-/// Rounds of a run that has an interval at all.
+/// Fewest rounds of a run for an interval.
 const FEWEST_ROUNDS: u32 = 2;
 
-/// With fewer rounds the scatter is known to a factor of two at best, and the rounds needed to a factor of four.
+/// Fewest rounds for an estimate of the noise: with fewer it is known to a factor of two at best, and the rounds needed to a factor of
+/// four.
 const KNOWN_NOISE: u32 = 8;
 
-/// The rounds of each run that decide as many cells as can be.
+/// The rounds of each run that decide as many cells as possible.
 fn deciding(open: &[&ComparedCell]) -> Option<u32> {
     let needed = open.iter().filter_map(|cell| cell.ratio.needed_rounds).max();
     needed.or_else(|| open.iter().any(|cell| cell.rounds.0.min(cell.rounds.1) < 2).then_some(FEWEST_ROUNDS))

@@ -1,4 +1,4 @@
-//! The conclusions of a run. Each sentence rests on a verdict or says that there is none.
+//! The conclusions of a run. Each sentence states a verdict, or that there is none.
 
 pub(super) mod amount;
 pub mod compared;
@@ -46,7 +46,7 @@ pub fn unfinished(run: &Run) -> Option<String> {
     Some(if can_go_on { format!("{state} Go on: {}", run.command("resume", "")) } else { state })
 }
 
-/// All sentences: whether demands are kept, and what the comparisons come to.
+/// All sentences: whether demands are met, and the results of the comparisons.
 #[must_use]
 pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut all = crate::demands::sentences(run, judgement);
@@ -54,7 +54,7 @@ pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
     all
 }
 
-/// The steady state, if it was waited for, and the comparisons. Demands have a section of their own.
+/// The steady state, if requested, and the comparisons. Demands have a separate section.
 #[must_use]
 pub(crate) fn meaning(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut all = crate::steady_state::sentences(run);
@@ -112,7 +112,7 @@ fn comparisons<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     sentences
 }
 
-/// Why the targets of an import are not judged.
+/// Why the targets of an import are not compared.
 fn unpaired(run: &Run) -> Option<String> {
     (run.source.is_some() && run.plan.targets.len() > 1).then(|| {
         "The targets are not compared: the repetitions of one were not measured beside those of another."
@@ -135,12 +135,12 @@ pub(crate) fn verified(run: &Run) -> Option<String> {
     })
 }
 
-/// The margin in words: `within 2%`.
+/// The margin as text: `within 2%`.
 pub(super) fn margin(run: &Run) -> String {
     format!("within {}", run.plan.margin)
 }
 
-/// All comparisons of one target with one other.
+/// All comparisons of a pair of targets.
 struct Versus<'a> {
     target: &'a str,
     baseline: &'a str,

@@ -1,4 +1,4 @@
-//! Throughput, CPU cost and round-trip time of network paths against one another.
+//! Sentences that compare network paths by throughput, CPU cost and round-trip time.
 
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
@@ -40,7 +40,7 @@ pub(super) fn costs(
     sentences
 }
 
-/// Gaps in what arrived; no verdict rests on them.
+/// Gaps in the received data; they are not part of any verdict.
 pub(super) fn facts(judgement: &Judgement) -> Vec<String> {
     let gaps: Vec<String> = judgement
         .cells

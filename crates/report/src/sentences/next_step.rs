@@ -1,4 +1,4 @@
-//! The command that decides what a run left undecided, and the time that it takes.
+//! The command that would decide what a run left undecided, and the time that it takes.
 
 use iotax_analysis::compare::More;
 use iotax_analysis::stats::verdict::rounds_for_most;
@@ -8,7 +8,7 @@ use iotax_model::plan::FIRST_LOOK;
 use iotax_model::units::{Nanos, human};
 use iotax_model::{Run, RunState};
 
-/// Looks on the way to the last one cost rounds: so many percent of those that a single test needs.
+/// Rounds needed with several looks, in percent of those that a single test needs.
 const LOOKS_COST: u32 = 125;
 
 /// `20 min would decide 6 of them: iotax resume 1 --time 20m`. `needed` has the total rounds for each open comparison, absent if unknown or
@@ -63,12 +63,12 @@ pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]
     format!("a new run of {words} would decide {which}: {}", run.command("resume", &format!("--time {time}")))
 }
 
-/// The rounds of a run that adds them and decides what a single test of so many does.
+/// The rounds of a run with looks that decides the same as a single test of `rounds` rounds.
 fn with_looks(rounds: u32) -> u32 {
     (rounds.saturating_mul(LOOKS_COST)).div_ceil(100).max(FIRST_LOOK + 2)
 }
 
-/// `more rounds of run 1 take 3 min: iotax resume 1 --repeat 12`; absent if it has so many rounds.
+/// `more rounds of run 1 take 3 min: iotax resume 1 --repeat 12`; `None` if it already has this many rounds.
 pub(super) fn more_rounds(more: &More, rounds: u32) -> Option<String> {
     let (label, command) = (&more.label, &more.command);
     if more.is_anew {
@@ -86,7 +86,7 @@ fn rounds_of(rounds: u32) -> String {
     crate::figure::counted(rounds, "round")
 }
 
-/// The time of so many rounds, as an option and in words: rounded up to what a person would give.
+/// The time of this many rounds, as an option and as text, rounded up to a convenient value.
 fn time(run: &Run, rounds: u32) -> (Nanos, String) {
     time_of(round_time(run), rounds)
 }

@@ -7,7 +7,7 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Standing, Stopped};
 use iotax_model::Run;
 
-/// The most pairs that are named; more are counted, and marked in the tables.
+/// Maximum number of pairs named; the rest is counted, and marked in the tables.
 const MOST_NAMED: usize = 3;
 
 /// One sentence per lost target.
@@ -32,7 +32,7 @@ pub(super) fn withheld(judgement: &Judgement, all: &[&Comparison]) -> Option<Str
     Some(format!("No verdict is given: {which}; {instance}{reason}."))
 }
 
-/// Comparisons that are not decided, in one sentence, with what would decide them.
+/// One sentence on undecided comparisons, with what would decide them.
 pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -> Option<String> {
     let is_open = |c: &&Comparison| c.ratio.verdict == Verdict::Undecided && c.ratio.withheld.is_none();
     let open: Vec<&Comparison> = all.iter().copied().filter(is_open).collect();

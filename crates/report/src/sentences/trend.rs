@@ -1,4 +1,4 @@
-//! The changes of a history in words.
+//! Sentences on the changes in a history.
 
 use iotax_model::units::human::listed;
 
@@ -58,7 +58,7 @@ pub(crate) fn changed(runs: &[PastRun], trend: &Trend, found: &TrendChange) -> S
     )
 }
 
-/// Other changes between two runs, each pair once: settings that differ, who ran them, and notes.
+/// Other changes between two runs, each pair once: settings, users, and notes.
 pub(crate) fn causes<'a>(
     runs: &[PastRun],
     changes: impl Iterator<Item = (&'a Trend, &'a TrendChange)>,

@@ -1,4 +1,4 @@
-//! The many things of one measurement: intervals, devices and interfaces in each of them, streams.
+//! Tables with several rows per measurement: intervals, devices and interfaces in them, streams.
 
 use std::collections::BTreeMap;
 

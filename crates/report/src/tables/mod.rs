@@ -1,4 +1,4 @@
-//! The tables of runs: their columns, and what makes a row.
+//! The tables of runs: their columns and rows.
 
 mod history;
 mod intervals;
@@ -24,7 +24,7 @@ pub fn figures(runs: &[(Run, Judgement)]) -> &[Metric] {
     runs.first().map_or(Metric::ALL, |(_, judgement)| &judgement.figures)
 }
 
-/// True if the target's CPU was emulated, so that its figures say nothing of real hardware. Absent if it was never built.
+/// True if the target's CPU was emulated, so that its figures say nothing about real hardware. `None` if it was never built.
 #[must_use]
 pub fn emulated(run: &Run, target: &str) -> Option<bool> {
     run.targets.iter().find(|record| record.name == target).map(|record| record.emulated)
@@ -52,7 +52,7 @@ pub fn place<'a, T>() -> [Column<MeasurementRow<'a, T>>; 4] {
     )
 }
 
-/// A row for each datum of each measurement.
+/// A row per item of each measurement.
 pub fn rows_of<'a, T>(
     runs: &'a [(Run, Judgement)],
     data: impl Fn(&'a Measurement) -> Vec<T> + Copy,

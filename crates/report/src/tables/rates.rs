@@ -28,7 +28,7 @@ impl PointRow<'_> {
     }
 }
 
-/// One row per target, work and rate. Rates are I/Os per second; what belongs to the whole curve stands in each of its rows.
+/// One row per target, workload and rate. Rates are I/Os per second; figures of the whole curve are repeated in each of its rows.
 #[must_use]
 pub fn curves(runs: &[(Run, Judgement)]) -> DataTable {
     let curves: Vec<_> = runs.iter().map(|(run, _)| (run, curve::curves(run))).collect();
@@ -84,7 +84,7 @@ impl AnswerRow<'_> {
     }
 }
 
-/// One row per target and work that was asked about. Rates are I/Os per second.
+/// One row per target and workload of a search. Rates are I/Os per second.
 #[must_use]
 pub fn answers(runs: &[(Run, Judgement)]) -> DataTable {
     let asked = runs.iter().filter(|(run, _)| run.plan.ask().is_some());

@@ -9,7 +9,7 @@ use iotax_model::wrap;
 
 use super::document::{Page, Part};
 
-/// Narrower than this, sentences are not broken further.
+/// Width below which sentences are not wrapped further.
 const NARROWEST: usize = 40;
 
 /// A text for a terminal whose only escape sequences are iotax's own.

@@ -8,25 +8,25 @@ use crate::document::{Field, Grid};
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_model::wrap;
 
-/// The width at which texts of several words in the first column are broken.
+/// Width at which texts of several words in the first column are wrapped.
 const NAME: usize = 24;
 
-/// The steps that make a table narrower, tried one after another.
+/// The steps that make a table narrower, tried in order.
 #[derive(Clone, Copy, Default)]
 struct Setting {
     /// One blank between columns instead of two.
     tight: bool,
-    /// Shorter texts, where fields have one.
+    /// Uses shorter texts of fields that have them.
     short: bool,
     /// Puts units below names, where they differ.
     units: bool,
-    /// Breaks heads that are wider than their columns.
+    /// Wraps heads that are wider than their columns.
     heads: bool,
     /// Breaks the last column after each comma.
     stacked: bool,
     /// Puts intervals below their estimates.
     intervals: bool,
-    /// Breaks texts of several words in the first column between words.
+    /// Wraps texts of several words in the first column.
     words: bool,
 }
 
@@ -36,8 +36,8 @@ impl Setting {
     }
 }
 
-/// Adds a table that is at most `width` wide: no name and no figure is broken, so columns that do not fit beside one another
-/// follow below, again with the first column.
+/// Adds a table that is at most `width` wide. Names and figures are not broken; columns that do not fit continue below, with the first
+/// column repeated.
 pub(super) fn add(text: &mut String, grid: &Grid, width: usize, colour: bool) {
     for (index, part) in parts(grid, width).iter().enumerate() {
         if index > 0 {
@@ -49,7 +49,7 @@ pub(super) fn add(text: &mut String, grid: &Grid, width: usize, colour: bool) {
     }
 }
 
-/// The table in as many parts as the width takes, each with its setting.
+/// The table in as many parts as the width requires, each with its setting.
 fn parts(grid: &Grid, width: usize) -> Vec<(Grid, Setting)> {
     let mut setting = Setting::default();
     let steps: [fn(&mut Setting); 10] = [
@@ -78,7 +78,7 @@ fn parts(grid: &Grid, width: usize) -> Vec<(Grid, Setting)> {
     split(grid, setting, width).into_iter().map(|part| (part, setting)).collect()
 }
 
-/// The columns in parts of at most `width`, filled from the last column on: a verdict stays with what it judges.
+/// Splits the columns into parts of at most `width`, filled from the last column, so that a verdict stays next to its figures.
 fn split(grid: &Grid, setting: Setting, width: usize) -> Vec<Grid> {
     let mut parts: Vec<Vec<usize>> = Vec::new();
     for column in (1..grid.head.len()).rev() {
@@ -94,7 +94,7 @@ fn split(grid: &Grid, setting: Setting, width: usize) -> Vec<Grid> {
     parts.iter().rev().map(|part| only(grid, part)).collect()
 }
 
-/// The table with its first column and some of the others.
+/// The table with its first column and the given others.
 fn only(grid: &Grid, columns: &[usize]) -> Grid {
     let some =
         |row: &Vec<Field>| [&0].into_iter().chain(columns).filter_map(|at| row.get(*at).cloned()).collect();
@@ -115,7 +115,7 @@ fn lines(grid: &Grid, setting: Setting, colour: bool) -> Vec<String> {
     table.lines().collect()
 }
 
-/// The heads in as many lines as they need, each line above its own column. A unit that all have stands once, in the first column.
+/// The heads in as many lines as needed. A unit common to all columns is shown once, in the first column.
 fn heads(grid: &Grid, setting: Setting) -> Vec<String> {
     let mut units: Vec<Option<&str>> = grid.head.iter().skip(1).map(|field| field.unit.as_deref()).collect();
     units.dedup();
@@ -135,7 +135,7 @@ fn heads(grid: &Grid, setting: Setting) -> Vec<String> {
     lines.iter().map(|lines| format!("{}{}", "\n".repeat(most - lines.len()), lines.join("\n"))).collect()
 }
 
-/// The head of a column, broken after hyphens and between words where it is wider than what is below it.
+/// The head of a column, wrapped after hyphens and between words if it is wider than its values.
 fn broken(grid: &Grid, column: usize, setting: Setting) -> Vec<String> {
     let below = grid.rows.iter().filter_map(|row| row.get(column));
     let width = below.map(|field| field.said(setting).chars().count()).max().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Prices of events against the baseline's: a row for each event and target, and what would decide the rest.
+//! The costs of events compared with the baseline's: a row per event and target, and what would decide the rest.
 
 use iotax_analysis::stats::verdict::{Verdict, rounds_for_most};
 use iotax_analysis::watch::{EventFigure, PriceComparison};
@@ -7,21 +7,21 @@ use iotax_model::units::human;
 
 use crate::figure::{UNKNOWN, change, change_with, counted};
 
-/// The scatter of fewer rounds is known to a factor of two at best.
+/// Fewest rounds for an estimate of the noise: with fewer it is known to a factor of two at best.
 const KNOWN_NOISE: u32 = 8;
 /// The fewest rounds whose interval is of use.
 const FEWEST_ROUNDS: u32 = 3;
 
 /// The comparisons of one event on one target.
 pub(crate) struct Row<'a> {
-    /// The event, with the workload where there are several.
+    /// The event, with the workload if there are several.
     pub(crate) event: String,
     pub(crate) target: &'a str,
-    /// One for each figure in use; absent if it is not known in every round.
+    /// One entry per figure in use; `None` if it is unknown in any round.
     pub(crate) cells: Vec<Option<&'a PriceComparison<'a>>>,
 }
 
-/// The figures that any comparison has, in the order of the columns.
+/// The figures that any comparison has, in column order.
 pub(crate) fn figures(all: &[PriceComparison<'_>]) -> Vec<EventFigure> {
     EventFigure::ALL.into_iter().filter(|figure| all.iter().any(|one| one.figure == *figure)).collect()
 }
@@ -37,7 +37,7 @@ pub(crate) const fn column(figure: EventFigure) -> &'static str {
     }
 }
 
-/// One row for each event and target, in the order of the plan.
+/// One row per event and target, in the order of the plan.
 pub(crate) fn rows<'a>(all: &'a [PriceComparison<'a>]) -> Vec<Row<'a>> {
     let figures = figures(all);
     let key = |one: &PriceComparison<'a>| (one.workload, one.event, one.target);
@@ -84,7 +84,7 @@ pub(crate) fn cell(one: Option<&PriceComparison<'_>>, with_interval: bool) -> St
     }
 }
 
-/// Below the table: its marks, what would decide what is open, and why verdicts are withheld.
+/// The notes below the table: its marks, what would decide undecided comparisons, and why verdicts are withheld.
 pub(crate) fn notes(run: &Run, all: &[PriceComparison<'_>]) -> Vec<String> {
     let mut legend = vec![format!("Change against {}, in the seconds of the event", run.plan.baseline)];
     if all.iter().any(|one| one.ratio.verdict == Verdict::Same) {

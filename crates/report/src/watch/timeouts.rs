@@ -7,7 +7,7 @@ use iotax_model::units::human;
 /// The columns of [`row`].
 pub(crate) const COLUMNS: [&str; 4] = ["layer", "timeout", "limit", "against the gap"];
 
-/// Returns whether there was a gap or an I/O that a timeout may be held against.
+/// Returns whether there was a gap or slow I/O to compare with timeouts.
 pub(crate) fn has_hung(episode: &Episode<'_>) -> bool {
     let is_exceeded = |timeout: &JudgedTimeout<'_>| timeout.verdict == TimeoutVerdict::Exceeded;
     let hung = episode
@@ -27,7 +27,7 @@ pub(crate) fn line(episode: &Episode<'_>) -> Option<String> {
     (has_hung(episode) && !parts.is_empty()).then(|| format!("timeouts: {}", parts.join("; ")))
 }
 
-/// The exceeded ones, or the one that was nearest.
+/// The exceeded timeouts, or the one that was closest.
 fn of_layers(own: &[&JudgedTimeout<'_>]) -> Option<String> {
     let name = |(timeout, limit): &(&JudgedTimeout<'_>, Nanos)| {
         let inside = if timeout.owner == TimeoutOwner::Guest { " in the guest" } else { "" };

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// The size limit of a report of 500 measurements, in bytes.
 const LARGEST: usize = 6 << 20;
 
-/// How often as long as a page of one measurement it may take until its reader can use it.
+/// The longest time until its reader can use it, as a multiple of that of a small page.
 const LATER: f64 = 2.5;
 
 fn chromium() -> Option<PathBuf> {

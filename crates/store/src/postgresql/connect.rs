@@ -9,10 +9,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{pgpass, tls};
 
-/// Longest wait for a server to accept a connection, unless the URL says another one.
+/// Longest wait for a server to accept a connection, unless the URL sets another.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Connects to one database, as often as it is asked to.
+/// Opens connections to one database.
 #[derive(Clone)]
 pub(super) struct Connector {
     config: Config,
@@ -64,7 +64,7 @@ impl Connector {
     }
 }
 
-/// Adds what the URL does not say.
+/// Fills in defaults for what the URL leaves out.
 fn complete(config: &mut Config) {
     let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     if config.get_user().is_none()

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use ::postgres::config::{Config, Host};
 
-/// The password that the file has for this database. A file that others can read does not count, as for libpq.
+/// The password in the file for this database. As in libpq, a file that others can read is ignored.
 pub(super) fn password(config: &Config) -> Option<String> {
     let path = env::var_os("PGPASSFILE")
         .map(PathBuf::from)

@@ -1,4 +1,4 @@
-//! TLS to a server, as libpq's `sslmode` has it.
+//! TLS to a server, with libpq's `sslmode`.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Whose certificate is accepted.
+/// The certificates that are accepted.
 #[derive(Debug)]
 pub(super) enum Trust {
-    /// Any: the connection is encrypted, but anyone may be at its other end.
+    /// Any certificate: the connection is encrypted, but the server is not authenticated.
     Anyone,
-    /// One for the host's name by an authority of this file, or of the system.
+    /// A certificate for the host's name, signed by an authority from this file, or from the system.
     Roots(Option<String>),
 }
 

@@ -1,4 +1,4 @@
-//! The next version, as it will come.
+//! Tests of a migration to a hypothetical next version.
 
 use iotax_testkit::{postgres, require};
 

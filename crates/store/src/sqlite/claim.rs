@@ -1,4 +1,4 @@
-//! Claims on runs: a lock on a file beside the store, which the kernel releases when its process ends, however it ends.
+//! Claims on runs: a lock on a file next to the store, which the kernel releases when the process ends for any reason.
 //!
 //! The directory is one that nobody else writes into, and the file one that nobody else can open: whoever can open a file can lock it. A
 //! file that a killed process left claims nothing; whoever claims a run of the store next removes it. Another user, who cannot lock it,
@@ -15,17 +15,17 @@ use rustix::fs::{OFlags, statfs};
 
 use super::neighbours;
 
-/// Longest time that somebody who only looks holds a file.
+/// Longest time for which a reader holds a file.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The first PID namespace. The list of locks in /proc lacks those of processes that the reader's namespace does not have.
+/// The initial PID namespace. /proc/locks omits locks of processes outside the reader's namespace.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Looks at the list of locks before it counts as complete.
+/// Number of readings of the list of locks before it counts as complete.
 const LOOKS: u32 = 3;
 
-/// Filesystems of this machine alone whose inodes have one number: ext4, XFS, tmpfs and btrfs.
+/// Local filesystems with unique inode numbers: ext4, XFS, tmpfs and btrfs.
 const LOCAL: [i128; 4] = [0xEF53, 0x5846_5342, 0x0102_1994, 0x9123_683E];
 
 /// A run that this process works on.
@@ -72,7 +72,7 @@ pub(super) fn is_held(path: &Path) -> bool {
     }
 }
 
-/// Returns whether the kernel's list of locks names the file, or is no proof that nobody has locked it.
+/// Returns whether the kernel's list of locks names the file, or cannot prove that it is unlocked.
 fn may_be_locked(path: &Path) -> bool {
     let is_complete = fs::read_link("/proc/self/ns/pid").is_ok_and(|own| own.as_os_str() == FIRST_NAMESPACE)
         && path.parent().is_some_and(|parent| {
@@ -84,7 +84,7 @@ fn may_be_locked(path: &Path) -> bool {
     !is_complete || (0..LOOKS).any(|_| listed().unwrap_or(true))
 }
 
-/// Returns whether a list of locks names this inode. Its device is not compared: btrfs shows another one there.
+/// Returns whether a list of locks contains this inode. Its device is not compared, because btrfs shows a different one there.
 fn names(locks: &str, inode: u64) -> bool {
     let inode_of = |line: &str| {
         let place = line.split_whitespace().find(|word| word.split(':').count() == 3)?;
@@ -93,12 +93,12 @@ fn names(locks: &str, inode: u64) -> bool {
     locks.lines().any(|line| inode_of(line) == Some(inode))
 }
 
-/// The file whose lock is the claim on a run: beside the store, whatever link leads to it.
+/// The file whose lock is the claim on a run. It is next to the store, with links resolved.
 pub(super) fn path(store: &Path, run: i64) -> io::Result<PathBuf> {
     Ok(neighbours::beside(&store.canonicalize()?, &format!("-claim-{run}")))
 }
 
-/// Locks the file, which is made if it is missing. `None` if somebody holds it or has just removed it.
+/// Locks the file, and creates it if missing. `None` if another process holds it or has just removed it.
 fn take(path: &Path) -> io::Result<Option<File>> {
     // Writable, which NFS asks for.
     let file = open(OpenOptions::new().create(true).truncate(false).write(true).mode(0o600), path)?;
@@ -119,7 +119,7 @@ fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }
 
-/// Removes what killed processes left of claims on other runs of the store.
+/// Removes claim files of killed processes on other runs of the store.
 fn sweep(claim: &Path) {
     let of = |path: &Path| {
         let (store, run) = path.file_name()?.to_str()?.rsplit_once('-')?;

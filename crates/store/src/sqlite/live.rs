@@ -1,4 +1,4 @@
-//! The progress of a run in a SQLite store: a file in memory, so that telling it does not disturb the disk that is measured.
+//! The progress of a run in a SQLite store: a file in memory, so that updates do not disturb the measured disk.
 //!
 //! The files are in a directory that only this user can enter. In /dev/shm itself others could put links under their names. Before the
 //! state each has the path of the run's claim, by which it is known whether anybody still works on it.
@@ -34,7 +34,7 @@ pub(super) fn put(store: &Path, run: i64, state: &str) -> io::Result<()> {
     }
 }
 
-/// The state of a run, if there is one.
+/// The published state of a run, if any.
 pub(super) fn get(store: &Path, run: i64) -> Option<String> {
     let directory = directory();
     refuse_foreign(&directory).ok()?;
@@ -52,7 +52,7 @@ pub(super) fn end(store: &Path, run: i64) {
     }
 }
 
-/// Removes the states of runs that nobody works on any more: their processes were killed.
+/// Removes the states of runs whose processes were killed.
 pub(super) fn sweep() {
     let directory = directory();
     if refuse_foreign(&directory).is_err() {
@@ -72,7 +72,7 @@ fn directory() -> PathBuf {
     format!("/dev/shm/iotax-{}", rustix::process::geteuid().as_raw()).into()
 }
 
-/// Refuses a directory that others can write to, or that is a link.
+/// Refuses a directory that others can write to, or that is a symbolic link.
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(directory)?;
     let open_to_others = found.mode() & 0o077;

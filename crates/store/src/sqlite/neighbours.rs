@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use iotax_model::threads;
 
-/// Ends a journal that names a super-journal, and begins every journal.
+/// Magic bytes at the beginning of every journal, and at the end of one that names a super-journal.
 const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
-/// Longest time that a write of another user takes: on a disk that is measured one can wait.
+/// Longest time to wait for another user's write, which may be slow on a disk that is being measured.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -51,7 +51,8 @@ pub(super) fn refuse_foreign(store: &Path) -> Result<(), String> {
     }
 }
 
-/// Refuses a store that SQLite would change by what others can put there: directories of theirs, and journals that iotax did not write.
+/// Refuses a store that SQLite would modify according to files from others: directories that others can write, and journals that iotax did
+/// not write.
 pub(super) fn refuse_planted(store: &Path) -> Result<(), String> {
     let named = std::path::absolute(store).map_err(|error| error.to_string())?;
     let resolved = resolved(store)?;
@@ -62,7 +63,7 @@ pub(super) fn refuse_planted(store: &Path) -> Result<(), String> {
     refuse_super_journal(&beside(&resolved, "-journal"))
 }
 
-/// Refuses a path on which somebody else can put files or exchange directories.
+/// Refuses a path on which other users can create files or replace directories.
 fn refuse_shared_directories(path: &Path) -> Result<(), String> {
     let owner = |path: &Path| fs::metadata(path).map(|found| found.uid());
     let trusted = [owner(Path::new("/")).ok(), Some(rustix::process::geteuid().as_raw())];
@@ -110,7 +111,8 @@ fn refuse_super_journal(journal: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns whether a journal ends with the name of a super-journal. SQLite also compares a checksum; a false one is refused as well.
+/// Returns whether a journal ends with the name of a super-journal. SQLite also verifies a checksum; one with a wrong checksum is refused
+/// as well.
 fn names_another(journal: &Path) -> io::Result<bool> {
     let mut file = File::open(journal)?;
     if file.metadata()?.len() < 16 {

@@ -9,16 +9,16 @@ use iotax_model::wire::{self, Event, Job, Request};
 pub(super) enum Ending {
     /// Nobody waits for it any more.
     Never,
-    /// The same until its window begins.
+    /// The same, until the window begins.
     OnceMeasuring,
-    /// It is told to end, and its outcome is waited for.
+    /// The load can be told to end; its outcome is then waited for.
     Possible,
-    /// It was told.
+    /// The load was told to end.
     Told,
 }
 
 impl Ending {
-    /// That of a job: one that records gaps is watched, and may end early.
+    /// The state for a job: one that records gaps is a watch, which may end early.
     pub(super) const fn of(job: &Job) -> Self {
         if job.workload.blackout.is_some() { Self::OnceMeasuring } else { Self::Never }
     }
@@ -30,7 +30,7 @@ impl Ending {
         }
     }
 
-    /// Tells an agent whose load may end early to end it. Returns whether its outcome is to be waited for.
+    /// Tells the agent to end its load, if that may end early. Returns whether to wait for its outcome.
     pub(super) fn tell(&mut self, writer: Option<&mut Box<dyn Write + Send>>) -> bool {
         if *self == Self::Possible {
             let told = writer.map(|writer| wire::send(writer, &Request::End));

@@ -28,7 +28,7 @@ pub enum AgentError {
         /// Exit status and last output, as far as known.
         detail: String,
     },
-    /// No answer in time.
+    /// The agent did not answer in time.
     #[error("{peer} did not answer {request} within {} s{}", waited.as_secs_f32(), after_colon(detail))]
     Deadline {
         /// The agent's name.
@@ -40,7 +40,7 @@ pub enum AgentError {
         /// Exit status and last output, as far as known.
         detail: String,
     },
-    /// No sign of life: the agent hangs.
+    /// The agent shows no sign of life.
     #[error("{peer} hangs: no sign of life for {} s during {request}{}", SILENCE.as_secs(), after_colon(detail))]
     Silent {
         /// The agent's name.

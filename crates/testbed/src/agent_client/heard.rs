@@ -1,8 +1,8 @@
-//! Messages, as the pending request sees them.
+//! Messages, classified by the pending request.
 
 use iotax_model::wire::Event;
 
-/// A message, as seen by the pending request.
+/// A message, classified by the pending request.
 pub(super) enum Heard<T> {
     /// The answer.
     Answer(T),
@@ -13,7 +13,7 @@ pub(super) enum Heard<T> {
 }
 
 impl<T> Heard<T> {
-    /// One that does not belong to the request.
+    /// An event that does not belong to the request.
     pub(super) fn foreign(event: &Event) -> Self {
         Self::Foreign(format!("{event:?}").chars().take(120).collect())
     }

@@ -15,7 +15,7 @@ const LAST_BREATH: Duration = Duration::from_millis(200);
 /// Bytes of a local agent's stderr kept for error messages.
 const STDERR_KEPT: usize = 4096;
 
-/// A process with an agent behind its pipes.
+/// A process that connects to an agent through its pipes.
 #[derive(Debug)]
 pub struct AgentProcess<R> {
     /// The process, which may be ssh.
@@ -28,14 +28,14 @@ pub struct AgentProcess<R> {
     pub said: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Carries a plan out as a member of a fleet, and undoes what it could not undo itself, however it ended.
+/// Shell script that runs the program as a fleet member, and undoes what it could not undo itself, however it ended.
 const MEMBER: &str = r#"
 trap : HUP INT TERM PIPE
 export XDG_STATE_HOME="$2"
 "$1" fleet member || "$1" clean </dev/null >&2
 "#;
 
-/// Starts the program as a member of a fleet on this machine, optionally in a network namespace. Its state goes to a directory of its own.
+/// Starts the program as a fleet member on this machine, optionally in a network namespace. Its state goes to a separate directory.
 ///
 /// # Errors
 /// No shell can be started.

@@ -3,9 +3,9 @@
 
 /// Bytes before the events of a page: a time stamp and a length.
 const HEADER: usize = 16;
-/// The length of a page's events; the bits above it tell of losses.
+/// Mask of the length of a page's events; the bits above report losses.
 const LENGTH: u64 = (1 << 30) - 1;
-/// Kinds of entries that are no event.
+/// Types of entries that are not events.
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;

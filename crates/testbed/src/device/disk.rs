@@ -21,7 +21,7 @@ pub struct RecordedDisk {
 }
 
 impl RecordedDisk {
-    /// The disk at a path; `None` if there is none.
+    /// The disk at a path; `None` if the path is no disk.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
@@ -29,7 +29,7 @@ impl RecordedDisk {
         Some(Self { boot_id: boot_id(), disk: DiskId { number, sequence: sequence(number) } })
     }
 
-    /// Returns whether this disk is at a path. False after a reboot, when it cannot be known.
+    /// Returns whether this disk is at a path. False after a reboot, because the identity is then unknown.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         self.boot_id.is_some() && Self::of(path).as_ref() == Some(self)
     }

@@ -1,4 +1,4 @@
-//! Headers of disk images written directly to a device, which wipefs(8) does not know.
+//! Headers of disk images written directly to a device, which wipefs(8) does not recognise.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -14,7 +14,7 @@ enum MagicOffset {
 
 use MagicOffset::{End, Start};
 
-/// From the formats' specifications, or from QEMU's block drivers.
+/// Magic bytes, from the formats' specifications or from QEMU's block drivers.
 const MARKS: [(&str, MagicOffset, &[u8]); 16] = [
     // qcow and qcow2 share the magic number; the version follows it.
     ("qcow2", Start(0), b"QFI\xfb"),

@@ -21,7 +21,7 @@ pub(super) struct Loop {
     /// Offset and length in the backing file.
     offset: u64,
     length: u64,
-    /// True if its length may be limited to less than the backing file's.
+    /// True if its length may be limited to less than that of the backing file.
     limited: bool,
 }
 
@@ -30,12 +30,12 @@ pub(super) enum Below {
     /// The block device with this number.
     Device(u64),
     File,
-    /// A backing file that no name leads to any more.
+    /// A backing file without a name.
     Unknown,
 }
 
 impl Loop {
-    /// Returns whether the two overlap in what is, or may be, one backing file.
+    /// Returns whether the two overlap in what is, or may be, the same backing file.
     pub(super) fn shares(&self, other: &Self) -> bool {
         let end = |device: &Self| device.offset.saturating_add(device.length);
         let is_one = match (self.file, other.file) {

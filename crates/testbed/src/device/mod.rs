@@ -1,4 +1,4 @@
-//! Block devices that may be overwritten: only those named twice, and only if nobody else uses them.
+//! Block devices that may be overwritten: only those named twice, and only if they are not in use.
 //!
 //! A name is resolved once, when it is permitted. From then on the device is known by its number and disk sequence number, opened through
 //! the kernel's own node, and kept open so that no other disk gets its number.
@@ -36,7 +36,7 @@ pub(crate) use overwritten::{blank, until_free};
 pub(crate) use signature::WIPEFS;
 pub(crate) use signed::SignedDevice;
 
-/// Time in which a tool that scans devices may have one open.
+/// Time for which a tool that scans devices may have one open.
 const PASSING: Duration = Duration::from_millis(500);
 
 /// The user's permission to overwrite devices.
@@ -49,7 +49,7 @@ pub struct Permission {
     pub signature: bool,
 }
 
-/// A permitted device: the disk at that path when it was permitted, and no later one.
+/// A permitted device: only the disk at that path at the time of permission.
 #[derive(Debug, Clone)]
 struct Allowed {
     path: PathBuf,
@@ -143,7 +143,7 @@ impl DeviceClaim {
     }
 }
 
-/// Rejects a device that must not be used as the plan uses it.
+/// Rejects a device that the plan may not use in this way.
 pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let Some(path) = spec.device() else { return Ok(()) };
     permission.disk(path)?;
@@ -155,7 +155,7 @@ pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<
     claim(path, permission).map(drop)
 }
 
-/// Adds to an error how to permit overwriting, for a device that was named as a read-only path.
+/// Adds to an error how to permit overwriting, for a device that was given as a read-only path.
 pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refusal {
     let writes = plan.workloads.iter().find(|workload| workload.modifies());
     match writes.filter(|_| node::disk_at(path).is_ok()) {
@@ -170,7 +170,7 @@ pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refu
     }
 }
 
-/// Rejects a permission that no target uses: it may be meant for another device.
+/// Rejects a permission that no target uses, because it may be meant for another device.
 pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     for export in &permission.exports {
         if !plan.everything().any(|target| target.stack.find() == Some(export)) {
@@ -193,7 +193,7 @@ pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refu
     Ok(())
 }
 
-/// Rejects two targets that overwrite each other: a filesystem takes the whole device, and so does what encrypts it.
+/// Rejects two targets that would overwrite each other: a filesystem or encryption takes the whole device.
 pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let mut seen: BTreeMap<u64, (&str, Option<&str>)> = BTreeMap::new();
     for target in plan.everything() {
@@ -216,7 +216,7 @@ pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal
     Ok(())
 }
 
-/// Claims a device exclusively, or says what prevents it. Read-only.
+/// Claims a device exclusively, read-only. Fails with the user of the device.
 pub fn claim(path: &Path, permission: &Permission) -> Result<DeviceClaim, Refusal> {
     let disk = permission.disk(path)?;
     let shown = path.display();
@@ -259,7 +259,7 @@ pub fn claim(path: &Path, permission: &Permission) -> Result<DeviceClaim, Refusa
     Ok(DeviceClaim { block, pin: DevicePin { disk: allowed, _open: Arc::new(pinned) }, held })
 }
 
-/// Waits until nobody writes the device. The error names the process, or what shares its bytes.
+/// Waits until no process has the device open for writing. The error names the process, or the device that shares its bytes.
 fn until_unwritten(shared: &usage::SharedBytes) -> Result<(), String> {
     let deadline = Instant::now() + PASSING;
     let all = [("it", &shared.devices[..], &[][..]), ("the file beneath it", &[], &shared.files)];
@@ -274,7 +274,7 @@ fn until_unwritten(shared: &usage::SharedBytes) -> Result<(), String> {
     Ok(())
 }
 
-/// Rejects a device with a signature, or with anything else at its ends. `shown` is its name in the error.
+/// Rejects a device with a signature, or with other content at its ends. `shown` is its name in the error.
 fn check_signature(device: &File, shown: &Path) -> Result<(), Refusal> {
     let found = signature::read(device).map_err(|error| Refusal::environment(error.to_string()))?;
     let shown = shown.display();

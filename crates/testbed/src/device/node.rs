@@ -43,7 +43,7 @@ pub(super) fn sequence(number: u64) -> Option<u64> {
     text(&place.join("diskseq")).or_else(disk)?.parse().ok()
 }
 
-/// The kernel's own node in /dev for a device, which is not a user's link.
+/// The kernel's own node in /dev for a device, rather than a user's link.
 pub(crate) fn kernel_node(number: u64) -> Result<PathBuf, String> {
     let shown = number_text(number);
     let description =

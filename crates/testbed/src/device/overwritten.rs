@@ -1,4 +1,4 @@
-//! The ends of a device: whether something is there that no signature tells of, and blank again once iotax has overwritten it.
+//! The ends of a device: detects content without a signature before a run, and blanks them after iotax has overwritten the device.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{RecordedDisk, signature};
 
-/// Bytes at either end that must be zeros: where archives, databases and unknown formats begin or end.
+/// Bytes at either end that must be zeros, because archives, databases and unknown formats begin or end there.
 const END: u64 = 1 << 20;
 
 /// Time to wait for an exiting process to release a device or mount.
@@ -34,7 +34,8 @@ impl OverwrittenDevice {
         Self { disk: RecordedDisk::of(&node).map(Box::new), node }
     }
 
-    /// Blanks it, if it is that disk still. After a restart that is not known; what is blank or somebody's again is fine then too.
+    /// Blanks the device if it is still the same disk. After a reboot that is unknown; a device that is blank or in use again is accepted
+    /// then too.
     pub(crate) fn blank(&self) -> io::Result<()> {
         if self.disk.as_ref().is_some_and(|disk| disk.is_at(&self.node)) {
             return blank(&self.node);
@@ -53,8 +54,8 @@ impl OverwrittenDevice {
     }
 }
 
-/// Writes zeros over both ends of a device, so that it is found as empty as it was. What carries a signature is somebody's again, and left
-/// alone.
+/// Writes zeros over both ends of a device, so that it is found as empty as before. A device with a signature belongs to someone again, and
+/// is not touched.
 pub(crate) fn blank(node: &Path) -> io::Result<()> {
     let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
     let mut opened = None;
@@ -77,7 +78,7 @@ fn has_signature(device: &File) -> io::Result<bool> {
     Ok(!signature::read(device).map_err(io::Error::other)?.is_empty())
 }
 
-/// The offset of the first byte at either end of a device that is not zero; `None` if there is none. Read-only.
+/// The offset of the first non-zero byte at either end of a device; `None` if both are zeros. Read-only.
 pub(super) fn content(device: &File) -> io::Result<Option<u64>> {
     for (start, length) in ends(device)? {
         let mut there = vec![0; length];
@@ -89,7 +90,7 @@ pub(super) fn content(device: &File) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Offset and length of both ends, which meet on a small device.
+/// Offset and length of both ends, which are adjacent on a small device.
 fn ends(mut device: &File) -> io::Result<[(u64, usize); 2]> {
     let length = device.seek(SeekFrom::End(0))?;
     let first = length.min(END);

@@ -1,4 +1,4 @@
-//! Devices that are known again by a signature with a UUID that was chosen beforehand.
+//! Devices identified by a signature with a UUID chosen in advance.
 
 use std::fs::{self, File};
 use std::io;

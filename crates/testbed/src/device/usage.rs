@@ -35,7 +35,7 @@ pub(super) struct SharedBytes {
     pub(super) devices: Vec<u64>,
     /// The backing files below it.
     pub(super) files: Vec<BackingFile>,
-    /// Device numbers below it whose users do not include this device.
+    /// Numbers of devices below it, whose own users do not count as this device's.
     pub(super) below: Vec<u64>,
 }
 
@@ -44,7 +44,7 @@ pub fn check(root: &Path, number: &str) -> Result<(), String> {
     check_with(root, number, &loops::attached(root)?)
 }
 
-/// As [`check`], with a given list of loop devices.
+/// Like [`check`], with a given list of loop devices.
 fn check_with(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String> {
     let directory = find(root, number)?;
     let family = family(&directory);
@@ -177,7 +177,7 @@ fn title(holders: &Path, name: &str) -> String {
     }
 }
 
-/// The relative that a path such as `/dev/sda1`, `/dev/disk/by-label/home` or `/srv/node` leads to.
+/// The relative to which a path such as `/dev/sda1`, `/dev/disk/by-label/home` or `/srv/node` leads.
 fn named<'a>(root: &Path, path: &str, family: &'a [Relative]) -> Option<&'a Relative> {
     let place = root.join(path.strip_prefix('/')?);
     if let Ok(found) = fs::metadata(&place)
@@ -269,7 +269,7 @@ fn looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String
     Ok(())
 }
 
-/// Checks for a loop device in use whose backing file has no name any more and, by its length, may be this device.
+/// Checks for an active loop device whose backing file has no name and, by its length, may be this device.
 fn perhaps_looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String> {
     let fits = |above: &&Loop| {
         let suits = |relative: &Relative| relative.length().is_some_and(|length| above.suits(length));

@@ -30,9 +30,9 @@ pub struct Probe<'a> {
     pub marker: &'a str,
     /// The kernel.
     pub kernel: &'a Kernel,
-    /// From [`super::initramfs::write`] for this kernel.
+    /// The initramfs from [`super::initramfs::write`] for this kernel.
     pub initramfs: &'a Path,
-    /// A private directory, which is left empty.
+    /// A private directory, left empty afterwards.
     pub run_dir: &'a Path,
     /// The process lock of the run.
     pub lock: &'a ProcessLock,
@@ -77,7 +77,7 @@ fn decide(wanted: Accel, obstacle: Option<String>) -> Result<(Accel, String), Gu
     }
 }
 
-/// The reason why this user has no KVM device, if there is one. That there is one does not say that guests run on it.
+/// Why this user cannot open the KVM device; `None` if the device is usable, which does not prove that guests run on it.
 #[must_use]
 pub fn no_device() -> Option<String> {
     let error = File::options().read(true).write(true).open(DEVICE).err()?;
@@ -90,7 +90,7 @@ pub fn no_device() -> Option<String> {
     })
 }
 
-/// The reason why KVM cannot run a guest, if there is one.
+/// Why KVM cannot run a guest; `None` if it can.
 pub fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String>, GuestError> {
     let Probe { marker, kernel, initramfs, run_dir, lock } = probe;
     if let Some(reason) = no_device() {

@@ -26,7 +26,7 @@ struct Counters {
     bins: Vec<u64>,
 }
 
-/// Enables QEMU's latency histogram: four bins per doubling from 1 us to 10 s. Returns QEMU's name of the disk device; `None` if there is
+/// Enables QEMU's latency histogram: four bins per doubling from 1 us to 10 s. Returns QEMU's name of the disk device; `None` if it has
 /// none.
 pub(super) fn begin(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     let answer = qmp.execute("query-blockstats", &json!({}))?;

@@ -14,18 +14,18 @@ use super::{GuestError, disk, find_qemu, nic, qemu_version};
 use crate::lock::ProcessLock;
 use crate::refusal::Refusal;
 
-/// Keys of a device that are not among its own properties.
+/// Keys of a device that are not properties of its driver.
 const COMMON: [&str; 3] = ["driver", "id", "bus"];
 
 /// The capabilities that QEMU reported.
 pub struct Capabilities {
     version: String,
     machines: BTreeSet<String>,
-    /// The properties of each queried driver; `None` if there is no such driver.
+    /// The properties of each queried driver; `None` for one that QEMU lacks.
     drivers: BTreeMap<String, Option<BTreeSet<String>>>,
-    /// The reason why io_uring does not work; `None` if it does or was not queried.
+    /// Why io_uring does not work; `None` if it does or was not queried.
     no_io_uring: Option<String>,
-    /// The reason why there is no user-mode network stack; `None` if there is or it was not queried.
+    /// Why QEMU has no user-mode network stack; `None` if it has one, or was not asked.
     no_slirp: Option<String>,
 }
 
@@ -163,7 +163,7 @@ impl Capabilities {
     }
 }
 
-/// The reason why QEMU has no user-mode network stack, a library that some builds omit.
+/// Why QEMU has no user-mode network stack, a library that some builds omit; `None` if it has one.
 fn no_slirp(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     match qmp.execute("netdev_add", &json!({ "type": "user", "id": "tried" })) {
         Ok(_) => qmp.execute("netdev_del", &json!({ "id": "tried" })).map(|_| None),
@@ -172,7 +172,7 @@ fn no_slirp(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     }
 }
 
-/// The properties of a driver; `None` if there is no such driver.
+/// The properties of a driver; `None` if QEMU lacks it.
 fn properties(qmp: &mut Qmp, driver: &str) -> Result<Option<BTreeSet<String>>, QmpError> {
     match qmp.execute("device-list-properties", &json!({ "typename": driver })) {
         Ok(answer) => Ok(Some(names(&answer, &["name"]))),
@@ -181,7 +181,7 @@ fn properties(qmp: &mut Qmp, driver: &str) -> Result<Option<BTreeSet<String>>, Q
     }
 }
 
-/// The reason why io_uring does not work: not built in, or blocked by the kernel. QEMU tries it on its own executable.
+/// Why io_uring does not work: not built in, or blocked by the kernel; `None` if it works. QEMU tries it on its own executable.
 fn no_io_uring(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     let file = json!({
         "driver": "file",

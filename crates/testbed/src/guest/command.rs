@@ -94,7 +94,7 @@ pub fn arguments(machine: &QemuMachine) -> Vec<String> {
     arguments
 }
 
-/// The socket path that exceeds the kernel's limit, if one does.
+/// A socket path that exceeds the kernel's limit, if any.
 #[must_use]
 pub fn too_long(run_dir: &Path) -> Option<std::path::PathBuf> {
     [AGENT_SOCKET, QMP_SOCKET]

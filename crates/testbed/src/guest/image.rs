@@ -74,10 +74,10 @@ pub struct DevicePart {
 /// QEMU's name for the key of an encrypted image.
 pub(crate) const SECRET: &str = "secret0";
 
-/// The key: what iotax fills an image with is no secret.
+/// The encryption key. It protects nothing: iotax fills images with random data.
 pub(crate) const KEY: &str = "iotax";
 
-/// The value of `-object` that makes the key known.
+/// The value of `-object` that passes the key.
 pub(crate) fn secret_option() -> String {
     format!("secret,id={SECRET},data={KEY}")
 }
@@ -126,7 +126,7 @@ pub fn create_overlay(
     make(path, lock, arguments)
 }
 
-/// The file beside a new image that holds its data.
+/// Path of the data file of a new image.
 fn data_file(path: &Path) -> PathBuf {
     path.with_extension("data")
 }
@@ -191,7 +191,7 @@ pub fn chain(path: &Path, format: Format) -> Result<Vec<ChainImage>, ImageError>
     Ok(chain)
 }
 
-/// The file that holds an image's data, by what qemu-img says of it. QEMU would look for a relative name in its own directory.
+/// The file with an image's data, according to qemu-img. QEMU would resolve a relative name against its working directory.
 fn data_of(info: &Value, image: &Path) -> Option<PathBuf> {
     let data = info.pointer("/format-specific/data/data-file").and_then(Value::as_str)?;
     let beside = image.parent().unwrap_or(Path::new("/")).join(data);
@@ -209,11 +209,11 @@ pub struct FoundImage {
     pub has_data_file: bool,
     /// True if it, or a file that it reads, is encrypted.
     pub encrypted: bool,
-    /// The names of the files that it reads besides its own: backing files, the nearest first, and those that hold a qcow2 image's data.
+    /// The names of the files that it reads besides its own: backing files, nearest first, and data files of qcow2 images.
     pub others: Vec<String>,
 }
 
-/// Looks at an image of any format. Reads only headers; `shared` also while a guest has the image open to write it.
+/// Inspects an image of any format. Reads only headers. With `shared`, also while a guest has the image open for writing.
 pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
     let failed = |reason: String| ImageError::Failed { path: path.to_owned(), action: "info", reason };
     let mut chain = Vec::new();
@@ -257,7 +257,7 @@ pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
     Ok(FoundImage { format, size, has_data_file, encrypted, others: chain })
 }
 
-/// Backing files of an image that is measured, at most.
+/// Maximum number of backing files of a measured image.
 const DEEPEST: usize = 64;
 
 /// An extent of an image as its guest sees it.
@@ -267,7 +267,7 @@ pub struct ImageExtent {
     pub length: u64,
     /// Index in the chain of the image that holds it.
     pub depth: u32,
-    /// True if any image of the chain has it allocated.
+    /// True if it is allocated in any image of the chain.
     #[serde(default = "there")]
     pub present: bool,
     /// True if it is read from storage; known zeros are not.
@@ -362,7 +362,7 @@ fn qemu_img<'a>(
     run(action, path, Stdio::null(), arguments, &Interrupt::default(), program::PATIENCE)
 }
 
-/// Time to look at the headers of an image. What it names may be a pipe, or a server that hangs.
+/// Time to inspect an image's headers: a file that it names may be a pipe, or on a server that hangs.
 const A_LOOK: Duration = Duration::from_secs(5);
 
 /// Runs qemu-img in its own process group, because the runner handles Ctrl-C.

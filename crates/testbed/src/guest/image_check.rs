@@ -21,7 +21,7 @@ struct Checked {
     leaks: u64,
 }
 
-/// Checks an image that nobody has open. Changes nothing. Formats without tables, or without a check in QEMU, are not checked.
+/// Checks an image that is not in use, without changing it. Formats without tables, or without a check in QEMU, are not checked.
 ///
 /// # Errors
 /// qemu-img cannot be run. An image that it cannot read is a damaged one.

@@ -14,8 +14,8 @@ use super::mkfs::{self, Placed};
 use super::modules::{self, Module, ModulesError};
 use crate::program::ProgramError;
 
-/// The archive is filled up to whole pages: QEMU lays it at the last page boundary from which it ends below the end of a microvm's memory,
-/// where the firmware has put its ACPI tables (under 1 KiB). The end of an archive of whole pages leaves a page for them.
+/// Size to which the archive is padded. QEMU puts it at the last page boundary from which it fits below the end of a microvm's memory,
+/// where the firmware has its ACPI tables (under 1 KiB). An archive of whole pages leaves a page for them.
 const PAGE: usize = 4096;
 
 /// An error while building the initramfs.
@@ -113,7 +113,7 @@ fn archive(init: &[u8], modules: &[Module], programs: &[(PathBuf, Vec<u8>)]) -> 
     Ok(out)
 }
 
-/// A path in the archive, which has no leading slash.
+/// A path within the archive, without a leading slash.
 fn inside(path: impl AsRef<Path>) -> String {
     path.as_ref().to_string_lossy().trim_start_matches('/').to_owned()
 }

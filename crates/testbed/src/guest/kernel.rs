@@ -17,7 +17,7 @@ pub struct Kernel {
 /// An error while looking for a kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// No kernel in the usual places.
+    /// There is no kernel in the usual places.
     #[error(
         "no kernel for guests: {}/vmlinuz-* has none with its modules in {}{unreadable}; install one \
          (Debian: apt-get install linux-image-cloud-amd64) or name one with --kernel and --modules",
@@ -29,7 +29,7 @@ pub enum KernelError {
         boot: PathBuf,
         /// The directory searched for modules.
         modules: PathBuf,
-        /// Images without read permission, in words; empty if there are none.
+        /// Images without read permission, as text; empty without any.
         unreadable: String,
     },
     /// The specified kernel cannot be read.
@@ -63,7 +63,7 @@ impl Kernel {
         Self::find_with(root, release, kernel, modules, &[])
     }
 
-    /// As [`Self::find`], but prefers a kernel with these modules, unless one is specified.
+    /// Like [`Self::find`], but prefers a kernel with these modules, unless one is specified.
     pub fn find_with(
         root: &Path,
         release: &str,

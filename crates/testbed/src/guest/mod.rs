@@ -72,9 +72,9 @@ pub struct GuestConfig {
     pub accel: Accel,
     /// The kernel.
     pub kernel: Kernel,
-    /// From [`initramfs::write`] for this kernel.
+    /// The initramfs from [`initramfs::write`] for this kernel.
     pub initramfs: PathBuf,
-    /// The device that it is measured by.
+    /// The device under which the guest is measured.
     pub device: GuestDevice,
     /// Additional kernel parameters; usually empty.
     pub kernel_parameters: String,
@@ -140,7 +140,7 @@ impl GuestStorage {
 /// The filesystem of a guest: create it, or mount it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuestFilesystem {
-    /// True to create it; otherwise an earlier boot has created it.
+    /// True to create it; false if an earlier boot has created it.
     pub make: bool,
     /// Length of the test file on it.
     pub size: Bytes,
@@ -218,7 +218,7 @@ pub struct Guest {
     _passt: Option<Passt>,
     qmp: Qmp,
     agent: AgentClient,
-    /// QEMU's name of the disk device; `None` if it keeps no counters.
+    /// QEMU's name of the disk device; `None` if it has no counters.
     device: Option<String>,
     spec: GuestSpec,
     begun: Instant,
@@ -319,7 +319,7 @@ impl Guest {
         (&mut self.agent, BlockLayer { qmp: &mut self.qmp, device: self.device.as_ref() })
     }
 
-    /// Connects to the second monitor, for operations on the guest and its disk, which are carried out to their end also after an interrupt.
+    /// Connects to the second monitor, for operations on the guest and its disk, which are completed even after an interrupt.
     pub fn operator(&self, files: OperationFiles) -> Result<Operator, GuestError> {
         let stop = Interrupt::default();
         let monitor = self.process.connect(command::OPERATIONS_SOCKET, &stop)?;
@@ -329,7 +329,7 @@ impl Guest {
         Ok(Operator::new(qmp, image, drive, self.l2_cache_size, files))
     }
 
-    /// QEMU's events since the last call; the latest events may be left out if they are many.
+    /// QEMU's events since the last call; the latest may be dropped if there are many.
     pub fn events(&mut self) -> Result<Vec<QmpEvent>, GuestError> {
         self.qmp.events().map_err(|source| with_diagnostics(source, &self.process))
     }
@@ -348,8 +348,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Swaps the image of the guest's disk for another of the same size and closes the old one. A running guest is paused meanwhile.
-    /// Dropping the guest's caches is up to the caller.
+    /// Swaps the image of the guest's disk for another of the same size and closes the old one. A running guest is paused for that time.
+    /// The caller must drop the guest's caches.
     pub fn swap_disk(&mut self, image: &Path, format: Format) -> Result<(), GuestError> {
         let chain = image::chain(image, format)?;
         self.while_paused(|guest| guest.exchange(chain))
@@ -432,7 +432,7 @@ impl Guest {
         self.process.pid()
     }
 
-    /// The files and devices that QEMU has open beside its own logs: images with all that they stand on, disks.
+    /// The files and devices that QEMU has open besides its own logs: images with their backing files, and disks.
     #[must_use]
     pub fn open_files(&self) -> Vec<PathBuf> {
         self.process.open_files()
@@ -472,8 +472,8 @@ impl Guest {
         self.process.console_tail()
     }
 
-    /// Powers the guest off; if that fails, tells QEMU to quit; if that fails, kills it. Bounded, also after an interrupt. QEMU has exited
-    /// when this returns, and all that the guest flushed is in its image.
+    /// Powers the guest off; if that fails, tells QEMU to quit; if that fails, kills it. Takes bounded time, also after an interrupt. When
+    /// it returns QEMU has exited, and everything that the guest flushed is in its image.
     pub fn shutdown(mut self) {
         // A paused guest cannot hear the request.
         if !self.paused && self.agent.shutdown(HEARD).is_ok() && self.process.wait(CLOSED).is_some() {
@@ -497,7 +497,7 @@ pub struct BlockLayer<'a> {
 }
 
 impl BlockLayer<'_> {
-    /// The disk's current counters; `None` if there are none. Blocks QEMU's main loop for about 0.3 ms.
+    /// The disk's current counters; `None` if QEMU has none. Blocks QEMU's main loop for about 0.3 ms.
     pub fn counters(&mut self) -> Option<BlockCounters> {
         let device = self.device?;
         blockstats::counters(&self.qmp.execute("query-blockstats", &json!({})).ok()?, device)

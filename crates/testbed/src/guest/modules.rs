@@ -119,7 +119,7 @@ fn paths(dir: &Path, names: &[&str]) -> Result<Vec<String>, ModulesError> {
 
 /// `modules.dep` and `modules.builtin`.
 struct Index {
-    /// By name: the module's path and its dependencies' paths, relative to the directory.
+    /// For each module name, the paths of the module and its dependencies, relative to the directory.
     modules: HashMap<String, (String, Vec<String>)>,
     builtin: HashSet<String>,
 }

@@ -77,7 +77,7 @@ impl NicBackend {
         }
     }
 
-    /// The kernel parameter that tells PID 1 about the card.
+    /// The kernel parameter that passes the card's settings to PID 1.
     pub(super) fn parameter(&self) -> String {
         let (address, prefix) = self.address;
         let mtu = self.mtu.map(|mtu| format!(",{mtu}")).unwrap_or_default();

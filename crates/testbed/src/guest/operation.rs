@@ -1,4 +1,5 @@
-//! Operations on a running guest and its disk, or on what a storage daemon exports, over a monitor of their own, so that they do not wait for anything else.
+//! Operations on a running guest and its disk, or on the export of a storage daemon. They use a separate monitor, and so wait for nothing
+//! else.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -39,7 +40,7 @@ pub enum OperationError {
         /// QEMU's message.
         reason: String,
     },
-    /// QEMU does not say how long the disk is.
+    /// QEMU does not report the disk's length.
     #[error("QEMU does not tell how long the disk is")]
     Length,
     /// The copy's file.
@@ -57,13 +58,13 @@ pub enum OperationError {
 pub struct OperationFiles {
     /// An empty overlay on the image.
     pub overlay: Option<PathBuf>,
-    /// Another one, to stream the chain into.
+    /// Another image, into which the chain is streamed.
     pub streamed: Option<PathBuf>,
     /// An empty file for each copy.
     pub copies: Vec<(Operation, PathBuf)>,
 }
 
-/// Carries out operations on one guest or export, one at a time.
+/// Carries out operations on a guest or export, one at a time.
 #[derive(Debug)]
 pub struct Operator {
     qmp: Qmp,
@@ -79,9 +80,9 @@ pub struct Operator {
 /// A disk after operations.
 #[derive(Debug, Default)]
 struct DiskState {
-    /// The nodes that were put on the image, the disk's own last.
+    /// The nodes above the image; the last is the disk's own.
     over: Vec<&'static str>,
-    /// True if the lowest of `over` holds all that is beneath it.
+    /// True if the lowest of `over` holds everything below it.
     is_streamed: bool,
     /// The length before the disk was made longer.
     length: Option<Bytes>,
@@ -110,7 +111,7 @@ impl Operator {
         }
     }
 
-    /// Takes the disk back to the image that it was built as, with what was written meanwhile, and to its length.
+    /// Restores the disk's original image and length, and commits into it what was written meanwhile.
     pub fn restore(&mut self) -> Result<(), OperationError> {
         if self.state.is_streamed {
             // Beneath it again, the image takes what is committed.
@@ -159,7 +160,7 @@ impl Operator {
         self.commit_into(self.state.over.len().saturating_sub(1))
     }
 
-    /// Commits what lies on one of the nodes, the image or those put on it, into that node and no lower one.
+    /// Commits what is above one of the nodes (the image or one above it) into that node and no lower one.
     fn commit_into(&mut self, height: usize) -> Result<(), OperationError> {
         let base = height.checked_sub(1).map_or(self.image.as_str(), |below| self.state.over[below]);
         self.begin("block-commit", &json!({ "device": self.top(), "base-node": base }))?;
@@ -213,7 +214,7 @@ impl Operator {
         size.map(Bytes).ok_or(OperationError::Length)
     }
 
-    /// Begins a job, which stays after its end, so that its error can be read.
+    /// Starts a job, which is kept after its end so that its error can be read.
     fn begin(&mut self, command: &str, arguments: &Value) -> Result<(), OperationError> {
         let mut arguments = arguments.clone();
         arguments["job-id"] = json!(JOB);
@@ -221,7 +222,7 @@ impl Operator {
         self.execute(command, &arguments)
     }
 
-    /// Waits for the job's end, and ends one that would go on until it is told to.
+    /// Waits for the job's end, and completes a job that would otherwise run indefinitely.
     fn job(&mut self, operation: Operation) -> Result<(), OperationError> {
         let mut told = false;
         loop {
@@ -255,7 +256,7 @@ impl Operator {
         self.execute("blockdev-add", &node)
     }
 
-    /// A node of an image of its own, which QEMU opens as it opens the disk.
+    /// A node for another image, with the options of the disk's.
     fn node(&self, node: &str, path: &Path, format: Format) -> Value {
         let chain = [ChainImage::new(path.to_owned(), format)];
         let disk = DiskChain { chain: &chain, l2_cache_size: self.l2_cache_size };

@@ -103,7 +103,7 @@ impl QemuProcess {
         &self.command_line
     }
 
-    /// The files and block devices that it has open, without those of its own directory.
+    /// The files and block devices that it has open, except those in its own directory.
     pub(super) fn open_files(&self) -> Vec<PathBuf> {
         let links = fs::read_dir(format!("/proc/{}/fd", self.pid)).into_iter().flatten().flatten();
         let opened = links.filter_map(|link| fs::read_link(link.path()).ok());
@@ -165,7 +165,7 @@ impl QemuProcess {
         self.wait(REAPED);
     }
 
-    /// The exit status, QEMU's output, and the console's last lines, as far as there are any.
+    /// The exit status, QEMU's output, and the console's last lines, as far as available.
     pub(super) fn exit_diagnostics(&self) -> String {
         let mut words = Vec::new();
         if let Some(status) = self.wait(LAST_BREATH) {
@@ -223,7 +223,7 @@ impl Signs {
         Self { process, vcpus, looked: Instant::now(), console: (0, cpu), cpu }
     }
 
-    /// Returns whether there was a sign since the last call, or it is too early to tell.
+    /// Returns whether there was a sign of life since the last look. Looks at most once per [`LOOK`]; false in between.
     pub(super) fn seen(&mut self) -> bool {
         if self.looked.elapsed() < LOOK {
             return false;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::process;
 use crate::interrupt::{Interrupt, POLL, SILENCE};
 
-/// Timeout of every command. Stopping a guest flushes its disk, which takes time on a slow disk behind a large cache.
+/// Timeout of every command. Stopping a guest flushes its disk, which takes long on a slow disk below a large cache.
 pub const DEADLINE: Duration = Duration::from_mins(2);
 
 /// An error of a command.
@@ -26,7 +26,7 @@ pub enum QmpError {
         /// The system's error.
         source: io::Error,
     },
-    /// No answer in time.
+    /// QEMU did not answer in time.
     #[error("QEMU did not answer {command} within {} s", waited.as_secs_f32())]
     Deadline {
         /// The command.
@@ -40,7 +40,7 @@ pub enum QmpError {
         /// The command.
         command: String,
     },
-    /// An earlier command is still without an answer: the next one that came would be taken for another's.
+    /// An earlier command is still unanswered, so that the next answer could be mistaken for another's.
     #[error("QEMU was not asked for {command}: it has not answered {earlier}")]
     Silent {
         /// The command.
@@ -83,7 +83,7 @@ pub struct Qmp {
     unanswered: Option<String>,
 }
 
-/// Events that are kept until somebody asks.
+/// Maximum number of events kept until they are fetched.
 const MOST_EVENTS: usize = 500;
 
 /// Something that happened in QEMU.
@@ -96,7 +96,7 @@ pub struct QmpEvent {
 }
 
 impl QmpEvent {
-    /// `None` if it is no event.
+    /// Parses an event; `None` for any other message.
     fn of(message: &Value) -> Option<Self> {
         let name = message.get("event")?.as_str()?;
         let timestamp = |key: &str| message.get("timestamp")?.get(key)?.as_u64();
@@ -183,7 +183,7 @@ impl Qmp {
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// Makes QEMU quit, also after an interrupt.
+    /// Makes QEMU quit, even after an interrupt.
     pub fn quit(&mut self) -> Result<(), QmpError> {
         self.stop = Interrupt::default();
         self.execute("quit", &json!({})).map(drop)

@@ -7,29 +7,29 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The most that a kernel may unpack to.
+/// Largest unpacked kernel in bytes.
 const MOST: u64 = 512 << 20;
-/// The size of what a block of LZ4's legacy format unpacks to; the last one may be shorter.
+/// Unpacked size of a block in LZ4's legacy format; the last one may be shorter.
 const LZ4_BLOCK: usize = 8 << 20;
-/// The note's type behind the lengths of name and value, and its name. The value is an address of 32 or 64 bits.
+/// The note: the lengths of name and value, its type, and its name. The value is an address of 32 or 64 bits.
 const NOTES: [&[u8]; 2] = [b"\x04\0\0\0\x04\0\0\0\x12\0\0\0Xen\0", b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0"];
 
-/// Writes the kernel of an image to `path`, as [`unpack`] gives it. Absent where the image itself is to be booted.
+/// Writes the kernel of an image to `path`, as [`unpack`] returns it. `None` if the image itself must be booted.
 pub fn write(image: &Path, path: PathBuf) -> io::Result<Option<PathBuf>> {
     let Some(kernel) = unpack(&fs::read(image)?) else { return Ok(None) };
     fs::write(&path, kernel)?;
     Ok(Some(path))
 }
 
-/// The kernel of a bzImage as an ELF file that QEMU can boot; absent if the image is none, is packed in a way that is not known here, or
-/// holds no such kernel. The image can be booted all the same.
+/// The kernel of a bzImage as an ELF file that QEMU can boot. `None` if it is no bzImage, uses an unknown compression, or holds no such
+/// kernel; the image itself remains bootable.
 #[must_use]
 pub fn unpack(image: &[u8]) -> Option<Vec<u8>> {
     let kernel = decompress(payload(image)?)?;
     can_be_entered(&kernel)?.then_some(kernel)
 }
 
-/// Returns whether a segment of notes of a 64-bit ELF file says where to enter it; absent if it is no such file.
+/// Returns whether a note of a 64-bit ELF file gives an entry point; `None` if it is not such a file.
 fn can_be_entered(elf: &[u8]) -> Option<bool> {
     let place = |at: usize| usize::try_from(u64::from_le_bytes(*elf.get(at..)?.first_chunk()?)).ok();
     let half = |at: usize| Some(usize::from(u16::from_le_bytes(*elf.get(at..)?.first_chunk()?)));
@@ -48,7 +48,7 @@ fn can_be_entered(elf: &[u8]) -> Option<bool> {
     Some((0..count).filter_map(notes).any(has_entry))
 }
 
-/// The compressed kernel without the four bytes behind it, which tell its size.
+/// The compressed kernel without the four bytes at its end, which hold its size.
 fn payload(image: &[u8]) -> Option<&[u8]> {
     let word = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?) as usize);
     let version = u16::from_le_bytes(image.get(0x206..0x208)?.try_into().ok()?);
@@ -78,7 +78,7 @@ fn limited(decoder: impl Read) -> Option<Vec<u8>> {
     ((read as u64) < MOST).then_some(kernel)
 }
 
-/// LZ4's legacy frames: blocks behind their lengths.
+/// Decompresses LZ4's legacy frames: blocks, each preceded by its length.
 fn lz4_legacy(mut blocks: &[u8]) -> Option<Vec<u8>> {
     let mut kernel = Vec::new();
     while let Some((length, rest)) = blocks.split_first_chunk::<4>() {
@@ -109,7 +109,7 @@ mod tests {
         [&image, payload, &[0; 4], &[0xff; 100]].concat()
     }
 
-    /// An ELF file with one segment of notes, which holds this note, and a lot behind it.
+    /// An ELF file with a segment of notes that holds this note, followed by much data.
     fn kernel(note: &[u8]) -> Vec<u8> {
         let mut elf = vec![0; 64 + 56];
         elf[..6].copy_from_slice(b"\x7fELF\x02\x01");

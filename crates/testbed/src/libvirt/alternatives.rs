@@ -3,7 +3,7 @@
 use iotax_model::TargetSpec;
 use iotax_model::target::{Aio, Bus, CacheMode, FileSpec, Format, GuestSpec, Preallocation};
 
-/// Targets that differ from a domain's in one of the settings that commonly matter. Only those that can be built.
+/// Buildable targets that differ from a domain's in one of the settings that commonly matter.
 #[must_use]
 pub fn alternatives(like: &TargetSpec) -> Vec<TargetSpec> {
     let Some(own) = like.guest() else { return Vec::new() };

@@ -47,7 +47,7 @@ const PARTS: [&str; 12] = [
 /// Elements of `<source>` that locate the disk or control access to it.
 const SOURCE: [&str; 6] = ["host", "auth", "seclabel", "snapshot", "config", "address"];
 
-/// The disk with a target name, or else the first one that is a disk and not a media drive.
+/// The disk with a target name, or else the first one that is not a media drive.
 pub(super) fn choose<'a, 'i>(root: Node<'a, 'i>, wanted: Option<&str>) -> Result<Node<'a, 'i>, DomainError> {
     let devices =
         child(root, "devices").ok_or_else(|| DomainError::at(root, "the domain has no <devices>"))?;
@@ -210,7 +210,7 @@ fn file(disk: Node<'_, '_>, format: Format, notes: &mut Vec<String>) -> FileSpec
     image::like(source.as_deref(), format, u32::try_from(backing).unwrap_or(u32::MAX), notes)
 }
 
-/// Notes the parts of the disk that are not reproduced.
+/// Adds notes on the parts of the disk that are not reproduced.
 fn not_done(
     disk: Node<'_, '_>,
     driver: Option<Node<'_, '_>>,

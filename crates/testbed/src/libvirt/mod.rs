@@ -23,7 +23,7 @@ pub use setup::setup;
 
 const VIRSH: Program = Program { name: "virsh", package: "libvirt-clients" };
 
-/// Maximum memory of a guest: direct I/O needs no more, and several guests run at once.
+/// Maximum memory of a guest: direct I/O needs no more, and several guests run concurrently.
 const MOST_MEMORY: Bytes = Bytes(1 << 30);
 /// Minimum memory of a guest.
 const LEAST_MEMORY: Bytes = Bytes(512 << 20);
@@ -81,7 +81,7 @@ pub fn dumpxml(domain: &str) -> Result<String, ProgramError> {
     Ok(String::from_utf8_lossy(&xml).into_owned())
 }
 
-/// Asks libvirt where the guest's volumes are. One that is no local file or device stays unknown.
+/// Asks libvirt for the locations of the guest's volumes. One that is not a local file or device stays unknown.
 pub fn locate_volumes(guest: &mut GuestSetup) {
     for disk in &mut guest.disks {
         let Some((pool, volume)) = disk.volume.as_ref().and_then(|volume| volume.value.split_once('/'))
@@ -132,7 +132,7 @@ fn domain<'a, 'i>(document: &'a Document<'i>) -> Result<Node<'a, 'i>, DomainErro
     Err(DomainError::at(root, format!("<{found}>: accepted: <domain>, as virsh dumpxml prints it")))
 }
 
-/// CPUs, memory and machine. The disk gets the settings of a domain that has none.
+/// CPUs, memory and machine. A domain without them gets the settings of the disk.
 fn machine(root: Node<'_, '_>, notes: &mut Vec<String>) -> Result<GuestSpec, DomainError> {
     match root.attribute("type") {
         Some("kvm") => {}

@@ -7,7 +7,7 @@ use roxmltree::{Document, Node};
 
 use super::{DomainError, child, disk, text};
 
-/// Reads what a domain says of itself. What it leaves to libvirt or QEMU is absent.
+/// Reads the settings in a domain's definition. Those left to libvirt or QEMU are absent.
 ///
 /// # Errors
 /// The text is not a domain's XML.
@@ -87,7 +87,7 @@ fn guest_disk(root: Node<'_, '_>, node: Node<'_, '_>, source: &str) -> GuestDisk
     }
 }
 
-/// The way to a disk that is no file or device: that of a network disk, or the disk's type.
+/// The protocol of a disk that is not a file or device: that of a network disk, or the disk's type.
 fn protocol<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     match disk.attribute("type")? {
         "network" => child(disk, "source")?.attribute("protocol"),

@@ -45,7 +45,8 @@ pub(super) struct FlushPolicy {
 }
 
 impl FlushPolicy {
-    /// Those of a device by its kernel name; `None` where the kernel counts no flushes: partitions and devices without request queues.
+    /// The counters of a device by its kernel name; `None` if the kernel counts no flushes there: partitions and devices without request
+    /// queues.
     pub(super) fn of(root: &Path, disk: &str) -> Option<Self> {
         let device = root.join("sys/block").join(disk);
         if !device.join("mq").is_dir() {
@@ -98,8 +99,8 @@ impl DiskCounters {
         })
     }
 
-    /// The device's activity up to `later`, `duration_ns` after this reading. `cache` has what the kernel sends flushes for; absent for a device
-    /// whose flushes it does not count.
+    /// The device's activity up to `later`, `duration_ns` after this reading. `cache` says what the kernel sends flushes for; `None` for a
+    /// device whose flushes it does not count.
     pub(super) fn until(
         &self,
         later: &Self,

@@ -1,4 +1,4 @@
-//! Times in which I/Os hang in a block device: in flight, and none completes.
+//! Finds times in which I/Os hang in a block device: in flight, without a completion.
 //!
 //! A thread looks at the counters of each device every 10 ms, which costs a few microseconds for each.
 
@@ -13,9 +13,9 @@ use iotax_model::threads;
 
 use super::ProcFile;
 
-/// The time between two looks, and the resolution of what is found.
+/// Interval between readings, and the resolution of the gaps.
 const LOOK: Duration = Duration::from_millis(10);
-/// The most that is kept of each device.
+/// Maximum number of gaps kept per device.
 const MOST: usize = 1000;
 
 /// A thread that looks for hanging I/Os.
@@ -26,7 +26,8 @@ pub struct DeviceGapWatch {
 }
 
 impl DeviceGapWatch {
-    /// Watches devices, by the kernel's names, for gaps of at least this length, and of two looks. /sys is below `root`. A device that cannot be read is left out.
+    /// Watches devices, given by kernel names, for gaps of at least `least` and at least two readings. /sys is below `root`. An unreadable
+    /// device is left out.
     #[must_use]
     pub fn start(root: &Path, disks: &[String], least: Duration) -> Self {
         let least = least.max(2 * LOOK);
@@ -87,7 +88,7 @@ fn with_paths(root: &Path, name: &str) -> Vec<String> {
     names
 }
 
-/// When nobody looked for longer than gaps count: the machine stood still, or this process.
+/// Times between two readings that exceed the shortest gap: the machine, or this process, stood still.
 #[derive(Debug)]
 struct Looks {
     least: Duration,
@@ -109,7 +110,7 @@ impl Looks {
     }
 }
 
-/// The part of a span, which may have no end, that lies in a window.
+/// The part within a window of a span that may have no end.
 fn blackout(from: Instant, to: Option<Instant>, begin: Instant, end: Instant) -> Option<Blackout> {
     let (at, until) = (from.max(begin), to.unwrap_or(end).min(end));
     let gap = until.checked_duration_since(at)?;
@@ -132,11 +133,11 @@ struct Device {
     last: Option<Instant>,
 }
 
-/// One direction of one device.
+/// Gaps of one direction of a device.
 #[derive(Debug, Default)]
 struct DirectionGaps {
     completed: u64,
-    /// Since when I/Os have been in flight and none completed.
+    /// The time since which I/Os have been in flight without a completion.
     hangs: Option<Instant>,
     found: Vec<(Instant, Instant)>,
 }

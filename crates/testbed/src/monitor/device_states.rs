@@ -29,7 +29,7 @@ impl DeviceStates {
         states
     }
 
-    /// Reads them again. The changes since: `sdb: running -> offline`, `md0 degraded: 0 -> 1`.
+    /// Reads the states again and returns the changes: `sdb: running -> offline`, `md0 degraded: 0 -> 1`.
     pub fn changes(&mut self) -> Vec<String> {
         let now = self.read();
         let names: BTreeSet<&String> = self.last.keys().chain(now.keys()).collect();
@@ -67,12 +67,12 @@ impl DeviceStates {
     }
 }
 
-/// A state without what changes with every write.
+/// A state without the parts that change with every write.
 fn steady(state: String) -> String {
     if WRITTEN.contains(&state.as_str()) { WRITTEN[0].to_owned() } else { state }
 }
 
-/// The entries of a directory whose names begin like this; none if it cannot be read.
+/// The entries of a directory whose names begin with `prefix`; empty if it cannot be read.
 fn named(directory: &Path, prefix: &str) -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let entries = entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()));

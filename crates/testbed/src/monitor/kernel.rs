@@ -73,7 +73,7 @@ impl KernelThreads {
         counters
     }
 
-    /// The name that a thread's time counts under; `None` if it does not serve the target.
+    /// The name under which a thread's time is counted; `None` if it does not serve the target.
     fn role(&self, name: &str) -> Option<String> {
         let Some(worker) = name.strip_prefix("kworker/") else {
             return self.serves(name).then(|| name.to_owned());

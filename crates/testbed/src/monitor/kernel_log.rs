@@ -1,4 +1,4 @@
-//! The kernel's log, as its lines come.
+//! Follows the kernel's log.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,16 +8,16 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
-/// A record is one read of at most this many bytes.
+/// Largest record, which is read at once.
 const RECORD: usize = 8192;
 
-/// The kernel's log from now on.
+/// Reads the kernel's log, starting now.
 #[derive(Debug)]
 pub struct KernelLog {
     file: File,
 }
 
-/// One line.
+/// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelLine {
     /// 0 (emergency) to 7 (debug).
@@ -38,7 +38,7 @@ impl KernelLog {
         Ok(Self { file })
     }
 
-    /// The lines that have come since, after at most `patience`; those of programs are left out.
+    /// The lines since the last call, after waiting at most `patience`. Lines from programs are left out.
     pub fn next(&mut self, patience: Duration) -> Vec<KernelLine> {
         let patience = Timespec::try_from(patience).unwrap_or_default();
         let mut fds = [PollFd::new(&self.file, PollFlags::IN)];

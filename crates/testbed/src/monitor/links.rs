@@ -1,4 +1,4 @@
-//! Network interfaces that go up and down, as they do so.
+//! Follows network interfaces that go up and down.
 
 use std::collections::HashMap;
 use std::io;
@@ -38,7 +38,7 @@ impl Links {
 struct LinkStates(HashMap<[u8; 4], bool>);
 
 impl LinkStates {
-    /// The change that a message tells of. The first message of an interface only says what it is like.
+    /// The change that a message reports. The first message of an interface only describes it.
     fn hear(&mut self, news: LinkNews) -> Option<String> {
         let LinkNews { index, name, is_up } = news;
         let Some(is_up) = is_up else {

@@ -27,10 +27,10 @@ const ROUNDING: u64 = 3;
 pub struct GuestThreads {
     /// The process id.
     pub pid: u32,
-    /// Thread ids by role, such as `vcpu` and `iothread`. Of all other threads, also later ones, the first is `main` and the rest are
+    /// Thread ids by role, such as `vcpu` and `iothread`. Of all other threads, including later ones, the first is `main` and the rest are
     /// `worker`.
     pub roles: BTreeMap<String, Vec<u32>>,
-    /// The role of all threads of a server of storage, such as `ceph-osd`; `None` for QEMU's.
+    /// The role of all threads of a storage server, such as `ceph-osd`; `None` for QEMU's.
     pub server: Option<String>,
 }
 

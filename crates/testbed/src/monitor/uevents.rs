@@ -1,4 +1,4 @@
-//! The kernel's events of block devices, SCSI and NVMe, as they come.
+//! Follows the kernel's events of block devices, SCSI and NVMe.
 
 use std::io;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::netlink::Multicast;
 const SUBSYSTEMS: [&str; 3] = ["block", "scsi", "nvme"];
 /// Devices in memory and of files come and go with tools.
 const LEFT_OUT: [&str; 3] = ["loop", "ram", "zram"];
-/// Keys that do not say what happened: numbers, and what the beginning of the line says.
+/// Keys without information: serial numbers, and what the first line says already.
 const SILENT: [&str; 15] = [
     "ACTION",
     "DEVNAME",
@@ -28,7 +28,7 @@ const SILENT: [&str; 15] = [
     "SUBSYSTEM",
 ];
 
-/// Events from now on.
+/// Receives kernel events, starting now.
 #[derive(Debug)]
 pub struct Uevents(Multicast);
 
@@ -41,7 +41,7 @@ impl Uevents {
         Multicast::uevents().map(Self)
     }
 
-    /// The events that have come since, after at most `patience`, such as `change dm-0: DM_ACTION=PATH_FAILED DM_PATH=8:16`.
+    /// The events since the last call, after waiting at most `patience`, such as `change dm-0: DM_ACTION=PATH_FAILED DM_PATH=8:16`.
     pub fn next(&self, patience: Duration) -> Vec<String> {
         self.0.next(patience).iter().filter_map(|message| line(message)).collect()
     }

@@ -33,12 +33,12 @@ const VETH: &str = "veth0";
 const BRIDGE: &str = "br0";
 const TAP: &str = "tap0";
 
-/// One end of a path.
+/// An end of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkEnd {
     /// The network namespace of its agent or, for a guest, of QEMU; `None` for this process's.
     pub namespace: Option<String>,
-    /// The address at which the other end reaches it.
+    /// The address at which the other end can reach it.
     pub address: IpAddr,
 }
 

@@ -54,7 +54,7 @@ fn check_device(device: &str, via: NetPath, remedy: &str) -> Result<(), Refusal>
     }
 }
 
-/// Rejects a type of interface that the kernel is known to lack. One whose modules are not listed may be built in.
+/// Rejects an interface type that the kernel is known to lack. A type without a listed module may be built in.
 fn check_kernel(kind: &str, via: NetPath) -> Result<(), Refusal> {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy();
@@ -66,7 +66,7 @@ fn check_kernel(kind: &str, via: NetPath) -> Result<(), Refusal> {
     })
 }
 
-/// The kernel's module directory, if it is known to lack a module.
+/// The kernel's module directory, if the module is known to be missing there.
 fn known_to_lack(dir: &Path, module: &str) -> Option<String> {
     match modules::check(dir, &[module]) {
         Err(ModulesError::Missing { dir, .. }) => Some(dir.display().to_string()),

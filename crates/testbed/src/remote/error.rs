@@ -8,7 +8,7 @@ use crate::program::ProgramError;
 /// An error while starting or removing a remote agent.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The program that leads there is not installed.
+    /// The program that connects to the machine is not installed.
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// The undo log could not be written, so nothing was done.
@@ -46,7 +46,7 @@ pub enum RemoteError {
         /// The remote script's message.
         said: String,
     },
-    /// No answer in time.
+    /// The machine did not answer in time.
     #[error("{host}: no answer within {} s; does {} lead to a shell there?", waited.as_secs(), reach::shown(&host.machine))]
     Deadline {
         /// The machine.

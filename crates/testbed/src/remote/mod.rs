@@ -41,12 +41,12 @@ const LOGIN: Duration = Duration::from_mins(1);
 const LOGIN_ASKING: Duration = Duration::from_mins(5);
 /// Timeout of each step after the login.
 const STEP: Duration = Duration::from_secs(30);
-/// Bytes per second: slower than any link worth measuring over.
+/// Assumed minimum speed of a link, in bytes per second.
 const SLOWEST: u64 = 100_000;
 /// Timeout of removal: deleting large files takes long on some filesystems.
 const REMOVAL: Duration = Duration::from_mins(2);
 
-/// A machine or container, and with which rights the agent runs there.
+/// A machine or container, and the privileges of the agent there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteHost {
@@ -68,7 +68,7 @@ pub struct RecordedAgent {
     pub sha256: String,
     /// The path to measure; the agent may have created a file there.
     pub target: String,
-    /// Its directory; `None` before there is one, when nothing has run yet.
+    /// Its directory; `None` before it exists, when nothing has run yet.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<RemoteDirectory>,
 }
@@ -179,9 +179,9 @@ pub struct AgentLaunch<'a> {
 /// The task of a copied program on another machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoteRole {
-    /// It makes load for a runner here.
+    /// Generates load for a runner here.
     Agent,
-    /// It carries out plans as a member of a fleet.
+    /// Carries out plans as a member of a fleet.
     FleetMember,
 }
 
@@ -211,7 +211,7 @@ pub fn enter(
     Ok(AgentClient::through(process, format!("the agent on {}", visit.host), interrupt))
 }
 
-/// As [`enter`], for a program that says anything in frames.
+/// Like [`enter`], for a program that speaks any framed protocol.
 pub fn start(
     visit: &AgentLaunch<'_>,
     interrupt: &Interrupt,

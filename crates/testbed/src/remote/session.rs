@@ -1,4 +1,4 @@
-//! One process that leads to a machine or container: sends a script, reads lines, and optionally hands over to an agent's frames.
+//! A process that connects to a machine or container: sends a script, reads lines, and optionally hands over to an agent's frames.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -37,7 +37,7 @@ pub(super) struct RemoteSession {
     lines: Receiver<SessionOutput>,
     /// The tail of its stderr.
     said: Arc<Mutex<Vec<u8>>>,
-    /// Stdout that is not the script's: greetings, or something other than a shell.
+    /// Stdout that is not from the script: greetings, or the output of something other than a shell.
     noise: Arc<Mutex<String>>,
 }
 
@@ -83,7 +83,7 @@ impl RemoteSession {
         }
     }
 
-    /// Sends bytes. Returns false if the other side closed its stdin; its output then tells why.
+    /// Sends bytes. Returns false if the other side closed its stdin; its output then gives the reason.
     pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
         self.stdin.write_all(bytes).is_ok()
     }
@@ -105,7 +105,7 @@ impl RemoteSession {
         }
     }
 
-    /// Hands the process over to the client of the agent behind it.
+    /// Hands the process over to the client of the remote agent.
     pub(super) fn into_process(self, stdout: BufReader<ChildStdout>) -> AgentProcess<BufReader<ChildStdout>> {
         AgentProcess { child: self.child, stdin: self.stdin, stdout, said: self.said }
     }
@@ -129,7 +129,7 @@ impl RemoteSession {
         let _ = self.child.wait();
     }
 
-    /// The output that is not the script's, from stderr and stdout.
+    /// Output that is not from the script, on stderr and stdout.
     pub(super) fn words(&mut self) -> String {
         // The thread that reads stderr may lag behind.
         self.status();

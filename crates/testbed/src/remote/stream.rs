@@ -1,4 +1,4 @@
-//! A file on another machine or in a container: written as a stream that the other side confirms, and read again.
+//! A file on another machine or in a container, written as a confirmed stream and read back.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -10,7 +10,7 @@ use super::session::{RemoteSession, SessionOutput};
 use super::{LOGIN, LOGIN_ASKING, RemoteError, RemoteHost, quoted};
 use crate::interrupt::Interrupt;
 
-/// A new file on another machine. What is sent is confirmed by tee(1) there, which has written it.
+/// A new file on another machine. tee(1) there confirms what it has written.
 #[derive(Debug)]
 pub struct RemoteStream {
     child: Child,
@@ -19,7 +19,7 @@ pub struct RemoteStream {
 }
 
 impl RemoteStream {
-    /// Makes the file there; one that exists is refused.
+    /// Creates the file there; refuses an existing one.
     pub fn create(remote: &Remote, tag: &str, ask: bool, interrupt: &Interrupt) -> Result<Self, RemoteError> {
         let path = quoted(&remote.path.display().to_string());
         let script = format!("set -C\n: > {path} && {{ echo '{tag} agent'; exec tee -- {path}; }}\nexit 1\n");

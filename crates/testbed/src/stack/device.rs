@@ -15,7 +15,7 @@ use crate::mapper::Mapping;
 const SECTOR: u64 = 512;
 
 impl Walk<'_> {
-    /// Adds the devices of a mounted filesystem. Returns false if there is none: it is in memory, on the network or on another filesystem.
+    /// Adds the devices of a mounted filesystem. Returns false if it has none: it is in memory, on the network or on another filesystem.
     pub(super) fn add_source(&mut self, mount: &Mount) -> bool {
         if self.add_number(&mount.number) {
             return true;
@@ -29,7 +29,7 @@ impl Walk<'_> {
         !found.is_empty()
     }
 
-    /// Adds the device with this `major:minor` and the layers below it. Returns false if /sys does not have it.
+    /// Adds the device with this `major:minor` and the layers below it. Returns false if it is not in /sys.
     pub(super) fn add_number(&mut self, number: &str) -> bool {
         let Ok(directory) = fs::canonicalize(self.root.join("sys/dev/block").join(number)) else {
             return false;
@@ -123,7 +123,7 @@ impl Walk<'_> {
         })
     }
 
-    /// All devices of the btrfs filesystem that has one of these; these themselves if /sys does not list it.
+    /// All devices of the btrfs filesystem that includes any of these; the given ones if /sys does not list it.
     fn btrfs_members(&self, names: &[String]) -> Vec<String> {
         let filesystems = sorted(&self.root.join("sys/fs/btrfs"));
         let members = filesystems.iter().map(|filesystem| {

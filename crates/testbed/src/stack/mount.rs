@@ -11,7 +11,7 @@ use iotax_model::target::VolatileSpec;
 /// The mount table in a process's directory of /proc.
 const TABLE: &str = "mountinfo";
 
-/// One line of the mount table.
+/// A line of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mount {
     id: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Mount {
 pub(crate) const VOLATILE_SOURCE: &str = "iotax-volatile:";
 
 impl Mount {
-    /// The directory that holds what is written to an overlay or to a volatile directory; absent for other filesystems.
+    /// The directory with the data written to an overlay or volatile directory; `None` for other filesystems.
     pub(super) fn upper_directory(&self) -> Option<PathBuf> {
         if let Some(below) = self.volatile_source() {
             return Some(below.into());

@@ -9,8 +9,8 @@ use super::mount::Mount;
 use super::{Walk, device};
 use crate::host_info::text;
 
-/// SCSI drivers that restart the timer when it runs out, since the hypervisor is to answer in any case: virtio_scsi.c (`virtscsi_eh_timed_out`)
-/// and storvsc_drv.c (`storvsc_eh_timed_out`).
+/// SCSI drivers that restart the timer when it expires, because they expect the hypervisor to answer eventually: virtio_scsi.c
+/// (`virtscsi_eh_timed_out`) and storvsc_drv.c (`storvsc_eh_timed_out`).
 const PATIENT: [&str; 2] = ["virtio_scsi", "storvsc_host"];
 /// Filesystems of the kernel's ext4 driver.
 const EXT: [&str; 3] = ["ext4", "ext3", "ext2"];
@@ -98,7 +98,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds a limit in seconds, or that there is none. Adds nothing if it cannot be read.
+    /// Adds a limit in seconds, or the fact that it is unlimited. Adds nothing if it cannot be read.
     fn add_seconds(&mut self, layer: &str, kind: TimeoutKind, source: String) {
         match self.limit(&source) {
             ReadLimit::Unknown => {}
@@ -107,14 +107,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds a limit in seconds. If there is none, another timeout decides, so that nothing is added.
+    /// Adds a limit in seconds. Adds nothing if it is unlimited, because another timeout then decides.
     fn add_known_seconds(&mut self, layer: &str, kind: TimeoutKind, source: String) {
         if let ReadLimit::Ns(ns) = self.limit(&source) {
             self.add_timeout(layer, kind, Some(ns), source);
         }
     }
 
-    /// A number of seconds; `off` and negative ones mean that there is no limit.
+    /// Parses a number of seconds; `off` and negative numbers mean unlimited.
     fn limit(&self, source: &str) -> ReadLimit {
         let Some(text) = self.read(source) else { return ReadLimit::Unknown };
         match text.parse::<i64>().map(u64::try_from) {
@@ -154,7 +154,7 @@ fn sys_block(directory: &Path, file: &str) -> String {
     format!("/sys/class/block/{name}/{file}")
 }
 
-/// The nearest directory above whose name is this prefix and then begins with a digit.
+/// The nearest parent directory whose name is the prefix followed by a digit.
 pub(crate) fn ancestor(directory: &Path, prefix: &str) -> Option<String> {
     let names = directory.ancestors().filter_map(|place| place.file_name()?.to_str());
     names.skip(1).find(|name| is_numbered(name, prefix)).map(str::to_owned)

@@ -18,10 +18,10 @@ const SMARTCTL: Program = Program { name: "smartctl", package: "smartmontools" }
 /// /sys counts sizes and offsets in 512-byte sectors on all devices.
 const SECTOR: u64 = 512;
 
-/// Beginnings of names of devices that hold no data of their own, or only in memory.
+/// Name prefixes of devices without persistent data.
 const PASSED_OVER: [&str; 6] = ["ram", "zram", "sr", "fd", "nbd", "mtdblock"];
 
-/// All devices that are in use or could be: those with a size, and loop devices with a file.
+/// All devices that are or could be in use: those with a size, and loop devices with a file.
 pub(super) fn all(reader: &Reader<'_>) -> Vec<String> {
     let mut names = reader.names("/sys/class/block");
     names.retain(|name| {

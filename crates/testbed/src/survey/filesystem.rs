@@ -10,7 +10,7 @@ use crate::stack::mount::Mount;
 
 const STAT: Program = Program { name: "stat", package: "coreutils" };
 
-/// The first mount of each block device. Others are left alone: asking a server that is gone takes long.
+/// The first mount of each block device. Network mounts are skipped, because a lost server takes long to answer.
 pub(super) fn on_disks(reader: &Reader<'_>, mounts: &[Mount]) -> Vec<Filesystem> {
     let mut known: Vec<&str> = Vec::new();
     let mut found = Vec::new();
@@ -54,7 +54,7 @@ fn device(reader: &Reader<'_>, mount: &Mount) -> Option<String> {
     Some(place.file_name()?.to_string_lossy().replace('!', "/"))
 }
 
-/// By stat(1) and not in this process: a server that is gone would block it.
+/// Reads the space with stat(1), because a hanging server would block this process.
 fn space(reader: &Reader<'_>, point: &str) -> Known<Space> {
     let told = reader.command(STAT, &["-f", "-c", "%S %b %a %c %d", point])?;
     told.read(|text| {

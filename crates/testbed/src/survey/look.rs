@@ -1,4 +1,4 @@
-//! Looks at a path with a time limit: a dead mount never answers.
+//! Accesses a path with a time limit, because a dead mount never answers.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -12,14 +12,15 @@ use iotax_model::threads;
 /// Bytes of a file's start; QEMU keeps a qcow2 header with the backing file's name within the first 64 KiB.
 const START: u64 = 64 << 10;
 
-/// A path that answered.
+/// The result for a path that answered.
 pub(super) struct Look {
     pub(super) metadata: Metadata,
     /// The first bytes of a regular file, empty for anything else.
     pub(super) start: Vec<u8>,
 }
 
-/// Reads a regular file's start. Nothing else is opened: a FIFO would block, a device could react. The thread stays behind if the path hangs.
+/// Reads the start of a regular file. Nothing else is opened: a FIFO would block, and a device could react. The thread is abandoned if the
+/// path hangs.
 pub(super) fn look(place: &Path) -> io::Result<Look> {
     let path = place.to_owned();
     within_patience(move || {

@@ -60,7 +60,7 @@ pub(super) fn machine(reader: &Reader<'_>, guests: &[GuestSetup]) -> MachineSetu
     }
 }
 
-/// The first word of each line but the heading.
+/// The first word of each line after the heading.
 fn first_words(table: &str) -> Vec<String> {
     table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
@@ -71,7 +71,7 @@ fn stalls(pressure: &str) -> Option<f64> {
     full.split_whitespace().find_map(|word| word.strip_prefix("avg300="))?.parse().ok()
 }
 
-/// The share of stolen time in all CPU time that was used or stolen: idle time cannot be stolen.
+/// Stolen time as a share of used and stolen CPU time: idle time cannot be stolen.
 fn steal(stat: &str) -> Option<f64> {
     let times: Vec<u64> =
         stat.lines().next()?.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
@@ -142,7 +142,7 @@ fn directory(reader: &Reader<'_>, line: &str) -> Option<Vec<String>> {
     Some(groups.map(|group| format!("{mount}{}", group.trim_end_matches('/'))).collect())
 }
 
-/// False for lines that say that there is no limit.
+/// Returns false for values that mean unlimited.
 fn is_limit(file: &str, line: &str) -> bool {
     match file {
         "cpu.max" => !line.starts_with("max"),

@@ -9,7 +9,7 @@ use crate::program::Program;
 
 const DMSETUP: Program = Program { name: "dmsetup", package: "dmsetup" };
 
-/// Output of dmsetup for all devices, once it was needed.
+/// Output of dmsetup for all devices, read when first needed.
 #[derive(Default)]
 pub(super) struct Mapper {
     table: OnceCell<Known<String>>,

@@ -77,7 +77,7 @@ pub fn path(root: &Path, path: &Path) -> Result<Survey, StackError> {
     Ok(finish(reader, survey))
 }
 
-/// Fails with the reason if a path hangs, as on a dead mount. One that is absent answers.
+/// Fails with the reason if a path hangs, as on a dead mount. A missing path does not hang.
 pub fn answers(root: &Path, path: &Path) -> Result<(), String> {
     let path = std::path::absolute(path).map_err(|error| error.to_string())?;
     match look::answers(&root.join(path.strip_prefix("/").unwrap_or(&path))) {
@@ -86,13 +86,13 @@ pub fn answers(root: &Path, path: &Path) -> Result<(), String> {
     }
 }
 
-/// A guest as it is defined, without a fact of this machine: another one may be its host.
+/// A guest's definition, without facts of this machine, which need not be its host.
 #[must_use]
 pub fn definition(guest: GuestSetup) -> Survey {
     Survey { unread: unlocated(&guest).collect(), guests: vec![guest], ..Survey::default() }
 }
 
-/// Its disks of which nothing tells where they are.
+/// Its disks with unknown location.
 fn unlocated(guest: &GuestSetup) -> impl Iterator<Item = String> {
     let disks = guest.disks.iter().filter(|disk| disk.path.is_none() && disk.protocol.is_none());
     disks.map(|disk| match &disk.volume {
@@ -106,7 +106,7 @@ fn unlocated(guest: &GuestSetup) -> impl Iterator<Item = String> {
     })
 }
 
-/// A guest of this machine as it is defined, with what is below its disks.
+/// A guest of this machine as defined, with the layers below its disks.
 #[must_use]
 pub fn guest(root: &Path, guest: GuestSetup) -> Survey {
     let reader = Reader::new(root);
@@ -130,7 +130,7 @@ fn guest_paths(guests: &[GuestSetup]) -> Vec<String> {
     disks.filter_map(|disk| Some(disk.path.as_ref()?.value.clone())).collect()
 }
 
-/// The format in which guests use a file: raw if any does, as that guest then writes the header.
+/// The format in which guests use a file: raw if any guest does, because it then writes the header.
 fn declared(guests: &[GuestSetup], path: &str) -> Option<String> {
     let disks = guests.iter().flat_map(|guest| &guest.disks);
     let own = disks.filter(|disk| disk.path.as_ref().is_some_and(|used| used.value == path));
@@ -160,7 +160,7 @@ fn add_path(reader: &Reader<'_>, survey: &mut Survey, path: &Path) -> Result<(),
     Ok(())
 }
 
-/// Adds the partitions and volumes on the topmost device: a device that is named stands for what is on it too.
+/// Adds the partitions and volumes on the topmost device, because a device stands for its contents too.
 fn add_above(reader: &Reader<'_>, survey: &mut Survey) {
     let mut names: Vec<String> = survey.disks.last().map(|top| top.name.clone()).into_iter().collect();
     let mut others = disk::disks(reader, &disk::all(reader));
@@ -176,7 +176,7 @@ fn add_above(reader: &Reader<'_>, survey: &mut Survey) {
     }
 }
 
-/// A path without links, relative to the root; as it is given if it cannot be reached.
+/// A path without links, relative to the root; unchanged if it cannot be reached.
 fn inside(root: &Path, path: &Path) -> PathBuf {
     let Ok(path) = std::path::absolute(path) else { return path.to_owned() };
     let found = fs::canonicalize(root.join(path.strip_prefix("/").unwrap_or(&path)));

@@ -57,8 +57,8 @@ fn linked(reader: &Reader<'_>, path: &str) -> Known<String> {
     Some(Fact::new(target.file_name()?.to_string_lossy().into_owned(), path))
 }
 
-/// The interface below: by a link `lower_NAME`, or by its index. An index may belong to another namespace, so that of a veth counts only
-/// if its peer has ours.
+/// The interface below, by a link `lower_NAME` or by its index. An index may belong to another namespace, so a veth's counts only if its
+/// peer has ours.
 fn lower(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> Known<String> {
     let place = format!("{CLASS}/{name}");
     let is_master =
@@ -80,7 +80,7 @@ fn lower(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> Known<St
     (is_mutual || is_tunnel).then(|| Fact::new(peer.clone(), below.source))
 }
 
-/// From lines such as `generic-receive-offload: on [fixed]`.
+/// Parses lines such as `generic-receive-offload: on [fixed]`.
 fn features(reader: &Reader<'_>, name: &str) -> Known<Vec<Feature>> {
     reader.command(ETHTOOL, &["-k", name])?.read(|text| {
         let feature = |line: &str| {
@@ -96,7 +96,7 @@ fn features(reader: &Reader<'_>, name: &str) -> Known<Vec<Feature>> {
     })
 }
 
-/// The two values behind `RX:`: the most, and the number now.
+/// The two values after `RX:`: maximum and current.
 fn ring(reader: &Reader<'_>, name: &str) -> Known<Ring> {
     reader.command(ETHTOOL, &["-g", name])?.read(|text| {
         let mut received = text

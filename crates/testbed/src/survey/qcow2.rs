@@ -12,7 +12,7 @@ use super::image_format::format_of;
 use super::look::{Look, look};
 use super::reader::Reader;
 
-/// Images below one, from which a chain is not followed further.
+/// Maximum depth to which a chain of images is followed.
 const DEEPEST: usize = 100;
 /// Bits of the incompatible features.
 const CORRUPT: u64 = 1 << 1;
@@ -86,7 +86,7 @@ fn parse(start: &[u8], length: u64) -> Result<Header, String> {
     })
 }
 
-/// From the list of extensions: a type, a length, and data padded to 8 bytes.
+/// Parses the header extensions: each has a type, a length, and data padded to 8 bytes.
 fn backing_format(start: &[u8], mut at: usize) -> Option<String> {
     loop {
         let (kind, length) = (number32(start, at)?, number32(start, at + 4)? as usize);
@@ -159,7 +159,8 @@ pub(super) fn chain(
     Ok((whole, None))
 }
 
-/// The path of a backing file; `None` if the name is of a protocol, such as `nbd:` or `json:`. A relative one is next to its overlay.
+/// The path of a backing file; `None` if the name has a protocol, such as `nbd:` or `json:`. Relative names are resolved against the
+/// overlay's directory.
 fn local(name: &str, overlay: &str) -> Option<String> {
     let name = name.strip_prefix("file:").unwrap_or(name);
     let before_slash = name.split('/').next().unwrap_or_default();

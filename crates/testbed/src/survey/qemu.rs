@@ -12,7 +12,7 @@ use super::reader::Reader;
 /// The options of a QEMU that are read.
 type Options = Vec<(String, BTreeMap<String, String>)>;
 
-/// Nodes of a disk, far more than there are; a command line may name them in a circle.
+/// Maximum number of nodes followed for a disk, because a command line may form a cycle.
 const MOST_NODES: usize = 32;
 
 /// Running guests.
@@ -39,7 +39,8 @@ pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
     processes.filter_map(guest).collect()
 }
 
-/// True if no accelerator is in use. An open file shows which one is; without the right to see it, the command line tells what QEMU tries.
+/// True if no accelerator is in use. An open file shows the accelerator; without permission to see it, the command line shows which one
+/// QEMU tries.
 fn emulated(reader: &Reader<'_>, pid: u32, program: &str, options: &Options, source: &str) -> Known<bool> {
     const OF_ACCELERATORS: [&str; 3] = ["anon_inode:kvm-vm", "anon_inode:mshv", "/dev/xen/"];
     let files = format!("/proc/{pid}/fd");
@@ -84,7 +85,7 @@ fn emulated(reader: &Reader<'_>, pid: u32, program: &str, options: &Options, sou
     }
 }
 
-/// Makes the path of a file that QEMU names absolute; a name such as `nbd:...` is of a protocol.
+/// Makes the path of a file that QEMU names absolute; a name such as `nbd:...` has a protocol and is kept.
 fn locate(disk: &mut GuestDisk, directory: Option<&Path>) {
     let Some(named) = disk.path.take() else { return };
     let name = named.value.strip_prefix("file:").unwrap_or(&named.value);
@@ -96,7 +97,7 @@ fn locate(disk: &mut GuestDisk, directory: Option<&Path>) {
     }
 }
 
-/// The key of a value without one, for each option with such values.
+/// The implied key of a value without one, for each option that has such values.
 const FIRST: [(&str, &str); 11] = [
     ("device", "driver"),
     ("drive", "file"),
@@ -132,7 +133,7 @@ fn options(words: &[String]) -> Options {
     found
 }
 
-/// `key=value` pairs, in which a doubled comma stands for one, or a JSON object, whose nested keys are joined by dots.
+/// Parses `key=value` pairs, in which a doubled comma stands for one, or a JSON object, whose nested keys are joined by dots.
 fn keys(text: &str, first: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     if text.starts_with('{') {
@@ -169,7 +170,7 @@ fn flatten(prefix: &str, value: &Value, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// One option's values, and the source that its facts have.
+/// The values of an option, with the source of its facts.
 struct Line<'a> {
     keys: &'a BTreeMap<String, String>,
     source: &'a str,
@@ -347,12 +348,12 @@ fn add_drive(disk: &mut GuestDisk, drive: &Line<'_>) {
     disk.throttle = (!limits.is_empty()).then(|| Fact::new(limits.join(" "), drive.source));
 }
 
-/// True for the drivers of files and devices, through which QEMU reaches nothing else.
+/// Returns whether a driver accesses only files and devices.
 fn is_local(driver: &str) -> bool {
     ["file", "host_device"].contains(&driver)
 }
 
-/// A node of `-blockdev`: its option, and the beginning of its keys if it is described within another one, such as `file.`.
+/// A node of `-blockdev`: its option, and the prefix of its keys if it is nested in another one, such as `file.`.
 type Node<'a> = (&'a Line<'a>, String);
 
 /// The node with this name.
@@ -414,13 +415,13 @@ fn add_nodes(disk: &mut GuestDisk, device: &Line<'_>, top: &str, nodes: &[Line<'
     disk.cache = (stated || writes_through).then(|| Fact::new(mode.to_owned(), device.source));
 }
 
-/// QEMU takes `on` and `off` for the two words as well.
+/// Normalises `on` and `off`, which QEMU accepts for the two words as well.
 fn discard(word: Fact<String>) -> Fact<String> {
     let value = if ["unmap", "on"].contains(&word.value.as_str()) { "unmap" } else { "ignore" };
     Fact { value: value.to_owned(), ..word }
 }
 
-/// A disk of `-drive if=...`, which has no device of its own in the command line.
+/// A disk of `-drive if=...`, which has no `-device` on the command line.
 fn legacy(drive: &Line<'_>) -> Option<GuestDisk> {
     let bus = match drive.get("if") {
         Some("virtio") => "virtio-blk",

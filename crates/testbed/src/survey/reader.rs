@@ -1,4 +1,4 @@
-//! Reads files and runs programs, and keeps where each answer came from.
+//! Reads files and runs programs, and records the source of each answer.
 
 use std::cell::RefCell;
 use std::fs;
@@ -14,8 +14,7 @@ use crate::program::{Program, ProgramError};
 /// Time limit of a program or a path: one that takes longer waits for something that hangs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The directory of a recorded tree that has what programs printed, each in a file with the command line as its name; a slash in it is
-/// an exclamation mark.
+/// Directory of a recorded tree with the output of programs, in a file named after each command line; slashes become exclamation marks.
 const RECORDED: &str = "commands";
 
 /// A machine: live, or recorded below a directory.
@@ -62,7 +61,7 @@ impl<'a> Reader<'a> {
         names
     }
 
-    /// The output of a program that only looks. If it fails, the reason goes to the list of what was not read.
+    /// The output of a read-only program. If it fails, the reason is added to the list of unread facts.
     pub(super) fn command(&self, program: Program, arguments: &[&str]) -> Known<String> {
         let line =
             std::iter::once(program.name).chain(arguments.iter().copied()).collect::<Vec<_>>().join(" ");
@@ -83,7 +82,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Records why something is not known.
+    /// Records why a fact is unknown.
     pub(super) fn leave_out(&self, reason: String) {
         let mut unread = self.unread.borrow_mut();
         if !unread.contains(&reason) {

@@ -25,7 +25,7 @@ pub struct Builder {
     pub(super) space: RequiredSpace,
     /// End of the workloads' areas; `None` to use whole devices.
     reach: Option<Bytes>,
-    /// Workers that the plan's workloads have at once, at most.
+    /// Maximum number of concurrent workers in the plan's workloads.
     pub(super) workers: u32,
     /// True if operations change images while they are in use.
     pub(super) has_operations: bool,
@@ -65,7 +65,7 @@ impl Builder {
         raw::build(path, self.space.area, Preallocation::Off, undo_log).map(Into::into)
     }
 
-    /// Builds a target's storage again on what a cut of power left of it.
+    /// Rebuilds a target's storage on what a power cut left.
     pub fn rebuild(
         &mut self,
         target: &TargetSpec,

@@ -94,7 +94,8 @@ fn bytes_of(below: &Ground, at: &LayerSite<'_>) -> Result<PathBuf, BuildError> {
     Ok(path.clone())
 }
 
-/// The `major:minor` of the disk to which I/O to a file or device goes first. A partition has no limits of its own.
+/// The `major:minor` of the first disk that I/O to a file or device reaches. For a partition it is the disk, because partitions have no
+/// limits.
 fn disk_of(path: &Path) -> Result<String, Refusal> {
     let found =
         stack::of_path(Path::new("/"), path).map_err(|error| Refusal::environment(error.to_string()))?;

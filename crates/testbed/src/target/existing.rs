@@ -1,4 +1,4 @@
-//! Existing files and block devices: opened read-only and measured as they are.
+//! Existing files and block devices, opened read-only.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};

@@ -1,4 +1,4 @@
-//! Images of the user's, which are only read.
+//! Images of the user, which are only read.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -79,7 +79,7 @@ impl Build for ImageSpec {
 /// Size of an empty overlay.
 const EMPTY: u64 = 1 << 20;
 
-/// An image that can be measured; the error says why one cannot.
+/// Inspects an image. Fails if it cannot be measured.
 fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
     let path = spec.path.as_path();
     let shown = path.display();
@@ -120,7 +120,7 @@ fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
     Ok(found)
 }
 
-/// Says that a file ends before the data that its own tables name. VHDX and VPC tell QEMU themselves.
+/// Reports a file that ends before the data that its tables refer to. QEMU itself detects this for VHDX and VPC.
 fn cut_short(path: &Path, found: &FoundImage) -> Option<String> {
     let is_in_one_file = match found.format {
         Format::Qcow2 => !found.has_data_file,
@@ -140,10 +140,10 @@ fn cut_short(path: &Path, found: &FoundImage) -> Option<String> {
     ))
 }
 
-/// The last cluster of an image may end within a sector.
+/// Bytes of a sector: the last cluster of an image may end within one.
 const SECTOR: u64 = 512;
 
-/// Beginnings of files by which QEMU knows an image, with their places. Of a VMDK in several files this is not the beginning.
+/// Magic bytes by which QEMU recognises an image, with their offsets. A VMDK in several files has none.
 const MAGIC: [(u64, &[u8], Format); 5] = [
     (0, b"QFI\xfb", Format::Qcow2),
     (0, b"KDMV", Format::Vmdk),
@@ -152,7 +152,7 @@ const MAGIC: [(u64, &[u8], Format); 5] = [
     (0, b"conectix", Format::Vpc),
 ];
 
-/// The format that a file's beginning says.
+/// The format by a file's magic bytes.
 fn kind_by_magic(path: &Path) -> Option<Format> {
     let file = File::open(path).ok()?;
     let has = |place: u64, magic: &[u8]| {
@@ -168,7 +168,7 @@ pub fn others(path: &Path) -> Vec<String> {
     image::look(path, true).map(|found| found.others).unwrap_or_default()
 }
 
-/// A file that is an image; `None` for raw bytes. The error says what an image by its beginning is not measured for.
+/// A file that is an image; `None` for raw bytes. Fails for an image that cannot be measured, with the reason.
 pub fn found(path: &Path) -> Result<Option<FoundImage>, String> {
     if !path.is_file() {
         return Ok(None);

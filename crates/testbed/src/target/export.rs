@@ -45,19 +45,19 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// An image that daemons of iotax's export.
 #[derive(Debug)]
 pub struct ExportedImage {
-    /// The image's own file, or the device, and its format; `None` where a server of somebody's has it.
+    /// The image's file, or the device, and its format; `None` if a server outside of iotax holds it.
     pub stored: Option<(PathBuf, Format)>,
     /// The daemons, from the image up.
     pub daemons: Vec<StorageDaemon>,
-    /// True if the main loop of a daemon serves a virtio device's queues, and no I/O thread does.
+    /// True if the daemon's main loop, and no I/O thread, serves the virtio device's queues.
     pub in_main_loop: bool,
-    /// The export of an image that nothing stands on but what is measured.
+    /// The export of an image below which there are no other layers.
     export: Option<Export>,
     /// Topmost overlays made so far.
     count: u32,
     /// The topmost.
     top: Option<UndoEntry>,
-    /// Those between it and the image, from the bottom up.
+    /// Images between it and the base image, from the bottom up.
     lower: Vec<PathBuf>,
 }
 
@@ -73,12 +73,12 @@ pub(super) struct Export {
     pub(super) node: BlockNode,
 }
 
-/// A form in which a daemon shows an image: a kind of layer has one of its own.
+/// A way in which a daemon exports an image; each is a kind of layer.
 pub(super) trait Shows: fmt::Debug {
     /// The place where it is found: a socket, or a file.
     fn point(&self) -> &Path;
 
-    /// The name of the program that shows it, which another may start.
+    /// The name of the program that exports it, which another may start.
     fn program(&self) -> &'static str {
         DAEMON.name
     }
@@ -86,7 +86,7 @@ pub(super) trait Shows: fmt::Debug {
     /// The call of that program.
     fn command(&self, export: &Export, node: &BlockNode) -> Result<Command, BuildError>;
 
-    /// Flags to open what is shown; a socket is no file to be read.
+    /// Flags to open the export; a socket cannot be opened for reading.
     fn flags(&self) -> OFlags {
         OFlags::PATH
     }
@@ -96,7 +96,7 @@ pub(super) trait Shows: fmt::Debug {
         false
     }
 
-    /// Returns whether it can be used: somebody listens at the socket.
+    /// Returns whether the export is usable: a process listens at the socket.
     fn is_there(&self) -> io::Result<bool> {
         let (_directory, path) = by_descriptor(self.point())?;
         match UnixStream::connect(path).map_err(|error| (error.kind(), error)) {
@@ -106,7 +106,7 @@ pub(super) trait Shows: fmt::Debug {
         }
     }
 
-    /// Takes away what a daemon leaves that has ended.
+    /// Removes what an ended daemon left.
     fn clear(&self) -> io::Result<()> {
         match fs::remove_file(self.point()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -116,7 +116,7 @@ pub(super) trait Shows: fmt::Debug {
 }
 
 impl Export {
-    /// Where the image is to be found.
+    /// The path of the export.
     fn point(&self) -> &Path {
         self.form.point()
     }
@@ -167,7 +167,7 @@ impl Export {
         Ok((StorageDaemon::new(daemon, self.form.program()), shown.map_err(BuildError::file(self.point()))?))
     }
 
-    /// The call of QEMU's storage daemon for a node, with what the form adds to the export and what comes before it.
+    /// The command of QEMU's storage daemon for a node, with what the export type adds to the export and what precedes it.
     pub(super) fn by_storage_daemon(
         &self,
         node: &BlockNode,
@@ -223,8 +223,8 @@ impl Export {
 }
 
 impl ExportedImage {
-    /// Connects to the monitor of the daemon, for operations on the image, which are carried out to their end also after an interrupt. `None` if
-    /// there are other layers than the image beneath what is measured.
+    /// Connects to the monitor of the daemon for operations on the image, which are completed even after an interrupt. `None` if there are
+    /// layers other than the image below the target.
     pub fn operator(&self, files: OperationFiles) -> Result<Option<Operator>, BuildError> {
         let (Some(export), [daemon]) = (&self.export, self.daemons.as_slice()) else { return Ok(None) };
         let point = export.point();
@@ -246,7 +246,7 @@ impl ExportedImage {
         }
     }
 
-    /// A file beside the image, or in iotax's folder where the image is the user's.
+    /// A file next to the image, or in iotax's directory if the image is the user's.
     fn beside(&self, extension: &str) -> Option<PathBuf> {
         let (path, _) = self.export.as_ref()?.node.stored()?;
         Some(path.with_extension(extension))
@@ -270,7 +270,7 @@ impl ExportedImage {
             .is_some_and(|export| export.file.snapshot.is_some() || export.node.over.is_some())
     }
 
-    /// Exports a new, empty overlay in place of the one before; returns the identity of what is shown now. `None` if it has no snapshot.
+    /// Exports a new, empty overlay in place of the previous one. Returns the identity of the new export; `None` if it has no snapshot.
     pub fn renew_snapshot(&mut self, undo_log: &mut UndoLog) -> Result<Option<Identity>, BuildError> {
         if !self.has_snapshot() {
             return Ok(None);
@@ -313,7 +313,7 @@ impl ExportedImage {
     }
 }
 
-/// The name of a daemon's monitor beside what it exports.
+/// Name of the daemon's monitor socket, next to the export.
 fn monitor_of(name: &OsStr) -> String {
     format!("{}.qmp", name.to_string_lossy())
 }
@@ -328,7 +328,7 @@ pub(super) fn possible() -> Result<(), Refusal> {
     DAEMON.find().map_err(|error| Refusal::environment(error.to_string()))
 }
 
-/// Checks that QEMU has a client, which distributions package apart from it; `nowhere` is a node of it that leads to no server.
+/// Checks that QEMU has a client, which distributions package separately; `nowhere` is a node of it without a server.
 pub(super) fn has_client(nowhere: &Value, name: &str) -> Result<(), Refusal> {
     match DAEMON.run(["--blockdev", &nowhere.to_string()]) {
         Err(ProgramError::Failed { reason, .. }) if reason.contains("Unknown driver") => {

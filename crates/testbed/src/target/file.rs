@@ -66,8 +66,8 @@ impl Build for FileSpec {
     }
 }
 
-/// Rejects a directory in which others could put another file under the name of one that programs open by name. A plain file is compared by
-/// its inode before each access.
+/// Rejects a directory in which others could replace a file that programs open by name. A plain file is compared by inode before each
+/// access.
 pub(super) fn check_exchange(dir: &Path) -> Result<(), Refusal> {
     match own_file::check_way(dir) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Refusal::environment(format!(
@@ -79,7 +79,7 @@ pub(super) fn check_exchange(dir: &Path) -> Result<(), Refusal> {
     }
 }
 
-/// The space that a plan takes of a file: all of it only if it is allocated beforehand, or has a filesystem on it.
+/// The space that a file needs: its full size only if it is preallocated, or has a filesystem on it.
 fn allocated(file: &FileSpec, at: &Check<'_>) -> RequiredSpace {
     let has_filesystem = at.above.iter().any(|layer| matches!(layer, PlannedLayer::Filesystem(_)));
     match file.preallocation {

@@ -1,4 +1,4 @@
-//! Images shown as raw files by the FUSE export of QEMU's storage daemon.
+//! Images exported as raw files by the FUSE export of QEMU's storage daemon.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -99,7 +99,7 @@ impl Shows for FuseExport {
     }
 }
 
-/// Checks that images can be shown here; the error names what is missing.
+/// Checks that images can be exported here; the error names what is missing.
 pub fn possible() -> Result<(), Refusal> {
     export::possible()?;
     check_device("fuse")

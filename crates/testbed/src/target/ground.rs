@@ -20,7 +20,7 @@ use crate::refusal::Refusal;
 /// The interface of the topmost layer so far.
 #[derive(Debug)]
 pub(super) enum Ground {
-    /// Nothing is there yet.
+    /// Only the machine; no layer is built yet.
     Machine,
     /// A block device of the user's, or a volume.
     Block(BlockGround),
@@ -30,7 +30,7 @@ pub(super) enum Ground {
     Raw(RawFile),
     /// A node of QEMU's block layer.
     Node(Box<NodeGround>),
-    /// Anything else that can be measured.
+    /// Any other storage that can be measured.
     Built(Box<Built>),
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Ground {
 #[derive(Debug)]
 pub(super) struct NodeGround {
     pub(super) node: BlockNode,
-    /// Its bytes, where they are not those that the plan asks for.
+    /// Its size in bytes, if different from the plan's.
     pub(super) size: Option<Bytes>,
     pub(super) claim: Option<Arc<DeviceClaim>>,
     pub(super) identity: Option<Identity>,
@@ -52,18 +52,18 @@ pub(super) struct BlockGround {
     pub(super) shared: bool,
     pub(super) identity: Option<Identity>,
     pub(super) claim: Option<Arc<DeviceClaim>>,
-    /// True if all that is on it is gone with it: its key is known to nobody, or its bytes are in files of iotax's.
+    /// True if its contents are lost with it: its key is not stored, or its bytes are in iotax's files.
     pub(super) transient: bool,
 }
 
-/// A block device that a layer takes all of.
+/// A block device that a layer occupies completely.
 #[derive(Debug)]
 pub(super) struct TakenBlock {
     pub(super) area: DeviceArea,
     /// True of a device of the user's, which `--overwrite` names.
     pub(super) is_users: bool,
     pub(super) transient: bool,
-    /// Keeps the device the same until the tools have a claim of their own.
+    /// Keeps the device's identity fixed until the tools have claimed it.
     _pin: Option<DevicePin>,
 }
 
@@ -96,7 +96,7 @@ impl Ground {
         }
     }
 
-    /// A new block device of iotax's at a path, which is there as long as the layers above it.
+    /// A new block device of iotax's at a path, which exists as long as the layers above it.
     pub(super) fn made(path: PathBuf) -> Result<Self, BuildError> {
         let mut device = File::open(&path).map_err(BuildError::file(&path))?;
         let disk = device::disk_of(&device).map_err(BuildError::file(&path))?;
@@ -152,7 +152,7 @@ impl Ground {
     }
 }
 
-/// The plan's check lets no such stack through.
+/// The error for a stack that the plan's check should have rejected.
 fn unfit(needed: &str) -> BuildError {
     Refusal::input(format!("a layer stands on {needed}, and there is none")).into()
 }

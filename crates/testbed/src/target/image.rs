@@ -10,7 +10,7 @@ use crate::build_error::BuildError;
 use crate::guest::image;
 use crate::undo::{Effect, UndoEntry, UndoLog};
 
-/// Creates an image in iotax's folder, or takes the one that is there.
+/// Creates an image in iotax's directory, or uses the existing one.
 pub fn build(
     path: &Path,
     size: Bytes,

@@ -15,7 +15,7 @@ use crate::guest::image;
 const BLOCKS: u64 = 64;
 /// Bytes per block.
 const BLOCK: u64 = 16 << 10;
-/// A fast level: storage does not spend more time on inline compression.
+/// A fast compression level, because storage does not spend more time on inline compression.
 const ZSTD_LEVEL: i32 = 1;
 
 /// The allocation of a file or image. `None` for a raw device, and if neither the filesystem nor qemu-img reports it.
@@ -57,7 +57,7 @@ fn of_file(path: &Path) -> io::Result<Option<Allocation>> {
     Ok(Some(all))
 }
 
-/// The allocation according to the image, as its guest sees it.
+/// The allocation in the image, as its guest sees it.
 fn of_image(path: &Path, format: Format) -> Option<Allocation> {
     let mut all = nothing(Mapper::QemuImg);
     for stretch in image::map(path, format).ok()? {

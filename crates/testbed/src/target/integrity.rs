@@ -35,7 +35,8 @@ impl Build for IntegritySpec {
     }
 }
 
-/// Wipes the device through a mapping of its own: a sector that was never written has no checksum, and reading it fails.
+/// Arguments that format the device and wipe it through a temporary mapping: a sector that was never written has no checksum, and cannot be
+/// read.
 fn format_arguments(spec: &IntegritySpec, device: &Path) -> Vec<String> {
     let mut words = ["format", "--batch-mode"].map(str::to_owned).to_vec();
     words.extend(spec.sector_size.map(|bytes| format!("--sector-size={bytes}")));

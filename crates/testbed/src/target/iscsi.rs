@@ -32,10 +32,10 @@ const USER: &str = "iotax";
 /// The daemon's name for its secret.
 const SECRET: &str = "chap0";
 
-/// A target of iSCSI's at a port of loopback, which serves nothing yet.
+/// A running tgtd on a loopback port, with no target configured yet.
 #[derive(Debug)]
 struct Tgtd {
-    /// The socket by which it is told what to serve.
+    /// The control socket.
     control: PathBuf,
     port: u16,
 }
@@ -116,7 +116,7 @@ impl Build for IscsiSpec {
     }
 }
 
-/// A secret of this run's in a file that nobody else may read.
+/// Creates a secret for this run in a file that only its user may read.
 fn password(path: &Path, undo_log: &mut UndoLog) -> Result<String, BuildError> {
     let mut bytes = [0_u8; 8];
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| BuildError::file(path)(errno.into()))?;
@@ -126,12 +126,12 @@ fn password(path: &Path, undo_log: &mut UndoLog) -> Result<String, BuildError> {
     Ok(password)
 }
 
-/// A port of loopback that nobody listens at.
+/// A free loopback port.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Has tgtd serve a file, to whoever knows the password.
+/// Makes tgtd serve a file to clients with the password.
 fn serve(
     socket: &Path,
     target: &str,

@@ -22,7 +22,7 @@ use crate::undo::UndoLog;
 
 /// A kind of layer that is built on this machine.
 pub(super) trait Build {
-    /// Rejects what cannot be built here, before anything is touched; adds the space that it needs.
+    /// Rejects what cannot be built here, before anything is touched, and adds the space that it needs.
     fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal>;
 
     /// Builds it on `below`.
@@ -36,14 +36,15 @@ pub(super) trait Build {
     }
 }
 
-/// The layers of a target in its record beside those that the system shows.
+/// The layers of a target for its record, without those that sysfs shows by itself.
 #[must_use]
 pub fn recorded(target: &TargetSpec, built: &Built) -> Vec<Layer> {
     let layers = target.stack.layers().iter().filter_map(build);
     layers.flat_map(|layer| layer.recorded(built.exported.as_deref())).collect()
 }
 
-/// The kind of a layer; `None` for what is not built here: it is measured where it is, or its network and its guest are made elsewhere.
+/// The builder for a layer; `None` for layers that are not built here: existing storage, and networks and guests, which are built
+/// elsewhere.
 pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
     match layer {
         PlannedLayer::Device(spec) => Some(spec),
@@ -82,7 +83,7 @@ pub(super) struct Check<'a> {
     pub(super) above: &'a [PlannedLayer],
 }
 
-/// A layer that is built, with what the layers of its target share.
+/// The context for building a layer, with the state common to a target's layers.
 pub(super) struct LayerSite<'a> {
     pub(super) builder: &'a mut Builder,
     pub(super) undo_log: &'a mut UndoLog,
@@ -95,7 +96,7 @@ pub(super) struct LayerSite<'a> {
     pub(super) origin: &'a mut Option<Origin>,
     /// Settings that did not take effect.
     pub(super) warnings: &'a mut Vec<Warning>,
-    /// The image that daemons export, if there is one among the layers.
+    /// The image that daemons export, if any layer is one.
     pub(super) exported: &'a mut Option<Box<ExportedImage>>,
     /// The volatile directory among the layers.
     pub(super) volatile: &'a mut Option<Box<Volatile>>,
@@ -109,7 +110,7 @@ impl LayerSite<'_> {
         size_on(self.above, self.builder.space)
     }
 
-    /// Rejects a new block device that is smaller than what stands on it; where the whole of a user's device is measured nothing names a size.
+    /// Rejects a new block device that is smaller than the layers on it. When all of a user's device is measured, no size is specified.
     pub(super) fn check_holds(&self, ground: &Ground) -> Result<(), Refusal> {
         let Ground::Block(BlockGround { area, .. }) = ground else { return Ok(()) };
         let target = self.target;
@@ -148,7 +149,7 @@ impl LayerSite<'_> {
         Ok(folder.join(name))
     }
 
-    /// A name for what this layer makes: that of the target, numbered if there is another layer of its kind below.
+    /// A name for what this layer creates: the target's, numbered if there is another layer of its kind below.
     pub(super) fn name<L: LayerSpec>(&self) -> String {
         match self.below.iter().filter_map(L::of).count() {
             0 => self.target.name.clone(),

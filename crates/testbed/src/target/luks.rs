@@ -19,8 +19,8 @@ use crate::mapper::{self, Mapping};
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoEntry, UndoLog};
 
-/// The least that cryptsetup takes. The key is random: no number of iterations makes it harder to guess, and cryptsetup's default takes 2 s
-/// and up to 1 GiB of memory for each opening.
+/// The cheapest key derivation that cryptsetup accepts. The key is random, so that iterations add nothing, and cryptsetup's default takes 2
+/// s and up to 1 GiB of memory for each opening.
 const CHEAP: [&str; 4] = ["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
 
 impl Build for LuksSpec {
@@ -92,7 +92,7 @@ impl Arguments for LuksSpec {
     }
 }
 
-/// Nobody else formats or opens this device, and a lock of cryptsetup's would leave its directory in /run.
+/// Arguments with the key, without locking: no other process uses the device, and cryptsetup's lock would leave its directory in /run.
 fn with_key(command: &str, key: &Path) -> Vec<String> {
     let key = key.to_string_lossy();
     [command, "--batch-mode", "--disable-locks", "--key-file", &key].map(str::to_owned).to_vec()

@@ -70,8 +70,8 @@ impl Build for MdSpec {
     }
 }
 
-/// The members are new files, which read as zeros: mirrors of zeros are equal and their parity is zero. So the array is clean as it is, and
-/// nothing is synchronized while it is measured.
+/// Arguments that create the array without a resync: the members are new files of zeros, so mirrors are equal and parity is zero, and
+/// nothing is synchronized during measurements.
 fn create_arguments(spec: &MdSpec, node: &Path, uuid: &str, tag: &str, members: &[PathBuf]) -> Vec<String> {
     let mut words = vec!["--create".to_owned(), node.to_string_lossy().into_owned()];
     // Without the machine's configuration, which may name arrays otherwise.

@@ -67,7 +67,7 @@ pub struct Built {
     pub offset: Bytes,
     /// Its format.
     pub format: Format,
-    /// The files beside it that an image consists of too.
+    /// Other files that are part of the image.
     pub companions: Vec<PathBuf>,
     /// Length of the area as the workload sees it.
     pub size: Bytes,
@@ -75,9 +75,9 @@ pub struct Built {
     pub writable: bool,
     /// True if the claim or a layer that iotax created holds the device, so that an agent's exclusive claim would fail.
     pub shared: bool,
-    /// The expected identity, so that nothing else at the path is measured; `None` if iotax chose the path in its own folder.
+    /// The expected identity, so that nothing else at the path is measured; `None` if the path is in iotax's own directory.
     pub identity: Option<Identity>,
-    /// Keeps a target at a user's path open, so that its identity is not reused.
+    /// Keeps a file at a user's path open, so that its identity is not reused.
     pub held: Option<File>,
     /// The claim of a device, held as long as the target exists.
     pub claim: Option<Arc<DeviceClaim>>,
@@ -98,7 +98,7 @@ pub struct Built {
 }
 
 impl Built {
-    /// Storage that is only read, with nothing to undo.
+    /// Storage that is only read, so that there is nothing to undo.
     const fn at(path: PathBuf, format: Format, size: Bytes) -> Self {
         Self {
             path,
@@ -121,8 +121,8 @@ impl Built {
         }
     }
 
-    /// The file or device whose bytes are on this machine's storage, and its format: not what a daemon makes of it. `None` where a server of
-    /// somebody's has them.
+    /// The file or device whose bytes are on this machine's storage, and its format, instead of a daemon's export. `None` if a server
+    /// outside of iotax holds them.
     #[must_use]
     pub fn stored(&self) -> Option<(&Path, Format)> {
         match &self.exported {
@@ -142,7 +142,7 @@ impl Built {
         image.chain(shown).collect()
     }
 
-    /// The same storage for another target. The first one owns it.
+    /// The same storage for another target, without ownership.
     #[must_use]
     pub fn for_another(&self) -> Self {
         Self {

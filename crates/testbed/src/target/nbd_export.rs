@@ -1,4 +1,4 @@
-//! Exports of somebody's NBD servers.
+//! Exports of existing NBD servers.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::refusal::Refusal;
 const QEMU_IO: Program = Program { name: "qemu-io", package: "qemu-utils" };
 /// Time to read the ends of an export.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The bytes at each end that are zeros in an empty export, as in an empty device.
+/// Bytes at each end that must be zeros in an empty export, as in an empty device.
 const END: u64 = 1 << 20;
 
 impl Build for NbdExportSpec {
@@ -73,7 +73,7 @@ fn length(spec: &NbdExportSpec) -> Result<Bytes, Refusal> {
     length.map_err(|error| Refusal::environment(error.to_string()))
 }
 
-/// Rejects an export that has anything at its ends, unless that may go.
+/// Rejects an export with content at its ends, unless overwriting it is permitted.
 fn check_empty(spec: &NbdExportSpec, size: Bytes, permission: &Permission) -> Result<(), Refusal> {
     if permission.signature {
         return Ok(());

@@ -22,7 +22,7 @@ pub struct Needs {
 /// The space that new files need on one filesystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
-    /// One of the directories there.
+    /// A directory on the filesystem.
     pub dir: PathBuf,
     /// The filesystem's device number.
     pub device: u64,
@@ -39,7 +39,7 @@ impl Needs {
         self.space.values().sum()
     }
 
-    /// The bytes needed on each filesystem, and those that it has.
+    /// The bytes needed on each filesystem, and those available.
     ///
     /// # Errors
     /// A directory or its filesystem cannot be looked at.

@@ -23,18 +23,18 @@ use crate::undo::Effect;
 
 /// An NFS server in user space.
 const GANESHA: Program = Program { name: "ganesha.nfsd", package: "nfs-ganesha" };
-/// Tells clients at which port a server listens, which libnfs asks for.
+/// Tells clients a server's port, which libnfs asks for.
 const RPCBIND: Program = Program { name: "rpcbind", package: "rpcbind" };
 /// Asks a server for a sign of life.
 const RPCINFO: Program = Program { name: "rpcinfo", package: "rpcbind" };
-/// Makes mounts that only the servers see.
+/// Creates mounts that only the servers see.
 const MOUNT: Program = Program { name: "mount", package: "mount" };
 /// The number and version of NFS's mount protocol.
 const MOUNTD: [&str; 2] = ["100005", "3"];
-/// Where the servers see the directory of the file.
+/// Path under which the servers see the file's directory.
 const SHARED: &str = "/run/export";
 
-/// Starts both servers. ip(8) has given them mounts of their own: their files in /run are not this machine's, nor is its portmapper.
+/// Starts both servers. ip(8) gave them a separate mount namespace, so their files in /run and their portmapper are not this machine's.
 const START: &str = r#"
 set -e
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -53,7 +53,7 @@ CONFIG
 exec "$1" -F -L STDERR -N NIV_MAJ -f /run/ganesha.conf -p "/run/$4.pid"
 "#;
 
-/// A server in a network namespace of its own.
+/// An NFS server in its own network namespace.
 #[derive(Debug)]
 struct NfsServer {
     /// The namespace's name.

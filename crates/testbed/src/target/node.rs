@@ -24,16 +24,16 @@ pub(super) struct BlockNode {
 pub(super) enum NodeBase {
     /// An image, which may be raw, in a file or a part of a device.
     Image { path: PathBuf, format: Format, part: Option<DevicePart>, read_only: bool },
-    /// Storage of a server, of iotax's or of somebody's.
+    /// Storage of a server, started by iotax or not.
     Client(Box<ClientNode>),
 }
 
-/// A client of QEMU's for what a server has.
+/// A QEMU client for a server's storage.
 #[derive(Debug, Clone)]
 pub(super) struct ClientNode {
     /// Its driver and the address of the server.
     pub(super) node: Value,
-    /// `--object` of a secret that it needs.
+    /// The `--object` of the secret, if needed.
     pub(super) secret: Option<Value>,
     /// The directory of the server's own socket, from where its address may be relative.
     pub(super) directory: Option<PathBuf>,
@@ -59,7 +59,7 @@ const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 pub(super) struct NodeArguments {
     /// `--blockdev`.
     pub(super) node: Value,
-    /// `--object` of each thing that it needs.
+    /// The `--object`s that it needs.
     pub(super) objects: Vec<Value>,
 }
 

@@ -1,4 +1,4 @@
-//! Logical volumes as they are made, and snapshots of them.
+//! Newly created logical volumes, and snapshots of them.
 
 use crate::build_error::BuildError;
 use crate::lvm::{Group, LVM, Scope};
@@ -10,13 +10,13 @@ pub struct Origin {
     pub(super) group: Group,
     pub(super) group_name: String,
     pub(super) name: String,
-    /// Extents of a thick snapshot that can hold a copy of the whole volume; thin ones use the pool.
+    /// Extents with which a thick snapshot can copy the whole volume; thin snapshots use the pool.
     pub(super) copy_on_write: Option<u64>,
     pub(super) taken: u32,
 }
 
 impl Origin {
-    /// Takes a new snapshot, which replaces the one before. It takes effect even while the volume is open.
+    /// Takes a new snapshot in place of the previous one. It takes effect even while the volume is open.
     pub fn snapshot(&mut self, undo_log: &mut UndoLog) -> Result<UndoEntry, BuildError> {
         self.taken += 1;
         let (name, origin) =

@@ -72,7 +72,7 @@ fn check_path(path: &Path, target: &TargetSpec, plan: &Plan, needs: &mut Needs) 
     Ok(())
 }
 
-/// Returns whether a file is there; refuses a name under which none can be made.
+/// Returns whether a file exists; refuses a name under which none can be created.
 fn is_there(path: &Path) -> Result<bool, Refusal> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() && !path.exists() => Err(Refusal::input(format!(
@@ -96,7 +96,7 @@ pub(super) fn check_direct(dir: &Path, work: &[&Workload]) -> Result<(), Refusal
     }
 }
 
-/// Rejects direct I/O to what keeps files in memory; `shown` names it.
+/// Rejects direct I/O to storage in memory; `shown` names it.
 pub(super) fn refuse_direct(shown: &str, work: &[&Workload]) -> Result<(), Refusal> {
     match work.iter().find(|workload| workload.direct) {
         Some(workload) => Err(Refusal::input(format!(
@@ -156,7 +156,7 @@ pub fn check_found(
     }
 }
 
-/// Rejects workloads that make files beside what they are given.
+/// Rejects workloads that create files next to their target.
 pub(super) fn check_nothing_beside(shown: &str, work: &[&Workload]) -> Result<(), Refusal> {
     match work.iter().find(|workload| workload.needs_directory()) {
         Some(workload) => Err(Refusal::input(format!(
@@ -227,7 +227,7 @@ pub(super) fn check_directory(dir: &Path) -> Result<(), Refusal> {
     })
 }
 
-/// A workload without a size gets what lies behind its offset in the file that the others need.
+/// Checks that each workload's offset leaves at least one block of a created target. A workload without a size gets the rest of the file.
 pub(super) fn check_created(plan: &Plan, work: &[&Workload]) -> Result<(), Refusal> {
     let size = plan.size();
     let without = |workload: &&&Workload| size.0.saturating_sub(workload.offset.0) < workload.max_bs().0;
@@ -370,7 +370,7 @@ mod tests {
         );
     }
 
-    /// Programs open images by their names: whoever can exchange what a name leads to has them write elsewhere.
+    /// Programs open images by name, so a user who can replace a file or directory on that path could redirect their writes.
     #[test]
     fn images_lie_where_nobody_else_can_exchange_them() {
         use std::os::unix::fs::PermissionsExt;

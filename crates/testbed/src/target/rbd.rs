@@ -28,11 +28,11 @@ use crate::program::Program;
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
 
-/// The monitor of a cluster.
+/// The cluster's monitor daemon.
 const MON: Program = Program { name: "ceph-mon", package: "ceph-mon" };
-/// The server of a disk.
+/// The cluster's storage daemon.
 const OSD: Program = Program { name: "ceph-osd", package: "ceph-osd" };
-/// Asks monitors.
+/// Queries the monitors.
 const CEPH: Program = Program { name: "ceph", package: "ceph-common" };
 /// Creates images.
 const RBD: Program = Program { name: "rbd", package: "ceph-common" };
@@ -40,7 +40,7 @@ const RBD: Program = Program { name: "rbd", package: "ceph-common" };
 const AUTHTOOL: Program = Program { name: "ceph-authtool", package: "ceph-common" };
 /// The file that all programs of a cluster read first.
 const CONF: &str = "ceph.conf";
-/// The keys by which the programs know one another.
+/// The keys with which the programs authenticate one another.
 const KEYRING: &str = "keyring";
 /// The pool and the image in it.
 const POOL: &str = "rbd";
@@ -52,14 +52,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The longest answer that is read.
 const LONGEST: u32 = 16 << 20;
 
-/// A cluster in a directory and a network namespace of its own.
+/// A Ceph cluster in its own directory and network namespace.
 #[derive(Debug, Clone)]
 struct Cluster {
-    /// The directory of all that it keeps, which is that of its programs: paths in Ceph's files may not have all letters.
+    /// The working directory of the programs, with all files of the cluster: paths in Ceph's configuration may not contain every character.
     directory: PathBuf,
     /// The namespace's file.
     namespace: PathBuf,
-    /// In the command lines of its programs.
+    /// Marker in the command lines of its programs.
     marker: String,
 }
 
@@ -144,7 +144,7 @@ impl Cluster {
     }
 }
 
-/// The settings of all programs of a cluster: those that keep it to itself, and those of the plan. All others are Ceph's own.
+/// The settings of all programs of a cluster: those that isolate it, and those of the plan. All others are Ceph's defaults.
 fn settings(spec: &RbdSpec, id: &str, key: &str) -> String {
     let address = Ipv4Addr::LOCALHOST;
     // Ceph takes a file for a disk that turns, and asks the kernel about a device.
@@ -200,7 +200,7 @@ fn keyring(key: &str) -> String {
     entry("mon.", "*", "*") + &entry("client.admin", "*", "*") + &entry("osd.0", "profile osd", "*")
 }
 
-/// Asks a daemon of Ceph's at its socket: a command with a zero behind it, and the answer with its length before it.
+/// Sends a command to a Ceph daemon's socket: the command ends with a zero byte, and the answer is preceded by its length.
 fn ask(socket: &Path, question: &str) -> io::Result<Value> {
     let (_directory, path) = export::by_descriptor(socket)?;
     let mut stream = UnixStream::connect(path)?;

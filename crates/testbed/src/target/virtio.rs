@@ -1,4 +1,4 @@
-//! Images shown as virtio block devices by QEMU's storage daemon.
+//! Images exported as virtio block devices by QEMU's storage daemon.
 
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ struct VhostUser {
     socket: PathBuf,
     /// Its queues.
     queues: u16,
-    /// True if a thread of its own serves them.
+    /// True if a separate I/O thread serves them.
     iothread: bool,
 }
 
@@ -61,7 +61,7 @@ impl Shows for VhostUser {
     }
 }
 
-/// The socket of an export, at which nobody listens yet and which only its owner may use.
+/// Binds the socket of an export, without listening yet, accessible only to its owner.
 fn bound(path: &Path) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let (_directory, name) = by_descriptor(path)?;

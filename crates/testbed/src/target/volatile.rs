@@ -27,7 +27,7 @@ use crate::refusal::Refusal;
 use crate::undo::{Effect, NotUndone, UndoEntry, UndoLog};
 use crate::volatile::{COUNT, CUT, MOUNTED, PROGRAM};
 
-/// Time to mount, and to write what a cut keeps.
+/// Time to mount, and to write what survives a cut.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A volatile directory. It is served until its mount is undone.
@@ -42,9 +42,9 @@ pub struct Volatile {
 /// The directory that outlives a cut of power.
 #[derive(Debug, Clone)]
 pub struct Survivor {
-    /// Its path; it has what was flushed.
+    /// Its path, which holds what was flushed.
     pub directory: PathBuf,
-    /// Its entry in the undo log, after which all entries are of what did not survive.
+    /// Its entry in the undo log; all later entries are lost with it.
     entry: UndoEntry,
 }
 
@@ -121,12 +121,12 @@ fn serve(
     Err(Refusal::environment(format!("volatile: {}", reason.trim())).into())
 }
 impl Volatile {
-    /// Cuts the power: what was not flushed is lost as its settings draw it, and nothing can be read or written any more.
+    /// Cuts the power: unflushed writes are lost as its settings determine, and nothing can be read or written any more.
     pub fn cut(&mut self) -> Result<VolatileCut, BuildError> {
         self.ask().map_err(BuildError::file(&self.point))
     }
 
-    /// Kills and removes it and everything that stands on it. Returns what is left.
+    /// Kills and removes it and everything on it. Returns what survived.
     pub fn remove(mut self, undo_log: &mut UndoLog) -> Result<Survivor, BuildError> {
         // Its files are in the survivor, which is removed with its contents.
         undo_log.commit_below(&self.point)?;
@@ -139,7 +139,7 @@ impl Volatile {
         }
     }
 
-    /// A reader of its counters, as long as nobody cuts it.
+    /// A reader of its counters, which works until the cut.
     pub fn counters(&self) -> io::Result<VolatileCounters> {
         self.control.try_clone().map(|control| VolatileCounters { control })
     }
@@ -156,7 +156,7 @@ pub struct VolatileCounters {
 }
 
 impl VolatileCounters {
-    /// Its flushes since it was mounted; `None` if it does not answer any more.
+    /// Its flushes since it was mounted; `None` if it no longer answers.
     pub fn read(&mut self) -> Option<VolatileFlushes> {
         ask(&mut self.control, COUNT).ok()
     }

@@ -1,4 +1,4 @@
-//! Lists and undoes what dead processes left behind.
+//! Lists and undoes the effects of dead processes.
 
 use std::fmt;
 use std::fs;
@@ -32,7 +32,7 @@ impl Cleaned {
     }
 }
 
-/// The directory of undo logs without symbolic links, which nobody else can change; `None` if it is missing.
+/// The directory of undo logs without symbolic links, if no other user can change it; `None` if it is missing.
 pub(super) fn believed(dir: &Path) -> Result<Option<PathBuf>, UndoLogError> {
     own_file::existing(dir).map_err(failed(NOT_BELIEVED, dir))
 }
@@ -47,7 +47,7 @@ pub(super) fn log_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLo
     Ok(files)
 }
 
-/// Undoes what dead processes left behind. With `forget`, effects that cannot be undone are dropped from the log.
+/// Undoes the effects of dead processes. With `forget`, effects that cannot be undone are dropped from the log.
 pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, UndoLogError> {
     clean_within(dir, forget, Patience::begin())
 }
@@ -71,7 +71,7 @@ fn clean_within(dir: &Path, forget: bool, patience: Patience) -> Result<Cleaned,
     Ok(cleaned)
 }
 
-/// Undoes what the dead process with this tag left behind. `None` if it still lives.
+/// Undoes the effects of the dead process with this tag. `None` if it is still alive.
 ///
 /// # Errors
 /// The log cannot be read or locked, or its processes do not end.
@@ -85,8 +85,8 @@ pub fn clean_tag(dir: &Path, tag: &str) -> Result<Option<Cleaned>, UndoLogError>
     }
 }
 
-/// Undoes what is in one log, but first what is in the logs of the members of a fleet that the dead process started: they are in one of
-/// its directories. If a member still lives or left what cannot be undone, this log stays for another attempt.
+/// Undoes the effects in one log, after those of the fleet members that the dead process started, whose logs are in one of its directories.
+/// If a member is alive, or has effects that cannot be undone, this log is kept for another attempt.
 fn clean_log(
     dir: &Path,
     path: &Path,
@@ -118,8 +118,8 @@ fn clean_log(
     Ok(Some(cleaned))
 }
 
-/// The directory for the state of members, if that is what this effect made. Others can write to directories elsewhere, and an undo log
-/// of theirs is not to be trusted.
+/// The state directory of fleet members, if this effect created it. Directories elsewhere may be writable by others, whose undo logs are
+/// not trusted.
 fn members_place(dir: &Path, effect: &Effect) -> Option<PathBuf> {
     match effect {
         Effect::Tree { path, .. } => {
@@ -146,17 +146,17 @@ fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, UndoLogError> {
     Ok(directories.map(|entry| entry.path()).collect())
 }
 
-/// An effect that a dead process left behind.
+/// An effect of a dead process that is not undone.
 #[derive(Debug)]
 pub struct Leftover {
     standing: PendingEffect,
     goes_along: bool,
-    /// True of the directory of a mount that stands: it is seen again once that is gone.
+    /// True for a directory below an existing mount: it is visible again once that is gone.
     is_covered: bool,
 }
 
 impl Leftover {
-    /// The reason why it cannot be undone at the moment. Accesses its filesystem, which may take long.
+    /// Why it cannot be undone at the moment, if so. Accesses its filesystem, which may take long.
     #[must_use]
     pub fn hindrance(&self) -> Option<String> {
         if self.is_covered {
@@ -176,7 +176,7 @@ impl fmt::Display for Leftover {
     }
 }
 
-/// Lists what dead processes left behind, without touching it or waiting for anybody. A process killed a moment ago counts as alive.
+/// Lists the effects of dead processes, without touching them or waiting. A process killed a moment ago counts as alive.
 pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     let mut left = Vec::new();
     let Some(dir) = &believed(dir)? else { return Ok(left) };
@@ -216,7 +216,7 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     Ok(left)
 }
 
-/// The undo logs in a directory that cannot be read, which nothing undoes. Waits for nobody.
+/// The undo logs in a directory that cannot be read, and so cannot be undone. Does not wait.
 pub fn unreadable(dir: &Path) -> Result<Vec<UndoLogError>, UndoLogError> {
     let Some(dir) = &believed(dir)? else { return Ok(Vec::new()) };
     let look = |path: PathBuf| open(&path).and_then(|log| Record::read(&log, &path)).err();

@@ -10,8 +10,8 @@ use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_g
 /// The variable that names the window of a run in which a command began.
 pub const EVENT_OF: &str = "IOTAX_EVENT_OF";
 
-/// Kills the processes with this marker, and the process groups that they lead, where some may have an environment of their own. Returns
-/// those that it found.
+/// Kills the processes with this marker, and the process groups that they lead, whose members may have a different environment. Returns
+/// those found.
 pub(super) fn kill(marker: &str) -> io::Result<Vec<u32>> {
     let (own, own_group) = (getpid(), getpgrp());
     let found = marked(Path::new("/proc"), marker)?;
@@ -27,7 +27,7 @@ pub(super) fn kill(marker: &str) -> io::Result<Vec<u32>> {
     Ok(killed)
 }
 
-/// Processes that began with the marker in their environment; zombies have none, and another user's cannot be read.
+/// Processes with the marker in their environment; zombies have none, and another user's cannot be read.
 fn marked(proc: &Path, marker: &str) -> io::Result<BTreeSet<i32>> {
     let variable = format!("{EVENT_OF}={marker}");
     let is_marked = |pid: &i32| {

@@ -35,7 +35,7 @@ pub enum Effect {
     Directory {
         /// Absolute path.
         path: PathBuf,
-        /// Its identity: another directory there is not touched. Absent until it has its final name.
+        /// Its identity, so that another directory there is not touched. Absent until it has its final name.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },
@@ -43,14 +43,14 @@ pub enum Effect {
     Tree {
         /// Absolute path.
         path: PathBuf,
-        /// Its identity: another directory there is not touched.
+        /// Its identity, so that another directory there is not touched.
         identity: FileId,
     },
     /// A file; removed.
     File {
         /// Absolute path.
         path: PathBuf,
-        /// Its identity: another file there is not touched. Absent until the tool that makes it has ended.
+        /// Its identity, so that another file there is not touched. Absent until the tool that creates it has ended.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },
@@ -84,7 +84,7 @@ pub enum Effect {
         /// Contains the run's tag, or its group's name does.
         name: String,
     },
-    /// A device that is overwritten; its ends are blanked.
+    /// An overwritten device, whose ends are blanked.
     Overwritten(OverwrittenDevice),
     /// A filesystem on a device; its signature is wiped.
     Filesystem(CreatedFilesystem),
@@ -110,7 +110,7 @@ pub enum Effect {
     Interface(NetnsInterface),
     /// The commands of a window's events; killed with what they started.
     Commands {
-        /// In their environment.
+        /// Marker in their environment.
         marker: String,
     },
     /// A control group; its processes go back, and it is removed.
@@ -124,7 +124,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The path of a file or directory; `None` for all others.
+    /// The path of a file or directory; `None` for other effects.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Self::Directory { path, .. } | Self::Tree { path, .. } | Self::File { path, .. } => Some(path),
@@ -188,8 +188,8 @@ impl std::fmt::Display for Effect {
     }
 }
 
-/// Undoes an effect other than a file or directory. Missing is fine; anything that is not iotax's any more is reported and not touched.
-/// Tools hold the lock.
+/// Undoes an effect other than a file or directory. Missing is fine; what no longer belongs to iotax is reported and not touched. Tools
+/// hold the lock.
 pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
     match effect {
         Effect::Directory { .. } | Effect::Tree { .. } | Effect::File { .. } => {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileId {
-    /// Device number from stat(2). May change on a reboot, for some filesystems on each mount.
+    /// Device number from stat(2). May change on a reboot; on some filesystems also on each mount.
     pub device: u64,
     /// Inode number from stat(2). May be reused after the file is removed.
     pub inode: u64,

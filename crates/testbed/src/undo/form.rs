@@ -1,4 +1,4 @@
-//! The form of what an undo log says. A damaged or forged line must not reach anything that iotax never makes.
+//! Validates the contents of an undo log. A damaged or forged line must not touch anything that iotax never creates.
 
 use std::path::{Component, Path};
 
@@ -9,13 +9,13 @@ use crate::lvm::{Group, Physical};
 use crate::mapper::{self, Mapping};
 use crate::nvme_tcp;
 
-/// The start of every name that iotax gives to guests, namespaces, groups and volumes.
+/// Prefix of all names of guests, namespaces, groups and volumes.
 const OURS: &str = "iotax-";
 /// The least length of a run's tag.
 const TAG: usize = 4;
 /// The groups of characters of LVM's UUIDs.
 const PHYSICAL: [usize; 7] = [6, 4, 4, 4, 4, 4, 6];
-/// The same of filesystems' UUIDs.
+/// Lengths of the groups of a filesystem's UUID.
 const UUID: [usize; 5] = [8, 4, 4, 4, 12];
 /// The longest value of a kernel setting that iotax writes.
 const LONGEST: usize = 64;

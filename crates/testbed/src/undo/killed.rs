@@ -1,5 +1,5 @@
-//! Real kills at every line of an undo log: of the process that makes things, and of the one that cleans up after it. Each is this
-//! test's program again, which takes milliseconds.
+//! Real kills at every line of an undo log, both of the process that creates effects and of the one that cleans up. Each is this test's
+//! program again, which takes milliseconds.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
@@ -22,7 +22,7 @@ pub(super) fn root() -> PathBuf {
     std::env::var_os(PLACE).map_or_else(|| "/".into(), PathBuf::from)
 }
 
-/// Changes a setting and makes one of each that has a path, one within the other, and undoes it.
+/// Changes a setting and creates one nested effect of each kind with a path, then undoes them.
 #[test]
 #[ignore = "started by killed_at_any_line_nothing_is_left, which has it killed"]
 fn stand_in_for_a_run() {
@@ -55,7 +55,7 @@ fn stand_in_for_a_clean() {
     assert!(cleaned.failed.is_empty() && cleaned.unreadable.is_empty(), "{cleaned:?}");
 }
 
-/// Has a stand-in work at a place, with a fault.
+/// Runs a stand-in at a place, with a fault.
 fn stand_in(name: &str, place: &Path, fault: &str) -> ExitStatus {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["--ignored", "--exact", &format!("undo::killed::stand_in_for_a_{name}")]);
@@ -70,7 +70,7 @@ fn stand_in(name: &str, place: &Path, fault: &str) -> ExitStatus {
     output.status
 }
 
-/// A place with a file of the user's.
+/// A directory with a user's file.
 fn place() -> tempfile::TempDir {
     let place = tempfile::tempdir().expect("a directory");
     fs::create_dir(place.path().join("work")).expect("made");

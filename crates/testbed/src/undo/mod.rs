@@ -102,8 +102,8 @@ impl PendingEffect {
 }
 
 impl CreatedFile<'_> {
-    /// The directory that it was created in; `None` if that is gone with its contents. `goes_along`: it is on a filesystem of iotax, which
-    /// is undone as a whole.
+    /// The directory in which it was created; `None` if that is gone with its contents. `goes_along` is true on a filesystem of iotax,
+    /// which is undone as a whole.
     fn directory(
         &self,
         within: &ParentDirectory,
@@ -149,8 +149,8 @@ pub struct UndoLog {
 }
 
 impl UndoLog {
-    /// Creates an undo log in a directory, which is created if missing. `tag` names the file. Fails in a directory that somebody else can
-    /// change: nobody would believe the log afterwards.
+    /// Creates an undo log in a directory, which is created if missing. `tag` names the file. Fails in a directory that another user can
+    /// change, because the log would not be trusted afterwards.
     pub fn create(dir: &Path, tag: &str) -> Result<Self, UndoLogError> {
         let fault = InjectedFault::from_environment().map_err(failed("cannot begin an undo log in", dir))?;
         let dir = &own_directory(dir)?;
@@ -166,7 +166,7 @@ impl UndoLog {
         Ok(Self { path, file, lock, length: 0, begun: None, standing: BTreeMap::new(), next: 0, fault })
     }
 
-    /// Takes over the undo log of a dead process, once the processes that it started have exited; `None` if it still lives.
+    /// Takes over the undo log of a dead process, once the processes that it started have exited; `None` if it is alive.
     fn adopt(path: &Path, patience: Patience) -> Result<Option<Self>, UndoLogError> {
         let fault = InjectedFault::from_environment().map_err(failed("cannot take over", path))?;
         let Some(file) = abandoned(path, patience)? else { return Ok(None) };
@@ -213,8 +213,7 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Records the start of a removal: the line that says it is done, without its end. A file that is missing afterwards was removed by
-    /// iotax.
+    /// Records the start of a removal: the line that completes it, without its end. If the file is missing afterwards, iotax removed it.
     fn begin_removal(&mut self, id: u64) {
         if self.begun == Some(id) {
             return;
@@ -228,7 +227,7 @@ impl UndoLog {
         }
     }
 
-    /// Removes a line that was only begun.
+    /// Removes an incomplete line.
     fn retract(&mut self) {
         if self.begun.take().is_some() {
             let _ = self.file.set_len(self.length);
@@ -288,7 +287,7 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Undoes an effect; fails if it may still be in place.
+    /// Undoes an effect; fails if it may still exist.
     fn carry_back(&mut self, id: u64, standing: &PendingEffect) -> io::Result<()> {
         let Some((made, within)) = standing.made() else {
             return effect::undo(&standing.effect, &self.lock.without_interrupt());
@@ -306,7 +305,7 @@ impl UndoLog {
         }
     }
 
-    /// Commits an effect: it is kept and never undone.
+    /// Commits an effect, which is then never undone.
     pub fn commit(&mut self, entry: UndoEntry) -> Result<(), UndoLogError> {
         self.append(&Line::Undone { id: entry.0 })?;
         self.standing.remove(&entry.0);
@@ -339,7 +338,7 @@ impl UndoLog {
         (undone, failures)
     }
 
-    /// Removes the log's files; the one that `clean` looks for is last.
+    /// Removes the log's files; last the one that `clean` looks for.
     fn remove(&self) -> io::Result<()> {
         for path in [
             &self.socket(),
@@ -355,7 +354,7 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Records the identity of a file that a tool made, so that another one under its name is left alone. Returns its new entry.
+    /// Records the identity of a file that a tool created, so that another one under its name is left alone. Returns its new entry.
     pub fn identify(&mut self, entry: UndoEntry) -> Result<UndoEntry, UndoLogError> {
         let standing = self.standing.get(&entry.0).map(|standing| &standing.effect);
         let Some(Effect::File { path, identity: None }) = standing else { return Ok(entry) };
@@ -377,7 +376,7 @@ impl UndoLog {
         self.make(path, 0o700, |path, identity| Effect::Tree { path, identity })
     }
 
-    /// Creates a directory where nothing exists. Like a file, it gets its name last, because its identity must be recorded first.
+    /// Creates a directory where nothing exists. Like a file, it gets its final name last, because its identity must be recorded first.
     fn make(
         &mut self,
         path: &Path,
@@ -409,7 +408,7 @@ impl UndoLog {
         }
     }
 
-    /// A temporary name next to a path, unique to this log. It is short even where the name is as long as a name can be.
+    /// A temporary name next to a path, unique to this log. It is short even if the name has the maximum length.
     fn scratch(&self, path: &Path) -> PathBuf {
         let tag = self.path.file_stem().unwrap_or_default().to_string_lossy();
         path.with_file_name(format!("{SCRATCH}{tag}-{}", self.next))
@@ -481,8 +480,8 @@ const LOCK: &str = "lock";
 /// The extension of a socket next to a log, see [`UndoLog::socket`].
 pub const SOCKET: &str = "socket";
 
-/// The end of the time that `clean` spends on locks that are held, whatever the number of undo logs: a killed process may hold its own while
-/// it exits, or in a child just forked.
+/// The end of the time that `clean` spends waiting for locks, whatever the number of undo logs: a killed process may hold its own while it
+/// exits, or in a child just forked.
 #[derive(Debug, Clone, Copy)]
 struct Patience(Instant);
 
@@ -492,7 +491,7 @@ impl Patience {
     }
 }
 
-/// Makes sure of a directory for undo logs that nobody else can change. Returns its path without symbolic links.
+/// Creates or checks a directory for undo logs that no other user can change. Returns its path without symbolic links.
 fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
     // Before anything is made below it.
     let there = dir.ancestors().find(|place| place.exists()).unwrap_or(dir);
@@ -502,7 +501,7 @@ fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
     own_file::directory(dir).map_err(failed(NOT_BELIEVED, dir))
 }
 
-/// Creates and locks an undo log under a name that nobody adopts.
+/// Creates and locks an undo log under a temporary name that is never adopted.
 fn begin(new: &Path) -> io::Result<File> {
     loop {
         let file = own_file::open(OpenOptions::new().create(true).append(true).mode(0o600), new)?;

@@ -1,4 +1,4 @@
-//! Tests that moved files are not taken for undone.
+//! Tests that moved files do not count as undone.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Undoes a part of a log, and leaves another part to what holds it.
+//! Undoes some effects of a log, and leaves others to their holder.
 
 use std::path::Path;
 

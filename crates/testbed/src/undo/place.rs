@@ -21,7 +21,7 @@ use crate::device::number_text;
 use crate::host_info::{boot_id, is_in_memory};
 use crate::stack::mount;
 
-/// Time in which a workload that is being stopped may still add files to a directory that is being removed.
+/// Time for which a workload that is being stopped may still add files to a directory that is being removed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The directory that something was created in.
@@ -40,7 +40,7 @@ pub(super) enum ParentState {
     Directory(File),
     /// Removed, with its contents.
     Gone,
-    /// Not found, for this reason.
+    /// Not found, for the given reason.
     Lost(String),
 }
 
@@ -109,7 +109,7 @@ fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
 pub(super) struct CreatedFile<'a> {
     pub(super) effect: &'a Effect,
     pub(super) path: &'a Path,
-    /// An open handle, if this process has one.
+    /// This process's open handle, if it has one.
     pub(super) own: Option<&'a File>,
     /// True if the start of its removal was recorded.
     pub(super) removing: bool,

@@ -1,4 +1,4 @@
-//! The disks that runs measure on right now: a file next to the undo log of each, so that two of them can tell of one another.
+//! The disks that active runs measure: a file next to the undo log of each, by which they find one another.
 
 use std::fs::{OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -19,14 +19,14 @@ pub(super) const RUNNING: &str = "run";
 pub struct RunningRun {
     /// Its number.
     pub run: i64,
-    /// The store that it is in.
+    /// The run's store.
     pub store: String,
     /// The kernel's names of the block devices below its targets, from the bottom up.
     pub disks: Vec<String>,
 }
 
 impl UndoLog {
-    /// Tells other runs of this user about this one, until the log is removed.
+    /// Announces this run to other runs of this user, until the log is removed.
     pub fn announce(&self, run: &RunningRun) -> Result<(), UndoLogError> {
         let path = self.path.with_extension(RUNNING);
         let write = || {
@@ -39,7 +39,7 @@ impl UndoLog {
     }
 }
 
-/// Lists the runs of this user that live and have announced their disks. What cannot be read is left out.
+/// Lists the running runs of this user that have announced their disks. Unreadable ones are left out.
 #[must_use]
 pub fn running(dir: &Path) -> Vec<RunningRun> {
     let files = believed(dir).ok().flatten().and_then(|dir| log_files(&dir, RUNNING).ok());

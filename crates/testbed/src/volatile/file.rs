@@ -1,4 +1,4 @@
-//! A file of the volatile directory: what is on the disk, and what is not yet.
+//! A file of the volatile directory: its content on disk, and its pending writes.
 
 use std::fs::File;
 use std::io;
@@ -47,7 +47,7 @@ impl Power {
         if self.is_off.load(Ordering::SeqCst) { Err(rustix::io::Errno::IO.into()) } else { Ok(()) }
     }
 
-    /// Counts a flush that is to be acknowledged; returns whether it is one to drop.
+    /// Counts a flush that will be acknowledged. Returns whether to drop it.
     fn drops_flush(&self) -> bool {
         let number = self.flushes.fetch_add(1, Ordering::Relaxed) + 1;
         let drops = self.faults.drop_flush.is_some_and(|each| number.is_multiple_of(each.into()));
@@ -107,7 +107,7 @@ impl VolatileFile {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks it, if there is power: what holds the lock is complete before a cut, or sees it.
+    /// Locks the file, if there is power: an operation with the lock either completes before a cut, or sees it.
     fn lock_with(&self, power: &Power) -> io::Result<MutexGuard<'_, Contents>> {
         let contents = self.lock();
         power.check()?;
@@ -119,7 +119,7 @@ impl VolatileFile {
         self.lock().pending.end()
     }
 
-    /// Drops what waits, as of a file without a name.
+    /// Drops pending writes, as for a deleted file.
     pub(super) fn discard(&self, power: &Power) {
         let discarded = self.lock().change(power, |_, pending| {
             pending.clear();
@@ -166,7 +166,7 @@ impl VolatileFile {
         contents.acknowledge(power)
     }
 
-    /// A flush that a program asked for, which faults may drop.
+    /// A flush requested by a program, which faults may drop.
     pub(super) fn flush(&self, power: &Power) -> io::Result<()> {
         let mut contents = self.lock_with(power)?;
         if contents.settled > 0 {
@@ -224,7 +224,7 @@ impl Contents {
         })
     }
 
-    /// Counts a flush and does it, unless it is one to drop.
+    /// Counts a flush and carries it out, unless it is to be dropped.
     fn acknowledge(&mut self, power: &Power) -> io::Result<()> {
         if power.drops_flush() {
             return Ok(());
@@ -234,7 +234,8 @@ impl Contents {
         })
     }
 
-    /// Has everything on the disk. If the power goes meanwhile, any part of it may be there: all waits again, for the draw of the cut.
+    /// Writes everything to disk. If the power is cut meanwhile, any part may have been written: everything becomes pending again, for the
+    /// cut's random choice.
     fn flush(&mut self, power: &Power) -> io::Result<()> {
         self.change(power, |below, pending| {
             let length = below.metadata()?.len();
@@ -255,7 +256,7 @@ impl Contents {
     }
 }
 
-/// The bytes of a file from `offset` on, fewer at its end.
+/// The bytes of a file from `offset`; fewer at its end.
 fn read_up_to(file: &File, offset: u64, size: usize) -> io::Result<Vec<u8>> {
     let mut read = vec![0; size];
     let mut done = 0;

@@ -22,7 +22,7 @@ use rustix::fs::{
 use super::file::Power;
 use super::inodes::{Inode, Inodes};
 
-/// Nobody else changes what is below.
+/// Cache time for the kernel: no other process changes the files below.
 const KEPT: Duration = Duration::from_secs(1);
 /// Bytes of a write, at most.
 const LONGEST_WRITE: u32 = 1 << 20;
@@ -98,7 +98,7 @@ impl VolatileFs {
     }
 }
 
-/// Attributes as they are with what waits.
+/// Attributes including pending writes.
 fn attributes(inode: &Inode) -> io::Result<FileAttr> {
     let stat = inode.stat()?;
     let pending_end = inode.used().map_or(0, super::file::VolatileFile::pending_end);

@@ -14,7 +14,7 @@ use super::file::{Power, VolatileFile};
 /// The kernel's number of the topmost directory.
 const ROOT: u64 = 1;
 
-/// A file or directory below. Open as a place only (O_PATH): its number is its own as long as it is known here, whatever its name is.
+/// A file or directory below, opened with O_PATH only. It keeps its number while it is known here, even if renamed.
 #[derive(Debug)]
 pub(super) struct Inode {
     pub(super) place: OwnedFd,
@@ -28,7 +28,7 @@ struct Known {
     lookups: u64,
 }
 
-/// All that are known.
+/// All known inodes.
 #[derive(Debug)]
 pub(super) struct Inodes(Mutex<HashMap<u64, Known>>);
 
@@ -88,7 +88,7 @@ impl Inodes {
         Ok(Arc::clone(&known.inode))
     }
 
-    /// Takes references of the kernel's back. What waits to be flushed stays.
+    /// Releases references of the kernel. Pending writes are kept.
     pub(super) fn forget(&self, number: u64, lookups: u64, power: &Power) {
         let mut all = self.lock();
         let Some(known) = all.get_mut(&number) else { return };
@@ -107,7 +107,7 @@ impl Inodes {
         all.remove(&number);
     }
 
-    /// Everything that is known now, in the order of the numbers.
+    /// All currently known inodes, by number.
     pub(super) fn all(&self) -> Vec<Arc<Inode>> {
         let all = self.lock();
         let mut numbers: Vec<&u64> = all.keys().collect();

@@ -21,7 +21,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::stack::mount::VOLATILE_SOURCE;
 use filesystem::VolatileFs;
 
-/// The name under which the process runs, by which it is found when it must be killed.
+/// Process name, by which it is found when it must be killed.
 pub(crate) const PROGRAM: &str = "iotax-volatile";
 /// Says that the directory is mounted.
 pub(crate) const MOUNTED: &str = "mounted";
@@ -37,7 +37,7 @@ const THREADS: usize = 4;
 pub struct Faults {
     /// Draws what a cut keeps.
     pub seed: u64,
-    /// Keep writes in any order, or the oldest.
+    /// True to keep pending writes in any order, false to keep the oldest.
     pub reorder: bool,
     /// Tear writes between sectors.
     pub tear: bool,
@@ -50,7 +50,7 @@ pub struct Faults {
 pub struct Places {
     /// Keeps what was flushed.
     pub below: PathBuf,
-    /// Where it is mounted.
+    /// The mount point.
     pub point: PathBuf,
 }
 
@@ -78,7 +78,7 @@ pub fn serve(places: &Places, faults: Faults) -> io::Result<()> {
     session.run()
 }
 
-/// Says that the directory is there and does what it is told, until nobody is there to tell it.
+/// Reports that the directory is mounted and carries out commands until the controlling process is gone.
 fn obey(control: UnixStream, filesystem: &VolatileFs) -> io::Result<()> {
     let mut answers = control.try_clone()?;
     writeln!(answers, "{MOUNTED}")?;

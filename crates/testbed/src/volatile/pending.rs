@@ -1,4 +1,4 @@
-//! Writes that were acknowledged and not flushed.
+//! Acknowledged but unflushed writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -6,13 +6,13 @@ use std::io;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 
-/// The bytes that a disk writes at once, or not at all.
+/// Bytes that a disk writes atomically.
 const SECTOR: u64 = 512;
 
-/// The unflushed writes of a file. Of writes to the same bytes only the newest is left, as in a disk's cache.
+/// The unflushed writes of a file. Of writes to the same bytes only the newest is kept, as in a disk's cache.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// By offset; none overlaps another.
+    /// Pending writes by offset, without overlaps.
     writes: BTreeMap<u64, Write>,
     /// Their ages and offsets.
     ages: BTreeSet<(u64, u64)>,
@@ -50,7 +50,7 @@ impl Pending {
         self.bytes
     }
 
-    /// The end of the last of them; 0 if nothing waits.
+    /// The end of the last pending write; 0 if there are none.
     pub(super) fn end(&self) -> u64 {
         self.writes.last_key_value().map_or(0, |(start, write)| start + write.data.len() as u64)
     }
@@ -70,7 +70,7 @@ impl Pending {
         self.add(offset, Write { age, data });
     }
 
-    /// Drops what waits for bytes from `start` to `end`.
+    /// Drops pending writes to bytes from `start` to `end`.
     pub(super) fn forget(&mut self, start: u64, end: u64) {
         let before = self.writes.range(..start).next_back().map(|(offset, _)| *offset);
         let within = self.writes.range(start..end.max(start)).map(|(offset, _)| *offset);
@@ -91,7 +91,7 @@ impl Pending {
         }
     }
 
-    /// Lays what waits over bytes from `offset` on that were read below.
+    /// Applies pending writes to bytes that were read from `offset` below.
     pub(super) fn lay_over(&self, offset: u64, read: &mut [u8]) {
         let end = offset + read.len() as u64;
         let before = self.writes.range(..offset).next_back();
@@ -122,7 +122,7 @@ impl Pending {
         Ok(write.data.len() as u64)
     }
 
-    /// Draws which writes reach the disk although nobody flushed them, and writes those down.
+    /// Draws which unflushed writes reach the disk, and writes those.
     pub(super) fn cut(&mut self, draw: Draw, random: &mut impl Rng, down: Down<'_>) -> io::Result<Fates> {
         let mut fates = Fates::default();
         let oldest: Vec<u64> = std::mem::take(&mut self.ages).into_iter().map(|(_, offset)| offset).collect();
@@ -164,7 +164,7 @@ impl Pending {
     }
 }
 
-/// The first or the last sectors of a write; `None` if it lies within one.
+/// The first or the last sectors of a write; `None` if it is within a single sector.
 fn torn(offset: u64, length: u64, random: &mut impl Rng) -> Option<(u64, u64)> {
     let end = offset + length;
     let first = offset / SECTOR + 1;
@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of that many bytes, and how to write to it.
+    /// A file in memory, and the function that writes to it.
     fn down(file: &mut Vec<u8>) -> impl FnMut(u64, &[u8]) -> io::Result<()> {
         |offset, data| {
             let end = at(offset) + data.len();

@@ -1,4 +1,4 @@
-//! Runs whose truth is known, because it is made up here.
+//! Synthetic runs with known truth.
 
 pub mod network;
 pub mod observed;
@@ -36,10 +36,10 @@ pub struct Truth {
 /// The baseline.
 pub const HOST: Truth = Truth { slowdown: 1.0, noise: 0.004, cpu_ns: 4_100.0 };
 
-/// Strays that sum to nothing over five rounds; another phase for each target and workload.
+/// Deviations that sum to zero over five rounds; each target and workload starts at a different one.
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
 
-/// A target of a ladder, by the layers that its name tells of.
+/// A target of a ladder, with the layers that its name implies.
 pub fn target(name: &str) -> TargetSpec {
     let mut stack = Stack::default();
     if name.contains("device") || name.contains("lvm") {
@@ -63,7 +63,7 @@ pub fn target(name: &str) -> TargetSpec {
     TargetSpec::new(name, if name.starts_with("vm") { stack.with(GuestSpec::default()) } else { stack })
 }
 
-/// The facts about a target of this name, as a run has them.
+/// The record of a target with this name.
 pub fn record(name: &str, emulated: bool) -> TargetRecord {
     let bare = name.contains("device") || name.contains("lvm");
     let device = if bare { "vdb" } else { "vda" };
@@ -119,7 +119,7 @@ pub fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// Counts and latencies of a workload with as many I/Os, of this mean and a tail.
+/// Counts and latencies of a workload with this number of I/Os, this mean latency and a tail.
 pub fn tallies(workload: &Workload, ios: u64, mean_ns: f64) -> Tallies {
     let tally =
         |ios| Tally { ios, bytes: ios * workload.bs.0, latency: latencies(mean_ns, ios), response: None };
@@ -176,7 +176,7 @@ fn bytes(tallies: &Tallies) -> (u64, u64) {
     (moved(&tallies.read), moved(&tallies.write))
 }
 
-/// One measurement that tells the truth but for the round's stray.
+/// One measurement with the given truth, except for the round's deviation.
 pub fn measurement(workload: &Workload, target: &str, truth: Truth, round: u32, phase: usize) -> Measurement {
     let device_ns = 60_000.0 + workload.bs.0 as f64 * 0.9 + 2_200.0 * f64::from(workload.iodepth);
     let stray = truth.noise * STRAYS[(round as usize + phase) % STRAYS.len()];
@@ -367,7 +367,7 @@ pub fn ladder(emulated: bool) -> Run {
     run
 }
 
-/// 500 measurements of half a minute, with all that the host's monitor sees.
+/// 500 measurements of half a minute, with all data of the host's monitor.
 pub fn large() -> Run {
     let vm = |slowdown, cpu_ns| Truth { slowdown, noise: 0.006, cpu_ns };
     let names = [

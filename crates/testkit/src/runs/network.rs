@@ -1,4 +1,4 @@
-//! Runs over networks whose truth is known, because it is made up here.
+//! Synthetic network runs with known truth.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub const VETH: TestPath = TestPath { name: "veth", rate: 3.9e9, cpu_ns: 0.41, r
 pub const VIRTIO: TestPath = TestPath { name: "vm-virtio", rate: 1.2e9, cpu_ns: 0.95, rtt_ns: 96_000.0 };
 /// Into a guest with an emulated card.
 pub const E1000: TestPath = TestPath { name: "vm-e1000", rate: 0.11e9, cpu_ns: 9.1, rtt_ns: 210_000.0 };
-/// Through QEMU's own stack.
+/// A guest through QEMU's own network stack.
 pub const SLIRP: TestPath = TestPath { name: "vm-slirp", rate: 0.21e9, cpu_ns: 6.3, rtt_ns: 260_000.0 };
 
 fn network(name: &str) -> NetworkSpec {
@@ -56,7 +56,7 @@ fn network(name: &str) -> NetworkSpec {
     NetworkSpec { nic, ..NetworkSpec::new(via) }
 }
 
-/// A target of the path that its name tells of.
+/// A target with the path that its name implies.
 pub fn target(name: &str) -> TargetSpec {
     let path = Stack::from(network(name));
     TargetSpec::new(name, if name.starts_with("vm") { path.with(GuestSpec::default()) } else { path })
@@ -211,7 +211,7 @@ fn busy(ns: f64, duration_ns: u64) -> HostCpu {
     }
 }
 
-/// One measurement that tells the truth but for the round's stray.
+/// One measurement with the given truth, except for the round's deviation.
 pub fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize) -> Measurement {
     let net = workload.kind().traffic().expect("a network's");
     let factor = (0.005 * STRAYS[(round as usize + phase) % STRAYS.len()]).exp();
@@ -292,7 +292,7 @@ pub fn ladder() -> Run {
     run(&[LOOPBACK, VETH, VIRTIO, E1000, SLIRP], &workloads, 5)
 }
 
-/// One way, several streams, both ways.
+/// One path, several streams, both directions.
 pub fn alone() -> Run {
     let both = Traffic { direction: Direction::Both, parallel: 2, ..Traffic::new(NetTest::Tcp) };
     run(&[VETH], &[workload(both), udp(), rtt()], 1)

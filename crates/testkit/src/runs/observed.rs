@@ -1,4 +1,4 @@
-//! Synthetic runs that were watched from within, or had several guests.
+//! Synthetic runs with observations from inside guests, or with several guests.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use super::{HOST, Truth, run, tallies, whole};
 /// Upper bounds of QEMU's bins in nanoseconds.
 const BOUNDS: [u64; 9] = [20_000, 50_000, 80_000, 100_000, 150_000, 200_000, 500_000, 1_000_000, 10_000_000];
 
-/// Shares of what a guest adds to the device's latency at which QEMU and the guest's disk see it.
+/// Shares of a guest's added latency that QEMU and the guest's disk see.
 pub const SEEN: (f64, f64) = (0.25, 0.7);
 
-/// Every latency of a histogram in QEMU's bins, each shorter by a factor.
+/// Every latency of a histogram, scaled by a factor, in QEMU's bins.
 fn binned(latency: &Histogram, factor: f64) -> Vec<(Option<u64>, u64)> {
     let mut bins: Vec<(Option<u64>, u64)> =
         BOUNDS.iter().map(|bound| (Some(*bound), 0)).chain([(None, 0)]).collect();
@@ -126,7 +126,7 @@ pub fn both_ladders() -> Run {
     run
 }
 
-/// One, two and four guests at once, of which the first gets more than the others; the last of all beside a neighbour.
+/// One, two and four concurrent guests, of which the first gets more than the others; the four run next to a neighbour.
 pub fn crowd() -> Run {
     let guests = |slowdown| Truth { slowdown, noise: 0.004, cpu_ns: 9_800.0 };
     let truths =

@@ -7,7 +7,7 @@ use iotax_testbed::monitor::ProcFile;
 
 use crate::raw::CgroupIo;
 
-/// Groups that are looked at: more than this is a mistake of a program that makes them.
+/// Maximum number of groups read: more suggest a program that fails to remove them.
 const MOST: usize = 4096;
 
 /// The control groups of a machine.

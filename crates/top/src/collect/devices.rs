@@ -16,7 +16,7 @@ pub(super) struct Devices {
     diskstats: ProcFile,
     /// Devices in display order, with counters of zero.
     order: Vec<Device>,
-    /// Devices that diskstats lists and that have no place in `order`, with their counters: they had no size.
+    /// Counters of devices that diskstats lists but that had no size, and so are not in `order`.
     left_out: BTreeMap<String, DeviceCounters>,
 }
 
@@ -108,7 +108,7 @@ fn parse(fields: &[u64]) -> Option<DeviceCounters> {
     })
 }
 
-/// True unless /sys says that the device holds nothing, as loop devices without a file do.
+/// False if /sys reports a size of 0, as for a loop device without a file.
 fn has_size(root: &Path, name: &str) -> bool {
     let file = root.join("sys/class/block").join(name.replace('/', "!")).join("size");
     std::fs::read_to_string(file).map_or(true, |size| size.trim() != "0")
@@ -128,7 +128,7 @@ fn describe(root: &Path, mounts: &BTreeMap<String, Vec<PathBuf>>, name: String, 
     Device { name, number, kind, title, depth: 0, on, mounts, counters, latencies }
 }
 
-/// Places each device after the first one that it stands on, with its depth.
+/// Sorts devices so that each follows the first one below it, with its depth.
 fn in_stack_order(devices: Vec<Device>) -> Vec<Device> {
     let names: BTreeSet<String> = devices.iter().map(|device| device.name.clone()).collect();
     let mut above: BTreeMap<Option<String>, Vec<Device>> = BTreeMap::new();

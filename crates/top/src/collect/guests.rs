@@ -21,7 +21,7 @@ impl Guests {
         Self { root: root.to_owned(), known: HashMap::new() }
     }
 
-    /// The guests among the processes. `again` looks at the disks of known ones too.
+    /// The guests among the processes. With `again`, the disks of known ones are read again.
     pub(super) fn read(&mut self, processes: &[Process], again: bool) -> Vec<QemuGuest> {
         let mut known = std::mem::take(&mut self.known);
         for process in processes.iter().filter(|process| is_qemu(&process.name)) {
@@ -36,7 +36,7 @@ impl Guests {
         guests
     }
 
-    /// A guest by its process; `None` if that is no guest or has ended.
+    /// The guest of a process; `None` if the process is not a guest or has ended.
     fn describe(&self, pid: u32) -> Option<QemuGuest> {
         let process = self.root.join("proc").join(pid.to_string());
         let bytes = fs::read(process.join("cmdline")).ok()?;
@@ -52,7 +52,7 @@ impl Guests {
         Some(QemuGuest { pid, name, disks: disks.collect(), qemu: None })
     }
 
-    /// The file that QEMU means by a name: what it was given as a descriptor, or relative to its directory.
+    /// The file that QEMU means by a name: a passed descriptor, or a path relative to its working directory.
     fn opened(process: &Path, name: &str, descriptors: &HashMap<String, String>) -> PathBuf {
         let by_set = || {
             let descriptor = descriptors.get(name.strip_prefix("/dev/fdset/")?)?;
@@ -75,7 +75,7 @@ fn is_qemu(name: &str) -> bool {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Command {
     name: Option<String>,
-    /// Files and devices of disks, each once.
+    /// Files and devices of disks, without repetition.
     disks: Vec<String>,
     /// Descriptors by the set that `-add-fd` puts them in.
     descriptors: HashMap<String, String>,
@@ -137,7 +137,7 @@ pub(super) fn filename(value: &Value) -> Option<String> {
     own.or_else(|| object.values().find_map(filename))
 }
 
-/// The parts of `a,key=value`; two commas stand for one in a value. A part without a key has an empty one.
+/// The parts of `a,key=value`; a doubled comma stands for one in a value. A part without a key has an empty key.
 fn parts(value: &str) -> Vec<(String, String)> {
     const COMMA: &str = "\0";
     let escaped = value.replace(",,", COMMA);

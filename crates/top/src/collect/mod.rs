@@ -55,7 +55,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Opens what is read. Waits for guests' monitors end on `stop`.
+    /// Opens all sources. Waiting for guests' monitors ends on `stop`.
     #[must_use]
     pub fn new(options: &Options, stop: &Interrupt) -> Self {
         allow_many_files();
@@ -137,7 +137,7 @@ impl Collector {
     }
 }
 
-/// Raises the limit of open files to the highest that this process may have: each process's counters are a file.
+/// Raises the limit of open files to the permitted maximum, because each process's counters are a file.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     // A lower limit costs time, not figures.

@@ -1,5 +1,4 @@
-//! Processes: /proc/PID/io, kept open. An open file belongs to its process: after the end it cannot be read, also if the number
-//! is used again.
+//! Processes: /proc/PID/io, kept open. The open file belongs to its process and cannot be read after its end, even if the number is reused.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -12,9 +11,9 @@ use crate::raw::{Process, ProcessIo};
 
 /// Bytes of /proc/PID/io: seven lines of a name and a number.
 const LONGEST: usize = 512;
-/// Attempts to read counters between which no child is waited for.
+/// Maximum number of attempts to read counters without a child being waited for in between.
 const TRIES: u32 = 3;
-/// Place of `cminflt` behind the name in /proc/PID/stat (proc_pid_stat(5)).
+/// Position of `cminflt` after the name in /proc/PID/stat (proc_pid_stat(5)).
 const CHILDREN_FAULTS: usize = 8;
 
 /// All processes of a machine.
@@ -28,7 +27,7 @@ pub(super) struct Processes {
 /// A process that was seen.
 #[derive(Debug)]
 struct Known {
-    /// Absent where this user may not read it.
+    /// The open file; `None` if this user may not read it.
     file: Option<File>,
     process: Process,
 }
@@ -38,7 +37,7 @@ impl Processes {
         Self { proc: root.join("proc"), known: HashMap::new(), denied: 0 }
     }
 
-    /// Processes whose counters this user may not read.
+    /// Number of processes whose counters this user may not read.
     pub(super) fn denied(&self) -> usize {
         self.denied
     }
@@ -75,7 +74,7 @@ impl Processes {
         Some(known)
     }
 
-    /// Its counters, and the faults of children whose counters are in them; `None` if it has ended.
+    /// Its counters, and the faults of the children included in them; `None` if it has ended.
     fn counters(&self, pid: u32, file: &File) -> Option<(ProcessIo, u64)> {
         let stat = self.directory(pid).join("stat");
         let faults = || children_faults(&fs::read_to_string(&stat).ok()?);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::raw::{QemuDisk, QemuGuest};
 
-/// A guest that does not answer by then is not asked again.
+/// Time for a guest to answer; one that exceeds it is not asked again.
 const DEADLINE: Duration = Duration::from_millis(500);
 
 /// Connections to guests' monitors.

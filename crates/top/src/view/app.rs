@@ -48,7 +48,7 @@ impl Page {
     }
 }
 
-/// The place of the frame that is shown.
+/// The position of the shown frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FramePosition {
     Live,
@@ -70,9 +70,9 @@ pub(super) struct App {
     /// Why there is no frame.
     pub(super) failure: Option<String>,
     pub(super) page: Page,
-    /// The first line of the help that is shown; `None` without help.
+    /// The first visible line of the help; `None` without help.
     pub(super) help: Option<usize>,
-    /// The figure that each table is sorted by; those without one have their busiest rows first.
+    /// The figure by which each table is sorted; without one the busiest rows come first.
     pub(super) by: BTreeMap<TableKind, usize>,
     /// Devices as one list.
     pub(super) is_flat: bool,
@@ -126,7 +126,7 @@ impl App {
         }
     }
 
-    /// Shows a frame; `None` keeps the one before.
+    /// Shows a frame; `None` keeps the previous one.
     pub(super) fn show(&mut self, frame: Option<Frame>) {
         self.failure = None;
         if frame.is_some() {

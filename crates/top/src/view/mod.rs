@@ -18,14 +18,14 @@ use app::{App, Change, FramePosition};
 /// Time to wait for a key before checking for signals.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Reads the next frame; `None` if there is no earlier reading to compare with. The error is shown.
+/// Reads the next frame; `None` if there is no earlier reading to compare with. Errors are shown.
 pub type Live<'a> = dyn FnMut() -> Result<Option<Frame>, String> + 'a;
 /// Reads the frame with an index. The error is shown.
 pub type ReadFrame<'a> = dyn FnMut(usize) -> Result<Frame, String> + 'a;
 
-/// Where frames come from.
+/// The source of frames.
 pub enum Feed<'a> {
-    /// This machine, at an interval.
+    /// This machine, read periodically.
     Live {
         /// Reads the next frame.
         read: &'a mut Live<'a>,
@@ -52,7 +52,7 @@ pub fn run(feed: Feed<'_>, host: &str, stop: &Interrupt) -> io::Result<()> {
     shown
 }
 
-/// When to read next. Without drift: a late reading does not move those after it, unless a whole interval was missed.
+/// The time of the next reading. It does not drift: a late reading does not delay later ones, unless a whole interval was missed.
 #[must_use]
 pub fn next_reading(due: Instant, interval: Duration, now: Instant) -> Instant {
     let next = due + interval;
@@ -115,7 +115,7 @@ fn replay(
     Ok(())
 }
 
-/// Waits for a key; also returns on a resize and when nothing comes in time.
+/// Waits for a key; also returns on a resize and on a timeout.
 fn next_change(app: &mut App, patience: Duration) -> io::Result<Change> {
     if !is_there(patience)? {
         return Ok(Change::Quit);
@@ -131,7 +131,7 @@ fn next_change(app: &mut App, patience: Duration) -> io::Result<Change> {
     Ok(Change::Nothing)
 }
 
-/// Waits for input, and returns false if the terminal is gone: crossterm would read its end forever.
+/// Waits for input. Returns false if the terminal is gone, because crossterm would read its end forever.
 fn is_there(patience: Duration) -> io::Result<bool> {
     let stdin = io::stdin();
     let mut terminal = [PollFd::new(&stdin, PollFlags::IN)];

@@ -15,7 +15,7 @@ use crate::table::{self, Look, Table, TableKind};
 /// Rows of each table that stay on the page of all, if the screen is small.
 const FEW: usize = 3;
 
-/// A screen with fewer lines has no room for words.
+/// Number of lines below which a screen shows no sentences.
 const LOW: usize = 20;
 
 const KEYS: &str = "q quit  ? help  / filter  s sort  < > columns  a all  d p c g n one table";
@@ -81,7 +81,7 @@ fn page(lines: &mut Lines<'_, '_>, app: &mut App, frame: &Frame) {
     lines.put(&keys(app), Style::new().add_modifier(Modifier::DIM));
 }
 
-/// Keeps the mark on what it was on, wherever that is now.
+/// Keeps the mark on the same row, wherever it has moved.
 fn mark(app: &mut App, table: &Table) {
     let rows = &table.rows;
     if !app.has_moved
@@ -110,7 +110,7 @@ fn stalls(app: &App, frame: &Frame) -> String {
     app.failure.clone().or_else(|| table::pressure(frame)).unwrap_or_default()
 }
 
-/// The source of latencies, and what could not be read.
+/// The source of latencies, and the sources that could not be read.
 fn origin(frame: &Frame) -> String {
     [table::source(frame)].into_iter().chain(frame.remarks.iter().cloned()).collect::<Vec<_>>().join("; ")
 }
@@ -135,7 +135,7 @@ fn tables(app: &App, frame: &Frame, width: usize) -> Vec<Table> {
         .collect()
 }
 
-/// The lines of each table, its head included: a row for each, then a few, and the rest to the first ones that have more.
+/// Number of lines for each table including its head: at least one row each, then a few, and the rest to the first tables that have more.
 fn heights(tables: &[Table], room: usize) -> Vec<usize> {
     let mut left = room;
     let mut heights = vec![0; tables.len()];
@@ -149,7 +149,7 @@ fn heights(tables: &[Table], room: usize) -> Vec<usize> {
     heights
 }
 
-/// The marked row in words.
+/// The marked row as text.
 fn footer(app: &App, frame: &Frame, table: &Table) -> String {
     let Some(row) = table.rows.get(app.selected) else {
         return if app.filter.is_empty() { String::new() } else { format!("no row has {:?}", app.filter) };
@@ -168,7 +168,7 @@ fn footer(app: &App, frame: &Frame, table: &Table) -> String {
     explained.unwrap_or_else(|| row.whole.clone())
 }
 
-/// The filter while there is one, and the keys.
+/// The filter, if set, and the keys.
 fn keys(app: &App) -> String {
     let filter = visible::line(&app.filter);
     match (app.is_typing, app.filter.is_empty()) {
@@ -178,7 +178,7 @@ fn keys(app: &App) -> String {
     }
 }
 
-/// Shows the help from its line `first` on, or as much before it as fills the screen. Returns the first line.
+/// Shows the help from line `first`, or earlier so that it fills the screen. Returns the first line shown.
 fn help(lines: &mut Lines<'_, '_>, app: &mut App, frame: &Frame, first: usize) -> usize {
     let width = usize::from(lines.area.width);
     let keys = HELP.map(|(key, text)| (key, text.to_owned()));
@@ -213,7 +213,7 @@ fn explained<R>(figures: &'static [Figure<R>]) -> Vec<(&'static str, String)> {
     figures.iter().map(|figure| (figure.title, figure.help.to_owned())).collect()
 }
 
-/// Explanations, two in a line where both fit, and wrapped where one does not.
+/// Explanations, two on a line if both fit, and wrapped if one does not.
 fn in_pairs(entries: &[(&str, String)], width: usize) -> Vec<String> {
     let half = width / 2;
     let mut lines: Vec<String> = Vec::new();
@@ -261,13 +261,13 @@ impl Lines<'_, '_> {
         self.next += 1;
     }
 
-    /// Words in at most so many lines.
+    /// Prints text in at most `most` lines.
     fn prose(&mut self, text: &str, most: usize) {
         let broken = wrap::lines(&visible::line(text), usize::from(self.area.width));
         self.first_of(&broken, most);
     }
 
-    /// Draws the first of these lines, `most` at most, with a mark where some are left out.
+    /// Draws at most `most` of these lines, with a mark for omitted ones.
     fn first_of(&mut self, broken: &[String], most: usize) {
         for (index, line) in broken.iter().take(most).enumerate() {
             let width = usize::from(self.area.width);
@@ -277,7 +277,7 @@ impl Lines<'_, '_> {
         }
     }
 
-    /// A table in so many lines, scrolled to its marked row. Returns the number of rows that fit.
+    /// Prints a table in `height` lines, scrolled to its marked row. Returns the number of rows that fit.
     fn table(&mut self, table: &Table, height: usize, selected: Option<usize>) -> usize {
         let Some(fitting) = height.checked_sub(1) else { return 0 };
         let hidden = table.rows.len().saturating_sub(fitting);

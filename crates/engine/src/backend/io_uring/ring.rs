@@ -1,4 +1,4 @@
-//! A ring for one thread, set up as its kernel knows best.
+//! A ring for one thread, with the best setup that the kernel supports.
 #![expect(unsafe_code, reason = "the ring's queues borrow from it for as long as it lives")]
 
 use std::io;
@@ -12,20 +12,20 @@ use crate::clock;
 use crate::error::EngineError;
 
 const SECOND: u64 = 1_000_000_000;
-/// The kernel adds a wait to its clock, which a longer one would make overflow.
+/// Longest wait in nanoseconds: the kernel adds it to its clock, which a longer one would overflow.
 const LONGEST_WAIT: u64 = 3600 * SECOND;
 /// Milliseconds without I/O that put the kernel's submitting thread to sleep.
 const IDLE: u32 = 1000;
 
-/// A ring with its queues held open. Their ends are thus written once for each call instead of once for each I/O, and the
-/// kernel need not look the ring up by its file descriptor.
+/// A ring with its queues kept borrowed. Their head and tail are thus written once per call instead of once per I/O, and the kernel need
+/// not look up the ring by its file descriptor.
 pub(in crate::backend) struct Ring {
     submitter: Submitter<'static>,
     submissions: SubmissionQueue<'static>,
     completions: cqueue::CompletionQueue<'static>,
     /// True if the ring is polled: nothing interrupts a wait.
     polled: bool,
-    /// The others borrow from it, so it is dropped last.
+    /// Dropped last, because the other fields borrow from it.
     _owner: Owner,
 }
 
@@ -61,7 +61,7 @@ impl Ring {
         })
     }
 
-    /// To register files and buffers with.
+    /// The handle to register files and buffers with.
     pub(super) const fn submitter(&self) -> &Submitter<'static> {
         &self.submitter
     }
@@ -104,8 +104,7 @@ impl Ring {
         self.entered(entered)
     }
 
-    /// The same without ever sleeping. Where the kernel's thread submits and no device is to be polled, these are no system
-    /// calls.
+    /// Polls without ever sleeping. If the kernel's thread submits and no device needs polling, this makes no system calls.
     fn poll(&mut self, wait_ns: u64) -> io::Result<()> {
         let give_up = clock::now().saturating_add(wait_ns);
         loop {
@@ -133,7 +132,7 @@ impl Ring {
         }
     }
 
-    /// The completions that are there at the time of the call.
+    /// The completions available at the time of the call.
     #[inline]
     pub(super) fn completions(&mut self) -> impl Iterator<Item = cqueue::Entry> {
         self.completions.sync();
@@ -148,7 +147,7 @@ impl Drop for Ring {
     }
 }
 
-/// With all that is to its good, or, where the kernel does not know that yet, without.
+/// Builds a ring with all flags that speed it up, or without those that the kernel does not support yet.
 fn build(depth: u32, options: &Options) -> io::Result<IoUring> {
     let mut plain = IoUring::builder();
     if options.hipri {

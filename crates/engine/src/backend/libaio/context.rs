@@ -1,11 +1,11 @@
-//! The kernel's interface to native asynchronous I/O: linux/aio_abi.h and the ring behind it.
+//! Linux native asynchronous I/O: the context of linux/aio_abi.h and its completion ring.
 #![expect(unsafe_code, reason = "the kernel is told addresses and shares a ring")]
 
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// `struct iocb`, of which the fields without use here are 0.
+/// `struct iocb`; unused fields are 0.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(super) struct ControlBlock {
@@ -47,8 +47,8 @@ pub(super) struct Event {
     pub(super) result2: i64,
 }
 
-/// `struct aio_ring` of the kernel's fs/aio.c, which the events follow. No documented interface, but unchanged since Linux
-/// 2.6 and marked as what it is.
+/// `struct aio_ring` of the kernel's fs/aio.c, followed by the events. The layout is undocumented, but unchanged since Linux 2.6, and has a
+/// magic number.
 #[repr(C)]
 struct Ring {
     id: u32,
@@ -65,12 +65,12 @@ struct Ring {
 
 const MAGIC: u32 = 0xa10a_10a1;
 
-/// A queue of I/Os in flight. The kernel's name for it is the address at which it has mapped a ring of events into this
-/// process; taking them from there spares a system call, a third of what a cached read at queue depth 1 costs.
+/// A queue of I/Os in flight. The kernel identifies it by the address at which it mapped a ring of events into this process. Reading events
+/// from there saves a system call: a third of the cost of a cached read at queue depth 1.
 #[derive(Debug)]
 pub(in crate::backend) struct Context {
     ring: NonNull<Ring>,
-    /// Places in the ring; 0 if it is of a form not known here, and system calls are used alone.
+    /// Entries in the ring; 0 if its format is unknown, so that only system calls are used.
     places: u32,
 }
 
@@ -102,7 +102,7 @@ impl Context {
         self.ring.as_ptr().expose_provenance() as libc::c_ulong
     }
 
-    /// Begins I/Os, at least one unless it fails: how many.
+    /// Submits I/Os, at least one unless it fails. Returns their number.
     ///
     /// # Safety
     /// The control blocks are valid, and what they name stays so until the I/O's event is there.
@@ -112,7 +112,7 @@ impl Context {
         answer(unsafe { libc::syscall(libc::SYS_io_submit, self.name(), blocks.len(), blocks.as_ptr()) })
     }
 
-    /// True if [`Self::take`] has something.
+    /// Returns whether [`Self::take`] would return an event.
     #[inline]
     pub(super) fn has_event(&self) -> bool {
         let ring = self.ring();

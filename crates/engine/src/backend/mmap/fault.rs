@@ -40,7 +40,7 @@ thread_local! {
 /// The earlier handler of SIGBUS.
 static BEFORE: OnceLock<io::Result<libc::sigaction>> = OnceLock::new();
 
-/// The stretch in which this thread survives faults, until it is dropped. A thread has one at a time.
+/// The memory range in which this thread survives faults until this is dropped. A thread has one at a time.
 #[derive(Debug)]
 pub(super) struct Watch(PhantomData<*const ()>);
 
@@ -58,7 +58,7 @@ impl Watch {
         Ok(Self(PhantomData))
     }
 
-    /// True if there was a fault since the last call.
+    /// Returns whether a fault occurred since the last call.
     #[inline]
     #[expect(clippy::unused_self, reason = "there is something to ask for only while a watch is held")]
     pub(super) fn faulted(&self) -> bool {
@@ -79,7 +79,7 @@ impl Drop for Watch {
     }
 }
 
-/// Installs the handler for the process: the action before it.
+/// Installs the process's handler. Returns the previous action.
 fn install() -> io::Result<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action it only tells the present one.
@@ -120,7 +120,7 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context
     }
 }
 
-/// Puts an empty page where the address is, if this thread watches over it. Uses only plain system calls, as a handler must.
+/// Maps an empty page at the address, if this thread's range contains it. Uses only plain system calls, as signal handlers must.
 fn replace(address: usize) -> bool {
     WATCHED.with(|watched| {
         let watched_over = watched.begin.load(Ordering::Relaxed)..watched.end.load(Ordering::Relaxed);

@@ -18,7 +18,7 @@ use virtio_driver::{
     VirtioFeatureFlags,
 };
 
-/// Entries of a queue, the most that QEMU's devices have.
+/// Entries per queue: the maximum of QEMU's devices.
 const ENTRIES: u16 = 1024;
 /// Entries that a request takes: its header, its data, its status.
 const PER_REQUEST: u16 = 3;
@@ -30,7 +30,7 @@ pub(crate) const SECTOR: u64 = 512;
 /// Time for a server to answer. It serves one connection at a time.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A queue of a device, in which each request is known by its slot's number.
+/// A device's queue, whose requests are identified by their slot's number.
 pub(super) type Queue = VirtioBlkQueue<'static, Request>;
 
 /// The backend's handle of a request.
@@ -44,15 +44,15 @@ pub(super) struct Request {
 
 /// A device that a program serves at a socket. All workers of this process share the connection.
 pub(crate) struct Device {
-    /// The bytes that it holds.
+    /// Capacity in bytes.
     pub(crate) length: u64,
-    /// True if it discards.
+    /// True if it supports discard.
     pub(crate) discards: bool,
     queues: usize,
-    /// The number of each queue that nobody uses, and the queue. They lie in memory of the transport.
+    /// Unused queues with their numbers. They lie in memory of the transport.
     free: Mutex<Vec<(usize, Queue)>>,
     transport: Mutex<Box<VirtioBlkTransport>>,
-    /// The serving process, where the kernel tells it.
+    /// The serving process, if the kernel reports it.
     server: Option<OwnedFd>,
 }
 
@@ -72,7 +72,7 @@ type Known = ((u64, u64), Weak<Device>);
 static CONNECTED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 impl Device {
-    /// The device at a socket, which is open as a path only (O_PATH).
+    /// The device at a socket, which is open with O_PATH only.
     pub(crate) fn at(socket: &File) -> io::Result<Arc<Self>> {
         let found = socket.metadata()?;
         let identity = (found.dev(), found.ino());
@@ -139,12 +139,12 @@ impl Device {
         })
     }
 
-    /// Gives a queue back in which nothing is in flight.
+    /// Returns a queue that has nothing in flight.
     pub(super) fn give_back(&self, number: usize, queue: Queue) {
         held(&self.free).push((number, queue));
     }
 
-    /// Tells the device that there is something in a queue.
+    /// Notifies the device of new requests in a queue.
     pub(super) fn notifier(&self, number: usize) -> Box<dyn QueueNotifier> {
         held(&self.transport).get_submission_notifier(number)
     }
@@ -154,12 +154,12 @@ impl Device {
         held(&self.transport).get_completion_fd(number)
     }
 
-    /// Readable once the server has ended.
+    /// A descriptor that becomes readable when the server ends.
     pub(super) fn server(&self) -> Option<BorrowedFd<'_>> {
         self.server.as_ref().map(AsFd::as_fd)
     }
 
-    /// Lets the device read and write memory, which is that of a file.
+    /// Gives the device access to memory, which must be that of a file.
     pub(super) fn share(&self, address: usize, bytes: usize, memory: &OwnedFd) -> io::Result<()> {
         held(&self.transport).map_mem_region(address, bytes, memory.as_raw_fd(), 0).map(drop)
     }

@@ -1,10 +1,10 @@
-//! The I/Os that an I/O followed in the trace: those that had completed when it began, as hfplayer infers it (Haghdoost et al., "On the Accuracy
-//! and Scalability of Intensive I/O Workload Replay", FAST '17).
+//! The I/Os that an I/O depends on: those that had completed when it started in the trace, as hfplayer infers it (Haghdoost et al., "On the
+//! Accuracy and Scalability of Intensive I/O Workload Replay", FAST '17).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-/// I/Os that are followed at once; others are not waited for.
+/// Maximum number of I/Os tracked; others are not waited for.
 const MOST: usize = 1 << 16;
 
 /// The I/Os that the next one waits for, and the pause after the last of them.
@@ -12,17 +12,17 @@ const MOST: usize = 1 << 16;
 pub(super) struct Dependencies {
     /// Recorded completion and number of I/Os begun that no I/O waited for yet, the earliest completion first.
     ahead: BinaryHeap<Reverse<(u64, u64)>>,
-    /// When those of them completed that have.
+    /// Completion times of the I/Os that have completed.
     done: HashMap<u64, u64>,
     /// I/Os in flight that the next one waits for.
     waited_for: HashSet<u64>,
-    /// The last completion in the trace of all that was waited for, and the last one in the replay.
+    /// The latest completion, in the trace, of all dependencies so far, and the latest in the replay.
     recorded: u64,
     replayed: u64,
 }
 
 impl Dependencies {
-    /// Those of a replay that begins at `start`.
+    /// The dependencies of a replay that starts at `start`.
     pub(super) fn new(start: u64) -> Self {
         Self {
             ahead: BinaryHeap::new(),
@@ -33,7 +33,7 @@ impl Dependencies {
         }
     }
 
-    /// An I/O has begun that completes at that time of the trace.
+    /// An I/O started that completes at `completes` in the trace.
     pub(super) fn begun(&mut self, number: u64, completes: Option<u64>) {
         if let Some(completes) = completes.filter(|_| self.ahead.len() < MOST) {
             self.ahead.push(Reverse((completes, number)));
@@ -51,7 +51,7 @@ impl Dependencies {
         }
     }
 
-    /// The next I/O began in the trace at `at`: it waits for all that had completed by then.
+    /// The next I/O started in the trace at `at`, so it waits for all that had completed by then.
     pub(super) fn follow(&mut self, at: u64) {
         while let Some(Reverse((completes, number))) =
             self.ahead.peek().copied().filter(|next| next.0.0 <= at)
@@ -65,7 +65,7 @@ impl Dependencies {
         }
     }
 
-    /// When the next I/O is due, which began in the trace at `at`; the end of time while it waits.
+    /// The due time of the next I/O, which started at `at` in the trace; `u64::MAX` while it waits for another.
     pub(super) fn due(&self, at: u64) -> u64 {
         if self.waited_for.is_empty() {
             self.replayed.saturating_add(at.saturating_sub(self.recorded))

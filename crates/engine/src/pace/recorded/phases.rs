@@ -9,10 +9,10 @@ use crate::replay::TraceTimes;
 const MOST: usize = 16;
 /// The length of a phase at first: it doubles as the trace goes on.
 const SHORTEST_NS: u64 = 1_000_000;
-/// I/Os that a 99th percentile is told of.
+/// Fewest I/Os for a 99th percentile.
 const LEAST_IOS: u64 = 100;
 
-/// Phases of equal length, from the first I/O on. Their length follows from the trace alone, so that all targets have the same.
+/// Phases of equal length, starting at the first I/O. Their length depends on the trace alone, so all targets have the same.
 #[derive(Debug)]
 pub(super) struct Phases {
     length_ns: u64,

@@ -16,10 +16,10 @@ use self::zoned::Zoned;
 use super::permutation::{Bijection, Permutation};
 use crate::random::{Purpose, SplitMix64};
 
-/// Draws numbers from 0 to one less than the count that it was made for.
+/// Draws numbers from 0 to one less than its count.
 #[derive(Debug, Clone)]
 pub(super) enum Draw {
-    /// Each once per pass.
+    /// Each block once per pass.
     Once(Permutation),
     Uniform {
         count: u64,
@@ -46,7 +46,7 @@ pub(super) enum Draw {
     Sequence(Sequence),
 }
 
-/// The places of the frequent blocks: scattered over all, and the same for every job of a workload.
+/// The positions of the frequent blocks: scattered over the area, and the same for every job of a workload.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     count: u64,
@@ -99,7 +99,7 @@ impl Draw {
         }
     }
 
-    /// Apart, to keep the even cases short.
+    /// A separate function, to keep the common case short.
     #[inline(never)]
     fn next_uneven(&mut self) -> u64 {
         match self {
@@ -125,8 +125,7 @@ mod tests {
         SplitMix64::new(42, Purpose::Offsets, number)
     }
 
-    /// Pearson's test: numbers are drawn in proportion to their weights. Numbers that are expected less than ten times count
-    /// together.
+    /// Pearson's chi-square test that numbers are drawn in proportion to their weights. Numbers expected less than ten times are pooled.
     pub(super) fn chi_square_at_most(weights: &[f64], mut draw: impl FnMut() -> u64) {
         let mut seen = vec![0_u32; weights.len()];
         (0..DRAWS).for_each(|_| seen[usize::try_from(draw()).expect("64 bits")] += 1);

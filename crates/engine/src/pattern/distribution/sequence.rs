@@ -2,7 +2,7 @@
 
 use iotax_model::workload::BlockSequence;
 
-/// Goes through given blocks again and again.
+/// Repeats a given sequence of blocks.
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Sequence {
     blocks: Vec<u32>,
@@ -17,7 +17,7 @@ pub(in crate::pattern) struct Sequence {
 }
 
 impl Sequence {
-    /// For blocks below `count`, of which the sequence names no other.
+    /// A sequence over blocks below `count`; it must name no others.
     pub(super) fn new(count: u64, sequence: &BlockSequence) -> Self {
         let step = if sequence.is_strided { sequence.blocks.len() as u64 } else { 0 };
         let end = (count + 1).saturating_sub(sequence.blocks_needed()).max(1);

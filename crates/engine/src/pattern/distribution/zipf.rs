@@ -17,9 +17,9 @@ pub(in crate::pattern) struct Zipf {
     root: f64,
     /// The integral up to the last rank's end.
     high: f64,
-    /// From there down to where the first rank begins.
+    /// Distance from there down to the first rank's beginning.
     down: f64,
-    /// A rank that lies no more than this above its point is taken without a closer look.
+    /// Distance above its point up to which a rank is accepted without further computation.
     sure: f64,
 }
 

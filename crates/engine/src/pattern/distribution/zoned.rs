@@ -5,15 +5,15 @@ use iotax_model::workload::{AbsoluteZone, Zone};
 use crate::pattern::hundred::Hundred;
 use crate::random::SplitMix64;
 
-/// First block of a zone, and how many it has.
+/// First block of a zone, and its number of blocks.
 type Extent = (u64, u64);
 
-/// Draws a zone by its share, and in it any block.
+/// Draws a zone by its share, then a block of it uniformly.
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Zoned(Hundred<Extent>);
 
 impl Zoned {
-    /// For blocks below `count`, at least 1. A zone that is smaller than a block has one.
+    /// Zones over `count` blocks, at least 1. Each zone gets at least one block.
     pub(super) fn new(count: u64, zones: &[Zone]) -> Self {
         // No file has so many blocks that this overflows: they are 512 bytes at least.
         let block_at = |percent: u64| count * percent / 100;
@@ -25,7 +25,7 @@ impl Zoned {
         })))
     }
 
-    /// As [`Self::new`], with zones of so many bytes; a block has `unit`. What lies beyond the area falls on its last block.
+    /// Like [`Self::new`], with zones in bytes; a block has `unit` bytes. Draws beyond the area fall on its last block.
     pub(super) fn absolute(count: u64, unit: u64, zones: &[AbsoluteZone]) -> Self {
         let mut end = 0_u64;
         Self(Hundred::new(zones.iter().map(|zone| {

@@ -26,7 +26,7 @@ pub(super) const MARKER: [u8; 3] = *b"ioj";
 /// The measurement of the records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The measurement, as the stamps on the target give it.
+    /// The measurement's number, as in the stamps on the target.
     pub(crate) run: u64,
     /// The unit of the offsets and lengths of writes.
     pub(crate) block: u64,
@@ -40,7 +40,7 @@ pub(crate) enum Record {
         length: u32,
         generation: u64,
     },
-    /// Every write whose record has a lower number than `records` is durable, so long after the journal began.
+    /// All records numbered below `records` are durable at this time since the journal began.
     Flush {
         records: u64,
         after: Nanos,
@@ -53,7 +53,7 @@ pub(super) enum Content {
     Header(Header),
     Record(Record),
     End,
-    /// Acknowledged writes, of which records are missing; 0 if none are.
+    /// Number of acknowledged writes if records of some are missing, else 0.
     Total(u64),
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Frame {
 pub(super) type Bytes = [u8; LENGTH];
 
 impl Frame {
-    /// The frame's bytes, in the journal of a measurement.
+    /// Encodes the frame for the journal of measurement `run`.
     pub(super) fn encode(self, run: u64) -> Bytes {
         let (kind, length, first, second) = match self.content {
             Content::Header(Header { run, block }) => (b'H', VERSION, run, block),
@@ -120,7 +120,7 @@ const VERSION: u32 = {
     u32::from_le_bytes([a, b, c, d])
 };
 
-/// A record of another journal, which the disk may still hold beneath this one, is none of this journal's.
+/// Records of an older journal, which may remain on the disk after this one's end, do not match.
 fn checksum(bytes: &Bytes, run: u64) -> u64 {
     let seed = if bytes[3] == b'H' { 0 } else { run };
     xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[..32], seed)

@@ -49,9 +49,9 @@ struct Shared {
     /// Bytes that may wait to be written before workers wait too.
     most_pending: usize,
     state: Mutex<State>,
-    /// There is something to write, or the end has come.
+    /// Signals that there is something to write, or that the journal ends.
     filled: Condvar,
-    /// There is room again.
+    /// Signals that there is room for more records.
     drained: Condvar,
 }
 
@@ -60,20 +60,20 @@ struct State {
     pending: Vec<u8>,
     /// Records so far.
     records: u64,
-    /// Acknowledged writes so far, on record or not.
+    /// Acknowledged writes so far, recorded or not.
     writes: u64,
-    /// Those of them that have a record.
+    /// Writes with a record.
     recorded_writes: u64,
-    /// Those whose records are synced.
+    /// Writes with a synced record.
     synced_writes: u64,
     /// A flush has failed.
     distrusted: bool,
-    /// Nothing more comes, or nothing more can be written.
+    /// The journal takes no more records, or cannot write any.
     closed: bool,
 }
 
 impl Journal {
-    /// Begins a journal, and has its beginning on disk before it returns.
+    /// Creates a journal, whose header is on disk before this returns.
     ///
     /// # Errors
     /// A file that exists already, and any error of creating it.
@@ -132,14 +132,14 @@ impl Journal {
         }
     }
 
-    /// A flush failed. The kernel has given up the pages that it could not write (fsync(2)), so that a later flush succeeds
-    /// without them: none is put on record any more.
+    /// Records that a flush failed. The kernel has dropped the pages that it could not write (fsync(2)), so that a later flush succeeds
+    /// without them: no flush is recorded any more.
     pub(super) fn distrust_flushes(&self) {
         self.shared.lock().distrusted = true;
     }
 
-    /// Closes it: waits until every record so far is on disk, and that they are all; later ones are left out. If they are not all, the journal
-    /// says so itself, where its storage lets it.
+    /// Closes the journal: waits until all records so far, and the mark of completeness, are on disk; later ones are left out. If some
+    /// records are missing, the journal says so itself, if its storage still works.
     pub(super) fn finish(&self) -> Result<(), IncompleteJournal> {
         self.shared.lock().closed = true;
         self.shared.filled.notify_all();
@@ -187,7 +187,7 @@ impl Shared {
         self.filled.notify_one();
     }
 
-    /// Writes and syncs records until no more come, each batch behind a header.
+    /// Writes and syncs records until it is closed, each batch after a header.
     fn write_all(&self, sink: &Sink, header: Header) -> io::Result<()> {
         let (mut batch, mut synced) = (Vec::new(), 0);
         loop {
@@ -214,14 +214,14 @@ impl Shared {
         }
     }
 
-    /// Puts on record how many writes were acknowledged, since not all of them are.
+    /// Records the number of acknowledged writes, because some records are missing.
     fn mark_incomplete(&self, sink: &Sink) -> io::Result<()> {
         let writes = self.lock().writes;
         sink.write_over(&total(self.run, writes), LENGTH as u64)
     }
 }
 
-/// The bytes of the total behind the first header.
+/// The bytes of the total, which follows the first header.
 fn total(run: u64, writes: u64) -> format::Bytes {
     Frame { number: 0, content: Content::Total(writes) }.encode(run)
 }

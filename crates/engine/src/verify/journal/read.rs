@@ -1,4 +1,4 @@
-//! Reads a journal, behind bad bytes too, and says in which state it is.
+//! Reads a journal, also past damaged bytes, and determines its state.
 //!
 //! A batch is written after the one before it was synced. So bad bytes with a header behind them are damage, and so are numbers that
 //! are missing. What comes last may have been torn when the machine stopped: nothing vouches for it.
@@ -15,7 +15,7 @@ use super::format::{Content, Frame, Header, LENGTH, MARKER, Record};
 /// Bytes that are read at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// Reads a journal, giving each record and its number to `each`.
+/// Reads a journal and calls `each` with every record and its number.
 ///
 /// # Errors
 /// `InvalidData` if there is no header, and errors of reading.
@@ -41,7 +41,7 @@ pub(super) fn survey(
     Ok((header, survey.finish()))
 }
 
-/// The first header: at the beginning, or behind it if the beginning is bad.
+/// The first header: at the start, or the next one if the start is damaged.
 fn first_header(source: &mut impl Read) -> io::Result<Header> {
     let mut frames = Frames::new(source, 0);
     while let Some(piece) = frames.next()? {
@@ -68,7 +68,7 @@ struct Survey {
 }
 
 impl Survey {
-    /// True if a frame may follow; records may be missing in between.
+    /// Returns whether a frame may follow; records may be missing in between.
     fn follows(&self, frame: Frame) -> bool {
         match frame.content {
             Content::Header(header) if header != self.header => false,
@@ -115,7 +115,7 @@ impl Survey {
 
 enum Piece {
     Frame(Frame),
-    /// The number of bytes that are no frame.
+    /// Number of bytes that are not a frame.
     Bad(usize),
 }
 
@@ -124,7 +124,7 @@ struct Frames<'a, R> {
     source: &'a mut R,
     run: u64,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that are done with.
+    /// Bytes of the buffer already processed.
     done: usize,
     ended: bool,
 }
@@ -149,7 +149,7 @@ impl<'a, R: Read> Frames<'a, R> {
         Ok(Some(piece))
     }
 
-    /// Has a frame's bytes in the buffer, unless the end comes before.
+    /// Fills the buffer with at least a frame's bytes, unless the file ends.
     fn fill(&mut self) -> io::Result<()> {
         while !self.ended && self.buffer.len() - self.done < LENGTH {
             self.buffer.drain(..self.done);

@@ -10,8 +10,8 @@ use rustix::fs::OFlags;
 
 use super::format::LENGTH;
 
-/// Bytes that may wait for a line. More would be lost with the power, and what they tell of with them: a hundred records are the last third of
-/// a second on a serial line of 115,200 baud.
+/// Bytes that may be queued for a serial line. They are lost with the power, together with what they record: a hundred records are the last
+/// third of a second on a serial line of 115,200 baud.
 const MOST_PENDING_OF_LINE: usize = 100 * LENGTH;
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Sink {
         OpenOptions::new().write(true).custom_flags(no_terminal).open(path).map(Self::Line)
     }
 
-    /// Writes behind what is there, and returns once it is safe: on the disk, or on its way over the line.
+    /// Appends bytes, and returns once they are safe: on disk, or sent over the line.
     pub(super) fn append(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::File(file) => {
@@ -63,7 +63,7 @@ impl Sink {
         }
     }
 
-    /// Has the name of a new file on disk.
+    /// Makes the name of a new file durable.
     pub(super) fn sync_name(&self, path: &Path) -> io::Result<()> {
         let Self::File(file) = self else { return Ok(()) };
         file.sync_all()?;
@@ -71,7 +71,7 @@ impl Sink {
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    /// Bytes that may wait to be written. A batch has one record more, a header and two ends.
+    /// Maximum number of bytes waiting to be written. A batch has one record more, a header and two end frames.
     pub(super) const fn most_pending(&self) -> usize {
         match self {
             Self::File(_) => JOURNAL_BATCH - 4 * LENGTH,

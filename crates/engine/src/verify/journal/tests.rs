@@ -52,7 +52,7 @@ fn closed() -> JournalState {
     JournalState { closed: true, ..JournalState::default() }
 }
 
-/// Batches of so many records, as the writer writes them: closed if the last is followed by ends.
+/// Batches with these numbers of records, as the writer writes them; end frames follow if `ended`.
 fn batches(lengths: &[u64], ended: bool) -> (Vec<u8>, Vec<Record>) {
     let (mut bytes, mut records) = (HEADER.frame(0).to_vec(), Vec::new());
     for length in lengths {
@@ -129,7 +129,7 @@ fn what_a_crash_does_not_explain_is_damage() {
     assert_eq!(parsed(&near).expect("near").1, torn(1 << 20));
 }
 
-/// The last record of a journal that was not closed looks like a record that was being written: it is told, and no more.
+/// The last record of an unclosed journal looks like an incomplete record: only that is reported.
 #[test]
 fn every_flipped_bit_is_told_and_costs_no_more_than_its_record() {
     for is_closed in [true, false] {
@@ -182,7 +182,7 @@ proptest! {
     }
 }
 
-/// The worst that bytes can do is to begin a frame everywhere.
+/// The worst case is data that looks like the beginning of a frame everywhere.
 #[test]
 fn bytes_that_are_all_markers_are_read_in_linear_time() {
     let bytes: Vec<u8> = MARKER.repeat(2_000_000);

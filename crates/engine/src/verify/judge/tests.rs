@@ -104,7 +104,7 @@ fn a_long_read_may_hold_several_writes_and_what_none_wrote() {
     assert_eq!(anything(&joined(&[&wide[..BLOCK], &[0; BLOCK]])), Err(FaultKind::Torn));
 }
 
-/// A way to spoil a block, and what it is then called.
+/// A way to damage a block, and the fault that must be reported.
 #[derive(Debug, Clone)]
 enum Damage {
     FlipBit(usize),

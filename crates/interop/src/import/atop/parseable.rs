@@ -6,7 +6,7 @@ use super::super::parse_util::not_understood;
 use super::super::{DeviceInterval, Found, ImportedInterval, Stamp};
 use super::{Devices, LONGEST_SECONDS, SINCE_BOOT};
 
-/// Fields of a line of the oldest version that has all of these.
+/// Number of fields of a line in the oldest supported version.
 const FIELDS: usize = 12;
 
 /// Adds the lines of a text.
@@ -22,7 +22,7 @@ pub(super) fn read(text: &str, found: &mut Found) {
     devices.entries(found);
 }
 
-/// The samples one by one: those of one time are an interval.
+/// The samples by interval: those with the same time belong together.
 pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> {
     let mut intervals: Vec<ImportedInterval> = Vec::new();
     for event in events(text) {
@@ -58,11 +58,11 @@ pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> 
 
 /// The contents of a line.
 enum Event<'t> {
-    /// A session ends: what follows is since boot.
+    /// A session ends: the next sample is since boot.
     Session,
-    /// A sample that is not since boot: its line, device and numbers.
+    /// An ordinary sample: its line, device and numbers.
     Sample(usize, &'t str, [u64; 7]),
-    /// A sample that is none, and why.
+    /// An unusable sample, and why.
     Unclear(usize, &'t str, &'static str),
 }
 

@@ -6,7 +6,7 @@ use super::super::{Entry, Found, Stamp};
 use super::Work;
 use iotax_analysis::Metric;
 
-/// No document nests deeper, and no tag is longer.
+/// Limits of nesting depth and tag length.
 const DEEPEST: usize = 32;
 const LONGEST_TAG: usize = 1000;
 
@@ -117,7 +117,7 @@ impl Document<'_> {
         }
     }
 
-    /// Takes what stands between the last tag that was opened and its end.
+    /// Processes the text of an element without children.
     fn leaf(&mut self, text: &str, line: usize, found: &mut Found) {
         match self.open[..] {
             ["Results", "System", "RunTime"] => self.time = Stamp::of(text),

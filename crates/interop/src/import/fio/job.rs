@@ -15,13 +15,13 @@ use iotax_analysis::Metric;
 /// The last one is all of them in one, where fio was asked for that (`unified_rw_reporting`).
 pub(super) const DIRECTIONS: [&str; 4] = ["read", "write", "trim", MIXED];
 
-/// fio's word for all directions in one.
+/// fio's word for all directions combined.
 pub(super) const MIXED: &str = "mixed";
 
 /// Its place among the directions.
 pub(super) const ALL_IN_ONE: usize = 3;
 
-/// One job, or one of its clones.
+/// A job, or one of its clones.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Job {
     pub(super) name: String,
@@ -33,33 +33,33 @@ pub(super) struct Job {
     /// The requested options, by fio's names. Absent if the text does not list them; otherwise a missing option has fio's
     /// default, and the value of an empty one is unknown.
     pub(super) options: Option<Options>,
-    /// As [`DIRECTIONS`]; one in which nothing was done is absent.
+    /// Results by [`DIRECTIONS`]; `None` for a direction without I/O.
     pub(super) directions: [Option<Box<Direction>>; 4],
-    /// True if there are certainly no other directions.
+    /// True if the job certainly has no other directions.
     pub(super) is_whole: bool,
-    /// True if clones may be missing in the text, so that nothing may be added up.
+    /// True if clones may be missing in the text, so that sums are impossible.
     pub(super) is_torn: bool,
     pub(super) error: Option<String>,
     /// Its begin, or the time of fio's report.
     pub(super) time: Option<Stamp>,
     /// Shares of one CPU in percent.
     pub(super) cpu: Option<(f64, f64)>,
-    /// Milliseconds that it took; of all clones together where fio reports them as one.
+    /// Duration in milliseconds; of all clones if fio reports them as one.
     pub(super) took_ms: Option<f64>,
     /// Mean latency of its flushes.
     pub(super) sync_ns: Option<f64>,
     /// The number of clones that these figures sum up already.
     pub(super) clones: Option<u32>,
-    /// The version of the format, where one text may have several.
+    /// The version of the format, because one text may have several.
     pub(super) version: String,
     /// Another remark about the job.
     pub(super) note: Option<String>,
     pub(super) line: usize,
-    /// Figures of it that cannot be read, or that no machine can have: then it is no result.
+    /// Unreadable or impossible figures, which invalidate the result.
     pub(super) unread: Vec<Line>,
 }
 
-/// The options of a job, which take precedence, and those of all jobs.
+/// A job's own options, which take precedence, and the global ones.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Options {
     pub(super) shared: Rc<BTreeMap<String, String>>,
@@ -75,7 +75,7 @@ impl Options {
         self.get(name).is_some()
     }
 
-    /// All that hold, each once.
+    /// All settings in effect, each once.
     fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let shared = self.shared.iter().filter(|(name, _)| !self.own.contains_key(*name));
         shared.chain(&self.own).map(|(name, value)| (name.as_str(), value.as_str()))
@@ -90,22 +90,22 @@ pub(super) struct Direction {
     pub(super) iops: Option<f64>,
     pub(super) bytes_per_s: Option<f64>,
     pub(super) runtime_ms: Option<f64>,
-    /// From issue to completion if known, else from submission.
+    /// Mean latency: from issue to completion if known, else from submission.
     pub(super) mean_ns: Option<f64>,
-    /// True if it is from submission.
+    /// True if latencies count from submission.
     pub(super) is_from_submission: bool,
     pub(super) max_ns: Option<f64>,
-    /// In percent, as text, and nanoseconds.
+    /// Percent, as printed, and nanoseconds.
     pub(super) percentiles: Vec<(f64, f64)>,
     /// Nanoseconds and their counts, for all I/Os.
     pub(super) bins: Option<Vec<(u64, u64)>>,
 }
 
-/// A job takes so much longer than its I/O at most; two clones take twice as long.
+/// Largest ratio of a job's time to its I/O's; two clones would take twice as long.
 const OVER_ITS_IO: f64 = 1.05;
 
 impl Job {
-    /// True if it took no longer than its I/O, so that it is not several clones.
+    /// Returns whether the job took no longer than its I/O, which rules out several clones.
     fn ran_alone(&self) -> bool {
         let runtimes = self.directions.iter().flatten().filter_map(|direction| direction.runtime_ms);
         let runtime = runtimes.fold(0.0, f64::max);
@@ -117,8 +117,8 @@ impl Job {
     }
 }
 
-/// The entries of jobs: clones added up, the others as they are, in their order.
-/// And the jobs of which nothing can be said: of clones that ran at once some figures are not there, so that there is no sum.
+/// Turns jobs into entries: clones summed, the others unchanged, in order. Also returns the jobs that are unusable: concurrent clones with
+/// missing figures have no sum.
 pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
     let mut groups: Vec<Vec<Job>> = Vec::new();
     let mut known = HashMap::new();
@@ -282,7 +282,7 @@ fn by_itself(entry: &mut Entry, word: &str, of: &[&Direction]) {
     }
 }
 
-/// Those that no metric is, and the maximum.
+/// Percentiles that are not metrics, and the maximum.
 fn more_percentiles(entry: &mut Entry, before: &str, of: &Direction) {
     entry.add(format!("{before}latency_p95"), of.percentile(95.0), "ns");
     entry.add(format!("{before}latency_p99_99"), of.percentile(99.99), "ns");
@@ -295,7 +295,7 @@ impl Direction {
     }
 }
 
-/// Whole histograms, if every direction of every clone has its bins.
+/// Whole histograms, if every direction of every clone has bins.
 fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
     let mut tallies = Box::<Tallies>::default();
     let (mut all_ios, mut all_bytes) = (0, 0);
@@ -320,7 +320,7 @@ fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
     (tallies.latency().count() > 0).then_some(tallies)
 }
 
-/// The sum of two counts, if it is one that the store can hold.
+/// The sum of two counts, if the store can represent it.
 fn added(a: u64, b: u64) -> Option<u64> {
     a.checked_add(b).filter(|sum| i64::try_from(*sum).is_ok())
 }
@@ -344,7 +344,7 @@ fn target(job: &Job) -> Option<String> {
     }
 }
 
-/// Keys that mean something else in fio, or that fio does not have.
+/// Options that fio lacks, or uses with another meaning.
 const NOT_FIOS: [&str; 9] = [
     "stamps",
     "blackout",
@@ -364,7 +364,7 @@ const DEFAULTS: [(&str, &str); 5] =
 /// Options that an entry has elsewhere: the object of the work, the form of the output.
 const SAID: [&str; 6] = ["name", "filename", "directory", "group_reporting", "kb_base", "description"];
 
-/// The name of a key for fio's name of an option.
+/// The key that corresponds to an fio option.
 fn key_of(option: &str) -> &str {
     match option {
         "readwrite" => "rw",
@@ -409,7 +409,7 @@ fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
     (!foreign.is_empty()).then(|| format!("not in iotax's terms: {}", foreign.join(", ")))
 }
 
-/// The text of an option as iotax reads it; absent if it has no such form.
+/// An option's value in iotax's form; `None` if there is none.
 fn ours(key: &WorkloadKey, option: &str, value: &str, base_is_1000: bool) -> Option<String> {
     let is_whole = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
     Some(match key.value {
@@ -429,7 +429,7 @@ fn ours(key: &WorkloadKey, option: &str, value: &str, base_is_1000: bool) -> Opt
     })
 }
 
-/// A size of fio's, whose `k` and `kb` are 1024 and whose `kib` is 1000 unless `kb_base` says that it is the other way round.
+/// Parses a size of fio's, where `k` and `kb` are 1024 and `kib` is 1000 unless `kb_base` swaps them.
 fn size(value: &str, base_is_1000: bool) -> Option<String> {
     let (digits, unit) = value.split_at(value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len()));
     let unit = unit.trim().to_ascii_lowercase();
@@ -465,7 +465,7 @@ fn notes(entry: &mut Entry, clones: &[Job], lacking: bool) {
     }
 }
 
-/// A time in nanoseconds as a whole number.
+/// Rounds a time in nanoseconds to a whole number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not below 0, and it saturates")]
 pub(super) fn whole(value: f64) -> u64 {
     value.round() as u64

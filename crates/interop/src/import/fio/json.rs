@@ -11,7 +11,7 @@ use super::super::{Line, Stamp};
 use super::Read;
 use super::job::{DIRECTIONS, Direction, Job, MIXED, Options};
 
-/// Every document in a text. Of one that is torn the jobs that are whole.
+/// Reads every document in a text. From a truncated one, takes the complete jobs.
 pub(super) fn read(text: &str) -> Read {
     let mut read = Read::default();
     if !text.contains("\"jobs\"") && !text.contains("\"jobname\"") {
@@ -57,7 +57,7 @@ fn number_unread(text: &str, read: &mut Read) {
 struct Figures(Vec<Line>);
 
 impl Figures {
-    /// A number of a unit; absent where the text has none.
+    /// A number scaled to a unit; absent if the text has none.
     fn number(&mut self, value: Value<'_>, factor: f64, unit: &str) -> Option<f64> {
         let number = value.f64().map(|number| number * factor);
         let why = match number {
@@ -69,7 +69,7 @@ impl Figures {
         number.filter(|_| is_possible)
     }
 
-    /// As [`Self::number`], of one that is counted.
+    /// Like [`Self::number`], for a whole count.
     fn count(&mut self, value: Value<'_>) -> Option<u64> {
         let count = value.u64();
         self.refuse(value, (value.is_there() && count.is_none()).then(|| "it is no count".to_owned()));
@@ -84,8 +84,8 @@ impl Figures {
     }
 }
 
-/// Takes away jobs of torn documents that say nothing of `numjobs`, which may be lost, where the text has others of that name: those
-/// may be its clones, and its figures only a part.
+/// Drops jobs of truncated documents without `numjobs` (which may be cut off) if the text has others of that name: these may be its clones,
+/// and its figures only a part.
 fn leave_doubtful_out(text: &str, read: &mut Read) {
     let is_unsure = |job: &Job| job.is_torn && !job.options.iter().any(|known| known.has("numjobs"));
     if !read.jobs.iter().any(is_unsure) {
@@ -112,7 +112,7 @@ fn is_head(text: &str) -> bool {
     text[1..].trim_start().starts_with("\"fio version\"")
 }
 
-/// fio's documents in a value, which may be some tool's own record around them; and jobs by themselves, of a torn one.
+/// Finds fio's documents in a value, which may be another tool's record around them, and single jobs of a truncated one.
 fn documents(value: Value<'_>, line: usize, read: &mut Read) {
     if !value.is_map() {
         return value.items().for_each(|value| documents(value, line, read));
@@ -156,7 +156,7 @@ struct Document<'t> {
     of_clients: bool,
 }
 
-/// The begin of a job, else the time of its document's printing.
+/// The start of a job, else the time at which its document was printed.
 fn time(job: Value<'_>, document: &Document<'_>, figures: &mut Figures) -> Option<Stamp> {
     let [printed_ms, printed_s] = ["timestamp_ms", "timestamp"].map(|key| document.value.get(key));
     [(job.get("job_start"), 1), (printed_ms, 1), (printed_s, 1000)].into_iter().find_map(|(value, unit)| {
@@ -173,7 +173,7 @@ fn shared(document: Value<'_>) -> Rc<BTreeMap<String, String>> {
     Rc::new(told(document.get("global options")).collect())
 }
 
-/// Options in JSON. One alone is a switch that is on.
+/// Options in JSON. One without a value is an enabled switch.
 fn told(options: Value<'_>) -> impl Iterator<Item = (String, String)> + use<'_> {
     let of = |text: String| if text.is_empty() { "1".to_owned() } else { text };
     options.entries().filter_map(move |(key, value)| Some((key.into_owned(), of(value.string()?))))
@@ -272,7 +272,7 @@ fn percentiles(list: Value<'_>, unit: f64, figures: &mut Figures) -> Vec<(f64, f
     list.entries().filter_map(known).filter(|(q, ns): &(f64, f64)| *q > 0.0 && *ns > 0.0).collect()
 }
 
-/// JSON+ has every bin that is not empty: nanoseconds and their count.
+/// Reads JSON+'s non-empty bins: nanoseconds and their count.
 fn read_bins(bins: Value<'_>, figures: &mut Figures) -> Option<Vec<(u64, u64)>> {
     let bin = |(ns, times): (Cow<'_, str>, Value<'_>)| {
         let (ns, count): (u64, _) = (ns.parse().ok()?, figures.count(times)?);

@@ -13,10 +13,10 @@ use std::collections::HashMap;
 use super::{Entry, Found, Line, MOST_ROWS};
 use job::Job;
 
-/// Two formats of one output say one rate with so much between them: text rounds to three digits.
+/// Largest relative difference of one rate between two formats of one output: text rounds to three digits.
 const ROUNDING: f64 = 0.006;
 
-/// The most entries of one name and rate that are searched for an equal one from another format.
+/// Maximum number of entries with the same name and rate that are searched for a match from another format.
 const MOST_ALIKE: usize = 100;
 
 /// The result of reading one of the formats.
@@ -25,14 +25,14 @@ struct Read {
     version: Option<String>,
     jobs: Vec<Job>,
     not_understood: Vec<Line>,
-    /// The number of fio's outputs that have begun.
+    /// Number of outputs of fio so far.
     documents: usize,
-    /// True if there are more rows than are kept.
+    /// True if there are more rows than the limit.
     is_cut: bool,
 }
 
 impl Read {
-    /// Begins the output of another run of fio, in which a job of the same name is a repetition.
+    /// Starts the output of another run of fio, in which a job of the same name is a repetition.
     const fn begin_document(&mut self) {
         self.documents += 1;
     }
@@ -87,7 +87,7 @@ impl RatesByName {
         Self(told)
     }
 
-    /// True if one of them has the same rates.
+    /// Returns whether an entry with the same rates exists.
     fn has(&self, entry: &Entry) -> bool {
         let (Some(told), Some((iops, bytes))) = (self.0.get(&entry.workload), rates(entry)) else {
             return false;

@@ -40,7 +40,7 @@ const COUNTS: usize = 3;
 /// Fields with the shares of depths and of latencies.
 const SHARES: usize = 29;
 
-/// Percentiles of a direction: 20 fields such as `99.000000%=872`.
+/// Number of percentile fields per direction, such as `99.000000%=872`.
 const PERCENTILES: usize = 20;
 
 pub(super) fn read(text: &str) -> Read {
@@ -78,8 +78,8 @@ pub(super) fn read(text: &str) -> Read {
     read
 }
 
-/// Adds the job of a line. Adjacent lines of one job are clones that ran at once or repetitions, which look alike: the first is
-/// taken, with a note about the others. A line that returns after another job is a repetition.
+/// Adds the job of a line. Adjacent lines of one job may be concurrent clones or repetitions, which look alike: the first is kept, with a
+/// note about the others. A line that recurs after another job is a repetition.
 fn add(read: &mut Read, mut job: Job, version: &str) {
     version.clone_into(&mut job.version);
     let same =
@@ -97,7 +97,7 @@ fn add(read: &mut Read, mut job: Job, version: &str) {
 
 const AMBIGUOUS: &str = "several lines of this job stand together: its clones, which ran at once, or repetitions; only the first is taken";
 
-/// The layout of a line that begins as a terse one does.
+/// The layout of a terse line; `None` for other lines.
 fn layout(line: &str) -> Option<Layout> {
     let mut fields = line.split(';');
     let layout = Layout::of(fields.next()?)?;
@@ -141,7 +141,7 @@ fn job(fields: &[&str], layout: &Layout, line: usize) -> Option<Job> {
     })
 }
 
-/// Absent if the fields are not those of a direction; empty if nothing was done in it.
+/// Parses the fields of a direction. `None` if they are not those of one; `Some(None)` if it had no I/O.
 #[expect(clippy::option_option, reason = "what is none and what is no direction are two answers")]
 fn direction(fields: &[&str]) -> Option<Option<Direction>> {
     let figures: Vec<f64> = fields[..12].iter().map(|field| number(field)).collect::<Option<_>>()?;

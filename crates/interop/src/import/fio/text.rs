@@ -1,4 +1,4 @@
-//! fio's text for people, of versions 2 and 3.
+//! fio's human-readable output, of versions 2 and 3.
 //!
 //! A value counts only if the sign that ends it is on the same line: a number that a terminal broke in two would be another one.
 //! Values found twice in one job belong to two jobs, one without its head, so neither is taken.
@@ -21,9 +21,9 @@ struct Reader {
     asked: HashMap<String, Rc<BTreeMap<String, String>>>,
     /// The time that the last job's head was printed.
     printed: Option<String>,
-    /// True if results came since the last run's output began.
+    /// True if results followed since the last run's output began.
     has_results: bool,
-    /// True if the part after the jobs has begun.
+    /// True once the part after the jobs has begun.
     is_over: bool,
     job: Option<Job>,
     direction: Option<usize>,
@@ -115,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// Begins the output of another run of fio.
+    /// Starts the output of another run of fio.
     fn begin_document(&mut self) {
         self.read.begin_document();
         self.asked.clear();
@@ -174,7 +174,7 @@ impl Reader {
         self.direction = Some(which);
     }
 
-    /// A figure that was read; one that cannot be takes its job's result.
+    /// Returns a parsed figure; an unreadable one invalidates its job's result.
     fn read_or_refuse<T>(&mut self, figure: Result<Option<T>, String>, line: &str, at: usize) -> Option<T> {
         figure.unwrap_or_else(|reason| {
             if let Some(job) = &mut self.job {
@@ -284,8 +284,8 @@ fn head(line: &str) -> Option<Head> {
     })
 }
 
-/// True if two dates such as `Sun Nov 22 03:53:55 2026` belong to one output, which takes a second at most to print. A missing
-/// date fits any other.
+/// Returns whether two dates such as `Sun Nov 22 03:53:55 2026` may belong to one output, which takes at most a second to print. A missing
+/// date matches any other.
 fn is_at_once(one: &str, other: &str) -> bool {
     let second = |date: &str| {
         let clock = date.split_whitespace().find(|word| word.matches(':').count() == 2)?;
@@ -333,7 +333,7 @@ fn in_brackets(text: &str) -> Option<&str> {
     Some(text.split_once('(')?.1.split_once(')')?.0)
 }
 
-/// The value of `key=`, which a comma, a bracket or a space ends.
+/// The value of `key=`, up to a comma, bracket or space.
 fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let mut from = 0;
     loop {
@@ -354,7 +354,7 @@ fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     }
 }
 
-/// The figure of `key=` in a unit; absent where it is 0, not there or torn. The error is one that cannot be read.
+/// The figure of `key=` in a unit; `None` if it is 0, missing or truncated. Fails if it cannot be read.
 fn figure(
     line: &str,
     key: &str,
@@ -364,7 +364,7 @@ fn figure(
     value(line, key).map_or(Ok(None), |text| possible(&format!("{key}={text}"), read(text), unit))
 }
 
-/// A figure that was read from a text, unless it is 0. The error says that there is none, or none that a machine can have.
+/// A parsed figure; `None` if it is 0. Fails if the text has no figure, or an impossible one.
 fn possible(text: &str, figure: Option<f64>, unit: &str) -> Result<Option<f64>, String> {
     let Some(figure) = figure else { return Err(format!("{text} is no figure")) };
     impossible(figure, unit)
@@ -440,7 +440,7 @@ impl Rounded {
     }
 }
 
-/// Bytes per second by what is rounded least of `BW=50.6MiB/s (53.0MB/s)(50.6MiB/1001msec)`. Absent where that is torn.
+/// Bytes per second, from the least rounded part of `BW=50.6MiB/s (53.0MB/s)(50.6MiB/1001msec)`. `None` if that is truncated.
 fn bytes_per_s(line: &str) -> Result<Option<f64>, String> {
     let Some(first) = value(line, "BW") else { return Ok(None) };
     let no_figure = |text: &str| format!("{text} is no figure");

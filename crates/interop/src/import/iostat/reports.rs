@@ -21,28 +21,28 @@ pub(super) struct Session {
 pub(super) struct Report {
     /// Its line in the text.
     pub(super) line: usize,
-    /// Seconds of the day at its end, if `-t` printed them.
+    /// End of the interval in seconds of the day, if `-t` printed it.
     pub(super) at: Option<u32>,
-    /// The same with its day, if that is certain.
+    /// End of the interval with its date, if the date is certain.
     pub(super) time: Option<Stamp>,
     /// The devices in the text's order, each with its columns.
     pub(super) rows: Vec<(String, Columns)>,
 }
 
-/// No version has more.
+/// Maximum number of columns in any version.
 const MOST_COLUMNS: usize = 64;
 
 /// The values of a row by the names of their columns.
 pub(super) type Columns = BTreeMap<Rc<str>, f64>;
 
-/// Columns as they are named.
+/// Column names.
 struct Header {
     columns: Vec<Rc<str>>,
     /// True if the device is the last column: in reports for people.
     device_last: bool,
 }
 
-/// Every session of a text.
+/// Reads every session of a text.
 pub(super) fn of_text(text: &str, found: &mut Found) -> Vec<Session> {
     let lines = Lines::of(text);
     let mut sessions: Vec<Session> = Vec::new();
@@ -97,7 +97,7 @@ impl State {
         (self.header, self.at, self.time, self.inside) = (None, None, None, false);
     }
 
-    /// A header begins a report, unless it has other columns of the report that is being read.
+    /// Processes a header, which begins a report unless it adds columns to the current one.
     fn head(&mut self, header: Header, line: usize) {
         let is_new = |name: &Rc<str>| !self.columns.contains(name);
         let more = header.device_last && header.columns.iter().all(is_new);
@@ -209,7 +209,7 @@ fn is_column(word: &str) -> bool {
     endings.iter().any(|end| word.ends_with(end))
 }
 
-/// A value. One for people has its own unit, which is not that of its column.
+/// Parses a value. Human-readable ones have their own unit instead of the column's.
 fn value(word: &str, column: &str) -> Option<f64> {
     let word = word.strip_suffix('%').unwrap_or(word);
     let power = match word.chars().last()? {
@@ -228,7 +228,7 @@ fn is_banner(line: &str) -> bool {
     line.contains('(') && line.contains("CPU)")
 }
 
-/// True if the line is an iostat command that leaves the first report out; `None` for another line.
+/// Returns whether an iostat command skips the first report; `None` if the line is not one.
 fn command(line: &str) -> Option<bool> {
     let mut words = line.split_whitespace().skip_while(|word| word.rsplit('/').next() != Some("iostat"));
     words.next()?;
@@ -257,7 +257,7 @@ fn time_of_day(line: &str) -> Option<u32> {
     (hour < 24 && minute < 60 && second < 61).then_some(hour * 3600 + minute * 60 + second)
 }
 
-/// Every session of the JSON in a text.
+/// Reads every session of the JSON in a text.
 pub(super) fn of_json(text: &str, found: &mut Found) -> Vec<Session> {
     let mut rows = 0;
     let mut sessions = Vec::new();

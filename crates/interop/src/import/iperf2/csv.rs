@@ -15,7 +15,7 @@ struct Row<'a> {
     other: &'a str,
     own_port: &'a str,
     port: &'a str,
-    /// Below 0 for the sum of all streams.
+    /// Stream id; negative for the sum of all streams.
     id: i32,
     from: f64,
     to: f64,

@@ -10,7 +10,7 @@ use super::super::{Entry, Found, Stamp};
 use super::{SENDERS, add_retransmits, unknown};
 use iotax_analysis::Metric;
 
-/// One of these is in every line that counts.
+/// Words of which every relevant line has at least one.
 const WORDS: [&str; 6] =
     ["bits/sec", "sender", "receiver", "iperf3: error", "Connecting to host", "Accepted connection"];
 
@@ -51,8 +51,8 @@ fn host(line: &str) -> Option<String> {
     Some(after.split([',', ' ']).next()?.to_owned())
 }
 
-/// The lines, with `sender` and `receiver` where they belong if a narrow window put them on a line of their own. A receiver's row
-/// comes right after the sender's: else lines are lost, and a row that is there may be the sender's.
+/// The lines, with `sender` and `receiver` rejoined if a narrow window put them on a separate line. A receiver's row must follow the
+/// sender's directly; otherwise lines are missing, and a row may be the sender's.
 fn unwrapped(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let mut lines = lines(text).enumerate().peekable();
     // The line on which the last sender's row ended.
@@ -90,7 +90,7 @@ struct Total {
     mixed: bool,
 }
 
-/// A client sends and receives, and so does a server.
+/// Maximum number of roles: a client and a server may each send and receive.
 const MOST_ROLES: usize = 4;
 
 #[derive(Default)]
@@ -104,13 +104,13 @@ struct Test {
     /// The last row without a word for its end: of an interval, or of iperf 2.
     interval: Option<(usize, String)>,
     udp: bool,
-    /// True if there were several streams: a single one has no sum.
+    /// True if there were several streams: a single one has no sum row.
     summed: bool,
-    /// Streams by role and number, as far as any line names them.
+    /// Streams by role and number, as far as lines name them.
     streams: BTreeSet<(String, String)>,
     sent: Vec<Total>,
     received: Vec<Total>,
-    /// The last row of a stream without a word for its end, as old versions wrote it for UDP.
+    /// The last row of a stream that does not name its end, as old versions printed for UDP.
     bare: Option<Total>,
 }
 
@@ -169,8 +169,7 @@ impl Test {
         }
     }
 
-    /// The total of a role: that of all streams, or that of the only one. Streams are never added up here, as some may be
-    /// missing.
+    /// The total of a role: that of all streams, or of the only one. Streams are never summed here, because some may be missing.
     fn total<'t>(&self, all: &'t [Total], role: Option<&String>) -> Option<&'t Total> {
         let mut mine = all.iter().filter(|total| total.role.as_ref() == role);
         let of_role = |(known, _): &&(String, String)| role.is_none_or(|role| known == role);
@@ -237,7 +236,7 @@ impl Test {
         }
     }
 
-    /// The name that the JSON of the same test gives, as far as the text has the details.
+    /// The name that the same test has in JSON, as far as the text has the details.
     fn name(&self, role: Option<&str>) -> String {
         let mut name = if self.udp { "udp" } else { "tcp" }.to_owned();
         if self.reverse {

@@ -1,4 +1,4 @@
-//! `iorate=curve`: rates that follow from what the storage can do.
+//! `iorate=curve`: rates derived from the storage's capacity.
 
 use super::super::LineErrors;
 use super::lines::{Definition, VdbenchKey};
@@ -8,7 +8,7 @@ use iotax_model::plan::CurveSpec;
 
 /// vdbench's percentages of the highest rate.
 const SHARES: [u32; 6] = [10, 50, 70, 80, 90, 100];
-/// Above it a queue only grows.
+/// Highest load in percent; above capacity a queue only grows.
 const MOST: u64 = 200;
 
 /// Returns whether a key asks for a curve.
@@ -16,7 +16,7 @@ pub(super) fn is_curve(iorate: &VdbenchKey) -> bool {
     matches!(iorate.values.as_slice(), [one] if one.eq_ignore_ascii_case("curve"))
 }
 
-/// The rates of a file whose run definitions are curves; all have the same, because a plan has.
+/// The rates of a file whose run definitions are curves; all must have the same, because a plan has one set.
 pub(super) fn curve<'a>(
     runs: impl Iterator<Item = &'a Definition> + Clone,
     notes: &mut Vec<String>,

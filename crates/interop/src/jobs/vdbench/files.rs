@@ -27,7 +27,7 @@ const ENDLESS: u64 = 1_000_000;
 pub(super) struct FileStorage {
     name: String,
     pub(super) anchor: Option<(FileLine, String)>,
-    /// Those that hold files.
+    /// Directories that hold files.
     directories: u64,
     files: u64,
     size: Option<Bytes>,
@@ -134,7 +134,7 @@ pub(super) fn is_meant(run: &Definition) -> bool {
     run.key("fwd").is_some()
 }
 
-/// One workload for each value of the loops of a run definition.
+/// One workload per combination of loop values of a run definition.
 pub(super) fn workloads(
     run: &Definition,
     work: &[FileWork],
@@ -192,7 +192,7 @@ pub(super) fn workloads(
 
 type Setter = fn(&mut FileWork, &str) -> Result<(), String>;
 
-/// Each of these with each value.
+/// Combines each workload with each value.
 fn looped(
     passes: &[(String, FileWork)],
     values: &[String],
@@ -242,7 +242,7 @@ fn keys(work: &FileWork, storage: &FileStorage, elapsed: Nanos) -> Result<Worklo
     Ok(keys)
 }
 
-/// Random I/O over many files is that over one area as long as all of them.
+/// Replaces random I/O over many files by that over one area of the same total length.
 fn area(work: &FileWork, storage: &FileStorage, elapsed: Nanos) -> Result<WorkloadKeys, String> {
     if !work.has_random_io || !work.picks_randomly {
         return Err(format!(

@@ -1,9 +1,9 @@
 //! vdbench's keywords and their abbreviations.
 
-/// A keyword may be shortened to this many letters.
+/// Minimum number of letters of an abbreviated keyword.
 const SHORTEST: usize = 2;
 
-/// Keywords of `sd=`. In all lists vdbench's order: an abbreviation means the first keyword that it begins.
+/// Keywords of `sd=`, in vdbench's order in all lists: an abbreviation means the first keyword that it begins.
 const STORAGE: [&str; 17] = [
     "host",
     "lun",
@@ -114,7 +114,7 @@ const RUN: [&str; 31] = [
     "foroperations",
 ];
 
-/// Keywords that are another one in the given kind of definition.
+/// Synonyms of keywords in a kind of definition.
 const SAME: [(&str, &str, &str); 9] = [
     ("wd", "readpct", "rdpct"),
     ("rd", "forreadpct", "forrdpct"),
@@ -128,7 +128,7 @@ const SAME: [(&str, &str, &str); 9] = [
     ("", "dataerrors", "data_errors"),
 ];
 
-/// The full name of a keyword that follows `kind=`, or that starts a line if `kind` is empty; what is unknown stays as it is.
+/// The full name of a keyword that follows `kind=`, or that starts a line if `kind` is empty; unknown keywords are returned unchanged.
 pub(super) fn full(kind: &str, written: &str) -> String {
     let written = written.to_lowercase();
     let known: &[&str] = match kind {

@@ -23,7 +23,7 @@ const UNNEEDED: [(&str, &str); 10] = [
 /// The supported definitions, and the one general parameter. All others are rejected with a reason.
 const KINDS: [&str; 6] = ["data_errors", "sd", "wd", "fsd", "fwd", "rd"];
 
-/// Maximum number of keys and values of all definitions. Defaults count for each definition, long ones count as several.
+/// Maximum number of keys and values of all definitions. Defaults count for each definition, and long ones count as several.
 const MOST_KEYS: usize = 1 << 16;
 
 /// `sd=NAME,key=value,...`.
@@ -33,14 +33,14 @@ pub(super) struct Definition {
     pub(super) kind: &'static str,
     pub(super) name: String,
     pub(super) place: FileLine,
-    /// In file order; the keys of the `default` of its kind come first.
+    /// Keys in file order, after those of the `default` of its kind.
     pub(super) keys: Vec<VdbenchKey>,
 }
 
 /// `key=value`, `key=(value,value)` or `key=value,value`.
 #[derive(Debug, Clone)]
 pub(super) struct VdbenchKey {
-    /// In full.
+    /// The full name.
     pub(super) name: String,
     /// As in the file.
     written: String,
@@ -73,7 +73,7 @@ impl Definition {
 /// The definitions of a file.
 #[derive(Debug)]
 pub(super) struct Definitions {
-    /// In order. A `default` is merged into the definitions below it.
+    /// Definitions in order. A `default` is merged into the definitions below it.
     pub(super) found: Vec<Definition>,
     /// The `default` of workloads, all of them merged.
     pub(super) work: Definition,
@@ -144,8 +144,8 @@ pub(super) fn definitions(
     Definitions { found, work }
 }
 
-/// Splits a text into statements, each with the number of its first line. A line that ends in a comma continues on the next; text after a
-/// blank is a comment, and so is everything from a line on that begins with `eof`.
+/// Splits a text into statements, each with the number of its first line. A line that ends in a comma continues on the next. Text after a
+/// blank is a comment, as is everything from a line that begins with `eof`.
 fn statements(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -175,7 +175,7 @@ impl Default for LocalHosts {
 }
 
 impl LocalHosts {
-    /// Takes a host definition; false if it is another machine, or stands for several clients.
+    /// Processes a host definition. Returns false if it is another machine, or stands for several clients.
     fn take(&mut self, keys: &[VdbenchKey]) -> bool {
         let value =
             |key: &VdbenchKey| key.values.first().map(String::as_str).unwrap_or_default().to_lowercase();
@@ -201,7 +201,7 @@ impl LocalHosts {
     }
 }
 
-/// Returns whether a line changes no workload, which is noted.
+/// Returns whether a line affects no workload, and adds a note on it.
 fn is_unneeded(
     place: &FileLine,
     keys: &[VdbenchKey],

@@ -97,7 +97,7 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
     trouble.into_result(Jobs { workloads, filenames, own_files, directory, seed: None, curve, notes })
 }
 
-/// The one directory that all files are in.
+/// The directory that contains all files.
 fn anchor(storages: &[files::FileStorage], trouble: &mut LineErrors) -> Option<String> {
     let mut anchors = storages.iter().filter_map(|storage| storage.anchor.as_ref());
     let (_, first) = anchors.next()?;

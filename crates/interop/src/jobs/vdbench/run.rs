@@ -46,7 +46,7 @@ pub(super) struct RunContext<'a> {
     pub(super) max_errors: Option<u64>,
 }
 
-/// Returns whether a run definition names storages and no workload: then it does what the defaults say.
+/// Returns whether a run definition names storages but no workload, and so runs the default workload.
 pub(super) fn takes_default(definition: &Definition) -> bool {
     definition.key("sd").is_some() && definition.key("wd").is_none()
 }
@@ -68,7 +68,7 @@ pub(super) fn elapsed(definition: &Definition, trouble: &mut LineErrors) -> Nano
     take(definition, "elapsed", trouble, |key| time(one(key)?)).unwrap_or(ELAPSED)
 }
 
-/// One combination of loop values.
+/// A combination of loop values.
 #[derive(Debug, Clone, Default)]
 struct Pass {
     /// Name suffix.
@@ -79,7 +79,7 @@ struct Pass {
     seeks: Option<super::work::SeekPattern>,
     /// I/Os per second; `None` for unlimited.
     rate: Option<u64>,
-    /// True if its rates follow from what the storage can do.
+    /// True if its rates depend on the storage's capacity.
     is_curve: bool,
 }
 
@@ -205,7 +205,7 @@ impl RunContext<'_> {
     }
 }
 
-/// One workload of jobs at the same time.
+/// Combines concurrent jobs into one workload.
 fn together(
     mut all: Vec<WorkloadKeys>,
     pass: &Pass,
@@ -240,7 +240,7 @@ fn together(
     Ok(Some(workload))
 }
 
-/// Divides a rate among jobs in whole I/Os a second: what one gets too little another gets more.
+/// Divides a rate among jobs in whole I/Os per second, carrying the rounding error over to the next job.
 #[derive(Debug, Default)]
 struct WholeRates {
     /// The sum of the exact rates, in `Share::WHOLE`ths.
@@ -307,7 +307,7 @@ fn amount(text: &str) -> Result<Bytes, String> {
     })
 }
 
-/// One job on the areas of several storages: random I/O over all of them, with the I/Os in flight of each.
+/// A single job over the areas of several storages: random I/O over all of them, with their I/Os in flight added up.
 fn one_area(all: &[WorkloadKeys]) -> Result<WorkloadKeys, String> {
     let refuse = || {
         "iorate=curve on several storages: accepted where one workload goes to random places of storages of one size; give the \
@@ -332,7 +332,7 @@ fn one_area(all: &[WorkloadKeys]) -> Result<WorkloadKeys, String> {
     Ok(WorkloadKeys { size: Some(size), iodepth: Some(depth), ..first.clone() })
 }
 
-/// Every combination of loop values and rates. The first loop in the file is the outermost, rates are the innermost.
+/// All combinations of loop values and rates. The first loop in the file is the outermost, rates are the innermost.
 fn passes(definition: &Definition, trouble: &mut LineErrors) -> Vec<Pass> {
     let mut passes = vec![Pass::default()];
     let loops = definition.keys.iter().filter(|key| LOOPS.contains(&key.name.as_str()));

@@ -20,9 +20,9 @@ const HITAREA: Bytes = Bytes(1 << 20);
 pub(super) struct StorageDefinition {
     pub(super) name: String,
     pub(super) lun: Option<(FileLine, String)>,
-    /// Where it starts in the file or device.
+    /// Start offset in the file or device.
     offset: u64,
-    /// Its length from there; `None` for all that there is.
+    /// Its length from there; `None` for the rest of the file or device.
     whole: Option<Bytes>,
     /// The part of it that I/O goes to.
     range: Option<SeekRange>,
@@ -69,7 +69,7 @@ impl StorageDefinition {
         Ok((self.offset.saturating_add(from), Some(Bytes(to - from))))
     }
 
-    /// Its end in the file or device, as far as the file says it.
+    /// End offset in the file or device, if the file specifies it.
     fn end(&self) -> Option<u64> {
         let ranged = match self.range {
             Some(SeekRange::Bytes(_, to)) => Some(Bytes(to)),
@@ -83,7 +83,7 @@ impl StorageDefinition {
     }
 }
 
-/// The storages that all definitions make.
+/// The storages of all definitions.
 pub(super) fn storages<'a>(
     definitions: impl Iterator<Item = &'a Definition>,
     notes: &mut Vec<String>,
@@ -116,7 +116,7 @@ pub(super) fn storages<'a>(
     all
 }
 
-/// Storages on one target lie one behind the other, so each has a size: its file's, or that of a new file.
+/// Gives each storage a size, because storages on one target are placed one after another: its file's size, or that of a new file.
 fn give_sizes(storages: &mut [StorageDefinition], notes: &mut Vec<String>) {
     if distinct(storages) < 2 {
         return;
@@ -149,7 +149,7 @@ fn distinct(storages: &[StorageDefinition]) -> usize {
     luns.len() + storages.iter().filter(|storage| storage.lun.is_none()).count()
 }
 
-/// Start of each storage's file on the target: one after the other.
+/// Start of each storage's file on the target: one after another.
 pub(super) fn lay_out(storages: &[StorageDefinition], notes: &mut Vec<String>) -> Vec<u64> {
     let mut starts: Vec<(Option<&str>, u64)> = Vec::new();
     let mut end = 0_u64;
@@ -188,7 +188,7 @@ fn storage(definition: &Definition, trouble: &mut LineErrors) -> StorageDefiniti
     }
 }
 
-/// One storage, or with `count=(FIRST,NUMBER)` as many, whose names and files are numbered.
+/// One storage, or several numbered ones with `count=(FIRST,NUMBER)`.
 fn counted(
     definition: &Definition,
     storage: StorageDefinition,
@@ -214,7 +214,7 @@ fn counted(
     numbered.unwrap_or_else(|| vec![storage])
 }
 
-/// A name with a number: in place of `%d`, `%04d` or `*`, else behind it.
+/// A name with a number in place of `%d`, `%04d` or `*`, or appended.
 fn with_number(name: &str, number: u64) -> Result<String, String> {
     let Some((before, rest)) = name.split_once('%') else {
         return Ok(match name.split_once('*') {

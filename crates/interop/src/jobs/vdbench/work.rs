@@ -37,7 +37,7 @@ pub(super) enum TransferSizes {
 pub(super) enum SeekPattern {
     /// Percentage of random I/Os.
     Random(u8),
-    /// Sequential, once from start to end.
+    /// Sequential, a single pass.
     ToTheEnd,
 }
 

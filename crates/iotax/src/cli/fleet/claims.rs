@@ -39,7 +39,7 @@ pub(super) fn of(assignment: &Assignment, permission: &Permission) -> Result<Cla
     Ok(Claims { boot_id: host_info::boot_id(), filesystems: rooms.collect(), files })
 }
 
-/// A file that is to be made, or a device that is written.
+/// The claim for a file to be created or a device to be written.
 fn file(path: &Path, is_written: bool) -> std::io::Result<Option<FileClaim>> {
     if path.try_exists()? {
         let found = fs::metadata(path)?;
@@ -55,7 +55,7 @@ fn file(path: &Path, is_written: bool) -> std::io::Result<Option<FileClaim>> {
     Ok(Some(FileClaim { path: directory.join(name), identity }))
 }
 
-/// Why members cannot have all that they claim; nothing if they can.
+/// Conflicts between the members' claims; empty if there are none.
 pub(super) fn conflicts(members: &[(&str, &Claims)], mode: FleetMode) -> Vec<String> {
     let mut conflicts = Vec::new();
     for (place, (one, claims)) in members.iter().enumerate() {
@@ -93,7 +93,7 @@ fn both_do(claim: &FileClaim) -> &'static str {
     }
 }
 
-/// The filesystems that do not have room for all members together. Each member has found room for itself.
+/// The filesystems without enough space for all members together. Each member has checked for itself alone.
 fn full(members: &[(&str, &Claims)]) -> Vec<String> {
     let mut together: BTreeMap<(&str, u64), (Vec<&str>, FilesystemClaim)> = BTreeMap::new();
     for (name, claims) in members {

@@ -1,4 +1,4 @@
-//! Speaks to a coordinator of this user and machine, through the socket beside its undo log.
+//! Talks to a coordinator of this user on this machine, through the socket next to its undo log.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Ctrl-C at a coordinator: members must hear of the first one before a second one may end the process.
+//! Ctrl-C at a coordinator: a second one ends the process only after the members were told of the first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,10 @@ use iotax_testbed::interrupt::{Interrupt, POLL, PRESSED};
 use super::super::session::watch_signals_with;
 use iotax_model::threads;
 
-/// Longest time for which Ctrl-C does not end the process: what holds the coordinator up may hold it up for good.
+/// Longest time for which Ctrl-C does not end the process, because the coordinator may be blocked forever.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// True while members are at work that were not told to stop.
+/// True while members are at work and have not been told to stop.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MembersAtWork(Arc<AtomicBool>);
 

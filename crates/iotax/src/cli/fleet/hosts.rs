@@ -15,10 +15,10 @@ use super::super::{Failure, OrExit, usage};
 
 /// The accepted forms of `--hosts`, for errors.
 const ACCEPTED: &str = "ssh://[USER@]HOST[:PORT], local:N, netns:NAME or a file with one of these a line; or nats://HOST[:PORT] alone";
-/// Most members that are led from one machine.
+/// Maximum number of members led from one machine.
 const MOST: usize = 1000;
 
-/// One member.
+/// The host of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Host {
     pub(super) name: String,
@@ -34,7 +34,7 @@ pub(super) enum Link {
     Ssh(RemoteHost),
     /// A process on this machine, for trying a fleet out.
     Local,
-    /// As `Local`, in a network namespace.
+    /// Like `Local`, in a network namespace.
     Namespace(String),
     /// An agent that waits at a NATS server, by the URL that was given.
     Nats(String),
@@ -87,7 +87,7 @@ pub(super) fn is_nats(address: &str) -> bool {
     address.starts_with("nats://") || address.starts_with("tls://")
 }
 
-/// Reads how one member is reached, as a store has it.
+/// Parses how a member is reached, as stored with its run.
 pub(super) fn link(given: &str) -> Result<Option<Link>, Failure> {
     if is_nats(given) {
         return Ok(Some(Link::Nats(given.to_owned())));
@@ -104,7 +104,7 @@ fn enlisted(url: &str) -> Result<Vec<Host>, Failure> {
     Ok(names.map_err(refused)?.into_iter().map(host).collect())
 }
 
-/// One line: the address, then words of the form KEY=VALUE, of which `name` names the member.
+/// Parses a line: the address, then words of the form KEY=VALUE, of which `name` names the member.
 fn parse(line: &str) -> Result<Vec<Host>, String> {
     let mut words = line.split_whitespace();
     let address = words.next().unwrap_or_default();
@@ -167,7 +167,7 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(is_fit) && !name.starts_with(['.', '-'])
 }
 
-/// Refuses names that two members have, and too many members.
+/// Refuses duplicate names, and too many members.
 fn named(hosts: Vec<Host>) -> Result<Vec<Host>, String> {
     if hosts.is_empty() || hosts.len() > MOST {
         return Err(format!("{} members; accepted: 1 to {MOST}", hosts.len()));

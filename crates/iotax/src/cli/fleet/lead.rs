@@ -35,7 +35,7 @@ use crate::runner::{self, marks::MarkSocket};
 const JOINED: Duration = Duration::from_mins(1);
 /// Time for members of a coordinator that was killed to undo what they did.
 const UNDOING: Duration = Duration::from_mins(1);
-/// Time from one look at what time alone brings about to the next.
+/// Interval between two checks of timeouts.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A fleet to lead.
@@ -84,7 +84,7 @@ impl Lead<'_> {
         Ok(if exit == Exit::Fine && !failures.is_empty() { Exit::Environment } else { exit })
     }
 
-    /// Has the members carry the plan out. `None` if the user declined.
+    /// Leads the members through the plan. `None` if the user declined.
     fn lead(
         &self,
         hub: &mut dyn Hub,
@@ -144,8 +144,8 @@ impl Lead<'_> {
     }
 }
 
-/// The undo log of a coordinator. There is one for each fleet, so it also keeps a second coordinator out. What an earlier one left that was
-/// killed is undone first: its members had this place too.
+/// The undo log of a coordinator. Each fleet has one, which also keeps a second coordinator out. The effects of a killed predecessor are
+/// undone first, because its members used this directory too.
 fn undo_log(dir: &Path, fleet: &str, stop: &Interrupt) -> Result<UndoLog, Failure> {
     let tag = control::tag(fleet);
     let end = Instant::now() + UNDOING;
@@ -203,16 +203,16 @@ struct AtWork<'a> {
     signals: Signals<'a>,
     line: LiveLine,
     ios: RecentIos,
-    /// All members have said whether they can carry the plan out.
+    /// True once all members have said whether they can carry out the plan.
     is_answered: bool,
-    /// They were told to stop.
+    /// True once the members were told to stop.
     is_stopping: bool,
-    /// A signal here has cancelled all members.
+    /// True once a signal here has cancelled all members.
     is_cancelled: bool,
 }
 
 impl AtWork<'_> {
-    /// Takes what comes in within a tick, and does what time brings about.
+    /// Processes the messages that arrive within a tick, then timeouts.
     fn step(&mut self) -> Result<(), Failure> {
         let mut patience = TICK;
         while let Some(incoming) = self.hub.receive(patience).or_exit(Exit::Environment)? {
@@ -287,7 +287,7 @@ impl AtWork<'_> {
         }
     }
 
-    /// Answers whoever asks or commands at the socket.
+    /// Answers queries and commands at the socket.
     fn answer(&mut self) -> Result<(), Failure> {
         let (coordinator, mut actions) = (&self.coordinator, Vec::new());
         let ios = self.ios.text(monotonic_ns());
@@ -313,7 +313,7 @@ impl AtWork<'_> {
         self.act(actions)
     }
 
-    /// Waits until every member has said whether it can carry the plan out.
+    /// Waits until every member has said whether it can carry out the plan.
     fn gather(&mut self) -> Result<(), Failure> {
         let end = monotonic_ns() + u64::try_from(JOINED.as_nanos()).unwrap_or(u64::MAX);
         while !self.is_answered {
@@ -330,7 +330,8 @@ impl AtWork<'_> {
         Ok(())
     }
 
-    /// Shows the plan, asks, and begins. Returns false if the user declined. Fails if one member cannot take part: nothing was touched yet.
+    /// Shows the plan, asks for confirmation, and begins. Returns false if the user declined. Fails if any member cannot take part; nothing
+    /// was touched yet.
     fn begin(&mut self) -> Result<bool, Failure> {
         let (mut against, mut claimed) = (Vec::new(), Vec::new());
         for (name, status) in self.coordinator.members() {
@@ -438,7 +439,7 @@ impl AtWork<'_> {
         exit
     }
 
-    /// Ends all members before they began.
+    /// Ends all members before they have begun.
     fn leave(&mut self) -> Result<(), Failure> {
         let actions = self.coordinator.cancel();
         self.act(actions)

@@ -10,13 +10,13 @@ use iotax_report::counted;
 
 use super::super::say::{self, Stream};
 
-/// The time over which I/Os are summed up: several samples of each member, which come about once a second.
+/// Period over which I/Os are summed in nanoseconds: several samples of each member, which arrive about once a second.
 const WINDOW_NS: u64 = 5_000_000_000;
 
 /// The I/Os of all members together.
 #[derive(Debug, Default)]
 pub(super) struct RecentIos {
-    /// When a sample came in, by the coordinator's clock, and its I/Os.
+    /// Arrival time of each sample by the coordinator's clock, and its I/Os.
     samples: VecDeque<(u64, u64)>,
 }
 
@@ -32,7 +32,7 @@ impl RecentIos {
         }
     }
 
-    /// Recent news of members in words; absent if there are none.
+    /// Recent news of the members as text; `None` without any.
     pub(super) fn text(&mut self, now_ns: u64) -> Option<String> {
         self.forget(now_ns);
         let ios: u64 = self.samples.iter().fold(0, |sum, (_, ios)| sum.saturating_add(*ios));
@@ -42,7 +42,7 @@ impl RecentIos {
     }
 }
 
-/// The line. It is not there unless stderr is a terminal.
+/// The status line, shown only if stderr is a terminal.
 pub(super) struct LiveLine {
     bar: ProgressBar,
 }
@@ -68,7 +68,7 @@ impl LiveLine {
         self.bar.tick();
     }
 
-    /// Has something said above the line.
+    /// Prints something above the line.
     pub(super) fn above(&self, say: impl FnOnce()) {
         self.bar.suspend(say);
     }

@@ -1,4 +1,4 @@
-//! A member's process: carries a plan out with this machine's runner, and tells the coordinator.
+//! A member's process: carries out a plan with this machine's runner, and reports to the coordinator.
 
 use std::collections::HashSet;
 use std::io;
@@ -27,7 +27,7 @@ use super::super::{Failure, OrExit, args, say};
 use super::claims;
 use crate::runner::{self, Gate, Progress, Step};
 
-/// The shortest time from one sample that the coordinator is told of to the next: less than the interval of any but short measurements.
+/// Shortest time between two samples sent to the coordinator: less than the interval of all but short measurements.
 const SAMPLE: Duration = Duration::from_millis(500);
 
 /// Serves a coordinator on stdin and stdout.
@@ -35,7 +35,7 @@ pub(super) fn main() -> Result<Exit, Failure> {
     serve(PipeLink::new(io::stdin(), io::stdout()))
 }
 
-/// Serves a coordinator until it has no more to do.
+/// Serves a coordinator until it has nothing more to do.
 pub(super) fn serve(link: impl MemberLink) -> Result<Exit, Failure> {
     // Stdout belongs to the coordinator, and what is said on stderr is why this member failed.
     say::be_quiet(true);
@@ -70,7 +70,7 @@ fn permission(assignment: &Assignment) -> Permission {
     Permission::new(assignment.overwrite.clone(), assignment.overwrite_signature)
 }
 
-/// Carries the plan out into a store of its own, which is gone at the end. Returns once the coordinator has everything.
+/// Carries out the plan with a temporary store. Returns once the coordinator has everything.
 fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Result<Exit, Failure> {
     let tag = format!("member-{}", runner::fresh_tag().or_exit(Exit::Environment)?);
     let undo_dir = args::undo_dir()?;
@@ -131,9 +131,9 @@ struct ActiveMember<'a, L> {
     assignment: &'a Assignment,
     store: PathBuf,
     run: Mutex<Option<i64>>,
-    /// The parts of the run that the coordinator has, apart from measurements.
+    /// The parts of the run that the coordinator already has, except measurements.
     told: Mutex<Option<Run>>,
-    /// When the window that goes on was to be begun.
+    /// The intended start of the current window.
     at_ns: Mutex<Option<u64>>,
 }
 
@@ -143,7 +143,7 @@ impl<'a, L: MemberLink> ActiveMember<'a, L> {
         Self { member, assignment, store, run, told, at_ns }
     }
 
-    /// Tells what is new of the run, apart from measurements.
+    /// Returns what is new in the run, except measurements.
     fn tell_rest(&self) -> Option<Run> {
         let run = (*lock(&self.run))?;
         let run = Store::open_to_read(&self.store).and_then(|store| store.load(run)).ok()?;
@@ -229,7 +229,7 @@ fn cell(plan: &Plan, seed: u64, step: u64) -> Option<(String, String, u32)> {
     Some((plan.targets[cell.target].name.clone(), plan.workloads[cell.workload].name.clone(), round))
 }
 
-/// Progress of which the coordinator is told.
+/// Reports progress to the coordinator.
 struct ProgressReport<'a, L: MemberLink> {
     active: &'a ActiveMember<'a, L>,
     watcher: Watcher<'a>,

@@ -12,7 +12,7 @@ use super::requests;
 /// Time for agents to answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// Does what was asked for if `given` is a server's URL, and returns what to say.
+/// Carries out the command if `given` is a server's URL, and returns the message to print.
 pub(super) fn at_server(given: &str, what: &str) -> Result<Option<String>, Failure> {
     if !super::hosts::is_nats(given) {
         return Ok(None);

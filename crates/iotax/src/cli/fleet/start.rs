@@ -25,7 +25,7 @@ use super::super::{Failure, OrExit, usage};
 use super::hosts::{Host, Link};
 use crate::runner;
 
-/// Connections that are made at the same time: sshd refuses more (`MaxStartups`), and each copies the program.
+/// Maximum number of connections made concurrently: sshd refuses more (`MaxStartups`), and each copies the program.
 const AT_ONCE: usize = 8;
 /// Time for a member to end once it has nothing to do.
 const FAREWELL: Duration = Duration::from_secs(30);
@@ -33,7 +33,7 @@ const FAREWELL: Duration = Duration::from_secs(30);
 /// Attempts to undo what a killed member did.
 const AGAIN: u32 = 100;
 
-/// The processes of members that were started here.
+/// The member processes started here.
 #[derive(Default)]
 pub(super) struct Started {
     processes: Vec<Process>,
@@ -49,7 +49,7 @@ struct Process {
     state: Option<PathBuf>,
 }
 
-/// The links to all members, the processes that were started here, and each member that cannot be started, with its reason.
+/// The links to all members, the processes started here, and each member that could not be started, with the reason.
 type Reached = (Box<dyn Hub>, Started, Vec<(String, String)>);
 
 /// Starts all members and connects the hub to them. Those that cannot be started come back with their reasons.
@@ -187,7 +187,7 @@ fn reach(
 }
 
 impl Process {
-    /// Kills it with all that it started, and undoes on this machine what it can no longer undo itself.
+    /// Kills it with all its children, and undoes on this machine what it can no longer undo itself.
     fn kill(&mut self) {
         if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);
@@ -218,7 +218,7 @@ impl Started {
         said.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
-    /// Waits until all have ended, which have no link any more. What could not be removed on another machine stays on record.
+    /// Waits until all have ended; their links are closed. What could not be removed on another machine stays recorded.
     pub(super) fn end(self, undo_log: &mut UndoLog) {
         let end = Instant::now() + FAREWELL;
         for mut process in self.processes {

@@ -78,10 +78,10 @@ pub(super) struct Args {
     run: RunArgs,
 }
 
-/// The workload of a curve: with many I/Os outstanding, so that it shows what a rung can do.
+/// The workload of a curve: it has many I/Os outstanding, to reach a rung's capacity.
 const CURVED: &str = "randread-4k-qd32";
 
-/// The shortest measurement. Most noise lasts longer than one, so many short measurements are worth more than a few long ones.
+/// Length of the shortest measurement. Most noise lasts longer, so many short measurements are better than a few long ones.
 const SHORTEST: Nanos = Nanos::from_millis(250);
 
 /// The requested rungs, or all that the directory and the device allow.

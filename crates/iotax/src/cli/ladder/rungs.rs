@@ -17,11 +17,11 @@ pub(super) enum Base {
     Device,
     /// The directory.
     Directory,
-    /// Its lowest layer's own, such as memory.
+    /// Provided by its lowest layer, such as memory.
     Own,
 }
 
-/// The ladders that a rung belongs to, beside those that name it.
+/// The ladders that include a rung by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ladder {
     /// Every ladder.
@@ -30,7 +30,7 @@ enum Ladder {
     Everything,
 }
 
-/// A rung: its name, what it stands on, and its layers on that.
+/// A rung: its name, its base, and its layers.
 #[derive(Debug, Clone)]
 pub(super) struct Rung {
     pub(super) name: String,
@@ -80,7 +80,7 @@ const RUNGS: [(&str, Ladder, Base, &str); 25] = [
     ),
 ];
 
-/// The names of all rungs but those of other formats.
+/// The names of all rungs except those of other formats.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     RUNGS.into_iter().map(|(name, ..)| name)
 }
@@ -90,12 +90,12 @@ pub(super) fn usual() -> Vec<Rung> {
     RUNGS.iter().filter(|rung| rung.1 == Default).filter_map(|(name, ..)| Rung::known(name)).collect()
 }
 
-/// Every image format on a plain file.
+/// All image formats, each on a plain file.
 pub(super) fn formats() -> Vec<Rung> {
     ["host-file".to_owned()].into_iter().chain(of_formats()).filter_map(|name| Rung::known(&name)).collect()
 }
 
-/// Every rung: what stands on the host, what QEMU's block layer serves, and guests.
+/// All rungs: on the host, through QEMU's block layer, and in guests.
 pub(super) fn everything() -> Vec<Rung> {
     let (below, guests): (Vec<_>, Vec<_>) = names().partition(|name| !name.starts_with("vm-"));
     let others = of_formats().filter(|name| !names().any(|known| known == name));
@@ -120,7 +120,7 @@ fn line_of_format(name: &str) -> Option<String> {
 }
 
 impl Rung {
-    /// One of the rungs above, or one of another format.
+    /// A rung of the lists above, or one with another image format.
     fn known(name: &str) -> Option<Self> {
         let (base, line) = match RUNGS.into_iter().find(|(known, ..)| *known == name) {
             Some((_, _, base, line)) => (base, line.to_owned()),
@@ -158,7 +158,7 @@ impl Rung {
         self.layers.has::<GuestSpec>()
     }
 
-    /// The target of this rung in a directory or on a device, with as many guests.
+    /// The target of this rung in a directory or on a device, with the given number of guests.
     pub(super) fn target(
         &self,
         name: String,

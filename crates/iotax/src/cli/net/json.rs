@@ -60,12 +60,12 @@ fn start(start: &Start) -> Value {
     value
 }
 
-/// Seconds to the nanosecond; whole ones without a point, as iperf3 writes them.
+/// Seconds to the nanosecond; whole numbers have no point, as in iperf3.
 fn seconds(ns: u64) -> Value {
     if ns.is_multiple_of(1_000_000_000) { json!(ns / 1_000_000_000) } else { json!(ns as f64 / 1e9) }
 }
 
-/// The keys that all objects of figures share: times and bytes.
+/// The keys common to all objects with figures: times and bytes.
 fn span(begin_ns: u64, end_ns: u64, bytes: u64) -> Map<String, Value> {
     let ns = end_ns.saturating_sub(begin_ns);
     let rate = if ns == 0 { 0.0 } else { bytes as f64 * 8e9 / ns as f64 };
@@ -78,7 +78,7 @@ fn span(begin_ns: u64, end_ns: u64, bytes: u64) -> Map<String, Value> {
     map
 }
 
-/// Adds the figures of datagrams. `packets` is the number sent, as far as it is known.
+/// Adds the datagram figures. `packets` is the number sent, as far as known.
 fn losses(map: &mut Map<String, Value>, received: &StreamFigures, packets: u64) {
     let lost = received.lost.unwrap_or(0);
     let percent = if packets == 0 { 0.0 } else { lost as f64 / packets as f64 * 100.0 };
@@ -257,7 +257,7 @@ fn cpu(report: &TestReport) -> Value {
     Value::Object(map)
 }
 
-/// Figures that iperf3 has no place for. Times in nanoseconds.
+/// Figures that iperf3's JSON lacks. Times are in nanoseconds.
 fn ours(report: &TestReport) -> Value {
     let end = |end: &End| {
         let streams = end.streams.iter().map(|stream| {

@@ -98,7 +98,7 @@ const WORKLOADS: [(NetTest, Direction, bool); 10] = [
     (NetTest::UdpRtt, Direction::Download, true),
 ];
 
-/// Every workload.
+/// All workloads.
 fn known_workloads() -> [Workload; 10] {
     WORKLOADS.map(|(test, direction, loaded)| {
         let mut net = Traffic { direction, loaded, ..Traffic::new(test) };

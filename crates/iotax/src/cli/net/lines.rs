@@ -42,7 +42,7 @@ pub(super) fn asked(start: &Start) -> String {
     format!("{protocol}, {way}, {streams} of {}{bitrate}, {until}", human::bytes(start.length))
 }
 
-/// One interval of streams, summed by direction.
+/// An interval of streams, summed by direction.
 pub(super) fn streams(sample: &Sample) -> String {
     let mut line = format!("{:>8.2} s", Nanos(sample.at_ns).as_secs_f64());
     for way in &sample.ways {
@@ -62,7 +62,7 @@ pub(super) fn streams(sample: &Sample) -> String {
     line
 }
 
-/// One interval of round trips.
+/// An interval of round trips.
 pub(super) fn round_trips(sample: &Sample) -> String {
     let line = format!("{:>8.2} s", Nanos(sample.at_ns).as_secs_f64());
     let Some(tally) = &sample.tallies.read else { return format!("{line}  nothing came back") };

@@ -1,4 +1,4 @@
-//! Measurements with a server that is already running, as a plan with one target.
+//! Measurements with an already running server, as a plan with one target.
 
 use std::cell::RefCell;
 
@@ -83,7 +83,7 @@ pub(super) fn check_interval(interval: Nanos) -> Result<(), Failure> {
 }
 
 impl Measurement<'_> {
-    /// Measures each workload once, and reports; of one that was interrupted a line says what was measured until then.
+    /// Measures each workload once, and reports. For an interrupted workload, a line gives the figures until then.
     pub(super) fn carry_out(self) -> Result<Exit, Failure> {
         check_interval(self.interval)?;
         let plan = Plan::new(self.name, vec![self.target], self.workloads);

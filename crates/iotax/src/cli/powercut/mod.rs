@@ -12,7 +12,7 @@ use iotax_model::target::Remote;
 use super::{Failure, OrExit, usage};
 use crate::runner::powercut::JournalPlace;
 
-/// The name of a file in a directory that is named as the target.
+/// Name of the file if a directory is given as the target.
 const NAME: &str = "iotax-powercut.dat";
 
 #[derive(Debug, clap::Subcommand)]
@@ -30,7 +30,7 @@ pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
     }
 }
 
-/// The path that is written: a directory stands for a file in it.
+/// The path to write: for a directory, a file in it.
 fn target(path: &Path) -> Result<PathBuf, Failure> {
     let path = std::path::absolute(path).or_exit(Exit::Environment)?;
     Ok(if path.is_dir() { path.join(NAME) } else { path })
@@ -44,7 +44,7 @@ fn journal(name: &Path) -> Result<JournalPlace, Failure> {
     }
 }
 
-/// True for a serial line, a pipe or another thing that keeps nothing.
+/// True for a character device or pipe, such as a serial line: nothing can be read back from it.
 fn is_line(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.file_type().is_char_device() || found.file_type().is_fifo())
 }

@@ -21,7 +21,7 @@ use super::{is_line, journal, target};
 use crate::runner;
 use crate::runner::powercut::{self, JournalPlace, LoadEnd};
 
-/// Time after which a load that nothing cuts ends.
+/// Time after which an uncut load ends.
 const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
 
 /// Flags of `iotax powercut start`.

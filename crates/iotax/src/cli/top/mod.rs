@@ -1,4 +1,4 @@
-//! `iotax top`: shows what goes on right now, records it, and shows recordings.
+//! `iotax top`: shows the current activity of every layer, records it, and shows recordings.
 
 mod output;
 mod replayed;
@@ -30,10 +30,10 @@ use super::time::seconds;
 use super::{Failure, OrExit, links, usage};
 use output::Output;
 
-/// The shortest interval: below it the kernel's counters of milliseconds say little.
+/// Shortest interval: the kernel counts in milliseconds, so shorter ones are too coarse.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Without it there is nothing to show.
+/// The required source.
 const DISKSTATS: &str = "/proc/diskstats";
 
 /// Flags of `iotax top`.
@@ -171,7 +171,7 @@ impl Reader {
     }
 }
 
-/// This machine's name.
+/// The name of this machine.
 fn host() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     if name.is_empty() { "this machine".to_owned() } else { name }

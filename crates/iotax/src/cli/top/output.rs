@@ -14,7 +14,7 @@ use super::super::say;
 use super::super::{Failure, OrExit, links};
 use super::named;
 
-/// Where frames go.
+/// The destination of frames.
 pub(super) enum Output {
     /// Tables on stdout.
     Text,

@@ -20,7 +20,7 @@ use super::output::Output;
 
 /// The largest text, in bytes: a day of iostat with 20 devices at 1 s is 250 MB.
 const LARGEST_TEXT: usize = 256 << 20;
-/// The longest line, in bytes: one of the text of iostat or atop has some hundred, a document of JSON may be one.
+/// Longest line in bytes: lines of iostat or atop have some hundred, but a JSON document may be a single line.
 const LONGEST_LINE: usize = 16 << 20;
 /// Bytes that are read at once.
 const PART: u64 = 1 << 20;
@@ -87,7 +87,7 @@ impl Replay {
         Ok(Self::Text(text))
     }
 
-    /// Whose frames these are.
+    /// The host of the frames.
     fn host(&self) -> &str {
         match self {
             Self::Recording(recording) => recording.host(),
@@ -115,7 +115,7 @@ impl Replay {
     }
 }
 
-/// Appends what is left of a text, and refuses one that no tool wrote before it fills the memory.
+/// Appends the rest of a text. Refuses one that no tool wrote before it fills the memory.
 fn read_text(source: &mut impl Read, text: &mut Vec<u8>, file: &Path) -> Result<(), Failure> {
     let mut line = 0;
     loop {
@@ -153,7 +153,7 @@ fn recorded(recording: &mut Recording, index: usize) -> Result<Frame, String> {
     rates::between(&earlier, &later).ok_or_else(|| format!("no time passed before reading {}", index + 2))
 }
 
-/// An interval of another tool's text.
+/// The frame of an interval that another tool printed.
 fn told(interval: &ImportedInterval) -> Frame {
     Frame {
         at_ms: interval.end.map(|end| end.ms),
@@ -183,7 +183,7 @@ fn layer(device: &DeviceInterval) -> LayerRates {
 mod tests {
     use super::*;
 
-    /// Gives this part without end, and counts what was asked for.
+    /// A source that repeats its bytes without end, and counts those read.
     struct Endless(&'static [u8], usize);
 
     impl Read for Endless {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::{Failure, OrExit, args, usage};
 
-/// Keys of a guest that can be tried, with their words; none for numbers and flags.
+/// Enumerated guest keys that can be tried, with their values; empty for numbers and flags.
 pub(super) const GUEST_KEYS: [(&str, &[&str]); 5] = [
     ("cache", CacheMode::WORDS),
     ("aio", Aio::WORDS),
@@ -24,7 +24,7 @@ pub(super) const GUEST_KEYS: [(&str, &[&str]); 5] = [
 /// A candidate, and its target.
 pub(super) type Tryable = (Candidate, TargetSpec);
 
-/// The candidates that were asked for.
+/// The requested candidates.
 pub(super) fn asked(base: &TargetSpec, list: &[String]) -> Result<Vec<Tryable>, Failure> {
     let mut all = Vec::new();
     for item in list {
@@ -51,7 +51,7 @@ pub(super) fn asked(base: &TargetSpec, list: &[String]) -> Result<Vec<Tryable>, 
     Ok(all)
 }
 
-/// All values of a key that has words, other than the present one.
+/// All values of an enumerated key, except the present one.
 fn all_values(base: &TargetSpec, key: &str) -> Result<Vec<String>, Failure> {
     let guest = GUEST_KEYS.iter().find(|(known, _)| *known == key);
     let now = match (guest, key.parse()) {
@@ -133,7 +133,7 @@ fn guest_with(guest: &GuestSpec, key: &str, value: &str) -> Result<GuestSpec, Fa
     serde_json::from_value(table).map_err(|error| usage(format!("--try {key}={value}: {error}")))
 }
 
-/// The candidates that suit a target and its work: what is there, cheap to change and not known to be out of the work's way.
+/// The candidates that suit a target and its work: present, cheap to change, and not known to be irrelevant.
 pub(super) fn suitable(base: &TargetSpec, workloads: &[Workload]) -> Result<Vec<Tryable>, Failure> {
     let mut all = Vec::new();
     let is_buffered = |writes: bool| {

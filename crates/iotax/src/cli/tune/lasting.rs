@@ -24,7 +24,7 @@ const MARK: &str = "# Written by iotax tune";
 #[derive(Debug, PartialEq, Eq)]
 struct LastingFile {
     path: PathBuf,
-    /// Lines, and for each what tells it from the lines of other settings.
+    /// Lines to write, each with the part that identifies the setting.
     lines: Vec<(String, String)>,
 }
 
@@ -71,7 +71,7 @@ fn matching(root: &Path, device: &str) -> String {
 }
 
 impl LastingFile {
-    /// The text: these lines, and those of an earlier one for other settings.
+    /// The new text: these lines, and the lines of an earlier one for other settings.
     fn text(&self, origin: &str, old: Option<&str>) -> String {
         let is_kept = |line: &&str| {
             !line.trim().is_empty()
@@ -87,7 +87,7 @@ impl LastingFile {
         all.join("\n") + "\n"
     }
 
-    /// Writes it, after a backup of what is there. Returns the backup's path.
+    /// Writes the file after backing up the existing one. Returns the backup's path.
     fn write(&self, text: &str, old: Option<&str>) -> io::Result<Option<PathBuf>> {
         let dir = self.path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(dir)?;
@@ -116,7 +116,7 @@ impl LastingFile {
         Err(io::Error::other("no free name for a backup"))
     }
 
-    /// The present text; absent if there is no file.
+    /// The present text; `None` if there is no file.
     fn old(&self) -> io::Result<Option<String>> {
         match fs::read_to_string(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -128,7 +128,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     conclude(&tuner, &tuning)
 }
 
-/// Says how to make a recommendation last, or does so.
+/// Says how to make a recommendation permanent, or applies it.
 fn conclude(tuner: &Tuner<'_>, tuning: &Tuning) -> Result<Exit, Failure> {
     if measured_nothing(&tuning.tried) {
         note!("No candidate could be measured; the reasons are above.");
@@ -217,7 +217,7 @@ impl Tuner<'_> {
         Ok(plan)
     }
 
-    /// The same, of one round, whose windows suit a time.
+    /// The plan with one round, whose windows are sized for the given time.
     fn bare_plan(&self, others: Vec<TargetSpec>, time: Nanos) -> Plan {
         let targets: Vec<TargetSpec> = [vec![self.base.clone()], others].concat();
         let cells = (targets.len() * self.workloads.len()).max(1) as u64;

@@ -12,11 +12,11 @@ use super::super::{Failure, OrExit};
 use super::Tuner;
 use super::candidates::Tryable;
 
-/// Fewer settings gain nothing by mixing.
+/// Fewest settings for which mixing helps.
 const LEAST_MIXED: usize = 4;
-/// Rounds of mixes: two give an interval, and more than these add little.
+/// Number of rounds of mixes: two give an interval, and more than twelve add little.
 const ROUNDS: std::ops::RangeInclusive<u64> = 2..=12;
-/// The name of the candidates' targets in a mixed screening: half of all.
+/// Target name of every candidate in a mixed screening, where half of all targets have each setting.
 const MIXES: &str = "mixes";
 
 /// A screening before it is measured.
@@ -24,7 +24,7 @@ pub(super) struct Screening {
     pub(super) plan: Plan,
     pub(super) notes: Vec<String>,
     candidates: Vec<Candidate>,
-    /// If set, the settings of each target.
+    /// The settings of each target of a mixed screening.
     mixes: Option<Vec<Vec<bool>>>,
 }
 
@@ -39,7 +39,7 @@ impl Screening {
 }
 
 impl Tuner<'_> {
-    /// One factor at a time if enough rounds fit into the time, else mixes.
+    /// Changes one factor at a time if enough rounds fit into the time, otherwise uses mixes.
     pub(super) fn screening(&self, tryable: Vec<Tryable>, time: Nanos) -> Result<Screening, Failure> {
         let (candidates, targets): (Vec<Candidate>, Vec<TargetSpec>) = tryable.into_iter().unzip();
         match self.plan(targets, time) {
@@ -48,7 +48,7 @@ impl Tuner<'_> {
         }
     }
 
-    /// Mixes of the first value of each setting; `None` if they are too few or too many, or their rounds do not fit either.
+    /// Mixes of the first value of each setting; `None` if these are too few or too many, or if their rounds do not fit either.
     fn mixed(&self, all: &[Candidate], time: Nanos) -> Option<Result<Screening, Failure>> {
         let is_first = |place: &usize| !all[..*place].iter().any(|earlier| earlier.key == all[*place].key);
         let (first, later): (Vec<usize>, Vec<usize>) = (0..all.len()).partition(is_first);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
 
-/// A guest that began `after_ms`, with intervals of `interval_ms`, and in each so many reads of 4 KiB.
+/// A guest that began after `after_ms`, with intervals of `interval_ms` and a fixed number of 4 KiB reads in each.
 fn ran(start: Instant, after_ms: u64, interval_ms: u64, reads: &[u64]) -> AgentRun {
     let sample = |(number, ios): (u64, &u64)| Sample {
         at_ns: number * interval_ms * MS,
@@ -133,8 +133,8 @@ fn a_neighbour_counts_within_the_window_and_says_if_it_ended_early() {
 }
 
 proptest! {
-    /// Guests that complete one I/O each millisecond of their own window: of each counts exactly as many as the window is long,
-    /// and none from before the last began or after the first ended.
+    /// Guests that complete one I/O each millisecond of their window: each counts exactly as many as the common window is long, and none
+    /// from before the last began or after the first ended.
     #[test]
     fn no_share_counts_outside(
         guests in prop::collection::vec((0_u64..400, 1_usize..12), 2..6),

@@ -30,7 +30,7 @@ impl RunningGuest {
     }
 }
 
-/// The place of a target's guest, and what to boot there.
+/// Where to put a target's guest, and what to boot there.
 pub(in crate::runner) struct GuestSlot<'a> {
     pub(in crate::runner) target: &'a TargetSpec,
     pub(in crate::runner) spec: &'a GuestSpec,
@@ -45,7 +45,7 @@ pub(in crate::runner) enum MeasuredDevice<'a> {
     Nic(&'a NicBackend),
 }
 
-/// Storage that a guest has as its disk.
+/// Storage that is a guest's disk.
 pub(in crate::runner) struct GuestSite {
     spec: GuestSpec,
     /// The settings of the image, if the storage is a new file.
@@ -58,7 +58,7 @@ pub(in crate::runner) struct GuestSite {
 /// The overlays of external snapshots.
 #[derive(Default)]
 struct Overlays {
-    /// Those between the image and the topmost, from the bottom up.
+    /// Images between the base and the topmost, from the bottom up.
     lower: Vec<PathBuf>,
     /// The topmost, which is written.
     top: Option<UndoEntry>,
@@ -113,7 +113,7 @@ impl GuestSite {
         agent(&mut self.running)
     }
 
-    /// All of the guest's disk.
+    /// The whole of the guest's disk.
     pub(super) fn area(&self) -> ByteRange {
         let Built { size, shared, .. } = self.storage.built;
         ByteRange { path: None, offset: Bytes(0), size, shared, identity: None }

@@ -30,10 +30,10 @@ pub(super) use storage::{HostSite, LocalStorage, RemoteSite};
 pub(super) struct Target {
     pub(super) spec: TargetSpec,
     pub(super) site: Site,
-    /// True if all that workloads expect to be written is: not before it is filled, nor after one that began with unwritten space, nor after one
-    /// whose writes failed.
+    /// True if everything that workloads expect to be written has been: false before filling, after a workload that began with unwritten
+    /// space, and after one whose writes failed.
     pub(super) is_filled: bool,
-    /// The fill, where its stamps tell of it and nothing but workloads that stamp has written since.
+    /// The fill, if it is stamped and only stamping workloads have written since.
     pub(super) stamped: Option<StampedFill>,
 }
 
@@ -57,8 +57,8 @@ impl<'a> OwnAgent<'a> {
     }
 }
 
-/// The parts to build for a target: one, or one for each of its guests or servers. All but the first have a number in their name, after
-/// a character that plans do not accept there.
+/// The parts to build for a target: one, or one for each guest or server. All but the first have a number in their name, after a character
+/// that plans do not accept there.
 pub(super) fn instances(spec: &TargetSpec) -> impl Iterator<Item = TargetSpec> + '_ {
     let count = spec.kind().map_or(1, |kind| kind.instances(spec));
     (1..=count).map(|number| match number {
@@ -138,7 +138,7 @@ impl Target {
         }
     }
 
-    /// Puts the processes that make its load under their limit, if it has one.
+    /// Puts the processes that make its I/O under their limit, if there is one.
     pub(super) fn set_limit(&mut self) -> anyhow::Result<()> {
         let processes = self.processes();
         match self.local_storage().and_then(|storage| storage.built.limit.as_ref()) {
@@ -147,7 +147,7 @@ impl Target {
         }
     }
 
-    /// Lifts that limit, so that nothing but measurements meets it.
+    /// Lifts that limit, so that it affects only measurements.
     pub(super) fn lift_limit(&mut self) -> anyhow::Result<()> {
         match self.local_storage().and_then(|storage| storage.built.limit.as_ref()) {
             Some(limit) => limit.lift().context("the limit of its control group cannot be lifted"),
@@ -155,7 +155,7 @@ impl Target {
         }
     }
 
-    /// The processes of this host that make its I/O and no other target's: its agent, the daemons that show its image, its guest.
+    /// The processes on this host that make only this target's I/O: its agent, the daemons that export its image, its guest.
     fn processes(&mut self) -> Vec<u32> {
         let guest = self.running_guest().map(|running| running.guest.pid());
         let agent = match &self.site {
@@ -202,7 +202,7 @@ impl Target {
         self.local_storage().is_some_and(|storage| storage.built.has_snapshot())
     }
 
-    /// The area as its agent opens it, and whether it may be written; `None` for a network.
+    /// The area as its agent opens it, and whether writing is permitted; `None` for a network.
     fn area(&self) -> Option<(ByteRange, bool)> {
         match &self.site {
             Site::Host(HostSite { storage, .. }) => Some((storage.area(), storage.built.writable)),
@@ -222,8 +222,8 @@ impl Target {
         }
     }
 
-    /// Writes what the plan's workloads expect to be written once through itself, so that no read meets a hole. Existing storage is
-    /// measured as it is.
+    /// Writes the data that the plan's workloads expect, through the target itself, so that no read meets a hole. Existing storage is not
+    /// written.
     pub(super) fn fill(
         &mut self,
         run_agent: &mut AgentClient,
@@ -301,7 +301,7 @@ impl Target {
         }
     }
 
-    /// Takes a created file off the record, so that it stays.
+    /// Drops a created file from the record, so that it is kept.
     pub(super) fn keep(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         match &mut self.site {
             Site::Host(site) => site.storage.keep(undo_log),

@@ -23,7 +23,7 @@ pub(in crate::runner) struct NetworkSite {
 pub(in crate::runner) enum NetworkClient {
     /// The run's agent.
     Run,
-    /// An agent on this host that measures nothing else.
+    /// An agent on this host for this target only.
     Agent(AgentClient),
     Guest(Box<NetworkGuest>),
 }
@@ -36,7 +36,7 @@ pub(in crate::runner) struct NetworkGuest {
 }
 
 impl NetworkSite {
-    /// Starts the client's agent if it must be in the path's namespace, or if several paths are measured at once.
+    /// Starts the client's agent if it must be in the path's namespace, or if several paths are measured concurrently.
     pub(in crate::runner) fn new(
         spec: &NetworkSpec,
         guest: Option<&GuestSpec>,

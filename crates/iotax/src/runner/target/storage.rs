@@ -13,7 +13,7 @@ use crate::runner::remote_agent::RemoteAgent;
 /// Storage that is measured from this host.
 pub(in crate::runner) struct HostSite {
     pub(in crate::runner) storage: LocalStorage,
-    /// An agent for this target alone; `None` if the run's agent measures it.
+    /// An agent for this target only; `None` if the run's agent measures it.
     pub(in crate::runner) agent: Option<AgentClient>,
     /// The current directory for files that a workload creates.
     directory: Option<(PathBuf, UndoEntry)>,

@@ -8,14 +8,14 @@ use crate::record::{
 use crate::verify_errors::{FaultKind, Findings};
 use crate::workload::IoEngine;
 
-/// Figures of which several loads have the sum.
+/// Figures that are summed over several loads.
 const SUMS: &str = "ios bytes count sum_ns buckets ramp_ios user_ns system_ns due delayed backlog checked uncertain failed \
     read_bytes read_merges reads write_bytes write_merges writes read_wait_ns write_wait_ns irq_ns iowait_ns idle_ns \
     steal_ns guest_ns io_some_ns io_full_ns cpu_some_ns memory_some_ns looked_at before after sent received duplicates \
     out_of_order sent_bytes received_bytes sent_packets received_packets lost retransmits rx_bytes rx_packets rx_drops \
     tx_bytes tx_packets tx_drops total_ns done wait_ns begun left_out not_begun wrapped aligned without_fua";
 
-/// Figures of which they have none: times at which something was, longest times, places, means, and what cannot be told of several.
+/// Figures that are not summed: times, maxima, positions, and what is unknown for several loads.
 const NO_SUMS: &str = "at_ns duration_ns before_ns after_ns longest_delay_ns backlog_ns first_offset last_offset \
     first_offsets first_io_ns flush_ns mean_wait_ns busy min_ns max_ns jitter_ns rtt_ns cwnd oldest_ns mdev_ns mss \
     context_switches major_faults minor_faults late_p50_ns late_p99_ns late_max_ns recorded_ns took_ns phase_ns";
@@ -42,7 +42,7 @@ fn figures(value: &Value) -> BTreeMap<String, f64> {
     all
 }
 
-/// Holds every figure of what was merged to the sum over the parts.
+/// Asserts that every merged figure is the sum over the parts.
 fn assert_sums<'a, T: serde::Serialize + 'a>(
     merged: &T,
     parts: impl IntoIterator<Item = &'a T>,
@@ -63,7 +63,7 @@ fn assert_sums<'a, T: serde::Serialize + 'a>(
     }
 }
 
-/// Gives numbers from 1 to 1000, and 0 of nothing, so that a figure that is left out is missed.
+/// Generates numbers from 1 to 1000, and no zeros, so that an omitted figure is noticed.
 struct Numbers(u64);
 
 impl Numbers {

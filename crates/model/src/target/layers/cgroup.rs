@@ -30,7 +30,7 @@ pub struct CgroupSpec {
 }
 
 impl CgroupSpec {
-    /// Its keys with their values, `None` where nothing is limited.
+    /// The limits by key; `None` without a limit.
     #[must_use]
     pub fn limits(&self) -> [(&'static str, Option<u64>); 4] {
         [

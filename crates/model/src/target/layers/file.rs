@@ -78,7 +78,7 @@ words! {
 }
 
 impl Subformat {
-    /// Returns whether an image of this format can have it.
+    /// Returns whether images of this format support it.
     const fn is_of(self, format: Format) -> bool {
         match self {
             Self::Dynamic | Self::Fixed => matches!(format, Format::Vhdx | Format::Vpc),

@@ -24,7 +24,7 @@ words! {
     }
 }
 
-/// Each error is a rule on the daemon's command line.
+/// Maximum number of errors, each of which is a rule on the daemon's command line.
 const MOST_ERRORS: u32 = 1000;
 
 /// A block filter of QEMU's.

@@ -261,7 +261,7 @@ impl GuestSpec {
         }
     }
 
-    /// Rejects combinations of machine, bus, queues and I/O threads that QEMU does not have.
+    /// Rejects combinations of machine, bus, queues and I/O threads that QEMU does not support.
     fn check_bus(&self) -> Result<(), String> {
         let (bus, machine) = (self.bus, self.machine_type());
         match (bus, machine) {
@@ -305,7 +305,7 @@ impl GuestSpec {
 const OF_DISK: [&str; 6] = ["bus", "cache", "aio", "discard", "iothread", "queues"];
 /// The others.
 const OF_MACHINE: [&str; 6] = ["vcpus", "memory", "machine", "filesystem", "count", "kernel"];
-/// The keys that a line tells by its words.
+/// The keys that a line expresses by words.
 const TOLD: [&str; 5] = ["bus", "cache", "aio", "count", "filesystem"];
 
 impl LayerType for GuestSpec {

@@ -1,4 +1,4 @@
-//! A disk image that exists, which stays as it is.
+//! An existing disk image, which is not modified.
 
 use std::path::PathBuf;
 

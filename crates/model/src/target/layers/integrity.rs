@@ -92,7 +92,7 @@ impl FromLine for IntegritySpec {
     }
 }
 
-/// Rejects a sector that device mapper does not have.
+/// Rejects sector sizes that device mapper does not support.
 pub(super) fn check_sector_size(size: Option<u32>) -> Result<(), String> {
     match size {
         None | Some(512 | 1024 | 2048 | 4096) => Ok(()),

@@ -32,7 +32,7 @@ pub struct LuksSpec {
 }
 
 impl LuksSpec {
-    /// Bytes below its first sector: the header, and room to align what follows to RAID stripes beneath.
+    /// Bytes before the data: the header, and space to align the data to RAID stripes below.
     const HEADER: u64 = 32 << 20;
 }
 

@@ -77,10 +77,10 @@ impl MdSpec {
     pub const DATA_OFFSET: Bytes = Bytes(2 << 20);
     /// The most members.
     const MOST: u32 = 32;
-    /// mdadm's chunk where none is given.
+    /// mdadm's default chunk.
     const CHUNK: Bytes = Bytes(512 << 10);
 
-    /// The bytes that each member takes in an array of this size.
+    /// Size of each member in an array of this size.
     #[must_use]
     pub fn member(&self, size: Bytes) -> Bytes {
         let members = u64::from(self.raid_devices);

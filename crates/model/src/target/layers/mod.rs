@@ -73,7 +73,7 @@ pub use volatile::VolatileSpec;
 /// An interface that a layer offers to the one above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayerInterface {
-    /// The machine itself: what stands on it is at the bottom.
+    /// The machine itself: a layer on it is at the bottom.
     Nothing,
     /// A block device.
     Block,
@@ -95,7 +95,7 @@ pub enum LayerInterface {
     GuestNetwork,
     /// Storage below it, reached by processes with a limit.
     Limited,
-    /// Something that is measured as it is.
+    /// An existing file or device, measured unchanged.
     Found,
 }
 
@@ -142,7 +142,7 @@ const BENEATH_A_DAEMON: &[LayerInterface] =
 /// The place of a stack's bottom on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BottomLocation<'a> {
-    /// A file or device that is measured as it is; it may not exist yet.
+    /// An existing file or device, or the path of a new one.
     Path(&'a Path),
     /// A block device.
     Device(&'a Path),
@@ -163,7 +163,7 @@ pub trait LayerType {
     /// The interface that it offers to the layer above.
     fn offers(&self) -> LayerInterface;
 
-    /// The cache through which it reads and writes what is below it; `None` if it passes I/O on as it comes.
+    /// The cache mode in which it accesses the layer below; `None` if it passes I/O on unchanged.
     fn cache(&self) -> Option<CacheMode>;
 
     /// Returns whether QEMU's client of it sends a flush whatever the cache mode above is.
@@ -176,7 +176,7 @@ pub trait LayerType {
         false
     }
 
-    /// Returns whether it writes structures of its own on the block device below it and takes all of that.
+    /// Returns whether it formats the block device below it and occupies all of it.
     fn formats(&self) -> bool {
         false
     }
@@ -186,25 +186,25 @@ pub trait LayerType {
         Ok(())
     }
 
-    /// Its place on this machine if it is at the bottom.
+    /// The location on this machine of a bottom layer; `None` for any other.
     fn location(&self) -> Option<BottomLocation<'_>> {
         None
     }
 
-    /// The paths of this machine that it names.
+    /// The local paths that it names.
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         Vec::new()
     }
 
-    /// Rejects what a plan of somebody else's may not do on this machine: all but reading, and making files in an area. Structs are taken
-    /// apart in full, so that a new key does not compile until somebody has judged it.
+    /// Rejects settings that another person's plan may not use on this machine: everything except reading, and creating files in an area.
+    /// Structs are destructured in full, so that a new key does not compile until it is considered here.
     fn confine(&self, area: &dyn Area) -> Result<(), String>;
 
     /// The parts that it adds to the layers below it.
     fn parts(&self) -> Vec<Part>;
 
-    /// The bytes that the layer below has to offer so that this one offers `above`. The workloads' `files` lie beside the area, on the
-    /// topmost filesystem, which takes them.
+    /// Bytes that the layer below must offer for this one to offer `above`. The workloads' `files` lie next to the area on the topmost
+    /// filesystem, whose layer takes the value.
     fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
         let _ = files;
         above
@@ -216,14 +216,14 @@ pub trait LayerType {
 
 /// A kind that a line can name.
 trait FromLine: Sized {
-    /// Reads what [`LayerType::segments`] says; `None` if the next segment is another kind's.
+    /// Parses the output of [`LayerType::segments`]; `None` if the next segment is of another kind.
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>>;
 }
 
 /// The context of a segment of a line.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::target) struct Below<'a> {
-    /// A directory or volume group, which the next layer takes.
+    /// A directory or volume group for the next layer.
     pub(in crate::target) place: Option<&'a str>,
     /// The layer below.
     pub(in crate::target) layer: Option<&'a PlannedLayer>,
@@ -231,9 +231,9 @@ pub(in crate::target) struct Below<'a> {
 
 /// A layer of one of these kinds.
 pub trait LayerSpec: LayerType + Sized {
-    /// This kind's settings of a layer.
+    /// The layer's settings if it is of this kind.
     fn of(layer: &PlannedLayer) -> Option<&Self>;
-    /// The same, to change them.
+    /// Like [`Self::of`], mutable.
     fn of_mut(layer: &mut PlannedLayer) -> Option<&mut Self>;
 }
 
@@ -244,18 +244,18 @@ macro_rules! layers {
         pub enum PlannedLayer { $($(#[$doc])* $variant($spec)),+ }
 
         impl PlannedLayer {
-            /// The interface that all kinds share.
+            /// The interface common to all kinds.
             #[must_use]
             pub fn kind(&self) -> &dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
             }
 
-            /// The same, to change it.
+            /// Like [`Self::kind`], mutable.
             pub fn kind_mut(&mut self) -> &mut dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
             }
 
-            /// Reads the next layer of a line; `None` if it is none.
+            /// Parses the next layer of a line; `None` if it is not a layer.
             pub(in crate::target) fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
                 // The first to match wins; a path takes anything, so it comes last.
                 let read = [$(|segments: &mut Segments, below: &Below<'_>| {
@@ -294,13 +294,13 @@ macro_rules! layers {
         }
 
         impl TargetTable {
-            /// Takes the layers of the keys that are given.
+            /// Removes and returns the layers given by keys.
             pub(in crate::target) fn take_layers(&mut self) -> Vec<PlannedLayer> {
                 let layers = [$(self.$field.take().map(PlannedLayer::$variant)),+];
                 layers.into_iter().flatten().collect()
             }
 
-            /// Sets the keys of layers; returns false if they stand in another order than these.
+            /// Sets the layers' keys; returns false if the order of the layers differs from that of the keys.
             pub(in crate::target) fn set_layers(&mut self, layers: &[PlannedLayer]) -> bool {
                 let mut left = layers;
                 $(
@@ -391,7 +391,7 @@ layers! {
     cgroup: Cgroup(CgroupSpec),
 }
 
-/// Layers that are proposed where one is missing: as a plan and as a line have them.
+/// Layers to propose if one is missing, as keys and as a line.
 pub(super) fn proposals() -> [(&'static str, &'static str, PlannedLayer); 6] {
     [
         ("filesystem = { type = \"ext4\" }", "ext4", FilesystemSpec::new(FsType::Ext4).into()),

@@ -1,4 +1,4 @@
-//! An export of somebody's NBD server, here or on another machine.
+//! An export of an existing NBD server, here or on another machine.
 
 use std::fmt::{self, Write};
 use std::path::PathBuf;
@@ -107,7 +107,7 @@ impl FromStr for NbdExportSpec {
     }
 }
 
-/// Percent-encodes what has a meaning in a URI or in a line.
+/// Percent-encodes characters that have a meaning in a URI or in a line.
 fn encoded(text: &str) -> String {
     let mut all = String::new();
     for byte in text.bytes() {

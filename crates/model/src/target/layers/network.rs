@@ -1,4 +1,4 @@
-//! Paths that packets take between two ends.
+//! Network paths between two ends.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,13 +32,13 @@ words! {
 }
 
 impl NetPath {
-    /// Returns whether a program carries its packets, which ends their connections and opens new ones.
+    /// Returns whether a user-space program forwards its packets, which terminates their connections and opens new ones.
     #[must_use]
     pub const fn is_in_user_mode(self) -> bool {
         matches!(self, Self::User | Self::Passt)
     }
 
-    /// Returns whether it leads to another machine, over interfaces that were not made for the run.
+    /// Returns whether it leads to another machine, over interfaces that iotax did not create.
     #[must_use]
     pub const fn is_given(self) -> bool {
         matches!(self, Self::Remote | Self::Server)
@@ -97,7 +97,7 @@ pub struct NetworkSpec {
     pub auth: Option<String>,
 }
 
-/// A network path whose keys fit together.
+/// A network path whose keys are consistent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkStack<'a> {
     /// Its settings.
@@ -109,7 +109,7 @@ pub struct NetworkStack<'a> {
 /// The two ends of a network path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkEnds<'a> {
-    /// Both on this machine, over a path that iotax builds.
+    /// Both ends on this machine, over a path that iotax builds.
     Local(LocalPath<'a>),
     /// The server on another machine, where ssh starts it.
     Remote(Remote),
@@ -124,11 +124,11 @@ pub enum LocalPath<'a> {
     Loopback,
     /// A veth pair between two network namespaces.
     Veth,
-    /// This guest's NIC, a tap device and a bridge.
+    /// A guest's NIC, a tap device and a bridge.
     Bridge(&'a GuestSpec),
-    /// This guest's NIC and slirp.
+    /// A guest's NIC and slirp.
     User(&'a GuestSpec),
-    /// This guest's NIC and passt(1).
+    /// A guest's NIC and passt(1).
     Passt(&'a GuestSpec),
 }
 
@@ -150,7 +150,7 @@ const fn virtio_net() -> Nic {
 }
 
 impl NetworkSpec {
-    /// A way with all else left to its default.
+    /// A path with all other settings at their defaults.
     #[must_use]
     pub const fn new(via: NetPath) -> Self {
         Self {
@@ -166,7 +166,7 @@ impl NetworkSpec {
         }
     }
 
-    /// The two ends of the path, or the reason why there can be none. `guest` is the target's.
+    /// The two ends of the path; fails if they are impossible. `guest` is the target's.
     pub(in crate::target) fn stack<'a>(
         &'a self,
         guest: Option<&'a GuestSpec>,
@@ -294,7 +294,7 @@ impl LayerType for NetworkSpec {
         Ok(())
     }
 
-    /// None: a network's ends and its link are compared as such.
+    /// Empty: a network's ends and its link are compared separately.
     fn parts(&self) -> Vec<Part> {
         Vec::new()
     }

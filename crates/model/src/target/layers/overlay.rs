@@ -1,4 +1,4 @@
-//! A union mount, as containers have it.
+//! A union mount, as containers use it.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! A file or device that is measured where it is, here or on another machine.
+//! An existing file or device, here or on another machine.
 
 use std::path::PathBuf;
 

@@ -40,7 +40,7 @@ impl Default for RbdSpec {
 }
 
 impl RbdSpec {
-    /// Bytes of the monitor's store, beside the raw file.
+    /// Size of the monitor's store, in addition to the raw file.
     pub const STORE: Bytes = Bytes(256 << 20);
     /// Bytes that BlueStore takes of the raw file for its database and the log of that, which grow with the writes: an OSD without room aborts.
     const DATABASE: u64 = 5 << 30;

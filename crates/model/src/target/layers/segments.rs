@@ -56,7 +56,7 @@ impl Segments {
         Some(&self.0.front()?.words)
     }
 
-    /// The next segment as it was written, for an error.
+    /// The next segment as written, for an error message.
     pub(in crate::target) fn shown(&self) -> String {
         self.0.front().map(|segment| segment.words.join(" ")).unwrap_or_default()
     }
@@ -66,21 +66,21 @@ impl Segments {
         self.0.len()
     }
 
-    /// Takes a place, which is one word without keys.
+    /// Takes a location, which is one word without keys.
     pub(in crate::target) fn take_place(&mut self) -> Option<String> {
         let is_place = self.0.len() > 1
             && self.0.front().is_some_and(|segment| segment.words.len() == 1 && segment.keys.is_empty());
         is_place.then(|| self.take().words.remove(0))
     }
 
-    /// Takes the next segment. There is one.
+    /// Takes the next segment, which must exist.
     pub(super) fn take(&mut self) -> Segment {
         self.0.pop_front().unwrap_or(Segment { words: Vec::new(), keys: Table::new() })
     }
 }
 
 impl Segment {
-    /// A layer's settings from its keys and what its words tell.
+    /// A layer's settings from its keys and words.
     pub(super) fn spec<L: DeserializeOwned>(
         self,
         told: impl IntoIterator<Item = (&'static str, Value)>,
@@ -95,7 +95,7 @@ impl Segment {
         keys.try_into().map_err(|error: toml::de::Error| format!("{name}: {}", in_our_words(error.message())))
     }
 
-    /// Rejects keys where a layer has none.
+    /// Rejects keys if a layer has none.
     pub(super) fn without_keys(self) -> Result<(), String> {
         match self.keys.keys().next() {
             Some(key) => Err(format!("{}: {key}= is not known here", self.words.join(" "))),
@@ -127,7 +127,7 @@ fn tokens(line: &str) -> Result<Vec<Token>, String> {
     Ok(tokens)
 }
 
-/// One token with its quotes, whether a quote opens it, and its length.
+/// Splits off one token, with its quotes. Returns it, whether it begins with a quote, and its length.
 fn token(text: &str) -> Option<(String, bool, usize)> {
     let (mut in_quotes, mut is_escaped) = (false, false);
     for (at, c) in text.char_indices() {
@@ -158,7 +158,7 @@ fn unquoted(text: &str) -> String {
     serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())
 }
 
-/// A word as a line takes it: quoted if it has blanks or could be taken for something else.
+/// A word in a line's syntax: quoted if it contains blanks or is ambiguous.
 pub(super) fn word(text: &str) -> String {
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"\\>=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -168,7 +168,7 @@ pub(super) fn word(text: &str) -> String {
     }
 }
 
-/// The keys of a layer that differ from its defaults: ` key=value ...`. `told` are those that its words tell.
+/// The keys of a layer that differ from its defaults: ` key=value ...`. Keys in `told` are expressed by words and left out.
 pub(super) fn keys<L: Serialize>(spec: &L, defaults: Option<&L>, told: &[&str]) -> String {
     let table = |spec| Table::try_from(spec).unwrap_or_default();
     let defaults = defaults.map(table).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A kind that exists nowhere else: its own settings and its line in `layers!` are all that a plan's table, its schema and a stack's line need.
+//! A layer kind for tests: its own settings and its line in `layers!` are all that a plan's table, its schema and a stack's line need.
 
 use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ impl FromLine for BottleSpec {
     }
 }
 
-/// As beside the real kinds.
+/// Mirrors the trait of the real kinds.
 trait LayerSpec: LayerType + Sized {
     fn of(layer: &PlannedLayer) -> Option<&Self>;
     fn of_mut(layer: &mut PlannedLayer) -> Option<&mut Self>;

@@ -1,4 +1,4 @@
-//! A filesystem in memory, as containers have it.
+//! A filesystem in memory, as containers use it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ impl LayerType for TmpfsSpec {
         Err("tmpfs mounts one".into())
     }
 
-    /// None: it is another place than every disk.
+    /// Empty: its location differs from that of every disk.
     fn parts(&self) -> Vec<Part> {
         Vec::new()
     }

@@ -34,11 +34,11 @@ impl Default for VirtioSpec {
 }
 
 impl VirtioSpec {
-    /// I/Os that a queue holds, at most: a queue of QEMU's has 1024 entries, and a request takes three.
+    /// Maximum number of I/Os in a queue: QEMU's queues have 1024 entries, and a request takes three.
     pub const DEEPEST: u32 = 341;
 
-    /// Returns whether an I/O thread serves the queues. Operations change the nodes beneath, and QEMU's daemon then loses requests that an I/O
-    /// thread serves, or ends (seen with QEMU 10.0).
+    /// Returns whether an I/O thread serves the queues. By default none does with `with_operations`: operations change the nodes below, and
+    /// QEMU's daemon then loses requests that an I/O thread serves, or crashes (seen with QEMU 10.0).
     #[must_use]
     pub fn has_iothread(&self, with_operations: bool) -> bool {
         self.iothread.unwrap_or(!with_operations)

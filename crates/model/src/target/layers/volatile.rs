@@ -1,4 +1,4 @@
-//! A directory whose files lose what was not flushed when its power is cut.
+//! A directory whose files lose unflushed data when its power is cut.
 
 use std::path::PathBuf;
 

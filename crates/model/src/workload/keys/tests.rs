@@ -4,7 +4,7 @@ use proptest::prelude::*;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// The same property as the fuzz target of that name.
+    /// The property that the fuzz target of the same name tests.
     #[test]
     fn values(
         key in prop::sample::select(KEYS),

@@ -9,11 +9,11 @@ use std::ptr;
 use super::super::options::number;
 use iotax_engine::buffers::{Buffers, Slot};
 
-/// The batches, or single datagrams, taken at once. The kernel's buffer rarely has room for more.
+/// Maximum number of batches, or single datagrams, received at once. The kernel's buffer rarely holds more.
 const BATCHES: u32 = 64;
 /// Bytes of the longest batch.
 const BATCH: usize = 65_536;
-/// Bytes after it for the kernel's control messages. They also keep the beginnings of batches out of each other's cache lines.
+/// Bytes after each batch for the kernel's control messages. They also keep the beginnings of batches in different cache lines.
 const ANCILLARY: usize = 512;
 /// Bytes of a control message's header: its length, and in two words the protocol and the kind.
 const ANCILLARY_HEAD: usize = size_of::<libc::cmsghdr>();
@@ -52,7 +52,7 @@ impl Inbox {
         Ok(Self { buffers, slots, headers, _vectors: vectors, filled: BATCHES as usize })
     }
 
-    /// Asks the kernel to join a socket's datagrams and to stamp their arrival, as far as it can.
+    /// Asks the kernel to coalesce a socket's datagrams and to timestamp their arrival, as far as it can.
     pub(super) fn prepare(socket: &UdpSocket) {
         for (level, option) in [(libc::SOL_UDP, libc::UDP_GRO), (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)] {
             let _ = number(socket.as_fd(), level, option, 1);
@@ -89,7 +89,7 @@ impl Inbox {
         self.filled
     }
 
-    /// One of them.
+    /// One of the received batches.
     pub(super) fn batch(&mut self, index: usize) -> Batch<'_> {
         let header = &self.headers[index];
         let (length, ancillary) = (header.msg_len as usize, header.msg_hdr.msg_controllen);
@@ -101,19 +101,19 @@ impl Inbox {
     }
 }
 
-/// Datagrams that the kernel handed over as one.
+/// Datagrams that the kernel coalesced.
 #[derive(Debug)]
 pub(super) struct Batch<'a> {
-    /// All that is in them.
+    /// The datagrams' bytes.
     pub(super) bytes: &'a [u8],
-    /// Bytes of each but the last, which may be shorter.
+    /// Bytes of each datagram except the last, which may be shorter.
     pub(super) segment: usize,
     /// The kernel's time of arrival, in nanoseconds of the system's clock, if it gives one.
     pub(super) arrived: Option<u64>,
 }
 
 impl Batch<'_> {
-    /// Reads the control messages, each at a multiple of a word.
+    /// Reads the control messages, which are word-aligned.
     fn read_ancillary(&mut self, mut ancillary: &[u8]) {
         let int = |bytes: &[u8], at: usize| Some(i32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let long =

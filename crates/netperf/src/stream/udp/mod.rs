@@ -28,9 +28,9 @@ use iotax_model::threads;
 
 /// Bytes of the longer header.
 const HEADER: usize = 16;
-/// Datagrams due less than this many nanoseconds apart are sent joined.
+/// Interval in nanoseconds below which due datagrams are sent as one batch.
 const CLOSE_NS: u64 = 5_000;
-/// The time before a sender retries when the kernel has no route or no room.
+/// Time before a sender retries if the kernel has no route or no buffer space.
 const REST: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// The sending half of [`super::transfer`].
@@ -77,7 +77,7 @@ pub(super) fn send(
     Ok(())
 }
 
-/// True if there is no route to the peer for the time being.
+/// Returns whether the peer is temporarily unreachable.
 fn is_away(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -132,7 +132,7 @@ pub(super) fn receive(
     Ok(())
 }
 
-/// Bytes of a header whose number has 64 bits, or 32.
+/// Length of a header with a 64-bit number, or a 32-bit one.
 const fn header_bytes(wide: bool) -> usize {
     if wide { HEADER } else { HEADER - 4 }
 }
@@ -149,7 +149,7 @@ fn write_header(datagram: &mut [u8], stamp: [u8; 8], number: u64, wide: bool) {
     datagram[..header_bytes(wide)].copy_from_slice(&header[..header_bytes(wide)]);
 }
 
-/// A time as datagrams carry it: of a clock that only its own machine knows.
+/// The time in a datagram, by a clock that only its own machine knows.
 #[expect(clippy::cast_possible_truncation, reason = "the header has 32 bits")]
 fn stamp(now: u64) -> [u8; 8] {
     let (seconds, micros) = ((now / 1_000_000_000) as u32, (now % 1_000_000_000 / 1_000) as u32);

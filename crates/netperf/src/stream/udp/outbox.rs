@@ -13,12 +13,12 @@ use super::super::{Memory, Settings, payload};
 use super::{CLOSE_NS, header_bytes, stamp, write_header};
 use iotax_engine::clock;
 
-/// The most datagrams that the kernel cuts one batch into (UDP_MAX_SEGMENTS, which newer kernels doubled).
+/// Maximum number of datagrams into which the kernel splits a batch (UDP_MAX_SEGMENTS, which newer kernels doubled).
 const MOST_SEGMENTS: usize = 64;
 /// Bytes of a batch: an IP packet, with room for its headers.
 const MOST_BYTES: usize = 65_000;
 
-/// Datagrams of equal length side by side, all of them with a payload that stays and a header that is written anew.
+/// Adjacent datagrams of equal length, each with a constant payload and a header that is rewritten.
 #[derive(Debug)]
 pub(super) struct Outbox {
     datagrams: Memory,
@@ -28,7 +28,7 @@ pub(super) struct Outbox {
     way: SendMethod,
     /// The number of the last datagram that was sent or lost.
     number: u64,
-    /// The datagrams in the box that are to be sent, after those that were.
+    /// Datagrams in the box that are not sent yet; they follow those already sent.
     waiting: usize,
     done: usize,
 }
@@ -69,7 +69,7 @@ impl Outbox {
         self.way
     }
 
-    /// Queues `count` datagrams, or as many as there is room for.
+    /// Queues `count` datagrams, or as many as fit.
     pub(super) fn fill(&mut self, count: u64) {
         (self.waiting, self.done) = (usize::try_from(count.min(self.room())).unwrap_or_default(), 0);
     }
@@ -130,7 +130,7 @@ fn cannot_cut(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP))
 }
 
-/// Sends datagrams of such a length with one call. How many were sent.
+/// Sends datagrams of this length with one call. Returns the number sent.
 fn send_many(socket: &UdpSocket, datagrams: &[u8], length: usize) -> io::Result<usize> {
     let slices: Vec<[IoSlice<'_>; 1]> =
         datagrams.chunks_exact(length).map(|one| [IoSlice::new(one)]).collect();

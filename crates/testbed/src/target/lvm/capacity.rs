@@ -30,7 +30,7 @@ pub(super) struct VolumeAllocation {
     pub(super) data: u64,
     /// Bytes of the thin pool's metadata, a whole number of extents; `None` for a thick volume.
     pub(super) pool_metadata: Option<u64>,
-    /// Extents of each snapshot; `None` if there are none or they come from a pool.
+    /// Extents of each snapshot; `None` without snapshots, or if they come from a pool.
     pub(super) copy_on_write: Option<u64>,
     /// True if it has snapshots.
     pub(super) snapshots: bool,

@@ -17,7 +17,7 @@ pub enum VolumeLocation {
     Group(String),
 }
 
-/// The properties of a plan that decide which targets share a volume.
+/// The properties of a plan that determine which targets share a volume.
 #[derive(Debug)]
 pub(super) struct Sharing {
     /// Resolves device names.
@@ -47,7 +47,7 @@ impl Sharing {
         self.devices.contains(&device).then_some(VolumeLocation::Device(device))
     }
 
-    /// Returns whether it uses the shared volume: never measured at the same time as another.
+    /// Returns whether it uses the shared volume, so that it is never measured concurrently with another.
     pub(super) fn shares(&self, spec: &TargetSpec) -> bool {
         let plain = spec.lvm().is_none_or(|lvm| lvm.kind == LvKind::Thick && !lvm.snapshot);
         // A filesystem created by one guest must survive the next.
