@@ -211,7 +211,7 @@ mod tests {
         };
         let said = of(&reads(&place)).expect("it reads").loses.join("; ");
         let (hot, reuse) = (
-            "hot places: half of its I/Os go to 2.",
+            "hot places: half of its I/Os go to 1.9%",
             "reuse: an LRU cache of 512 KiB would answer 75% of its reads, and at most 2% of the workload's",
         );
         assert!(said.contains(hot) && said.contains(reuse), "{said}");

@@ -16,7 +16,7 @@ const MOST: usize = 1 << 16;
 const MANY: f64 = 1e6;
 
 /// The smallest shares of the regions touched that take these shares of the I/Os, between 0 and 1.
-/// Chance alone makes some regions hotter, the more so the fewer I/Os there are: compare with `by_chance`.
+/// Chance alone makes some regions hotter, the more so the fewer I/Os there are: compare with `half_by_chance`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct HotShare {
     /// Takes half of the I/Os.
