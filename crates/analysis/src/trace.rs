@@ -1,6 +1,9 @@
 //! The character of a trace, from one pass over its events in bounded memory.
 
 mod distinct;
+mod hot;
+mod lru_stack;
+mod reuse;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -10,6 +13,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::distinct::Distinct;
+use self::hot::HotCounter;
+pub use self::hot::{HotAreas, HotShare};
+pub use self::reuse::{CacheHits, HitShare, Reuse};
+use self::reuse::{Kind, ReuseCounter};
 
 /// Block size of the working set, in bytes.
 const BLOCK: u64 = 4096;
@@ -23,7 +30,7 @@ const MOST_IN_FLIGHT: usize = 1 << 16;
 const PEAK_NS: u64 = 100_000_000;
 /// Maximum number of lengths reported.
 const TOLD: usize = 6;
-/// Maximum number of blocks per I/O that enter the working set.
+/// Maximum number of blocks per I/O that enter the working set and the reuse.
 const MOST_BLOCKS: u64 = 1 << 14;
 
 /// One length, and its share among reads and writes.
@@ -70,6 +77,10 @@ pub struct TraceProfile {
     pub working_set: u64,
     /// The highest end of an I/O, in bytes.
     pub reach: u64,
+    /// Reads and writes that find their block in a cache. Volumes count as one, as in a replay.
+    pub reuse: Reuse,
+    /// Where most of the I/Os go.
+    pub hot: HotAreas,
     /// Mean number in flight; absent if completions are not known.
     pub mean_depth: Option<f64>,
     /// The most in flight.
@@ -95,6 +106,8 @@ pub struct Profiler {
     ends: VecDeque<u64>,
     sequential: u64,
     blocks: Distinct,
+    reuse: ReuseCounter,
+    hot: HotCounter,
     in_flight: BinaryHeap<Reverse<u64>>,
     max_depth: u64,
     latency_ns: u128,
@@ -123,18 +136,22 @@ impl Profiler {
             self.completed += 1;
             self.depth(event.at_ns, latency);
         }
-        match event.operation {
-            TracedOperation::Read => self.read_bytes = self.read_bytes.saturating_add(event.length),
+        let kind = match event.operation {
+            TracedOperation::Read => {
+                self.read_bytes = self.read_bytes.saturating_add(event.length);
+                Kind::Read
+            }
             TracedOperation::Write => {
                 self.written_bytes = self.written_bytes.saturating_add(event.length);
                 self.fua += u64::from(event.fua);
+                Kind::Write
             }
             TracedOperation::Trim | TracedOperation::Flush => return,
-        }
+        };
         if self.lengths.len() < LENGTHS || self.lengths.contains_key(&event.length) {
             *self.lengths.entry(event.length).or_default() += 1;
         }
-        self.place(event);
+        self.place(kind, event);
     }
 
     fn time(&mut self, at_ns: u64) {
@@ -166,7 +183,7 @@ impl Profiler {
         self.max_depth = self.max_depth.max(self.in_flight.len() as u64);
     }
 
-    fn place(&mut self, event: &TracedIo) {
+    fn place(&mut self, kind: Kind, event: &TracedIo) {
         let end = event.offset.saturating_add(event.length);
         match self.ends.iter().position(|end| *end == event.offset) {
             Some(place) => {
@@ -177,9 +194,11 @@ impl Profiler {
             None => {}
         }
         self.ends.push_back(end);
+        self.hot.add(kind, event.offset);
         let first = event.offset / BLOCK;
         for block in first..end.div_ceil(BLOCK).min(first.saturating_add(MOST_BLOCKS)) {
             self.blocks.add(block);
+            self.reuse.add(kind, block);
         }
     }
 
@@ -223,6 +242,8 @@ impl Profiler {
             sequential: (data > 1).then(|| share(self.sequential)),
             working_set: self.blocks.estimate().saturating_mul(BLOCK),
             reach,
+            reuse: self.reuse.reuse(),
+            hot: self.hot.areas(),
             mean_depth: (all_complete && lasts).then(|| self.latency_ns as f64 / duration_ns as f64),
             max_depth: all_complete.then_some(self.max_depth),
             mean_latency_s: all_complete.then(|| self.latency_ns as f64 / self.completed as f64 / 1e9),

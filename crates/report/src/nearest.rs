@@ -1,6 +1,6 @@
 //! The workload that comes nearest to a trace.
 
-use iotax_analysis::trace::{LengthShare, TraceProfile};
+use iotax_analysis::trace::{HitShare, LengthShare, TraceProfile};
 use iotax_model::units::{Bytes, human};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,6 +11,10 @@ const BURSTY: f64 = 1.3;
 const EVEN: f64 = 0.5;
 /// Share of sequential I/Os from which a trace counts as sequential.
 const SEQUENTIAL: f64 = 0.5;
+/// Hot places are said if they are smaller than the workload's by this factor.
+const LESS: f64 = 0.8;
+/// Reuse is said if a cache answers by this share more of a trace's reads than of the workload's.
+const REUSED: f64 = 0.1;
 
 /// The workload that comes nearest to a trace, as flags of `iotax bench`, and what of the trace it loses.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -73,6 +77,7 @@ pub fn nearest(profile: &TraceProfile) -> Option<Nearest> {
     if let Some(share) = profile.sequential.filter(|share| *share > 0.05 && *share < 0.95) {
         loses.push(format!("order: {:.0}% of its I/Os are sequential", share * 100.0));
     }
+    locality(profile, is_sequential, &mut loses);
     for (count, what) in
         [(profile.flushes, "flushes"), (profile.trims, "trims"), (profile.fua, "writes with FUA")]
     {
@@ -81,6 +86,35 @@ pub fn nearest(profile: &TraceProfile) -> Option<Nearest> {
         }
     }
     Some(Nearest { flags: flags.join(" "), loses })
+}
+
+/// Losses of a workload that goes to all places alike: hot places, and blocks that come again soon.
+fn locality(profile: &TraceProfile, is_sequential: bool, loses: &mut Vec<String>) {
+    if let Some(hot) = profile.hot.all {
+        let even = if is_sequential { 0.5 } else { hot.half_by_chance };
+        if hot.half < LESS * even {
+            loses.push(format!(
+                "hot places: half of its I/Os go to {:.1}% of the area that it touches, and of the workload's to about {:.0}%",
+                hot.half * 100.0,
+                even * 100.0
+            ));
+        }
+    }
+    // An LRU cache holds its share of blocks that are all alike, and nothing of a sequence that it is shorter than.
+    let workloads = |cache: u64| {
+        let held = cache as f64 / profile.reach.max(1) as f64;
+        if is_sequential && held < 1.0 { 0.0 } else { held.min(1.0) }
+    };
+    let most = |hits: &(u64, HitShare)| hits.1.share - hits.1.error - workloads(hits.0);
+    let reads = profile.reuse.caches.iter().filter_map(|cache| Some((cache.cache, cache.reads?)));
+    if let Some(hits) = reads.max_by(|a, b| most(a).total_cmp(&most(b))).filter(|hits| most(hits) > REUSED) {
+        loses.push(format!(
+            "reuse: an LRU cache of {} would answer {:.0}% of its reads, and at most {:.0}% of the workload's",
+            human::bytes(hits.0),
+            hits.1.share * 100.0,
+            (workloads(hits.0) * 100.0).ceil()
+        ));
+    }
 }
 
 /// The lengths as a flag: one, or the shares of the most frequent.
@@ -166,6 +200,30 @@ mod tests {
             said.contains("bursts: ") && said.contains("places: ") && said.contains("1 flushes"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn hot_places_and_reuse_are_losses_and_reads_at_random_lose_neither() {
+        // Three of four reads go to the first 100 of 10,000 blocks.
+        let place = |n: u64| n * 7919 % if n.is_multiple_of(4) { 10_000 } else { 100 };
+        let reads = |place: &dyn Fn(u64) -> u64| -> Vec<TracedIo> {
+            (0..40_000).map(|n| event(n * 1_000_000, TracedOperation::Read, place(n) * 4096, 4096)).collect()
+        };
+        let said = of(&reads(&place)).expect("it reads").loses.join("; ");
+        let (hot, reuse) = (
+            "hot places: half of its I/Os go to 1.9%",
+            "reuse: an LRU cache of 512 KiB would answer 75% of its reads, and at most 2% of the workload's",
+        );
+        assert!(said.contains(hot) && said.contains(reuse), "{said}");
+        let mut state = 1_u64;
+        let mut random = Vec::new();
+        for _ in 0..40_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random.push((state >> 33) % 10_000);
+        }
+        let index = |n: u64| random[usize::try_from(n).expect("small")];
+        let said = of(&reads(&index)).expect("it reads").loses.join("; ");
+        assert!(!said.contains("hot") && !said.contains("reuse"), "{said}");
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use iotax_analysis::trace::{Profiler, TraceProfile};
+use iotax_analysis::trace::{CacheHits, HitShare, HotAreas, HotShare, Profiler, Reuse, TraceProfile};
 use iotax_interop::trace::{self, Trace, TraceFacts};
 use iotax_model::exit::Exit;
 use iotax_model::trace::{TraceExport, TraceFormat};
-use iotax_model::units::human;
+use iotax_model::units::human::{self, grouped};
 use iotax_report::json;
 use iotax_report::nearest::nearest;
 
@@ -159,6 +159,13 @@ fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TracePr
             human::bytes(profile.reach)
         ),
     );
+    if reads + writes > 0 {
+        for (name, told) in [("reuse", reuse_lines(&profile.reuse)), ("hot", hot_lines(&profile.hot))] {
+            told.into_iter()
+                .enumerate()
+                .for_each(|(place, line)| put(if place == 0 { name } else { "" }, line));
+        }
+    }
     if let (Some(mean), Some(most), Some(latency)) =
         (profile.mean_depth, profile.max_depth, profile.mean_latency_s)
     {
@@ -177,15 +184,110 @@ fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TracePr
     lines
 }
 
-/// `1,234,567`
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
+/// The caches that a reader would choose from, and what the figures rest on.
+fn reuse_lines(reuse: &Reuse) -> Vec<String> {
+    let reads = hits(reuse, "reads", "answer", |cache| cache.reads);
+    let writes = hits(reuse, "writes", "hold the blocks of", |cache| cache.writes);
+    let mut lines: Vec<String> = reads.into_iter().chain(writes).collect();
+    if lines.is_empty() {
+        return vec!["no cache would answer a read or take a write: no block is used twice".into()];
     }
-    text
+    if reuse.sampled < 1.0 {
+        lines.push(format!(
+            "by a sample of {} blocks, {:.2}% of all; ± is half of a 95% interval",
+            grouped(reuse.followed),
+            reuse.sampled * 100.0
+        ));
+    }
+    lines
+}
+
+/// The first caches with half of the hits that any has, with 90% and with all.
+fn hits(reuse: &Reuse, ios: &str, does: &str, of: fn(&CacheHits) -> Option<HitShare>) -> Option<String> {
+    let caches: Vec<(u64, HitShare)> =
+        reuse.caches.iter().filter_map(|cache| Some((cache.cache, of(cache)?))).collect();
+    let most = caches.iter().map(|(_, hits)| hits.share).fold(0.0, f64::max);
+    let mut chosen: Vec<&(u64, HitShare)> = [0.5, 0.9, 1.0]
+        .iter()
+        .filter_map(|part| caches.iter().find(|(_, hits)| hits.share >= part * most))
+        .collect();
+    chosen.dedup();
+    let told: Vec<String> = chosen
+        .iter()
+        .enumerate()
+        .map(|(place, (cache, hits))| {
+            let would = if place == 0 { format!(" would {does}") } else { String::new() };
+            let error =
+                if hits.error > 0.0 { format!(" ± {:.1}", hits.error * 100.0) } else { String::new() };
+            format!("{}{would} {:.1}{error}%", human::bytes(*cache), hits.share * 100.0)
+        })
+        .collect();
+    (most > 0.0).then(|| format!("{ios}: an LRU cache of {}, and no larger one more", told.join(", ")))
+}
+
+/// Reads and writes apart if one has half of its I/Os on an area that is 1.5 times the other's.
+fn hot_lines(hot: &HotAreas) -> Vec<String> {
+    let line = |ios: &str, share: HotShare| {
+        format!(
+            "half of the {ios} go to {:.1}% of the area that they touch, 90% to {:.1}% (at random: {:.1}% and {:.1}%)",
+            share.half * 100.0,
+            share.ninety * 100.0,
+            share.half_by_chance * 100.0,
+            share.ninety_by_chance * 100.0
+        )
+    };
+    let mut lines: Vec<String> = hot.all.map(|all| line("I/Os", all)).into_iter().collect();
+    if let (Some(reads), Some(writes)) = (hot.reads, hot.writes)
+        && (reads.half > 1.5 * writes.half || writes.half > 1.5 * reads.half)
+    {
+        lines.extend([line("reads", reads), line("writes", writes)]);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reuse(sampled: f64, shares: &[(f64, f64)], error: f64) -> Reuse {
+        let hit = |share| Some(HitShare { share, error });
+        let caches = shares.iter().zip(20..).map(|((reads, writes), bits)| CacheHits {
+            cache: 1 << bits,
+            reads: hit(*reads),
+            writes: hit(*writes),
+        });
+        Reuse { followed: 65_536, sampled, caches: caches.collect() }
+    }
+
+    #[test]
+    fn caches_are_those_with_half_most_and_all_of_the_hits() {
+        let shares = [(0.1, 0.0), (0.4, 0.0), (0.6, 0.0), (0.75, 0.0), (0.8, 0.0), (0.8, 0.25)];
+        assert_eq!(
+            reuse_lines(&reuse(0.03125, &shares, 0.0123)),
+            [
+                "reads: an LRU cache of 2.00 MiB would answer 40.0 ± 1.2%, 8.00 MiB 75.0 ± 1.2%, 16.0 MiB 80.0 ± 1.2%, and no larger one more",
+                "writes: an LRU cache of 32.0 MiB would hold the blocks of 25.0 ± 1.2%, and no larger one more",
+                "by a sample of 65,536 blocks, 3.12% of all; ± is half of a 95% interval",
+            ]
+        );
+        assert_eq!(
+            reuse_lines(&reuse(1.0, &[(0.5, 0.0)], 0.0)),
+            ["reads: an LRU cache of 1.00 MiB would answer 50.0%, and no larger one more"]
+        );
+        assert_eq!(reuse_lines(&reuse(1.0, &[], 0.0)).len(), 1);
+    }
+
+    #[test]
+    fn reads_and_writes_are_told_apart_where_they_differ() {
+        let share = |half| Some(HotShare { half, ninety: 0.9, half_by_chance: 0.5, ninety_by_chance: 0.9 });
+        let lines = |reads, writes| {
+            hot_lines(&HotAreas { region: 4096, all: share(0.4), reads: share(reads), writes: share(writes) })
+        };
+        assert_eq!(lines(0.3, 0.4).len(), 1);
+        assert_eq!(
+            lines(0.03, 0.4)[1],
+            "half of the reads go to 3.0% of the area that they touch, 90% to 90.0% (at random: 50.0% and 90.0%)"
+        );
+        assert!(lines(0.4, 0.03)[2].starts_with("half of the writes go to 3.0%"));
+    }
 }

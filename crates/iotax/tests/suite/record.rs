@@ -36,6 +36,10 @@ fn a_trace_is_shown_and_the_same_in_every_format() {
         said.contains("150 reads, 50 writes") && said.contains("--rwmixread 75 --bs 4k --rate-iops 200"),
         "{said}"
     );
+    assert!(
+        said.contains("no block is used twice") && said.contains("half of the I/Os go to 50.0% of"),
+        "{said}"
+    );
     for format in ["parquet", "csv", "iolog"] {
         let out = format!("t.{format}");
         let written = lab.run(&["trace", "t.log", "--export", format, &out]);
