@@ -7,7 +7,7 @@ use iotax_model::exit::Exit;
 use super::{Cli, examples};
 
 /// Options in `-h` of commands with more options than fit on a screen. The name of a subcommand follows that of its command.
-const EVERYDAY: [(&str, &str); 21] = [
+const EVERYDAY: [(&str, &str); 22] = [
     (
         "bench",
         "target rw bs iodepth numjobs size runtime repeat rwmixread ioengine rate_iops verify job json html overwrite",
