@@ -24,7 +24,7 @@ pub struct BurstLevel {
 /// The levels of a rate within one measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Levels {
-    /// What came before the fall; absent if there was none.
+    /// The higher rate before the fall; absent if the rate did not fall.
     pub burst: Option<BurstLevel>,
     /// The mean rate behind the fall, or of the whole window, in I/Os or bytes per second.
     pub sustained: f64,

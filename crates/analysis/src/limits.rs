@@ -13,8 +13,9 @@ use iotax_model::workload::Workload;
 
 use crate::cells::by_cell;
 use crate::levels::{BurstLevel, Levels};
+use crate::stats::median;
 
-/// The largest scatter within a measurement of a rate that is held.
+/// The largest scatter of a rate that is held: the median over its measurements.
 const HELD: f64 = 0.015;
 
 /// Rates that differ by no more than this share are the same limit's.
@@ -44,7 +45,7 @@ impl LimitScope {
 /// A rate that is held whatever the block size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateLimit {
-    /// Whether I/Os or bytes are held.
+    /// The unit that is held: I/Os or bytes.
     pub unit: RateUnit,
     /// The I/Os that it holds.
     pub scope: LimitScope,
@@ -58,12 +59,12 @@ pub struct RateLimit {
     pub burst: Option<BurstLevel>,
 }
 
-/// What a direction does without being held, at the sizes at which a limit would show.
+/// The rates of a direction that is not held, at the sizes at which a limit would show.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FreeRate {
-    /// Whether it is counted in I/Os or bytes.
+    /// The unit in which it is counted.
     pub unit: RateUnit,
-    /// Whether it is of writes.
+    /// True for writes, false for reads.
     pub is_write: bool,
     /// The sizes, and the rate at each per second: geometric mean over rounds.
     pub rates: [(Bytes, f64); 2],
@@ -195,7 +196,9 @@ fn direction(
     let all = || measured.iter().flatten();
     let mean = geometric_mean(&rates);
     let spread = all().map(|one| (one.sustained / mean).ln().abs()).fold(0.0, f64::max);
-    let is_held = spread <= SAME && all().all(|one| one.scatter <= HELD);
+    // What disturbs one of them leaves the limit to be seen in the others.
+    let scatter = median(&all().map(|one| one.scatter).collect::<Vec<_>>())?;
+    let is_held = spread <= SAME && scatter <= HELD;
     let burst = longest(all().filter_map(|one| one.burst));
     Some(Direction { sizes: [first.bs, second.bs], rates, spread, is_held, burst })
 }

@@ -7,6 +7,9 @@ use iotax_model::units::human;
 
 use crate::figure::share;
 
+/// The least difference that is told.
+const LEAST: f64 = 0.001;
+
 /// The limits on a target, one sentence each; for I/Os and for bytes, one that says so where there is none.
 pub(crate) fn sentences(found: &LimitsOnTarget<'_>) -> Vec<String> {
     let of_unit = |unit: RateUnit| -> Vec<String> {
@@ -36,7 +39,7 @@ fn held(limit: &RateLimit) -> String {
     let [first, second] = limit.sizes;
     format!(
         "{bound}: the same at {first} and {second}, within {}{}{whose}",
-        share(limit.spread),
+        share(limit.spread.max(LEAST)),
         limit.burst.map(|burst| before(burst, limit.unit)).unwrap_or_default()
     )
 }

@@ -77,10 +77,9 @@ Usage: iotax COMMAND [OPTIONS]     All about one: iotax COMMAND --help
 Measure
   ladder            Storage built in several ways: what each layer costs
   bench, suite      One file or device; a classic benchmark suite
-  fit, flush        Good enough for etcd and others; every way to write durably
+  fit, flush, audit Good enough for etcd; a durable write's price; a rate limit
   crash, powercut   What a power cut loses: of stacks; of real storage
   curve, ask        Latency at each load; the highest rate that keeps a limit
-  audit             Which rate limit lies before a disk; was a promise kept
   watch, mark       What an event costs while storage is in use; mark a moment
   net, fleet        The network; one plan on many machines
   run, plan, resume A plan, a fio job or a trace; show it first; go on longer

@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use crate::lab::{Lab, assert_valid, text};
 
-const RATE: f64 = 2000.0;
+const RATE: f64 = 500.0;
 
 #[test]
 fn a_limit_on_ios_is_found_with_its_rate() {
     require!(program "qemu-storage-daemon");
     let lab = Lab::new();
     let stack = format!("{} > raw file > throttle iops={RATE} > virtio", lab.work().display());
-    let promised = ["--promise", "iops=2000", "--promise", "iops=3000"];
-    let short = ["--size", "16m", "--runtime", "1.5", "--repeat", "2", "--yes"];
+    let promised = ["--promise", "iops=500", "--promise", "iops=750"];
+    let short = ["--size", "16m", "--runtime", "2", "--repeat", "2", "--yes"];
     let results = ["--json", "out.json", "--html", "out.html"];
     let output = lab.run(&[&["audit", &stack][..], &promised, &short, &results].concat());
     let said = text(&output.stdout);
@@ -38,10 +38,10 @@ fn a_limit_on_ios_is_found_with_its_rate() {
     let both = |keep, kept| [(keep, kept); 2];
     assert_eq!(
         kept,
-        [both("sustained iops >= 1980", "yes"), both("sustained iops >= 2970", "no")].concat(),
+        [both("sustained iops >= 495", "yes"), both("sustained iops >= 742", "no")].concat(),
         "{said}"
     );
-    assert!(said.contains("limited to 2.00k I/Os a second, reads and writes together"), "{said}");
+    assert!(said.contains("limited to 500 I/Os a second, reads and"), "{said}");
     let html = fs::read_to_string(lab.path("out.html")).expect("written");
     assert!(html.contains("id=\"limits\""), "no section");
     lab.assert_nothing_left();

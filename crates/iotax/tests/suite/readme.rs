@@ -16,7 +16,7 @@ const README: &str = include_str!("../../../../README.md");
 const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../interop/tests/data/import/fio-3.33.json");
 
 /// The commands in an order in which each finds what it needs, with the words that make them short.
-const COMMANDS: [(&str, &str); 25] = [
+const COMMANDS: [(&str, &str); 26] = [
     ("iotax", ""),
     ("iotax COMMAND -h", ""),
     ("iotax run PLAN.toml", "--repeat 3 --runtime 0.2 --ramp-time 0 --yes"),
