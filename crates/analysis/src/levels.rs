@@ -3,7 +3,7 @@
 use iotax_model::plan::RateUnit;
 use iotax_model::record::{Measurement, Tallies};
 
-use crate::checks::step;
+use crate::checks::step::{self, Step};
 use crate::stats::median;
 
 /// Fewest intervals behind a fall that make a level.
@@ -43,14 +43,26 @@ impl Levels {
             .iter()
             .map(|sample| amount(&sample.tallies, unit) as f64 / (sample.duration_ns as f64 / 1e9))
             .collect();
-        let fall = step::down(&rates).filter(|fall| rates.len() - fall.at >= LEVEL);
-        let held = &rates[fall.map_or(0, |fall| fall.at)..];
+        let fall = fall(&rates);
+        let held = &rates[fall.map_or(0, |(_, begin)| begin)..];
         let middle = median(held).filter(|middle| *middle > 0.0 && held.len() >= LEVEL)?;
         let away: Vec<f64> = held.iter().map(|rate| (rate - middle).abs()).collect();
-        let burst = fall
-            .map(|fall| BurstLevel { rate: fall.before, seconds: samples[fall.at - 1].at_ns as f64 / 1e9 });
+        let burst = fall.map(|(fall, _)| BurstLevel {
+            rate: fall.before,
+            seconds: samples[fall.at - 1].at_ns as f64 / 1e9,
+        });
         Some(Self { burst, sustained: middle, scatter: median(&away)? * NORMAL / middle })
     }
+}
+
+/// The fall of a rate, and the first interval behind it. The interval in which it fell belongs to neither level, if that makes two of them.
+fn fall(rates: &[f64]) -> Option<(Step, usize)> {
+    let between = |at: usize| {
+        let others = [&rates[..at], &rates[at + 1..]].concat();
+        step::down(&others).filter(|fall| fall.at == at).map(|fall| (fall, at + 1))
+    };
+    let clean = step::down(rates).map(|fall| (fall, fall.at));
+    clean.or_else(|| (0..rates.len()).find_map(between)).filter(|(_, begin)| rates.len() - begin >= LEVEL)
 }
 
 fn amount(tallies: &Tallies, unit: RateUnit) -> u64 {

@@ -104,6 +104,22 @@ fn a_burst_before_a_limit_is_found_with_its_rate_and_length() {
 }
 
 #[test]
+fn a_burst_that_ends_within_an_interval_is_found_too() {
+    // Seen of QEMU's throttle: 3,000 a second until the bucket is empty, in the sixth interval, then 1,000.
+    let seen = [3372.0, 3000.0, 3000.0, 3000.0, 3000.0, 1876.0, 1001.0, 1000.0, 999.0, 1001.0];
+    let run = audit(|workload, round, second| {
+        let first = round == 1 && workload.name == "randwrite-16k";
+        let index = usize::try_from(second).expect("small");
+        device(workload).min(if first { seen[index] } else { 1000.0 })
+    });
+    let found = only(&run);
+    let limit = found.limits.iter().find(|limit| limit.unit == RateUnit::Ios).expect("a limit");
+    assert!(is_near(limit.rate, 1000.0) && limit.scope == LimitScope::Together, "{found:?}");
+    let burst = limit.burst.expect("a burst");
+    assert!(is_near(burst.rate, 3074.0) && is_near(burst.seconds, 5.0), "{burst:?}");
+}
+
+#[test]
 fn none_is_found_in_forty_runs_where_there_is_none() {
     for seed in 0..40 {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
