@@ -38,8 +38,9 @@ fn one_seed_is_one_order() {
             "16m",
             "--repeat",
             "2",
+            // A busy disk may do nothing for a tenth of a second.
             "--runtime",
-            "100ms",
+            "400ms",
             "--ramp-time",
             "0s",
             "--seed",
