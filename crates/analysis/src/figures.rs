@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use iotax_model::record::{DiskActivity, HostActivity, Measurement, Tallies};
+use iotax_model::record::{DiskActivity, HostActivity, Measurement, Sample, Tallies};
 use iotax_model::target::LayerKind;
 
 use crate::percentile::percentile;
+use crate::stats::median;
 use iotax_model::Run;
 
 /// I/Os per second over the window by the agent's clock, both directions; absent without a window.
@@ -31,6 +32,13 @@ pub(crate) fn latency_mean(measurement: &Measurement) -> Option<f64> {
 /// A quantile of the service time in nanoseconds; absent with too few I/Os.
 pub(crate) fn latency_quantile(measurement: &Measurement, q: f64) -> Option<f64> {
     percentile(&measurement.outcome.tallies.latency(), q)
+}
+
+/// The intervals of a measurement without those that ended early: shorter than half of the usual one.
+pub(crate) fn whole_intervals(measurement: &Measurement) -> Vec<&Sample> {
+    let lengths: Vec<f64> = measurement.samples.iter().map(|sample| sample.duration_ns as f64).collect();
+    let least = median(&lengths).unwrap_or_default() / 2.0;
+    measurement.samples.iter().filter(|sample| sample.duration_ns as f64 >= least).collect()
 }
 
 /// Failed I/Os; absent for an import, whose source may not state them.

@@ -4,13 +4,11 @@ use iotax_model::plan::RateUnit;
 use iotax_model::record::{Measurement, Tallies};
 
 use crate::checks::step::{self, Step};
-use crate::stats::median;
+use crate::figures::whole_intervals;
+use crate::stats::{MAD_TO_SD, median};
 
 /// Fewest intervals behind a fall that make a level.
 const LEVEL: usize = 3;
-
-/// The standard deviation of a normal distribution over its median absolute deviation.
-const NORMAL: f64 = 1.4826;
 
 /// A rate that was higher at first.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,7 +24,7 @@ pub struct BurstLevel {
 pub struct Levels {
     /// The higher rate before the fall; absent if the rate did not fall.
     pub burst: Option<BurstLevel>,
-    /// The mean rate behind the fall, or of the whole window, in I/Os or bytes per second.
+    /// The median rate of the intervals behind the fall, or of all, in I/Os or bytes per second.
     pub sustained: f64,
     /// Spread of the intervals about their median there, as a share of it: the median absolute deviation, scaled to a standard deviation.
     pub scatter: f64,
@@ -36,9 +34,7 @@ impl Levels {
     /// The levels of a measurement by its intervals; `None` for fewer than three of them, or without I/O in any.
     #[must_use]
     pub fn of(m: &Measurement, unit: RateUnit) -> Option<Self> {
-        let whole =
-            median(&m.samples.iter().map(|sample| sample.duration_ns as f64).collect::<Vec<_>>())? / 2.0;
-        let samples: Vec<_> = m.samples.iter().filter(|sample| sample.duration_ns as f64 >= whole).collect();
+        let samples = whole_intervals(m);
         let rates: Vec<f64> = samples
             .iter()
             .map(|sample| amount(&sample.tallies, unit) as f64 / (sample.duration_ns as f64 / 1e9))
@@ -51,7 +47,7 @@ impl Levels {
             rate: fall.before,
             seconds: samples[fall.at - 1].at_ns as f64 / 1e9,
         });
-        Some(Self { burst, sustained: middle, scatter: median(&away)? * NORMAL / middle })
+        Some(Self { burst, sustained: middle, scatter: median(&away)? * MAD_TO_SD / middle })
     }
 }
 

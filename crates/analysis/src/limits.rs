@@ -2,7 +2,7 @@
 //!
 //! A limit on I/Os (QEMU's throttle groups, blkio of control groups, the disks of clouds) shows at two small block sizes: as many I/Os a
 //! second at both. One on bytes shows at two large ones. A device's own rate depends on the size, or scatters, or differs between reads
-//! and writes; where one direction alone is held, whose the bound is cannot be told by rates.
+//! and writes; where one direction alone is held, whose the bound is cannot be told by rates. Nor can it where the load's own CPU was.
 
 use iotax_model::Run;
 use iotax_model::plan::RateUnit;
@@ -12,8 +12,9 @@ use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
 
 use crate::cells::by_cell;
+use crate::checks::generator;
 use crate::levels::{BurstLevel, Levels};
-use crate::stats::median;
+use crate::stats::{geometric_mean, median};
 
 /// The largest scatter of a rate that is held: the median over its measurements.
 const HELD: f64 = 0.015;
@@ -68,6 +69,8 @@ pub struct FreeRate {
     pub is_write: bool,
     /// The sizes, and the rate at each per second: geometric mean over rounds.
     pub rates: [(Bytes, f64); 2],
+    /// True if the load's own CPU was the bound in a measurement, so that a limit above it is unknown.
+    pub is_generator_bound: bool,
 }
 
 /// A workload's rate behind bursts.
@@ -104,7 +107,14 @@ struct Direction {
     /// The largest difference of a round from the mean of all, as a share of it.
     spread: f64,
     is_held: bool,
+    is_generator_bound: bool,
     burst: Option<BurstLevel>,
+}
+
+/// The measurements of a workload on a target, in one unit.
+struct Measured {
+    rounds: Vec<Levels>,
+    is_generator_bound: bool,
 }
 
 /// The limits on each target of a run of the suite audit; empty for another run.
@@ -116,26 +126,28 @@ pub fn limits<'a>(run: &'a Run) -> Vec<LimitsOnTarget<'a>> {
     let cells = by_cell(run);
     let of_target = |target: &'a str| {
         let cells = &cells;
-        let levels = |workload: &Workload, unit| -> Option<Vec<Levels>> {
-            let measured = cells.get(&(workload.name.as_str(), target))?;
-            measured.iter().map(|m: &&Measurement| Levels::of(m, unit)).collect()
+        let measured = |workload: &Workload, unit| {
+            let all: &Vec<&Measurement> = cells.get(&(workload.name.as_str(), target))?;
+            let rounds = all.iter().map(|m| Levels::of(m, unit)).collect::<Option<Vec<_>>>()?;
+            let is_generator_bound = all.iter().any(|m| generator::saturation(workload, m).is_some());
+            Some(Measured { rounds, is_generator_bound })
         };
         let (mut limits, mut free) = (Vec::new(), Vec::new());
         for unit in [RateUnit::Ios, RateUnit::Bytes] {
-            let direction = |is_write| direction(&run.plan.workloads, unit, is_write, &levels);
-            let mixed = mixed(&run.plan.workloads, unit, &levels);
+            let direction = |is_write| direction(&run.plan.workloads, unit, is_write, &measured);
+            let mixed = mixed(&run.plan.workloads, unit, &measured);
             let (reads, writes) = (direction(false), direction(true));
             let held = |one: Option<Direction>| one.filter(|one| one.is_held);
             limits.extend(found(unit, held(reads), held(writes), mixed));
             let open = [(reads, false), (writes, true)].into_iter().filter_map(|(one, is_write)| {
                 let one = one.filter(|one| !one.is_held)?;
                 let rates = [(one.sizes[0], one.rates[0]), (one.sizes[1], one.rates[1])];
-                Some(FreeRate { unit, is_write, rates })
+                Some(FreeRate { unit, is_write, rates, is_generator_bound: one.is_generator_bound })
             });
             free.extend(open);
         }
         let rates = run.plan.workloads.iter().filter_map(|workload| {
-            let rounds = levels(workload, RateUnit::Ios)?;
+            let Measured { rounds, .. } = measured(workload, RateUnit::Ios)?;
             Some(SustainedRate {
                 workload,
                 ios: sustained(&rounds),
@@ -187,34 +199,35 @@ fn direction(
     workloads: &[Workload],
     unit: RateUnit,
     is_write: bool,
-    levels: &impl Fn(&Workload, RateUnit) -> Option<Vec<Levels>>,
+    measured: &impl Fn(&Workload, RateUnit) -> Option<Measured>,
 ) -> Option<Direction> {
     let pure = workloads.iter().filter(|one| one.rw.writes() == is_write && one.rw.reads() != is_write);
     let [first, second] = at_sizes(pure, unit)?;
-    let measured = [levels(first, unit)?, levels(second, unit)?];
-    let rates = measured.each_ref().map(|rounds| sustained(rounds));
-    let all = || measured.iter().flatten();
+    let measured = [measured(first, unit)?, measured(second, unit)?];
+    let rates = measured.each_ref().map(|one| sustained(&one.rounds));
+    let all = || measured.iter().flat_map(|one| &one.rounds);
+    let is_generator_bound = measured.iter().any(|one| one.is_generator_bound);
     let mean = geometric_mean(&rates);
     let spread = all().map(|one| (one.sustained / mean).ln().abs()).fold(0.0, f64::max);
     // What disturbs one of them leaves the limit to be seen in the others.
     let scatter = median(&all().map(|one| one.scatter).collect::<Vec<_>>())?;
-    let is_held = spread <= SAME && scatter <= HELD;
+    let is_held = spread <= SAME && scatter <= HELD && !is_generator_bound;
     let burst = longest(all().filter_map(|one| one.burst));
-    Some(Direction { sizes: [first.bs, second.bs], rates, spread, is_held, burst })
+    Some(Direction { sizes: [first.bs, second.bs], rates, spread, is_held, is_generator_bound, burst })
 }
 
 /// The sustained rate of reads and writes at once, at the smallest size for I/Os, at the largest for bytes.
 fn mixed(
     workloads: &[Workload],
     unit: RateUnit,
-    levels: &impl Fn(&Workload, RateUnit) -> Option<Vec<Levels>>,
+    measured: &impl Fn(&Workload, RateUnit) -> Option<Measured>,
 ) -> Option<f64> {
     let both = workloads.iter().filter(|one| one.rw.reads() && one.rw.writes());
     let one = match unit {
         RateUnit::Ios => both.min_by_key(|one| one.bs),
         RateUnit::Bytes => both.max_by_key(|one| one.bs),
     }?;
-    Some(sustained(&levels(one, unit)?))
+    Some(sustained(&measured(one, unit)?.rounds))
 }
 
 fn at_sizes<'a>(pure: impl Iterator<Item = &'a Workload>, unit: RateUnit) -> Option<[&'a Workload; 2]> {
@@ -238,8 +251,4 @@ fn sustained(rounds: &[Levels]) -> f64 {
 
 fn longest(bursts: impl Iterator<Item = BurstLevel>) -> Option<BurstLevel> {
     bursts.max_by(|one, other| one.seconds.total_cmp(&other.seconds))
-}
-
-fn geometric_mean(rates: &[f64]) -> f64 {
-    (rates.iter().map(|rate| rate.ln()).sum::<f64>() / rates.len() as f64).exp()
 }

@@ -10,7 +10,7 @@ use crate::effects::{Cell, Grid, leading};
 use crate::failed::Failed;
 use crate::figures::is_stream;
 use crate::metric::Metric;
-use crate::stats::median;
+use crate::stats::{MAD_TO_SD, median};
 use iotax_model::Run;
 
 /// Fewest rounds for finding outliers.
@@ -19,8 +19,6 @@ const FEWEST_ROUNDS: usize = 4;
 const FAR: f64 = 5.0;
 /// Smallest distance of an outlier, in margins: less would not change a verdict.
 const MARGINS: f64 = 3.0;
-/// Factor from the median absolute deviation of normal noise to its standard deviation.
-const NORMAL: f64 = 1.4826;
 
 /// The outliers of all workloads, by the residuals of log mean latencies after median polish of targets and rounds (Tukey,
 /// Exploratory Data Analysis, 1977, chapter 11).
@@ -42,7 +40,7 @@ fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
     let fitted = if by_rounds { grid.targets.len() + grid.rounds.len() - 1 } else { grid.targets.len() };
     let mut sizes: Vec<f64> = parts.rest.iter().map(|rest| rest.abs()).collect();
     sizes.sort_by(f64::total_cmp);
-    let usual = NORMAL * median(sizes.get(fitted..).unwrap_or_default()).unwrap_or_default();
+    let usual = MAD_TO_SD * median(sizes.get(fitted..).unwrap_or_default()).unwrap_or_default();
     let far = (FAR * usual).max(MARGINS * run.plan.margin.share().ln_1p());
     grid.cells
         .iter()

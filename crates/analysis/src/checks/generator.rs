@@ -1,8 +1,9 @@
 //! Checks for a load generator that was the limit, and for a load that cannot be sustained.
 
 use iotax_model::WarningKind;
+use iotax_model::record::Measurement;
 use iotax_model::units::human;
-use iotax_model::workload::Kind;
+use iotax_model::workload::{Kind, Workload};
 
 use super::Case;
 use crate::finding::Finding;
@@ -49,8 +50,8 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-pub(super) fn saturated(case: &Case<'_>) -> Option<Finding> {
-    let Case { workload, m, .. } = case;
+/// The share of its threads' time that the generator used, if that was the limit.
+pub(crate) fn saturation(workload: &Workload, m: &Measurement) -> Option<f64> {
     // An engine that moves no data measures the generator and the kernel; who keeps a schedule or polls looks all the time.
     let window = f64::from(workload.numjobs) * m.outcome.duration_ns as f64;
     let share = m.outcome.cpu.total_ns() as f64 / window;
@@ -58,7 +59,12 @@ pub(super) fn saturated(case: &Case<'_>) -> Option<Finding> {
     let polls = workload.hipri || workload.sqthread_poll;
     let tells = workload.ioengine.moves_data() && waited && !polls;
     let long = m.outcome.duration_ns >= TELLING_NS;
-    (tells && long && share >= SATURATED).then(|| {
+    (tells && long && share >= SATURATED).then_some(share)
+}
+
+pub(super) fn saturated(case: &Case<'_>) -> Option<Finding> {
+    let Case { workload, m, .. } = case;
+    saturation(workload, m).map(|share| {
         let evidence = format!(
             "the generator used {:.0}% of the time of its {} thread{}",
             share * 100.0,

@@ -7,7 +7,7 @@ mod buffered;
 mod cache;
 mod clock;
 mod content;
-mod generator;
+pub(crate) mod generator;
 mod load;
 mod missing;
 mod network;

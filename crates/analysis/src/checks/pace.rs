@@ -10,10 +10,9 @@ use iotax_model::{Warning, WarningKind};
 use super::Case;
 use super::step::{self, Step};
 use crate::failed::Failed;
-use crate::figures::{done, is_stream};
+use crate::figures::{done, is_stream, whole_intervals};
 use crate::finding::Finding;
 use crate::metric::Metric;
-use crate::stats::median;
 use crate::stats::steady::{Steadiness, steadiness};
 use crate::warm_up::warm_up;
 use iotax_model::Run;
@@ -40,9 +39,7 @@ pub(super) fn uneven(case: &Case<'_>) -> Option<Finding> {
 
 /// Finds a rate that fell once and stayed down, as when burst credits are used up.
 fn throttled(case: &Case<'_>) -> Option<Finding> {
-    let whole =
-        median(&case.m.samples.iter().map(|sample| sample.duration_ns as f64).collect::<Vec<_>>())? / 2.0;
-    let samples: Vec<_> = case.m.samples.iter().filter(|sample| sample.duration_ns as f64 >= whole).collect();
+    let samples = whole_intervals(case.m);
     let rate = |count: u64, ns: u64| count as f64 / (ns as f64 / 1e9);
     let rates: Vec<f64> =
         samples.iter().map(|sample| rate(done(case.m, &sample.tallies), sample.duration_ns)).collect();

@@ -31,6 +31,7 @@ use account::MeasurementFigures;
 use crate::comparison::{Ratio, as_ratios};
 use crate::metric::Metric;
 use crate::sample::{Sample, decide_family};
+use crate::stats::geometric_mean;
 use crate::stats::paired::Interval;
 use crate::stats::verdict::Decision;
 use iotax_model::record::ImportSource;
@@ -508,10 +509,6 @@ impl CellSample {
         let figures = (self.cell.ratio.mean, self.base);
         self.cell.ratio = Ratio::new(self.cell.metric, figures, &self.sample, decision, withheld);
     }
-}
-
-fn geometric_mean(values: &[f64]) -> f64 {
-    (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
 }
 
 /// Decides the usable cells of some metrics as one family, with a margin.

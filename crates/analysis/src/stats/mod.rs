@@ -41,6 +41,14 @@ pub trait Estimate {
     fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64>;
 }
 
+/// Factor from the median absolute deviation of normal noise to its standard deviation.
+pub(crate) const MAD_TO_SD: f64 = 1.4826;
+
+/// The geometric mean of positive values; NaN for an empty slice.
+pub(crate) fn geometric_mean(values: &[f64]) -> f64 {
+    (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
+}
+
 /// The median; `None` for an empty slice.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {

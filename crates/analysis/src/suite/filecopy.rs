@@ -9,6 +9,8 @@ use serde::Serialize;
 
 use iotax_model::Run;
 
+use crate::stats::geometric_mean;
+
 /// The copies: name, UnixBench's title, baseline in KiB/s.
 const BASELINES: [(&str, &str, f64); 3] = [
     ("fstime", "File Copy 1024 bufsize 2000 maxblocks", 3960.0),
@@ -55,7 +57,7 @@ pub fn indexes(run: &Run) -> Vec<Index> {
         let copies: Vec<Copy> = BASELINES.iter().filter_map(|copy| measured(run, target, copy)).collect();
         let all = (copies.len() == BASELINES.len()).then(|| {
             let indexes: Vec<f64> = copies.iter().map(|copy| copy.index).collect();
-            geometric_mean(&indexes)
+            mean_of(&indexes)
         });
         let index = all.flatten();
         (!copies.is_empty()).then(|| Index { target: target.to_owned(), copies, index })
@@ -79,12 +81,12 @@ fn measured(
     rates.sort_by(f64::total_cmp);
     // The lowest are the worst.
     let kept = &rates[rates.len() / 3..];
-    let kib_per_s = geometric_mean(kept)?;
+    let kib_per_s = mean_of(kept)?;
     let index = kib_per_s / baseline_kib_per_s * 10.0;
     Some(Copy { workload, title, kib_per_s, baseline_kib_per_s, index, rounds: kept.len() })
 }
 
-fn geometric_mean(values: &[f64]) -> Option<f64> {
-    let sum: f64 = values.iter().map(|value| value.ln()).sum();
-    (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
+/// The geometric mean; `None` of nothing.
+fn mean_of(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| geometric_mean(values))
 }

@@ -1,16 +1,13 @@
 //! The changes in one series of logarithms: their places and sizes, and what the newest runs may turn out to be.
 
 use super::energy::{self, LEAST_SIDE};
-use crate::stats::median;
 use crate::stats::paired::Interval;
+use crate::stats::{MAD_TO_SD, median};
 use statrs::distribution::{ContinuousCDF, Normal};
 
 /// Log likelihood, relative to the best place, above which a place belongs to the interval. By simulation (docs/trend.md) the interval then
 /// holds the true place in at least 95% of changes.
 const LIKELIHOOD: f64 = 3.0;
-
-/// A median absolute deviation of normal noise times this is its standard deviation.
-const MAD_TO_SD: f64 = 1.4826;
 
 /// Distance of the newest runs from the rest, in standard errors, from which they are reported as a possible change.
 const SUSPICIOUS: f64 = 4.0;

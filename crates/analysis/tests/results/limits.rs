@@ -138,6 +138,18 @@ fn none_is_found_in_forty_runs_where_there_is_none() {
 }
 
 #[test]
+fn a_load_whose_own_cpu_is_the_bound_finds_no_limit() {
+    let mut run = audit(|_, _, _| 3000.0);
+    assert_eq!(only(&run).limits[0].scope, LimitScope::Together);
+    for m in &mut run.measurements {
+        m.outcome.cpu.user_ns = m.outcome.duration_ns;
+    }
+    let found = only(&run);
+    assert_eq!(found.limits, []);
+    assert!(found.free.iter().all(|free| free.is_generator_bound), "{found:?}");
+}
+
+#[test]
 fn a_quiet_device_has_no_certain_limit() {
     // Without any noise its bandwidth is nearly the same at both large sizes: a bound of each direction, whose it is not said.
     let found = audit(|workload, _, _| device(workload));
