@@ -2,28 +2,39 @@
 
 use iotax_analysis::levels::BurstLevel;
 use iotax_analysis::limits::{FreeRate, LimitScope, LimitsOnTarget, RateLimit};
+use iotax_model::Run;
 use iotax_model::plan::RateUnit;
 use iotax_model::units::human;
 
 use crate::figure::share;
+use crate::marks::is_emulated;
 
 /// The least difference that is told.
 const LEAST: f64 = 0.001;
 
 /// The limits on a target, one sentence each; for I/Os and for bytes, one that says so where there is none.
-pub(crate) fn sentences(found: &LimitsOnTarget<'_>) -> Vec<String> {
+pub(crate) fn sentences(run: &Run, found: &LimitsOnTarget<'_>) -> Vec<String> {
+    let emulated = if is_emulated(run, found.target) { " (emulated: no word on a real machine)" } else { "" };
     let of_unit = |unit: RateUnit| -> Vec<String> {
         let limits: Vec<&RateLimit> = found.limits.iter().filter(|limit| limit.unit == unit).collect();
         let mut all: Vec<String> = limits.iter().map(|limit| held(limit)).collect();
         let free: Vec<&FreeRate> = found.free.iter().filter(|free| free.unit == unit).collect();
-        if limits.is_empty() && !free.is_empty() {
+        if limits.is_empty() {
             let rates: Vec<String> = free.iter().map(|free| not_held(free)).collect();
-            all.push(format!("no limit on {} found: {}", counted(unit), rates.join(", ")));
+            all.push(match (rates.is_empty(), free.iter().any(|free| free.is_generator_bound)) {
+                (true, _) => format!("a limit on {} is unknown: too few intervals with I/O", counted(unit)),
+                (_, true) => format!(
+                    "a limit on {} is unknown, the load's own CPU was the bound: {}",
+                    counted(unit),
+                    rates.join(", ")
+                ),
+                (_, false) => format!("no limit on {} found: {}", counted(unit), rates.join(", ")),
+            });
         }
         all
     };
     let all = [RateUnit::Ios, RateUnit::Bytes].into_iter().flat_map(of_unit);
-    all.map(|sentence| format!("{}: {sentence}.", found.target)).collect()
+    all.map(|sentence| format!("{}{emulated}: {sentence}.", found.target)).collect()
 }
 
 /// `limited to 500 I/Os a second, reads and writes together: the same at 4k and 16k, within 0.4%; before that 2.00k for 5.0 s`.
@@ -45,7 +56,7 @@ fn held(limit: &RateLimit) -> String {
 }
 
 fn before(burst: BurstLevel, unit: RateUnit) -> String {
-    format!("; before that {} for {}", per_second(burst.rate, unit), human::duration(burst.seconds))
+    format!("; before that {} for {}", per_second(burst.rate, unit), human::time(burst.seconds * 1e9))
 }
 
 /// `reads 43.0k I/Os a second at 4k and 31.0k at 16k`.

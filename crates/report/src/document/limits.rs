@@ -15,7 +15,7 @@ pub(super) fn add(page: &mut Page, run: &Run) -> bool {
         return false;
     }
     page.add(Part::Head("Which limit lies before it?".into()));
-    page.add_lines(all.iter().flat_map(sentences).collect());
+    page.add_lines(all.iter().flat_map(|found| sentences(run, found)).collect());
     page.add(Part::Table(table(&all)));
     true
 }
@@ -47,7 +47,7 @@ fn table(all: &[LimitsOnTarget<'_>]) -> Grid {
                     megabytes(rate.ios * rate.workload.bs.0 as f64),
                     share(rate.scatter),
                     burst(&|rate, _| human::count(rate)),
-                    burst(&|_, seconds| human::duration(seconds)),
+                    burst(&|_, seconds| human::time(seconds * 1e9)),
                 ]
                 .map(figure),
             );
