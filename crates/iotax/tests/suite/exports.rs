@@ -284,9 +284,9 @@ fn an_image_takes_its_space_and_its_files_as_it_is_told() {
         ("chain", "WORK > qcow2 file + 2 external snapshots data_file=true > virtio"),
         ("vhdx", "WORK > vhdx file subformat=fixed > virtio"),
         ("vpc", "WORK > vpc file subformat=fixed > fuse"),
-        ("flat", "WORK > vmdk file subformat=monolithicFlat > virtio"),
-        ("extents", "WORK > vmdk file subformat=twoGbMaxExtentSparse > virtio"),
-        ("flat-extents", "WORK > vmdk file subformat=twoGbMaxExtentFlat > virtio"),
+        ("flat", "WORK > vmdk file subformat=monolithicFlat > virtio aio=threads"),
+        ("extents", "WORK > vmdk file subformat=twoGbMaxExtentSparse > virtio aio=threads"),
+        ("flat-extents", "WORK > vmdk file subformat=twoGbMaxExtentFlat > virtio aio=threads"),
     ];
     let json = lab.json(&["run", &plan(&lab, &stacks, MIXED), "--yes", "--json", "-"]);
     assert_mixed(&json, 14);
@@ -297,6 +297,7 @@ fn an_image_takes_its_space_and_its_files_as_it_is_told() {
             "subformat = \"fixed\" is none of vmdk's; accepted: dynamic",
         ),
         ("WORK > raw file data_file=true > virtio", "data_file needs format"),
+        ("WORK > vmdk file subformat=monolithicFlat > virtio", "with aio = \"threads\"; use that"),
     ] {
         let refused = lab.run(&["run", &plan(&lab, &[("t", line)], MIXED), "--yes"]);
         let said = text(&refused.stderr);

@@ -2,7 +2,7 @@
 
 use super::fitting::{completing, fit, on_place, unknown};
 use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
-use super::{CacheMode, CacheSpec, FileSpec, GuestSpec, NetworkSpec, Snapshot};
+use super::{Aio, CacheMode, CacheSpec, FileSpec, FuseSpec, GuestSpec, NetworkSpec, Snapshot, VirtioSpec};
 
 /// The layers of a target, from the bottom up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -156,6 +156,20 @@ impl Stack {
         let is_somewhere = matches!(self.location(), Some(BottomLocation::Directory(_)));
         if self.layers.iter().filter_map(CacheSpec::of).any(|cache| cache.dir.is_none() && !is_somewhere) {
             return Err("cache needs dir = \"...\", a directory on the fast device".into());
+        }
+        let in_files =
+            self.find::<FileSpec>().and_then(|file| file.subformat).filter(|one| one.has_extents());
+        let aio = [
+            self.find::<VirtioSpec>().map(|virtio| virtio.aio),
+            self.find::<FuseSpec>().map(|fuse| fuse.aio),
+            self.find::<GuestSpec>().map(|guest| guest.aio),
+        ];
+        if let Some(subformat) = in_files
+            && aio.into_iter().flatten().any(|aio| aio != Aio::Threads)
+        {
+            return Err(format!(
+                "subformat = \"{subformat}\": QEMU opens the extents of such an image with aio = \"threads\"; use that"
+            ));
         }
         let Some(guest) = self.find::<GuestSpec>() else { return Ok(()) };
         let snapshot = self.find::<FileSpec>().and_then(|file| file.snapshot);

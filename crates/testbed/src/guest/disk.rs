@@ -1,5 +1,8 @@
 //! The guest's disk on QEMU's command line: block nodes, I/O threads, controller, device.
 
+use std::fs;
+use std::path::Path;
+
 use iotax_model::guest_abi::DISK_SERIAL;
 use iotax_model::target::{Aio, Bus, CacheMode, Discard, Format, GuestSpec, MachineType};
 use iotax_model::units::Bytes;
@@ -11,8 +14,8 @@ use super::image::{ChainImage, SECRET, secret_option};
 pub const DISK: &str = "disk0";
 /// QEMU's id of the controller, for disks with a separate one.
 const CONTROLLER: &str = "controller";
-/// The length of a guest's disk is a multiple of this.
-const SECTOR: u64 = 512;
+/// The length of a guest's disk is a multiple of this, and so is that of a new image's file.
+pub(super) const SECTOR: u64 = 512;
 
 /// The images of a guest's disk.
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +94,7 @@ impl DiskChain<'_> {
                     "read-only": read_only,
                     "discard": drive.discard.word(),
                     "cache": cache,
-                    "aio": drive.aio.word(),
+                    "aio": aio(&image.path, drive.aio).word(),
                 },
             });
             if let Some(part) = image.part {
@@ -120,6 +123,13 @@ impl DiskChain<'_> {
         }
         below
     }
+}
+
+/// The I/O backend for a file: the given one, or threads if the file ends within a sector. QEMU 10.0 opens such a file with io_uring and may
+/// hang: it queues the rest of a short read without submitting it (`luring_resubmit_short_read` in block/io_uring.c).
+fn aio(path: &Path, given: Aio) -> Aio {
+    let ends_within = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() % SECTOR != 0);
+    if ends_within && given == Aio::IoUring { Aio::Threads } else { given }
 }
 
 /// QEMU's options for a guest's disk.
@@ -208,6 +218,21 @@ mod tests {
     use super::super::image::DevicePart;
     use super::*;
     use iotax_model::target::{CacheMode, Discard};
+
+    #[test]
+    fn a_file_that_ends_within_a_sector_is_read_by_threads_in_place_of_io_uring() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (length, given, used) in [
+            (1024, Aio::IoUring, Aio::IoUring),
+            (352, Aio::IoUring, Aio::Threads),
+            (352, Aio::Native, Aio::Native),
+        ] {
+            let path = dir.path().join("image");
+            fs::write(&path, vec![0; length]).expect("written");
+            assert_eq!(aio(&path, given), used, "{length} {given}");
+        }
+        assert_eq!(aio(Path::new("/dev/null"), Aio::IoUring), Aio::IoUring);
+    }
 
     fn images(names: &[(&str, Format)]) -> Vec<ChainImage> {
         names.iter().map(|(path, format)| ChainImage::new(path.into(), *format)).collect()

@@ -1,6 +1,8 @@
 //! Disk images, created and inspected by qemu-img.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,6 +13,7 @@ use iotax_model::units::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::disk::SECTOR;
 use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
 use crate::program;
@@ -100,13 +103,14 @@ pub fn create(path: &Path, file: &FileSpec, size: Bytes, lock: &ProcessLock) -> 
         // Guessing the key of what is random anyway need not take long.
         Format::Luks => format!("key-secret={SECRET},iter-time=10"),
     };
-    let size = size.0.to_string();
+    let length = size.0.to_string();
     let given = if options.is_empty() { vec![] } else { vec!["-o", options.as_str()] };
     let secret = secret_option();
     let key = if file.format == Format::Luks { vec!["--object", secret.as_str()] } else { vec![] };
     let arguments = ["create", "-q"].into_iter().chain(key).chain(["-f", file.format.word()]).chain(given);
     let arguments = arguments.map(OsStr::new);
-    make(path, lock, arguments.chain([path.as_os_str(), size.as_ref()]))
+    make(path, lock, arguments.chain([path.as_os_str(), length.as_ref()]))?;
+    if file.format == Format::Qcow2 { fill_sector(path) } else { Ok(()) }
 }
 
 /// Creates a qcow2 overlay over `backing`, with the cluster options of `file`. The file must not exist. qemu-img holds the run's lock.
@@ -123,7 +127,8 @@ pub fn create_overlay(
     let options = format!("preallocation=off{}", qcow2_options(file));
     let arguments = ["create", "-q", "-f", "qcow2", "-o", &options, "-F", backing_format.word(), "-b"];
     let arguments = arguments.map(OsStr::new).into_iter().chain([absolute.as_os_str(), path.as_os_str()]);
-    make(path, lock, arguments)
+    make(path, lock, arguments)?;
+    fill_sector(path)
 }
 
 /// Path of the data file of a new image.
@@ -353,6 +358,20 @@ fn make<'a>(
     run("create", path, held, arguments, lock.stop(), program::PATIENCE).map(drop)
 }
 
+/// Fills the last sector of a new qcow2 image, within which a table ends: QEMU may hang as it opens that (see `disk::aio`).
+fn fill_sector(path: &Path) -> Result<(), ImageError> {
+    let fill = || {
+        let file = File::options().write(true).open(path)?;
+        file.set_len(file.metadata()?.len().next_multiple_of(SECTOR))
+    };
+    let failed = |error: io::Error| ImageError::Failed {
+        path: path.to_owned(),
+        action: "create",
+        reason: error.to_string(),
+    };
+    fill().map_err(failed)
+}
+
 /// Runs qemu-img for a read-only command; returns its stdout.
 fn qemu_img<'a>(
     action: &'static str,
@@ -442,6 +461,9 @@ mod tests {
         create_overlay(&middle, &base, Format::Raw, &of(Format::Qcow2), &lock).expect("created");
         create_overlay(&top, &middle, Format::Qcow2, &of(Format::Qcow2), &lock).expect("created");
         let image = |path: &Path, format| ChainImage::new(path.to_owned(), format);
+        for path in [&base, &middle, &top] {
+            assert_eq!(std::fs::metadata(path).expect("a file").len() % SECTOR, 0, "{}", path.display());
+        }
         assert_eq!(
             chain(&top, Format::Qcow2).expect("read"),
             [image(&top, Format::Qcow2), image(&middle, Format::Qcow2), image(&base, Format::Raw)]

@@ -78,6 +78,11 @@ words! {
 }
 
 impl Subformat {
+    /// Returns whether an image is a descriptor with its bytes in other files, which QEMU opens with `aio = "threads"`.
+    pub(in crate::target) const fn has_extents(self) -> bool {
+        matches!(self, Self::MonolithicFlat | Self::TwoGbMaxExtentSparse | Self::TwoGbMaxExtentFlat)
+    }
+
     /// Returns whether images of this format support it.
     const fn is_of(self, format: Format) -> bool {
         match self {
