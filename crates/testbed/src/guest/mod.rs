@@ -19,7 +19,7 @@ pub mod modules;
 pub mod nic;
 pub mod operation;
 pub(crate) mod passt;
-mod process;
+pub(crate) mod process;
 pub mod qmp;
 pub mod vmlinux;
 

@@ -249,6 +249,20 @@ pub(super) fn is_stopped(pid: u32) -> bool {
     stat(pid).is_some_and(|fields| matches!(fields.first().map(String::as_str), Some("T" | "t")))
 }
 
+/// A process's state in words, from those of its threads: `it waits for a disk`.
+pub(crate) fn state(pid: u32) -> &'static str {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    let states: Vec<char> =
+        texts.filter_map(|text| text.rsplit_once(')')?.1.trim_start().chars().next()).collect();
+    let words =
+        [("tT", "it is stopped"), ("D", "it waits for a disk"), ("R", "it computes"), ("S", "it waits")];
+    let of = |(all, words): &(&str, &'static str)| {
+        states.iter().any(|state| all.contains(*state)).then_some(*words)
+    };
+    words.iter().find_map(of).unwrap_or("it is gone")
+}
+
 /// The fields of /proc/PID/stat after the name (proc_pid_stat(5)).
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -297,5 +311,17 @@ mod tests {
         assert_eq!(quoted("console=ttyS0 quiet"), "'console=ttyS0 quiet'");
         assert_eq!(quoted("it's"), r"'it'\''s'");
         assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_or_gone_is_said_to_be() {
+        let mut child = std::process::Command::new("sh").args(["-c", "exec sleep 60"]).spawn().expect("sh");
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
+        rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::UNTRACED).expect("waited");
+        assert_eq!(state(child.id()), "it is stopped");
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        assert_eq!(state(child.id()), "it is gone");
     }
 }

@@ -27,6 +27,7 @@ use crate::export::{DAEMON, StorageDaemon};
 use crate::guest::disk::Drive;
 use crate::guest::image;
 use crate::guest::operation::{OperationFiles, Operator};
+use crate::guest::process;
 use crate::guest::qmp::{self, Qmp};
 use crate::interrupt::Interrupt;
 use crate::netns;
@@ -38,8 +39,8 @@ use crate::undo::{UndoEntry, UndoLog};
 const NODE: &str = "image";
 /// Its name for the socket of its monitor.
 const MONITOR: &str = "monitor0";
-/// Time for the daemon to open an image and export it. It waits for the disk: one that many files were just written to has taken 15 s.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Time for the daemon to open an image and export it. It waits for the disk: one that others write to has taken more than a minute.
+const PATIENCE: Duration = Duration::from_mins(3);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// An image that daemons of iotax's export.
@@ -201,25 +202,33 @@ impl Export {
         let end = Instant::now() + PATIENCE;
         while !self.form.is_there().map_err(in_point)? {
             if let Some(status) = daemon.try_wait().map_err(in_point)? {
-                let mut text = String::new();
-                // What it does not say is not known.
-                let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
-                // Its arguments stand before what it says of them.
-                let said = |line: &str| line.rsplit_once("}: ").map_or(line, |(_, said)| said).to_owned();
-                let text = text.lines().map(said).collect::<Vec<_>>().join(" ");
-                return Err(Refusal::environment(format!("{program} ended with {status}: {text}")).into());
+                let reason = format!("{program} ended with {status}: {}", messages(said));
+                return Err(Refusal::environment(reason).into());
             }
             if stop.load(Ordering::Relaxed) {
                 return Err(in_point(io::ErrorKind::Interrupted.into()));
             }
             if Instant::now() > end {
-                let reason = format!("{program} has not exported the image in {} s", PATIENCE.as_secs());
+                let (seconds, state) = (PATIENCE.as_secs(), process::state(daemon.id()));
+                let reason = format!(
+                    "{program} has not exported the image in {seconds} s; {state}: {}",
+                    messages(said)
+                );
                 return Err(in_point(io::Error::other(reason)));
             }
             threads::sleep(LOOK_AGAIN);
         }
         Ok(())
     }
+}
+
+/// A daemon's messages on standard error, in one line and without its arguments, which precede what it says of them.
+fn messages(said: &mut File) -> String {
+    let mut text = String::new();
+    // What it does not say is not known.
+    let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
+    let words = |line: &str| line.rsplit_once("}: ").map_or(line, |(_, words)| words).to_owned();
+    text.lines().map(words).collect::<Vec<_>>().join(" ")
 }
 
 impl ExportedImage {
