@@ -23,6 +23,7 @@ use rustix::process::{Pid, WaitOptions};
 use rustix::system::RebootCommand;
 
 use crate::agent;
+use crate::causes::with_causes;
 use crate::say::say;
 
 mod disk;
@@ -40,7 +41,7 @@ const BEAT: Duration = Duration::from_secs(2);
 pub(crate) fn main() -> ! {
     // A panic has printed itself to the console already.
     if let Ok(Err(error)) = catch_unwind(run) {
-        say!("iotax init: {error:#}");
+        say!("iotax init: {}", with_causes(&error));
     }
     rustix::fs::sync();
     let refused = rustix::system::reboot(RebootCommand::PowerOff);

@@ -4,6 +4,7 @@
 //! load wherever it is started ([`agent`]), and PID 1 of a guest ([`init`]), which runs the agent there.
 
 mod agent;
+mod causes;
 mod cli;
 mod database;
 mod init;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
+use crate::causes::with_causes;
 use iotax_model::exit::Exit;
 use rustix::process::{Resource, getrlimit};
 
@@ -49,7 +51,7 @@ const STACK: usize = 2 << 20;
 /// Carries out the command line.
 fn carry_out() -> ExitCode {
     let exit = cli::main().unwrap_or_else(|failure| {
-        say::say!("iotax: {:#}", failure.error);
+        say::say!("iotax: {}", with_causes(&failure.error));
         failure.exit.into()
     });
     // Lost output is an error even if the command itself succeeded.

@@ -20,6 +20,7 @@ use super::number;
 use super::output::{StoreArgs, load};
 use super::say::{note, say};
 use super::{Failure, OrExit, links, output_formats, usage};
+use crate::causes::with_causes;
 
 /// Flags of `iotax export`.
 #[derive(Debug, ClapArgs)]
@@ -77,7 +78,7 @@ fn write_dataset(dir: &Path, store: &Store, runs: &[i64]) -> Result<Exit, Failur
             Ok(run) => run,
             // Of all runs those that are sound are worth having.
             Err(failure) if runs.is_empty() => {
-                say!("run {id} is left out: {:#}", failure.error);
+                say!("run {id} is left out: {}", with_causes(&failure.error));
                 left_out += 1;
                 continue;
             }

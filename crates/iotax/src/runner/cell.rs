@@ -21,6 +21,7 @@ use super::operations::Operations;
 use super::target::{HostSite, Site, Target};
 use super::window::{self, Part, Performed};
 use super::{Runner, interrupted, members, pair, phases};
+use crate::causes::with_causes;
 
 /// Extra runtime of a neighbour, which starts a little earlier.
 const OUTLAST: Nanos = Nanos::from_secs(1);
@@ -54,7 +55,7 @@ impl Runner<'_> {
         let mut measured = match self.measure_ready(&there) {
             Ok(measured) => measured,
             Err(error) => {
-                let error = format!("{error:#}");
+                let error = with_causes(&error);
                 there.iter().map(|_| Err(anyhow::anyhow!("{error}"))).collect()
             }
         }

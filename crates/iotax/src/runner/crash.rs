@@ -26,6 +26,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::cell::job_seed;
 use super::target::{HostSite, Site, Target};
 use super::{Interrupted, local_agent};
+use crate::causes::with_causes;
 
 /// Minimum time of load before the power is cut, and the range from which the additional time is drawn.
 const EARLIEST: Duration = Duration::from_millis(500);
@@ -87,7 +88,7 @@ impl<'a> PowerCuts<'a> {
             Err(error) if self.stop.load(Ordering::Relaxed) => return Err(error),
             Err(error) => PowerCut {
                 seconds: Some(seconds),
-                unusable: Some(format!("{error:#}")),
+                unusable: Some(with_causes(&error)),
                 ..PowerCut::default()
             },
         };

@@ -17,6 +17,7 @@ use iotax_testbed::undo::UndoLog;
 use super::Interrupted;
 use super::crash::{PowerCuts, moment};
 use super::own_program;
+use crate::causes::with_causes;
 use crate::database::{self, DatabaseCheck};
 
 /// Name of the database directory, next to the target's file.
@@ -153,7 +154,7 @@ impl PowerCuts<'_> {
                 // What holds for a check does not depend on how its own changes are synced.
                 let checked = server.start(&[], undo_log).and_then(|()| {
                     let checked = database::postgresql::check(server.sockets(), rows);
-                    checked.map_err(|error| server.reason().unwrap_or_else(|| in_words(&error)))
+                    checked.map_err(|error| server.reason().unwrap_or_else(|| with_causes(&error.into())))
                 });
                 if self.stop.load(Ordering::Relaxed) {
                     return Err(Interrupted.into());
@@ -171,12 +172,6 @@ impl PowerCuts<'_> {
     ) -> anyhow::Result<PostgresqlCluster> {
         Ok(programs.server(cluster, &format!("iotax-{}-postgresql", self.tag), undo_log)?)
     }
-}
-
-/// A client's error with its causes, which its own message leaves out.
-fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |words, cause| format!("{words}: {cause}"))
 }
 
 /// The client, which is killed with its power.

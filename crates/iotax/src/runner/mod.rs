@@ -63,6 +63,7 @@ pub(crate) use progress::{Progress, Step};
 use remote_agent::RemoteAgent;
 pub(crate) use remote_agent::{RemoteAgents, RemoteOptions, survey as remote_survey};
 
+use crate::causes::with_causes;
 use target::{GuestSite, HostSite, NetworkSite, RemoteSite, Site, Target};
 
 /// Time limit for a local agent's first answer.
@@ -228,7 +229,7 @@ impl Runner<'_> {
             self.context.progress.phase("booting guests");
             for (group, error) in guests.boot(&mut self.groups, &mut self.context) {
                 self.context.fail_if_stopped()?;
-                self.lose(group, &format!("{error:#}"))?;
+                self.lose(group, &with_causes(&error))?;
             }
         }
         for record in self.groups.iter().filter_map(|group| group.first()).map(Target::record) {

@@ -8,13 +8,14 @@ use iotax_model::warning::{Warning, WarningKind};
 
 use super::target::{Site, Target};
 use super::{Interrupted, Runner, local_agent, pair, phases};
+use crate::causes::with_causes;
 
 impl Runner<'_> {
     /// Continues without a group of guests that fails before it is measured. The failure of any other target ends the run.
     pub(super) fn or_lose(&mut self, group: usize, result: anyhow::Result<()>) -> anyhow::Result<()> {
         match result {
             Err(error) if self.groups[group].iter().any(Target::is_guest) && !self.context.is_stopped() => {
-                self.lose(group, &format!("{error:#}"))
+                self.lose(group, &with_causes(&error))
             }
             result => result,
         }
@@ -48,7 +49,7 @@ impl Runner<'_> {
     pub(super) fn failed(&mut self, cell: Cell, round: u32, error: &anyhow::Error) -> anyhow::Result<()> {
         let plan = &self.plan;
         let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
-        let evidence = format!("{error:#}");
+        let evidence = with_causes(error);
         let is_lost = self.lost.contains(&cell.target);
         if !is_lost {
             self.context.progress.note(&format!("{target}, {workload}, round {round}: {evidence}"));
@@ -61,7 +62,9 @@ impl Runner<'_> {
         }
         match self.restart(cell) {
             Err(_) if self.context.is_stopped() => Err(Interrupted.into()),
-            Err(error) => self.lose(cell.target, &format!("it could not be started again: {error:#}")),
+            Err(error) => {
+                self.lose(cell.target, &format!("it could not be started again: {}", with_causes(&error)))
+            }
             Ok(()) => Ok(()),
         }
     }

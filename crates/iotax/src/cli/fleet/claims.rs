@@ -12,12 +12,15 @@ use iotax_model::units::Bytes;
 use iotax_model::visible::line;
 use iotax_testbed::device::Permission;
 use iotax_testbed::host_info::{self, FilesystemSpace};
+use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::preflight;
+
+use crate::causes::with_causes;
 
 /// The claims of an assignment on this machine, or the reason why it cannot be carried out. Touches nothing.
 pub(super) fn of(assignment: &Assignment, permission: &Permission) -> Result<Claims, String> {
     let plan = &assignment.plan;
-    let refused = |refusal| format!("{:#}", anyhow::Error::from(refusal));
+    let refused = |refusal: Refusal| with_causes(&refusal.into());
     let needs = preflight::check(plan, permission).map_err(refused)?;
     let rooms = needs.rooms().map_err(refused)?.into_iter().map(|room| FilesystemClaim {
         device: room.device,

@@ -25,6 +25,7 @@ use super::super::progress::Watcher;
 use super::super::session::{Membership, Session, watch_signals};
 use super::super::{Failure, OrExit, args, say};
 use super::claims;
+use crate::causes::with_causes;
 use crate::runner::{self, Gate, Progress, Step};
 
 /// Shortest time between two samples sent to the coordinator: less than the interval of all but short measurements.
@@ -103,7 +104,7 @@ fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Resu
     let exit = match &measured {
         Ok((_, exit)) => *exit,
         Err(failure) => {
-            reasons.insert(0, format!("{:#}", failure.error));
+            reasons.insert(0, with_causes(&failure.error));
             failure.exit
         }
     };

@@ -23,6 +23,7 @@ use super::super::enlist::refused;
 use super::super::session::say_not_undone;
 use super::super::{Failure, OrExit, usage};
 use super::hosts::{Host, Link};
+use crate::causes::with_causes;
 use crate::runner;
 
 /// Maximum number of connections made concurrently: sshd refuses more (`MaxStartups`), and each copies the program.
@@ -106,7 +107,7 @@ pub(super) fn all(
                     hub.add(&host.name, streams.0, streams.1);
                     started.processes.push(process);
                 }
-                Err(error) => failed.push((host.name.clone(), format!("{error:#}"))),
+                Err(error) => failed.push((host.name.clone(), with_causes(&error))),
             }
         }
     }

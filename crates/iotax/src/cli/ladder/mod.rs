@@ -20,6 +20,7 @@ use super::print_plan::print_plan;
 use super::say::note;
 use super::session::{RunArgs, watch_signals};
 use super::{Failure, OrExit, usage};
+use crate::causes::with_causes;
 use crate::runner::{self, Interrupted};
 use rungs::{Base, Rung};
 
@@ -159,7 +160,7 @@ fn no_guests(args: &Args, asked: bool) -> Result<Option<String>, Failure> {
     let is_wanted = asked || args.emulated || args.guests != [1] || args.run.guest.is_specific();
     match runner::guests_possible(&options) {
         Err(missing) if is_wanted => Err(Failure { exit: Exit::Environment, error: missing }),
-        Err(missing) => Ok(Some(format!("{missing:#}"))),
+        Err(missing) => Ok(Some(with_causes(&missing))),
         Ok(()) if is_wanted => Ok(None),
         // What is refused anyway is refused at once: a guest that does not start is waited for.
         Ok(()) if is_refused(args) => Ok(None),

@@ -11,6 +11,7 @@ use iotax_model::words::WordError;
 use iotax_model::workload::{Workload, WorkloadKeys};
 use iotax_testbed::network;
 
+use crate::causes::with_causes;
 use crate::cli::args::{DesignArgs, GuestArgs, LengthArgs, RemoteArgs};
 use crate::cli::known_words::text_of;
 use crate::cli::number;
@@ -149,7 +150,7 @@ impl Args {
                         error: error.context(format!("rung {name}")),
                     });
                 }
-                Err(error) => note!("Without {name}: {error:#}"),
+                Err(error) => note!("Without {name}: {}", with_causes(&error)),
             }
         }
         Ok(possible)

@@ -18,6 +18,7 @@ use super::super::say::say;
 use super::super::session::{say_not_undone, watch_signals};
 use super::super::{Failure, OrExit, args, links, number, target_args, usage};
 use super::{is_line, journal, target};
+use crate::causes::with_causes;
 use crate::runner;
 use crate::runner::powercut::{self, JournalPlace, LoadEnd};
 
@@ -86,7 +87,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if let Ok(LoadEnd::Failed(error)) = &ended {
         // The undo log stays: the target has what is to be checked.
         say!(
-            "The load ended: {error:#}. What is on record can be checked: {check}; iotax clean then removes what was made"
+            "The load ended: {}. What is on record can be checked: {check}; iotax clean then removes what was made",
+            with_causes(error)
         );
         return Ok(Exit::Measurement);
     }

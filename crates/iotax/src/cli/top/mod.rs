@@ -28,6 +28,7 @@ use super::say::{self, note};
 use super::session::watch_signals;
 use super::time::seconds;
 use super::{Failure, OrExit, links, usage};
+use crate::causes::with_causes;
 use output::Output;
 
 /// Shortest interval: the kernel counts in milliseconds, so shorter ones are too coarse.
@@ -160,7 +161,7 @@ impl Reader {
     fn next(&mut self) -> Result<Option<Frame>, String> {
         let snapshot = self.collector.snapshot();
         if let Some(writer) = &mut self.writer {
-            writer.append(&snapshot).map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+            writer.append(&snapshot).map_err(|error| with_causes(&error.into()))?;
         }
         let frame = self.before.as_ref().and_then(|before| rates::between(before, &snapshot));
         self.before = Some(snapshot);

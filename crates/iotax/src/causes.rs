@@ -1,0 +1,26 @@
+//! Errors in words.
+
+/// An error with its causes, separated by colons. A cause that the message before it ends with is not told again.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
+        "" => cause,
+        message if message.ends_with(&cause) => told,
+        message => format!("{message}: {cause}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::with_causes;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = || io::Error::other("no space");
+        let with = |text: &'static str| with_causes(&anyhow::Error::from(cause()).context(text));
+        assert_eq!(with("a.raw: no space"), "a.raw: no space");
+        assert_eq!(with("a.raw cannot be written"), "a.raw cannot be written: no space");
+        assert_eq!(with_causes(&cause().into()), "no space");
+    }
+}
