@@ -301,12 +301,17 @@ fn killed_at_work(state: &Path, work: &Path, script: &str) -> std::process::Chil
     undo_log.make_directory(&dir).expect("dir");
     let late = dir.join("late");
     undo_log.record(Effect::File { path: late.clone(), identity: None }).expect("written");
-    std::process::Command::new("sh")
-        .args(["-c", script, "sh"])
+    let mut tool = std::process::Command::new("sh")
+        .args(["-c", &format!("echo; {script}"), "sh"])
         .arg(&late)
         .stdin(undo_log.lock().stdio().expect("a descriptor"))
+        .stdout(std::process::Stdio::piped())
         .spawn()
-        .expect("sh starts")
+        .expect("sh starts");
+    // Until it is a shell it has the undo log open, as this process has.
+    let mut started = [0];
+    tool.stdout.as_mut().expect("a pipe").read_exact(&mut started).expect("a line");
+    tool
 }
 
 #[test]
