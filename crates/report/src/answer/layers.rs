@@ -1,5 +1,6 @@
 //! The cost of each layer, one line per layer. Steps of a ladder with the same verdicts share a line.
 
+use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Edge, Judgement, Metric};
 use iotax_model::units::human;
@@ -161,6 +162,14 @@ impl Layer<'_> {
         }
     }
 
+    /// ` (within 6%)`: how far apart the targets are at most where that is not decided, by the widest interval.
+    fn bound(&self) -> String {
+        let comparisons = self.places.iter().flat_map(|place| &place.comparisons);
+        let open = comparisons.filter(|comparison| said(comparison) == Said::Open);
+        let most = open.map(|c| c.ratio.interval.map_or(f64::INFINITY, widest)).fold(0.0, f64::max);
+        if most > WIDEST { String::new() } else { format!(" (within {:.0}%)", (most * 100.0).ceil()) }
+    }
+
     /// `random writes 4.2-9.1% slower`, `same on reads (within 2%)`.
     fn part(&self, run: &Run, kind: Said, brief: bool) -> String {
         let of_kind = |place: &StepOfTable<'_>| -> Vec<f64> {
@@ -177,12 +186,20 @@ impl Layer<'_> {
             (Said::Same, Where::Everywhere) if alone => format!("same ({})", margin(run)),
             (Said::Same, Where::Everywhere) => format!("same everywhere ({})", margin(run)),
             (Said::Same, Where::On(on)) => format!("same on {on} ({})", margin(run)),
-            (Said::Open, Where::Everywhere) => "not decided".into(),
-            (Said::Open, Where::On(on)) => format!("{on} not decided"),
+            (Said::Open, Where::Everywhere) => format!("not decided{}", self.bound()),
+            (Said::Open, Where::On(on)) => format!("{on} not decided{}", self.bound()),
             (Said::Withheld, Where::Everywhere) => "not usable".into(),
             (Said::Withheld, Where::On(on)) => format!("{on} not usable"),
         }
     }
+}
+
+/// The widest difference that is worth saying of what is not decided.
+const WIDEST: f64 = 0.5;
+
+/// The largest difference that an interval of ratios allows, as a fraction.
+fn widest(interval: Interval) -> f64 {
+    (interval.high - 1.0).max(1.0 - interval.low)
 }
 
 fn around(what: &str, on: Where, alone: bool) -> String {
