@@ -297,7 +297,7 @@ fn an_image_takes_its_space_and_its_files_as_it_is_told() {
             "subformat = \"fixed\" is none of vmdk's; accepted: dynamic",
         ),
         ("WORK > raw file data_file=true > virtio", "data_file needs format"),
-        ("WORK > vmdk file subformat=monolithicFlat > virtio", "with aio = \"threads\"; use that"),
+        ("WORK > vmdk file subformat=monolithicFlat > virtio", "use aio = \"threads\""),
     ] {
         let refused = lab.run(&["run", &plan(&lab, &[("t", line)], MIXED), "--yes"]);
         let said = text(&refused.stderr);

@@ -2,7 +2,7 @@
 
 use super::fitting::{completing, fit, on_place, unknown};
 use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
-use super::{Aio, CacheMode, CacheSpec, FileSpec, FuseSpec, GuestSpec, NetworkSpec, Snapshot, VirtioSpec};
+use super::{Aio, CacheMode, CacheSpec, FileSpec, FilterSpec, GuestSpec, NetworkSpec, Snapshot};
 
 /// The layers of a target, from the bottom up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -157,20 +157,7 @@ impl Stack {
         if self.layers.iter().filter_map(CacheSpec::of).any(|cache| cache.dir.is_none() && !is_somewhere) {
             return Err("cache needs dir = \"...\", a directory on the fast device".into());
         }
-        let in_files =
-            self.find::<FileSpec>().and_then(|file| file.subformat).filter(|one| one.has_extents());
-        let aio = [
-            self.find::<VirtioSpec>().map(|virtio| virtio.aio),
-            self.find::<FuseSpec>().map(|fuse| fuse.aio),
-            self.find::<GuestSpec>().map(|guest| guest.aio),
-        ];
-        if let Some(subformat) = in_files
-            && aio.into_iter().flatten().any(|aio| aio != Aio::Threads)
-        {
-            return Err(format!(
-                "subformat = \"{subformat}\": QEMU opens the extents of such an image with aio = \"threads\"; use that"
-            ));
-        }
+        self.check_extents()?;
         let Some(guest) = self.find::<GuestSpec>() else { return Ok(()) };
         let snapshot = self.find::<FileSpec>().and_then(|file| file.snapshot);
         if snapshot == Some(Snapshot::External) && guest.filesystem.is_some() {
@@ -182,6 +169,22 @@ impl Stack {
         }
         if guest.count > 1 && matches!(self.location(), Some(BottomLocation::Device(_))) {
             return Err("several guests need a disk each: use file or lvm with a volume group".into());
+        }
+        Ok(())
+    }
+
+    /// Rejects an I/O backend that QEMU would not use: it opens the extents of a VMDK image with threads.
+    fn check_extents(&self) -> Result<(), String> {
+        for (place, layer) in self.layers.iter().enumerate() {
+            let subformat = FileSpec::of(layer).and_then(|file| file.subformat);
+            let Some(subformat) = subformat.filter(|subformat| subformat.has_extents()) else { continue };
+            let mut above = self.layers[place + 1..].iter();
+            let opens = above.find(|layer| FilterSpec::of(layer).is_none());
+            if let Some(aio) = opens.and_then(|layer| layer.kind().aio()).filter(|aio| *aio != Aio::Threads) {
+                return Err(format!(
+                    "aio = \"{aio}\": QEMU opens the extents of an image with subformat = \"{subformat}\" with threads; use aio = \"threads\""
+                ));
+            }
         }
         Ok(())
     }

@@ -14,8 +14,8 @@ use super::image::{ChainImage, SECRET, secret_option};
 pub const DISK: &str = "disk0";
 /// QEMU's id of the controller, for disks with a separate one.
 const CONTROLLER: &str = "controller";
-/// The length of a guest's disk is a multiple of this, and so is that of a new image's file.
-pub(super) const SECTOR: u64 = 512;
+/// The length of a guest's disk is a multiple of this.
+const SECTOR: u64 = 512;
 
 /// The images of a guest's disk.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +68,15 @@ impl DiskChain<'_> {
         self.chain.iter().any(|image| image.format == Format::Luks)
     }
 
+    /// The names of its files that are opened with threads in place of `given`.
+    #[must_use]
+    pub fn with_threads(&self, given: Aio) -> Vec<String> {
+        let files =
+            self.chain.iter().flat_map(|image| [Some(&image.path), image.data_file.as_ref()]).flatten();
+        let others = files.filter(|path| aio(path, given) != given);
+        others.map(|path| path.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect()
+    }
+
     /// The block node of a guest's disk.
     #[must_use]
     pub fn node(&self, name: &str, spec: &GuestSpec) -> Value {
@@ -110,6 +119,7 @@ impl DiskChain<'_> {
             if let Some(data) = &image.data_file {
                 let mut file = node["file"].clone();
                 file["filename"] = json!(data.to_string_lossy());
+                file["aio"] = json!(aio(data, drive.aio).word());
                 node["data-file"] = file;
             }
             if image.format == Format::Qcow2 {
@@ -125,9 +135,9 @@ impl DiskChain<'_> {
     }
 }
 
-/// The I/O backend for a file: the given one, or threads if the file ends within a sector. QEMU 10.0 opens such a file with io_uring and may
-/// hang: it queues the rest of a short read without submitting it (`luring_resubmit_short_read` in block/io_uring.c).
-fn aio(path: &Path, given: Aio) -> Aio {
+/// The I/O backend for a file: the given one, or threads in place of io_uring if the file ends within a sector. QEMU before 10.0.7 and 10.1.3 may
+/// hang there: the rest of a short read is queued and, where the read is completed at the end of `ioq_submit` (block/io_uring.c), not submitted.
+pub(crate) fn aio(path: &Path, given: Aio) -> Aio {
     let ends_within = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() % SECTOR != 0);
     if ends_within && given == Aio::IoUring { Aio::Threads } else { given }
 }

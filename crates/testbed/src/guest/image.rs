@@ -13,7 +13,6 @@ use iotax_model::units::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::disk::SECTOR;
 use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
 use crate::program;
@@ -358,15 +357,18 @@ fn make<'a>(
     run("create", path, held, arguments, lock.stop(), program::PATIENCE).map(drop)
 }
 
-/// Fills the last sector of a new qcow2 image, within which a table ends: QEMU may hang as it opens that (see `disk::aio`).
+/// The largest unit of direct I/O: the sector of a 4Kn disk.
+const LARGEST_SECTOR: u64 = 4096;
+
+/// Fills the last sector of a new qcow2 image, within which a table ends: QEMU may hang as it reads that (see `disk::aio`).
 fn fill_sector(path: &Path) -> Result<(), ImageError> {
     let fill = || {
         let file = File::options().write(true).open(path)?;
-        file.set_len(file.metadata()?.len().next_multiple_of(SECTOR))
+        file.set_len(file.metadata()?.len().next_multiple_of(LARGEST_SECTOR))
     };
     let failed = |error: io::Error| ImageError::Failed {
         path: path.to_owned(),
-        action: "create",
+        action: "create, then filling its last sector",
         reason: error.to_string(),
     };
     fill().map_err(failed)
@@ -462,7 +464,12 @@ mod tests {
         create_overlay(&top, &middle, Format::Qcow2, &of(Format::Qcow2), &lock).expect("created");
         let image = |path: &Path, format| ChainImage::new(path.to_owned(), format);
         for path in [&base, &middle, &top] {
-            assert_eq!(std::fs::metadata(path).expect("a file").len() % SECTOR, 0, "{}", path.display());
+            assert_eq!(
+                std::fs::metadata(path).expect("a file").len() % LARGEST_SECTOR,
+                0,
+                "{}",
+                path.display()
+            );
         }
         assert_eq!(
             chain(&top, Format::Qcow2).expect("read"),

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use iotax_model::target::{FileSpec, Format, ImageSpec, Snapshot, TargetSpec};
 use iotax_model::threads;
 use iotax_model::units::Bytes;
+use iotax_model::units::human::listed;
 use iotax_model::wire::Identity;
 use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 use serde_json::{Value, json};
@@ -52,6 +53,8 @@ pub struct ExportedImage {
     pub daemons: Vec<StorageDaemon>,
     /// True if the daemon's main loop, and no I/O thread, serves the virtio device's queues.
     pub in_main_loop: bool,
+    /// Names of files that the daemon opens with threads in place of the I/O backend that was asked for.
+    with_threads: Vec<String>,
     /// The export of an image below which there are no other layers.
     export: Option<Export>,
     /// Topmost overlays made so far.
@@ -124,6 +127,8 @@ impl Export {
 
     /// Exports the node; its image is that of the target, with the daemon. Returns what the export shows, open.
     pub(super) fn start_for(self, at: &mut LayerSite<'_>) -> Result<File, BuildError> {
+        // The daemon locks the image.
+        let with_threads = self.node.with_threads(self.drive.aio)?;
         let (daemon, shown) = self.start(&self.node, at.undo_log)?;
         let in_main_loop = self.form.in_main_loop();
         if at.exported.is_none() {
@@ -134,6 +139,7 @@ impl Export {
                 stored,
                 daemons,
                 in_main_loop,
+                with_threads,
                 export: Some(self),
                 count: 0,
                 top: None,
@@ -202,7 +208,7 @@ impl Export {
         let end = Instant::now() + PATIENCE;
         while !self.form.is_there().map_err(in_point)? {
             if let Some(status) = daemon.try_wait().map_err(in_point)? {
-                let reason = format!("{program} ended with {status}: {}", messages(said));
+                let reason = format!("{program} ended with {status}{}", messages(said));
                 return Err(Refusal::environment(reason).into());
             }
             if stop.load(Ordering::Relaxed) {
@@ -210,10 +216,8 @@ impl Export {
             }
             if Instant::now() > end {
                 let (seconds, state) = (PATIENCE.as_secs(), process::state(daemon.id()));
-                let reason = format!(
-                    "{program} has not exported the image in {seconds} s; {state}: {}",
-                    messages(said)
-                );
+                let reason =
+                    format!("{program} has not exported the image in {seconds} s; {state}{}", messages(said));
                 return Err(in_point(io::Error::other(reason)));
             }
             threads::sleep(LOOK_AGAIN);
@@ -222,16 +226,23 @@ impl Export {
     }
 }
 
-/// A daemon's messages on standard error, in one line and without its arguments, which precede what it says of them.
+/// A daemon's messages on standard error, in one line after a colon, and without its arguments, which precede what it says of them.
 fn messages(said: &mut File) -> String {
     let mut text = String::new();
     // What it does not say is not known.
     let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
     let words = |line: &str| line.rsplit_once("}: ").map_or(line, |(_, words)| words).to_owned();
-    text.lines().map(words).collect::<Vec<_>>().join(" ")
+    let all = text.lines().map(words).collect::<Vec<_>>().join(" ");
+    if all.is_empty() { all } else { format!(": {all}") }
 }
 
 impl ExportedImage {
+    /// ` (threads for base.vmdk)`: the files that are opened so although something else was asked for.
+    pub(super) fn with_threads(&self) -> String {
+        let names = &self.with_threads;
+        if names.is_empty() { String::new() } else { format!(" (threads for {})", listed(names)) }
+    }
+
     /// Connects to the monitor of the daemon for operations on the image, which are completed even after an interrupt. `None` if there are
     /// layers other than the image below the target.
     pub fn operator(&self, files: OperationFiles) -> Result<Option<Operator>, BuildError> {

@@ -70,8 +70,9 @@ impl Build for FuseSpec {
         Ok(Ground::Raw(RawFile { path: path_shown, size, device, inode, entry, held }))
     }
 
-    fn recorded(&self, _: Option<&ExportedImage>) -> Vec<Layer> {
-        let detail = format!("cache={} aio={}", self.cache, self.aio);
+    fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
+        let threads = exported.map(ExportedImage::with_threads).unwrap_or_default();
+        let detail = format!("cache={} aio={}{threads}", self.cache, self.aio);
         vec![Layer::new(LayerKind::Export, "FUSE export", detail)]
     }
 }

@@ -14,7 +14,7 @@ use super::needs::Needs;
 use super::node::{self, BlockNode, ClientNode, NodeBase};
 use crate::build_error::BuildError;
 use crate::export::DAEMON;
-use crate::guest::disk::Drive;
+use crate::guest::disk::{self, Drive};
 use crate::program::Program;
 use crate::refusal::Refusal;
 use crate::undo::Effect;
@@ -63,7 +63,8 @@ impl Shows for NbdSocket {
             command.args(delay.map(|_| "--filter=delay")).arg("file").arg(path);
             command.args(delay.iter().flat_map(|ms| [format!("rdelay={ms}ms"), format!("wdelay={ms}ms")]));
         } else {
-            let Drive { cache, aio, .. } = export.drive;
+            let cache = export.drive.cache;
+            let aio = disk::aio(path, export.drive.aio);
             command.args(["--persistent", "--shared=0", "--discard=unmap"]);
             command.args([format!("--cache={cache}"), format!("--aio={aio}")]);
             command.args(["--export-name", &export.marker, "--format", format.word()]);
@@ -131,8 +132,9 @@ impl Build for NbdSpec {
         Ok(Ground::Node(Box::new(NodeGround { node, size, claim, identity })))
     }
 
-    fn recorded(&self, _: Option<&ExportedImage>) -> Vec<Layer> {
-        let detail = format!("{}, cache={} aio={}", self.server, self.cache, self.aio);
+    fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
+        let threads = exported.map(ExportedImage::with_threads).unwrap_or_default();
+        let detail = format!("{}, cache={} aio={}{threads}", self.server, self.cache, self.aio);
         vec![Layer::new(LayerKind::Export, "NBD export", detail)]
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use iotax_model::target::{FileSpec, FilterSpec, FilterType, Format, NbdAddress};
+use iotax_model::target::{Aio, FileSpec, FilterSpec, FilterType, Format, NbdAddress};
 use serde_json::{Value, json};
 
 use crate::build_error::BuildError;
@@ -96,6 +96,13 @@ impl BlockNode {
             NodeBase::Image { read_only, .. } => *read_only,
             NodeBase::Client(client) => client.read_only,
         }
+    }
+
+    /// The names of its files that are opened with threads in place of `aio`.
+    pub(super) fn with_threads(&self, aio: Aio) -> Result<Vec<String>, BuildError> {
+        let Some((path, format)) = self.stored() else { return Ok(Vec::new()) };
+        let chain = image::chain(path, format)?;
+        Ok(DiskChain { chain: &chain, l2_cache_size: None }.with_threads(aio))
     }
 
     /// The arguments for a node of this name.

@@ -101,7 +101,8 @@ impl Build for VirtioSpec {
 
     fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
         let thread = if exported.is_some_and(|image| image.in_main_loop) { ", in the main loop" } else { "" };
-        let detail = format!("cache={} aio={}{thread}", self.cache, self.aio);
+        let threads = exported.map(ExportedImage::with_threads).unwrap_or_default();
+        let detail = format!("cache={} aio={}{threads}{thread}", self.cache, self.aio);
         vec![Layer::new(LayerKind::Export, "virtio-blk export", detail)]
     }
 }

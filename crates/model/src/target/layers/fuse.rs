@@ -41,6 +41,10 @@ impl LayerType for FuseSpec {
         Some(self.cache)
     }
 
+    fn aio(&self) -> Option<Aio> {
+        Some(self.aio)
+    }
+
     fn check(&self) -> Result<(), String> {
         check_aio(self.aio, self.cache)
     }

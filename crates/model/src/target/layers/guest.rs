@@ -325,6 +325,10 @@ impl LayerType for GuestSpec {
         Some(self.cache)
     }
 
+    fn aio(&self) -> Option<Aio> {
+        Some(self.aio)
+    }
+
     fn check(&self) -> Result<(), String> {
         check_aio(self.aio, self.cache)?;
         if self.vcpus == 0 || self.vcpus > 64 {

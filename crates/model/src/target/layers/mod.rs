@@ -166,6 +166,11 @@ pub trait LayerType {
     /// The cache mode in which it accesses the layer below; `None` if it passes I/O on unchanged.
     fn cache(&self) -> Option<CacheMode>;
 
+    /// The I/O backend with which QEMU opens the layer below; `None` if QEMU does not open it.
+    fn aio(&self) -> Option<Aio> {
+        None
+    }
+
     /// Returns whether QEMU's client of it sends a flush whatever the cache mode above is.
     fn client_flushes(&self) -> bool {
         false

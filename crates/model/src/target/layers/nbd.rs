@@ -69,6 +69,10 @@ impl LayerType for NbdSpec {
         Some(mode)
     }
 
+    fn aio(&self) -> Option<Aio> {
+        Some(self.aio)
+    }
+
     fn client_flushes(&self) -> bool {
         true
     }

@@ -90,6 +90,10 @@ impl LayerType for VirtioSpec {
         Some(self.cache)
     }
 
+    fn aio(&self) -> Option<Aio> {
+        Some(self.aio)
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.queues.is_some_and(|queues| queues < 2) {
             return Err("virtio: queues: accepted: 2 and more, one of them for flushes".into());

@@ -133,6 +133,25 @@ fn what_is_no_line_is_refused_with_what_is_accepted() {
     }
 }
 
+#[test]
+fn an_i_o_backend_that_qemu_would_not_use_for_extents_is_refused() {
+    for (above, refused) in [
+        ("virtio cache=none aio=io_uring", true),
+        ("virtio cache=none aio=threads", false),
+        ("throttle iops=5 > fuse cache=none aio=native", true),
+        ("nbd server=qemu-nbd cache=none aio=io_uring > virtio cache=none aio=threads", true),
+        ("nbd cache=none aio=threads > virtio cache=none aio=io_uring", false),
+        ("fuse cache=none aio=threads > virtio-blk cache=none aio=io_uring > guest", false),
+        ("fuse cache=none aio=io_uring > loop > xfs > raw file > virtio cache=none aio=threads", true),
+    ] {
+        let line = format!("/srv > vmdk file subformat=monolithicFlat > {above}");
+        let stack = Stack::parse(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let answer = stack.check();
+        let is_refused = answer.as_ref().is_err_and(|text| text.contains("use aio = \"threads\""));
+        assert_eq!((is_refused, answer.is_err()), (refused, refused), "{line}: {answer:?}");
+    }
+}
+
 fn path() -> impl Strategy<Value = PathBuf> {
     "/[a-z \"\\\\>=.0-9]{1,12}".prop_map(PathBuf::from)
 }
