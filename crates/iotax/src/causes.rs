@@ -1,10 +1,10 @@
 //! Errors in words.
 
-/// An error with its causes, separated by colons. A cause that the message before it ends with is not told again.
+/// An error with its causes, separated by colons. A cause that is empty, or told at the end of the message before it, is left out.
 pub(crate) fn with_causes(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
         "" => cause,
-        message if message.ends_with(&cause) => told,
+        message if message == cause || message.ends_with(&format!(": {cause}")) || cause.is_empty() => told,
         message => format!("{message}: {cause}"),
     })
 }
@@ -21,6 +21,9 @@ mod tests {
         let with = |text: &'static str| with_causes(&anyhow::Error::from(cause()).context(text));
         assert_eq!(with("a.raw: no space"), "a.raw: no space");
         assert_eq!(with("a.raw cannot be written"), "a.raw cannot be written: no space");
+        assert_eq!(with("a.raw: no space, really: no space"), "a.raw: no space, really: no space");
+        assert_eq!(with("no disk with no space"), "no disk with no space: no space");
         assert_eq!(with_causes(&cause().into()), "no space");
+        assert_eq!(with_causes(&anyhow::Error::from(io::Error::other("")).context("a.raw")), "a.raw");
     }
 }
