@@ -10,6 +10,7 @@ use serde::Serialize;
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use crate::cells::by_cell;
+use crate::checks::generator;
 use crate::judgement::Judgement;
 use crate::levels::Levels;
 use crate::metric::Metric;
@@ -45,6 +46,8 @@ pub enum NoFigure {
     },
     /// One round has no interval.
     OneRound,
+    /// The rate is below what is demanded, and the load's own CPU was its bound.
+    GeneratorBound,
     /// No I/O of this kind was measured.
     NotMeasured,
 }
@@ -141,7 +144,14 @@ fn judged<'a>(
         None if matches!(found, Err(NoFigure::Beyond { .. })) => Kept::No,
         _ => Kept::Undecided,
     };
-    let missing = found.err().or_else(|| interval.is_none().then_some(NoFigure::OneRound));
+    let spec = run.plan.workloads.iter().find(|one| one.name == workload);
+    let is_bound = |m: &&Measurement| spec.is_some_and(|spec| generator::saturation(spec, m).is_some());
+    let (kept, bound) = if more_is_better && kept == Kept::No && measured.iter().any(is_bound) {
+        (Kept::Undecided, Some(NoFigure::GeneratorBound))
+    } else {
+        (kept, None)
+    };
+    let missing = found.err().or(bound).or_else(|| interval.is_none().then_some(NoFigure::OneRound));
     DemandOnTarget { demand, workload, target, figure, interval, limit, kept, missing }
 }
 

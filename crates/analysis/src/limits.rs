@@ -29,9 +29,9 @@ pub enum LimitScope {
     Together,
     /// Reads and writes have as much each.
     Each,
-    /// Reads; writes are not held, or by another rate.
+    /// Reads; writes are not held, or by another rate, or nothing is known of both at once.
     Reads,
-    /// Writes; reads are not held, or by another rate.
+    /// Writes; reads are not held, or by another rate, or nothing is known of both at once.
     Writes,
 }
 
@@ -179,15 +179,15 @@ fn found(
             burst: longest(directions.iter().filter_map(|one| one.burst)),
         }
     };
-    match (reads, writes) {
-        (Some(reads), Some(writes))
+    match (reads, writes, mixed) {
+        (Some(reads), Some(writes), Some(mixed))
             if is_same(geometric_mean(&reads.rates), geometric_mean(&writes.rates)) =>
         {
             let both = limit(LimitScope::Each, &[reads, writes]);
-            let shares = mixed.is_some_and(|mixed| is_same(mixed, both.rate));
+            let shares = is_same(mixed, both.rate);
             vec![RateLimit { scope: if shares { LimitScope::Together } else { LimitScope::Each }, ..both }]
         }
-        (reads, writes) => {
+        (reads, writes, _) => {
             let reads = reads.map(|reads| limit(LimitScope::Reads, &[reads]));
             reads.into_iter().chain(writes.map(|writes| limit(LimitScope::Writes, &[writes]))).collect()
         }
@@ -216,7 +216,8 @@ fn direction(
     Some(Direction { sizes: [first.bs, second.bs], rates, spread, is_held, is_generator_bound, burst })
 }
 
-/// The sustained rate of reads and writes at once, at the smallest size for I/Os, at the largest for bytes.
+/// The sustained rate of reads and writes at once, at the smallest size for I/Os, at the largest for bytes; `None` where the load's own CPU
+/// was its bound.
 fn mixed(
     workloads: &[Workload],
     unit: RateUnit,
@@ -227,7 +228,8 @@ fn mixed(
         RateUnit::Ios => both.min_by_key(|one| one.bs),
         RateUnit::Bytes => both.max_by_key(|one| one.bs),
     }?;
-    Some(sustained(&measured(one, unit)?.rounds))
+    let measured = measured(one, unit)?;
+    (!measured.is_generator_bound).then(|| sustained(&measured.rounds))
 }
 
 fn at_sizes<'a>(pure: impl Iterator<Item = &'a Workload>, unit: RateUnit) -> Option<[&'a Workload; 2]> {

@@ -19,7 +19,7 @@ pub(super) fn sentences(run: &Run, judgement: &Judgement) -> Vec<String> {
     run.plan.targets.iter().map(|target| sentence(run, &all, &target.name)).collect()
 }
 
-/// `host-file: yes. The tightest: p99 of sync 2.10 ms [1.90, 2.40], at most 10.0 ms.`
+/// `host-file: yes; p99 of sync is 2.10 ms [1.90, 2.40], at most 10.0 ms: 4.76 times as quick as needed.`
 fn sentence(run: &Run, all: &[DemandOnTarget<'_>], target: &str) -> String {
     let of_target: Vec<&DemandOnTarget<'_>> = all.iter().filter(|demand| demand.target == target).collect();
     let answer = all_of(all, target);
@@ -102,6 +102,7 @@ pub(super) fn why(demand: &DemandOnTarget<'_>) -> Option<String> {
             format!("{} of {} took longer than {}", grouped(longer), grouped(of), human::time(demand.limit))
         }
         NoFigure::OneRound => "one round has no interval".into(),
+        NoFigure::GeneratorBound => "the load's own CPU was the bound".into(),
         NoFigure::NotMeasured => "it was not measured".into(),
     })
 }

@@ -18,18 +18,22 @@ pub(crate) fn sentences(run: &Run, found: &LimitsOnTarget<'_>) -> Vec<String> {
     let of_unit = |unit: RateUnit| -> Vec<String> {
         let limits: Vec<&RateLimit> = found.limits.iter().filter(|limit| limit.unit == unit).collect();
         let mut all: Vec<String> = limits.iter().map(|limit| held(limit)).collect();
-        let free: Vec<&FreeRate> = found.free.iter().filter(|free| free.unit == unit).collect();
-        if limits.is_empty() {
-            let rates: Vec<String> = free.iter().map(|free| not_held(free)).collect();
-            all.push(match (rates.is_empty(), free.iter().any(|free| free.is_generator_bound)) {
-                (true, _) => format!("a limit on {} is unknown: too few intervals with I/O", counted(unit)),
-                (_, true) => format!(
-                    "a limit on {} is unknown, the load's own CPU was the bound: {}",
-                    counted(unit),
-                    rates.join(", ")
-                ),
-                (_, false) => format!("no limit on {} found: {}", counted(unit), rates.join(", ")),
-            });
+        let free = found.free.iter().filter(|free| free.unit == unit);
+        let (bound, open): (Vec<&FreeRate>, Vec<&FreeRate>) = free.partition(|free| free.is_generator_bound);
+        let rates =
+            |free: &[&FreeRate]| free.iter().map(|free| not_held(free)).collect::<Vec<_>>().join(", ");
+        let unit = counted(unit);
+        if limits.is_empty() && !open.is_empty() {
+            all.push(format!("no limit on {unit} found: {}", rates(&open)));
+        }
+        if !bound.is_empty() {
+            all.push(format!(
+                "a limit on {unit} is unknown where the load's own CPU was the bound: {}",
+                rates(&bound)
+            ));
+        }
+        if all.is_empty() {
+            all.push(format!("a limit on {unit} is unknown: too few measurements with I/O"));
         }
         all
     };
