@@ -110,10 +110,14 @@ impl Layer<'_> {
     }
 
     fn line(&self, run: &Run) -> String {
-        let [full, brief] = [false, true].map(|brief| self.line_with(run, brief));
-        let line = if full.chars().count() <= LONG { full } else { brief };
-        let with_cpu = self.cpu().map(|cpu| format!("{line}; {cpu}"));
-        with_cpu.filter(|line| line.chars().count() <= LONG).unwrap_or(line)
+        let cpu = self.cpu().map(|cpu| format!("; {cpu}")).unwrap_or_default();
+        let fits = |line: &String| line.chars().count() <= LONG;
+        let forms = [(false, true), (false, false), (true, true), (true, false)];
+        let lines = forms.map(|(brief, bounds)| self.line_with(run, brief, bounds));
+        // What is decided comes before how far apart the rest is at most.
+        let with_cpu = lines.iter().map(|line| format!("{line}{cpu}")).find(fits);
+        let [.., last] = &lines;
+        with_cpu.or_else(|| lines.iter().find(|line| fits(line)).cloned()).unwrap_or_else(|| last.clone())
     }
 
     /// `5.40 to 5.50 us more CPU per I/O`; absent unless every step is decided and all point the same way.
@@ -129,7 +133,7 @@ impl Layer<'_> {
         Some(format!("{} {word} CPU per I/O", amount::range(&taxes?, human::time)?))
     }
 
-    fn line_with(&self, run: &Run, brief: bool) -> String {
+    fn line_with(&self, run: &Run, brief: bool, bounds: bool) -> String {
         let mut kinds: Vec<Said> = Vec::new();
         for (_, said) in self.places[0].said() {
             if !kinds.contains(&said) {
@@ -144,7 +148,8 @@ impl Layer<'_> {
             Said::Open => 3,
             Said::Withheld => 4,
         });
-        let parts: Vec<String> = kinds.into_iter().map(|kind| self.part(run, kind, brief)).collect();
+        let parts: Vec<String> =
+            kinds.into_iter().map(|kind| self.part(run, kind, (brief, bounds))).collect();
         format!("{}: {}", self.name(), parts.join("; "))
     }
 
@@ -162,16 +167,16 @@ impl Layer<'_> {
         }
     }
 
-    /// ` (within 6%)`: how far apart the targets are at most where that is not decided, by the widest interval.
+    /// ` (within 6%)`: how far apart the targets are at most where that is not decided, by the widest of the intervals that decide.
     fn bound(&self) -> String {
         let comparisons = self.places.iter().flat_map(|place| &place.comparisons);
         let open = comparisons.filter(|comparison| said(comparison) == Said::Open);
         let most = open.map(|c| c.ratio.interval.map_or(f64::INFINITY, widest)).fold(0.0, f64::max);
-        if most > WIDEST { String::new() } else { format!(" (within {:.0}%)", (most * 100.0).ceil()) }
+        if most > WIDEST { String::new() } else { format!(" (within {:.0}%)", (most * 100.0 - 1e-9).ceil()) }
     }
 
     /// `random writes 4.2-9.1% slower`, `same on reads (within 2%)`.
-    fn part(&self, run: &Run, kind: Said, brief: bool) -> String {
+    fn part(&self, run: &Run, kind: Said, (brief, bounds): (bool, bool)) -> String {
         let of_kind = |place: &StepOfTable<'_>| -> Vec<f64> {
             place.comparisons.iter().filter(|c| said(c) == kind).map(|c| c.ratio.mean).collect()
         };
@@ -181,13 +186,14 @@ impl Layer<'_> {
             told.iter().filter(|(_, said)| *said == kind).map(|(workload, _)| *workload).collect();
         let alone = run.plan.workloads.len() == 1;
         let on = together::name(run, &workloads, brief);
+        let bound = if bounds { self.bound() } else { String::new() };
         match (kind, on) {
             (Said::Moved(_, metric), on) => around(&speed::range(metric, &ratios), on, alone),
             (Said::Same, Where::Everywhere) if alone => format!("same ({})", margin(run)),
             (Said::Same, Where::Everywhere) => format!("same everywhere ({})", margin(run)),
             (Said::Same, Where::On(on)) => format!("same on {on} ({})", margin(run)),
-            (Said::Open, Where::Everywhere) => format!("not decided{}", self.bound()),
-            (Said::Open, Where::On(on)) => format!("{on} not decided{}", self.bound()),
+            (Said::Open, Where::Everywhere) => format!("not decided{bound}"),
+            (Said::Open, Where::On(on)) => format!("{on} not decided{bound}"),
             (Said::Withheld, Where::Everywhere) => "not usable".into(),
             (Said::Withheld, Where::On(on)) => format!("{on} not usable"),
         }
