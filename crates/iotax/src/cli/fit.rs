@@ -20,10 +20,11 @@ use super::time::seconds;
 use super::{Failure, OrExit, input, usage};
 
 /// Profiles of known applications: plans without targets.
-const PROFILES: [(&str, &str); 3] = [
+const PROFILES: [(&str, &str); 4] = [
     ("etcd", include_str!("../../profiles/etcd.toml")),
     ("exchange", include_str!("../../profiles/exchange.toml")),
     ("openshift", include_str!("../../profiles/openshift.toml")),
+    ("sqlserver", include_str!("../../profiles/sqlserver.toml")),
 ];
 
 /// The page cache's unit.
@@ -32,7 +33,7 @@ const PAGE: u64 = 4096;
 /// Flags of `iotax fit`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// The application: etcd, exchange, openshift; or a file with workloads and demands, without targets. Without it, all are listed
+    /// The application: etcd, exchange, openshift, sqlserver; or a file with workloads and demands, without targets. Without it, all are listed
     #[arg(value_parser = text_of(PROFILES.map(|(name, _)| name)))]
     application: Option<String>,
     /// Targets: a file, directory or device as for iotax bench; RUNG:DIR for a rung of iotax ladder with its image in a directory, such as
