@@ -49,7 +49,7 @@ impl MethodOnTarget<'_> {
     }
 }
 
-/// Returns whether the workloads of a run are ways to make a write durable.
+/// Returns whether a run compares methods of making a write durable.
 #[must_use]
 pub fn is_of_methods(run: &Run) -> bool {
     run.plan.known_suite().is_some_and(|suite| suite.shape == SuiteShape::Methods)

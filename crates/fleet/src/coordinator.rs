@@ -66,7 +66,7 @@ pub enum News {
     },
     /// Every member has answered whether it can carry out its plan, or is lost.
     Answered,
-    /// A member is lost, and why.
+    /// A member was lost.
     Lost {
         /// The member.
         member: String,

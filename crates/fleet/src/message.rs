@@ -164,11 +164,11 @@ pub struct FilesystemClaim {
     pub device: u64,
     /// A directory there.
     pub directory: PathBuf,
-    /// Bytes that are needed.
+    /// Bytes needed.
     pub need_bytes: u64,
-    /// Bytes that are free.
+    /// Free bytes.
     pub available_bytes: u64,
-    /// Bytes that it has.
+    /// Its size in bytes.
     pub total_bytes: u64,
 }
 

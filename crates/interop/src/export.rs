@@ -7,7 +7,7 @@ use iotax_model::Run;
 use iotax_report::csv;
 use iotax_report::mark::{Mark, MarkPosition};
 
-/// A run in some format.
+/// An exported run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Document {
     /// A text document.

@@ -24,11 +24,11 @@ impl Exit {
     /// All codes with their meaning, as help and the man page list them.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::Fine, "fine"),
-        (Self::Gate, "a gate tripped, or verified data are not what was written"),
+        (Self::Gate, "a gate tripped, a limit is missed, or verified data are not what was written"),
         (Self::Usage, "bad input"),
         (Self::Measurement, "a measurement failed, a target was lost or a journal is damaged"),
         (Self::Environment, "the environment refused"),
-        (Self::Unjudged, "a gate could judge nothing, and none tripped"),
+        (Self::Unjudged, "a gate could judge nothing and none tripped, or an answer is undecided"),
         (Self::Interrupted, "interrupted"),
     ];
 }

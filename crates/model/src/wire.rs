@@ -145,7 +145,7 @@ pub struct DiskId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Identity {
-    /// A file, by the numbers of stat(2).
+    /// A file, identified by device and inode number.
     File {
         /// Device number of the filesystem.
         device: u64,

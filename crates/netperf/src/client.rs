@@ -120,7 +120,7 @@ impl ClientSession {
         self.control.expect(State::TestRunning)
     }
 
-    /// Opens a UDP stream: calls the server until it answers on the socket or, if that answer is lost, by starting the test.
+    /// Opens a UDP stream: repeats the handshake until the server answers, or starts the test because its answer was lost.
     /// Returns the socket, and true if the server has started the test.
     fn open_datagrams(&self, from: SocketAddr, options: &Options) -> Result<(UdpSocket, bool), NetError> {
         let socket = dial::udp(from, self.address, options)?;

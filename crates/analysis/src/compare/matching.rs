@@ -21,9 +21,9 @@ pub(crate) const HOW_LONG: [&str; 5] =
 pub enum Matched {
     /// The user named both.
     Asked,
-    /// They have one name.
+    /// They have the same name.
     Name,
-    /// They are made of the same under two names.
+    /// They have different names and the same settings.
     Settings,
     /// Each is the only one of its run.
     Only,

@@ -99,7 +99,7 @@ pub struct EventEffect<'a> {
     pub failed: u64,
     /// The longest gap that ended after it.
     pub gap: Option<CompletionGap>,
-    /// The time until all was as before.
+    /// The time until rate and response time were back to normal.
     pub recovery: RecoveryTime,
 }
 
@@ -157,7 +157,7 @@ fn is_network(m: &Measurement) -> bool {
     m.outcome.carried.is_some()
 }
 
-/// The gaps on the host's clock, in their order.
+/// The completion gaps on the host's clock, in order of time.
 fn gaps(m: &Measurement) -> Option<Vec<CompletionGap>> {
     let clock = HostClock::of(m);
     let gap = |blackout| match clock.gap(blackout) {

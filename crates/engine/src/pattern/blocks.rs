@@ -6,7 +6,7 @@ use iotax_model::workload::Workload;
 use super::distribution::Draw;
 use super::sizes::Size;
 
-/// Random places.
+/// Draws random offsets within an area.
 #[derive(Debug, Clone)]
 pub(super) struct Blocks {
     draw: Draw,

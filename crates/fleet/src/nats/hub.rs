@@ -14,7 +14,7 @@ use crate::link::{Hub, Incoming, LinkError, To};
 use crate::message::{FromMember, ToMember};
 use crate::pipe::monotonic_ns;
 
-/// Time in which an answer may carry an acknowledgement, and the shortest interval between checks for retransmission.
+/// The time that an acknowledgement waits for an answer to carry it; also the shortest interval between checks for retransmission.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Longest pause between signs of life.

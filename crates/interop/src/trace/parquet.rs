@@ -227,7 +227,7 @@ struct Rows<R: ChunkReader + 'static> {
     is_over: bool,
 }
 
-/// The columns of a group.
+/// The column readers of a row group.
 struct Columns {
     at: ColumnReaderImpl<Int64Type>,
     latency: ColumnReaderImpl<Int64Type>,

@@ -1,4 +1,4 @@
-//! `iotax audit`: which limit lies before a storage, and whether what was promised is there.
+//! `iotax audit`: the rate limit in front of storage, and whether it meets a promised rate.
 
 use std::str::FromStr;
 

@@ -138,7 +138,7 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
     (
         "audit",
         &[
-            ("iotax audit /srv/images", "Whether a limit on I/Os or bytes lies before it, and bursts"),
+            ("iotax audit /srv/images", "The limit on I/Os or bytes in front of it, and bursts"),
             (
                 "iotax audit /dev/vdb --overwrite /dev/vdb --promise iops=3000,bytes=125MB/s",
                 "What a cloud promised of a disk, held against it",

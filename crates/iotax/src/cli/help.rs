@@ -186,7 +186,7 @@ fn each(path: &str, command: Command, arrange: &dyn Fn(&str, Command) -> Command
     arrange(path, command)
 }
 
-/// The columns of an argument's name and value in help: `--json [<FILE|->]`.
+/// The width in columns of an argument's name and value in help, as in `--json [<FILE|->]`.
 fn name_width(arg: &Arg) -> usize {
     let flag = arg.get_long().map_or(0, |long| long.len() + 2);
     let value = arg.get_value_names().and_then(|names| names.first()).map_or(0, |name| name.len() + 3);

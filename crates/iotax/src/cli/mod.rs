@@ -148,7 +148,7 @@ enum Command {
     ///
     /// Counts the flushes that the program asked for, that each layer passed on and that the device completed.
     Flush(Box<flush::Args>),
-    /// Which limit lies before storage, and is what was promised there
+    /// The rate limit in front of storage, and whether it meets a promise
     ///
     /// A limit shows as one rate at several block sizes that holds without scatter; a burst before it, as a fall of the rate.
     Audit(Box<audit::Args>),

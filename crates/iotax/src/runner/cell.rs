@@ -387,7 +387,7 @@ fn watch_interval(workload: &Workload) -> Nanos {
     if workload.window() > LONG { COARSE } else { FINE }
 }
 
-/// The length of intervals: a tenth of the window, at most 1 s; shorter if only whole intervals count.
+/// The length of intervals: a tenth of the window, from 100 ms to 1 s. Shorter with several guests, whose common window counts only whole intervals.
 fn interval(workload: &Workload, guests: usize) -> Nanos {
     if guests > 1 {
         return common_window::fine(workload);

@@ -65,7 +65,7 @@ pub(super) struct PlanHead {
     margin: Option<Margin>,
     /// Name of the target that the others are compared with [default: the first]
     baseline: Option<String>,
-    /// Name of the target that shows the machine's own state, so that a bad day is taken out of trends [default: none]
+    /// Name of the control target: trends follow the ratio to it, which cancels changes of the machine itself [default: none]
     control: Option<String>,
     /// Determines order, offsets and payload [default: random]
     seed: Option<u64>,

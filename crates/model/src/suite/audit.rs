@@ -6,7 +6,7 @@ use crate::workload::{Rw, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "audit",
-    help: "random and sequential I/O of several sizes, long enough for bursts to end: which limit lies before the storage; iotax audit",
+    help: "random and sequential I/O of several sizes, long enough for bursts to end: which rate limit is in front of the storage; iotax audit",
     shape: SuiteShape::Limits,
     remarks: &[],
     repeat: 3,

@@ -31,7 +31,7 @@ use iotax_model::threads;
 const MOST_PENDING: usize = 64;
 /// Maximum number of concurrent tests of an agent.
 const AGENTS_TESTS: usize = 64;
-/// Maximum number of concurrent measurements of round trips if fewer tests are permitted.
+/// Number of concurrent round-trip tests that are always permitted, even if the limit on tests is lower.
 const MOST_ROUND_TRIPS: usize = 8;
 /// The interval at which the server checks for a stop and for connections whose time is over.
 const LOOK: Duration = Duration::from_millis(50);

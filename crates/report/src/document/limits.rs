@@ -14,7 +14,7 @@ pub(super) fn add(page: &mut Page, run: &Run) -> bool {
     if all.is_empty() {
         return false;
     }
-    page.add(Part::Head("Which limit lies before it?".into()));
+    page.add(Part::Head("Which rate limit is in front of it?".into()));
     page.add_lines(all.iter().flat_map(|found| sentences(run, found)).collect());
     page.add(Part::Table(table(&all)));
     true

@@ -58,7 +58,7 @@ impl Bins {
     }
 }
 
-/// The chart; nothing without samples.
+/// Draws the latency heat map; `None` without samples.
 pub(super) fn heat(run: &Run, clock: &Clock<'_>) -> Option<Chart> {
     let bins = Bins::of(&clock.measurements)?;
     let mut rows = Vec::new();

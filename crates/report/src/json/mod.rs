@@ -160,7 +160,7 @@ struct PlanEntry<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     neighbours: &'a [Neighbour],
-    /// As [curve] of a plan file, where the run placed its own rates.
+    /// The `[curve]` table of the plan; present only if the run chose its own rates.
     curve: Option<&'a CurveSpec>,
 }
 

@@ -8,7 +8,7 @@ use super::super::parse_util::{agree, not_understood, whole_nanos};
 use super::super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// A line.
+/// A line of the CSV.
 struct Row<'a> {
     line: usize,
     stamp: &'a str,

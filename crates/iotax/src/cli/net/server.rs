@@ -36,7 +36,7 @@ pub(super) struct ServerArgs {
     auth: AuthArgs,
 }
 
-/// A measurement with servers.
+/// A measurement against one or more servers.
 pub(super) struct Measurement<'a> {
     /// The command and its arguments.
     pub(super) name: String,
