@@ -34,7 +34,7 @@ impl Passed {
         (self.ios > 0).then(|| self.bytes as f64 / self.ios as f64)
     }
 
-    /// As seen from the layer above.
+    /// Adds the ratios to the layer `above`.
     fn against(self, above: Self) -> Self {
         let ratio = |mine: u64, theirs: u64| (theirs > 0).then(|| mine as f64 / theirs as f64);
         Self { ios_ratio: ratio(self.ios, above.ios), bytes_ratio: ratio(self.bytes, above.bytes), ..self }
@@ -60,8 +60,8 @@ pub struct IoAmplification {
 }
 
 impl IoAmplification {
-    /// Computes it from one cell's measurements; `None` if only the program counted, if the program did no I/O, or if a neighbour
-    /// ran, whose I/O the layers below count too. A layer that was not seen in every measurement is left out.
+    /// Computes the amplification of one cell. `None` if only the program counted I/O, if the program did no I/O, or if a neighbour
+    /// ran, because the layers below count its I/O too. Layers that any measurement lacks are left out.
     pub fn of(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Option<Self> {
         let moves_nothing = |m: &&Measurement| m.outcome.ioengine.is_some_and(|engine| !engine.moves_data());
         if measurements.iter().any(|m| m.neighbour.is_some() || moves_nothing(m)) {
@@ -91,7 +91,7 @@ struct Sum {
     ios: u64,
     bytes: u64,
     merges: Option<u64>,
-    /// Total time of all I/Os in nanoseconds; absent once it is unknown for any.
+    /// Total time of all I/Os in nanoseconds; `None` if the time of any is unknown.
     waited_ns: Option<f64>,
 }
 
@@ -125,7 +125,7 @@ impl Seen {
     }
 }
 
-/// From the program down.
+/// The layers of one measurement, from the program down.
 fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     let tallies = &m.outcome.tallies;
     let mut found = vec![Seen {
@@ -153,7 +153,8 @@ fn machine_levels(machine: &HostActivity, record: Option<&TargetRecord>) -> Vec<
     levels_of_disks(machine, record).iter().filter_map(|disks| side_by_side(disks, "")).collect()
 }
 
-/// The block layers of the target's machine, from the top down. Layers of one kind are side by side.
+/// The block devices of the target's machine, grouped by layer, from the top down. Devices of one kind, such as the halves of a
+/// mirror, share a group.
 pub(crate) fn levels_of_disks<'a>(
     machine: &'a HostActivity,
     record: Option<&TargetRecord>,
@@ -173,7 +174,7 @@ pub(crate) fn levels_of_disks<'a>(
     kinds.into_iter().rev().map(|(_, disks)| disks).collect()
 }
 
-/// `vdb + vdc`.
+/// Joins device names: `vdb + vdc`.
 pub(crate) fn names_of(disks: &[(&String, &DiskActivity)]) -> String {
     disks.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" + ")
 }

@@ -15,22 +15,22 @@ pub struct CellJudgement {
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// Its figures.
+    /// Its figures over all rounds.
     pub summary: Summary,
-    /// Each guest's or server's share, if there are several.
+    /// Each guest's or server's share of the I/O, if there are several.
     pub guests: Option<GroupFairness>,
-    /// Each job's share, if there are several.
+    /// Each job's share of the I/O, if there are several.
     pub jobs: Option<GroupFairness>,
-    /// The load of its neighbour.
+    /// The load of the neighbour that ran at the same time; absent without one.
     pub neighbour: Option<NeighbourLoad>,
-    /// Its latency by place; absent where only the program observed it.
+    /// Its mean latency by layer; absent where only the program observed it.
     pub latency: Option<LatencyBreakdown>,
     /// Its CPU time by role, if it could be attributed.
     pub cpu: Option<CpuByRole>,
     /// Its I/O at each layer; absent if only the program counted.
     pub amplification: Option<IoAmplification>,
-    /// Its packets, if it crossed a network and reported on it.
+    /// Its packet counts; absent if the work crossed no network or reported none.
     pub network: Option<Network>,
-    /// Failures of its measurements.
+    /// Failures among its measurements; absent if none failed.
     pub failure: Option<Failure>,
 }

@@ -1,4 +1,4 @@
-//! The mean of each cell over its rounds: the figure in tables, whose ratios are the comparisons.
+//! The mean of each cell over its rounds, as shown in tables. The ratio of two means is the ratio that a comparison shows.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,17 @@ use crate::metric::{Metric, OverRounds};
 
 /// Geometric means by workload, target and metric.
 ///
-/// A run that leaves out decided cells measures its cells in different rounds. A least-squares fit then splits each logarithm into a
-/// target's part and a round's part (additive two-factor model: Scheffé, The Analysis of Variance, 1959, chapter 4), and every mean is that
-/// over all rounds. So the costs of the layers multiply to the total.
+/// A run that stops measuring decided cells measures its cells in different rounds. A least-squares fit then splits each logarithm into a
+/// target effect and a round effect (additive two-factor model: Scheffé, The Analysis of Variance, 1959, chapter 4), and each mean is
+/// adjusted to all rounds. So the costs of the layers multiply to the total.
 #[derive(Debug, Default)]
 pub(crate) struct CellMeans<'a> {
     by: HashMap<(&'a str, Metric), HashMap<&'a str, f64>>,
 }
 
 impl<'a> CellMeans<'a> {
-    /// The means of a run by these metrics; of cells in which a metric was known and positive.
+    /// Computes the means of a run for the given metrics, except those that are not summarized as geometric means. A cell
+    /// without a positive value has no mean.
     pub(crate) fn of(run: &'a Run, metrics: &[Metric]) -> Self {
         let metrics = metrics.iter().filter(|m| m.definition().over_rounds == OverRounds::GeometricMean);
         let workloads = || run.plan.workloads.iter().map(|workload| workload.name.as_str());
@@ -30,7 +31,7 @@ impl<'a> CellMeans<'a> {
         }
     }
 
-    /// The mean of a cell.
+    /// Returns a cell's mean for a metric; `None` if it is unknown.
     pub(crate) fn get(&self, workload: &str, target: &str, metric: Metric) -> Option<f64> {
         self.by.get(&(workload, metric))?.get(target).copied()
     }
@@ -46,8 +47,8 @@ fn fitted<'a>(run: &'a Run, workload: &str, metric: Metric) -> HashMap<&'a str, 
     means(figures, run.source.is_none())
 }
 
-/// The geometric mean of each target, by targets, rounds and positive figures of one workload. `has_rounds` is false for an import, whose
-/// repetitions are rounds of one target only: two targets share none.
+/// Computes each target's geometric mean from (target, round, positive figure) of one workload. Pass `has_rounds` = false for an import: its
+/// repetitions belong to one target, so two targets share no round.
 pub(crate) fn means<'a>(
     figures: impl Iterator<Item = (&'a str, u32, f64)>,
     has_rounds: bool,

@@ -6,18 +6,18 @@ use crate::stats::paired::Interval;
 use crate::stats::verdict::{Decision, Verdict};
 use crate::stats::{ALPHA, Estimate};
 
-/// Absolute cost of a target: the ratio and its interval, applied to the baseline's geometric mean. It never disagrees with the
-/// verdict, as an interval of plain differences would where noise grows with the value.
+/// Absolute cost of a target compared with the baseline: the ratio and its interval, applied to the baseline's geometric mean. It always
+/// agrees with the verdict; an interval of plain differences would not, where noise grows with the value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tax {
     /// Nanoseconds per I/O above the baseline; negative if it costs less.
     pub ns: f64,
-    /// The interval at the comparison's confidence; absent for fewer than two rounds, or if the ratio's interval spans more than a factor
-    /// of 100.
+    /// The interval at the comparison's confidence; absent for fewer than two rounds, or if the ends of the ratio's interval differ by a factor
+    /// of more than 100.
     pub interval: Option<Interval>,
 }
 
-/// Widest interval of a ratio, as a factor, that is also given in absolute terms.
+/// Widest interval of a ratio, as a factor, that is also converted to nanoseconds.
 const WIDEST: f64 = 100.0;
 
 impl Tax {
@@ -41,21 +41,21 @@ pub struct Ratio {
     pub confidence: Option<f64>,
     /// The plain 95% interval, for this comparison taken alone.
     pub interval_95: Option<Interval>,
-    /// Two-sided sign-flip permutation p-value of no difference, from six rounds in common on. Student's t assumes roughly normal
-    /// log ratios; this assumes only that their signs are chance.
+    /// Two-sided sign-flip permutation p-value for the hypothesis of no difference, given six or more common rounds. Student's t assumes
+    /// roughly normal log ratios; this test assumes only that each sign is equally likely under the hypothesis.
     pub sign_flip_p: Option<f64>,
-    /// The verdict by the requested margin.
+    /// The verdict at the requested margin.
     pub verdict: Verdict,
-    /// Total rounds of each side that would decide an undecided comparison at this variance.
+    /// Total rounds per side that would decide an undecided comparison, if the variance stays the same.
     pub needed_rounds: Option<u32>,
-    /// The measurement that cannot be used, and the reason; the verdict is then undecided whatever the figures.
+    /// Names the unusable measurement and the reason; the verdict is then undecided, whatever the figures.
     pub withheld: Option<String>,
     /// The difference in absolute terms, for metrics that are times.
     pub tax: Option<Tax>,
 }
 
 impl Ratio {
-    /// A comparison of `mean` with a baseline.
+    /// Builds the ratio `mean` from its sample, the decision on it, and the baseline's mean.
     pub(crate) fn new(
         figure: impl ComparedFigure,
         (mean, baseline): (f64, f64),
@@ -80,7 +80,7 @@ impl Ratio {
         }
     }
 
-    /// The verdict in one word, or that it is withheld.
+    /// Returns the verdict's word, or `withheld`.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         if self.withheld.is_some() { "withheld" } else { self.verdict.word() }
@@ -107,7 +107,7 @@ pub struct Comparison {
     pub ratio: Ratio,
     /// Rounds in which both targets were measured.
     pub rounds: u32,
-    /// In a run that adds rounds: the number of planned rounds after which it was decided. Verdict and interval are from that look, figures
-    /// from all rounds.
+    /// In a run that adds rounds: the number of planned rounds at the look that decided the comparison. Verdict and interval are from that look,
+    /// figures from all rounds.
     pub decided_at: Option<u32>,
 }

@@ -13,7 +13,7 @@ use crate::stats::median;
 pub enum Role {
     /// The load generator on the host; in a guest it is part of the vCPUs' time.
     Generator,
-    /// A network's server, where it is on this host too.
+    /// The server end of a network test, if it runs on this host.
     Peer,
     /// The guest's virtual CPUs.
     Vcpu,
@@ -29,7 +29,7 @@ pub enum Role {
     KernelThreads,
     /// Interrupts.
     Interrupts,
-    /// Everything else on the host, if the participants are not all known.
+    /// All other CPU time of the host; only if it cannot be attributed to known processes.
     Other,
 }
 
@@ -48,10 +48,10 @@ impl Role {
         Self::Other,
     ];
 
-    /// QEMU's threads; all others in a measurement's record are a server's, by its name.
+    /// Roles of QEMU's threads. In a measurement's record every other entry is a storage server.
     pub const QEMU: [Self; 4] = [Self::Vcpu, Self::Iothread, Self::Main, Self::Worker];
 
-    /// Its name in documents.
+    /// Returns the role's name in JSON and CSV.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl Role {
         }
     }
 
-    /// Its name for people.
+    /// Returns the role's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Role {
         }
     }
 
-    /// Its nanoseconds in one measurement; `None` if not observed.
+    /// Returns the role's CPU nanoseconds in one measurement; `None` if not observed.
     fn ns(self, m: &Measurement, spec: &TargetSpec) -> Option<u64> {
         let host = m.host.as_ref()?;
         let thread = |role: &str| host.guest_threads.get(role).map(|time| time.total_ns());
@@ -119,17 +119,17 @@ impl Role {
 pub struct CpuByRole {
     /// Nanoseconds per I/O of the observed roles: medians over the rounds, scaled to sum to the cell's CPU time per I/O if that is known.
     pub roles: Vec<(Role, f64)>,
-    /// The same in nanoseconds per GiB, for streams; empty otherwise.
+    /// Nanoseconds per GiB by role, for network streams; empty for other work.
     pub per_gib: Vec<(Role, f64)>,
     /// Share of the guest's CPU time that the host took away, 0 to 1, median over the rounds; absent if the guest does not report
     /// it.
     pub steal: Option<f64>,
-    /// Share of the guest's CPU time spent in nested guests.
+    /// Share of the guest's CPU time spent in nested guests, 0 to 1, median over the rounds; absent if the guest does not report it.
     pub nested: Option<f64>,
 }
 
 impl CpuByRole {
-    /// Computes the breakdown from one cell's measurements; `None` if no role was observed, or the work ran on another machine.
+    /// Computes the breakdown of one cell. `None` if fewer than two roles were observed, or if the work ran on another machine.
     pub(crate) fn of(
         workload: &str,
         spec: &TargetSpec,
@@ -175,7 +175,7 @@ impl CpuByRole {
         })
     }
 
-    /// A role's median.
+    /// Returns a role's median CPU nanoseconds per I/O; `None` if it was not observed.
     #[must_use]
     pub fn of_role(&self, role: Role) -> Option<f64> {
         self.roles.iter().find(|(known, _)| *known == role).map(|(_, ns)| *ns)

@@ -1,26 +1,26 @@
-//! The verdict on a stack whose power was cut: its speed, and what it lost.
+//! The verdict on storage stacks after power cuts: how fast they wrote, and which data they lost.
 
 use iotax_model::crash::{CrashedTarget, DatabaseMode, ImageCondition, LostBlocks, PowerCut};
 
-/// Share of stacks for which a bound on the cuts that lose something is too low.
+/// Probability that the upper bound on the share of cuts that lose data is too low.
 const ERROR: f64 = 0.05;
 
-/// The verdict over all cuts of a stack.
+/// Results over all power cuts of a stack.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrashVerdict<'a> {
-    /// Its name.
+    /// The target's name.
     pub name: &'a str,
-    /// Its layers in one line.
+    /// The stack's layers in one line.
     pub stack: &'a str,
-    /// The database that wrote, if one did.
+    /// The database that was writing; absent if none was.
     pub database: Option<DatabaseMode>,
-    /// Cuts.
+    /// Number of power cuts.
     pub cuts: u64,
     /// Acknowledged writes per second over all windows; absent if no window's length is known.
     pub writes_per_second: Option<f64>,
-    /// Cuts after which something guaranteed was missing: a flushed write, a commit, or the database's integrity.
+    /// Cuts after which data that must survive was missing: a flushed write, a commit, or the database's integrity.
     pub cuts_with_loss: u64,
-    /// Blocks that miss a flushed write, over all cuts.
+    /// Blocks that lack a flushed write, over all cuts.
     pub flushed: LostBlocks,
     /// Blocks that lack an acknowledged but unflushed write, over all cuts.
     pub unflushed: u64,
@@ -28,7 +28,7 @@ pub struct CrashVerdict<'a> {
     pub torn: u64,
     /// Blocks that lack a write although a later one is present, over all cuts.
     pub reordered: u64,
-    /// The longest time of work lost by a cut, in seconds; absent if none lost any.
+    /// The most work lost by one cut, in seconds; absent if no cut lost any.
     pub lost_seconds: Option<f64>,
     /// Cuts after which the image had errors in its tables.
     pub damaged_images: u64,
@@ -36,12 +36,12 @@ pub struct CrashVerdict<'a> {
     pub leaking_images: u64,
     /// Cuts after which the image was checked.
     pub checked_images: u64,
-    /// Cuts after which the stack could not be used, with the reason of the first.
+    /// Cuts after which the stack could not be used, with the reason given for the first; absent if there were none.
     pub unusable: Option<(u64, &'a str)>,
 }
 
 impl<'a> CrashVerdict<'a> {
-    /// The verdict on a target.
+    /// Sums up the cuts of a target.
     #[must_use]
     pub fn of(target: &'a CrashedTarget) -> Self {
         let cuts = &target.cuts;
@@ -84,7 +84,7 @@ impl<'a> CrashVerdict<'a> {
     }
 }
 
-/// Returns whether a cut took what is promised to outlive it.
+/// Returns whether the cut destroyed data that must survive it.
 fn breaks_promise(cut: &PowerCut, database: Option<DatabaseMode>) -> bool {
     let must_be_whole = database.is_none_or(DatabaseMode::promises_a_whole_database);
     let is_broken =
@@ -92,7 +92,7 @@ fn breaks_promise(cut: &PowerCut, database: Option<DatabaseMode>) -> bool {
     cut.flushed.total() > 0 || must_be_whole && is_broken
 }
 
-/// Upper 95% confidence bound of the share of cuts that lose something, after `cuts` cuts without a loss.
+/// Returns the upper 95% confidence bound on the share of cuts that lose data, given `cuts` cuts without a loss. 1 for no cuts.
 #[must_use]
 pub fn at_most_of_none(cuts: u64) -> f64 {
     if cuts == 0 { 1.0 } else { 1.0 - ERROR.powf(1.0 / cuts as f64) }

@@ -30,29 +30,30 @@ pub enum Kept {
     Undecided,
 }
 
-/// Why there is no figure to judge by.
+/// The reason why a demand has no figure to judge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoFigure {
-    /// Its measurements cannot be used.
+    /// The cell's measurements cannot be used.
     Unusable,
-    /// A round has too few I/Os for the percentile; this many are needed in each.
+    /// A round has too few I/Os for the percentile; each round needs this many.
     TooFew(u64),
-    /// The same, but of all rounds' I/Os more were beyond the limit than it allows (exact binomial test, 2.5%).
+    /// A round has too few I/Os for the percentile. Still, over all rounds significantly more I/Os than allowed took longer than the limit
+    /// (exact binomial test, 2.5%).
     Beyond {
         /// I/Os that took longer than the limit.
         longer: u64,
         /// All I/Os.
         of: u64,
     },
-    /// One round has no interval.
+    /// There is a single round, so there is no interval.
     OneRound,
-    /// The rate is below what is demanded, and the load's own CPU was its bound.
+    /// The rate is below the demand, but the load generator's CPU was the limit.
     GeneratorBound,
     /// No I/O of this kind was measured.
     NotMeasured,
 }
 
-/// A demand on a target.
+/// One demand, judged on one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DemandOnTarget<'a> {
     /// The demand.
@@ -67,14 +68,14 @@ pub struct DemandOnTarget<'a> {
     pub interval: Option<Interval>,
     /// The limit in the figure's unit.
     pub limit: f64,
-    /// The answer.
+    /// The demand is met, missed or undecided.
     pub kept: Kept,
     /// Why there is no figure or no interval.
     pub missing: Option<NoFigure>,
 }
 
 impl DemandOnTarget<'_> {
-    /// The limit over the figure, or the figure over the limit if more is better: above 1 there is room, below 1 too little.
+    /// Headroom: limit / figure, or figure / limit if more is better. Below 1 the demand is missed.
     #[must_use]
     pub fn room(&self) -> Option<f64> {
         let over = self.limit / self.figure?;
@@ -82,7 +83,7 @@ impl DemandOnTarget<'_> {
     }
 }
 
-/// The demands of a run's plan on each of its targets, target by target.
+/// Judges the demands of a run's plan on each of its targets, target by target.
 #[must_use]
 pub fn demands<'a>(run: &'a Run, judgement: &Judgement) -> Vec<DemandOnTarget<'a>> {
     let cells = by_cell(run);
@@ -99,7 +100,7 @@ pub fn demands<'a>(run: &'a Run, judgement: &Judgement) -> Vec<DemandOnTarget<'a
     run.plan.targets.iter().flat_map(|target| of_target(&target.name)).collect()
 }
 
-/// The answer for a target over all its demands: no if any is missed, yes if all are met.
+/// Combines the answers to all demands on a target: no if any is missed, yes if all are met, otherwise undecided.
 #[must_use]
 pub fn all_of(demands: &[DemandOnTarget<'_>], target: &str) -> Kept {
     let mut of_target = demands.iter().filter(|demand| demand.target == target).map(|demand| demand.kept);
@@ -155,7 +156,7 @@ fn judged<'a>(
     DemandOnTarget { demand, workload, target, figure, interval, limit, kept, missing }
 }
 
-/// The limit, and whether more is better.
+/// Returns the limit in the figure's unit, and true if more is better.
 fn limit(keep: Keep) -> (f64, bool) {
     match keep {
         Keep::Latency { slo: Slo::Percentile { most, .. } | Slo::Mean { most }, .. } => {
@@ -167,7 +168,7 @@ fn limit(keep: Keep) -> (f64, bool) {
     }
 }
 
-/// The figure of each round.
+/// Returns the figure of each round, or the reason why one is missing.
 fn figures(keep: Keep, measured: &[&Measurement]) -> Result<Vec<f64>, NoFigure> {
     let of_round = |m: &&Measurement| match keep {
         Keep::Iops(_) => Metric::IOPS.of(m).ok_or(NoFigure::NotMeasured),
@@ -189,7 +190,7 @@ fn figures(keep: Keep, measured: &[&Measurement]) -> Result<Vec<f64>, NoFigure> 
     measured.iter().map(of_round).collect()
 }
 
-/// Tests whether the limit is certainly exceeded although a round has too few I/Os for the percentile, as on slow storage.
+/// Tests whether significantly more I/Os exceed the limit than the percentile allows, for rounds with too few I/Os for the percentile itself.
 fn beyond(keep: Keep, measured: &[&Measurement]) -> Option<NoFigure> {
     let Keep::Latency { of: which, slo: Slo::Percentile { percent, most } } = keep else { return None };
     let (mut longer, mut of) = (0, 0);

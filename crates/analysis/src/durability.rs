@@ -1,4 +1,4 @@
-//! The price of a durable write: methods side by side on each target, and the flushes that each layer passed on.
+//! The price of a durable write: methods compared on each target, and the flushes that each layer passed on.
 
 use std::collections::HashMap;
 
@@ -17,10 +17,10 @@ use crate::metric::Metric;
 use crate::percentile::percentile;
 use crate::sample::{Sample, decide_family};
 
-/// The method that others are compared with, if it was measured.
+/// The method that others are compared with, if the run measured it.
 const REFERENCE: &str = "fsync";
 
-/// A method on a target.
+/// One method of making writes durable, measured on one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MethodOnTarget<'a> {
     /// The method's workload.
@@ -33,42 +33,42 @@ pub struct MethodOnTarget<'a> {
     pub p50_ns: Option<f64>,
     /// 99th percentile of that time; absent with too few commits.
     pub p99_ns: Option<f64>,
-    /// CPU time of the host's part in one commit.
+    /// CPU nanoseconds of the host per commit.
     pub cpu_ns: Option<f64>,
-    /// Its rate over that of the [reference](DurableWrites::reference) on the same target; absent for the reference.
+    /// The method's rate relative to the [reference](DurableWrites::reference) on the same target; absent for the reference.
     pub against_reference: Option<Ratio>,
-    /// Its flushes by layer; absent if it requests none.
+    /// The method's flushes by layer; absent if it requests none.
     pub flushes: Option<FlushAccount>,
 }
 
 impl MethodOnTarget<'_> {
-    /// Returns whether its writes are durable when they complete.
+    /// Returns whether the method's writes are durable when they complete.
     #[must_use]
     pub fn is_durable(&self) -> bool {
         self.workload.writes_per_commit().is_some()
     }
 }
 
-/// Returns whether a run compares methods of making a write durable.
+/// Returns whether the run compares methods of making a write durable.
 #[must_use]
 pub fn is_of_methods(run: &Run) -> bool {
     run.plan.known_suite().is_some_and(|suite| suite.shape == SuiteShape::Methods)
 }
 
-/// Flushes that a layer of a target was asked for and did not pass on.
+/// Flushes that a layer received and did not pass on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Swallowed<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// The layer, or the two between which they were lost.
+    /// The layer that swallowed them, or the two layers between which they were lost.
     pub by: &'a str,
-    /// Flushes that it was asked for.
+    /// Flushes that the layer received.
     pub asked: u64,
-    /// Those of them that it passed on.
+    /// Received flushes that it passed on.
     pub passed_on: u64,
 }
 
-/// The methods of a run on its targets.
+/// All methods of a run on all its targets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DurableWrites<'a> {
     /// The method that the others on the same target are compared with.
@@ -78,7 +78,7 @@ pub struct DurableWrites<'a> {
 }
 
 impl<'a> DurableWrites<'a> {
-    /// The methods of a run whose suite is of [`SuiteShape::Methods`]; `None` for other runs, or if nothing was measured.
+    /// Collects the methods of a run whose suite has [`SuiteShape::Methods`]; `None` for other runs, or if nothing was measured.
     #[must_use]
     pub fn of(run: &'a Run, judgement: &Judgement) -> Option<Self> {
         if !is_of_methods(run) {
@@ -116,7 +116,7 @@ impl<'a> DurableWrites<'a> {
         (!cells.is_empty()).then_some(Self { reference, cells })
     }
 
-    /// The targets on which a layer swallowed flushes by counts, not only by its setting, each with the sum over its methods.
+    /// Lists layers that swallowed flushes according to counters, not only to a setting, summed over the methods on each target.
     #[must_use]
     pub fn swallowed(&self) -> Vec<Swallowed<'_>> {
         let mut all: Vec<Swallowed<'_>> = Vec::new();
@@ -141,7 +141,7 @@ impl<'a> DurableWrites<'a> {
         all
     }
 
-    /// The methods on one target.
+    /// Iterates over the methods measured on one target.
     pub fn on<'b>(&'b self, target: &'b str) -> impl Iterator<Item = &'b MethodOnTarget<'a>> {
         self.cells.iter().filter(move |cell| cell.target == target)
     }
@@ -152,13 +152,13 @@ fn commit_writes(workload: &Workload) -> f64 {
     workload.writes_per_commit().or(workload.flush_call().map(|(_, writes)| writes)).unwrap_or(1) as f64
 }
 
-/// The times of commits; `None` if several I/Os in flight make their beginnings ambiguous.
+/// Returns the commit times; `None` if several I/Os were in flight, so that the start of a commit is ambiguous.
 fn commits<'a>(workload: &Workload, tallies: &'a Tallies) -> Option<&'a Histogram> {
     let is_by_itself = workload.sync != SyncMode::None || workload.flush_call().is_none();
     if is_by_itself { tallies.write.as_ref().map(|write| &write.latency) } else { tallies.commit.as_ref() }
 }
 
-/// The ratio of each method's rate to the reference's on the same target, by workload and target. All ratios of a run are one family.
+/// Computes the ratio of each method's rate to the reference's on the same target, by workload and target. All ratios of a run form one family.
 fn ratios<'a>(run: &'a Run, judgement: &Judgement, reference: &str) -> HashMap<(&'a str, &'a str), Ratio> {
     let means = CellMeans::of(run, &[Metric::IOPS]);
     let cells = by_cell(run);

@@ -6,17 +6,17 @@ use iotax_model::target::{LayerKind, Part};
 use crate::stack_diff::parts;
 use iotax_model::Run;
 
-/// Maximum number of edges into a target: further ones would repeat the same comparison.
+/// Maximum number of edges into a target; more would repeat the same comparison.
 const MOST_INCOMING: usize = 2;
 
-/// Two targets that differ in one thing.
+/// Two targets that differ by exactly one layer or one setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
-    /// The target without it, or with the setting's first value in the plan.
+    /// The target without the layer, or with the setting's value that comes first in the plan.
     pub from: String,
-    /// The target with it.
+    /// The target with the layer, or with the later value.
     pub to: String,
-    /// Its name: `LVM`, `virtio-blk + guest`, `cache=writeback instead of none`.
+    /// Name of the difference: `LVM`, `virtio-blk + guest`, `cache=writeback instead of none`.
     pub name: String,
 }
 
@@ -29,20 +29,20 @@ enum Change {
     Setting { kind: String, key: String },
 }
 
-/// An edge that may be chosen.
+/// A possible edge, before some are dropped.
 struct Candidate {
     from: usize,
     to: usize,
     change: Change,
-    /// True if preallocation differs too, which belongs to the choice of a format.
+    /// True if preallocation differs too; such an edge is used only if no stricter one shows the same change.
     loose: bool,
     name: String,
 }
 
-/// The edges of a plan, in the order of their end targets; of several into one target, the one of the topmost layer first.
+/// Finds the edges of a plan, in the order of their end targets. Edges into the same target start with that of the topmost layer.
 ///
-/// Each value of a setting is compared with the value first in the plan, not with all others. A target that is reached by a
-/// setting of some layer is not reached by that layer again.
+/// Each value of a setting is compared with the value that comes first in the plan, not with all others. A target that an edge reaches by
+/// changing a setting of a layer gets no edge that adds this layer. At most two edges lead into a target.
 #[must_use]
 pub fn edges(targets: &[TargetSpec]) -> Vec<Edge> {
     let made_of: Vec<Vec<Part>> = targets.iter().map(parts).collect();
@@ -80,7 +80,8 @@ pub fn edges(targets: &[TargetSpec]) -> Vec<Edge> {
     chosen
 }
 
-/// Finds the one layer or setting in which the second differs from the first. The caller fills in the positions in the plan.
+/// Finds the one layer or setting in which the second target differs from the first; `None` if they differ in more or in nothing. The
+/// caller fills in the positions in the plan.
 fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
     let find = |parts: &[Part], kind: &str| parts.iter().position(|part| part.kind == kind);
     if from.iter().any(|part| find(to, &part.kind).is_none()) {
@@ -120,7 +121,7 @@ fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
     }
 }
 
-/// `cache=writeback instead of none`; the key is left out where the value explains itself.
+/// Describes a changed setting: `cache=writeback instead of none`. Leaves the key out where the value explains itself.
 fn in_words(key: &str, before: Option<String>, after: Option<String>) -> String {
     let given = |value: Option<String>| value.unwrap_or_else(|| "default".into());
     let (before, after) = (given(before), given(after));
@@ -133,7 +134,7 @@ fn in_words(key: &str, before: Option<String>, after: Option<String>) -> String 
     }
 }
 
-/// The devices at the bottom of both ends of an edge, if they are known and differ: then more than a layer differs.
+/// Returns the bottom devices of both ends of an edge if they are known and differ. Such an edge shows more than its layer.
 pub(super) fn other_devices(run: &Run, edge: &Edge) -> Option<(String, String)> {
     let devices = |name: &str| {
         let record = run.targets.iter().find(|record| record.name == name)?;

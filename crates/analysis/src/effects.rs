@@ -15,7 +15,7 @@ use crate::stats::ALPHA;
 use crate::stats::paired::Interval;
 use iotax_model::Run;
 
-/// Sweeps after which the parts no longer move.
+/// Maximum number of sweeps; the fit usually stops earlier, when nothing moves any more.
 const SWEEPS: usize = 200;
 
 /// Changes in one workload's mean latency that all targets share. Shares are relative: 0.05 is 5% slower.
@@ -25,20 +25,20 @@ pub struct Effects {
     pub workload: String,
     /// Mean latency; for streams, which have none, throughput, with shares of the time per byte.
     pub metric: Metric,
-    /// Rounds that it rests on.
+    /// Number of rounds fitted.
     pub rounds: u32,
-    /// Standard deviation of the rounds' parts.
+    /// Standard deviation of the round effects.
     pub spread: f64,
-    /// The round that is furthest off.
+    /// The round that deviates most.
     pub furthest: u32,
-    /// Its deviation.
+    /// Deviation of that round.
     pub furthest_by: f64,
-    /// Standard deviation of what neither target nor round explains; absent for a single target, whose rounds explain all.
+    /// Standard deviation of the residual; absent for a single target, because the rounds then explain everything.
     pub rest: Option<f64>,
-    /// P-value of the F test of the rounds' parts against the residual: the probability of such differences by chance. Absent as
-    /// `rest` is.
+    /// P-value of the F test of the round effects against the residual: the probability that chance alone gives such differences. Absent
+    /// if `rest` is absent.
     pub rounds_p: Option<f64>,
-    /// Absent for fewer than three rounds.
+    /// The drift; absent for fewer than three rounds.
     pub drift: Option<Drift>,
     /// Significance level of both tests: two tests for each of the run's workloads share the error (Bonferroni).
     pub level: f64,
@@ -56,15 +56,15 @@ pub struct Drift {
     pub p: f64,
 }
 
-/// One figure with its position.
+/// One figure with its target and round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell<T> {
     /// The subject of the figure.
     pub(super) of: T,
-    /// Places in the lists of targets and rounds.
+    /// Indices into the lists of targets and rounds.
     pub(super) target: usize,
     pub(super) round: usize,
-    /// The logarithm of the figure; of one of which more is better, such as a rate, of its inverse.
+    /// The logarithm of the figure. If more is better, as for a rate, the logarithm of its inverse.
     log: f64,
 }
 
@@ -72,14 +72,14 @@ pub(super) struct Cell<T> {
 #[derive(Debug)]
 pub(super) struct Grid<'a, T> {
     pub(super) cells: Vec<Cell<T>>,
-    /// Their names, in order.
+    /// The targets' names, in order.
     pub(super) targets: Vec<&'a str>,
-    /// The rounds' numbers, rising.
+    /// The rounds' numbers, ascending.
     pub(super) rounds: Vec<u32>,
 }
 
 impl<'a> Grid<'a, &'a Measurement> {
-    /// Collects a workload's measurements, without those that had no I/O, by a metric.
+    /// Collects a workload's figures by a metric, without those of measurements that had no I/O.
     pub(crate) fn of(run: &'a Run, workload: &str, metric: Metric) -> Self {
         let log = |m: &Measurement| {
             let log = metric.of(m)?.ln();
@@ -90,14 +90,14 @@ impl<'a> Grid<'a, &'a Measurement> {
     }
 }
 
-/// The metric that leads on a workload.
+/// Returns the metric whose effects are fitted on a workload.
 pub(crate) fn leading(run: &Run, workload: &str) -> Metric {
     let known = run.plan.workloads.iter().find(|known| known.name == workload);
     known.map_or(Metric::LATENCY_MEAN, Metric::leading)
 }
 
 impl<'a, T> Grid<'a, T> {
-    /// Collects targets, rounds, the logarithms of figures and what they are figures of.
+    /// Builds a grid from (target, round, logarithm, subject) tuples.
     pub(crate) fn new(figures: impl Iterator<Item = (&'a str, u32, f64, T)>) -> Self {
         let figures: Vec<_> = figures.collect();
         let mut targets: Vec<&str> = figures.iter().map(|(target, ..)| *target).collect();
@@ -114,9 +114,9 @@ impl<'a, T> Grid<'a, T> {
         Self { cells, targets, rounds }
     }
 
-    /// Parts of targets and rounds and what is left, each part being the `middle` of what the other leaves of it, swept until
-    /// nothing moves: with the mean these are least squares, with the median it is Tukey's polish. A single target's
-    /// rounds have no parts of their own unless `rounds_too`.
+    /// Splits the figures into target effects, round effects and residuals. Each effect is the `middle` of the figures without the other
+    /// effect, repeated until nothing moves: with the mean as `middle` this is a least-squares fit, with the median it is Tukey's median
+    /// polish. Without `rounds_too` all round effects are 0.
     pub(super) fn parts(&self, middle: impl Fn(&[f64]) -> Option<f64>, rounds_too: bool) -> Parts {
         let mut parts = Parts {
             targets: vec![0.0; self.targets.len()],
@@ -163,8 +163,7 @@ impl<'a, T> Grid<'a, T> {
         parts
     }
 
-    /// Returns whether every target can be compared with every other over some chain of rounds; otherwise the rounds' parts are
-    /// unknown.
+    /// Returns whether a chain of common rounds links every target with every other. Otherwise the round effects are unknown.
     pub(crate) fn is_connected(&self) -> bool {
         let mut reached = vec![false; self.targets.len()];
         let Some(first) = reached.first_mut() else { return false };
@@ -188,7 +187,7 @@ pub(super) struct Parts {
 }
 
 impl Effects {
-    /// Fits one workload; `None` for fewer than two rounds, or where no round joins the targets.
+    /// Fits one workload; `None` for fewer than two rounds, or if targets share no rounds.
     pub fn of(run: &Run, workload: &str) -> Option<Self> {
         let metric = leading(run, workload);
         let grid = Grid::of(run, workload, metric);
@@ -220,20 +219,20 @@ impl Effects {
         })
     }
 
-    /// Returns whether rounds moved by more than a share, and not by chance.
+    /// Returns whether rounds differ by more than `margin`, and significantly.
     #[must_use]
     pub fn rounds_moved(&self, margin: f64) -> bool {
         self.furthest_by.abs() > margin && self.rounds_p.is_some_and(|p| p < self.level)
     }
 
-    /// The drift, if it exceeds a share and is not chance.
+    /// Returns the drift if it is significant and larger than `margin`.
     #[must_use]
     pub fn drifted(&self, margin: f64) -> Option<Drift> {
         self.drift.filter(|drift| drift.change.abs() > margin && drift.p < self.level)
     }
 }
 
-/// The line through the rounds' parts, each at the middle of its measurements in the run's order.
+/// Fits a line through the round effects, each placed at the mean position of its measurements in the run's order.
 fn drift(grid: &Grid<'_, &Measurement>, parts: &[f64]) -> Option<Drift> {
     let order = |cell: &Cell<&Measurement>| f64::from(cell.of.order);
     let places: Vec<f64> = (0..parts.len())
@@ -259,7 +258,7 @@ fn drift(grid: &Grid<'_, &Measurement>, parts: &[f64]) -> Option<Drift> {
     (along > 0.0 && change.is_finite()).then(|| Drift { change: change.exp_m1(), interval, p })
 }
 
-/// The arithmetic mean; absent without any value.
+/// The arithmetic mean; `None` for an empty slice.
 pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

@@ -33,7 +33,7 @@ impl Failed {
         Self { ios, of: ios + done }
     }
 
-    /// I/Os of one measurement that are scheduled for a time, which flushes are not.
+    /// Number of I/Os of one measurement that a schedule covers; flushes are not scheduled.
     pub(super) fn due(m: &Measurement) -> u64 {
         let errors = m.outcome.errors.iter().filter(|error| error.direction != SYNC);
         errors.map(|error| error.count).sum()
@@ -63,7 +63,7 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// The cells in which measurements failed, by workload and target.
+/// Finds the cells in which measurements failed, by workload and target. Empty for a watch, where failed I/Os are a result.
 pub(super) fn failures<'a>(run: &Run, findings: &'a [Finding]) -> HashMap<(&'a str, &'a str), Failure> {
     let mut failures: HashMap<_, Failure> = HashMap::new();
     // Failed I/Os are what a watch tells of.
@@ -84,7 +84,7 @@ pub(super) fn failures<'a>(run: &Run, findings: &'a [Finding]) -> HashMap<(&'a s
     failures
 }
 
-/// Returns whether nothing was done in this round of a cell, but the other rounds are enough.
+/// Returns whether this round of a cell is empty, but few enough rounds are for the others to suffice.
 fn is_outweighed(run: &Run, target: &str, workload: &str, round: u32) -> bool {
     let of_cell = run.measurements.iter().filter(|m| m.target == target && m.workload == workload);
     let (empty, others): (Vec<_>, Vec<_>) = of_cell.partition(|m| is_empty(m));
@@ -95,7 +95,7 @@ fn is_failure(finding: &Finding) -> bool {
     finding.unusable && finding.warning.kind == WarningKind::Incomplete
 }
 
-/// A cell's failure before its measurements are counted.
+/// Builds a cell's failure with its I/O counts; the caller counts the failed measurements.
 fn failure(run: &Run, target: &str, workload: &str, warning: &Warning) -> Failure {
     let mut ios = Failed::default();
     for m in run.measurements.iter().filter(|m| m.target == target && m.workload == workload) {

@@ -1,4 +1,4 @@
-//! Concurrent guests: each one's share, its fairness, and the effect of a neighbour.
+//! Concurrent guests: their shares, the fairness between them, and the effect of a neighbour.
 
 use iotax_model::plan::Neighbour;
 use iotax_model::record::{Measurement, Share, Tallies};
@@ -13,7 +13,7 @@ use crate::stats::Estimate;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, median};
 
-/// Kinds of members that share a measurement.
+/// The kind of members that share a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
     /// Guests with the same work, or servers of the same work.
@@ -25,11 +25,11 @@ pub enum MemberKind {
 /// A target's guests or jobs on one workload, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupFairness {
-    /// Kind of the members.
+    /// The kind of the members.
     pub of: MemberKind,
     /// The members in the order of the record.
     pub members: Vec<Contender>,
-    /// Fairness between guests by I/Os per second, or bytes per second of streams.
+    /// Fairness between guests by I/Os per second, or by bytes per second for streams; absent for jobs.
     pub fairness: Option<Fairness>,
 }
 
@@ -42,7 +42,7 @@ pub struct Contender {
     pub iops: Option<f64>,
     /// Median over the rounds of bytes per second.
     pub bytes_per_s: Option<f64>,
-    /// Service times of all rounds and directions together.
+    /// Service times of all rounds, reads and writes together.
     pub latency: Histogram,
 }
 
@@ -65,7 +65,7 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// Summarizes the rounds' indexes, whose lower bound is `least`; `None` without any.
+    /// Averages the indexes of all rounds; `least` is the index's lower bound, to which the interval is cut. `None` without any index.
     pub(super) fn over(indexes: Vec<f64>, least: f64) -> Option<Self> {
         let found = Differences::new(indexes)?;
         let interval = found.interval(ALPHA).map(|i| i.map(|end| end.clamp(least, 1.0)));
@@ -73,7 +73,7 @@ impl Fairness {
     }
 }
 
-/// A neighbour's load while a target was measured.
+/// The load of a neighbour while a target was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NeighbourLoad {
     /// The neighbour's name.
@@ -82,18 +82,18 @@ pub struct NeighbourLoad {
     pub iops: Option<f64>,
     /// Median over the rounds of bytes per second.
     pub bytes_per_s: Option<f64>,
-    /// The throughput of both; only where streams ran next to streams.
+    /// The combined throughput; only if both the target and the neighbour carried streams.
     pub together: Option<CombinedThroughput>,
 }
 
-/// A target's streams and its neighbour's.
+/// Combined throughput of a target's streams and its neighbour's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CombinedThroughput {
     /// Median over the rounds of the bytes per second of both.
     pub bytes_per_s: f64,
-    /// Median over the rounds of the neighbour's share of them, 0 to 1.
+    /// Median over the rounds of the neighbour's share of these bytes, 0 to 1.
     pub share: f64,
-    /// Fairness between the two, by bytes per second.
+    /// Fairness between target and neighbour, by bytes per second.
     pub fairness: Option<Fairness>,
 }
 
@@ -107,7 +107,7 @@ pub fn jain(got: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| (sum * sum / (got.len() as f64 * squares)).min(1.0))
 }
 
-/// Jain's index of one measurement's guests, by I/Os per second or stream bytes; `None` unless there are several.
+/// Jain's index of one measurement's guests, by I/Os per second, or by bytes for streams; `None` for fewer than two guests.
 #[must_use]
 pub fn fairness(measurement: &Measurement) -> Option<f64> {
     if measurement.shares.len() < 2 {
@@ -122,12 +122,12 @@ pub fn fairness(measurement: &Measurement) -> Option<f64> {
     )
 }
 
-/// A count per second of a share's window; absent without a window.
+/// Returns a count per second of a share's window; `None` if the window has no length.
 pub(crate) fn rate(share: &Share, count: u64) -> Option<f64> {
     (share.duration_ns > 0).then(|| count as f64 / (share.duration_ns as f64 / 1e9))
 }
 
-/// Median rates and pooled times of one share over the rounds.
+/// Builds a member from its shares in all rounds: median rates and pooled service times.
 fn member<'a>(name: &str, shares: &(impl Iterator<Item = &'a Share> + Clone)) -> Contender {
     let over_rounds = |count: &dyn Fn(&Tallies) -> u64| {
         median(&shares.clone().filter_map(|share| rate(share, count(&share.tallies))).collect::<Vec<_>>())
@@ -143,7 +143,7 @@ fn member<'a>(name: &str, shares: &(impl Iterator<Item = &'a Share> + Clone)) ->
 }
 
 impl GroupFairness {
-    /// Computes it from one cell's measurements; `None` if none had several members.
+    /// Computes the shares from one cell's measurements; `None` if no measurement had several members.
     pub(super) fn new(of: MemberKind, measurements: &[&Measurement]) -> Option<Self> {
         let shares = measurements.iter().flat_map(|m| match of {
             MemberKind::Guests => &m.shares,
@@ -168,7 +168,7 @@ impl GroupFairness {
 }
 
 impl GroupFairness {
-    /// The word for a member: guests have numbers, servers have addresses.
+    /// Returns `job`, `guest` or `server`. Members that are named by numbers are guests.
     #[must_use]
     pub fn member_word(&self) -> &'static str {
         let numbered = self.members.iter().all(|member| member.name.parse::<u32>().is_ok());
@@ -181,7 +181,7 @@ impl GroupFairness {
 }
 
 impl NeighbourLoad {
-    /// Computes the effect from one cell's measurements; `None` if no neighbour was recorded.
+    /// Computes the neighbour's load from one cell's measurements; `None` if no neighbour was recorded.
     pub fn of(neighbours: &[Neighbour], measurements: &[&Measurement]) -> Option<Self> {
         let shares = measurements.iter().filter_map(|m| m.neighbour.as_ref());
         let Contender { name, iops, bytes_per_s, .. } = member(&shares.clone().next()?.name, &shares);
@@ -193,7 +193,7 @@ impl NeighbourLoad {
 }
 
 impl CombinedThroughput {
-    /// Computes the figures of streams with background streams; `None` without any.
+    /// Computes the combined throughput from one cell's measurements; `None` if none carried streams next to a neighbour's.
     fn of(measurements: &[&Measurement]) -> Option<Self> {
         let both = |m: &&Measurement| {
             let share = m.neighbour.as_ref().filter(|_| is_stream(m))?;
@@ -210,8 +210,7 @@ impl CombinedThroughput {
     }
 }
 
-/// Groups of targets that differ only in their number of guests: for each group of at least two, the ascending numbers with the targets'
-/// names.
+/// Groups targets that differ only in their number of guests. Each group has two or more pairs of number and target name, ascending.
 #[must_use]
 pub fn by_count(targets: &[TargetSpec]) -> Vec<Vec<(u32, &str)>> {
     let apart_from_count = |target: &TargetSpec| {

@@ -2,19 +2,19 @@
 
 use iotax_model::record::{Measurement, Replayed};
 
-/// Lateness in nanoseconds beyond which an I/O meets a different queue than recorded.
+/// Lateness in nanoseconds above which an I/O may meet another queue than in the trace.
 const LATE_NS: u64 = 1_000_000;
-/// Largest share of missing I/Os with which a replay is still the traced work.
+/// Largest share of missing I/Os at which a replay still counts as the traced work.
 const MISSING: f64 = 0.01;
 
 /// The significant deviations of a replay from its trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Infidelity {
-    /// I/Os began late although the target had room for them.
+    /// True if I/Os began late although the target had free slots.
     pub(crate) is_late: bool,
-    /// I/Os had not begun when it ended.
+    /// True if I/Os had not begun when the replay ended.
     pub(crate) lacks_begun: bool,
-    /// I/Os were left out.
+    /// True if I/Os of the trace were left out.
     pub(crate) lacks_possible: bool,
 }
 
@@ -29,14 +29,14 @@ impl Infidelity {
     }
 }
 
-/// Returns whether lateness is a replay's only fault: the load generator got no CPU, which says nothing about the target. Such a
-/// measurement is left out of comparisons together with its pair. One that lacks I/Os is kept: leaving it out would flatter a slow target.
+/// Returns whether lateness is a replay's only deviation: the load generator got no CPU, which says nothing about the target. Comparisons
+/// leave out such a measurement with its pair. A replay that lacks I/Os stays, because leaving it out would flatter a slow target.
 pub(crate) fn is_late(measurement: &Measurement) -> bool {
     let only_late = Infidelity { is_late: true, ..Infidelity::default() };
     measurement.outcome.replayed.as_ref().is_some_and(|replayed| Infidelity::of(replayed) == only_late)
 }
 
-/// Returns whether this many rounds may be left out as late: at most half, otherwise the machine is unsuitable.
+/// Returns whether this many of a cell's rounds may be left out as late: at most half. Otherwise the machine is unsuitable.
 pub(crate) const fn may_be_late(late: usize, all: usize) -> bool {
     late * 2 <= all
 }

@@ -1,4 +1,4 @@
-//! The quantities that figures are computed from: counts, times and CPU time of a measurement.
+//! The inputs of all figures: counts, times and CPU time of one measurement.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) fn bytes_per_s(measurement: &Measurement) -> Option<f64> {
     rate(measurement, measurement.outcome.tallies.bytes())
 }
 
-/// A rate; `None` for an import, whose counts may be unknown rather than 0.
+/// A count as a rate; `None` for an import, whose counts may be unknown rather than 0.
 fn rate(measurement: &Measurement, count: u64) -> Option<f64> {
     measurement.stated.is_none().then(|| per_second(measurement, count))?
 }
@@ -34,7 +34,7 @@ pub(crate) fn latency_quantile(measurement: &Measurement, q: f64) -> Option<f64>
     percentile(&measurement.outcome.tallies.latency(), q)
 }
 
-/// The intervals of a measurement without those that ended early: shorter than half of the usual one.
+/// The measurement's intervals without those shorter than half of the median, such as the last one.
 pub(crate) fn whole_intervals(measurement: &Measurement) -> Vec<&Sample> {
     let lengths: Vec<f64> = measurement.samples.iter().map(|sample| sample.duration_ns as f64).collect();
     let least = median(&lengths).unwrap_or_default() / 2.0;
@@ -57,7 +57,7 @@ pub fn lasted(measurement: &Measurement) -> Option<u64> {
     Some(measurement.outcome.duration_ns).filter(|ns| *ns > 0 || measurement.stated.is_none())
 }
 
-/// A count per second of the time that the window's I/Os took.
+/// A count per second of the time that the window's I/Os took; `None` if that time is 0.
 pub(crate) fn per_second(measurement: &Measurement, count: u64) -> Option<f64> {
     let ns = measurement.outcome.rate_ns();
     (ns > 0).then(|| count as f64 / (ns as f64 / 1e9))
@@ -73,21 +73,21 @@ pub(crate) fn cpu_per_gib(measurement: &Measurement) -> Option<f64> {
     per_gib(measurement, cpu_ns(measurement)?)
 }
 
-/// CPU nanoseconds of the target's machine over the window: those of the participants, or, if these are unknown, all busy time. `None` if
-/// not observed, or below one tick of the kernel's accounting: zero is not plausible.
+/// CPU nanoseconds of the target's machine over the window: those of the participating processes, or all busy time if these are unknown.
+/// `None` if not observed, or below one tick of the kernel's accounting, because zero is not plausible.
 fn cpu_ns(measurement: &Measurement) -> Option<u64> {
     let machine = measurement.machine()?;
     let threads = threads_ns(machine).zip(interrupts_ns(machine)).map(|(threads, irqs)| threads + irqs);
     threads.or_else(|| Some(machine.cpu?.busy_ns())).filter(|ns| *ns > 0)
 }
 
-/// Nanoseconds of the programs that take part and of the kernel's threads.
+/// CPU nanoseconds of participating programs and of kernel threads; `None` if either is unknown.
 fn threads_ns(machine: &HostActivity) -> Option<u64> {
     Some(machine.programs_ns? + machine.kernel_ns?)
 }
 
-/// Nanoseconds of interrupts that no thread is charged for; `None` if the participants are unknown. Some kernels also charge interrupts to
-/// the interrupted thread; the sum never exceeds all busy time.
+/// CPU nanoseconds of interrupts that no thread is charged for; `None` if the participating processes are unknown. Some kernels also charge
+/// interrupts to the interrupted thread; the sum never exceeds all busy time.
 pub(crate) fn interrupts_ns(machine: &HostActivity) -> Option<u64> {
     let cpu = machine.cpu?;
     Some(cpu.irq_ns.min(cpu.busy_ns().saturating_sub(threads_ns(machine)?)))
@@ -113,13 +113,13 @@ pub(super) fn per_gib(measurement: &Measurement, ns: u64) -> Option<f64> {
 /// Bytes in a GiB.
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// Returns whether it carried network streams: their work is counted in bytes, and the number of packets is incidental.
+/// Returns whether the measurement carried network streams: their work is counted in bytes, and the number of packets is incidental.
 pub fn is_stream(measurement: &Measurement) -> bool {
     let carried = measurement.outcome.carried.as_ref();
     carried.is_some_and(|carried| carried.probes.is_none() && !carried.flows.is_empty())
 }
 
-/// Work that a measurement's rate counts: I/Os, or bytes of streams.
+/// The amount of work that a measurement's rate counts: I/Os, or bytes of streams.
 pub fn done(measurement: &Measurement, tallies: &Tallies) -> u64 {
     if is_stream(measurement) { tallies.bytes() } else { tallies.ios() }
 }
@@ -130,15 +130,15 @@ pub(crate) fn is_empty(measurement: &Measurement) -> bool {
     done(measurement, &outcome.tallies) == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
 }
 
-/// Returns whether a cell may have this many empty windows: at most a tenth of all.
+/// Returns whether this many of a cell's windows may be empty: at most a tenth.
 pub(crate) const fn may_be_empty(empty: usize, all: usize) -> bool {
     empty * 10 <= all
 }
 
-/// Activity of the devices at the bottom of a target's stack, by name.
+/// Returns the activity of the devices at the bottom of a target's stack, by name.
 ///
-/// If the stack names no observed device, every observed layer counts, and some I/O more than once: that can hide a cache hit,
-/// but never invent one.
+/// If the stack names no observed device, all observed layers are returned, so some I/O counts more than once. That can hide a cache
+/// hit, but never invent one.
 pub fn bottom_disks<'a>(
     run: &'a Run,
     target: &'a str,

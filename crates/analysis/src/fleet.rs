@@ -1,4 +1,4 @@
-//! Results of a fleet: hosts compared with one another, or the sum that members got from shared storage.
+//! Results of a fleet: a comparison of hosts, or the sum of the I/O on shared storage.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::percentile::percentile;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate, median};
 
-/// Fewest hosts for finding an outlier.
+/// Fewest hosts for finding outliers.
 const FEWEST_HOSTS: usize = 5;
 /// The modified z-score beyond which a host is an outlier (B. Iglewicz, D. Hoaglin, How to Detect and Handle Outliers, ASQC Quality Press,
 /// 1993).
@@ -21,16 +21,16 @@ const FAR: f64 = 3.5;
 /// Factor from a deviation, in median absolute deviations, to the modified z-score (same source).
 const NORMAL: f64 = 0.6745;
 
-/// The answer of a fleet.
+/// Results of all members of a fleet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FleetAnswer {
-    /// Its id.
+    /// The fleet's id.
     pub id: String,
     /// The plan's title.
     pub name: String,
-    /// The mode of its members.
+    /// Members compared as hosts, or sharing one storage.
     pub mode: FleetMode,
-    /// Its members, in the order given.
+    /// The fleet's members, in the order given.
     pub members: Vec<FleetRun>,
     /// Hosts side by side, by workload and target; empty where they share one storage.
     pub hosts: Vec<HostCell>,
@@ -38,24 +38,24 @@ pub struct FleetAnswer {
     pub shared: Vec<SharedCell>,
 }
 
-/// A member's run.
+/// One member's run and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetRun {
     /// The member's name.
     pub name: String,
     /// Host name of its machine, if known.
     pub machine: Option<String>,
-    /// Its run in the store.
+    /// Number of the member's run in the store.
     pub run: i64,
-    /// The state of that.
+    /// State of the run.
     pub state: RunState,
-    /// Measurements that are there.
+    /// Number of measurements in the run.
     pub measured: usize,
-    /// Why it did not finish, if known.
+    /// The reason why the run did not finish, if known.
     pub reason: Option<String>,
 }
 
-/// One workload and target on all hosts.
+/// Figures of one workload and target on all hosts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostCell {
     /// The workload's name.
@@ -66,7 +66,7 @@ pub struct HostCell {
     pub hosts: Vec<HostFigures>,
     /// The median of the hosts' mean latencies, in nanoseconds.
     pub median_ns: f64,
-    /// False if too few hosts measured it to say which are unlike the others.
+    /// False if too few hosts measured the cell to find outliers: fewer than five.
     pub is_judged: bool,
 }
 
@@ -75,34 +75,34 @@ pub struct HostCell {
 pub struct HostFigures {
     /// The member's name.
     pub member: String,
-    /// Its rounds.
+    /// Number of rounds that the host measured.
     pub rounds: usize,
     /// Median over the rounds of I/Os per second.
     pub iops: Option<f64>,
     /// Geometric mean over the rounds of the mean latency, in nanoseconds.
     pub mean_ns: f64,
-    /// Student's t interval at 95% of it; absent for fewer than two rounds.
+    /// Student's t interval of `mean_ns` at 95%; absent for fewer than two rounds.
     pub interval: Option<Interval>,
     /// The 99th percentile of all I/Os, in nanoseconds; absent if fewer than ten lie beyond it.
     pub p99_ns: Option<f64>,
-    /// `mean_ns` against the median host's.
+    /// `mean_ns` divided by the median of all hosts.
     pub ratio: f64,
-    /// Its modified z-score among the hosts' logarithms; absent if they are all equal.
+    /// Modified z-score of the host among the logarithms of all hosts' `mean_ns`; absent if their median absolute deviation is 0.
     pub score: Option<f64>,
-    /// True if it differs from the other hosts: by its score, by more than the margin, and by its own interval.
+    /// True if the host differs from the others by its score, by more than the margin, and by its own interval.
     pub is_outlier: bool,
 }
 
-/// One workload and target on members that share storage.
+/// Figures of one workload and target on members that share storage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedCell {
     /// The workload's name.
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// Groups by the members that were present, those with the most rounds first.
+    /// Groups of rounds by the members that took part, those with the most rounds first.
     pub groups: Vec<SharedGroup>,
-    /// Rounds that count for nothing.
+    /// Rounds left out of the sums, each with the reason.
     pub withheld: Vec<WithheldRound>,
 }
 
@@ -115,26 +115,26 @@ pub struct WithheldRound {
     pub reason: String,
 }
 
-/// The rounds that the same members measured.
+/// Sums over the rounds that the same members measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedGroup {
-    /// The members with their shares of the I/Os, 0 to 1.
+    /// Each member's name and share of the I/Os, 0 to 1.
     pub shares: Vec<(String, f64)>,
     /// The number of rounds.
     pub rounds: usize,
     /// Median over the rounds of the I/Os per second of all members.
     pub iops: f64,
-    /// Student's t interval at 95% of the geometric mean of these sums; absent for fewer than two rounds.
+    /// Student's t interval at 95% of the geometric mean of the rounds' sums of I/Os per second; absent for fewer than two rounds.
     pub iops_interval: Option<Interval>,
     /// Median over the rounds of the bytes per second of all members.
     pub bytes_per_s: f64,
-    /// Jain's index of their I/Os per second.
+    /// Jain's index of the members' I/Os per second.
     pub fairness: Option<Fairness>,
-    /// I/Os that count.
+    /// Number of I/Os in the sums.
     pub ios: u64,
-    /// Service times of all members and rounds, merged: percentiles of it are those of all I/Os.
+    /// Service times of all members and rounds, merged, so that its percentiles are those of all I/Os.
     pub latency: Histogram,
-    /// The spread of their beginnings.
+    /// Spread of the members' first I/Os.
     pub skew: StartSkew,
 }
 
@@ -158,7 +158,7 @@ impl SharedGroup {
     }
 }
 
-/// The answer of the fleet whose members made these runs; `None` if they are not a fleet's.
+/// Computes the results of the fleet whose members made these runs; `None` if no run belongs to a fleet.
 #[must_use]
 pub fn fleet(runs: &[Run]) -> Option<FleetAnswer> {
     let first = runs.iter().find(|run| run.fleet.is_some())?;
@@ -216,7 +216,7 @@ fn of_cell<'a>(
 }
 
 impl HostCell {
-    /// `None` if no host measured it.
+    /// Compares the hosts on one cell; `None` if no host measured it.
     fn of(cell: &(String, String), members: &[(&str, &Run)], margin: f64) -> Option<Self> {
         let mut hosts: Vec<HostFigures> =
             members.iter().filter_map(|(name, run)| HostFigures::of(name, run, cell)).collect();
@@ -261,14 +261,14 @@ impl HostFigures {
     }
 }
 
-/// The counted part of one member's round.
+/// The part of one member's round that counts toward the sums.
 struct Counted {
     member: usize,
     ios: u64,
     bytes: u64,
     seconds: f64,
     latency: Histogram,
-    /// Distance of its first I/O from the agreed moment.
+    /// Time of its first I/O relative to the agreed start, in nanoseconds.
     began_ns: i64,
     uncertainty_ns: u64,
 }
@@ -308,7 +308,8 @@ impl SharedCell {
     }
 }
 
-/// The counted part of a step: the whole intervals of each member within the common window. Fails with the reason if nothing counts.
+/// Cuts one round to the window that all members share: each member's whole intervals within it. Fails with the reason if a member did not
+/// measure the round, if its start is unknown, or if no interval counts.
 fn counted(
     there: &[usize],
     members: &[(&str, &Run)],

@@ -1,8 +1,9 @@
-//! Flushes by layer: those that the program asked for, and those that each layer below counted.
+//! Flushes by layer: how many the program requested, and how many each layer below counted.
 //!
-//! Only counts decide. A layer that swallows flushes is one below which a device that counts them saw none at all while the program asked for
-//! some, a volatile directory that says so itself, or QEMU where its cache mode says so. Fewer than asked are a ratio and no accusation: a journal commits for several callers at once,
-//! and the kernel joins flushes that wait for one another. More than asked come from a journal or from other programs.
+//! Only counts decide. A layer swallows flushes if the program requested some and the next device that counts flushes saw none, if a volatile
+//! directory reports it, or if QEMU's cache mode says so. Fewer flushes than requested are only reported as a ratio: a journal commits for
+//! several callers at once, and the kernel merges flushes that wait for one another. Additional flushes come from a journal or from other
+//! programs.
 
 use iotax_model::TargetSpec;
 use iotax_model::record::{DiskActivity, DiskFlushes, Measurement, TargetRecord, VolatileFlushes};
@@ -11,61 +12,61 @@ use iotax_model::workload::{SyncMode, Workload};
 
 use crate::amplification::{levels_of_disks, names_of};
 
-/// The name of QEMU's block layer among the levels.
+/// Name of the level that stands for QEMU's block layer.
 const QEMU: &str = "QEMU";
-/// The end of the names of a guest's disks.
+/// Suffix of the names of a guest's disks.
 const IN_GUEST: &str = " in the guest";
 
-/// The flushes that a layer counted, or the reason why there are none.
+/// Number of flushes that a layer counted, or the reason why there is no number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlushCount {
-    /// Flushes that it completed.
+    /// Flushes that the layer completed.
     Counted(u64),
     /// The layer acknowledged flushes, passed some on and dropped the others.
     Dropping {
-        /// Flushes that it acknowledged.
+        /// Flushes that the layer acknowledged.
         done: u64,
-        /// Flushes that it did not pass on.
+        /// Flushes that the layer did not pass on.
         dropped: u64,
     },
-    /// The kernel considers its cache non-volatile and sends it no flushes.
+    /// The kernel considers the device's cache non-volatile and sends it no flushes.
     NoVolatileCache,
-    /// It receives durable writes as FUA, which the kernel does not count.
+    /// The device receives durable writes as FUA, which the kernel does not count.
     Fua,
-    /// The layer does not count them: devices without request queues, and QEMU for writes that it makes durable itself (cache=writethrough,
+    /// The layer does not count flushes: devices without request queues, and QEMU for writes that it makes durable itself (cache=writethrough,
     /// directsync).
     NotCounted,
 }
 
-/// A layer below the program, over all rounds of a cell.
+/// One layer below the program, with its flushes over all rounds of a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlushLevel {
     /// `vda in the guest`, `QEMU`, `loop0`, `volatile`, `vdb + vdc`.
     pub name: String,
-    /// Its flushes.
+    /// The layer's flushes.
     pub flushes: FlushCount,
 }
 
-/// The end of the flushes of a cell.
+/// The outcome of a cell's flushes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FlushFate {
     /// The lowest layer that counts flushes completed this many.
     Kept(u64),
-    /// A layer passed none on, by its setting or because the next layer that counts saw none.
+    /// A layer passed no flushes on, by its setting or because the next layer that counts saw none.
     Swallowed {
-        /// The layer, or the two between which they were lost.
+        /// The layer that swallowed them, or the two layers between which they were lost.
         by: String,
-        /// Its evidence.
+        /// Evidence that the layer swallowed them.
         evidence: SwallowEvidence,
     },
     /// No flush is needed: the lowest device has no volatile cache, according to the kernel.
     NotNeeded {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
     /// No layer below the program counts flushes.
     NotCountable {
-        /// The reason.
+        /// The reason, as text.
         reason: String,
     },
 }
@@ -73,15 +74,15 @@ pub enum FlushFate {
 /// The evidence that a layer swallowed flushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwallowEvidence {
-    /// The next layer that counts saw none.
+    /// The next layer that counts flushes saw none.
     NoneBelow,
-    /// Its setting alone.
+    /// The layer's setting alone.
     Setting,
-    /// Its own count.
+    /// The layer's own count.
     OwnCount {
-        /// Flushes that it acknowledged.
+        /// Flushes that the layer acknowledged.
         done: u64,
-        /// Acknowledged flushes that it did not pass on.
+        /// Acknowledged flushes that the layer did not pass on.
         dropped: u64,
     },
 }
@@ -89,19 +90,19 @@ pub enum SwallowEvidence {
 /// The flushes of one cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlushAccount {
-    /// Flushes that the program requested, and writes requested as durable.
+    /// Flushes that the program requested, plus writes that it requested as durable.
     pub asked: u64,
-    /// Layers below it, from the top down, that were observed in every measurement.
+    /// Layers below the program that were observed in every measurement, from the top down.
     pub levels: Vec<FlushLevel>,
     /// A layer that ignores flushes by its cache mode, such as `QEMU (cache=unsafe)`.
     pub ignored_by: Option<String>,
-    /// The end of them.
+    /// The outcome of the flushes.
     pub fate: FlushFate,
 }
 
 impl FlushAccount {
-    /// The account of one cell's measurements. `None` if the program requested no flushes, or if a neighbour ran, whose flushes the layers
-    /// count too.
+    /// Computes the account from one cell's measurements. `None` if the program requested no flushes, or if a neighbour ran, because the layers
+    /// count its flushes too.
     #[must_use]
     pub fn of(
         workload: &Workload,
@@ -199,7 +200,7 @@ impl SwallowEvidence {
     }
 }
 
-/// Flushes requested by the program in one measurement.
+/// Returns the number of flushes that the program requested in one measurement.
 fn asked(workload: &Workload, m: &Measurement) -> u64 {
     if workload.writes_per_commit().is_none() {
         return 0;
@@ -209,13 +210,13 @@ fn asked(workload: &Workload, m: &Measurement) -> u64 {
     done.as_ref().map_or(0, |tally| tally.ios)
 }
 
-/// A layer in one measurement.
+/// One layer's flushes in one measurement.
 #[derive(Debug, Clone)]
 struct Seen {
     name: String,
-    /// `None` if it does not count flushes.
+    /// The layer's flush counters; `None` if it does not count flushes.
     flushes: Option<DiskFlushes>,
-    /// Flushes that it did not pass on, by its own count.
+    /// Flushes that the layer did not pass on, by its own count.
     dropped: u64,
 }
 
@@ -225,7 +226,7 @@ impl Seen {
     }
 }
 
-/// The layers from the guest's disks down to the machine's devices.
+/// Lists the layers from the guest's disks down to the machine's devices.
 fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     let mut found = Vec::new();
     if let (Some(inside), Some(_)) = (&m.outcome.inside, &m.qemu) {
@@ -265,7 +266,7 @@ fn together(disks: &[(&String, &DiskActivity)]) -> Option<DiskFlushes> {
     disks.iter().map(|(_, disk)| disk.flushes).reduce(|one, other| Some(one?.plus(other?)))?
 }
 
-/// The sums over all measurements, for layers that all of them have.
+/// Sums the measurements, for layers that all of them have.
 fn over_all(each: impl Iterator<Item = Vec<Seen>>) -> Vec<Seen> {
     let plus = |one: Option<DiskFlushes>, other: Option<DiskFlushes>| Some(one?.plus(other?));
     each.reduce(|all, more| {
@@ -293,12 +294,12 @@ fn counted(seen: &Seen, is_durable_write: bool) -> FlushCount {
     }
 }
 
-/// The layer of a target that ignores flushes by its cache mode.
+/// Names the layer that ignores flushes because of its cache mode; `None` if no layer does.
 fn ignoring(spec: &TargetSpec) -> Option<String> {
     spec.stack.ignores_flushes().map(|mode| format!("QEMU (cache={mode})"))
 }
 
-/// A layer by its name and the setting that makes it drop flushes, such as `volatile (drop_flush=1)`.
+/// Names a layer and the setting that makes it drop flushes: `volatile (drop_flush=1)`.
 fn dropping(name: &str, spec: &TargetSpec) -> String {
     let each = spec.stack.find::<VolatileSpec>().and_then(|volatile| volatile.drop_flush);
     each.map_or_else(|| name.to_owned(), |each| format!("{name} (drop_flush={each})"))

@@ -30,7 +30,7 @@ impl Grade {
     /// All grades.
     pub const ALL: [Self; 4] = [Self::Unchecked, Self::Clean, Self::Remarks, Self::Unusable];
 
-    /// The word for it in reports and documents.
+    /// Returns the grade's word in reports and documents.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl Grade {
     }
 }
 
-/// Grades each measurement in order: by the findings about it, and by `others`, the warnings about its target, its workload or
+/// Grades each measurement in order, by the findings about it and by `others`: the warnings about its target, its workload or
 /// the run.
 pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec<Grade> {
     if run.source.is_some() {
@@ -75,7 +75,7 @@ pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec
     run.measurements.iter().map(grade).collect()
 }
 
-/// Why a verdict may not rest on a measurement, by its place. Usable measurements are left out.
+/// Collects the reason why each unusable measurement cannot support a verdict. Usable measurements are left out.
 pub(super) fn withheld(findings: &[Finding]) -> HashMap<Place<'_>, String> {
     let mut reasons = HashMap::new();
     for Finding { warning, .. } in findings.iter().filter(|finding| finding.unusable) {

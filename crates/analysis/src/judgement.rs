@@ -1,9 +1,9 @@
-//! Judges a run: from its records to comparisons, breakdowns and warnings.
+//! Judges a run: derives comparisons, breakdowns and warnings from its records.
 //!
-//! Every target is compared with the plan's baseline on every workload by every [`Metric`], which gives the total, and along
-//! the [edges](mod@crate::edges) of the ladder, which gives each layer's part. Holm's procedure goes through each family of metrics.
-//! The steps answer a question of their own and are families of their own; only those that leave the baseline are its
-//! comparisons again, so that no two verdicts stand on one pair.
+//! Every target is compared with the plan's baseline on every workload by every [`Metric`], which gives the total cost, and along
+//! the [edges](mod@crate::edges) of the ladder, which gives the cost of each layer. Holm's procedure goes through each family of metrics.
+//! The steps along the edges form families of their own. A step that starts at the baseline reuses the comparison with the baseline, so
+//! that no pair gets two verdicts.
 
 use std::collections::HashSet;
 
@@ -38,19 +38,19 @@ use iotax_model::record::Measurement;
 /// Everything that is derived from a run's records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
-    /// The figures used, in the order of tables and documents.
+    /// The metrics used, in the order of tables and documents.
     pub figures: Vec<Metric>,
     /// Every target compared with the baseline, in the plan's order of workloads, targets and metrics.
     pub comparisons: Vec<Comparison>,
     /// Edges between targets, each of one layer or setting, except those whose ends are on different devices.
     pub edges: Vec<Edge>,
-    /// Every edge's end compared with its beginning, in the order of workloads, edges and metrics.
+    /// The end of every edge compared with its start, in the order of workloads, edges and metrics.
     pub steps: Vec<Comparison>,
-    /// Progress of a run that adds rounds until all is decided; absent for any other.
+    /// Progress of a run that adds rounds until all comparisons are decided; absent for other runs.
     pub standing: Option<Standing>,
     /// Measured cells, in the plan's order of workloads and targets.
     pub cells: Vec<CellJudgement>,
-    /// Effects of the machine on each workload over the run, whatever the target.
+    /// Differences between rounds and drift, for each workload, over all targets.
     pub effects: Vec<Effects>,
     /// Wall time by phase; absent if it was not recorded.
     pub timing: Option<Timing>,
@@ -61,13 +61,13 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// The comparison of a target with the baseline.
+    /// Returns the comparison of a target with the baseline.
     #[must_use]
     pub fn comparison(&self, workload: &str, target: &str, metric: Metric) -> Option<&Comparison> {
         self.comparisons.iter().find(|c| c.workload == workload && c.target == target && c.metric == metric)
     }
 
-    /// The comparison along an edge.
+    /// Returns the comparison along an edge.
     #[must_use]
     pub fn step(&self, workload: &str, edge: &Edge, metric: Metric) -> Option<&Comparison> {
         let along = |c: &&Comparison| c.target == edge.to && c.baseline == edge.from;
@@ -80,13 +80,13 @@ impl Judgement {
         self.edges.iter().find(|edge| edge.to == comparison.target && edge.from == comparison.baseline)
     }
 
-    /// A cell, if it was measured.
+    /// Returns a cell; `None` if it was not measured.
     #[must_use]
     pub fn cell(&self, workload: &str, target: &str) -> Option<&CellJudgement> {
         self.cells.iter().find(|cell| cell.workload == workload && cell.target == target)
     }
 
-    /// The targets that have something on a workload, and that.
+    /// Iterates over the targets of a workload whose cell has the given `part`, each with that part.
     pub fn on<'a, T: 'a>(
         &'a self,
         workload: &'a str,
@@ -96,7 +96,7 @@ impl Judgement {
         cells.filter_map(move |cell| Some((cell.target.as_str(), part(cell)?)))
     }
 
-    /// Returns whether a measurement of a cell of this run is unusable, or more than a few were empty or late replays.
+    /// Returns whether the cell has an unusable measurement, more than a tenth of empty windows, or more than half of its replays late.
     #[must_use]
     pub fn is_unusable(&self, run: &Run, workload: &str, target: &str) -> bool {
         let first = run.first_measured_round();
@@ -111,20 +111,20 @@ impl Judgement {
             || !may_be_late(late, of_cell.len())
     }
 
-    /// The summary of a cell.
+    /// Returns the summary of a cell; `None` if it was not measured.
     #[must_use]
     pub fn summary(&self, workload: &str, target: &str) -> Option<&Summary> {
         Some(&self.cell(workload, target)?.summary)
     }
 }
 
-/// Judges a run, finished or not.
+/// Judges a run by all metrics, finished or not.
 #[must_use]
 pub fn judge(run: &Run) -> Judgement {
     judge_by(run, Metric::ALL)
 }
 
-/// Judges a run by these figures only.
+/// Judges a run by the given metrics only.
 #[must_use]
 pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let (edges, broken) =
@@ -163,13 +163,13 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     }
 }
 
-/// The findings on rounds that figures are made of, and on the run.
+/// Drops findings about rounds that are not measured, such as warm-up rounds; findings about the whole run stay.
 fn of_measured_rounds(run: &Run, findings: Vec<Finding>) -> Vec<Finding> {
     let first = run.first_measured_round();
     findings.into_iter().filter(|finding| finding.warning.round.is_none_or(|round| round >= first)).collect()
 }
 
-/// The cells that were measured.
+/// Computes the results of each measured cell.
 fn cells(run: &Run, figures: &[Metric], means: &CellMeans<'_>, findings: &[Finding]) -> Vec<CellJudgement> {
     let mut failures = failed::failures(run, findings);
     let mut by_cell = by_cell(run);

@@ -1,9 +1,8 @@
-//! Latency breakdown: one latency observed at several places: the program, the guest's disk, QEMU's block layer, the host's
-//! device.
+//! Latency breakdown: the same latency as observed by the program, the guest's disk, QEMU's block layer and the host's device.
 //!
-//! Each place observes an I/O from its arrival there to its completion there, so a lower place's time lies within that of the
-//! place above, and the difference is the time between the two. That holds if both observe the same I/Os: after a cache hit, a
-//! merge or a split, the means of two places are not comparable.
+//! Each layer observes an I/O from its arrival there to its completion there. So a lower layer's time lies within that of the layer
+//! above, and the difference is the time spent between the two. That holds only if both observe the same I/Os: after a cache hit, a
+//! merge or a split, the means of two layers are not comparable.
 
 use iotax_model::TargetSpec;
 use iotax_model::record::{BlockTally, DiskActivity, HostActivity, Measurement, TargetRecord};
@@ -12,10 +11,10 @@ use iotax_model::units::human;
 
 use crate::stats::median;
 
-/// Largest relative difference between the counts of two views that still saw the same I/Os.
+/// Largest relative difference between the I/O counts of two layers that still count as having observed the same I/Os.
 const SAME_IOS: f64 = 0.1;
 
-/// Places where a latency is observed, from the bottom up.
+/// Layers at which latency is observed, from the bottom up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum View {
     /// The host's device at the bottom, by its own counters.
@@ -32,7 +31,7 @@ impl View {
     /// All views, from the bottom up.
     pub const ALL: [Self; 4] = [Self::Device, Self::Qemu, Self::GuestDisk, Self::Program];
 
-    /// Its name in documents.
+    /// Returns the view's name in JSON and CSV.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -43,7 +42,7 @@ impl View {
         }
     }
 
-    /// The name of the view.
+    /// Returns the view's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,7 +53,7 @@ impl View {
         }
     }
 
-    /// Names the components between this place and the next one below it.
+    /// Names the components between this layer and the next lower one.
     fn adds(self, spec: &TargetSpec) -> String {
         match (self, &spec.guest()) {
             (Self::Device, _) => "host device".into(),
@@ -71,7 +70,8 @@ impl View {
         }
     }
 
-    /// I/Os and mean time in nanoseconds of one measurement; `None` if this view was not observed, or there was no I/O.
+    /// Returns the number of I/Os and their mean time in nanoseconds at this layer, for one measurement; `None` if the layer was not observed,
+    /// or had no I/O.
     fn seen(self, m: &Measurement, record: Option<&TargetRecord>) -> Option<(f64, f64)> {
         match self {
             Self::Program => {
@@ -89,7 +89,7 @@ impl View {
     }
 }
 
-/// The devices at the bottom, as far as they are known.
+/// Returns the devices at the bottom of the stack: those on record, or the only device of the host. `None` if neither identifies them.
 fn bottom<'a>(host: &'a HostActivity, record: Option<&TargetRecord>) -> Option<Vec<&'a DiskActivity>> {
     let is_device = |name: &str| {
         let layers = record.into_iter().flat_map(|record| &record.layers);
@@ -103,7 +103,7 @@ fn bottom<'a>(host: &'a HostActivity, record: Option<&TargetRecord>) -> Option<V
     }
 }
 
-/// I/Os of all disks and the mean of their waits.
+/// Returns the I/Os of all disks and their mean wait in nanoseconds.
 fn over_disks<'a>(disks: impl Iterator<Item = &'a DiskActivity>) -> Option<(f64, f64)> {
     let (mut ios, mut waited) = (0.0, 0.0);
     for disk in disks {
@@ -119,15 +119,15 @@ fn over_disks<'a>(disks: impl Iterator<Item = &'a DiskActivity>) -> Option<(f64,
 /// The latency of one cell by component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyBreakdown {
-    /// Mean latency by place, from the bottom up: medians over the rounds, in nanoseconds.
+    /// Mean latency at each observed layer, from the bottom up: medians over the rounds, in nanoseconds.
     pub views: Vec<(View, f64)>,
-    /// Time between adjacent places in nanoseconds, from the bottom up; they add up to the program's latency.
+    /// Time between adjacent layers in nanoseconds, from the bottom up; the times add up to the program's latency.
     pub stretches: Vec<(String, f64)>,
-    /// Why some views do not bound a part, as text.
+    /// The reasons why some layers could not be separated, as text.
     pub not_separable: Vec<String>,
-    /// Median interpolated from QEMU's bins, in nanoseconds.
+    /// Median service time in QEMU's block layer, interpolated from its histogram, in nanoseconds.
     pub qemu_p50_ns: Option<f64>,
-    /// 99th percentile likewise; absent where it lies beyond the last bin's bound.
+    /// 99th percentile of the same histogram; absent if it lies in the last bin, which has no upper bound.
     pub qemu_p99_ns: Option<f64>,
 }
 
@@ -181,20 +181,20 @@ impl LatencyBreakdown {
         Some(Self { views, stretches: stretches(spec, &ends), not_separable, qemu_p50_ns, qemu_p99_ns })
     }
 
-    /// Returns whether a place between the device and the program was observed.
+    /// Returns whether a layer between the device and the program was observed.
     #[must_use]
     pub fn within(&self) -> bool {
         self.views.iter().any(|(view, _)| matches!(view, View::Qemu | View::GuestDisk))
     }
 
-    /// The mean latency at a view.
+    /// Returns the mean latency at a view in nanoseconds; `None` if it was not observed.
     #[must_use]
     pub fn seen_by(&self, view: View) -> Option<f64> {
         self.views.iter().find(|(known, _)| *known == view).map(|(_, ns)| *ns)
     }
 }
 
-/// Computes the parts between the given views, each named after the components that it spans.
+/// Computes the time between the given views, each part named after the components in it.
 fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
     let on_the_way: Vec<View> = match spec.guest() {
         Some(_) => View::ALL.to_vec(),
@@ -212,7 +212,8 @@ fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
     found
 }
 
-/// Median and 99th percentile over all rounds, reads and writes together; `None` unless all have the same bins.
+/// Returns the median and the 99th percentile in QEMU's block layer over all rounds, reads and writes together; `None` unless all have the
+/// same bins.
 fn qemu_percentiles(measurements: &[&Measurement]) -> (Option<f64>, Option<f64>) {
     let mut all: Vec<(Option<u64>, u64)> = Vec::new();
     for stats in measurements.iter().filter_map(|m| m.qemu.as_ref()) {
@@ -230,8 +231,8 @@ fn qemu_percentiles(measurements: &[&Measurement]) -> (Option<f64>, Option<f64>)
     (quantile(&all, 0.5), quantile(&all, 0.99))
 }
 
-/// A quantile of counts in bins, each with its upper bound, by interpolation within the bin; absent without counts and in a bin
-/// without a bound.
+/// Interpolates a quantile of a histogram, given as (upper bound, count) of each bin. `None` without counts, or if it lies in a bin without
+/// an upper bound.
 #[must_use]
 pub fn quantile(bins: &[(Option<u64>, u64)], q: f64) -> Option<f64> {
     let rank = q * bins.iter().map(|bin| bin.1).sum::<u64>() as f64;

@@ -1,4 +1,4 @@
-//! The levels of a rate within one measurement: a burst at its beginning, if the rate then fell, and what holds behind it.
+//! The levels of a rate within one measurement: an initial burst, if the rate then fell, and the sustained rate after it.
 
 use iotax_model::plan::RateUnit;
 use iotax_model::record::{Measurement, Tallies};
@@ -7,10 +7,10 @@ use crate::checks::step::{self, Step};
 use crate::figures::whole_intervals;
 use crate::stats::{MAD_TO_SD, median};
 
-/// Fewest intervals behind a fall that make a level.
+/// Fewest intervals after a fall that form a level.
 const LEVEL: usize = 3;
 
-/// A rate that was higher at first.
+/// An initial rate that was higher than the sustained one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BurstLevel {
     /// The rate, in I/Os or bytes per second.
@@ -24,14 +24,14 @@ pub struct BurstLevel {
 pub struct Levels {
     /// The higher rate before the fall; absent if the rate did not fall.
     pub burst: Option<BurstLevel>,
-    /// The median rate of the intervals behind the fall, or of all, in I/Os or bytes per second.
+    /// The median rate of the intervals after the fall, or of all intervals, in I/Os or bytes per second.
     pub sustained: f64,
-    /// Spread of the intervals about their median there, as a share of it: the median absolute deviation, scaled to a standard deviation.
+    /// Scatter of these intervals, as a share of their median: the median absolute deviation, scaled to a standard deviation.
     pub scatter: f64,
 }
 
 impl Levels {
-    /// The levels of a measurement by its intervals; `None` for fewer than three of them, or without I/O in any.
+    /// Finds the levels in a measurement's intervals; `None` for fewer than three intervals, or if the sustained rate is 0.
     #[must_use]
     pub fn of(m: &Measurement, unit: RateUnit) -> Option<Self> {
         let samples = whole_intervals(m);
@@ -51,7 +51,7 @@ impl Levels {
     }
 }
 
-/// The fall of a rate, and the first interval behind it. The interval in which it fell belongs to neither level, if that makes two of them.
+/// Finds the fall of a rate and the first interval after it. An interval in the midst of the fall belongs to neither level.
 fn fall(rates: &[f64]) -> Option<(Step, usize)> {
     let between = |at: usize| {
         let others = [&rates[..at], &rates[at + 1..]].concat();

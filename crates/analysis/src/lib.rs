@@ -1,8 +1,7 @@
-//! Turns records into answers: data, never prose.
+//! Derives results from records, as data without text.
 //!
-//! [`judge`] compares the targets of a [`iotax_model::Run`] by the rules of [`stats`] and checks how far
-//! the figures can be trusted; [`mod@compare`] holds two runs against one another; [`suite`] sets the workloads of a suite side by
-//! side. Nothing here touches the machine.
+//! [`judge`] compares the targets of a [`iotax_model::Run`] by the rules of [`stats`] and checks how far the figures can be trusted.
+//! [`mod@compare`] compares two runs, and [`suite`] the workloads of a suite. Nothing here touches the machine.
 
 pub mod amplification;
 pub mod ask;

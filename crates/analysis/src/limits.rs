@@ -1,8 +1,9 @@
-//! Limits before a storage: rates that are the same whatever the block size, and hold without scatter, as no device's do.
+//! Detects rate limits in front of a storage: rates that do not depend on the block size and hardly vary, unlike those of any device.
 //!
-//! A limit on I/Os (QEMU's throttle groups, blkio of control groups, the disks of clouds) shows at two small block sizes: as many I/Os a
-//! second at both. One on bytes shows at two large ones. A device's own rate depends on the size, or scatters, or differs between reads
-//! and writes; where one direction alone is held, whose the bound is cannot be told by rates. Nor can it where the load's own CPU was.
+//! A limit on I/Os (QEMU's throttle groups, blkio of control groups, cloud disks) shows as equal IOPS at two small block sizes. A limit
+//! on bytes shows as equal throughput at two large ones. A device's own rate depends on the size, or varies, or differs between reads and
+//! writes. If only one direction has a constant rate, rates alone cannot tell a limit from the device, nor can they if the load generator's CPU
+//! was the limit.
 
 use iotax_model::Run;
 use iotax_model::plan::RateUnit;
@@ -16,64 +17,64 @@ use crate::checks::generator;
 use crate::levels::{BurstLevel, Levels};
 use crate::stats::{geometric_mean, median};
 
-/// The largest scatter of a rate that is held: the median over its measurements.
+/// Largest scatter of a rate that counts as limited: the median over its measurements.
 const HELD: f64 = 0.015;
 
-/// Rates that differ by no more than this share are the same limit's.
+/// Largest relative difference of rates that count as the same limit.
 const SAME: f64 = 0.03;
 
-/// The I/Os that a limit holds.
+/// The I/Os that a limit applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitScope {
-    /// Reads and writes share it.
+    /// Reads and writes share the limit.
     Together,
-    /// Reads and writes have as much each.
+    /// Reads and writes each have the same limit.
     Each,
-    /// Reads; writes are not held, or by another rate, or nothing is known of both at once.
+    /// Only reads: writes have another limit or none, or mixed I/O was not measured.
     Reads,
-    /// Writes; reads are not held, or by another rate, or nothing is known of both at once.
+    /// Only writes: reads have another limit or none, or mixed I/O was not measured.
     Writes,
 }
 
 impl LimitScope {
-    /// Returns whether it cannot be the device's own: reads and writes have the same rate.
+    /// Returns whether the rate is certainly a limit and not the device's own: reads and writes have the same rate.
     #[must_use]
     pub const fn is_certain(self) -> bool {
         matches!(self, Self::Together | Self::Each)
     }
 }
 
-/// A rate that is held whatever the block size.
+/// A rate that stays the same whatever the block size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateLimit {
-    /// The unit that is held: I/Os or bytes.
+    /// The limited unit: I/Os or bytes.
     pub unit: RateUnit,
-    /// The I/Os that it holds.
+    /// The I/Os that the limit applies to.
     pub scope: LimitScope,
-    /// The rate, per second: geometric mean over sizes and rounds.
+    /// The limit per second: geometric mean over sizes and rounds.
     pub rate: f64,
-    /// The largest difference of a round from it, as a share of it.
+    /// The largest deviation of a round from this rate, as a logarithm, which is close to a share.
     pub spread: f64,
-    /// The block sizes at which it shows.
+    /// The two block sizes at which the rates are equal.
     pub sizes: [Bytes; 2],
-    /// The longest burst before it; absent if none was seen.
+    /// The longest burst above the limit; absent if none was seen.
     pub burst: Option<BurstLevel>,
 }
 
-/// The rates of a direction that is not held, at the sizes at which a limit would show.
+/// The rates of a direction without a limit, at the sizes at which a limit would show.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FreeRate {
-    /// The unit in which it is counted.
+    /// The unit of the rates.
     pub unit: RateUnit,
     /// True for writes, false for reads.
     pub is_write: bool,
-    /// The sizes, and the rate at each per second: geometric mean over rounds.
+    /// The two block sizes and the rate per second at each: geometric mean over rounds.
     pub rates: [(Bytes, f64); 2],
-    /// True if the load's own CPU was the bound in a measurement, so that a limit above it is unknown.
+    /// True if the load generator's CPU was the limit in a measurement, so that a limit above that rate is unknown.
     pub is_generator_bound: bool,
 }
 
-/// A workload's rate behind bursts.
+/// A workload's rate after any burst.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SustainedRate<'a> {
     /// The workload.
@@ -91,33 +92,33 @@ pub struct SustainedRate<'a> {
 pub struct LimitsOnTarget<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// Every workload that was measured on it.
+    /// Every workload that was measured on the target.
     pub rates: Vec<SustainedRate<'a>>,
-    /// The limits.
+    /// The limits found.
     pub limits: Vec<RateLimit>,
-    /// Directions that are not held.
+    /// Directions without a limit.
     pub free: Vec<FreeRate>,
 }
 
-/// A direction at the two sizes at which a limit shows.
+/// Reads or writes at the two sizes at which a limit shows.
 #[derive(Clone, Copy)]
 struct Direction {
     sizes: [Bytes; 2],
     rates: [f64; 2],
-    /// The largest difference of a round from the mean of all, as a share of it.
+    /// The largest deviation of a round from the mean of all, as a logarithm.
     spread: f64,
     is_held: bool,
     is_generator_bound: bool,
     burst: Option<BurstLevel>,
 }
 
-/// The measurements of a workload on a target, in one unit.
+/// The levels of a workload on a target in each round, in one unit.
 struct Measured {
     rounds: Vec<Levels>,
     is_generator_bound: bool,
 }
 
-/// The limits on each target of a run of the suite audit; empty for another run.
+/// Finds the limits on each target of a run of the suite `audit`; empty for other runs.
 #[must_use]
 pub fn limits<'a>(run: &'a Run) -> Vec<LimitsOnTarget<'a>> {
     if run.plan.known_suite().is_none_or(|suite| suite.shape != SuiteShape::Limits) {
@@ -161,7 +162,7 @@ pub fn limits<'a>(run: &'a Run) -> Vec<LimitsOnTarget<'a>> {
     all.filter(|one| !one.rates.is_empty()).collect()
 }
 
-/// The limits that two directions show: one that is the same for both, or one for each that is held.
+/// Derives the limits from both directions: one limit if both have the same rate, else one for each limited direction.
 fn found(
     unit: RateUnit,
     reads: Option<Direction>,
@@ -194,7 +195,7 @@ fn found(
     }
 }
 
-/// A direction at the two smallest sizes for I/Os, at the two largest for bytes; `None` where one of them was not measured.
+/// Measures a direction at the two smallest sizes for I/Os, at the two largest for bytes; `None` if either was not measured.
 fn direction(
     workloads: &[Workload],
     unit: RateUnit,
@@ -216,8 +217,8 @@ fn direction(
     Some(Direction { sizes: [first.bs, second.bs], rates, spread, is_held, is_generator_bound, burst })
 }
 
-/// The sustained rate of reads and writes at once, at the smallest size for I/Os, at the largest for bytes; `None` where the load's own CPU
-/// was its bound.
+/// Returns the sustained rate of mixed reads and writes, at the smallest size for I/Os, at the largest for bytes; `None` if the load
+/// generator's CPU was the limit, or if it was not measured.
 fn mixed(
     workloads: &[Workload],
     unit: RateUnit,

@@ -1,16 +1,16 @@
 //! Runs that add rounds until their comparisons are decided.
 //!
-//! Looks happen at numbers of rounds that the plan alone fixes ([`iotax_model::plan::UntilDecided::looks`]). At a look each
+//! The plan alone fixes the numbers of rounds at which looks happen ([`iotax_model::plan::UntilDecided::looks`]). At a look each
 //! family of comparisons goes through Holm's procedure with the undecided ones: the share `alpha / (m - k + 1)` that Holm gives a
-//! comparison is spread over the looks by [`Looks`], and a decided comparison stays decided and passes its share to the others
+//! comparison is spread over the looks by [`Looks`]. A decided comparison stays decided and passes its share to the others
 //! (Ye, Li, Liu and Yao, A group sequential Holm procedure with multiple primary endpoints, Statistics in Medicine 32, 2013;
 //! Maurer and Bretz, Multiple testing in group sequential trials using graphical approaches, Statistics in Biopharmaceutical
 //! Research 5, 2013). So the probability of any false statement in a family, over all looks, is at most alpha.
 //!
-//! The metric that the table shows ([`Metric::headline`]) must be decided for every target against the baseline and along every edge
-//! of the ladder, on every workload. A cell that no open comparison needs is left out of later rounds, so that each
-//! round still holds both sides of everything compared in it. Other metrics are tested at the looks that their cells take part
-//! in.
+//! The run continues until the metric in the tables ([`Metric::headline`]) is decided on every workload, for every target against the
+//! baseline and along every edge of the ladder. A cell that no open comparison needs is left out of later rounds; each
+//! round still measures both sides of every comparison in it. Other metrics are tested at the looks for which their cells were
+//! measured.
 //!
 //! Everything here follows from the plan and the records, so that the judgement is the same while measuring, after a resume and
 //! years later.
@@ -34,13 +34,13 @@ use crate::stats::sequential::Looks;
 use crate::stats::verdict::{Decision, decide_by, needed_rounds};
 use iotax_model::{Run, RunState};
 
-/// Number of rounds without a common measurement, also since the previous look, after which a comparison is given up.
+/// Number of rounds without a common measurement, also since the previous look, after which a comparison is abandoned.
 const PATIENCE: u32 = 3;
 
-/// The metrics that a run waits for on some workload.
+/// Metrics that must be decided before a run ends; one per workload.
 const DECIDING: [Metric; 3] = [Metric::IOPS, Metric::LATENCY_MEAN, Metric::BYTES_PER_S];
 
-/// The significance levels of a design, computed once each.
+/// Significance levels of a group-sequential design, each computed once.
 #[derive(Debug, Clone)]
 pub(super) struct Levels {
     looks: Looks,
@@ -48,29 +48,29 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// `None` if the looks do not ascend.
+    /// Creates the levels; `None` if the numbers of rounds do not ascend.
     pub(super) fn new(looks: &[u32]) -> Option<Self> {
         Some(Self { looks: Looks::new(looks)?, known: HashMap::new() })
     }
 
-    /// The level at a look for the first of `left` undecided comparisons.
+    /// Returns the significance level at a look for the first of `left` undecided comparisons.
     fn at(&mut self, look: usize, left: usize) -> f64 {
         let looks = &self.looks;
         *self.known.entry((look, left)).or_insert_with(|| looks.nominal(look, ALPHA / left as f64))
     }
 }
 
-/// The looks covered by the records, in order.
+/// Replays the looks for which the records have rounds, in order.
 pub(super) struct Replay<'a> {
     pub(super) plan: &'a Plan,
     pub(super) pairs: &'a [Pair],
     pub(super) cases: &'a [PendingComparison],
-    /// Returns whether a cell was tried in a round, with or without success.
+    /// Returns whether a cell was attempted in a round, successfully or not.
     pub(super) tried: &'a dyn Fn(Cell, u32) -> bool,
 }
 
 impl Replay<'_> {
-    /// Returns the last decision on each case, absent before the first look, and the progress of the looks.
+    /// Returns the last decision on each comparison, `None` before the first look, and the progress of the looks.
     pub(super) fn run(&self, levels: &mut Levels) -> (Vec<Option<LookDecision>>, Standing) {
         let looks = levels.looks.rounds().to_vec();
         let mut latest: Vec<Option<LookDecision>> = self.cases.iter().map(|_| None).collect();
@@ -113,7 +113,7 @@ impl Replay<'_> {
         (latest, standing)
     }
 
-    /// Tests every open case whose cells were measured.
+    /// Tests every open comparison whose cells were measured.
     fn look(
         &self,
         look: usize,
@@ -167,17 +167,17 @@ impl Replay<'_> {
         }
     }
 
-    /// Returns whether the run waits for a case.
+    /// Returns whether the run waits for this comparison.
     fn is_required(&self, case: &PendingComparison) -> bool {
         case.metric == self.metric(case.workload)
     }
 
-    /// The metric that the run waits for on a workload: the one that its table shows.
+    /// Returns the metric that the run waits for on a workload: the one in its table.
     fn metric(&self, workload: usize) -> Metric {
         Metric::headline(&self.plan.workloads[workload])
     }
 
-    /// Number of pairs and workloads that are waited for because they are undecided or were not measured.
+    /// Number of (pair, workload) combinations that the run still waits for: undecided, or not measured.
     fn open_pairs(&self, latest: &[Option<LookDecision>]) -> usize {
         let is_decided = |workload: usize, pair: &Pair, metric: Metric| {
             let mut known = self.cases.iter().zip(latest);
@@ -199,7 +199,7 @@ impl Replay<'_> {
     }
 }
 
-/// The cells and rounds that failed, by the run's own warnings.
+/// Collects the cells and rounds that failed, from the run's own warnings.
 pub(super) fn failed(run: &Run) -> HashSet<(Cell, u32)> {
     let place = |target: &str, workload: &str| {
         Some(Cell {
@@ -211,14 +211,14 @@ pub(super) fn failed(run: &Run) -> HashSet<(Cell, u32)> {
     incomplete.filter_map(|w| Some((place(w.target.as_ref()?, w.workload.as_ref()?)?, w.round?))).collect()
 }
 
-/// The edges of a run's ladder whose ends are on the same devices, and the others.
+/// Splits the edges of a run's ladder into those whose ends are on the same devices and the others.
 pub(super) fn whole_and_broken(run: &Run) -> (Vec<Edge>, Vec<Edge>) {
     // The step to the baseline is a comparison with it, the other way round.
     let steps = edges(&run.plan.targets).into_iter().filter(|edge| edge.to != run.plan.baseline);
     steps.partition(|edge| super::edges::other_devices(run, edge).is_none())
 }
 
-/// The state of a run that adds rounds while it is carried out: decides which cells to measure next.
+/// The state of a run that adds rounds, while it runs: decides which cells to measure next.
 #[derive(Debug)]
 pub struct SequentialState {
     /// The run without its measurements.
@@ -230,7 +230,7 @@ pub struct SequentialState {
 }
 
 impl SequentialState {
-    /// The state of a run whose targets are known; `None` if its plan does not add rounds.
+    /// Starts the state of a run whose targets are known; `None` if its plan does not add rounds.
     #[must_use]
     pub fn new(run: &Run) -> Option<Self> {
         let until = run.plan.until_decided()?;
@@ -242,7 +242,7 @@ impl SequentialState {
         Some(state)
     }
 
-    /// Takes a new measurement.
+    /// Adds a new measurement.
     pub fn add(&mut self, measurement: &Measurement) {
         let findings = checks::of_measurement(&self.run, measurement);
         self.figures.add(&self.run.plan, measurement, grade::withheld(&findings).remove(&place(measurement)));
@@ -259,7 +259,7 @@ impl SequentialState {
         self.figures.has(cell, round)
     }
 
-    /// Returns the run's progress. Only the runner knows whether it will end by time.
+    /// Returns the run's progress. The runner alone knows whether the time limit will end the run.
     pub fn standing(&mut self) -> Standing {
         let plan = &self.run.plan;
         let cases = self.figures.cases(plan, &self.pairs);

@@ -1,5 +1,5 @@
-//! The figures of a measurement, each defined once: name, unit, direction of improvement, value, and the workloads on which targets are
-//! compared by it. Tables, charts and documents iterate over this list; a new figure is one [`Definition`] and its place in
+//! The metrics of a measurement, each defined once: name, unit, direction of improvement, value, and the workloads on which targets are
+//! compared by it. Tables, charts and documents iterate over this list; a new metric takes one [`Definition`] and an entry in
 //! [`Metric::ALL`].
 
 use std::borrow::Cow;
@@ -28,23 +28,23 @@ pub struct Metric(&'static Definition);
 
 /// The definition of a figure.
 pub struct Definition {
-    /// Its name in documents and on the command line.
+    /// Name in JSON, CSV and on the command line.
     pub id: &'static str,
-    /// Unit of its values.
+    /// Unit of the values.
     pub unit: Unit,
     /// Direction of improvement.
     pub better: Better,
-    /// Its name in sentences and tables.
+    /// Name in sentences and tables.
     pub name: Names,
-    /// Its name at the head of a narrow column.
+    /// Name at the head of a narrow column.
     pub column: Names,
     /// One-line description for self-describing documents, without a full stop.
     pub help: &'static str,
-    /// The value for one measurement; `None` if unknown.
+    /// Computes the value for one measurement; `None` if unknown.
     pub of: fn(&Measurement) -> Option<f64>,
     /// Summary over several rounds.
     pub over_rounds: OverRounds,
-    /// Returns whether targets are compared by it on a workload; absent if they never are.
+    /// Returns whether targets are compared by this metric on a workload; absent if they never are.
     pub compares: Option<fn(&Workload) -> bool>,
 }
 
@@ -60,7 +60,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The same name for all kinds.
+    /// Uses one name for all kinds of work.
     #[must_use]
     pub const fn all(name: &'static str) -> Self {
         Self { io: name, streams: name, trips: name }
@@ -99,7 +99,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Suffix that names the unit in a column's name, where the figure's id does not.
+    /// Returns the suffix that names the unit in a column's name; empty if the metric's id already does.
     #[must_use]
     pub const fn suffix(self) -> &'static str {
         match self {
@@ -108,7 +108,7 @@ impl Unit {
         }
     }
 
-    /// A value with its unit, for people.
+    /// Formats a value with its unit.
     #[must_use]
     pub fn show(self, value: f64) -> String {
         match self {
@@ -129,29 +129,28 @@ pub enum Better {
     Less,
 }
 
-/// The method that summarizes several rounds as one number.
+/// The method that combines the values of several rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OverRounds {
-    /// The geometric mean of the rounds' values, as comparisons take it: the ratio of two cells is that of their figures.
+    /// The geometric mean of the rounds' values, as in comparisons: the ratio of two cells equals the ratio of their figures.
     GeometricMean,
     /// The median of the rounds' values.
     Median,
-    /// Their sum.
+    /// The sum of the rounds' values.
     Sum,
     /// A quantile of the I/Os of all rounds, 0 to 1.
     PooledQuantile(f64),
 }
 
-/// The metrics whose comparisons Holm's procedure counts together.
+/// Families of metrics whose comparisons share one application of Holm's procedure.
 ///
-/// In a closed loop, I/Os per second, bytes per second and mean latency are one statement in three units, so they are not counted
-/// against one another. Percentiles and CPU time are further statements: so that a reader may pick the one that looks worst, they
-/// are counted together.
+/// In a closed loop, I/Os per second, bytes per second and mean latency express the same result in three units, so each forms a family
+/// of its own. Percentiles and CPU time are further results. A reader may pick the one that looks worst, so they share a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// One metric, counted alone.
+    /// A single metric.
     Of(Metric),
-    /// All metrics that are not counted alone.
+    /// All metrics without a family of their own.
     Further,
 }
 
@@ -233,7 +232,7 @@ impl Metric {
             Kind::RoundTrips(net) => !net.loaded,
         }),
     });
-    /// The same per GiB that a network's streams carried; of nothing else.
+    /// CPU time of the host per GiB that network streams carried; unknown for other work.
     pub const CPU_PER_GIB: Self = Self(&Definition {
         id: "cpu_per_gib",
         unit: Unit::Nanoseconds,
@@ -357,7 +356,7 @@ const fn packets(id: &'static str, help: &'static str, of: fn(&Measurement) -> O
     }
 }
 
-/// Streams have no latency.
+/// Returns whether the workload has a latency; streams do not.
 fn has_latency(workload: &Workload) -> bool {
     !matches!(workload.kind(), Kind::Streams(_))
 }
@@ -367,54 +366,54 @@ const fn count(count: u64) -> f64 {
 }
 
 impl Metric {
-    /// A figure of this definition.
+    /// Creates a metric from its definition.
     #[must_use]
     pub const fn new(definition: &'static Definition) -> Self {
         Self(definition)
     }
 
-    /// Its definition.
+    /// Returns the metric's definition.
     #[must_use]
     pub const fn definition(self) -> &'static Definition {
         self.0
     }
 
-    /// Its name in documents and on the command line.
+    /// Returns the metric's name in JSON, CSV and on the command line.
     #[must_use]
     pub const fn word(self) -> &'static str {
         self.0.id
     }
 
-    /// The metrics by which targets are compared on some workload.
+    /// Iterates over the metrics by which targets are compared on some workload.
     pub fn compared() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(|metric| metric.is_compared())
     }
 
-    /// Returns whether targets are compared by it on any workload.
+    /// Returns whether targets are compared by this metric on any workload.
     #[must_use]
     pub const fn is_compared(self) -> bool {
         self.0.compares.is_some()
     }
 
-    /// Its name in sentences and tables.
+    /// Returns the metric's name in sentences and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.0.name.io
     }
 
-    /// The metric's name on a workload. Network traffic is not called I/O.
+    /// Returns the metric's name on a workload; network traffic is not called I/O.
     #[must_use]
     pub fn name_on(self, workload: &Workload) -> &'static str {
         self.0.name.on(workload)
     }
 
-    /// Its name at the head of a narrow column.
+    /// Returns the metric's name at the head of a narrow column.
     #[must_use]
     pub fn column(self, workload: &Workload) -> &'static str {
         self.0.column.on(workload)
     }
 
-    /// Its id with its unit: the name of a column in tables for programs.
+    /// Returns the metric's id with its unit, as the name of a CSV column.
     #[must_use]
     pub fn id_with_unit(self) -> String {
         format!("{}{}", self.0.id, self.0.unit.suffix())
@@ -426,13 +425,13 @@ impl Metric {
         matches!(self.0.better, Better::More)
     }
 
-    /// Returns whether it is a time in nanoseconds.
+    /// Returns whether the metric is a time in nanoseconds.
     #[must_use]
     pub const fn is_time(self) -> bool {
         matches!(self.0.unit, Unit::Nanoseconds)
     }
 
-    /// A value with its unit, as text.
+    /// Formats a value with its unit.
     #[must_use]
     pub fn figure(self, value: f64) -> String {
         self.0.unit.show(value)
@@ -447,25 +446,25 @@ impl Metric {
         }
     }
 
-    /// Returns whether targets are compared by it on a workload.
+    /// Returns whether targets are compared by this metric on a workload.
     #[must_use]
     pub fn compares(self, workload: &Workload) -> bool {
         self.0.compares.is_some_and(|compares| compares(workload))
     }
 
-    /// The family of its comparisons.
+    /// Returns the family of the metric's comparisons.
     pub(crate) fn family(self) -> Family {
         let is_answer = [Self::IOPS, Self::BYTES_PER_S, Self::LATENCY_MEAN].contains(&self);
         if is_answer { Family::Of(self) } else { Family::Further }
     }
 
-    /// The metric that decides if a single verdict is needed.
+    /// Returns the metric that decides if a single verdict on a workload is needed.
     #[must_use]
     pub fn leading(workload: &Workload) -> Self {
         if Self::LATENCY_MEAN.compares(workload) { Self::LATENCY_MEAN } else { Self::BYTES_PER_S }
     }
 
-    /// The figure for tables with one number per cell: the rate of a closed loop, or the latency at a scheduled rate.
+    /// Returns the metric for tables with one number per cell: the rate of a closed loop, or the latency at a scheduled rate.
     #[must_use]
     pub fn headline(workload: &Workload) -> Self {
         match workload.kind() {
@@ -476,13 +475,13 @@ impl Metric {
         }
     }
 
-    /// Returns whether it is the busy time of the host's CPUs.
+    /// Returns whether the metric is the CPU time of the host.
     #[must_use]
     pub fn is_cpu(self) -> bool {
         self == Self::CPU_PER_IO || self == Self::CPU_PER_GIB
     }
 
-    /// The substitute for streams, which have no latency: throughput for the mean, CPU cost for the 99th percentile.
+    /// Returns the substitute for streams, which have no latency: throughput for the mean, CPU cost for the 99th percentile.
     #[must_use]
     pub fn or_of_streams(self, workload: &Workload) -> Self {
         if self == Self::LATENCY_MEAN {
@@ -494,31 +493,31 @@ impl Metric {
         }
     }
 
-    /// The metric of a workload's CPU cost: per GiB of streams, else per I/O.
+    /// Returns the CPU cost metric of a workload: per GiB for streams, otherwise per I/O.
     #[must_use]
     pub fn cpu(workload: &Workload) -> Self {
         if Self::CPU_PER_GIB.compares(workload) { Self::CPU_PER_GIB } else { Self::CPU_PER_IO }
     }
 
-    /// Returns whether it is a percentile, which needs enough I/Os.
+    /// Returns whether the metric is a percentile, which needs enough I/Os.
     #[must_use]
     pub const fn is_percentile(self) -> bool {
         self.quantile().is_some()
     }
 
-    /// The quantile, if it is a percentile.
+    /// Returns the quantile, 0 to 1, if the metric is a percentile.
     #[must_use]
     pub const fn quantile(self) -> Option<f64> {
         if let OverRounds::PooledQuantile(q) = self.0.over_rounds { Some(q) } else { None }
     }
 
-    /// Largest error of the logarithm of a ratio of two of its figures, noise apart: percentiles are read off histograms.
+    /// Returns the largest error of the log ratio of two values apart from noise: percentiles are read from histogram buckets.
     #[must_use]
     pub fn coarseness(self) -> f64 {
         if self.is_percentile() { of_two_percentiles() } else { 0.0 }
     }
 
-    /// Its value for one measurement; `None` if unknown. A value stated by an import's source takes precedence.
+    /// Returns the value for one measurement; `None` if unknown. A value stated by an import's source takes precedence.
     #[must_use]
     pub fn value(self, measurement: &Measurement) -> Option<f64> {
         let value = match stated(measurement, self) {
@@ -528,14 +527,14 @@ impl Metric {
         value.filter(|value| value.is_finite())
     }
 
-    /// The value for comparisons; `None` if unknown or not positive.
+    /// Returns the value for comparisons; `None` if unknown or not positive.
     #[must_use]
     pub fn of(self, measurement: &Measurement) -> Option<f64> {
         self.value(measurement).filter(|value| *value > 0.0)
     }
 }
 
-/// The figure of an imported measurement that its source states.
+/// Returns the value that the source of an imported measurement states.
 pub(crate) fn stated(measurement: &Measurement, metric: Metric) -> Option<f64> {
     measurement.stated.as_ref()?.metrics.get(metric.word()).copied()
 }
@@ -580,7 +579,7 @@ impl JsonSchema for Metric {
 impl FromStr for Metric {
     type Err = WordError;
 
-    /// Takes the id or, of a latency, its short form: `latency_p99`, `p99`; `latency_p99_9`, `p99.9`.
+    /// Parses the id or, for a latency, its short form: `latency_p99`, `p99`; `latency_p99_9`, `p99.9`.
     fn from_str(text: &str) -> Result<Self, WordError> {
         let words: Vec<&str> = Self::compared().map(Self::word).collect();
         let id = text.replace('.', "_");

@@ -1,4 +1,4 @@
-//! The packets of a network: losses, retransmits, fairness between streams, interface counters on the path, and gaps.
+//! Packet statistics of a network: losses, retransmits, fairness between streams, interface counters on the path, and gaps.
 
 use iotax_model::Workload;
 use iotax_model::record::{Flow, Gap, HostCpu, Interface, Measurement, NicActivity, Probes, TargetRecord};
@@ -14,21 +14,21 @@ pub const GAP_NS: u64 = 200_000_000;
 /// The packets of one cell, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
-    /// Totals of the streams by direction, upload first. For round trips under load: those of the load.
+    /// Totals of the streams by direction, upload first. For round trips under load: totals of the background load.
     pub ways: Vec<StreamTotals>,
-    /// Round trips, if it measured them.
+    /// Round trips; absent if none were measured.
     pub probes: Option<Probes>,
     /// Standard deviation of round trips in nanoseconds, which ping(8) calls mdev: median over the rounds.
     pub mdev_ns: Option<f64>,
-    /// Busy CPU nanoseconds of the guest per GiB of streams, as it counts them itself: median over the rounds.
+    /// CPU nanoseconds of the guest per GiB of streams, by the guest's own accounting: median over the rounds.
     pub guest_cpu_per_gib: Option<f64>,
-    /// Busy CPU nanoseconds of the guest per packet or round trip.
+    /// CPU nanoseconds of the guest per packet or round trip: median over the rounds.
     pub guest_cpu_per_io: Option<f64>,
     /// CPU nanoseconds of the server's process per GiB of streams.
     pub server_cpu_per_gib: Option<f64>,
-    /// Times longer than [`GAP_NS`] without a byte, each with its round, the longest first.
+    /// Periods longer than [`GAP_NS`] without a received byte, each with its round, the longest first.
     pub gaps: Vec<(u32, Gap)>,
-    /// The interfaces on the way that were watched, from the client to the server.
+    /// Watched interfaces on the path, from the client to the server.
     pub hops: Vec<Hop>,
 }
 
@@ -55,14 +55,14 @@ pub struct StreamTotals {
     pub retransmits: Option<u64>,
     /// Datagrams' jitter: median over the rounds of the streams' mean.
     pub jitter_ns: Option<f64>,
-    /// TCP's own round trips: the least, the median over the rounds of the mean, the greatest.
+    /// TCP's own round-trip times in nanoseconds: the minimum, the median over the rounds of the mean, the maximum.
     pub rtt_ns: Option<[f64; 3]>,
-    /// Fairness between its streams, by bytes; absent for a single one.
+    /// Fairness between the streams, by bytes; absent for a single stream.
     pub fairness: Option<Fairness>,
 }
 
 impl StreamTotals {
-    /// The word for its direction.
+    /// Returns `upload` or `download`.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         word(self.upload)
@@ -74,7 +74,7 @@ impl StreamTotals {
         share(self.lost?, self.lost? + self.received?)
     }
 
-    /// Share of segments that were retransmitted.
+    /// Share of segments that were retransmitted, 0 to 1; `None` if unknown.
     #[must_use]
     pub fn retransmit_share(&self) -> Option<f64> {
         share(self.retransmits?, self.sent?)
@@ -84,13 +84,13 @@ impl StreamTotals {
 /// The counts of an interface while a target was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hop {
-    /// Its name on its machine.
+    /// The interface's name on its machine.
     pub name: String,
-    /// `client`, `host` or `server`; absent if it is not on record.
+    /// `client`, `host` or `server`; absent if unknown.
     pub place: Option<String>,
-    /// Its driver, if known.
+    /// The interface's driver, if known.
     pub driver: Option<String>,
-    /// Counts of all rounds together.
+    /// The interface's counts over all rounds.
     pub activity: NicActivity,
 }
 
@@ -100,7 +100,7 @@ pub const fn word(upload: bool) -> &'static str {
     if upload { "upload" } else { "download" }
 }
 
-/// The ratio of a part to a whole; `None` for an empty whole.
+/// Returns `part` / `whole`; `None` if `whole` is 0.
 pub fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -111,7 +111,7 @@ pub(crate) fn flows(m: &Measurement, upload: bool) -> impl Iterator<Item = &Flow
 }
 
 impl Network {
-    /// Computes it from one cell's measurements; `None` for disk work, and if nothing was reported.
+    /// Computes the packet statistics of one cell; `None` for disk work, or if nothing was reported.
     pub fn of(
         workload: &Workload,
         record: Option<&TargetRecord>,
@@ -192,14 +192,14 @@ fn way(upload: bool, measurements: &[&Measurement]) -> Option<StreamTotals> {
     })
 }
 
-/// Jain's index of one measurement's streams of one direction, by bytes that arrived; `None` unless there are several.
+/// Jain's index of one measurement's streams of one direction, by bytes received; `None` for fewer than two streams.
 #[must_use]
 pub fn evenness(m: &Measurement, upload: bool) -> Option<f64> {
     let got: Option<Vec<f64>> = flows(m, upload).map(|flow| Some(flow.received_bytes? as f64)).collect();
     jain(&got.filter(|got| got.len() > 1)?)
 }
 
-/// The observed interfaces, in path order.
+/// Lists the observed interfaces, in path order.
 fn hops(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Vec<Hop> {
     let known = record.map(|record| record.interfaces.as_slice()).unwrap_or_default();
     let mut hops: Vec<Hop> = Vec::new();
@@ -220,21 +220,21 @@ fn hops(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Vec<Hop
     hops
 }
 
-/// Places of interfaces, from the client to the server.
+/// Positions of interfaces on the path, from the client to the server.
 const PLACES: [&str; 3] = ["client", "host", "server"];
 
 /// An interface observed in one measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen<'a> {
-    /// The place; `None` if unknown.
+    /// `client`, `host` or `server`; `None` if unknown.
     pub(crate) place: Option<&'a str>,
     pub(crate) name: &'a str,
     pub(crate) driver: Option<&'a str>,
     pub(crate) activity: &'a NicActivity,
 }
 
-/// The counts of each watched interface in one measurement. A guest's agent observes the client from inside; the host observes all others,
-/// named `PLACE/NAME`, or by the bare name if that is unambiguous. If the path's interfaces are known, others are left out.
+/// Returns the counts of each watched interface in one measurement. A guest's agent observes the client from inside; the host observes the
+/// other interfaces, named `PLACE/NAME`, or by the bare name if that is unambiguous. If the path's interfaces are known, others are left out.
 pub(crate) fn seen<'a>(m: &'a Measurement, known: &'a [Interface]) -> Vec<Seen<'a>> {
     let inside = m.outcome.inside.iter().flat_map(|inside| &inside.nics).map(|nic| (true, nic));
     let host = m.host.iter().flat_map(|host| &host.nics).map(|nic| (false, nic));

@@ -1,6 +1,6 @@
-//! Measurements that differ from the others of their target and round.
+//! Flags measurements that differ from the others of their target and round.
 //!
-//! They are flagged and never left out: what made one so may happen again, and an interval without it would be too narrow.
+//! Outliers stay in the figures: their cause may happen again, and an interval without them would be too narrow.
 
 use iotax_model::record::Measurement;
 use iotax_model::units::human;
@@ -15,12 +15,12 @@ use iotax_model::Run;
 
 /// Fewest rounds for finding outliers.
 const FEWEST_ROUNDS: usize = 4;
-/// Least distance of an outlier, in robust standard deviations.
+/// Smallest distance of an outlier, in robust standard deviations.
 const FAR: f64 = 5.0;
 /// Smallest distance of an outlier, in margins: less would not change a verdict.
 const MARGINS: f64 = 3.0;
 
-/// The outliers of all workloads, by the residuals of log mean latencies after median polish of targets and rounds (Tukey,
+/// Finds the outliers of all workloads, by the residuals of log mean latencies after median polish of targets and rounds (Tukey,
 /// Exploratory Data Analysis, 1977, chapter 11).
 pub(super) fn outliers(run: &Run) -> Vec<Warning> {
     run.plan.workloads.iter().flat_map(|workload| of_workload(run, &workload.name)).collect()
@@ -70,7 +70,7 @@ fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
         .collect()
 }
 
-/// The measured value, the expected value and the deviation as a share; `rest` is the residual of the logarithm of time.
+/// Returns the measured value, the expected value and the relative deviation. `rest` is the residual of the logarithm of time.
 fn in_words(m: &Measurement, rest: f64) -> (String, String, f64) {
     if is_stream(m) {
         let rate = Metric::BYTES_PER_S.value(m).unwrap_or_default();
@@ -81,7 +81,8 @@ fn in_words(m: &Measurement, rest: f64) -> (String, String, f64) {
     (format!("mean latency was {}", human::time(mean)), human::time(mean / rest.exp()), rest.exp_m1())
 }
 
-/// Subtracts the deviation that both targets of a round share: the smaller one, if both have the same sign.
+/// Removes from each residual the deviation that another target shares in the same round: the smaller of the two, if both have the same sign.
+/// For grids of two targets.
 fn without_shared(grid: &Grid<'_, &Measurement>, rest: &[f64]) -> Vec<f64> {
     let pairs = || grid.cells.iter().zip(rest);
     pairs()

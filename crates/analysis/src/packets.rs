@@ -24,12 +24,12 @@ pub(crate) struct Packets {
     pub(crate) duplicates: Option<u64>,
     /// Segments that TCP sent again.
     pub(crate) retransmits: Option<u64>,
-    /// Mean of the streams.
+    /// Datagrams' jitter in nanoseconds: mean of the streams.
     pub(crate) jitter_ns: Option<f64>,
 }
 
 impl Packets {
-    /// The packets of a measurement; all unknown if it crossed no network.
+    /// Counts the packets of a measurement; all unknown if it used no network.
     pub(crate) fn of(m: &Measurement) -> Self {
         let Some(carried) = &m.outcome.carried else { return Self::default() };
         let sum = |figure: fn(&Flow) -> Option<u64>| over_flows(&carried.flows, figure);

@@ -8,26 +8,26 @@ use crate::stats::paired::{Differences, Interval};
 use crate::stats::rank::ranks;
 use crate::stats::{ALPHA, Estimate};
 
-/// The quantile `q` in nanoseconds; `None` if fewer than ten values lie beyond it.
+/// Returns the quantile `q` in nanoseconds; `None` if fewer than ten values lie beyond it.
 #[must_use]
 pub fn percentile(latency: &Histogram, q: f64) -> Option<f64> {
     (latency.count() >= needed(q)).then(|| latency.quantile(q)).flatten()
 }
 
-/// Fewest values beyond a percentile; with fewer it is mostly chance and not reported.
+/// Fewest values beyond a percentile; with fewer, the percentile is mostly chance and not reported.
 const BEYOND: f64 = 10.0;
 
-/// The quantiles that documents report, in ascending order.
+/// Quantiles in reports and JSON, ascending.
 pub const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
-/// A percentile of a cell's service times, or a note that it has too few I/Os.
+/// A percentile of a cell's service times.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Percentile {
-    /// The share of I/Os at or below it, 0 to 1.
+    /// The quantile, 0 to 1.
     pub q: f64,
-    /// The I/Os of all rounds.
+    /// Number of I/Os in all rounds.
     pub ios: u64,
-    /// Absent if there are fewer than [`needed`].
+    /// The percentile with its intervals; absent with fewer I/Os than [`needed`].
     pub value: Option<PercentileValue>,
 }
 
@@ -36,16 +36,16 @@ pub struct Percentile {
 pub struct PercentileValue {
     /// Percentile of the I/Os of all rounds.
     pub ns: f64,
-    /// 95% interval by order statistics, as if all I/Os were independent. They are not, so it is a lower bound of the
+    /// 95% interval by order statistics, as if all I/Os were independent. I/Os are correlated, so the interval is a lower bound of the
     /// uncertainty, which a longer measurement would narrow.
     pub of_ios: Interval,
     /// Student's t interval at 95% of the logarithms of the rounds' own percentiles: the range for another run. Absent for fewer
-    /// than two rounds, or where one has too few I/Os.
+    /// than two rounds, or if a round has too few I/Os.
     pub over_rounds: Option<Interval>,
 }
 
 impl Percentile {
-    /// Computes it from one cell's measurements, whose service times together are `latency`.
+    /// Computes the percentile of one cell; `latency` holds the service times of all its measurements.
     pub fn of(q: f64, latency: &Histogram, measurements: &[&Measurement]) -> Self {
         let value = percentile(latency, q).and_then(|ns| {
             Some(PercentileValue {
@@ -70,14 +70,14 @@ pub fn needed(q: f64) -> u64 {
     ((BEYOND - 1e-6) / (1.0 - q)).ceil() as u64
 }
 
-/// Its name: `p99.9`.
+/// Names a quantile: `p99.9`.
 #[must_use]
 pub fn name(q: f64) -> String {
     let digits = format!("{:.4}", q * 100.0);
     format!("p{}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Converts ranks to values, with each end extended by the histogram's error.
+/// Converts the ranks of the 95% interval to values, each end extended by the histogram's error.
 fn of_ios(latency: &Histogram, q: f64) -> Option<Interval> {
     let (low, high) = ranks(latency.count(), q, ALPHA)?;
     let (min, max) = (latency.min()? as f64, latency.max()? as f64);

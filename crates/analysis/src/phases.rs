@@ -1,4 +1,4 @@
-//! Replays compared phase by phase of their trace: a target may be slower only while the backup runs.
+//! Compares replays phase by phase of their trace: a target may be slower only while a backup runs.
 
 use iotax_model::Run;
 use iotax_model::record::{Measurement, ReplayPhase};
@@ -11,30 +11,30 @@ use crate::metric::Metric;
 use crate::sample::{Sample, decide_family};
 use crate::stats::Estimate;
 
-/// A target against the baseline in each phase of the trace.
+/// One target compared with the baseline in each phase of the trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhasedComparison<'a> {
     /// The workload's name.
     pub workload: &'a str,
     /// The target's name.
     pub target: &'a str,
-    /// The phases in which both did I/O, by rising time.
+    /// Phases in which both targets did I/O, by ascending time.
     pub phases: Vec<PhaseRatio>,
 }
 
-/// The ratio of one phase.
+/// The comparison in one phase.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseRatio {
-    /// Its begin, in nanoseconds from the trace's first I/O.
+    /// Start of the phase in nanoseconds from the trace's first I/O.
     pub from_ns: u64,
-    /// Its end.
+    /// End of the phase in nanoseconds from the trace's first I/O.
     pub to_ns: u64,
-    /// Mean response times, target over baseline.
+    /// Ratio of mean response times, target over baseline.
     pub ratio: Ratio,
 }
 
-/// Compares every target with the baseline by the phases of every replay whose trace has at least two. All phases of all targets of a
-/// replay are one family.
+/// Compares every target with the baseline in each phase of every replay whose trace has at least two phases. All phases and targets of a
+/// replay form one family.
 #[must_use]
 pub fn phased_comparisons(run: &Run) -> Vec<PhasedComparison<'_>> {
     let replays = run.plan.workloads.iter().filter(|workload| workload.read_iolog.is_some());
@@ -48,7 +48,7 @@ pub fn phased_comparisons(run: &Run) -> Vec<PhasedComparison<'_>> {
     replays.into_iter().flat_map(|workload| of_workload(run, workload, &usable)).collect()
 }
 
-/// The rounds of a target and the baseline in one phase.
+/// The figures of a target and of the baseline in one phase, by round.
 struct PhaseCase<'a> {
     target: &'a str,
     from_ns: u64,
@@ -77,7 +77,7 @@ fn of_workload<'a>(run: &'a Run, workload: &'a str, usable: &[&Measurement]) -> 
     targets.into_iter().map(of).filter(|compared| compared.phases.len() > 1).collect()
 }
 
-/// The phases of a target, from the rounds whose phases match the baseline's.
+/// Collects the phases of a target from rounds whose phases match the baseline's.
 fn phase_cases<'a>(
     run: &Run,
     workload: &str,

@@ -1,4 +1,4 @@
-//! Rounds of two sides by one metric, and families of such samples that are decided together.
+//! Samples of two sides by one metric, and families of samples that are decided together.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -11,7 +11,7 @@ use crate::stats::unpaired::Unpaired;
 use crate::stats::verdict::{Decision, decide};
 use crate::stats::{ALPHA, Estimate};
 
-/// A figure by which two sides are compared.
+/// A figure by which two sides can be compared.
 pub(crate) trait ComparedFigure: Copy + Eq + Hash {
     /// Bound on the systematic error of a log ratio of two values, which averaging over rounds does not reduce.
     fn coarseness(self) -> f64;
@@ -19,7 +19,7 @@ pub(crate) trait ComparedFigure: Copy + Eq + Hash {
     /// The direction of improvement.
     fn more_is_better(self) -> bool;
 
-    /// Returns whether it is in nanoseconds.
+    /// Returns whether the figure is in nanoseconds.
     fn is_time(self) -> bool;
 }
 
@@ -37,27 +37,27 @@ impl ComparedFigure for Metric {
     }
 }
 
-/// The logarithm of the ratio of one side to the other.
+/// A sample of log ratios of one side to the other.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Sample {
-    /// Differences within rounds that both sides have.
+    /// Differences within the rounds that both sides have.
     Paired(Coarse<Differences>),
-    /// Two independent runs.
+    /// Figures of two independent runs.
     Unpaired(Coarse<Unpaired>),
 }
 
 impl Sample {
-    /// A paired sample; `None` without any pair, or if a figure has no logarithm.
+    /// Builds a paired sample; `None` without any pair, or if a figure has no logarithm.
     pub(crate) fn paired(pairs: &[(f64, f64)], figure: impl ComparedFigure) -> Option<Self> {
         Some(Self::Paired(Coarse::new(Differences::of_log_ratios(pairs)?, figure.coarseness())))
     }
 
-    /// An unpaired sample; `None` if a side is empty, or if a figure has no logarithm.
+    /// Builds an unpaired sample; `None` if a side is empty, or if a figure has no logarithm.
     pub(crate) fn unpaired(target: &[f64], baseline: &[f64], metric: Metric) -> Option<Self> {
         Some(Self::Unpaired(Coarse::new(Unpaired::of_logs(target, baseline)?, metric.coarseness())))
     }
 
-    /// See [`Differences::sign_flip_p`]; `None` for two runs.
+    /// See [`Differences::sign_flip_p`]; `None` for an unpaired sample.
     pub(crate) fn sign_flip_p(&self) -> Option<f64> {
         self.differences()?.sign_flip_p()
     }
@@ -99,7 +99,7 @@ impl Estimate for Sample {
     }
 }
 
-/// Shrinks the variances of comparisons by one figure towards their common prior. Samples without common rounds keep their own.
+/// Shrinks the variances of comparisons by the same figure towards their common prior. Unpaired samples keep their own variance.
 pub(crate) fn share_variances<F: ComparedFigure>(family: &mut [(F, Sample)]) {
     let figures: HashSet<F> = family.iter().map(|(figure, _)| *figure).collect();
     for figure in figures {

@@ -1,4 +1,4 @@
-//! The pairs of targets that are compared, and their figures.
+//! Pairs of targets to compare, and their figures.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use crate::sample::Sample;
 use crate::stats::Estimate;
 use crate::stats::verdict::{Decision, Verdict};
 
-/// A target and the one that it is compared with, as indices into the plan.
+/// A target and its baseline, as indices into the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) target: usize,
@@ -29,8 +29,8 @@ pub(super) struct Pair {
 const LENGTHS: f64 = 0.05;
 
 impl Pair {
-    /// Returns whether its targets are compared by a metric on a workload. The CPU time that a network measurement takes on this
-    /// host is one sum, so it does not compare paths if only one has its server here, or if their neighbours differ.
+    /// Returns whether the two targets are compared by a metric on a workload. CPU time of a network measurement on this host is a
+    /// single sum, so it is not compared if only one path has its server here, or if the targets' neighbours differ.
     pub(super) fn compares(self, plan: &Plan, workload: usize, metric: Metric) -> bool {
         let workload = &plan.workloads[workload];
         let server_and_neighbour = |target: usize| {
@@ -43,7 +43,7 @@ impl Pair {
     }
 }
 
-/// Every target with the baseline, then the other steps. Targets under load at the same time are not compared.
+/// Pairs every target with the baseline, then adds the other steps. No pairs if targets are under load at the same time.
 pub(super) fn pairs(plan: &Plan, edges: &[Edge]) -> Vec<Pair> {
     let place = |name: &str| plan.targets.iter().position(|target| target.name == name);
     let Some(baseline) = place(&plan.baseline).filter(|_| !plan.is_together()) else { return Vec::new() };
@@ -63,10 +63,10 @@ pub(super) struct MeasuredFigures {
     by_cell: HashMap<Cell, BTreeMap<u32, Figure>>,
 }
 
-/// The decision of the last look that a comparison took part in.
+/// The decision at the last look in which a comparison was tested.
 #[derive(Debug, Clone)]
 pub(super) struct LookDecision {
-    /// Rounds at that look.
+    /// Number of rounds at that look.
     pub(super) rounds: u32,
     pub(super) decision: Decision,
 }
@@ -77,18 +77,18 @@ impl LookDecision {
     }
 }
 
-/// One measurement.
+/// The values of one measurement.
 #[derive(Debug, Clone)]
 struct Figure {
     /// Values by metric.
     values: Vec<Option<f64>>,
     /// TCP's largest segment in bytes, if known.
     mss: Option<u32>,
-    /// Why a verdict may not rest on it.
+    /// The reason why no verdict may rest on the measurement; `None` if it is usable.
     unusable: Option<String>,
-    /// True if nothing was done in it.
+    /// True if no I/O completed or failed in the measurement.
     is_empty: bool,
-    /// True for a late replay, which is left out.
+    /// True for a late replay, which comparisons leave out.
     is_late: bool,
 }
 
@@ -97,8 +97,7 @@ impl MeasuredFigures {
         Self { metrics, by_cell: HashMap::new() }
     }
 
-    /// Adds a measurement's figures, and why they may not be used for a verdict, if so. Measurements of cells that the plan lacks are
-    /// ignored.
+    /// Adds a measurement's figures, and if it is unusable, the reason. Ignores measurements of cells that the plan lacks.
     pub(super) fn add(&mut self, plan: &Plan, measurement: &Measurement, unusable: Option<String>) {
         let target = plan.targets.iter().position(|target| target.name == measurement.target);
         let workload = plan.workloads.iter().position(|workload| workload.name == measurement.workload);
@@ -116,7 +115,7 @@ impl MeasuredFigures {
         self.by_cell.get(&cell).is_some_and(|rounds| rounds.contains_key(&round))
     }
 
-    /// The comparisons of the pairs, by workload, then by metric; those without common figures are left out.
+    /// Builds the comparisons of the pairs, by workload, then by metric. Leaves out pairs without common figures.
     pub(super) fn cases(&self, plan: &Plan, pairs: &[Pair]) -> Vec<PendingComparison> {
         let mut cases = Vec::new();
         for workload in 0..plan.workloads.len() {
@@ -134,7 +133,7 @@ impl MeasuredFigures {
         cases
     }
 
-    /// Returns whether TCP's segments are known to have about the same length on both sides in every common round.
+    /// Returns whether TCP's segments are known to be about the same size on both sides in every common round.
     fn segments_alike(&self, workload: usize, pair: Pair) -> bool {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let Some((ours, theirs)) = of(pair.target).zip(of(pair.baseline)) else { return false };
@@ -146,8 +145,8 @@ impl MeasuredFigures {
         common.all(|(our, their)| alike(our, their) == Some(true))
     }
 
-    /// Compares the rounds in which both figures are known; `None` if there are none. A percentile that is missing in any common round is
-    /// not compared: the rounds with too few I/Os for it are the slow ones, and leaving them out would flatter.
+    /// Builds the comparison over the rounds in which both figures are known; `None` if there are none. A percentile that is missing in any
+    /// common round is not compared: the rounds with too few I/Os are the slow ones, and leaving them out would flatter.
     fn case(&self, workload: usize, pair: Pair, place: usize) -> Option<PendingComparison> {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let (ours, theirs) = (of(pair.target)?, of(pair.baseline)?);
@@ -186,7 +185,7 @@ impl MeasuredFigures {
     }
 }
 
-/// The entries of the rounds up to `until`.
+/// Returns the entries of rounds up to `until`.
 fn until_round(rounds: &[(u32, String)], until: u32) -> &[(u32, String)] {
     &rounds[..rounds.partition_point(|(at, _)| *at <= until)]
 }
@@ -199,15 +198,15 @@ pub(super) struct PendingComparison {
     pub(super) metric: Metric,
     /// Round, target's figure and baseline's figure, by rising round.
     pub(super) figures: Vec<(u32, f64, f64)>,
-    /// The first of these rounds in which a measurement cannot be used, and why.
+    /// The first of these rounds with an unusable measurement, and the reason.
     pub(super) withheld: Option<(u32, String)>,
-    /// Rounds without any completed work, with a description, once for each side.
+    /// Rounds in which a side had no I/O, with a description; one entry per side.
     pub(super) empty: Vec<(u32, String)>,
     /// Rounds of late replays, with a description.
     pub(super) late: Vec<(u32, String)>,
 }
 
-/// The families of some comparisons, without repetition.
+/// Lists the families of some comparisons, each once.
 pub(super) fn families(cases: &[PendingComparison]) -> Vec<(Family, bool)> {
     let mut families = Vec::new();
     for family in cases.iter().map(PendingComparison::family) {
@@ -219,17 +218,18 @@ pub(super) fn families(cases: &[PendingComparison]) -> Vec<(Family, bool)> {
 }
 
 impl PendingComparison {
-    /// Holm's family, of the totals or of the steps.
+    /// Returns the comparison's family; true for steps, false for comparisons with the baseline.
     pub(super) fn family(&self) -> (Family, bool) {
         (self.metric.family(), self.pair.is_step)
     }
 
-    /// The two cells that it compares.
+    /// Returns the two cells that are compared.
     pub(super) fn cells(&self) -> [Cell; 2] {
         [self.pair.target, self.pair.baseline].map(|target| Cell { target, workload: self.workload })
     }
 
-    /// Why a verdict may not rest on the rounds up to `until`; `None` if it may. A few empty rounds, and some late replays, are left out.
+    /// Returns the reason why no verdict may rest on the rounds up to `until`; `None` if one may. Up to a tenth of empty rounds and half of
+    /// late replays are tolerated.
     pub(super) fn withheld(&self, until: u32) -> Option<&String> {
         let (empty, late) = (until_round(&self.empty, until), until_round(&self.late, until));
         let first = self.withheld.iter().filter(|(round, _)| *round <= until);
@@ -243,13 +243,14 @@ impl PendingComparison {
         !may_be_empty(empty, self.all_until(until).len() + empty)
     }
 
-    /// Returns whether later rounds cannot make a verdict possible either: they outweigh an empty round and late replays, but nothing else.
+    /// Returns whether no later round can make a verdict possible. More rounds can outweigh a single empty round and late replays, but no
+    /// other unusable measurement.
     pub(super) fn is_spoilt(&self, until: u32) -> bool {
         let has_too_many_empty = self.has_too_many_empty(until) && until_round(&self.empty, until).len() != 1;
         has_too_many_empty || self.withheld.as_ref().is_some_and(|(round, _)| *round <= until)
     }
 
-    /// Returns whether both sides were measured in any of these rounds.
+    /// Returns whether both sides were measured in any round after `after` and up to `until`.
     pub(super) fn has_any(&self, after: u32, until: u32) -> bool {
         self.figures.iter().any(|(round, ..)| (after + 1..=until).contains(round))
     }
@@ -258,8 +259,8 @@ impl PendingComparison {
         &self.figures[..self.figures.partition_point(|(at, ..)| *at <= round)]
     }
 
-    /// The figures of both sides in the rounds up to `until`, without late replays. If all are late they are returned, and the verdict is
-    /// withheld.
+    /// Returns the figures of both sides in the rounds up to `until`, without late replays. If all are late, returns them all, and the verdict
+    /// is withheld.
     fn pairs(&self, until: u32) -> Vec<(f64, f64)> {
         let is_late = |round: u32| self.late.binary_search_by_key(&round, |(at, _)| *at).is_ok();
         let all = self.all_until(until);
@@ -268,12 +269,12 @@ impl PendingComparison {
         counted.map(|(_, ours, theirs)| (*ours, *theirs)).collect()
     }
 
-    /// The rounds up to `until`; `None` if there are none.
+    /// Builds the sample of the rounds up to `until`; `None` if there are none.
     pub(super) fn sample(&self, until: u32) -> Option<Sample> {
         Sample::paired(&self.pairs(until), self.metric)
     }
 
-    /// The comparison in a run that adds rounds. It has no verdict before the first look, or with an unusable measurement.
+    /// Builds the comparison in a run that adds rounds. No verdict before the first look, or if an unusable measurement precedes the decision.
     pub(super) fn after(
         &self,
         plan: &Plan,
@@ -290,7 +291,7 @@ impl PendingComparison {
         }
     }
 
-    /// The comparison of all rounds, with the decision on those up to `until`; `None` without any.
+    /// Builds the comparison of all rounds, with the decision on the rounds up to `until`; `None` without any rounds.
     pub(super) fn comparison(
         &self,
         plan: &Plan,

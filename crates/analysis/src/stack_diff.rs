@@ -1,12 +1,12 @@
-//! The layers of a target by its plan, from the bottom up.
+//! The layers of a target as planned, from the bottom up.
 
 use std::path::Path;
 
 use iotax_model::TargetSpec;
 use iotax_model::target::{BottomLocation, NbdExportSpec, NetPath, NetworkSpec, Nic, Part};
 
-/// The parts of a network path besides its two ends: the link, unless it is loopback, and the guest, if the path begins in one. Every kind
-/// of guest link counts as a veth pair, so that guests can be compared with the pair and with one another.
+/// Lists the parts of a network path other than its two ends: the link, unless it is loopback, and the guest, if the path starts in one. Every
+/// guest link counts as a veth pair, so that guests can be compared with the pair and with one another.
 fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
     let mut ends = Part::plain(match &network.peer {
         Some(peer) => format!("network to {peer}"),
@@ -33,7 +33,7 @@ fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
     parts
 }
 
-/// The parts of a target, bottom first. The location is a part too: targets on different disks do not differ by one layer.
+/// Lists the parts of a target from the bottom up. The location is a part too, because targets on different disks differ by more than one layer.
 pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
     if let Some(network) = target.network() {
         return paths(target, network);

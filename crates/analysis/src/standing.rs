@@ -19,7 +19,7 @@ pub enum Stopped {
 }
 
 impl Stopped {
-    /// The word for it in documents.
+    /// Returns the reason's word in documents.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -31,22 +31,22 @@ impl Stopped {
     }
 }
 
-/// Progress of the looks.
+/// Progress of a run through its looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
     /// Numbers of rounds at which looks happen, fixed by the plan.
     pub looks: Vec<u32>,
     /// Number of looks taken.
     pub taken: usize,
-    /// Comparisons of two targets on a workload that must be decided.
+    /// Number of comparisons, each of two targets on a workload, that must be decided.
     pub comparisons: usize,
-    /// Comparisons not yet decided by all metrics that the run waits for.
+    /// Number of comparisons not yet decided by all metrics that the run waits for.
     pub open: usize,
-    /// The cells of the rounds up to the next look, in the plan's order; empty if no rounds are added.
+    /// Cells to measure in the rounds up to the next look, in the plan's order; empty if no rounds are added.
     pub cells: Vec<Cell>,
     /// Number of measurements from the first round to the end of the current batch.
     pub planned: usize,
-    /// Why no more rounds are added; absent while there are more to come.
+    /// The reason why no more rounds are added; absent while more are to come.
     pub stopped: Option<Stopped>,
 }
 

@@ -1,8 +1,8 @@
-//! Steady states by SNIA's rule: over the last five rounds the values of a cell range over at most 20% of their mean, and their best
-//! linear fit over at most 10% (Solid State Storage Performance Test Specification 2.0.2, 2.1.24).
+//! Steady states by SNIA's rule: over the last five rounds the values of a cell vary by at most 20% of their mean, and their best
+//! linear fit by at most 10% (Solid State Storage Performance Test Specification 2.0.2, 2.1.24).
 //!
-//! The value is the figure that the table shows ([`Metric::headline`]). A run ends with the first round after which every cell that can
-//! be measured holds the rule.
+//! The values are those of the metric in tables ([`Metric::headline`]). A run ends with the first round after which every cell that can
+//! be measured satisfies the rule.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub struct SteadyWindow {
 }
 
 impl SteadyWindow {
-    /// The window of these values, one per round; `None` for a different number of values, or if the mean is not positive.
+    /// Computes the window of five values, one per round; `None` for another number of values, or if the mean is not positive.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let count = STEADY_WINDOW as usize;
@@ -43,7 +43,7 @@ impl SteadyWindow {
         Some(Self { mean, range: (high - low) / mean, slope: per_round * (count as f64 - 1.0) / mean })
     }
 
-    /// Returns whether it holds the rule.
+    /// Returns whether the window satisfies the rule.
     #[must_use]
     pub fn is_steady(&self) -> bool {
         self.range <= STEADY_RANGE && self.slope.abs() <= STEADY_SLOPE
@@ -53,27 +53,27 @@ impl SteadyWindow {
 /// A cell's approach to its steady state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellSteadiness {
-    /// Its indices in the plan.
+    /// The cell's indices in the plan.
     pub cell: Cell,
-    /// The figure that is followed.
+    /// The metric that is followed.
     pub metric: Metric,
     /// Round and value, ascending by round.
     pub values: Vec<(u32, f64)>,
-    /// The run's last five rounds; `None` if one of them lacks a value.
+    /// The window of the run's last five rounds; `None` if the cell lacks a value in any.
     pub window: Option<SteadyWindow>,
-    /// The first round after which the rule held; `None` if it never did.
+    /// The first round after which the rule was satisfied; `None` if it never was.
     pub first: Option<u32>,
 }
 
 impl CellSteadiness {
-    /// Returns whether the run's last window holds the rule.
+    /// Returns whether the run's last five rounds satisfy the rule.
     #[must_use]
     pub fn is_steady(&self) -> bool {
         self.window.is_some_and(|window| window.is_steady())
     }
 }
 
-/// The values by cell while rounds are added.
+/// The values of each cell while a run adds rounds.
 #[derive(Debug, Clone)]
 pub struct SteadyState {
     plan: Plan,
@@ -81,7 +81,7 @@ pub struct SteadyState {
 }
 
 impl SteadyState {
-    /// The state of a run so far; `None` if it does not wait for a steady state.
+    /// Collects the values of a run so far; `None` if the run does not wait for a steady state.
     #[must_use]
     pub fn of(run: &Run) -> Option<Self> {
         let Design::UntilSteady(_) = &run.plan.design else { return None };
@@ -90,7 +90,7 @@ impl SteadyState {
         Some(state)
     }
 
-    /// Adds a measurement. One without a value, or of a cell that the plan lacks, changes nothing.
+    /// Adds a measurement. Ignores a measurement without a value, or of a cell that the plan lacks.
     pub fn add(&mut self, measurement: &Measurement) {
         let target = self.plan.targets.iter().position(|target| target.name == measurement.target);
         let workload = self.plan.workloads.iter().position(|workload| workload.name == measurement.workload);
@@ -101,7 +101,7 @@ impl SteadyState {
         values.insert(at, (measurement.round, value));
     }
 
-    /// The last round that has a value; 0 before the first.
+    /// Returns the last round that has a value; 0 before the first.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.values.values().filter_map(|values| Some(values.last()?.0)).max().unwrap_or(0)
@@ -133,7 +133,7 @@ impl SteadyState {
         cells.into_iter().map(of_cell).collect()
     }
 
-    /// Returns whether the rule holds for every cell measured in the last window; cells that can no longer be measured are ignored. False
+    /// Returns whether every cell measured in the last window satisfies the rule; cells that can no longer be measured are ignored. False
     /// before five rounds.
     #[must_use]
     pub fn is_reached(&self) -> bool {

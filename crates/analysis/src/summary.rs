@@ -1,4 +1,4 @@
-//! A cell over all its rounds.
+//! Summarizes a cell over all its rounds.
 
 use iotax_model::Histogram;
 use iotax_model::record::{Measurement, Tallies};
@@ -9,20 +9,20 @@ use crate::metric::{Metric, OverRounds, stated};
 use crate::percentile::{Percentile, QUANTILES, percentile};
 use crate::stats::median;
 
-/// A cell over all its rounds.
+/// The figures of a cell over all its rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// Rounds in which it was measured.
+    /// Number of rounds in which the cell was measured.
     pub rounds: u32,
-    /// All known figures, summarized over the rounds as their definitions say.
+    /// All known figures, each summarized over the rounds as its definition says.
     pub figures: Vec<(Metric, f64)>,
-    /// Service times of all rounds and directions together.
+    /// Service times of all rounds, reads and writes together.
     pub latency: Histogram,
-    /// The [`QUANTILES`] with their intervals; those with too few I/Os are marked.
+    /// The [`QUANTILES`] with their intervals; a quantile with too few I/Os has no value.
     pub percentiles: Vec<Percentile>,
-    /// I/Os of all rounds.
+    /// I/O counts and times of all rounds.
     pub tallies: Tallies,
-    /// The total time of the I/Os of all windows.
+    /// Total time that rates are computed from, over all windows, in nanoseconds.
     pub rate_ns: u64,
 }
 
@@ -57,14 +57,14 @@ impl Summary {
         })
     }
 
-    /// A figure over all rounds, if known.
+    /// Returns a figure over all rounds, if known.
     #[must_use]
     pub fn of(&self, metric: Metric) -> Option<f64> {
         self.figures.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value)
     }
 }
 
-/// A figure over several rounds, if it has no geometric mean. A value stated by an import's source takes precedence.
+/// Summarizes a figure that has no geometric mean over the rounds. A value stated by an import's source takes precedence.
 fn over_rounds(metric: Metric, latency: &Histogram, measurements: &[&Measurement]) -> Option<f64> {
     let known = |value: &dyn Fn(&Measurement) -> Option<f64>| -> Vec<f64> {
         measurements.iter().filter_map(|m| value(m)).collect()
@@ -81,7 +81,7 @@ fn over_rounds(metric: Metric, latency: &Histogram, measurements: &[&Measurement
     stated.or_else(ours)
 }
 
-/// Relative scatter of positive values: the standard deviation of their logarithms, as a share. Absent for fewer than two.
+/// Relative scatter of positive values: the standard deviation of their logarithms. `None` for fewer than two values.
 #[must_use]
 pub fn scatter(values: &[f64]) -> Option<f64> {
     let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();

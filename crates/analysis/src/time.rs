@@ -1,17 +1,17 @@
-//! Points in time as text.
+//! Converts points in time to and from text.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 /// 9999-12-31T23:59:59Z, the last second that RFC 3339 can write.
 const LAST_MS: u64 = 253_402_300_799_000;
 
-/// Milliseconds since 1970-01-01 UTC as `2026-01-31T12:00:00Z`.
+/// Formats milliseconds since 1970-01-01 UTC as `2026-01-31T12:00:00Z`.
 #[must_use]
 pub fn utc(ms: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms.min(LAST_MS))).to_string()
 }
 
-/// Milliseconds since 1970-01-01 UTC of a day or a time in UTC: `2026-01-31`, `2026-01-31T12:00:00Z`.
+/// Parses a UTC date or time, `2026-01-31` or `2026-01-31T12:00:00Z`, to milliseconds since 1970-01-01 UTC. `None` if malformed.
 #[must_use]
 pub fn parsed(text: &str) -> Option<u64> {
     let time = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
@@ -19,7 +19,7 @@ pub fn parsed(text: &str) -> Option<u64> {
     u64::try_from(since.as_millis()).ok()
 }
 
-/// The three-letter month of a text from [`utc`].
+/// Returns the three-letter month of a text from [`utc`].
 pub fn month(utc: &str) -> &'static str {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

@@ -15,12 +15,12 @@ pub struct Timing {
     pub phases: Vec<(RunPhase, f64)>,
     /// The total in nanoseconds.
     pub total_ns: u64,
-    /// Share of the total in which nothing was measured, 0 to 1.
+    /// Share of the total outside of the measuring phase, 0 to 1.
     pub outside: f64,
 }
 
 impl Timing {
-    /// Absent if no time was recorded.
+    /// Sums the recorded phases; `None` if no time was recorded.
     #[must_use]
     pub fn of(phases: &[RunPhase]) -> Option<Self> {
         let total_ns: u64 = phases.iter().map(|phase| phase.duration_ns).sum();
@@ -38,7 +38,7 @@ impl Timing {
     }
 }
 
-/// The time of a round: measured or by the plan, whichever is longer.
+/// Returns the expected time of a round: as planned, or as measured so far, whichever is longer.
 #[must_use]
 pub fn round_time(run: &Run) -> Nanos {
     let cells = run.plan.cells() as u64;

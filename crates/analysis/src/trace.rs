@@ -1,4 +1,4 @@
-//! The character of a trace, from one pass over its events in bounded memory.
+//! Profiles a trace in one pass over its events, in bounded memory.
 
 mod distinct;
 mod hot;
@@ -28,9 +28,9 @@ const LENGTHS: usize = 4096;
 const MOST_IN_FLIGHT: usize = 1 << 16;
 /// Window over which the peak rate is computed, in nanoseconds.
 const PEAK_NS: u64 = 100_000_000;
-/// Maximum number of lengths reported.
+/// Maximum number of lengths in the profile.
 const TOLD: usize = 6;
-/// Maximum number of blocks per I/O that enter the working set and the reuse.
+/// Maximum number of blocks per I/O that count toward the working set and the reuse.
 const MOST_BLOCKS: u64 = 1 << 14;
 
 /// One length, and its share among reads and writes.
@@ -91,7 +91,7 @@ pub struct TraceProfile {
     pub queues: usize,
 }
 
-/// Collects a profile.
+/// Collects a trace's profile, event by event.
 #[derive(Debug, Default)]
 pub struct Profiler {
     summary: TraceSummary,
@@ -115,7 +115,7 @@ pub struct Profiler {
     queues: std::collections::BTreeSet<u32>,
 }
 
-/// Sums of the gaps between I/Os.
+/// Sums over the gaps between I/Os.
 #[derive(Debug, Default)]
 struct Gaps {
     count: f64,
@@ -124,7 +124,7 @@ struct Gaps {
 }
 
 impl Profiler {
-    /// Adds an event; events must come in order of time.
+    /// Adds an event; events must be in order of time.
     pub fn add(&mut self, event: &TracedIo) {
         self.summary.add(event);
         self.time(event.at_ns);
@@ -202,7 +202,7 @@ impl Profiler {
         }
     }
 
-    /// The facts that a replay is planned by.
+    /// Returns the summary from which a replay is planned.
     #[must_use]
     pub const fn summary(&self) -> &TraceSummary {
         &self.summary

@@ -1,4 +1,4 @@
-//! Suggests a longer ramp time for an apparent warm-up within the window.
+//! Suggests a longer ramp time if a measurement seems to warm up within its window.
 
 use iotax_model::Workload;
 use iotax_model::record::Measurement;
@@ -6,10 +6,10 @@ use iotax_model::record::Measurement;
 use crate::figures::done;
 use crate::stats::series::series;
 
-/// Smallest relative deviation of the initial rate for it to count as warm-up.
+/// Smallest relative deviation of the initial rate that counts as a warm-up.
 const OFF: f64 = 0.1;
 
-/// The apparent warm-up, and the ramp time that excludes it; `None` if there is none, or if the measurement never settled.
+/// Describes an apparent warm-up and the ramp time that excludes it; `None` if there is none, or if the measurement never settled.
 pub(super) fn warm_up(workload: &Workload, m: &Measurement) -> Option<(String, String)> {
     let found = series(&m.samples, |tallies| done(m, tallies))?.warm_up?;
     if found.unsettled || (found.ratio - 1.0).abs() <= OFF {
@@ -24,7 +24,7 @@ pub(super) fn warm_up(workload: &Workload, m: &Measurement) -> Option<(String, S
     Some((evidence, format!("set ramp_time = {ramp_time}s, which leaves the warm-up out")))
 }
 
-/// The next of 1, 2, 5, 10, 20, 50, ... seconds, so that similar measurements get the same advice.
+/// Rounds up to 1, 2, 5, 10, 20, 50, ... seconds, so that similar measurements get the same advice.
 fn round_up(seconds: f64) -> u64 {
     let steps = (0..).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
     steps.take(40).find(|step| *step as f64 >= seconds).unwrap_or(u64::MAX)

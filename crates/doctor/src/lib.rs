@@ -1,7 +1,7 @@
-//! Rules that find in a machine's setup what endangers its data or slows its I/O.
+//! Rules that find settings of a machine that endanger data or slow down I/O.
 //!
-//! A rule reads a [`Survey`] and nothing else. It reports what was seen, where, and a remedy; without evidence it says nothing. A new rule is
-//! one entry in a file of [`rules`] and one line of docs/doctor.md.
+//! A rule reads only a [`Survey`]. It reports the object, the value seen and a remedy, and nothing without evidence. To add a rule, add an
+//! entry in a file of [`rules`] and a line in docs/doctor.md.
 
 mod rule;
 pub mod rules;
@@ -10,16 +10,17 @@ use iotax_model::survey::Survey;
 
 pub use rule::{Rule, Subject, Sureness, Violation};
 
-/// A rule that found something.
+/// A violation of a rule.
 #[derive(Debug, Clone)]
 pub struct Finding {
-    /// The rule.
+    /// The violated rule.
     pub rule: &'static Rule,
-    /// The evidence.
+    /// The evidence and the remedy.
     pub violation: Violation,
 }
 
-/// Applies all rules: faults first, then costs, then what depends; within each in the rules' order.
+/// Applies all rules. Returns faults first, then costs, then findings that depend on the workload; within each group in the order of the
+/// rules.
 #[must_use]
 pub fn examine(survey: &Survey) -> Vec<Finding> {
     let mut found: Vec<Finding> = rules::all()

@@ -1,4 +1,4 @@
-//! The shape of a rule and of what it finds.
+//! Definitions of rules and violations.
 
 use iotax_model::survey::{
     Disk, Fact, Filesystem, GuestDisk, GuestNic, GuestSetup, Image, NetworkInterface, Survey,
@@ -28,7 +28,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Its word.
+    /// The subject's name in JSON and on the command line.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -56,10 +56,10 @@ pub enum Sureness {
 }
 
 impl Sureness {
-    /// All levels of certainty, the most certain first.
+    /// All levels, the most certain first.
     pub const ALL: [Self; 3] = [Self::Fault, Self::Cost, Self::Depends];
 
-    /// Its word in JSON and on the command line.
+    /// The level's name in JSON and on the command line.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl Sureness {
         }
     }
 
-    /// Its words for a person.
+    /// The level's heading for people.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -89,39 +89,39 @@ impl std::str::FromStr for Sureness {
     }
 }
 
-/// A rule.
+/// A rule: a problem, the reason why it matters and the check that finds it.
 #[derive(Debug)]
 pub struct Rule {
-    /// Its name, unique.
+    /// Unique name.
     pub id: &'static str,
-    /// Its subject.
+    /// Part of the machine that the rule is about.
     pub subject: Subject,
-    /// The confidence of a finding.
+    /// Level of certainty of the rule's findings.
     pub sureness: Sureness,
-    /// The problem in a few words.
+    /// Short description of the problem.
     pub title: &'static str,
-    /// Why it matters.
+    /// Reason why the problem matters.
     pub why: &'static str,
-    /// The document that says so.
+    /// Document that confirms it.
     pub source: &'static str,
-    /// Finds it.
+    /// Returns all violations in a survey.
     pub check: fn(&Survey) -> Vec<Violation>,
 }
 
-/// The observation of a rule.
+/// An object that violates a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The affected object, such as `sda1` or a guest's name.
     pub place: String,
-    /// The value that was seen.
+    /// The value seen.
     pub seen: String,
-    /// The file or command that shows it.
+    /// File or command that shows the value.
     pub source: String,
-    /// A command that helps, or the next step.
+    /// A command that solves the problem, or the next step.
     pub remedy: String,
 }
 
-/// A violation by a fact.
+/// A violation whose seen value and source come from a fact.
 #[expect(clippy::unnecessary_wraps, reason = "checks end with it, and have nothing to report otherwise")]
 pub(crate) fn seen<T>(
     place: impl Into<String>,

@@ -6,17 +6,17 @@ use iotax_model::units::Nanos;
 use crate::request::IoKind;
 use crate::window::Window;
 
-/// Maximum number of gaps kept per direction: the longest ones.
+/// Maximum number of gaps kept per class; the shortest is dropped first.
 const MOST: usize = 500;
 
 /// A gap: from the last completion (or the due time of the first waiting I/O, if that is later) to the next completion, on the window's
 /// clock; `u64::MAX` if none followed.
 pub type Span = (u64, u64);
 
-/// The spans of each class of I/Os, in the order of `CLASSES`.
+/// Gaps by I/O class, in the order of `CLASSES`.
 pub type Spans = [Vec<Span>; 3];
 
-/// The classes, in the order of all arrays by class.
+/// The I/O classes, in the index order of every array by class.
 pub(crate) const CLASSES: [IoClass; 3] = [IoClass::Reads, IoClass::Writes, IoClass::Flushes];
 
 /// Records one worker's gaps between completions.
@@ -29,14 +29,14 @@ pub struct BlackoutRecorder {
 /// The state of one class of I/O.
 #[derive(Debug)]
 struct ClassGaps {
-    /// The last completion.
+    /// Time of the last completion.
     last: u64,
-    /// The due time of the first I/O that failed since then.
+    /// Earliest due time of the I/Os that failed since `last`; `u64::MAX` if none did.
     failed: u64,
     found: Vec<Span>,
 }
 
-/// The place of a direction's class. A flush is due when it is handed out.
+/// The index in `CLASSES` of a direction; trims count as writes.
 pub(crate) const fn way(direction: IoKind) -> usize {
     match direction {
         IoKind::Read => 0,
@@ -46,15 +46,15 @@ pub(crate) const fn way(direction: IoKind) -> usize {
 }
 
 impl BlackoutRecorder {
-    /// Records gaps of at least `least`, starting at `now`.
+    /// Creates a recorder of gaps of at least `least`; the first gap starts at `now`.
     #[must_use]
     pub fn new(least: Nanos, now: u64) -> Self {
         let way = || ClassGaps { last: now, failed: u64::MAX, found: Vec::new() };
         Self { least: least.0, ways: [way(), way(), way()] }
     }
 
-    /// Records a completion. `first_due` returns, by class, the due time of the first I/O not counted yet, including this one; it is called
-    /// only after a long gap.
+    /// Records a completion. `first_due` returns, by class, the due time of the oldest I/O not counted yet, including the completed one; it
+    /// is called only if the gap has the minimum length.
     #[inline]
     pub fn completed(&mut self, direction: IoKind, now: u64, first_due: impl FnOnce() -> [Option<u64>; 3]) {
         let place = way(direction);
@@ -65,13 +65,13 @@ impl BlackoutRecorder {
         (way.last, way.failed) = (now, u64::MAX);
     }
 
-    /// Records that an I/O due at `due` failed: nothing completed.
+    /// Records that an I/O due at `due` failed. A failure does not end a gap.
     pub(crate) fn failed(&mut self, direction: IoKind, due: u64) {
         let way = &mut self.ways[way(direction)];
         way.failed = way.failed.min(due);
     }
 
-    /// All gaps in order; `first_due` as in [`Self::completed`].
+    /// Records the gaps still open at `now` and returns all gaps in order; `first_due` as in [`Self::completed`].
     #[must_use]
     pub fn finish(mut self, first_due: [Option<u64>; 3], now: u64) -> Spans {
         for (way, due) in self.ways.iter_mut().zip(first_due) {
@@ -82,7 +82,7 @@ impl BlackoutRecorder {
 }
 
 impl ClassGaps {
-    /// Records the gap up to `now`, which ends at `end`, if it is long enough.
+    /// Records the gap up to `now` with the end `end`, if it has the minimum length.
     #[cold]
     fn settle(&mut self, due: Option<u64>, least: u64, now: u64, end: u64) {
         let from = due.unwrap_or(u64::MAX).min(self.failed).max(self.last);
@@ -98,7 +98,7 @@ impl ClassGaps {
     }
 }
 
-/// The parts within the window of one worker's gaps that have at least this length, in order.
+/// Cuts one worker's gaps to the window and returns those of at least `least`, in order.
 pub fn within(spans: &Spans, least: Nanos, window: Window) -> Vec<Blackout> {
     let mut all: Vec<Blackout> = Vec::new();
     for (spans, of) in spans.iter().zip(CLASSES) {

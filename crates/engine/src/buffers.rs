@@ -15,29 +15,29 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 pub struct Slot(u32);
 
 impl Slot {
-    /// Its number, from 0.
+    /// The slot's number, from 0.
     #[inline]
     pub const fn index(&self) -> usize {
         self.0 as usize
     }
 
-    /// The number as the kernel carries it through an I/O.
+    /// The slot's number, as the kernel returns it with a completion.
     #[inline]
     pub(crate) const fn number(&self) -> u32 {
         self.0
     }
 
-    /// The slot of an I/O that the kernel has finished.
+    /// Recreates the slot of a completed I/O.
     ///
     /// # Safety
-    /// The slot of this number was given away and this is the one time that it comes back.
+    /// Queueing the I/O consumed the slot of this number, and this is the only call for that completion.
     #[inline]
     pub(crate) const unsafe fn returned(number: u32) -> Self {
         Self(number)
     }
 }
 
-/// Bytes of a huge page. Buffers that fill one begin at a multiple of it.
+/// Size of a huge page in bytes. Memory of at least this size starts at a multiple of it.
 const HUGE: usize = 2 << 20;
 
 /// Buffers of equal length, one per slot, in one zeroed mapping.
@@ -45,17 +45,18 @@ const HUGE: usize = 2 << 20;
 pub struct Buffers {
     memory: NonNull<u8>,
     slot_bytes: usize,
-    /// The mapping: its address and its bytes.
+    /// Address and length in bytes of the whole mapping; the length is 0 once leaked.
     mapping: (NonNull<u8>, usize),
 }
 
 impl Buffers {
-    /// `count` buffers of `slot_bytes`, a multiple of 512, and their slots. From 2 MiB on they use huge pages, as far as available.
+    /// Allocates `count` buffers of `slot_bytes`, a multiple of 512, and their slots. From 2 MiB in total they use transparent huge pages,
+    /// if available.
     pub fn new(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
         Self::within(Memory::Thp, count, slot_bytes)
     }
 
-    /// Like [`Self::new`], with a given kind of memory. Fails if too few huge pages are reserved for it.
+    /// Like [`Self::new`], with this kind of memory. Fails if it needs reserved huge pages and too few are left.
     pub fn within(memory: Memory, count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let slots = (0..count).map(Slot).collect();
@@ -69,7 +70,7 @@ impl Buffers {
         Ok((Self { memory, slot_bytes, mapping: (begin, mapped) }, slots))
     }
 
-    /// Like [`Self::new`], in a memory file that another process can map.
+    /// Like [`Self::new`], in a memory file, which is also returned for another process to map.
     pub(crate) fn shared(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>, OwnedFd)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let file = memfd_create("buffers", MemfdFlags::CLOEXEC)?;
@@ -83,7 +84,7 @@ impl Buffers {
         Ok((Self { memory: begin, slot_bytes, mapping: (begin, bytes) }, slots, file))
     }
 
-    /// The address and the bytes of the mapping.
+    /// Address and length in bytes of the mapping.
     pub(crate) fn mapped(&self) -> (usize, usize) {
         (self.mapping.0.as_ptr().expose_provenance(), self.mapping.1)
     }
@@ -103,24 +104,24 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts_mut(self.address(slot), self.slot_bytes) }
     }
 
-    /// Bytes of one buffer.
+    /// Size of one buffer in bytes.
     pub(crate) const fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
 
-    /// Never unmaps the memory, for the case that the kernel may still write to it.
+    /// Keeps the memory mapped after drop, because the kernel may still write to it.
     pub(crate) const fn leak(&mut self) {
         self.mapping.1 = 0;
     }
 }
 
-/// A mapping: its begin, the begin of the part to use, and its bytes.
+/// A mapping: its address, the address of its usable part, and its length in bytes.
 type Mapping = (NonNull<u8>, NonNull<u8>, usize);
 
-/// Huge pages of 2 MiB from those that the system has reserved.
+/// Flags for 2 MiB pages from the system's pool of reserved huge pages.
 const RESERVED: MapFlags = MapFlags::HUGETLB.union(MapFlags::HUGE_2MB);
 
-/// Maps fresh memory for use as a whole.
+/// Maps `bytes` of fresh memory, all of it usable.
 fn whole(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
     // SAFETY: a fresh mapping of nothing, at an address of the kernel's choice, affects no other memory.
     let begin = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
@@ -128,7 +129,7 @@ fn whole(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
     Ok((begin, begin, bytes))
 }
 
-/// Maps memory that begins at a huge page boundary, and advises huge pages. Works without any, too.
+/// Maps memory aligned to a huge page and asks for transparent huge pages; works without them too.
 fn advised(bytes: usize) -> io::Result<Mapping> {
     let (begin, _, mapped) = whole(bytes.saturating_add(HUGE), MapFlags::PRIVATE)?;
     let misaligned = begin.addr().get() % HUGE;

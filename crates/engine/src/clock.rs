@@ -12,7 +12,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 /// Duration in nanoseconds over which the counter is compared with the system's clock to determine its rate. Each end is accurate to some
 /// 50 ns, so the rate to some 5 ppm.
 const CALIBRATION_NS: u64 = 20_000_000;
-/// Relative difference of the two clocks that is reported: the kernel itself adjusts the system's clock by up to 500 ppm.
+/// Relative difference between the two clocks that is reported. The kernel itself slews the system clock by up to 500 ppm.
 const DISAGREEMENT: f64 = 0.001;
 
 /// Nanoseconds of the monotonic clock.
@@ -24,7 +24,7 @@ pub fn now() -> u64 {
     }
 }
 
-/// Makes [`now`] read the time stamp counter from here on, if it can be trusted. Takes a moment the first time. Times read before and after
+/// Makes [`now`] read the time stamp counter from here on, if it can be trusted. The first call takes some 20 ms. Times read before and after
 /// must not be compared.
 pub fn calibrate() {
     COUNTER.get_or_init(Counter::calibrated);
@@ -32,7 +32,7 @@ pub fn calibrate() {
 
 static COUNTER: OnceLock<Option<Counter>> = OnceLock::new();
 
-/// The system's monotonic clock.
+/// Nanoseconds of the system's monotonic clock.
 #[inline]
 pub(crate) fn system() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
@@ -41,7 +41,7 @@ pub(crate) fn system() -> u64 {
 /// The time stamp counter and its calibration.
 #[derive(Debug, Clone, Copy)]
 struct Counter {
-    /// Ticks and nanoseconds at one moment.
+    /// Counter ticks and nanoseconds at the same instant.
     ticks: u64,
     nanos: u64,
     /// Nanoseconds per tick, times 2^32.
@@ -49,7 +49,7 @@ struct Counter {
 }
 
 impl Counter {
-    /// `None` where the counter cannot be trusted.
+    /// Calibrates the counter against the system clock; `None` if the counter cannot be trusted.
     fn calibrated() -> Option<Self> {
         if !tsc::is_invariant() {
             return None;
@@ -74,7 +74,7 @@ impl Counter {
     }
 }
 
-/// Ticks and the system's nanoseconds at the same time: the quickest of a few readings.
+/// Reads the counter and the system clock at the same instant: the fastest of 8 attempts.
 fn both() -> Option<(u64, u64)> {
     (0..8)
         .map(|_| {
@@ -87,7 +87,7 @@ fn both() -> Option<(u64, u64)> {
         .map(|(_, ticks, nanos)| (ticks, nanos))
 }
 
-/// Compares the clock in use with the system's over some time.
+/// Compares the clock behind [`now`] with the system clock over a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Check {
     ours: u64,
@@ -100,7 +100,7 @@ impl Check {
         Self { ours: now(), systems: system() }
     }
 
-    /// Describes the difference, if it exceeds the kernel's own corrections.
+    /// Describes the difference; `None` if it is at most 0.1%, or after 20 ms or less.
     pub fn end(self) -> Option<String> {
         Self::judge(now().saturating_sub(self.ours), system().saturating_sub(self.systems))
     }
@@ -124,9 +124,9 @@ mod tsc {
 
     use std::arch::x86_64::{__cpuid, _rdtsc};
 
-    /// The kernel's list of clocks that it would use itself; it drops the counter when CPUs disagree.
+    /// The kernel's list of usable clock sources, from which it removes the counter when CPUs disagree.
     const TRUSTED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
-    /// "Advanced power management information", see the processors' manuals.
+    /// CPUID leaf "Advanced Power Management Information"; see the processor manuals.
     const POWER: u32 = 0x8000_0007;
     const INVARIANT: u32 = 1 << 8;
 
@@ -155,22 +155,22 @@ mod tsc {
     }
 }
 
-/// Nanoseconds of CPU that this thread has used.
+/// CPU time of the calling thread in nanoseconds.
 pub(crate) fn thread_cpu() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// CPU time of this process and the kernel's counts for it, all threads together.
+/// CPU time, context switches and page faults of this process, all threads together.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProcessUsage {
-    /// Time on the CPUs.
+    /// CPU time in user and kernel mode.
     pub cpu: CpuTime,
     /// Context switches and page faults.
     pub counts: ProcessCounts,
 }
 
 impl ProcessUsage {
-    /// The usage so far.
+    /// The usage since the start of the process.
     #[must_use]
     #[expect(clippy::cast_sign_loss, reason = "counts are not negative")]
     pub fn now() -> Self {
@@ -184,7 +184,7 @@ impl ProcessUsage {
         Self { cpu: CpuTime { user_ns, system_ns }, counts }
     }
 
-    /// The usage after an earlier one.
+    /// The usage since an earlier reading.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         let Self { cpu, counts } = earlier;

@@ -1,4 +1,4 @@
-//! Puts the workers' intervals together into samples and totals.
+//! Merges the workers' intervals into samples and totals.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::latencies::Latencies;
 use crate::window::Window;
 use crate::workers::WorkerInterval;
 
-/// Time that an interval waits after its end for silent workers: a worker blocked in a system call cannot report.
+/// Time to wait after an interval's end for workers that have not reported: a worker blocked in a system call cannot.
 pub(crate) const GRACE: Nanos = Nanos::from_millis(500);
 
 /// Collects the intervals of all workers into samples, in order and without gaps. Late reports count in the next sample, so that the
@@ -17,11 +17,11 @@ pub(crate) const GRACE: Nanos = Nanos::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Collector {
     window: Window,
-    /// The latencies of a span without I/O.
+    /// Empty latencies, the template of each interval.
     empty: Latencies,
-    /// The current interval of each worker; earlier ones are complete.
+    /// Each worker's current interval; it has reported all earlier ones.
     reached: Vec<u64>,
-    /// Intervals not yet turned into samples; the first is number `given`.
+    /// Intervals not yet turned into samples, from number `given` on.
     open: VecDeque<Open>,
     given: u64,
     totals: Tallies,
@@ -45,7 +45,7 @@ impl Open {
 }
 
 impl Collector {
-    /// A collector for `workers` workers; `empty` is the template of their counts.
+    /// Creates a collector for `workers` workers; `empty` is the template of an interval's counts.
     pub(crate) fn new(window: Window, empty: Latencies, workers: u32) -> Self {
         let totals = Open::new(&empty).tallies;
         Self {
@@ -59,7 +59,7 @@ impl Collector {
         }
     }
 
-    /// Takes a worker's interval in.
+    /// Adds a worker's interval.
     pub(crate) fn add(&mut self, interval: &WorkerInterval) {
         self.reached[interval.worker as usize] = interval.next;
         if interval.number < self.given {
@@ -78,13 +78,13 @@ impl Collector {
         open.failed += interval.failed;
     }
 
-    /// Cuts the window, because the load ended at `end`.
+    /// Shortens the window to `end`, where the load ended.
     pub(crate) fn cut(&mut self, end: u64) {
         self.window = self.window.cut(end);
     }
 
-    /// The next sample, if its interval is over at `now` and every worker has reported it or exceeded its [`GRACE`]. The last one is also
-    /// due when `all_done`: nothing more can come. `waiting_since` is the start of the longest call that a worker is still in.
+    /// Returns the next sample once its interval is over at `now` and every worker has reported it, or [`GRACE`] has passed (except for the
+    /// last sample), or the workers are `all_done`. `waiting_since` is the start of the longest system call still in progress.
     pub(crate) fn next_sample(
         &mut self,
         now: u64,
@@ -120,7 +120,7 @@ impl Collector {
         })
     }
 
-    /// The latest time for the next sample; for the last one the caller decides.
+    /// The time at which the next sample is due at the latest; the last sample may come later.
     pub(crate) fn deadline(&self) -> u64 {
         self.patience_ends(self.given)
     }
@@ -129,7 +129,7 @@ impl Collector {
         self.window.end_of(interval) + GRACE.0
     }
 
-    /// Totals of all samples, and a note if some lack a worker's share.
+    /// Returns the totals of all samples, and a note if a worker reported too late for its sample.
     pub(crate) fn finish(self) -> (Tallies, Option<String>) {
         let note = (self.late > 0).then(|| {
             format!(

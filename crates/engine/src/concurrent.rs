@@ -1,7 +1,7 @@
 //! Several jobs at the same time on one target.
 //!
-//! Each has separate workers and a separate collector, as if it were alone. All begin their window at the same moment; a job with
-//! a start delay or an early end is idle for the rest. Their intervals and outcomes are merged here.
+//! Each job has separate workers and a separate collector, as if it ran alone. All windows begin at the same time; a job with a start delay
+//! or an early end is idle for the rest. This module merges the intervals and outcomes of the jobs.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -60,7 +60,7 @@ pub(crate) fn run(
     Ok(put_together(&job.workload, &windows, outcomes))
 }
 
-/// Splits a job into one per concurrent job. Equal jobs get different offsets.
+/// Splits a job into its concurrent jobs, each with its own seed, so that equal jobs draw different offsets.
 fn split(job: &Job) -> Vec<Job> {
     (0_u64..)
         .zip(job.workload.jobs())
@@ -73,7 +73,7 @@ fn split(job: &Job) -> Vec<Job> {
         .collect()
 }
 
-/// Opens the target for each. A device is claimed by the first that writes, and for all.
+/// Opens the target once per job. The first job that writes claims a device on behalf of all.
 fn open_all(parts: &[Job], path: &Path) -> Result<Vec<Target>, EngineError> {
     let mut claimed = false;
     let mut targets = Vec::with_capacity(parts.len());
@@ -85,10 +85,10 @@ fn open_all(parts: &[Job], path: &Path) -> Result<Vec<Target>, EngineError> {
     Ok(targets)
 }
 
-/// The message of a job; `None` if it has ended.
+/// An event of the job with this number; `None` once that job has ended.
 type JobEvent = (usize, Option<Event>);
 
-/// Starts all jobs and passes on their merged intervals. Returns the outcome of each.
+/// Starts all jobs and forwards their merged intervals. Returns each job's outcome.
 fn perform(
     prepared: &mut [Prepared<'_>],
     windows: &[Window],
@@ -140,7 +140,7 @@ fn go(
     outcome
 }
 
-/// Forwards an interval of all jobs once each has reported it or has ended.
+/// Forwards the merged interval of all jobs once each has reported it or has ended.
 fn listen(jobs: usize, receiver: &Receiver<JobEvent>, events: &mut dyn FnMut(Event)) {
     let mut waiting: Vec<VecDeque<Sample>> = vec![VecDeque::new(); jobs];
     let mut ended = vec![false; jobs];

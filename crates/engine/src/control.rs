@@ -15,7 +15,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Lets a load start at once and last as long as its job says.
+    /// Creates a control that starts a load at once and lets it run for its full duration.
     #[must_use]
     pub const fn new() -> Self {
         Self { end: AtomicBool::new(false), start_ns: AtomicU64::new(0), started_ns: AtomicU64::new(0) }
@@ -28,12 +28,12 @@ impl Control {
         self.started_ns.store(0, Ordering::Relaxed);
     }
 
-    /// Has the load end. Plain reads and writes of a single job and round trips heed it.
+    /// Ends the load early. Only round trips and plain reads and writes of a single job support this.
     pub fn end(&self) {
         self.end.store(true, Ordering::Relaxed);
     }
 
-    /// Set once the load is to end.
+    /// The flag that [`Self::end`] sets.
     #[must_use]
     pub const fn ending(&self) -> &AtomicBool {
         &self.end
@@ -45,7 +45,7 @@ impl Control {
         self.start_ns.store(at_ns, Ordering::Relaxed);
     }
 
-    /// Returns whether no moment was agreed on for the beginning.
+    /// Returns whether no start time is set.
     #[must_use]
     pub fn starts_at_once(&self) -> bool {
         self.start_ns.load(Ordering::Relaxed) == 0
@@ -59,7 +59,7 @@ impl Control {
         has_begun.then(|| self.started_ns.swap(0, Ordering::Relaxed))
     }
 
-    /// The start of the load on the engine's clock: the set time, or now if that has passed. Does not wait for it.
+    /// The start of the load on the engine's clock: the set time, or now if none is set or it has passed. Does not block.
     pub(crate) fn start(&self) -> u64 {
         let now = clock::now();
         match self.start_ns.load(Ordering::Relaxed) {
@@ -73,7 +73,7 @@ impl Control {
         }
     }
 
-    /// Blocks until the load's start, for loads whose threads do not wait by themselves.
+    /// Blocks until the load's start time, for loads whose threads do not wait for it themselves; returns at once if none is set.
     pub fn await_start(&self) {
         let asked_ns = self.start_ns.load(Ordering::Relaxed);
         if asked_ns > 0 {

@@ -21,7 +21,7 @@ pub enum EngineError {
         listed(errors)
     )]
     NothingMeasured {
-        /// The warm-up.
+        /// Length of the warm-up.
         ramp_time: Nanos,
         /// The failures during the warm-up.
         errors: Vec<ErrorCount>,
@@ -47,10 +47,10 @@ pub enum EngineError {
          takes what there is"
     )]
     NoIoUring {
-        /// The system's answer.
+        /// The error from the kernel.
         error: io::Error,
     },
-    /// No engine here can keep more than one I/O of a job in flight.
+    /// Neither io_uring nor libaio is available, so a job cannot keep more than one I/O in flight.
     #[error(
         "iodepth = {iodepth}: neither io_uring ({io_uring}) nor libaio ({libaio}) can be used here; use iodepth = 1, and \
          numjobs = {iodepth} for as much at once"
@@ -60,10 +60,10 @@ pub enum EngineError {
         iodepth: u32,
         /// Why io_uring cannot be used.
         io_uring: String,
-        /// The system's answer.
+        /// The error from libaio.
         libaio: io::Error,
     },
-    /// A queue cannot hold this many I/Os.
+    /// The iodepth exceeds the capacity of a virtio queue.
     #[error(
         "iodepth = {iodepth}: a queue of a virtio device holds {most} I/Os; use numjobs for more at once"
     )]
@@ -73,7 +73,7 @@ pub enum EngineError {
         /// The maximum depth.
         most: u32,
     },
-    /// The buffers would not fit in memory.
+    /// The buffers need more than half of the machine's memory.
     #[error(
         "numjobs x iodepth x bs = {asked} of buffers are more than half of this machine's {memory} of memory; \
          lower one of them"
@@ -84,23 +84,23 @@ pub enum EngineError {
         /// The machine's memory.
         memory: Bytes,
     },
-    /// The table of written blocks would not fit in memory.
+    /// The verifier's table of written blocks needs more than a quarter of the machine's memory.
     #[error(
         "verify keeps 8 bytes for each block of size = {size}, {asked} in all, which is more than a quarter of this \
          machine's {memory} of memory; lower size or raise bs"
     )]
     VerifyMemory {
-        /// The area.
+        /// Size of the area.
         size: Bytes,
         /// Memory that the table would need.
         asked: Bytes,
         /// The machine's memory.
         memory: Bytes,
     },
-    /// A test that nothing here does.
+    /// The engine does not implement the test; it only occurs in results imported from other tools.
     #[error("test = {0}: nothing here does it; it stands in what was imported of other tools")]
     NoTest(Test),
-    /// A test that creates files has no directory for them.
+    /// The test creates files, but the job has no directory for them.
     #[error("test = {0} makes files of its own, and there is no directory for them here")]
     NoDirectory(Test),
     /// A directory for a test is in use: its content would be removed at the end.
@@ -109,24 +109,24 @@ pub enum EngineError {
     /// The system refused something that the load needs.
     #[error("{doing} failed: {error}")]
     System {
-        /// The attempted action and its object.
+        /// The failed operation and its object.
         doing: String,
-        /// The system's answer.
+        /// The error from the kernel.
         error: io::Error,
     },
-    /// A worker ended without a word.
+    /// The thread of the worker with this number panicked.
     #[error("worker {0} panicked: this is a bug in iotax; the message above names the place")]
     Panicked(u32),
 }
 
 impl EngineError {
-    /// Makes errors of the system that name the attempted action.
+    /// Wraps a system error with the operation that failed.
     pub fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         |error| Self::System { doing: doing.into(), error }
     }
 }
 
-/// A list of the failures, if there are any.
+/// Formats the failures for a message; empty without any.
 fn listed(errors: &[ErrorCount]) -> String {
     let each = errors
         .iter()
@@ -151,7 +151,7 @@ pub enum OpenRefusal {
         "{0} writes, and this target may only be read; use a pattern that only reads, such as rw = randread"
     )]
     ReadOnly(String),
-    /// The block device is held by someone.
+    /// The block device is mounted, part of another device, or opened exclusively.
     #[error(
         "is in use (mounted, part of another device, or opened exclusively); it is not written while it is"
     )]
@@ -165,10 +165,10 @@ pub enum OpenRefusal {
     /// Direct I/O was requested but is not available.
     #[error("direct I/O (O_DIRECT) is refused by {0}; use direct = false")]
     NoDirect(&'static str),
-    /// Buffered I/O to a virtio device.
+    /// Buffered I/O was requested for a virtio device.
     #[error("is a virtio device, whose driver has no page cache; use direct = true")]
     NoCache,
-    /// I/O by system calls to a virtio device.
+    /// An engine that uses system calls was requested for a virtio device.
     #[error("is a virtio device, which takes no system calls; {0}")]
     NoCalls(String),
     /// The engine for virtio devices was requested for another target.
@@ -179,7 +179,7 @@ pub enum OpenRefusal {
     /// The target does not support discard.
     #[error("trims are not to be had here: {0}; use an rw that reads or writes")]
     NoTrim(&'static str),
-    /// The engines for a file's space on something without one.
+    /// The fallocate or ftruncate engine was requested for a target that is not a file.
     #[error("is a device, whose space and length are given; ioengine = {0} needs a file")]
     NoFile(IoEngine),
     /// Truncating the file would lose data beyond the area.
@@ -187,19 +187,19 @@ pub enum OpenRefusal {
         "ioengine = ftruncate cuts the file behind each offset, and it goes on behind the area; use an area to the end of the file"
     )]
     Cut,
-    /// A block of a given sequence is beyond the area.
+    /// A given block sequence reaches beyond the area.
     #[error(
         "random_distribution = {order} leads beyond an area of size = {size}, which has {blocks} blocks; enlarge size"
     )]
     Sequence {
-        /// The distribution.
+        /// The requested distribution.
         order: String,
-        /// The area.
+        /// Size of the area.
         size: Bytes,
-        /// Blocks in it.
+        /// Number of blocks in the area.
         blocks: u64,
     },
-    /// Nobody polls for completions.
+    /// The kernel or device cannot poll for completions.
     #[error(
         "polled I/O is not to be had here: {0}; it takes direct = true and a device with such queues, as NVMe has with the \
          module parameter nvme.poll_queues=1; use hipri = false"
@@ -210,9 +210,9 @@ pub enum OpenRefusal {
         "{key} = {value} is not a multiple of {unit}, the unit of direct I/O here; use such a {key}, or direct = false"
     )]
     Alignment {
-        /// The key they come from.
+        /// The key with the misaligned value.
         key: &'static str,
-        /// Its value.
+        /// The misaligned value.
         value: String,
         /// The alignment that direct I/O needs, in bytes, for offsets and lengths.
         unit: Bytes,
@@ -222,11 +222,11 @@ pub enum OpenRefusal {
         "size = {size} holds fewer than {needed} block(s) of bs = {bs}; enlarge size, or lower bs or numjobs"
     )]
     TooSmall {
-        /// The area.
+        /// Size of the area.
         size: Bytes,
         /// Bytes of one I/O.
         bs: Bytes,
-        /// One block, or one for each sequential job.
+        /// The required number of blocks: one, or one per sequential job.
         needed: u32,
     },
     /// The area is longer than the target.
@@ -234,19 +234,19 @@ pub enum OpenRefusal {
         "size = {size} from offset = {offset} is more than its length of {length}; lower size, or fill the target first"
     )]
     TooLong {
-        /// The area.
+        /// Size of the area.
         size: Bytes,
-        /// The area's first byte.
+        /// Offset of the area's first byte.
         offset: Bytes,
         /// The target's length.
         length: Bytes,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("{doing}: {error}")]
     System {
-        /// The attempted action.
+        /// The failed operation.
         doing: &'static str,
-        /// The system's answer.
+        /// The error from the kernel.
         error: io::Error,
     },
 }

@@ -8,7 +8,7 @@ use iotax_model::workload::Workload;
 /// Default pause of a worker that is ahead.
 const PAUSE_NS: u64 = 50_000;
 
-/// The I/Os and weights of all workers whose I/Os are kept in proportion.
+/// I/O count and weights of all workers that are kept in proportion.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     ios: AtomicU64,
@@ -25,7 +25,7 @@ pub(crate) struct FlowShare {
 }
 
 impl FlowShare {
-    /// The share of one worker of a job; `None` if it has none.
+    /// Registers one worker of a job; `None` if the job sets no `flow`.
     pub(crate) fn new(workload: &Workload, flow: &Arc<Flow>) -> Option<Self> {
         let weight = workload.flow?;
         flow.weights.fetch_add(weight, Ordering::Relaxed);
@@ -33,7 +33,7 @@ impl FlowShare {
         Some(Self { flow: Arc::clone(flow), weight, ios: 0, pause_ns })
     }
 
-    /// The nanoseconds to pause if the worker is ahead of its share.
+    /// Returns the pause in nanoseconds if the worker is ahead of its share, else `None`.
     #[inline(never)]
     pub(crate) fn is_ahead(&self) -> Option<u64> {
         let all = self.flow.ios.load(Ordering::Relaxed);
@@ -43,7 +43,7 @@ impl FlowShare {
         is_ahead.then_some(self.pause_ns)
     }
 
-    /// Counts an I/O.
+    /// Counts one I/O of this worker.
     #[inline(never)]
     pub(crate) fn count(&mut self) {
         self.flow.ios.fetch_add(1, Ordering::Relaxed);

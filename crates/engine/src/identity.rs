@@ -11,7 +11,7 @@ use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 /// `BLKGETDISKSEQ` of linux/fs.h.
 const DISK_SEQUENCE: Opcode = opcode::read::<u64>(0x12, 128);
 
-/// Returns whether the open file has this identity, under any name.
+/// Returns whether the open file has this identity, whatever its path.
 pub(crate) fn is(file: &File, identity: Identity) -> io::Result<bool> {
     let found = file.metadata()?;
     let is_device = found.file_type().is_block_device();
@@ -23,7 +23,7 @@ pub(crate) fn is(file: &File, identity: Identity) -> io::Result<bool> {
     })
 }
 
-/// Absent before Linux 5.15.
+/// The disk's sequence number; `None` before Linux 5.15.
 fn disk_sequence(device: &File) -> Option<u64> {
     // SAFETY: this request writes one u64 and does nothing else.
     let request = unsafe { Getter::<DISK_SEQUENCE, u64>::new() };

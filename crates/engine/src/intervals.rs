@@ -6,7 +6,7 @@ use crate::latencies::Latencies;
 use crate::window::Window;
 use crate::workers::{WorkerInterval, WorkerReport};
 
-/// The state after an interval.
+/// The result of closing an interval.
 #[derive(Debug, PartialEq, Eq)]
 pub enum IntervalState {
     /// Another interval began.
@@ -26,9 +26,9 @@ pub struct IntervalRecorder {
     pub boundary: u64,
     /// The counts of the current interval.
     pub latencies: Latencies,
-    /// I/Os that failed in it.
+    /// Failed I/Os of the current interval.
     pub failed: u64,
-    /// I/Os of the warm-up.
+    /// Completed I/Os of the warm-up.
     pub ramp_ios: u64,
     /// The time of the last completion counted so far.
     pub completed_at: Option<u64>,
@@ -39,7 +39,7 @@ pub struct IntervalRecorder {
 }
 
 impl IntervalRecorder {
-    /// A recorder for worker number `worker`, which begins in the warm-up.
+    /// Creates the recorder of worker number `worker`, which starts in the warm-up.
     pub fn new(
         worker: u32,
         latencies: Latencies,
@@ -63,7 +63,7 @@ impl IntervalRecorder {
         }
     }
 
-    /// Closes intervals that have ended by `now`, a time at or after the boundary, before the just reaped I/Os are counted.
+    /// Closes the intervals that have ended by `now`, which must be at or after the boundary. Call this before counting newly reaped I/Os.
     #[cold]
     pub fn turn(&mut self, now: u64, oldest_ns: Option<u64>) -> IntervalState {
         let next = self.window.interval_at(now);
@@ -88,7 +88,7 @@ impl IntervalRecorder {
         if next >= self.window.intervals() { IntervalState::Over } else { IntervalState::GoOn }
     }
 
-    /// Closes the current interval when no more I/O follows.
+    /// Closes the current interval, or the warm-up, when the worker does no more I/O.
     pub(crate) fn close(&mut self, now: u64, oldest_ns: Option<u64>) {
         match self.interval {
             None => {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use iotax_model::record::ErrorCount;
 use rustix::io::Errno;
 
-/// The failure of an I/O: the kernel's errno, or a short transfer, as beyond the end of a truncated file or on a removed device.
+/// The cause of a failed I/O: an errno, or a short transfer, such as at the end of a truncated file or on a removed device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ErrorKind {
     Errno(i32),
@@ -16,7 +16,7 @@ enum ErrorKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Failures {
     kind: ErrorKind,
-    /// The direction's word.
+    /// The name of the direction.
     direction: &'static str,
     ios: u64,
     first_offset: u64,
@@ -55,7 +55,7 @@ impl IoErrors {
         }
     }
 
-    /// The failures of all workers, by name and direction.
+    /// Sums the failures of all workers by error and direction.
     pub(crate) fn merge(all: Vec<Self>) -> Vec<ErrorCount> {
         let mut merged: BTreeMap<(String, &str), Failures> = BTreeMap::new();
         for failures in all.into_iter().flat_map(|errors| errors.0) {

@@ -10,10 +10,10 @@ use crate::request::{Io, IoKind};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Latencies {
     by_direction: [Option<Counts>; 5],
-    /// Times from a write to the end of the next flush. `None` if several I/Os in flight make the beginning ambiguous, or if no flush
-    /// follows.
+    /// Times from the first write after a flush to the end of the next flush. `None` if several I/Os may be in flight, which makes the
+    /// start ambiguous, or if the workload never flushes.
     commits: Option<Histogram>,
-    /// True if the directions are only known from the I/Os, as in a replay.
+    /// True if the workload does not tell the directions in advance, as in a replay.
     by_use: bool,
 }
 
@@ -24,10 +24,10 @@ struct Counts {
     response: Option<Histogram>,
 }
 
-/// The place of operations on files.
+/// The index of file operations.
 const META: usize = 4;
 
-/// The place of a direction, in the order of [`Tallies::WORDS`].
+/// The index of a direction, in the order of [`Tallies::WORDS`].
 #[inline]
 const fn place(direction: IoKind) -> usize {
     match direction {
@@ -38,7 +38,7 @@ const fn place(direction: IoKind) -> usize {
     }
 }
 
-/// I/Os of one direction with equal times, as in a batch. Counting them together is faster.
+/// A group of I/Os with the same direction and times, as in a batch; counting them together is faster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Alike {
     direction: IoKind,
@@ -49,13 +49,13 @@ pub(crate) struct Alike {
 }
 
 impl Alike {
-    /// The record of one I/O.
+    /// Creates a group of one I/O.
     #[inline]
     pub(crate) const fn new(io: Io, service_ns: u64, response_ns: u64) -> Self {
         Self { direction: io.direction, service_ns, response_ns, ios: 1, bytes: io.length as u64 }
     }
 
-    /// Merges another group of I/Os; returns false if their times differ.
+    /// Merges another group; returns false if its direction or times differ.
     #[inline]
     pub(crate) fn merge(&mut self, other: &Self) -> bool {
         let times = |alike: &Self| (alike.service_ns, alike.response_ns);
@@ -69,7 +69,7 @@ impl Alike {
 }
 
 impl Latencies {
-    /// Makes room for a workload's directions.
+    /// Allocates histograms for a workload's directions.
     pub fn new(workload: &Workload) -> Self {
         let open_loop = workload.is_open_loop();
         // Workers count while they are measured: nothing may be allocated then.
@@ -85,38 +85,38 @@ impl Latencies {
         Self { by_direction: has.map(|has| has.then(counts)), commits, by_use }
     }
 
-    /// Room for the same.
+    /// Returns an empty copy for the same directions.
     pub(crate) fn empty_alike(&self) -> Self {
         let mut alike = self.clone();
         alike.clear();
         alike
     }
 
-    /// Counts an I/O. The response time is of no account in a closed loop.
+    /// Counts an I/O. Closed loops ignore the response time.
     #[inline]
     pub fn add(&mut self, io: Io, service_ns: u64, response_ns: u64) {
         self.add_at(place(io.direction), 1, io.length.into(), service_ns, response_ns);
     }
 
-    /// Counts I/Os that are alike.
+    /// Counts a group of I/Os with equal times.
     #[inline]
     pub(crate) fn add_alike(&mut self, alike: &Alike) {
         let Alike { direction, service_ns, response_ns, ios, bytes } = *alike;
         self.add_at(place(direction), ios, bytes, service_ns, response_ns);
     }
 
-    /// Counts an operation on a file as such, with the bytes that went with it.
+    /// Counts a file operation that took `service_ns` and moved `bytes` of data.
     #[inline]
     pub(crate) fn add_meta(&mut self, bytes: u64, service_ns: u64) {
         self.add_at(META, 1, bytes, service_ns, service_ns);
     }
 
-    /// True if durable steps are timed.
+    /// True if times from writes to the next flush are recorded.
     pub(crate) const fn has_commits(&self) -> bool {
         self.commits.is_some()
     }
 
-    /// Counts a durable step.
+    /// Records a time from a write to the end of the next flush.
     #[inline]
     pub(crate) fn add_commit(&mut self, ns: u64) {
         if let Some(commits) = &mut self.commits {
@@ -141,7 +141,7 @@ impl Latencies {
         all[..3].iter().chain(&all[META..]).flatten().map(|counts| counts.service.count()).sum()
     }
 
-    /// Empties it, keeping its memory.
+    /// Clears all counts and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.commits.iter_mut().for_each(Histogram::clear);
         for counts in self.by_direction.iter_mut().flatten() {
@@ -151,7 +151,7 @@ impl Latencies {
         }
     }
 
-    /// Adds all to tallies.
+    /// Adds all counts to `tallies`.
     pub(crate) fn add_to(&self, tallies: &mut Tallies) {
         if let Some(commits) = &self.commits {
             tallies.commit.get_or_insert_with(Histogram::new).merge(commits);

@@ -26,7 +26,7 @@ impl Drop for CutFile {
     }
 }
 
-/// Lays out a job's area as its workload says. Does nothing for devices.
+/// Brings the area of a job's file into the initial state that its workload requests. Does nothing for devices.
 pub(crate) fn lay_out(job: &Job, target: &Target) -> Result<Option<CutFile>, EngineError> {
     let workload = &job.workload;
     let layout = workload.layout;

@@ -1,12 +1,12 @@
-//! Makes block and file load in this process: backends, patterns, pacing, payload, workers.
+//! Generates block and file load in this process: backends, patterns, pacing, payload, workers.
 //!
-//! It knows nothing of guests, of the store or of other processes: an agent calls it and passes its events on. What any load
-//! needs (clock, workers, windows, intervals, paces, counts) is public, for `iotax-netperf`.
+//! The engine knows nothing of guests, of the store or of other processes: an agent calls it and forwards its events. The parts that any
+//! load needs (clock, workers, windows, intervals, paces, counts) are public, for `iotax-netperf`.
 //!
-//! A measurement goes through these rooms: [`measure`] checks the job and opens the target (`open`); `run` starts a
-//! thread for each of numjobs; each (`worker`) draws I/Os from its `pattern`, with content from its `payload`, hands
-//! them to the kernel through a `backend`, and counts their service times, without an allocation, a lock or memory that
-//! it shares with anyone; at the end of each interval it hands its counts over, and the `collector` makes samples of them.
+//! A measurement passes through these modules: [`measure`] checks the job and opens the target (`open`); `run` starts one thread per
+//! numjobs; each thread (`worker`) draws I/Os from its `pattern`, with content from its `payload`, submits them through a `backend`, and
+//! counts their service times without allocating, locking or sharing memory; at the end of each interval it sends its counts, which the
+//! `collector` merges into samples.
 
 mod backend;
 pub mod blackouts;
@@ -66,23 +66,23 @@ pub use crate::verify::audit;
 /// The shortest interval between samples.
 const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
 
-/// Carries out one measurement on an existing file or device. `events` gets [`Event::Ready`] when everything is set up; the
-/// load starts when it returns from that. It gets [`Event::Measuring`] when the warm-up is over and one [`Event::Sample`] per
-/// interval, in order and without gaps; they add up to the outcome's totals.
+/// Carries out one measurement on an existing file or device. `events` receives [`Event::Ready`] when everything is set up; the load starts
+/// when the handler returns. It then receives [`Event::Measuring`] when the warm-up is over and one [`Event::Sample`] per interval, in
+/// order and without gaps; the samples add up to the outcome's totals.
 ///
-/// A test (the workload's `test`) that makes files makes them in the job's directory, and leaves that empty.
+/// A test (the workload's `test`) that creates files does so in the job's directory, and leaves that directory empty.
 ///
-/// An I/O counts, with its service time, in the interval in which its completion is seen; I/O in flight at the window's end does
-/// not count. Failed I/Os are counted by error and the run goes on, even if all fail.
+/// An I/O counts in the interval in which its completion is seen; I/O in flight at the window's end does not count. Failed I/Os are counted
+/// by error, and the run goes on even if all fail.
 ///
 /// # Errors
-/// A job that this target cannot do, and a system call that fails. Nothing is created or truncated.
+/// The target cannot run the job, or a system call fails. Nothing is created or truncated.
 pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
     measure_under(&Control::new(), job, path, events)
 }
 
-/// Like [`measure`], but starts when `control` says so. Plain reads and writes of a single job also end when it says so, once the window
-/// has begun; the outcome covers the time until then.
+/// Like [`measure`], but starts at the time set in `control`. Plain reads and writes of a single job can also be ended early through
+/// `control` once the window has begun; the outcome then covers the time until the end.
 ///
 /// # Errors
 /// As [`measure`].
@@ -107,7 +107,8 @@ pub fn measure_under(
     run::run(job, &target, control, None, events)
 }
 
-/// Like [`measure_under`], with the I/Os of a trace at their recorded times. Ends when all are complete, at the latest with the window.
+/// Like [`measure_under`], but replays a trace, at its recorded times unless the workload sets another pace. Ends when all I/Os are
+/// complete, at the latest with the window.
 ///
 /// # Errors
 /// As [`measure`], and a trace that cannot be read to its end.
@@ -127,7 +128,7 @@ pub fn replay_under(
 /// Refuses impossible jobs: a workload that contradicts itself, and samples more often than every 10 ms.
 ///
 /// # Errors
-/// The key at fault, and the accepted values.
+/// Names the offending key and the accepted values.
 pub fn check(job: &Job) -> Result<(), EngineError> {
     job.workload.check()?;
     if job.interval < SHORTEST_INTERVAL {
@@ -149,7 +150,7 @@ fn check_memory(job: &Job) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Bytes of memory of this machine.
+/// Memory of this machine in bytes.
 fn memory() -> u64 {
     let system = rustix::system::sysinfo();
     system.totalram.saturating_mul(system.mem_unit.into())

@@ -69,13 +69,13 @@ pub(crate) struct Target {
     pub(crate) file: File,
     pub(crate) access: Access,
     pub(crate) is_device: bool,
-    /// The virtio device at the socket that `file` is.
+    /// The virtio device at the socket; `None` for files and block devices.
     pub(crate) virtio: Option<Arc<Device>>,
-    /// Bytes it holds.
+    /// Length in bytes.
     pub(crate) length: u64,
 }
 
-/// Puts the path in front of a reason.
+/// Wraps a refusal in an error that names the path.
 pub(crate) fn at_path(path: &Path) -> impl Fn(OpenRefusal) -> EngineError {
     move |reason| EngineError::Target { path: path.display().to_string(), reason }
 }
@@ -135,7 +135,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     Ok(target)
 }
 
-/// A key whose offset or length is not a multiple of `unit`, and its value.
+/// Returns a key whose offset or length is not a multiple of `unit`, and its value; `None` if all are aligned.
 fn misaligned(workload: &Workload, unit: u64) -> Option<(&'static str, String)> {
     let is_whole = |bytes: u64| bytes.is_multiple_of(unit);
     let lengths = match (&workload.bsrange, &workload.bssplit) {
@@ -189,7 +189,7 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Target, OpenRefusal> {
     Ok(Target { file, access, is_device, virtio: None, length })
 }
 
-/// Opens past the page cache if the filesystem does that.
+/// Opens with direct I/O, or through the page cache if direct I/O is not available.
 pub(crate) fn directly_if_possible(path: &Path, access: Access) -> Result<Target, EngineError> {
     let access = Access { direct: true, ..access };
     match open(path, access) {
@@ -208,7 +208,7 @@ enum Kind {
     Socket,
 }
 
-/// Opens a socket with O_PATH: it is connected to, not opened.
+/// Opens a socket with O_PATH, which does not connect to it.
 fn open_socket(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(libc::O_PATH).open(path)
 }
@@ -239,7 +239,7 @@ fn refusal_of_open(error: io::Error, access: Access, is_device: bool) -> OpenRef
     }
 }
 
-/// Newer kernels accept O_DIRECT on tmpfs and then copy from memory all the same.
+/// Returns whether the file is on tmpfs, where newer kernels accept O_DIRECT but copy from memory all the same.
 fn is_tmpfs(file: &File) -> bool {
     fstatfs(file).is_ok_and(|fs| fs.f_type == TMPFS_MAGIC)
 }
@@ -312,7 +312,7 @@ impl Target {
     }
 
     /// Reopens the file for one worker. Workers with a common open file would share its reference count, a cache line that every pread and
-    /// pwrite changes. Without /proc they share it nevertheless.
+    /// pwrite changes. Without /proc, workers share one open file.
     pub(crate) fn reopen(&self) -> io::Result<File> {
         if self.virtio.is_some() {
             return self.file.try_clone();
@@ -321,7 +321,7 @@ impl Target {
         self.access.open(Path::new(&path), 0).or_else(|_| self.file.try_clone())
     }
 
-    /// Reopens it for worker number `worker`.
+    /// Reopens the target for worker number `worker`.
     pub(crate) fn reopen_for(&self, worker: u32) -> Result<File, EngineError> {
         self.reopen().map_err(EngineError::system(format!("opening the target for worker {worker}")))
     }

@@ -1,4 +1,4 @@
-//! The cost of the engine itself.
+//! The CPU cost of the engine itself.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub fn overhead_ns() -> u64 {
     used / ios.max(1)
 }
 
-/// Runs one worker in this thread with blocks of 4 KiB at most. Returns its result, its window and its reports.
+/// Runs one worker on the calling thread, with blocks of at most 4 KiB. Returns its result, its window and its reports.
 pub(crate) fn alone<B: Backend>(
     job: &Job,
     file: File,

@@ -12,25 +12,25 @@ use crate::window::Window;
 /// The pacing of a worker. A closed loop without pauses has none.
 #[derive(Debug)]
 pub enum Pace {
-    /// A closed loop with pauses after every few I/Os.
+    /// A closed loop that pauses after every few I/Os.
     Think {
-        /// The rest in nanoseconds.
+        /// Length of a pause in nanoseconds.
         pause: u64,
-        /// I/Os from one rest to the next.
+        /// Number of I/Os between two pauses.
         every: u64,
-        /// I/Os left until the next rest.
+        /// I/Os left until the next pause.
         left: u64,
-        /// The earliest begin of the next I/O.
+        /// Earliest start of the next I/O; `u64::MAX` until the I/Os before a pause are complete.
         due: u64,
     },
-    /// An open loop.
+    /// An open loop at a target rate.
     Open(Schedule),
-    /// An open loop at recorded times.
+    /// A replay of a trace.
     Recorded(Box<Recorded>),
 }
 
 impl Pace {
-    /// The pacing of worker number `job`, starting at the window's start.
+    /// Creates the pacing of worker number `job` from the window's start; `None` for a closed loop without pauses.
     pub fn new(workload: &Workload, job: u32, seed: u64, window: Window) -> Option<Self> {
         if let Some(schedule) = Schedule::new(workload, job, seed, window) {
             return Some(Self::Open(schedule));
@@ -39,7 +39,7 @@ impl Pace {
         workload.thinktime.map(|pause| Self::Think { pause: pause.0, every, left: every, due: 0 })
     }
 
-    /// The earliest begin of the next I/O.
+    /// Earliest start of the next I/O.
     #[inline]
     pub const fn due(&self) -> u64 {
         match self {
@@ -49,7 +49,7 @@ impl Pace {
         }
     }
 
-    /// Begins the next I/O, of `bytes` bytes. Returns its intended start, in an open loop.
+    /// Starts the next I/O, of `bytes` bytes. Returns its intended start, which is `now` in a closed loop.
     #[inline]
     pub fn take(&mut self, now: u64, bytes: u32) -> u64 {
         match self {
@@ -68,14 +68,14 @@ impl Pace {
         }
     }
 
-    /// Notes that nothing is in flight any more.
+    /// Records that no I/O is in flight, so that a due pause begins.
     pub(crate) const fn all_done(&mut self, now: u64) {
         if let Self::Think { pause, due: due @ u64::MAX, .. } = self {
             *due = now + *pause;
         }
     }
 
-    /// Notes that all slots of the worker were in use until `now`.
+    /// Records that all slots of the worker were in use until `now`.
     pub(crate) const fn was_full(&mut self, now: u64) {
         match self {
             Self::Open(schedule) => schedule.full_until = now,
@@ -84,8 +84,8 @@ impl Pace {
         }
     }
 
-    /// The punctuality of the schedule, up to the window's end or `now`, whichever is earlier; `None` without a schedule. With `exhausted`,
-    /// no I/O was left to start.
+    /// Returns the punctuality of a rate's schedule, up to the window's end or `now`, whichever is earlier; `None` for pauses and replays.
+    /// `exhausted` means that no I/O was left to start.
     pub fn finish(self, now: u64, exhausted: bool) -> Option<Pacing> {
         match self {
             Self::Think { .. } | Self::Recorded(_) => None,
@@ -95,17 +95,17 @@ impl Pace {
     }
 }
 
-/// Intended start times of an open loop: they follow from the rate alone, independent of completions.
+/// Intended start times of an open loop; they depend on the rate alone, not on completions.
 #[derive(Debug)]
 pub struct Schedule {
-    /// The due time of the next I/O: whole nanoseconds, and the rest.
+    /// Due time of the next I/O in whole nanoseconds; `rest` is the fraction.
     due: u64,
     rest: f64,
-    /// Nanoseconds between I/Os, or for each byte.
+    /// Nanoseconds between I/Os, or per byte with `by_bytes`.
     gap: f64,
     by_bytes: bool,
     bs: u32,
-    /// For gaps at random.
+    /// Generator of random gaps (Poisson); `None` for constant gaps.
     poisson: Option<SplitMix64>,
     window: Window,
     full_until: u64,
@@ -143,7 +143,7 @@ impl Schedule {
         Some(schedule)
     }
 
-    /// The mean distance to the I/O after one of `bytes` bytes.
+    /// Mean nanoseconds from an I/O of `bytes` bytes to the next.
     fn step(&self, bytes: u32) -> f64 {
         if self.by_bytes { self.gap * f64::from(bytes) } else { self.gap }
     }

@@ -1,4 +1,4 @@
-//! The page cache of a target's area: its fill level, which is nothing after direct I/O, and dropping it.
+//! Measures and drops the page cache of a target's area.
 
 #![expect(unsafe_code, reason = "mincore(2) needs a mapping, and ioctl(2) is told numbers")]
 
@@ -19,22 +19,22 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::open::Target;
 
-/// Bytes of a stretch, a multiple of every page size.
+/// Bytes of a sampled range, a multiple of every page size.
 const STRETCH: u64 = 1 << 20;
-/// Maximum number of stretches examined.
+/// Maximum number of sampled ranges.
 const STRETCHES: u64 = 1024;
-/// Length of the load per examined stretch. Examining one takes the kernel some 10 us on a host and 60 in an emulated guest, so that two
-/// take at most 3% of the load's time.
+/// Load time per sampled range. Sampling one takes the kernel some 10 us on a host and 60 us in an emulated guest, so that sampling before
+/// and after takes at most 3% of the load's time.
 const STRETCH_EVERY: Nanos = Nanos::from_millis(5);
 
-/// The cached pages in samples of an area, at one moment.
+/// Cached bytes in sampled ranges of an area at one moment.
 pub(crate) struct CachedPages {
     stretches: Vec<u64>,
     bytes: u64,
 }
 
 impl CachedPages {
-    /// Examines a job's area. `None` if the kernel does not answer this user (mincore(2)), or cannot map the area.
+    /// Samples the page cache of a job's area. `None` if mincore(2) does not answer this user, or the area cannot be mapped.
     pub(crate) fn look(job: &Job, target: &Target) -> Option<Self> {
         if !is_told(target) {
             return None;
@@ -50,7 +50,7 @@ impl CachedPages {
         Some(Self { stretches, bytes })
     }
 
-    /// Examines the same stretches again.
+    /// Samples the same ranges again.
     pub(crate) fn and_now(self, target: &Target) -> Option<PageCache> {
         let after = bytes(&target.file, &self.stretches, target.length)?;
         let length = |begin: &u64| target.length.min(begin + STRETCH) - begin;
@@ -58,7 +58,7 @@ impl CachedPages {
     }
 }
 
-/// Returns whether the kernel reports the cache state truthfully: to users who may not write the file it reports everything as cached.
+/// Returns whether mincore(2) tells the truth: to users who may not write the file it reports everything as cached.
 fn is_told(target: &Target) -> bool {
     target.access.write || target.file.metadata().is_ok_and(|found| is_owner(found.uid()))
 }
@@ -68,7 +68,7 @@ fn is_owner(uid: u32) -> bool {
     user.is_root() || user.as_raw() == uid
 }
 
-/// Offsets of `looked` of `count` stretches, evenly spread, beginning with number `first`.
+/// Offsets of `looked` ranges, evenly spread over `count` ranges from number `first`.
 fn stretches(first: u64, count: u64, looked: u64) -> Vec<u64> {
     (0..looked).map(|number| (first + number * count / looked) * STRETCH).collect()
 }
@@ -79,7 +79,7 @@ fn bytes(file: &File, stretches: &[u64], length: u64) -> Option<u64> {
         .try_fold(0, |sum, begin| Some(sum + cached(file, *begin, length.min(begin + STRETCH) - begin)?))
 }
 
-/// Cached bytes of a stretch, in whole pages.
+/// Cached bytes of a range, in whole pages.
 fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
     let page = rustix::param::page_size();
     let length = usize::try_from(length).ok()?;
@@ -96,8 +96,7 @@ fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
     (told == 0).then_some((pages * page) as u64)
 }
 
-/// Drops the page cache of these files and devices, each after writing back its dirty pages, and reports what is left. No other cache is
-/// affected.
+/// Writes back and drops the page cache of these files and devices, and reports how much is still cached. Other caches stay.
 pub fn drop_caches_of(paths: &[PathBuf]) -> CacheDrop {
     let files: Vec<File> = paths.iter().filter_map(|path| File::open(path).ok()).collect();
     if files.is_empty() || !files.iter().all(|file| drop_pages(file).is_ok()) {
@@ -110,14 +109,14 @@ pub fn drop_caches_of(paths: &[PathBuf]) -> CacheDrop {
     CacheDrop::Target { of, left }
 }
 
-/// Drops the caches of the whole machine (pages, dentries and inodes) after a sync, which affects all its users. Returns whether that is
+/// Syncs, then drops the page, dentry and inode caches of the whole machine, which affects all its users. Returns whether that is
 /// permitted.
 pub fn drop_caches_of_machine() -> bool {
     rustix::fs::sync();
     std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
 }
 
-/// Bytes of a file or a device.
+/// Length of a file or device in bytes.
 fn length(mut file: &File) -> u64 {
     file.seek(SeekFrom::End(0)).unwrap_or_default()
 }
@@ -132,7 +131,7 @@ fn left(file: &File) -> Option<u64> {
     })
 }
 
-/// Cached bytes of all of a file, by cachestat(2) of Linux 6.5.
+/// Cached bytes of a whole file by cachestat(2), since Linux 6.5; `None` without it.
 fn cached_at_all(file: &File) -> Option<u64> {
     /// The system call's number, the same on every architecture.
     const CACHESTAT: libc::c_long = 451;
@@ -145,12 +144,12 @@ fn cached_at_all(file: &File) -> Option<u64> {
     (told == 0).then(|| counts[0] * rustix::param::page_size() as u64)
 }
 
-/// Drops the clean pages of a target, after cleaning them; the driver of a virtio device has none.
+/// Writes back a target's dirty pages and drops its page cache; a virtio device has none and is only flushed.
 pub(crate) fn drop_pages_of(target: &Target) -> io::Result<()> {
     if target.virtio.is_some() { target.sync_data() } else { drop_pages(&target.file) }
 }
 
-/// Drops the clean pages of one file, after cleaning them.
+/// Writes back a file's dirty pages and drops its page cache.
 pub(crate) fn drop_pages(file: &File) -> io::Result<()> {
     file.sync_data()?;
     Ok(fadvise(file, 0, None, Advice::DontNeed)?)
@@ -168,7 +167,7 @@ pub(crate) fn drop_range(file: &File, is_device: bool, start: u64, length: u64) 
     let _ = fadvise(file, start, NonZeroU64::new(length), Advice::DontNeed);
 }
 
-/// Tells the kernel the expected access pattern of a worker's open file.
+/// Passes a workload's access hint for a worker's open file to the kernel (posix_fadvise).
 pub(crate) fn hint(file: &File, workload: &Workload) {
     let advice = match workload.fadvise_hint {
         AccessHint::None => return,

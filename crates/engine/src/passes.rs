@@ -17,13 +17,13 @@ pub(crate) struct Passes {
     is_device: bool,
     start: u64,
     length: u64,
-    /// Bytes of one pass, and those left of the current one.
+    /// Bytes per pass; `left` counts those left of the current pass.
     pass: u64,
     left: u64,
 }
 
 impl Passes {
-    /// The passes of worker number `number`, which moves `pass` bytes in each; `None` if caches are only dropped before the load.
+    /// Creates the passes of worker number `number`, each of `pass` bytes; `None` if caches are dropped only before the load.
     pub(crate) fn new(
         job: &Job,
         target: &Target,
@@ -45,7 +45,7 @@ impl Passes {
         }))
     }
 
-    /// Counts an I/O that begins now, after dropping the pages if it is the first of a further pass.
+    /// Counts an I/O that starts now; drops the pages first if it starts another pass.
     #[inline(never)]
     pub(crate) fn count(&mut self, io: Io) {
         if self.left == 0 {

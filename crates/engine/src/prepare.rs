@@ -67,7 +67,7 @@ pub fn fill(
     Ok(())
 }
 
-/// The content of a filled area: the seed and a write's offset decide it, whichever buffer is used.
+/// Generates the content of a filled area from the seed and a write's offset, whichever buffer is used.
 struct Filling {
     source: Source,
     mark: Mark,
@@ -80,7 +80,7 @@ impl Filling {
         Self { source: Source::new(content, random(0)), mark: Mark::of_fill(seed), verify: content.verify }
     }
 
-    /// Fills `buffer`, whole sectors, with the content of a write.
+    /// Fills `buffer`, whole sectors, with the content of the write `io`.
     fn put(&self, io: Io, buffer: &mut [u8]) {
         // The remainder that direct I/O leaves comes after the last chunk.
         self.source.put(io.offset.div_ceil(CHUNK.into()), buffer);
@@ -90,7 +90,7 @@ impl Filling {
     }
 }
 
-/// Fills `bytes` bytes from `begin` in chunks, whose content depends on their number.
+/// Writes `bytes` bytes from `begin` in chunks; a chunk's content depends on its number.
 struct Fill<'a> {
     filling: &'a Filling,
     begin: u64,
@@ -151,7 +151,7 @@ fn check_written(result: i32, io: Io) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the remainder that direct I/O cannot: the bytes from `body`, a multiple of the unit, to `size`.
+/// Writes the tail that direct I/O cannot: from `body`, a multiple of the direct I/O unit, to `size`.
 fn write_tail(file: &File, filling: &Filling, body: u64, size: u64) -> io::Result<()> {
     if body == size {
         return Ok(());
@@ -168,7 +168,7 @@ fn write_tail(file: &File, filling: &Filling, body: u64, size: u64) -> io::Resul
     Ok(())
 }
 
-/// Reads an area once, to load as much of it into the page cache as fits.
+/// Reads an area once, to load as much of it as fits into the page cache.
 pub(crate) fn read_ahead(target: &Target, area: &Workload, size: Bytes) -> Result<(), EngineError> {
     let (mut offset, end) = (area.offset.0, area.offset.0 + size.0);
     let mut buffer = vec![0; CHUNK as usize];

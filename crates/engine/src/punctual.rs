@@ -1,8 +1,9 @@
-//! Waking up at a moment although other threads wait for the CPU then.
+//! Wakes a thread on time even if other threads wait for the CPU.
 //!
-//! Many agents on one machine that wake at one moment wait for one another's time slices. A thread under SCHED_FIFO (sched(7)) runs as
-//! soon as its moment has come. It keeps that priority until its first I/Os are handed out: without it, it would wait again before them.
-//! Where realtime is not permitted (`RLIMIT_RTPRIO`, a control group without a share of it) a thread sleeps at the priority that it has.
+//! Many agents that wake at the same time on one machine wait for each other's time slices. A thread under SCHED_FIFO (sched(7)) runs as
+//! soon as its time has come. It keeps that priority until its first I/Os are submitted; otherwise it would wait for a CPU again before
+//! them. If realtime scheduling is not permitted (`RLIMIT_RTPRIO`, a control group without a realtime share), the thread sleeps at its own
+//! priority.
 
 #![expect(unsafe_code, reason = "rustix does not set a thread's scheduling policy")]
 
@@ -17,7 +18,7 @@ use rustix::time::{ClockId, Timespec};
 
 use crate::clock;
 
-/// Blocks until `at_ns` of the system's monotonic clock; less punctually where a sandbox forbids clock_nanosleep(2).
+/// Blocks until `at_ns` on the system's monotonic clock; less precise if a sandbox forbids clock_nanosleep(2).
 pub(crate) fn sleep_until(at_ns: u64) {
     let at = Timespec {
         tv_sec: i64::try_from(at_ns / 1_000_000_000).unwrap_or(i64::MAX),
@@ -34,17 +35,17 @@ pub(crate) fn sleep_until(at_ns: u64) {
     }
 }
 
-/// Gives the calling thread priority over all without a realtime policy. Dropping this restores its scheduling.
+/// Gives the calling thread a realtime priority. Dropping this restores its scheduling.
 pub(crate) struct Priority {
-    /// The former policy.
+    /// The previous scheduling policy.
     policy: i32,
     param: libc::sched_param,
-    /// Makes it `!Send`: dropped elsewhere it would change another thread's policy.
+    /// Makes the type `!Send`: dropped on another thread, it would change that thread's policy.
     stays: PhantomData<*const ()>,
 }
 
 impl Priority {
-    /// `None` if not permitted, or if the thread already has a realtime policy.
+    /// Raises the calling thread's priority; `None` if that is not permitted, or if the thread already has a realtime policy.
     pub(crate) fn raise() -> Option<Self> {
         let (policy, param) = scheduling()?;
         let is_plain = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&policy);
@@ -63,7 +64,7 @@ impl Drop for Priority {
     }
 }
 
-/// The calling thread's policy and its parameter.
+/// The calling thread's scheduling policy and parameter.
 fn scheduling() -> Option<(i32, libc::sched_param)> {
     let mut param = MaybeUninit::<libc::sched_param>::zeroed();
     // SAFETY: 0 is the calling thread; the call takes no pointer.
@@ -75,7 +76,7 @@ fn scheduling() -> Option<(i32, libc::sched_param)> {
     (policy >= 0 && got == 0).then_some((policy, param))
 }
 
-/// Returns whether the calling thread has this policy now.
+/// Sets the calling thread's scheduling policy. Returns whether that succeeded.
 fn schedule(policy: i32, param: libc::sched_param) -> bool {
     // SAFETY: 0 is the calling thread; the pointer is to a readable sched_param.
     unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }

@@ -1,4 +1,4 @@
-//! A small seeded generator for offsets, choices and payload. Not for secrets.
+//! A small seeded generator for offsets, choices and payload. Not cryptographically secure.
 
 use std::convert::Infallible;
 
@@ -8,7 +8,7 @@ use rand::TryRng;
 #[derive(Debug, Clone)]
 pub struct SplitMix64(u64);
 
-/// The purpose of random numbers. Each purpose has separate streams, so that no numbers recur.
+/// The purpose of random numbers. Each purpose has its own streams, so that no numbers recur.
 #[derive(Debug, Clone, Copy)]
 pub enum Purpose {
     /// The order of a worker's blocks.
@@ -27,7 +27,7 @@ pub enum Purpose {
     Sizes,
     /// The choice between random and sequential I/Os.
     Coin,
-    /// The places of the frequent blocks.
+    /// The positions of the frequently accessed blocks.
     Places,
     /// The names and sizes of a worker's files, and their order.
     Files,
@@ -38,7 +38,7 @@ pub enum Purpose {
 }
 
 impl SplitMix64 {
-    /// The generator for a seed, a purpose, and a number within it.
+    /// Creates the generator of stream `number` for a seed and a purpose.
     pub const fn new(seed: u64, purpose: Purpose, number: u64) -> Self {
         Self(scramble(seed ^ scramble(number << 8 | purpose as u64)))
     }
@@ -56,14 +56,14 @@ impl SplitMix64 {
         ((self.next() as u128 * end as u128) >> 64) as u64
     }
 
-    /// The next number of the range from 0 to below 1.
+    /// A uniform random number from 0 to less than 1.
     #[inline]
     pub(crate) const fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
-/// For distributions from elsewhere.
+/// Lets the distributions of other crates draw from this generator.
 impl TryRng for SplitMix64 {
     type Error = Infallible;
 
@@ -89,7 +89,7 @@ impl TryRng for SplitMix64 {
 /// Increment of the generator's state per step.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Number `number` of the sequence with this seed, computed directly.
+/// Computes number `number` of this seed's sequence directly.
 #[inline]
 pub(crate) const fn nth(seed: u64, number: u64) -> u64 {
     scramble(seed.wrapping_add(number.wrapping_mul(STEP)))

@@ -1,4 +1,4 @@
-//! The I/Os of a trace, placed on a target.
+//! Maps the I/Os of a trace onto a target.
 
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::vec;
@@ -13,7 +13,7 @@ use crate::request::{Io, IoKind};
 
 /// I/Os per chunk.
 const CHUNK: usize = 1024;
-/// Number of chunks read ahead, so that reading the trace delays nothing.
+/// Number of chunks read ahead, so that reading the trace does not delay I/O.
 const AHEAD: usize = 64;
 /// Longest range discarded in one call.
 const LONGEST_TRIM: u64 = 1 << 30;
@@ -21,15 +21,15 @@ const LONGEST_TRIM: u64 = 1 << 30;
 /// The alignment of direct I/O if the filesystem does not report one.
 const ALIGNED: u64 = 4096;
 
-/// The area onto which a trace is mapped, and what the trace does there.
+/// The area onto which a trace is mapped, and the kinds of I/O replayed there.
 #[derive(Debug, Clone, Copy)]
 struct Room {
-    /// The area, in bytes from the target's start.
+    /// Start of the area in bytes from the target's start.
     start: u64,
     size: u64,
-    /// Offsets and lengths are multiples of this.
+    /// Alignment of offsets and lengths in bytes.
     unit: u64,
-    /// The longest read or write.
+    /// Maximum length of a read or write in bytes.
     longest: u64,
     writes: bool,
     trims: bool,
@@ -40,7 +40,7 @@ struct Room {
 pub(crate) struct TraceTimes {
     pub(crate) at: u64,
     pub(crate) completes: Option<u64>,
-    /// As it was recorded.
+    /// The recorded latency, unscaled.
     pub(crate) latency_ns: Option<u64>,
 }
 
@@ -48,14 +48,14 @@ pub(crate) struct TraceTimes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Planned {
     times: TraceTimes,
-    /// Absent if it is left out.
+    /// `None` if the I/O is left out.
     io: Option<Io>,
     is_wrapped: bool,
     is_aligned: bool,
     lost_fua: bool,
 }
 
-/// Counts of the I/Os that came up.
+/// Counts of the trace's I/Os reached so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) begun: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Counts {
     pub(crate) without_fua: u64,
 }
 
-/// The I/Os of a trace in order. Another thread reads the trace ahead of them.
+/// Supplies the I/Os of a trace in order. Another thread reads the trace ahead.
 #[derive(Debug)]
 pub(crate) struct Replay {
     chunks: Receiver<Result<Vec<Planned>, String>>,
@@ -78,7 +78,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Begins to read a trace for a job on its target.
+    /// Starts reading a trace for a job on its target.
     pub(crate) fn new(job: &Job, target: &Target, events: Events) -> Result<Self, EngineError> {
         let workload = &job.workload;
         let unit = target.direct_unit().unwrap_or(if target.access.direct { ALIGNED } else { 1 });
@@ -110,7 +110,7 @@ impl Replay {
         self.next.map(|planned| planned.times)
     }
 
-    /// The next I/O.
+    /// Takes the next I/O; `None` after the last.
     #[inline(never)]
     pub(crate) fn next(&mut self) -> Option<Io> {
         let planned = self.next.take()?;
@@ -122,7 +122,7 @@ impl Replay {
         planned.io
     }
 
-    /// Advances to the next I/O that can be done.
+    /// Skips to the next I/O that the target can do, and counts those left out.
     fn advance(&mut self) {
         loop {
             match self.draw() {
@@ -208,13 +208,13 @@ impl TraceTimes {
     }
 }
 
-/// A time of the trace at this percentage of its speed.
+/// Scales a trace time to `scale` percent of the recorded speed.
 fn scaled(ns: u64, scale: u32) -> u64 {
     u64::try_from(u128::from(ns) * 100 / u128::from(scale.max(1))).unwrap_or(u64::MAX)
 }
 
 impl Room {
-    /// Maps an event into the area, whatever its offset and length.
+    /// Moves and aligns a traced I/O so that it lies within the area.
     fn place(&self, event: TracedIo, times: TraceTimes) -> Planned {
         let TracedIo { operation, offset, length, fua, .. } = event;
         let left_out = Planned { times, io: None, is_wrapped: false, is_aligned: false, lost_fua: false };

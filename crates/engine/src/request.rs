@@ -2,7 +2,7 @@
 
 use rustix::fs::FallocateFlags;
 
-/// Punches a hole and keeps the file's length.
+/// Flags that punch a hole and keep the file's length.
 pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 /// An I/O to issue.
@@ -34,13 +34,13 @@ pub enum IoKind {
 }
 
 impl IoKind {
-    /// True if it moves no data.
+    /// True for flushes, which move no data.
     #[inline]
     pub(crate) const fn is_flush(self) -> bool {
         matches!(self, Self::Sync | Self::DataSync | Self::RangeSync(_))
     }
 
-    /// The word for it in records.
+    /// The direction's name in records.
     #[inline]
     pub(crate) const fn word(self) -> &'static str {
         match self {

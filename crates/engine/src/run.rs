@@ -32,7 +32,7 @@ use crate::window::Window;
 use crate::worker::{self, Task};
 use crate::workers::{Work, Workers};
 
-/// A job that is set up on its target: its workers wait for the start.
+/// A job set up on its target, with workers that wait for the start.
 pub(crate) struct Prepared<'a> {
     job: &'a Job,
     target: &'a Target,
@@ -72,7 +72,7 @@ impl<'a> Prepared<'a> {
         Ok(Self { job, target, ioengine, note, verification, workers, room, cached, cut })
     }
 
-    /// Makes the load. Written data is neither flushed nor verified yet.
+    /// Runs the load. Written data is neither flushed nor verified yet.
     pub(crate) fn go(
         &mut self,
         window: Window,
@@ -105,23 +105,23 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// The stop flag of its workers.
+    /// State shared by the job's workers, with their stop flag.
     pub(crate) fn common(&self) -> Arc<Common> {
         Arc::clone(&self.workers.common)
     }
 
-    /// True if the concurrent jobs end together with it.
+    /// True if the other concurrent jobs end when this one does.
     pub(crate) const fn ends_all(&self) -> bool {
         self.job.workload.exitall
     }
 
-    /// Sends the workers home.
+    /// Stops the workers and waits for them for a limited time.
     pub(crate) fn shutdown(self) {
         self.workers.shutdown(self.job.interval);
     }
 }
 
-/// Makes the load of a job on an open target.
+/// Runs a job on an open target.
 pub(crate) fn run(
     job: &Job,
     target: &Target,
@@ -144,7 +144,7 @@ pub(crate) fn run(
     }
 }
 
-/// The work of one worker.
+/// Creates the work of worker number `number`.
 fn work(
     job: &Job,
     target: &Target,
@@ -174,10 +174,10 @@ fn work(
     }))
 }
 
-/// Makes the target flush its cache and records the time of that one flush.
+/// Flushes the target's cache and records how long the flush took.
 ///
-/// This is the only place where errors of the kernel's writeback of buffered I/O appear. A target that does not support flushing
-/// (`EINVAL`, fsync(2)) has put nothing off.
+/// Errors of the kernel's writeback of buffered I/O appear only here. If the target does not support flushing (`EINVAL`, fsync(2)), the
+/// outcome gets a note instead of an error.
 pub(crate) fn flush(sync: impl FnOnce() -> io::Result<()>, outcome: &mut Outcome) {
     let begin = clock::now();
     match sync() {

@@ -1,4 +1,4 @@
-//! State that the workers of a measurement and their watcher share while I/O is in flight.
+//! State that the workers of a measurement and the watcher share while I/O is in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// State for a measurement that ends after `most_failures` failed I/Os.
+    /// Creates the state; `most_failures` failed I/Os stop all workers.
     pub(crate) fn new(most_failures: Option<u64>) -> Self {
         Self { most_failures, ..Self::default() }
     }
@@ -28,7 +28,7 @@ impl Common {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Counts a failed I/O, and stops all workers if there are too many.
+    /// Counts a failed I/O, and stops all workers when the limit is reached.
     #[cold]
     pub(crate) fn failed(&self) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
@@ -37,7 +37,7 @@ impl Common {
         }
     }
 
-    /// True if too many I/Os failed.
+    /// True if the limit of failed I/Os is reached.
     pub(crate) fn has_failed(&self) -> bool {
         self.most_failures.is_some_and(|most| self.failures.load(Ordering::Relaxed) >= most)
     }
@@ -66,7 +66,7 @@ impl Heartbeat {
         self.since.store(0, Ordering::Relaxed);
     }
 
-    /// The begin of the call that the worker is in, if it is in one.
+    /// Start of the system call that the worker is in; `None` outside of a call.
     pub(crate) fn since(&self) -> Option<u64> {
         Some(self.since.load(Ordering::Relaxed)).filter(|since| *since > 0)
     }

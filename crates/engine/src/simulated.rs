@@ -20,7 +20,7 @@ use crate::workers::{Finish, WorkerReport};
 
 const SERVICE_NS: u64 = 50_000;
 const STALL_NS: u64 = 1_500_000_000;
-/// The I/O, from 0, that stalls.
+/// Number, from 0, of the I/O that stalls.
 const STALLS: usize = 500;
 
 thread_local! {

@@ -7,9 +7,9 @@ use crate::buffers::Slot;
 use crate::error::EngineError;
 use crate::open::Target;
 
-/// Work that any backend can do.
+/// Work that can run on any backend.
 pub(crate) trait Transfer {
-    /// Does it with a backend and its slots.
+    /// Runs the work on a backend with these free slots.
     fn perform<B: Backend>(self, backend: B, free: Vec<Slot>) -> io::Result<()>;
 }
 

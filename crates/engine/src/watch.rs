@@ -21,7 +21,7 @@ use crate::workers::{DRAIN, Finish, WorkerReport, Workers};
 /// A stop flag for loads that are never stopped early.
 pub static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// Runs the load of a job on prepared workers. Once `end` is true a window that has begun ends, at the next sample at the latest.
+/// Runs the load of a job on prepared workers. Setting `end` ends a window that has begun, at the next sample at the latest.
 pub fn carry_out(
     workers: &mut Workers,
     job: &Job,
@@ -37,7 +37,7 @@ pub fn carry_out(
     Ok(outcome)
 }
 
-/// The process's usage at the beginning and the end of the window.
+/// The process's CPU usage at the start and at the end of the window.
 #[derive(Debug, Default)]
 struct CpuMarks {
     begin: Option<ProcessUsage>,
@@ -162,7 +162,7 @@ fn watch(
     Ok(outcome)
 }
 
-/// The last completions of the warm-up and of the window; absent if either had none.
+/// Time from the last warm-up completion to the window's start, and from the last completion to its end; `None` if either is missing.
 fn edges(window: Window, finishes: &[Finish]) -> Option<WindowEdges> {
     let before = finishes.iter().filter_map(|finish| finish.ramp_completed_at).max()?;
     let last = finishes.iter().filter_map(|finish| finish.completed_at).max()?;
@@ -170,7 +170,7 @@ fn edges(window: Window, finishes: &[Finish]) -> Option<WindowEdges> {
     is_within.then(|| WindowEdges { before_ns: window.begin - before, after_ns: window.end - last })
 }
 
-/// Merges the workers' results, apart from their I/Os.
+/// Merges the workers' results except for their I/O counts.
 fn merged(mut finishes: Vec<Finish>) -> Outcome {
     let verify = finishes.iter_mut().filter_map(|finish| finish.verify_errors.take());
     let verify = verify.reduce(|mut all, errors| {
@@ -191,7 +191,7 @@ fn merged(mut finishes: Vec<Finish>) -> Outcome {
     }
 }
 
-/// The beginning of the measured time. It excludes the start of the workers, which may take longer than a short amount of work.
+/// Start of the measured time. Excludes the start-up of the workers, which may take longer than a small amount of work.
 fn began(window: Window, job: &Job, finishes: &[Finish]) -> u64 {
     // A job that begins after others, in a common window, reports its delay separately.
     let ended_by_itself = window.start <= window.begin && window.end < window.begin + job.workload.window().0;
@@ -200,7 +200,7 @@ fn began(window: Window, job: &Job, finishes: &[Finish]) -> u64 {
     first.map_or(window.begin, |first| first.clamp(window.begin, window.end.saturating_sub(1)))
 }
 
-/// Describes the I/Os of a trace that were done differently than recorded.
+/// Describes how many I/Os of a trace were replayed differently than recorded; `None` without any.
 fn of_replay(replayed: &Replayed) -> Option<String> {
     let changed = [
         (replayed.wrapped, "were moved into the target, which ends before their place"),

@@ -6,9 +6,9 @@ use iotax_model::wire::Job;
 /// The measured time span, shared by all workers of a measurement; in nanoseconds of [`crate::clock::now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// The load begins here.
+    /// Start of the load.
     pub start: u64,
-    /// The warm-up ends here.
+    /// End of the warm-up.
     pub begin: u64,
     /// End of the window.
     pub end: u64,
@@ -17,14 +17,14 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window of a job whose load starts at `start`, or after it by the job's start delay.
+    /// The window of a job whose load starts at `start` plus the job's start delay.
     pub fn new(job: &Job, start: u64) -> Self {
         let start = start + delay(job);
         let begin = start + job.workload.ramp_time.0;
         Self { start, begin, end: begin + job.workload.runtime.0, interval: job.interval.0 }
     }
 
-    /// The window of one of several concurrent jobs: it begins with theirs, after the warm-up of all, and ends with the job.
+    /// The window of one of several concurrent jobs: it begins after `ramp_time`, at the same time for all, and ends with the job.
     pub(crate) fn among(job: &Job, start: u64, ramp_time: Nanos) -> Self {
         let (begin, delay) = (start + ramp_time.0, delay(job));
         Self {
@@ -45,23 +45,23 @@ impl Window {
         (self.end - self.begin).div_ceil(self.interval)
     }
 
-    /// The interval, from 0, of a time at or after `begin`; [`Self::intervals`] from the window's end.
+    /// The index of the interval that contains `now`, a time at or after `begin`; [`Self::intervals`] from the window's end.
     pub(crate) const fn interval_at(&self, now: u64) -> u64 {
         if now >= self.end { self.intervals() } else { (now - self.begin) / self.interval }
     }
 
-    /// The end of an interval.
+    /// End time of an interval.
     pub(crate) fn end_of(&self, interval: u64) -> u64 {
         (self.begin + (interval + 1) * self.interval).min(self.end)
     }
 
-    /// The length of an interval.
+    /// Length of an interval in nanoseconds.
     pub(crate) fn length_of(&self, interval: u64) -> u64 {
         self.end_of(interval) - (self.begin + interval * self.interval)
     }
 }
 
-/// Nanoseconds that a job waits for before its load begins.
+/// The job's start delay in nanoseconds; 0 without one.
 fn delay(job: &Job) -> u64 {
     job.workload.startdelay.map_or(0, |delay| delay.0)
 }

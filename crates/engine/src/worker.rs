@@ -61,7 +61,7 @@ pub(crate) struct Task {
     pub(crate) replay: Option<Replay>,
 }
 
-/// Does a task with the backend of that name.
+/// Runs a task on the backend of this engine.
 pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
     match engine {
         IoEngine::Auto | IoEngine::IoUring => work::<Uring>(task),
@@ -130,14 +130,14 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     worker.finish(began_at, ended_at)
 }
 
-/// A worker that has begun its load.
+/// A worker whose load has started.
 struct Worker<B> {
     backend: B,
     source: Source,
     pace: Option<Pace>,
     slots: Slots,
     batching: Batching,
-    /// Reaped, and not counted yet.
+    /// Reaped completions that are not counted yet.
     done: Vec<Completion>,
     recorder: IntervalRecorder,
     errors: IoErrors,
@@ -148,13 +148,13 @@ struct Worker<B> {
     commits: Option<CommitTimer>,
     common: Arc<Common>,
     heartbeat: Arc<Heartbeat>,
-    /// Held until the first I/Os are submitted, or until none is due.
+    /// Realtime priority, held until the first I/Os are submitted or none is due.
     priority: Option<Priority>,
     /// The time at the end of the last call, at which completions are seen and due I/Os are determined.
     now: u64,
 }
 
-/// Times durable steps of a worker with one I/O in flight.
+/// Times a worker's commits, from the first write after a flush to the end of the next flush, with one I/O in flight.
 #[derive(Debug, Default)]
 struct CommitTimer {
     /// The submission of the first write since the last flush.
@@ -162,7 +162,7 @@ struct CommitTimer {
 }
 
 impl CommitTimer {
-    /// Records an I/O that succeeded. Returns the time of the step if this ended one.
+    /// Records a successful I/O. Returns the nanoseconds since the first write if the I/O is the flush that ends a commit.
     #[inline]
     fn completed(&mut self, io: Io, submitted_at: u64, seen_at: u64) -> Option<u64> {
         match io.direction {
@@ -175,7 +175,7 @@ impl CommitTimer {
         }
     }
 
-    /// Drops the current step: one with a failed write or flush is not timed.
+    /// Drops the current commit: after a failed write or flush it is not timed.
     #[cold]
     fn failed(&mut self) {
         self.began_at = None;
@@ -185,12 +185,12 @@ impl CommitTimer {
 /// The result of preparing I/Os.
 struct Prepared {
     any: bool,
-    /// The time of the next check even if no I/O completes.
+    /// Time of the next check if no I/O completes.
     wake: u64,
 }
 
 impl<B: Backend> Worker<B> {
-    /// Runs the load. Returns the time of its end, if before the window's.
+    /// Runs the load. Returns its end time if it ended before the window.
     #[inline(never)]
     fn make_load(&mut self) -> Result<Option<u64>, EngineError> {
         loop {
@@ -256,7 +256,7 @@ impl<B: Backend> Worker<B> {
         Ok(prepared)
     }
 
-    /// Puts an I/O into the backend's queue, with its content if it writes.
+    /// Queues an I/O on the backend, with its content if it writes.
     #[inline]
     fn queue(&mut self, mut slot: Slot, io: Io) {
         if io.direction == IoKind::Write {
@@ -272,7 +272,7 @@ impl<B: Backend> Worker<B> {
         self.backend.queue(slot, io);
     }
 
-    /// Hands the queue to the kernel, waits as long as useful, and reaps completions.
+    /// Submits the queue to the kernel, waits as long as useful, and reaps completions.
     #[inline]
     fn submit(&mut self, prepared: &Prepared) -> Result<(), EngineError> {
         let entered = self.slots.stamp();
@@ -348,7 +348,7 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Ends the load: closes the interval if the window goes on, and waits for the I/O in flight.
+    /// Ends the load: closes the interval if the window is still open, and waits for the I/O in flight.
     fn finish(mut self, began_at: u64, ended_at: Option<u64>) -> Result<Finish, EngineError> {
         if ended_at.is_some() {
             self.recorder.close(self.now, self.slots.oldest(&self.done));
@@ -383,7 +383,7 @@ impl<B: Backend> Worker<B> {
         })
     }
 
-    /// The due time of the first I/O not counted yet, by class. If all slots are in use, the next scheduled I/O waits too.
+    /// By I/O class, the due time of the oldest I/O not counted yet. If all slots are in use, the next scheduled I/O counts too.
     fn first_due(&self) -> [Option<u64>; 3] {
         let due = self.pace.as_ref().map(Pace::due).filter(|_| self.slots.are_all_taken());
         let [reads, writes, flushes] = self.slots.first_due();
@@ -392,8 +392,8 @@ impl<B: Backend> Worker<B> {
         [reads, writes, flushes]
     }
 
-    /// Waits for the I/Os in flight. They are verified but not counted, because an acknowledged write must be found. With `with_errors`,
-    /// their errors are counted.
+    /// Waits for the I/Os in flight. They are verified, because an acknowledged write must be found later, but not counted. With
+    /// `with_errors`, their errors are counted.
     fn drain(&mut self, with_errors: bool) -> Result<(), EngineError> {
         loop {
             for Completion { mut slot, result } in self.done.drain(..) {
@@ -418,7 +418,7 @@ impl<B: Backend> Worker<B> {
     }
 }
 
-/// Returns whether a failure of this direction is tolerated, so that it does not end the measurement.
+/// Returns whether the job tolerates a failure of this direction, so that the measurement goes on.
 #[cold]
 fn is_tolerated(tolerated: Option<&ToleratedErrors>, direction: IoKind, result: i32) -> bool {
     let is_this = |error: &str| {

@@ -28,15 +28,15 @@ pub const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos:
 pub struct WorkerContext {
     /// The worker's number, from 0.
     pub number: u32,
-    /// Tells when to stop, and counts failures.
+    /// State shared by all workers: stop flag and failure count.
     pub common: Arc<Common>,
     /// Start time of the worker's current system call, for the watcher.
     pub heartbeat: Arc<Heartbeat>,
-    /// Gets the window once all workers are ready. Closed if there is nothing to do after all.
+    /// Receives the window once all workers are ready; closed if the load is cancelled.
     pub start: Receiver<Window>,
-    /// Gets emptied histograms for reuse, so that the loop allocates nothing. Closed to stop at the interval's end.
+    /// Receives emptied histograms for reuse, so that the loop allocates nothing; closed to stop the worker at the interval's end.
     pub spare: Receiver<Latencies>,
-    /// Takes the worker's reports.
+    /// Sends the worker's reports.
     pub reports: Sender<WorkerReport>,
 }
 
@@ -51,7 +51,7 @@ pub enum WorkerReport {
     Ready,
     /// An interval is complete.
     Interval(WorkerInterval),
-    /// The last word.
+    /// The worker has ended, with this result.
     Finished(Result<Finish, EngineError>),
 }
 
@@ -62,11 +62,11 @@ pub struct WorkerInterval {
     pub worker: u32,
     /// The interval's number, from 0.
     pub number: u64,
-    /// The current interval; those in between had no I/O.
+    /// The interval that the worker is in now; intervals in between had no I/O.
     pub next: u64,
-    /// Times and bytes of its I/Os.
+    /// Counts and latencies of the interval's I/Os.
     pub latencies: Latencies,
-    /// The age of the oldest I/O in flight.
+    /// Age in nanoseconds of the oldest I/O in flight.
     pub oldest_ns: Option<u64>,
     /// I/Os that failed.
     pub failed: u64,
@@ -75,25 +75,25 @@ pub struct WorkerInterval {
 /// The result of a worker.
 #[derive(Debug, Default)]
 pub struct Finish {
-    /// The begin of its first I/O.
+    /// Start of the worker's first I/O.
     pub began_at: Option<u64>,
-    /// The completion of its last I/O, if it ended before the window did.
+    /// End of the worker's last I/O, if it ended before the window.
     pub ended_at: Option<u64>,
-    /// I/Os completed before the window.
+    /// I/Os completed in the warm-up.
     pub ramp_ios: u64,
     /// The time of the last completion in the warm-up.
     pub ramp_completed_at: Option<u64>,
     /// The time of the last counted completion.
     pub completed_at: Option<u64>,
-    /// I/Os that were due, delayed, and never started; absent in a closed loop.
+    /// Counts of due, delayed and never started I/Os; `None` in a closed loop.
     pub pacing: Option<Pacing>,
-    /// The fidelity of a replay; absent without one.
+    /// Measures of a replay's fidelity to its trace; `None` without a replay.
     pub replayed: Option<Replayed>,
-    /// I/Os that failed.
+    /// Failed I/Os by error.
     pub io_errors: IoErrors,
-    /// Times without a completed I/O, on the clock of the window; absent if they are not recorded.
+    /// Gaps between completed I/Os, on the window's clock; `None` if not recorded.
     pub blackouts: Option<Spans>,
-    /// Blocks that were verified and those found wrong; absent if nothing is verified.
+    /// Findings of the verification; `None` if nothing is verified.
     pub verify_errors: Option<Findings>,
     /// A deviation from the request.
     pub note: Option<Note>,
@@ -188,7 +188,7 @@ impl Workers {
         Ok(())
     }
 
-    /// True if a flush will return: no worker waits for I/O, and none failed.
+    /// True if a flush can be expected to return: all workers have finished, no I/O failed, and the load was not stopped.
     pub(crate) fn is_unharmed(&self, outcome: &Outcome) -> bool {
         self.at_work == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
     }
@@ -217,7 +217,7 @@ impl Workers {
         Some(report)
     }
 
-    /// Start of the longest call that a worker is still in.
+    /// Start of the longest system call that a worker is still in.
     pub(crate) fn waiting_since(&self) -> Option<u64> {
         self.heartbeats.iter().filter_map(|heartbeat| heartbeat.since()).min()
     }

@@ -1,12 +1,12 @@
-//! The offset of a member's clock from the coordinator's, by round trips.
+//! The offset of a member's clock from the coordinator's, estimated from round trips.
 //!
-//! F. Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989: the member read its clock some time within the round
-//! trip, so its middle is off by half of it at most. The shortest trip of late is the best one; a clock strays meanwhile by up to
-//! [`STRAY_PPM`], as NTP has it (PHI in RFC 5905).
+//! F. Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989: the member reads its clock at some time within the
+//! round trip, so the estimate that this is the middle errs by half of the trip at most. The recent trip with the smallest error bound
+//! counts; a clock may drift meanwhile by up to [`STRAY_PPM`], as NTP assumes (PHI in RFC 5905).
 
 use std::collections::VecDeque;
 
-/// Round trips that are kept.
+/// Number of recent round trips kept.
 const KEPT: usize = 16;
 /// Parts per million by which two clocks may drift apart.
 const STRAY_PPM: u64 = 15;
@@ -17,18 +17,18 @@ const STRAY_PPM: u64 = 15;
 struct Trip {
     /// The member's clock minus the coordinator's.
     offset_ns: i64,
-    /// Time on the network, both directions together.
+    /// Time on the network in both directions.
     away_ns: u64,
-    /// The time at which the answer arrived.
+    /// Arrival time of the answer by the coordinator's clock.
     at_ns: u64,
 }
 
-/// The distance of two clocks.
+/// The offset between two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockOffset {
     /// The member's clock minus the coordinator's.
     pub offset_ns: i64,
-    /// Bound on the error of it.
+    /// Maximum error of `offset_ns`.
     pub uncertainty_ns: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct ClockOffset {
 pub(crate) struct Trips(VecDeque<Trip>);
 
 impl Trips {
-    /// Adds an answer: when it was asked for and came in, and when the member read the question and answered.
+    /// Adds a round trip: when the coordinator asked and received the answer, and when the member read the question and answered.
     pub(crate) fn add(&mut self, asked_ns: u64, at_ns: u64, received_member_ns: u64, sent_member_ns: u64) {
         let away = at_ns.saturating_sub(asked_ns);
         let there = sent_member_ns.saturating_sub(received_member_ns);
@@ -51,7 +51,7 @@ impl Trips {
         self.0.push_back(Trip { offset_ns, away_ns, at_ns });
     }
 
-    /// The clock offset by the currently most precise trip; `None` before the first one.
+    /// The clock offset from the trip with the smallest error bound at `now_ns`; `None` before the first trip.
     pub(crate) fn offset(&self, now_ns: u64) -> Option<ClockOffset> {
         let bound =
             |trip: &Trip| trip.away_ns / 2 + now_ns.saturating_sub(trip.at_ns) / 1_000_000 * STRAY_PPM;
@@ -59,20 +59,20 @@ impl Trips {
         Some(ClockOffset { offset_ns: best.offset_ns, uncertainty_ns: bound(best) })
     }
 
-    /// The longest round trip of late.
+    /// The longest of the recent round trips.
     pub(crate) fn longest_ns(&self) -> u64 {
         self.0.iter().map(|trip| trip.away_ns).max().unwrap_or(0)
     }
 }
 
 impl ClockOffset {
-    /// A moment of the coordinator's clock by the member's.
+    /// Converts a time of the coordinator's clock to the member's.
     #[must_use]
     pub fn to_member(self, at_ns: u64) -> u64 {
         u64::try_from(i128::from(at_ns) + i128::from(self.offset_ns)).unwrap_or(0)
     }
 
-    /// A moment of the member's clock by the coordinator's.
+    /// Converts a time of the member's clock to the coordinator's.
     #[must_use]
     pub fn to_coordinator(self, at_member_ns: u64) -> i128 {
         i128::from(at_member_ns) - i128::from(self.offset_ns)

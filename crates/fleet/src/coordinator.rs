@@ -1,7 +1,7 @@
-//! Leads a fleet: what each message of a member means, and what to do about it.
+//! Leads a fleet: interprets the members' messages and decides what to do.
 //!
-//! It neither waits nor reads a clock: messages and moments go in, [`CoordinatorAction`]s come out. Whoever drives it carries those out in their order,
-//! keeps what is to be kept on a disk, and says so with [`Coordinator::stored`].
+//! The coordinator neither waits nor reads a clock: messages and times go in, [`CoordinatorAction`]s come out. The caller carries out the
+//! actions in order, stores on disk what must be stored, and confirms that with [`Coordinator::stored`].
 
 mod state;
 #[cfg(test)]
@@ -19,14 +19,14 @@ pub use state::{MemberState, MemberStatus};
 
 /// Time from one ping to the next.
 const PING: u64 = 1_000_000_000;
-/// Minimum time from [`ToMember::Go`] to the start time in it, by when a member must have it.
+/// Minimum time from sending [`ToMember::Go`] to the start time in it.
 const LEAD_NS: u64 = 50_000_000;
-/// Additional time per member, to write and read its message.
+/// Additional lead time per member, to write and read its message.
 const LEAD_EACH_NS: u64 = 2_000_000;
-/// The number of members that add to it.
+/// Maximum number of members that add to the lead time.
 const LEAD_AT_MOST: u64 = 500;
 
-/// Something to do.
+/// An action for the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CoordinatorAction {
     /// Send a message.
@@ -50,7 +50,7 @@ pub enum CoordinatorAction {
         /// The member.
         member: String,
     },
-    /// Something to show.
+    /// Show news to the user.
     Tell(News),
 }
 
@@ -87,7 +87,7 @@ pub enum News {
         /// The interval.
         merged: Box<Merged>,
     },
-    /// A member has ended.
+    /// A member's run has ended.
     Over {
         /// The member.
         member: String,
@@ -103,7 +103,7 @@ pub struct Coordinator {
     /// Silence after which a member counts as lost.
     silence_ns: u64,
     members: BTreeMap<String, Member>,
-    /// The moments at which steps went off, by the coordinator's clock.
+    /// Start times of the steps by the coordinator's clock.
     gone: BTreeMap<StepNumber, u64>,
     has_begun: bool,
     answered: bool,
@@ -137,7 +137,7 @@ impl Coordinator {
         self.members.iter().map(|(name, member)| (name.as_str(), member.status()))
     }
 
-    /// True once no member is at work.
+    /// True once every member has ended or is lost.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.members.values().all(Member::is_gone)
@@ -296,7 +296,7 @@ impl Coordinator {
             .push(CoordinatorAction::Tell(News::Lost { member: name.to_owned(), reason: reason.to_owned() }));
     }
 
-    /// Reports once that all have answered.
+    /// Reports once that all members have answered.
     fn settle(&mut self, actions: &mut Vec<CoordinatorAction>) {
         if !self.answered && self.members.values().all(Member::has_answered) {
             self.answered = true;
@@ -304,7 +304,7 @@ impl Coordinator {
         }
     }
 
-    /// Starts the earliest awaited step, once every active member waits.
+    /// Starts the earliest awaited step, once every member at work waits for one and its clock offset is known.
     fn let_go(&mut self, now_ns: u64, actions: &mut Vec<CoordinatorAction>) {
         let at_work = || self.members.values().filter(|member| member.is_at_work());
         if at_work().any(|member| member.waits_for().is_none() || member.offset(now_ns).is_none()) {

@@ -1,8 +1,8 @@
-//! One plan on many machines: the messages between a coordinator and its members, and what carries them.
+//! One plan on many machines: the messages between a coordinator and its members, and their transports.
 //!
-//! A member carries the plan out with the runner of its own machine, so a fleet has no second way to measure. What members tell is small: where
-//! they are, one merged sample per interval, and each measurement once it is kept. The coordinator's store is the truth; a member keeps
-//! what was not acknowledged.
+//! A member carries the plan out with the runner of its own machine, so a fleet has no second way to measure. Members report little: their
+//! current activity, one merged sample per interval, and each finished measurement. The coordinator's store is authoritative; a member
+//! keeps everything that is not acknowledged yet.
 
 mod clock;
 pub mod coordinator;

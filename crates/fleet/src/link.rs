@@ -29,16 +29,16 @@ pub enum To<'a> {
 pub enum Incoming {
     /// A message from a member.
     Message {
-        /// Its name.
+        /// The member's name.
         member: String,
-        /// The words.
+        /// The message.
         message: FromMember,
         /// Arrival time by the coordinator's monotonic clock.
         at_ns: u64,
     },
     /// A member's link has ended.
     Lost {
-        /// Its name.
+        /// The member's name.
         member: String,
         /// The reason.
         reason: String,
@@ -51,7 +51,7 @@ pub trait Hub: Send {
     fn send(&mut self, to: To<'_>, message: &ToMember) -> Result<(), LinkError>;
     /// Waits up to `patience` for the next incoming message.
     fn receive(&mut self, patience: Duration) -> Result<Option<Incoming>, LinkError>;
-    /// Closes the link to a member that is no longer needed; the member then stops and undoes everything.
+    /// Closes the link to a member that is no longer needed; the member then stops and undoes its changes.
     fn close(&mut self, member: &str);
 }
 

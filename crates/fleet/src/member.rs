@@ -21,9 +21,9 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub enum Wish {
     /// The coordinator does not accept the member, for this reason.
     Refused(String),
-    /// Check whether this can be carried out.
+    /// Check whether this assignment can be carried out.
     Assign(Box<Assignment>),
-    /// Carry it out.
+    /// Carry out the assignment.
     Begin,
     /// Nothing to do: the fleet ended before this member began.
     End,
@@ -33,7 +33,7 @@ pub enum Wish {
 #[derive(Debug)]
 pub struct Member<L> {
     link: L,
-    /// Set when everything is to stop.
+    /// Set when the run must stop.
     stop: Arc<AtomicBool>,
     chrony_error_ns: Option<u64>,
     state: Mutex<State>,
@@ -42,10 +42,10 @@ pub struct Member<L> {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last step that was told to start, and its start time.
+    /// The last step that the coordinator started, and its start time.
     went: Option<(StepNumber, u64)>,
     is_draining: bool,
-    /// True once the link is useless.
+    /// True once the link has ended.
     has_ended: bool,
     /// The number of the last part sent.
     last: u64,
@@ -54,7 +54,7 @@ struct State {
 }
 
 impl<L: MemberLink> Member<L> {
-    /// A member that sets `stop` when it is cancelled or its link ends. `chrony_error_ns` is chrony's error bound for the wall clock.
+    /// Creates a member that sets `stop` when it is cancelled or its link ends. `chrony_error_ns` is chrony's error bound for the wall clock.
     pub fn new(link: L, stop: Arc<AtomicBool>, chrony_error_ns: Option<u64>) -> Self {
         Self { link, stop, chrony_error_ns, state: Mutex::default(), changed: Condvar::new() }
     }
@@ -68,7 +68,7 @@ impl<L: MemberLink> Member<L> {
         self.link.send(&FromMember::Hello { protocol, version, environment: Box::new(environment) })
     }
 
-    /// Answers an assignment: its claims here, and why it cannot be carried out, if so.
+    /// Answers an assignment with its claims on this machine and, if it cannot be carried out, the reason.
     ///
     /// # Errors
     /// The link has ended.
@@ -76,7 +76,7 @@ impl<L: MemberLink> Member<L> {
         self.link.send(&FromMember::Checked { claims, refusal })
     }
 
-    /// Waits for the coordinator's next request while nothing is carried out.
+    /// Waits for the coordinator's next request before the run.
     ///
     /// # Errors
     /// The link has ended.
@@ -94,7 +94,7 @@ impl<L: MemberLink> Member<L> {
         Ok(Wish::End)
     }
 
-    /// Answers the coordinator while the plan is carried out and until the link ends, which stops the run.
+    /// Answers the coordinator during the run, until the link ends, which stops the run.
     pub fn serve(&self) {
         while let Ok(message) = self.link.receive(LOOK) {
             if message.is_some_and(|message| self.take(&message).is_err()) {
@@ -130,7 +130,8 @@ impl<L: MemberLink> Member<L> {
         Ok(())
     }
 
-    /// Waits for the start time of a step that is ready. Returns it by this machine's clock; `None` if the run must stop instead.
+    /// Reports that a step is ready and waits for its start time. Returns that time by this machine's clock; `None` if the run must stop
+    /// instead.
     pub fn pass(&self, step: StepNumber) -> Option<u64> {
         self.state().went = None;
         self.link.send(&FromMember::Ready { step }).ok()?;
@@ -172,12 +173,12 @@ impl<L: MemberLink> Member<L> {
         self.tell(&FromMember::Kept { number, part });
     }
 
-    /// Returns whether the run is to stop after the measurement that goes on.
+    /// Returns whether the run must stop after the current measurement.
     pub fn is_draining(&self) -> bool {
         self.state().is_draining
     }
 
-    /// Waits until the coordinator has everything, then reports the end of the run.
+    /// Waits until the coordinator has acknowledged all parts, then reports the end of the run.
     pub fn end(&self, run: RunState, reason: Option<String>) {
         let mut state = self.state();
         while !state.kept.is_empty() && !state.has_ended {

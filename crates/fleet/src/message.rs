@@ -34,7 +34,7 @@ pub enum ToMember {
     Go {
         /// The step.
         step: StepNumber,
-        /// The moment by the member's clock.
+        /// The start time by the member's clock.
         at_member_ns: u64,
     },
     /// The coordinator has stored the part with this number on disk.
@@ -86,7 +86,7 @@ pub enum FromMember {
     },
     /// The answer to [`ToMember::Ping`].
     Pong {
-        /// The number that was asked with.
+        /// The ping's number.
         number: u64,
         /// The time at which the ping was read, by the member's clock.
         received_member_ns: u64,
@@ -124,7 +124,7 @@ pub enum FromMember {
     Kept {
         /// Counts from 1 for each member.
         number: u64,
-        /// The thing.
+        /// The part.
         part: Box<RunPart>,
     },
     /// The assignment has ended and everything was undone.
@@ -156,19 +156,19 @@ impl Claims {
     }
 }
 
-/// Space on a filesystem.
+/// Space needed on a filesystem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilesystemClaim {
-    /// Its device number on the machine.
+    /// The filesystem's device number on the machine.
     pub device: u64,
-    /// A directory there.
+    /// A directory on the filesystem.
     pub directory: PathBuf,
     /// Bytes needed.
     pub need_bytes: u64,
-    /// Free bytes.
+    /// Free bytes on the filesystem.
     pub available_bytes: u64,
-    /// Its size in bytes.
+    /// Size of the filesystem in bytes.
     pub total_bytes: u64,
 }
 
@@ -182,7 +182,7 @@ pub struct FileClaim {
     pub identity: FileIdentity,
 }
 
-/// Tells files of one machine apart.
+/// The identity of a file or device within one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FileIdentity {
@@ -206,7 +206,7 @@ pub enum FileIdentity {
 pub enum RunPart {
     /// The machine.
     Environment(Environment),
-    /// The plan with the rates that were placed for it.
+    /// The plan, with the rates that were determined for it.
     Plan(Plan),
     /// A target as it was built.
     Target(TargetRecord),
@@ -226,12 +226,12 @@ pub struct Merged {
     pub step: StepNumber,
     /// The interval's number in the step, from 0.
     pub interval: u32,
-    /// The number of members that it sums up.
+    /// Number of members merged into the interval.
     pub members: u32,
-    /// I/Os of them all.
+    /// I/Os of all merged members.
     pub ios: u64,
-    /// Bytes of them all.
+    /// Bytes of all merged members.
     pub bytes: u64,
-    /// Latencies of them all.
+    /// Latencies of all merged members.
     pub latency: Histogram,
 }

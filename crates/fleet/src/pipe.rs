@@ -39,7 +39,7 @@ impl Default for PipeHub {
 }
 
 impl PipeHub {
-    /// Adds a member that writes to `output` and reads from `input`. Its loss comes in when `output` ends.
+    /// Adds a member that writes to `output` and reads from `input`. The end of `output` is reported as the loss of the member.
     pub fn add(
         &mut self,
         name: &str,
@@ -116,7 +116,7 @@ pub struct PipeLink<W> {
 }
 
 impl<W: Write + Send> PipeLink<W> {
-    /// Talks to the coordinator that writes to `input` and reads from `output`.
+    /// Creates the link to a coordinator that writes to `input` and reads from `output`.
     pub fn new(mut input: impl Read + Send + 'static, output: W) -> Self {
         let (sender, messages) = mpsc::channel();
         let told = sender.clone();

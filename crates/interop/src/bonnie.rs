@@ -1,8 +1,8 @@
-//! bonnie++'s CSV of a run of the suite `bonnie`, for the programs that read it, such as bon_csv2html(1) and bon_csv2txt(1).
+//! Writes runs of suite `bonnie` as bonnie++ CSV, for programs that read it, such as bon_csv2html(1) and bon_csv2txt(1).
 //!
-//! Times below half a second are `+++++`, as in bonnie++. A rate is the work over its time, including its flush where the suite
-//! has one; CPU is that of the process that makes the load. bonnie++ takes the latency of a whole chunk, so it is left out where
-//! a chunk takes several system calls here: byte by byte, and for rewrites. A seek's latency is that of its read.
+//! Tests shorter than 0.5 s show `+++++`, as in bonnie++. A rate is the test's work over its duration, including the flush if the suite has
+//! one; CPU is that of the load-generating process. bonnie++ times a whole chunk, so latency is left out where a chunk takes several system
+//! calls here: byte by byte, and for rewrites. A seek's latency is that of its read.
 
 use iotax_model::Workload;
 use iotax_model::record::{Measurement, Tally};
@@ -11,7 +11,7 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::Run;
 use iotax_report::mark::{Mark, MarkPosition};
 
-/// A version of the format.
+/// A version of bonnie++'s CSV format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// The version of bonnie++ 1.97.
@@ -20,7 +20,7 @@ pub enum Version {
     V1_98,
 }
 
-/// Why a run cannot be written as bonnie++'s CSV.
+/// The reason why a run cannot be written as bonnie++ CSV.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotBonnie {
     /// The run has no workload of the suite.
@@ -28,30 +28,30 @@ pub enum NotBonnie {
         "run {run} is none of the suite bonnie: it has {found}; its workloads are putc, put_block, rewrite, getc, get_block, seeks"
     )]
     NotBonnie {
-        /// The run.
+        /// The run's number.
         run: i64,
-        /// Its workloads.
+        /// The names of its workloads.
         found: String,
     },
 }
 
-/// Takes the place of bonnie++'s version.
+/// Marks each line as written by iotax, in the version field.
 pub(super) const MARK: Mark =
     Mark { format: "bonnie-csv", place: MarkPosition::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
 
-/// Its parts on one large file, in its order.
+/// Tests on one large file, in bonnie++'s column order.
 const ON_A_FILE: [&str; 6] = ["putc", "put_block", "rewrite", "getc", "get_block", "seeks"];
-/// Its parts on many small ones.
+/// Tests on many small files, in bonnie++'s column order.
 const ON_FILES: [&str; 6] = ["seq_create", "seq_stat", "seq_del", "ran_create", "ran_stat", "ran_del"];
-/// The shortest time that is shown.
+/// Shortest test duration whose rate is shown.
 const MIN_TIME_NS: u64 = 500_000_000;
-/// The chunk that is not named.
+/// bonnie++'s default chunk size, which the CSV does not name.
 const CHUNK: Bytes = Bytes(8192);
 
-/// A line for each target and round, in the run's order. A part that was not measured is empty.
+/// Writes a line for each round and target, in the run's order. Fields of an unmeasured test are empty.
 ///
 /// # Errors
-/// A run of something else.
+/// The run has no workload of suite `bonnie`.
 pub fn csv(run: &Run, version: Version) -> Result<String, NotBonnie> {
     let names = || run.plan.workloads.iter().map(|workload| workload.name.as_str());
     if !names().any(|name| ON_A_FILE.contains(&name) || ON_FILES.contains(&name)) {
@@ -119,7 +119,7 @@ fn line<'a>(
     fields.join(",")
 }
 
-/// Seeks over all seekers, by the plan.
+/// The number of seeks by all seekers that the plan asks for.
 fn planned_seeks(workload: &Workload) -> Option<u64> {
     Some(workload.io_size?.0 / workload.bs.0 * u64::from(workload.numjobs))
 }
@@ -130,12 +130,12 @@ fn thousands(measured: &Measurement) -> Option<u64> {
     (files > 0 && files.is_multiple_of(1024)).then_some(files / 1024)
 }
 
-/// The fields of an unmeasured part.
+/// The empty fields of an unmeasured test.
 fn nothing() -> [String; 2] {
     [String::new(), String::new()]
 }
 
-/// A rate and the CPU's share in percent, or the mark for too quick.
+/// Rate and CPU share in percent; `+++++` and `+++` if the test was shorter than 0.5 s.
 fn told(measured: &Measurement, rate: Option<f64>) -> [String; 2] {
     let outcome = &measured.outcome;
     let Some(rate) = rate else { return nothing() };
@@ -146,7 +146,7 @@ fn told(measured: &Measurement, rate: Option<f64>) -> [String; 2] {
     [if rate >= 1000.0 { format!("{rate:.0}") } else { format!("{rate:.1}") }, format!("{cpu:.0}")]
 }
 
-/// KiB a second; of seeks their number, those that write among them once.
+/// The rate in KiB/s, or in seeks/s; a seek that also writes counts once.
 fn rate(name: &str, measured: &Measurement) -> Option<f64> {
     let tallies = &measured.outcome.tallies;
     if name == "seeks" {
@@ -162,7 +162,7 @@ fn per_second(measured: &Measurement, count: u64) -> Option<f64> {
     (seconds > 0.0).then(|| count as f64 / seconds)
 }
 
-/// The longest time of a chunk, a seek or a file operation, if that is one system call.
+/// The maximum latency of a chunk, a seek or a file operation; `None` if it takes several system calls.
 fn longest(name: &str, measured: &Measurement) -> Option<Nanos> {
     let tallies = &measured.outcome.tallies;
     let tally: Option<&Tally> = match name {

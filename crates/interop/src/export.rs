@@ -7,29 +7,29 @@ use iotax_model::Run;
 use iotax_report::csv;
 use iotax_report::mark::{Mark, MarkPosition};
 
-/// An exported run.
+/// An exported run, in the form that its format requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Document {
     /// A text document.
     Text(String),
     /// A binary file.
     Bytes(Vec<u8>),
-    /// Several files.
+    /// Several CSV files.
     Sheets(Vec<csv::Sheet>),
 }
 
-/// A format.
+/// An export format.
 #[derive(Debug, Clone)]
 pub struct ExportFormat {
-    /// Its name in `iotax export --format`.
+    /// Name of the format in `iotax export --format`.
     pub name: &'static str,
-    /// Its name in `--output-format`, if any: fio's name for fio's formats.
+    /// Name of the format in `--output-format`, if it is accepted there; fio's formats have fio's names.
     pub output_format: Option<&'static str>,
-    /// A description for the help text.
+    /// Description of the format in the help text.
     pub help: &'static str,
-    /// Writes a run; fails if the format cannot hold it.
+    /// Writes a run in the format; fails if the format cannot express it.
     pub write: fn(&(Run, Judgement)) -> Result<Document, Unfit>,
-    /// The mark that identifies a file as iotax's; each file of [`Document::Sheets`] has a separate one.
+    /// Identifies a file as iotax's. Each file of [`Document::Sheets`] has its own mark instead.
     pub mark: Mark,
 }
 
@@ -107,7 +107,7 @@ pub const FORMATS: &[ExportFormat] = &[
     },
 ];
 
-/// Wraps a text in a suite's own format, or the reason why there is none.
+/// Wraps a format's text as a [`Document`], or its error as [`Unfit`].
 fn told<E: std::fmt::Display>(text: Result<String, E>) -> Result<Document, Unfit> {
     text.map(Document::Text).map_err(|why| Unfit(why.to_string()))
 }

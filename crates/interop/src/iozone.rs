@@ -1,7 +1,7 @@
-//! Results of suite `records` in the layout of `iozone -R`, for the spreadsheets and scripts that read that.
+//! Writes results of suite `records` in the layout of `iozone -R`, for spreadsheets and scripts that read it.
 //!
-//! For each test a title, a row of record sizes and a row for each file size, all in KiB and quoted, values in KiB/s without decimals.
-//! As with iozone, a combination that was not measured is 0. Re-Fwrite is not among the suite's tests.
+//! Each test has a title, a row of record sizes and a row per file size. Sizes are quoted and in KiB; values are in KiB/s without decimals.
+//! As with iozone, an unmeasured combination is 0. The suite has no Re-Fwrite test.
 
 use std::fmt::Write as _;
 
@@ -11,12 +11,12 @@ use iotax_analysis::suite::{SuiteCell, TargetSeries, tests};
 use iotax_model::Run;
 use iotax_report::mark::Mark;
 
-/// The line before the tables, where iozone prints a few lines that parsers skip.
+/// First line of the output; iozone prints a banner there, which parsers skip.
 const FIRST: &str = "\tiotax suite records, KiB/s by file and record size in KiB\n";
 
 pub(super) const MARK: Mark = Mark::start("iozone-excel", FIRST);
 
-/// iozone's titles, in its order, and the test of the suite that each is.
+/// iozone's titles in its order, each with the suite's test.
 const TITLES: [(&str, &str); 12] = [
     ("Writer", "write"),
     ("Re-writer", "rewrite"),
@@ -32,7 +32,7 @@ const TITLES: [(&str, &str); 12] = [
     ("Re-Fread", "freread"),
 ];
 
-/// Why a run cannot be written in iozone's layout.
+/// The reason why a run cannot be written in iozone's layout.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotIozone {
     /// The run is not a matrix of file and record sizes.
@@ -40,15 +40,15 @@ pub enum NotIozone {
         "iozone's layout is file sizes by record sizes, which this run does not have; it is for runs of iotax suite records"
     )]
     OtherRun,
-    /// The run has several targets; the layout holds one.
+    /// The run has several targets; the layout has space for one.
     #[error("iozone's layout has room for one target, and this run has {}; measure one alone", .0.join(", "))]
     Targets(Vec<String>),
 }
 
-/// A run's bandwidths in the layout of `iozone -R`, for the tests that iozone has.
+/// Writes a run's bandwidths in the layout of `iozone -R`, for the tests that iozone has.
 ///
 /// # Errors
-/// The run is no run of suite `records`, or of several targets.
+/// The run is not one of suite `records`, or has several targets.
 pub fn excel(run: &Run) -> Result<String, NotIozone> {
     let tests = tests(run);
     if tests.is_empty() || tests.iter().any(|test| test.shape != SuiteShape::Files) {

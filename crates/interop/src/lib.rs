@@ -1,4 +1,4 @@
-//! The formats of other tools: runs written in them, and their results read.
+//! Formats of other tools: exports runs to them, and imports results and traces from them.
 
 pub mod bonnie;
 pub mod export;

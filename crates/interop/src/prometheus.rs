@@ -1,6 +1,6 @@
-//! Measurements in Prometheus' text format (0.0.4), for a node exporter's textfile directory or a push gateway.
+//! Exports measurements in Prometheus' text format (0.0.4), for the node exporter's textfile collector or a Pushgateway.
 //!
-//! Names and units are Prometheus' own: base units, seconds and bytes. There are no time stamps in it: a gateway refuses them.
+//! Names follow Prometheus' conventions: base units, seconds and bytes. There are no time stamps, because a Pushgateway rejects them.
 
 use std::fmt::Write;
 
@@ -15,10 +15,10 @@ use iotax_model::Run;
 use iotax_report::mark::{Mark, MarkPosition};
 use iotax_report::tables::{emulated, figures};
 
-/// The first line, a comment to every reader.
+/// First line, which is a comment in this format.
 const FIRST: &str = "# Written by iotax: the measurements of its runs";
 
-/// Identifies a file in which every line is iotax's: others may hold metrics of other programs.
+/// Identifies a file with only iotax's metrics; other files may contain metrics of other programs.
 pub(super) const MARK: Mark = Mark {
     format: "prometheus",
     place: MarkPosition::EveryLine(&[FIRST, "# HELP iotax_", "# TYPE iotax_", "iotax_"]),
@@ -32,17 +32,17 @@ struct Family {
     samples: String,
 }
 
-/// A figure in Prometheus' words.
+/// Prometheus' form of an iotax metric.
 struct Series {
     family: String,
-    /// Labels beyond the place.
+    /// Labels besides run, target, workload and round.
     labels: String,
     /// The factor from iotax's unit to Prometheus'.
     unit: f64,
 }
 
 impl Series {
-    /// Converts a metric: times become seconds, and percentiles quantiles of one summary, the only type with that label.
+    /// Converts a metric. Times become seconds. Percentiles become quantiles of one summary, the only type with a `quantile` label.
     fn of(metric: Metric) -> Self {
         let unit = if metric.is_time() { 1e-9 } else { 1.0 };
         let seconds = if metric.is_time() { "_seconds" } else { "" };
@@ -54,7 +54,7 @@ impl Series {
     }
 }
 
-/// All figures of these runs' measurements, their capacities and knees, and their answers. Unknown values are left out.
+/// All metrics of these runs: figures per measurement, capacities and knees, and results of rate searches. Unknown values are left out.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> String {
     let figures: Vec<(Metric, Series)> =
@@ -108,7 +108,7 @@ pub fn measurements(runs: &[(Run, Judgement)]) -> String {
     text
 }
 
-/// Families that are not a single figure: name and help.
+/// Families other than single metrics: name and help.
 const LATENCY: (&str, &str) = ("iotax_latency_seconds", "Service times of a measurement's I/Os");
 const DURATION: (&str, &str) = ("iotax_duration_seconds", "Length of the measured window");
 const INFO: (&str, &str) = ("iotax_measurement_info", "What was found about a measurement; always 1");
@@ -132,7 +132,7 @@ const RATES: [(&str, &str); 9] = [
     ),
 ];
 
-/// The rates of a run's curves and answers: their family, labels and value.
+/// Rates of a run's curves and searches: family, labels and value.
 fn rates(run: &Run) -> Vec<(&'static str, String, f64)> {
     let mut lines = Vec::new();
     let mut add = |first: usize, labels: &str, [at, low, high]: [Option<f64>; 3]| {
@@ -185,17 +185,17 @@ fn families(figures: &[(Metric, Series)]) -> Vec<Family> {
     all
 }
 
-/// The labels on every line of a measurement.
+/// Labels on every line of a measurement.
 fn place(run: &Run, m: &Measurement) -> String {
     format!("{},round=\"{}\"", cell(run, &m.target, &m.workload), m.round)
 }
 
-/// The labels that every line has.
+/// Labels on every line of a target and workload.
 fn cell(run: &Run, target: &str, workload: &str) -> String {
     format!("run=\"{}\",target=\"{}\",workload=\"{}\"", run.id, escaped(target), escaped(workload))
 }
 
-/// A label's value: backslash, quote and line break have a backslash before them.
+/// Escapes backslashes, quotes and line breaks in a label value.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

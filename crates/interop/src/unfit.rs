@@ -1,6 +1,6 @@
-//! The error for runs that a format cannot represent.
+//! The error for runs that a format cannot express.
 
-/// Why a run cannot be written in a format.
+/// The reason why a run cannot be written in a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unfit(pub String);

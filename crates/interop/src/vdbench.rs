@@ -1,4 +1,4 @@
-//! A run as vdbench prints it: a line for each interval and an average that leaves out the first.
+//! Writes a run as vdbench prints it: a line per interval, and an average that leaves out the first interval.
 //!
 //! The columns are those of vdbench 5.04.06. Unknown values are `NaN`, as in vdbench.
 
@@ -13,15 +13,15 @@ use iotax_analysis::time::{month, utc};
 use iotax_model::Run;
 use iotax_report::mark::Mark;
 
-/// The first line, which identifies the file; vdbench has none.
+/// First line, which identifies the file as iotax's; vdbench prints none.
 const FIRST: &str = "iotax in the form of vdbench 5.04.06\n";
 
 pub(super) const MARK: Mark = Mark::start("vdbench", FIRST);
 
-/// The run, with one run definition per measurement.
+/// Writes a run, with one vdbench run definition per measurement.
 ///
 /// # Errors
-/// There is no measurement, or one that vdbench has no columns for.
+/// The run has no measurement, or one that vdbench's columns cannot express.
 pub fn text(run: &Run) -> Result<String, Unfit> {
     if run.measurements.is_empty() {
         return Err(Unfit(format!("run {} has no measurement yet", run.id)));
@@ -77,13 +77,13 @@ fn definition(text: &mut String, run: &Run, m: &Measurement) -> fmt::Result {
     writeln!(text)
 }
 
-/// The requested rate over all jobs; `None` in a closed loop.
+/// The requested rate of all jobs together; `None` in a closed loop.
 fn asked(workload: &Workload) -> Option<String> {
     let of_one = workload.rate_iops.or_else(|| workload.rate.map(|Bytes(rate)| rate / workload.bs.0.max(1)));
     of_one.map(|rate| (rate * u64::from(workload.numjobs)).to_string())
 }
 
-/// Host activity in interval `number`, from 1; `None` if it was sampled at other times.
+/// Host activity in interval `number`, from 1; `None` if the host was not sampled in the same intervals.
 fn host(m: &Measurement, number: usize) -> Option<&HostActivity> {
     m.host_samples.get(number.checked_sub(1)?).filter(|_| m.host_samples.len() == m.samples.len())
 }
@@ -108,7 +108,7 @@ fn head(text: &mut String, ms: u64) -> fmt::Result {
     )
 }
 
-/// The figures of a line. Times are in nanoseconds.
+/// The figures of a line. Latencies are in nanoseconds.
 struct Figures {
     rate: f64,
     mib_per_s: f64,
@@ -152,7 +152,7 @@ impl Figures {
     }
 }
 
-/// Shares of all CPUs' time, in percent: of programs and the kernel together, and of the kernel.
+/// Percentages of the time of all CPUs: user and kernel together, and kernel alone.
 fn cpu(hosts: &[&HostActivity]) -> Option<(f64, f64)> {
     let (mut busy, mut kernel, mut total) = (0, 0, 0);
     for host in hosts {

@@ -39,8 +39,8 @@ pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
 /// The file that names the kernel's clocksource.
 pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Serves the runner on stdin and stdout until it says goodbye or disconnects, then removes the files made for it. Their undo log is in
-/// `undo_dir`.
+/// Serves the runner on stdin and stdout until it shuts the agent down or disconnects, then removes the files created for it. Their
+/// undo log is in `undo_dir`.
 pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
     let files = Arc::new(Mutex::new(Files::new(undo_dir)));
@@ -59,19 +59,19 @@ pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     .into()
 }
 
-/// Removes the files that were made; returns `exit`, or the code for an incomplete removal.
+/// Removes the files that the agent created. Returns `exit`, or [`Exit::Environment`] if any could not be removed.
 fn end(files: &Mutex<Files>, exit: Exit) -> Exit {
     let undone = lock(files).undo();
     if undone { exit } else { Exit::Environment }
 }
 
-/// Locks even after a panic: no holder leaves the data inconsistent.
+/// Locks a mutex even if it is poisoned: a panic never leaves this data inconsistent.
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads requests on a separate thread. It ends the process on a shutdown request, at the end of the stream and on invalid bytes, even
-/// during a measurement, whose result nobody awaits any more.
+/// Reads requests on a separate thread. A shutdown request, end of stream or invalid input ends the process, even during a measurement:
+/// nobody waits for its result any more.
 fn listen(
     mut stream: impl Read + Send + 'static,
     files: Arc<Mutex<Files>>,
@@ -100,7 +100,7 @@ fn listen(
     Ok(requests)
 }
 
-/// Blocks until the load is to start. Returns the moment of the start if one is named.
+/// Blocks until the runner requests the start of the load. Returns the start time that the request names, or `None` to start at once.
 fn await_go(requests: &Receiver<Request>) -> Option<u64> {
     await_request(requests, "go", |request| match request {
         Request::Go { at_ns } => Some(*at_ns),
@@ -205,7 +205,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Answers requests until they end. An error means that answers cannot be sent.
+    /// Answers requests until the channel closes. Fails only if an answer cannot be sent.
     fn serve<W: Write + Send + 'static>(
         &self,
         requests: &Receiver<Request>,
@@ -336,7 +336,7 @@ impl Agent {
         outcome
     }
 
-    /// Makes a load while recording this machine's activity.
+    /// Runs a load and records this machine's activity meanwhile.
     fn recorded(
         &self,
         mut recorder: ActivityRecorder,
@@ -358,7 +358,7 @@ impl Agent {
         Ok(Event::Done(Box::new(outcome)))
     }
 
-    /// The path of a request, by default the guest's disk.
+    /// The path of a request; without one, the disk that [`DISK_VARIABLE`] names. Fails if there is neither.
     fn target(&self, path: Option<String>) -> Result<PathBuf, String> {
         path.map(PathBuf::from)
             .or_else(|| self.disk.clone())

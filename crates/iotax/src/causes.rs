@@ -1,6 +1,6 @@
-//! Errors in words.
+//! Formats errors with their causes.
 
-/// An error with its causes, separated by colons. A cause that is empty, or told at the end of the message before it, is left out.
+/// Returns an error and its causes, separated by colons. Omits a cause that is empty or that the message before it already ends with.
 pub(crate) fn with_causes(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
         "" => cause,

@@ -181,8 +181,8 @@ fn await_clocksource() {
     }
 }
 
-/// Runs the agent as a child, so that its CPU time is the engine's and its crash is not PID 1's, and reaps processes
-/// until it ends.
+/// Runs the agent as a child process, so that its CPU time does not include PID 1's and a crash does not end PID 1. Reaps processes
+/// until the agent ends.
 fn serve(disk: Option<&Path>, port: &File) -> Result<()> {
     let stream = || port.try_clone().map(OwnedFd::from).map(Stdio::from).context("the port's descriptor");
     let agent = Command::new("/proc/self/exe")

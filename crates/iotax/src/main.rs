@@ -45,10 +45,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The least stack, in bytes.
+/// Minimum stack size in bytes.
 const STACK: usize = 2 << 20;
 
-/// Carries out the command line.
+/// Executes the command line and returns its exit code. Output that could not be written to stdout is an error too.
 fn carry_out() -> ExitCode {
     let exit = cli::main().unwrap_or_else(|failure| {
         say::say!("iotax: {}", with_causes(&failure.error));

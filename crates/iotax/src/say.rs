@@ -24,17 +24,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// A line on stderr.
+/// Prints a line to stderr.
 macro_rules! say {
     ($($argument:tt)*) => { $crate::say::words(format_args!($($argument)*)) };
 }
 
-/// A line on stderr that `--quiet` leaves out: progress and its outcome.
+/// Prints progress or its outcome in a line to stderr, unless `--quiet` is given.
 macro_rules! note {
     ($($argument:tt)*) => { if !$crate::say::is_quiet() { $crate::say::words(format_args!($($argument)*)) } };
 }
 
-/// A line on stdout.
+/// Prints a line to stdout.
 macro_rules! print_line {
     ($($argument:tt)*) => { $crate::say::line(format_args!($($argument)*)) };
 }
@@ -136,7 +136,7 @@ pub(crate) fn is_ascii_locale() -> bool {
     })
 }
 
-/// Adapts a text to the locale: drawing characters that it lacks are replaced.
+/// Replaces drawing characters by ASCII ones if the locale names a character set other than UTF-8.
 pub(crate) fn in_locale(text: &str) -> Cow<'_, str> {
     if text.is_ascii() || !is_ascii_locale() {
         return Cow::Borrowed(text);
@@ -188,7 +188,7 @@ pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// A line on stderr, wrapped between words; see [`say!`].
+/// Prints a line to stderr, wrapped between words; see [`say!`].
 pub(crate) fn words(words: Arguments<'_>) {
     let text = format!("{words}\n");
     if Stream::Stderr.is_terminal() {
@@ -198,7 +198,7 @@ pub(crate) fn words(words: Arguments<'_>) {
     }
 }
 
-/// A line on stdout; see [`print_line!`].
+/// Prints a line to stdout; see [`print_line!`].
 pub(crate) fn line(line: Arguments<'_>) {
     Stream::Stdout.text(&format!("{line}\n"));
 }
@@ -238,12 +238,12 @@ pub(crate) fn heed(stop: &Interrupt) {
     let _ = STOP.set(Interrupt::clone(stop));
 }
 
-/// JSON on stdout.
+/// Prints JSON to stdout.
 pub(crate) fn print_json(document: &serde_json::Value) {
     put_on_stdout(json(document).as_bytes());
 }
 
-/// JSON as iotax writes it, to stdout and to files.
+/// Formats JSON as iotax writes it to stdout and to files.
 pub(crate) fn json(document: &serde_json::Value) -> String {
     visible::json(&format!("{document:#}\n")).into_owned()
 }
@@ -297,7 +297,7 @@ fn open(name: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// A stalled reader: the time since when an interrupt has been waiting for it.
+/// Limits the wait for a stalled reader: the time since which an interrupt has been waiting for the reader.
 #[derive(Default)]
 struct Reader(Option<Instant>);
 

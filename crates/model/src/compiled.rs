@@ -1,7 +1,7 @@
-//! Serde's code of the large documents, compiled in this crate.
+//! Instantiates serde's generic code for the large documents in this crate.
 //!
-//! Generic code is compiled in the first crate that names its types, and crates above use that
-//! (rustc's `share-generics`, below `opt-level` 2). Without this each crate that reads a run would compile it anew.
+//! The compiler instantiates generic code in the first crate that names its types, and dependent crates reuse that
+//! (rustc's `share-generics`, below `opt-level` 2). Without this module each crate that reads a run would compile the code again.
 
 use serde_json::{Result, Value, from_slice, to_value, to_vec};
 
@@ -9,7 +9,7 @@ use crate::Plan;
 use crate::record::{Environment, Measurement, TargetRecord};
 use crate::wire::{Event, Job};
 
-/// Reads, writes and takes apart a document.
+/// Functions that parse a document, serialize it, and convert it to a JSON value.
 type Code<T> = (fn(&[u8]) -> Result<T>, fn(&T) -> Result<Vec<u8>>, fn(T) -> Result<Value>);
 
 macro_rules! compiled {

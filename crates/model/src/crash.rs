@@ -1,4 +1,4 @@
-//! Power cuts, and what each left of a stack.
+//! Power cuts, and the data that each left on a stack.
 
 use std::fmt;
 
@@ -55,7 +55,7 @@ pub enum DatabaseMode {
 }
 
 impl DatabaseMode {
-    /// True if the database promises that a commit outlives a cut of power once it is acknowledged.
+    /// Returns whether the database guarantees that an acknowledged commit survives a power cut.
     #[must_use]
     pub fn promises_commits(self) -> bool {
         match self {
@@ -68,8 +68,8 @@ impl DatabaseMode {
         }
     }
 
-    /// True if the database guarantees integrity after a power failure. According to SQLite, a rollback journal with `normal` may be
-    /// corrupted by one at the wrong time.
+    /// Returns whether the database guarantees its integrity after a power cut. According to SQLite, a power cut at the wrong time may corrupt a
+    /// database with a rollback journal and `synchronous=normal`.
     #[must_use]
     pub fn promises_a_whole_database(self) -> bool {
         self.promises_commits()
@@ -110,7 +110,7 @@ impl PostgresqlMode {
     /// All modes.
     pub const ALL: [Self; 4] = [Self::Fdatasync, Self::OpenDatasync, Self::Asynchronous, Self::Unsynced];
 
-    /// The setting that differs from PostgreSQL's defaults, as in postgresql.conf.
+    /// The setting that differs from PostgreSQL's defaults, as a line of postgresql.conf.
     #[must_use]
     pub const fn setting(self) -> &'static str {
         match self {
@@ -157,7 +157,7 @@ pub struct SqliteMode {
 }
 
 impl SqliteMode {
-    /// All modes.
+    /// All combinations of journal mode and synchronous setting.
     pub fn all() -> impl Iterator<Item = Self> {
         let each = [Synchronous::Full, Synchronous::Normal, Synchronous::Off];
         [JournalMode::Delete, JournalMode::Truncate, JournalMode::Wal]
@@ -200,7 +200,7 @@ pub struct PowerCut {
 }
 
 impl PowerCut {
-    /// The result of a cut `seconds` after the first write, from the check of what it left.
+    /// The result of a power cut `seconds` after the first write, computed from the check of the surviving data.
     #[must_use]
     pub fn found(seconds: Option<f64>, recovery: &Recovery) -> Self {
         // The load writes evenly.

@@ -12,9 +12,9 @@ pub enum Exit {
     Usage = 2,
     /// A measurement failed, or the journal that verification needs is damaged.
     Measurement = 3,
-    /// The environment does not permit it: permissions, space, or a missing program.
+    /// The environment lacks something that the command needs: permissions, space, or a program.
     Environment = 4,
-    /// A requested gate had nothing to judge, and none failed.
+    /// A requested gate had no result to judge, and no gate failed.
     Unjudged = 5,
     /// Interrupted by the user, after cleaning up.
     Interrupted = 130,

@@ -1,4 +1,4 @@
-//! The interface between the host and PID 1 of a guest.
+//! The interface between the host and PID 1 of a guest: kernel parameters, device names, paths.
 
 /// Serial number of the disk under test.
 pub const DISK_SERIAL: &str = "iotax-disk";

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Binary logarithm of the number of buckets per power of two.
+/// Log2 of the number of buckets per power of two.
 const SUB_BITS: u32 = 7;
 const SUB: u64 = 1 << SUB_BITS;
 /// Values from `2^MAX_BITS` ns (about 18 minutes) up land in the last bucket; minimum, maximum and mean stay exact.
@@ -44,7 +44,7 @@ impl PartialEq for Histogram {
 
 impl Eq for Histogram {}
 
-/// The bucket of a value.
+/// The index of the bucket that counts a value.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the result is below BUCKETS")]
 fn index_of(value: u64) -> usize {
@@ -82,7 +82,7 @@ impl Histogram {
         Self { buckets: vec![0; BUCKETS], ..Self::default() }
     }
 
-    /// Grows the allocated range just enough to include `wanted`.
+    /// Extends the allocated range just enough to include the indices `wanted`.
     fn cover(&mut self, wanted: Range<usize>) {
         if self.buckets.is_empty() {
             (self.start, self.buckets) = (wanted.start, vec![0; wanted.len()]);
@@ -96,7 +96,7 @@ impl Histogram {
         self.start -= below;
     }
 
-    /// Counts a value in a bucket that is not allocated yet.
+    /// Counts a value `times` times in a bucket outside the allocated range.
     #[cold]
     #[inline(never)]
     fn add_outside(&mut self, index: usize, times: u64) {

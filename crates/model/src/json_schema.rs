@@ -1,8 +1,8 @@
-//! Generated JSON Schemas without null: absent values have no key, in plan files and in documents.
+//! Removes null from generated JSON Schemas: in plan files and documents, an absent value has no key.
 
 use serde_json::{Value, json};
 
-/// Removes null from a schema. A key whose value may be null is optional instead.
+/// Removes null from a schema. A key whose value could be null becomes optional instead.
 pub fn without_null(schema: &mut Value) {
     match schema {
         Value::Object(form) => {
@@ -39,14 +39,14 @@ pub fn without_null(schema: &mut Value) {
     }
 }
 
-/// The keywords that list alternatives.
+/// The JSON Schema keywords that list alternatives.
 const FORMS: [&str; 3] = ["type", "enum", "anyOf"];
 
 fn is_null(form: &Value) -> bool {
     *form == json!("null") || *form == json!({ "type": "null" }) || form.is_null()
 }
 
-/// The properties that may be null.
+/// The names of the properties that may be null.
 fn nullable(properties: &Value) -> Vec<String> {
     let may_be_null = |form: &Value| {
         FORMS

@@ -1,8 +1,8 @@
-//! The errors of keys and their values, in the words of a plan.
+//! Error messages about keys and their values, in the terms of plan files.
 
 use crate::words::nearest;
 
-/// Other tools' names of keys that are spelled too differently to be suggested as a misspelling.
+/// Key names of other tools that are too unlike ours to be found as a misspelling, each with our key.
 const ELSEWHERE: [(&str, &str); 4] =
     [("block_size", "bs"), ("blocksize", "bs"), ("queue_depth", "iodepth"), ("duration", "runtime")];
 

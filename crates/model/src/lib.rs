@@ -1,7 +1,7 @@
-//! iotax's vocabulary: the types that all other crates share.
+//! The types that all other crates of iotax share.
 //!
-//! Nothing here opens a file or starts a process, and [`threads`] alone reads a clock. Parsers take text and [`wire`] takes byte streams from the caller.
-//! Workload keys follow fio, guest keys follow QEMU.
+//! Nothing here opens a file or starts a process, and only [`threads`] reads a clock. Parsers take text, and [`wire`] takes byte streams from
+//! the caller. Workload keys follow fio, guest keys follow QEMU.
 
 mod compiled;
 pub mod crash;

@@ -1,4 +1,4 @@
-//! Network traffic: the vocabulary of `iotax net`. Keys are iperf3's long options.
+//! Network traffic: the settings of `iotax net`. Keys are iperf3's long options.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::words::words;
 
 /// The port on which iperf3 and `iotax net serve` listen.
 pub const PORT: u16 = 5201;
-/// The most streams of one direction, as in iperf3.
+/// Maximum number of streams in one direction, as in iperf3.
 pub const MOST_STREAMS: u32 = 128;
 
 words! {
@@ -28,7 +28,7 @@ words! {
 }
 
 impl NetTest {
-    /// Returns whether it is round trips rather than streams.
+    /// Returns whether the test measures round trips, as opposed to streams.
     #[must_use]
     pub const fn is_rtt(self) -> bool {
         matches!(self, Self::TcpRtt | Self::UdpRtt | Self::IcmpRtt)
@@ -134,7 +134,7 @@ impl Traffic {
         }
     }
 
-    /// Number of streams in both directions; for round trips, that of the background load.
+    /// Number of streams in both directions together; for round trips, of the background load.
     #[must_use]
     pub const fn streams(&self) -> u32 {
         match (self.test.is_rtt() && !self.loaded, self.direction) {
@@ -144,7 +144,7 @@ impl Traffic {
         }
     }
 
-    /// The name unless the user gives one: `tcp-download`, `udp-upload-1470-p4`, `tcp-rtt-loaded-upload`.
+    /// The default name: `tcp-download`, `udp-upload-1470-p4`, `tcp-rtt-loaded-upload`.
     #[must_use]
     pub fn generated_name(&self) -> String {
         let mut name = self.test.word().to_owned();
@@ -162,7 +162,7 @@ impl Traffic {
         name
     }
 
-    /// Rejects settings without a meaning. The error quotes them and names what is accepted.
+    /// Rejects settings that have no effect or no valid value. The error quotes them and names what is accepted.
     pub fn check(&self) -> Result<(), String> {
         let rtt = self.test.is_rtt();
         let only = |key: &str, which: &str| {
@@ -216,21 +216,21 @@ impl Traffic {
     }
 }
 
-/// The address of the server, and the client's own.
+/// The addresses of a network test: the server's, and optionally the client's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
-    /// A name or an address.
+    /// The server's host name or address.
     pub host: String,
-    /// Port of the control connection.
+    /// Port of the server's control connection.
     pub port: u16,
     /// The shared secret, if the server asks for one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub token: Option<String>,
-    /// The client's address.
+    /// The local address that the client binds to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bind: Option<String>,
-    /// The client's first port.
+    /// The first local port of the client.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cport: Option<u16>,
 }
@@ -242,7 +242,7 @@ impl Peer {
         Self { host: host.into(), port, token: None, bind: None, cport: None }
     }
 
-    /// Reads `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`; an address of IPv6 with a port has brackets.
+    /// Parses `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`; an IPv6 address followed by a port needs the brackets.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, String> {
         let accepted = || format!("{text:?}: accepted: HOST, HOST:PORT, or [ADDRESS]:PORT for IPv6");
         let (host, after) = match text.rsplit_once(':') {

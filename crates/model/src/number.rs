@@ -1,4 +1,4 @@
-//! Whole numbers in text form.
+//! Parses whole numbers and percentages from text.
 
 use std::ops::RangeInclusive;
 
@@ -28,12 +28,12 @@ pub fn percentage<T: TryFrom<u64>>(text: &str, range: &RangeInclusive<u64>) -> R
     })
 }
 
-/// The form of a quoted number, for a schema.
+/// Pattern of a quoted number in a JSON Schema.
 const QUOTED: &str = r"^\s*\d[\d_]*(\.\d+)?\s*[kKmMgG]?\s*$";
-/// Pattern of a quoted percentage.
+/// Pattern of a quoted percentage in a JSON Schema.
 const QUOTED_PERCENTAGE: &str = r"^\s*\d+\s*%?\s*$";
 
-/// Extends the schema of a table with quoted numbers, as [`whole`] and [`percentage`] read them.
+/// Extends the schema of a table so that numbers may be quoted, as [`whole`] and [`percentage`] parse them.
 pub(crate) fn or_text(table: &mut Schema) {
     let properties = table.get_mut("properties").and_then(Value::as_object_mut);
     for form in properties.into_iter().flatten().map(|(_, form)| form) {
@@ -50,7 +50,7 @@ pub(crate) fn or_text(table: &mut Schema) {
     }
 }
 
-/// Names a range: `1 to 4096`, `1 and more`.
+/// A range of numbers as text: `1 to 4096`, `1 and more`.
 #[must_use]
 pub fn accepted(range: &RangeInclusive<u64>) -> String {
     match (range.start(), range.end()) {

@@ -42,7 +42,7 @@ use crate::verify_errors::Findings;
 use crate::words::words;
 use crate::workload::IoEngine;
 
-/// One interval of a measurement.
+/// The figures of one interval of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
@@ -104,7 +104,7 @@ pub struct ErrorCount {
 }
 
 impl ErrorCount {
-    /// Adds an error to a list that has one entry per error and direction.
+    /// Adds an error to a list with one entry per error and direction, adding up their counts.
     pub fn add(known: &mut Vec<Self>, error: &Self) {
         let same = |one: &&mut Self| one.error == error.error && one.direction == error.direction;
         match known.iter_mut().find(same) {
@@ -151,7 +151,7 @@ pub struct Outcome {
     /// keep them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub counts: Option<ProcessCounts>,
-    /// Errors of warm-up and window.
+    /// I/O errors in the warm-up and the window.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub errors: Vec<ErrorCount>,
     /// Deviations from the request, in words.
@@ -160,19 +160,20 @@ pub struct Outcome {
     /// The I/O engine used, never `auto`. Absent in records of versions that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ioengine: Option<IoEngine>,
-    /// Punctuality of an open loop; absent in a closed loop.
+    /// Punctuality of the I/Os in an open loop; absent in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pacing: Option<Pacing>,
-    /// The fidelity of a replay; absent without one.
+    /// Fidelity of a replay to its trace; absent without a replay.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub replayed: Option<Replayed>,
     /// The reason for an early end; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stop: Option<Stop>,
-    /// Times without a completed I/O, in their order, of each direction the 500 longest; absent if they are not recorded, or a worker did not return.
+    /// Periods without a completed I/O in order of time, the 500 longest for each direction; absent if they are not recorded, or if a worker did
+    /// not return.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub blackouts: Option<Vec<Blackout>>,
-    /// Times in which I/Os hung in the block devices below the target, on the agent's machine, from the bottom up; empty if they are not recorded.
+    /// Periods in which I/Os hung in the block devices below the target on the agent's machine, from the bottom up; empty if not recorded.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub devices: Vec<DeviceGaps>,
     /// The result of verification; absent for a workload that does not verify.
@@ -182,8 +183,8 @@ pub struct Outcome {
     /// for the local agent, which runs on the host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub inside: Option<HostActivity>,
-    /// Time from the moment at which the load was to begin until its first worker ran and began to hand out I/Os. Absent for streams
-    /// of a network, and in records of versions that did not keep it.
+    /// Time from the scheduled start of the load until its first worker ran and began to issue I/Os. Absent for network
+    /// streams, and in records of versions that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_io_ns: Option<u64>,
     /// Duration of the flush after the window. It is not part of the window. Absent if there was none, because nothing was written or an
@@ -194,10 +195,10 @@ pub struct Outcome {
     /// it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub page_cache: Option<PageCache>,
-    /// Results that only network measurements have.
+    /// Network statistics; absent for storage.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub carried: Option<Carried>,
-    /// The part of each job, if several ran concurrently, over the job's own time; the totals cover all jobs. Otherwise empty.
+    /// The part of each job, if several ran concurrently, over the time in which that job ran; the totals cover all jobs. Empty for a single job.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub jobs: Vec<Share>,
 }
@@ -206,11 +207,11 @@ pub struct Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheDrop {
-    /// The whole machine's caches, by /proc/sys/vm/drop_caches after a sync.
+    /// The whole machine's caches, dropped via /proc/sys/vm/drop_caches after a sync.
     Machine,
-    /// The caches of the target's own files and devices, by posix_fadvise after a sync of each.
+    /// The caches of the target's own files and devices, dropped with posix_fadvise after a sync of each.
     Target {
-        /// Bytes of these files and devices.
+        /// Total size in bytes of these files and devices.
         of: u64,
         /// Bytes still cached afterwards; absent if the kernel does not report them.
         #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -362,7 +363,7 @@ pub struct HostActivity {
     pub flushed: BTreeMap<String, DiskActivity>,
 }
 
-/// I/Os of one direction as QEMU's block layer counted them.
+/// I/Os of one direction as counted by QEMU's block layer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockTally {
@@ -370,9 +371,9 @@ pub struct BlockTally {
     pub ios: u64,
     /// Bytes moved.
     pub bytes: u64,
-    /// Time from the guest's request reaching QEMU to its completion, summed.
+    /// Total time from the guest's request reaching QEMU to its completion, over all I/Os.
     pub total_ns: u64,
-    /// Histogram of that time: each bin's upper bound in nanoseconds, `None` for the last, and its count.
+    /// Histogram of these times: each bin's upper bound in nanoseconds, `None` for the last bin, and its count.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub latency: Vec<(Option<u64>, u64)>,
 }
@@ -389,15 +390,15 @@ pub struct BlockStats {
     pub flush: BlockTally,
 }
 
-/// The part of one of several concurrent loads, in the window that all share; for a job, in the part of the window in which it ran.
+/// The share of one of several concurrent loads in their common window; for a job, in the part of the window in which it ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
     /// `1`, `2`, ... for the guests of a target; the name of a neighbour or job.
     pub name: String,
-    /// Length of its whole intervals in that window; the rates of the tallies refer to it.
+    /// Total length of the intervals that lie completely in that window; rates are computed over this time.
     pub duration_ns: u64,
-    /// I/O completed in that time.
+    /// I/O completed in these intervals.
     pub tallies: Tallies,
 }
 
@@ -422,11 +423,11 @@ pub struct Measurement {
     pub workload: String,
     /// The round, from 1.
     pub round: u32,
-    /// The position in the run's order, from 1.
+    /// The position in the run's order of measurements, from 1.
     pub order: u32,
     /// Start of the measured window in milliseconds since 1970-01-01 UTC, by the host's clock.
     pub started_at_ms: u64,
-    /// Length of the measured window by the host's clock, as seen from outside the agent.
+    /// Length of the measured window by the host's clock, as observed from outside the agent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_duration_ns: Option<u64>,
     /// The agent's result.
@@ -434,55 +435,55 @@ pub struct Measurement {
     /// One entry per interval.
     #[serde(default)]
     pub samples: Vec<Sample>,
-    /// The host over the whole window. Absent for a target on another machine, which its own agent monitors.
+    /// The host's activity over the whole window. Absent for a target on another machine, which its own agent monitors.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<HostActivity>,
-    /// The machine by interval.
+    /// Activity of the target's machine in each interval.
     #[serde(default)]
     pub host_samples: Vec<HostActivity>,
-    /// The extent to which caches were dropped before it, on the machine that the target is on (for a guest, its host).
+    /// The caches dropped before the measurement on the target's machine; for a guest, on its host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_cache: Option<CacheDrop>,
-    /// As `host_cache`, in the guest.
+    /// The caches dropped before the measurement in the guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_cache: Option<CacheDrop>,
-    /// The part of each guest, if several ran concurrently; `outcome` then combines them. Otherwise empty.
+    /// The share of each guest, if several ran concurrently; `outcome` then combines them. Empty for a single guest.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub shares: Vec<Share>,
-    /// The part of the target's neighbour.
+    /// The load of the target's neighbour in the same window.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub neighbour: Option<Share>,
-    /// QEMU's counters; absent without a guest.
+    /// Counters of QEMU's block layer; absent without a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub qemu: Option<BlockStats>,
-    /// The flushes of the volatile directory below the target; absent without one.
+    /// Flush counts of the volatile directory below the target; absent without one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub volatile: Option<VolatileFlushes>,
-    /// Times in which I/Os hung in the host's block devices below a guest's disk, from the bottom up, by the host's clock.
+    /// Periods in which I/Os hung in the host's block devices below a guest's disk, from the bottom up, by the host's clock.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub devices: Vec<DeviceGaps>,
-    /// Times in which the clock of the guest or of the other machine stood still, in their order; for a watch.
+    /// Periods in which the clock of the guest or of the other machine stood still, in order; only for a watch.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub standstills: Vec<Standstill>,
-    /// Occurrences during a watch, in order: commands, marks, and what was seen of devices, links and guests.
+    /// Events during a watch in order of time: commands, marks, and observed changes of devices, links and guests.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub occurrences: Vec<Occurrence>,
-    /// The metrics of an imported measurement; `outcome` then holds only what the source has.
+    /// The figures stated by the source of an imported measurement; `outcome` then holds only what the source provides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stated: Option<ImportedMetrics>,
-    /// When it began; only in a fleet whose members begin together.
+    /// The start time relative to the fleet's; only in a fleet whose members start together.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fleet: Option<FleetStart>,
 }
 
 impl Measurement {
-    /// Activity over the window of the machine that the target is on: the host, or the other machine.
+    /// Activity over the window of the machine that the target is on: the host, or another machine.
     #[must_use]
     pub fn machine(&self) -> Option<&HostActivity> {
         self.host.as_ref().or(self.outcome.inside.as_ref())
     }
 
-    /// The samples, without the last one of a window ended by Ctrl-C, which may be too short.
+    /// The samples that are at least half as long as the first one. This drops a short last sample of a window that ended early.
     pub fn whole_samples(&self) -> impl Iterator<Item = &Sample> {
         let whole = self.samples.first().map_or(0, |sample| sample.duration_ns / 2);
         self.samples.iter().filter(move |sample| sample.duration_ns >= whole)

@@ -25,7 +25,7 @@ pub enum RunState {
 }
 
 impl RunState {
-    /// The word for it.
+    /// The state as a word.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -46,17 +46,17 @@ impl fmt::Display for RunState {
 /// A stored run, finished or not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// Its number in its store, from 1.
+    /// The run's number in its store, from 1.
     pub id: i64,
     /// Its state.
     pub state: RunState,
-    /// Seed of the order and the payload.
+    /// Seed for order, offsets and payload.
     pub seed: u64,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
     /// Its plan.
     pub plan: Plan,
-    /// The machine. All absent until it is set.
+    /// The machine of the run. All fields are absent until it is known.
     pub environment: Environment,
     /// The targets that were built, in the plan's order.
     pub targets: Vec<TargetRecord>,
@@ -66,15 +66,15 @@ pub struct Run {
     pub warnings: Vec<Warning>,
     /// Wall time by phase.
     pub phases: Vec<RunPhase>,
-    /// Its source if another tool measured it; absent for a run of iotax.
+    /// The source of an imported run; `None` for a run that iotax measured.
     pub source: Option<ImportSource>,
-    /// The run's fleet; absent for a run on one machine.
+    /// The fleet that the run is part of; `None` for a run on one machine.
     pub fleet: Option<FleetMember>,
     /// The store from which it was read, as the user named it; `None` for the default one.
     pub store: Option<String>,
 }
 
-/// A command about a run or a place that works when pasted: `iotax report 17 --detail --db FILE`.
+/// An iotax command about a run or a path that can be pasted into a shell: `iotax report 17 --detail --db FILE`.
 #[must_use]
 pub fn command(word: &str, subject: &str, options: &str, store: Option<&str>) -> String {
     let store = store.map(|store| format!("--db {}", quoted(store)));
@@ -86,7 +86,7 @@ pub fn command(word: &str, subject: &str, options: &str, store: Option<&str>) ->
     words.join(" ")
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for the shell if needed.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+=,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -97,7 +97,7 @@ fn quoted(word: &str) -> String {
 }
 
 impl Run {
-    /// A command about this run that works when pasted. To resume it, the devices that it overwrites are named again.
+    /// A command about this run that can be pasted into a shell. For `resume`, it confirms again the devices and exports to overwrite.
     #[must_use]
     pub fn command(&self, word: &str, options: &str) -> String {
         let mut options = options.to_owned();
@@ -119,13 +119,13 @@ impl Run {
 }
 
 impl Run {
-    /// The measurements used for figures: all, or with a steady state those of the last window.
+    /// The measurements that figures are computed from: all of them, or for a steady state those of the last window.
     pub fn measured(&self) -> impl Iterator<Item = &Measurement> {
         let first = self.first_measured_round();
         self.measurements.iter().filter(move |m| m.round >= first)
     }
 
-    /// The first round used for figures.
+    /// The first round that figures are computed from.
     #[must_use]
     pub fn first_measured_round(&self) -> u32 {
         match &self.plan.design {

@@ -15,10 +15,10 @@ pub struct Cell {
     pub workload: usize,
 }
 
-/// The cells of round `round` (from 1), each exactly once: the workloads in a random order, and the targets of each in one of their own, right
-/// after one another. What is compared is one workload on several targets, so these meet the machine as it is in the same few seconds
-/// (randomized blocks: R. A. Fisher, The Design of Experiments, 1935). The order depends on the seed and the round number alone, so that
-/// runs with one seed agree and a resumed run continues in the same order.
+/// The cells of round `round` (from 1), each exactly once: the workloads in random order, and for each workload its targets in a random order,
+/// one right after another. Comparisons are between targets on one workload, which thus run within a few seconds of each other
+/// (randomized blocks: R. A. Fisher, The Design of Experiments, 1935). The order depends only on the seed and the round number, so that
+/// runs with the same seed agree and a resumed run continues in the same order.
 #[must_use]
 pub fn round_order(plan: &Plan, seed: u64, round: u32) -> Vec<Cell> {
     let mut cells = cells(plan);
@@ -37,8 +37,8 @@ pub fn cells(plan: &Plan) -> Vec<Cell> {
         .collect()
 }
 
-/// Groups of cells that share a measured window: single cells, or in a watch that measures its targets together those of one workload. In
-/// the order of their first cells.
+/// Groups cells by measured window, in the order of their first cells. Each cell has its own window, unless a watch measures its targets
+/// together: then the control's cells share one window, and all others share another.
 #[must_use]
 pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
     let mut windows: Vec<Vec<Cell>> = Vec::new();
@@ -54,7 +54,7 @@ pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
     windows
 }
 
-/// Puts the cells of a round into an order that depends on the seed and the round number alone.
+/// Shuffles the cells of a round; the order depends only on the seed and the round number.
 pub fn shuffle(cells: &mut [Cell], seed: u64, round: u32) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(
         seed.wrapping_add(u64::from(round).wrapping_mul(0x9E37_79B9_7F4A_7C15)),

@@ -1,4 +1,4 @@
-//! Starts threads, with a clear error if that fails, and sleeps.
+//! Starting threads, with a clear error on failure, and sleeping.
 
 use std::io;
 use std::thread::{self, Builder, JoinHandle, Scope, ScopedJoinHandle};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Starts a thread.
 ///
 /// # Errors
-/// `a thread could not be started: ...`, as where a control group allows no more tasks (`pids.max`).
+/// `a thread could not be started: ...`, for example if a cgroup allows no more tasks (`pids.max`).
 pub fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -32,7 +32,7 @@ fn not_started(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("a thread could not be started: {error}"))
 }
 
-/// Blocks for so long. [`thread::sleep`] panics where a sandbox forbids clock_nanosleep(2).
+/// Blocks for at least this time. Unlike [`thread::sleep`], it does not panic if a sandbox forbids clock_nanosleep(2).
 pub fn sleep(time: Duration) {
     let end = Instant::now() + time;
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {

@@ -47,7 +47,7 @@ words! {
 }
 
 impl TraceFormat {
-    /// The facts that this format lacks, which a replay must assume.
+    /// The information that this trace format lacks, with the assumption that a replay makes instead; `None` if it lacks none.
     #[must_use]
     pub const fn caveat(self) -> Option<&'static str> {
         match self {
@@ -75,37 +75,37 @@ words! {
     }
 }
 
-/// A traced I/O.
+/// An I/O recorded in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TracedIo {
-    /// Time of issue, in nanoseconds from the trace's beginning.
+    /// Time of issue in nanoseconds from the start of the trace.
     pub at_ns: u64,
     /// Time from issue to completion in nanoseconds; `None` if the trace does not record it.
     pub latency_ns: Option<u64>,
-    /// The kind.
+    /// The kind of I/O.
     pub operation: TracedOperation,
     /// Offset in bytes; 0 for a flush.
     pub offset: u64,
     /// Length in bytes; 0 for a flush.
     pub length: u64,
-    /// A write that is durable when it completes (FUA).
+    /// True for a write with FUA, which is durable when it completes.
     pub fua: bool,
     /// The process that issued it.
     pub process: Option<u32>,
-    /// The queue or volume of the I/O, by the trace's number.
+    /// The queue or volume of the I/O, as numbered in the trace.
     pub queue: Option<u32>,
 }
 
-/// Events in order of time. An error describes damage to the trace, and ends it.
+/// I/Os in order of time. An error describes damage to the trace and ends the sequence.
 pub type Events = Box<dyn Iterator<Item = Result<TracedIo, String>> + Send>;
 
-/// Longest read or write that is replayed: the maximum of a workload.
+/// Maximum length of a replayed read or write in bytes, which is that of any workload.
 pub const LONGEST: u64 = 64 << 20;
 
-/// The facts of a trace that a replay is planned by.
+/// The figures of a trace that a replay is planned from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TraceSummary {
-    /// The time of the first I/O; absent without any.
+    /// The time of the first I/O; absent for an empty trace.
     pub first_ns: Option<u64>,
     /// Reads.
     pub reads: u64,
@@ -115,18 +115,18 @@ pub struct TraceSummary {
     pub trims: u64,
     /// Flushes.
     pub flushes: u64,
-    /// From the first issue to the last.
+    /// Nanoseconds from the first issue to the last.
     pub duration_ns: u64,
-    /// Bytes of the longest read or write that can be replayed.
+    /// Length in bytes of the longest read or write that can be replayed.
     pub longest: u64,
-    /// The highest end of a read, write or trim, in bytes.
+    /// The highest end offset of a read, write or trim, in bytes.
     pub reach: u64,
-    /// I/Os with a known completion.
+    /// I/Os whose completion time is recorded.
     pub completed: u64,
 }
 
 impl TraceSummary {
-    /// Counts an event; they come in the order of their times.
+    /// Counts an I/O. I/Os must be added in order of time.
     pub fn add(&mut self, event: &TracedIo) {
         let first = *self.first_ns.get_or_insert(event.at_ns);
         self.duration_ns = self.duration_ns.max(event.at_ns.saturating_sub(first));
@@ -145,7 +145,7 @@ impl TraceSummary {
         self.completed += u64::from(event.latency_ns.is_some());
     }
 
-    /// I/Os of all kinds.
+    /// The number of I/Os of all kinds.
     #[must_use]
     pub const fn ios(&self) -> u64 {
         self.reads + self.writes + self.trims + self.flushes

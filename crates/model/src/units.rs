@@ -1,4 +1,4 @@
-//! Sizes, times and bit rates with units, parsed and printed; and short numbers for people.
+//! Sizes, times and bit rates with units, parsed and printed; and rounded numbers for reports.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -42,7 +42,7 @@ fn split_number(text: &str) -> Option<(f64, &str)> {
     number.is_finite().then_some((number, text[end..].trim()))
 }
 
-/// `number * unit` as a whole number; `None` if it is not one or does not fit.
+/// `number * unit` as a whole number; `None` if the result is not whole or too large.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -118,7 +118,7 @@ impl FromStr for Nanos {
     }
 }
 
-/// Prints the shortest text that parses back to the same value: fio's style for sizes (`4k`, `1m`) below 1 GiB.
+/// Prints the shortest text that parses back to the same value, such as `4k` or `1m` below 1 GiB.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 5] =
@@ -147,7 +147,7 @@ impl fmt::Display for Nanos {
 }
 
 impl Bytes {
-    /// The size with an explicit unit: `256 bytes`, which a user may have meant as MiB.
+    /// The size with its unit spelled out: `256 bytes` makes clear that a bare 256 is not MiB.
     #[must_use]
     pub fn with_unit(self) -> String {
         let text = self.to_string();
@@ -156,19 +156,19 @@ impl Bytes {
 }
 
 impl Nanos {
-    /// Whole seconds.
+    /// A time of whole seconds.
     #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds * 1_000_000_000)
     }
 
-    /// Whole milliseconds.
+    /// A time of whole milliseconds.
     #[must_use]
     pub const fn from_millis(milliseconds: u64) -> Self {
         Self(milliseconds * 1_000_000)
     }
 
-    /// In seconds.
+    /// The time in seconds.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
@@ -208,7 +208,7 @@ serde_as_text!(Bytes, r"^\s*(\d+\.?\d*|\.\d+)\s*([bB]|[kKmMgGtTpP]([iI]?[bB])?)?
 serde_as_text!(BitRate, r"^\s*(\d+\.?\d*|\.\d+)\s*[kKmMgGtT]?(\s*bit/s)?\s*$");
 serde_as_text!(Nanos, r"^\s*(\d+\.?\d*|\.\d+)\s*(ns|us|µs|ms|s|m|min|h|d)\s*$");
 
-/// Numbers for people: three significant digits and a unit.
+/// Formats numbers for reports: three significant digits and a unit.
 pub mod human {
     /// Joins items: `a`, `a and b`, `a, b and c`.
     #[must_use]
@@ -220,7 +220,7 @@ pub mod human {
         }
     }
 
-    /// `1,234,567`.
+    /// Groups digits by thousands: `1,234,567`.
     #[must_use]
     pub fn grouped(n: u64) -> String {
         let digits = n.to_string();

@@ -26,7 +26,7 @@ words! {
     }
 }
 
-/// Maximum number of offsets kept per kind, besides the highest.
+/// Maximum number of offsets kept per kind of fault, in addition to the highest.
 const LOWEST: usize = 4;
 
 /// Blocks with the same fault.
@@ -43,7 +43,7 @@ pub struct Fault {
     pub last_offset: u64,
 }
 
-/// Prints as `3 x torn, at bytes 0, 4096 and 8192`; of more blocks, the first and the last.
+/// Prints as `3 x torn, at bytes 0, 4096 and 8192`; with more blocks, the first offsets and the last.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let offsets: Vec<String> = self.first_offsets.iter().map(u64::to_string).collect();
@@ -115,7 +115,7 @@ impl Findings {
         other.faults.into_iter().for_each(|fault| self.put(fault));
     }
 
-    /// Why the verification was incomplete.
+    /// The reason why the verification was incomplete; `None` if it was complete.
     #[must_use]
     pub fn incomplete(&self) -> Option<String> {
         let unread = self.unfinished.then(|| "not all that was written could be read back".to_owned());
@@ -145,23 +145,23 @@ impl Findings {
     }
 }
 
-/// Magic number of the header before each batch of a journal of acknowledged writes.
+/// Magic number at the start of each batch header in a journal of acknowledged writes.
 pub const JOURNAL_MAGIC: [u8; 8] = *b"iojHnal1";
 
-/// Maximum bytes of a journal from one header to the next.
+/// Maximum distance in bytes from one batch header to the next in a journal.
 pub const JOURNAL_BATCH: usize = (4 << 20) + 160;
 
-/// The damage in a journal.
+/// Damage found in a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalDamage {
     /// Number of damaged places.
     pub places: u64,
-    /// Byte offsets of the first of them in the journal, ascending, at most 4.
+    /// Byte offsets in the journal of the first damaged places, ascending, at most 4.
     pub first_offsets: Vec<u64>,
-    /// Unreadable bytes.
+    /// Number of bytes that cannot be parsed.
     pub bytes: u64,
-    /// Missing records, as far as later ones reveal them.
+    /// Number of missing records, as far as later records reveal them.
     pub records: u64,
 }
 
@@ -194,22 +194,22 @@ impl fmt::Display for JournalDamage {
     }
 }
 
-/// The condition of a journal.
+/// The state of a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalState {
-    /// True if it was closed properly, which records the total.
+    /// True if the journal was closed properly; only then does it contain the total number of records.
     pub closed: bool,
     /// Bytes of a record that was being written when the machine stopped; ignored.
     pub torn_tail: Bytes,
-    /// Damage beyond what a crash explains.
+    /// Damage that a crash does not explain.
     pub damage: JournalDamage,
-    /// Number of acknowledged writes, if the journal reports that some are missing in it.
+    /// Number of acknowledged writes, if the journal states that it lacks some of them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub acknowledged: Option<u64>,
 }
 
-/// The check of a target against the journal of its acknowledged writes.
+/// The result of checking a target against the journal of its acknowledged writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recovery {
@@ -217,24 +217,24 @@ pub struct Recovery {
     pub writes: u64,
     /// Acknowledged writes followed by an acknowledged flush.
     pub durable_writes: u64,
-    /// Time from the journal's beginning to the last flush that was acknowledged; absent without one.
+    /// Time from the start of the journal to the last acknowledged flush; absent without a flush.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_flush: Option<Nanos>,
     /// The condition of the journal.
     pub journal: JournalState,
-    /// Checks of all written blocks against the last acknowledged write of each.
+    /// Result of checking every written block against its last acknowledged write.
     pub findings: Findings,
-    /// Checks of blocks with durable writes against the last durable write of each: faults here break a guarantee.
+    /// Result of checking every block with a durable write against its last durable write; faults here break a guarantee.
     pub durable: Findings,
-    /// Number of records before that of the oldest missing write; absent if none is missing.
+    /// Number of journal records before that of the oldest missing write; absent if no write is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost_from: Option<u64>,
-    /// Blocks with an earlier content than their last acknowledged write although a write is there that began after that was acknowledged.
+    /// Number of blocks that lack their last acknowledged write, although a write that began after that acknowledgement survived.
     pub reordered: u64,
 }
 
 impl Recovery {
-    /// Why the loss of an acknowledged write may go unnoticed.
+    /// The reason why the loss of an acknowledged write may go undetected; `None` if it cannot.
     #[must_use]
     pub fn incomplete(&self) -> Option<String> {
         let JournalState { damage, acknowledged, .. } = &self.journal;

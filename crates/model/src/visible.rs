@@ -1,10 +1,11 @@
-//! Makes foreign text safe to print: characters that control a terminal, are invisible or reorder their surroundings become
+//! Makes text from outside safe to print: characters that control a terminal, are invisible, or reorder text become
 //! escapes such as `\u{1b}`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Invisible characters besides control characters: Unicode's format characters, line and paragraph separators, and others without width.
+/// Ranges of invisible characters other than control characters: Unicode's format characters, line and paragraph separators, and others of
+/// zero width.
 const HIDDEN: [(char, char); 25] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
@@ -51,7 +52,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, is_hidden, |out, c| out.extend(c.escape_default()))
 }
 
-/// Escapes a JSON document without changing its meaning: such characters occur only in strings.
+/// Escapes hidden characters in a JSON document, which keeps its meaning because they only occur in strings.
 #[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
     escaped(

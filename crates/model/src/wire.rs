@@ -1,8 +1,8 @@
 //! The protocol between runner and agent, and its framing.
 //!
-//! A frame is the four bytes `iotx`, the payload's length as a little-endian u32, and the payload: one message in JSON. The marker tells a
-//! frame from console noise; the limit protects against memory exhaustion. The first exchange is [`Request::Hello`] and [`Event::Hello`],
-//! which carry the protocol version.
+//! A frame consists of the four bytes `iotx`, the payload's length as a little-endian u32, and the payload: one message in JSON. The marker
+//! distinguishes frames from console output; the size limit protects against memory exhaustion. The first exchange is [`Request::Hello`] and
+//! [`Event::Hello`], which carry the protocol version.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub const PROTOCOL: u16 = 17;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
-/// Maximum silence of an agent that is working on a request.
+/// Maximum time for which an agent that works on a request sends nothing.
 pub const BEAT: Duration = Duration::from_secs(5);
 
 const MARKER: [u8; 4] = *b"iotx";
@@ -39,25 +39,25 @@ pub enum Request {
     },
     /// Answered by [`Event::Pong`].
     Ping,
-    /// Writes the area once, then flushes. Answered by [`Event::Progress`] ... [`Event::Filled`].
+    /// Writes the whole area once, then flushes. Answered by [`Event::Progress`] ... [`Event::Filled`].
     Fill {
         /// The area to fill.
         area: ByteRange,
         /// The content to write.
         content: Content,
-        /// Determines the data.
+        /// Seed of the data to write.
         seed: u64,
     },
-    /// Drops caches, after what is dirty was written. Answered by [`Event::CachesDropped`].
+    /// Writes back dirty data, then drops caches. Answered by [`Event::CachesDropped`].
     DropCaches {
         /// Files and devices whose cached pages are dropped, including the files of loop devices below them. Empty for the guest's disk.
         paths: Vec<String>,
-        /// True to drop the whole machine's caches, if the agent may.
+        /// True to drop the caches of the whole machine, if the agent has the permission.
         machine: bool,
     },
     /// Sets up a measurement. Answered by [`Event::Ready`]; the next request must be [`Request::Go`].
     Run(Box<Job>),
-    /// Ends the window of the current load early; its results are those of a load of that length. Has no answer, and no effect on work with
+    /// Ends the window of the current load early, with the results up to then. Has no answer, and no effect on work with
     /// a fixed amount.
     End,
     /// Starts the load. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Over`]; the next request must be [`Request::Conclude`].
@@ -66,7 +66,7 @@ pub enum Request {
         /// sent too.
         at_ns: Option<u64>,
     },
-    /// Flushes and verifies the load's writes, once the runner has read its counters. Answered by [`Event::Done`].
+    /// Flushes and verifies the writes of the load, after the runner has read its counters. Answered by [`Event::Done`].
     Conclude,
     /// Starts a server for network measurements, in addition to other requests. Answered by [`Event::Serving`].
     Serve {
@@ -84,54 +84,54 @@ pub enum Request {
         /// Path of the journal.
         journal: String,
     },
-    /// Measures the engine's overhead. Answered by [`Event::Floor`].
+    /// Measures the engine's overhead per I/O. Answered by [`Event::Floor`].
     Floor,
     /// Inspects a path and the machine; read-only. Answered by [`Event::Described`], or by [`Event::Failed`] if the path can be neither
     /// measured nor created.
     Describe {
         /// Absolute path.
         path: String,
-        /// The size of a file to be created there.
+        /// Size of the file to create if nothing exists at the path.
         size: Bytes,
     },
-    /// Reads the setup of the machine, or of what is below a path; read-only. Answered by [`Event::Surveyed`].
+    /// Reads the setup of the machine, or of the storage below a path; read-only. Answered by [`Event::Surveyed`].
     Survey {
         /// Absolute path; `None` for the machine with all its disks.
         path: Option<String>,
     },
-    /// Creates a file where nothing exists. The agent removes it on exit. Answered by [`Event::Created`].
+    /// Creates a file at a path where nothing exists. The agent removes it on exit. Answered by [`Event::Created`].
     Create {
         /// Absolute path.
         path: String,
-        /// Its length.
+        /// Length of the file.
         size: Bytes,
     },
-    /// Keeps a created file. Answered by [`Event::Kept`].
+    /// Keeps a created file on exit. Answered by [`Event::Kept`].
     Keep {
         /// The path passed to [`Request::Create`].
         path: String,
     },
-    /// Ends the agent; a guest powers off.
+    /// Stops the agent; a guest powers off.
     Shutdown,
 }
 
-/// A part of a file or device.
+/// An area of a file or device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByteRange {
     /// An existing file or device; `None` for the guest's disk.
     pub path: Option<String>,
-    /// Byte offset of its start.
+    /// Start of the area in bytes.
     pub offset: Bytes,
-    /// Its length.
+    /// Length of the area.
     pub size: Bytes,
     /// True if a layer that iotax created holds the device, so that an exclusive claim would fail.
     pub shared: bool,
-    /// The expected identity; nothing else at the path is touched.
+    /// The expected identity of the file or device; anything else at the path is rejected.
     pub identity: Option<Identity>,
 }
 
-/// A block device as the kernel identifies it, independent of names.
+/// Identifies a block device independent of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskId {
@@ -156,13 +156,13 @@ pub enum Identity {
     Disk(DiskId),
 }
 
-/// The stamped fill, which a target holds wherever no workload of the run has written since.
+/// A fill with stamped blocks, which are still on the target wherever no workload of the run has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StampedFill {
     /// The seed of [`Request::Fill`].
     pub seed: u64,
-    /// The byte offset of its end.
+    /// The end of the filled area in bytes.
     pub end: Bytes,
 }
 
@@ -176,7 +176,7 @@ pub struct Job {
     pub workload: Workload,
     /// Length of the area, from the workload's offset.
     pub size: Bytes,
-    /// Determines offsets and payload.
+    /// Seed of offsets and payload.
     pub seed: u64,
     /// Length of a sampling interval.
     pub interval: Nanos,
@@ -185,22 +185,22 @@ pub struct Job {
     /// True if a layer that iotax created holds the device, so that an exclusive claim would fail.
     #[serde(default)]
     pub shared: bool,
-    /// The expected identity; nothing else at the path is touched.
+    /// The expected identity of the target; anything else at the path is rejected.
     #[serde(default)]
     pub identity: Option<Identity>,
-    /// An empty directory next to the target, for workloads that create files; absent in a guest, whose agent creates one itself.
+    /// An empty directory next to the target, for workloads that create files; absent in a guest, whose agent creates it.
     #[serde(default)]
     pub directory: Option<String>,
     /// The server of a network measurement; absent for storage.
     #[serde(default)]
     pub peer: Option<Peer>,
-    /// The target's fill, which a workload that verifies checks too; absent if it is unknown or without stamps.
+    /// The stamped fill of the target, which workloads that verify also check; absent if unknown or without stamps.
     #[serde(default)]
     pub filled: Option<StampedFill>,
 }
 
 impl Job {
-    /// A job that only reads, with neither path nor identity, directory, peer or fill: in a guest, one for its disk.
+    /// A read-only job without path, identity, directory, peer or fill. In a guest, it runs on the guest's disk.
     #[must_use]
     pub const fn new(workload: Workload, size: Bytes, seed: u64, interval: Nanos) -> Self {
         Self {
@@ -240,36 +240,36 @@ pub enum Event {
     CachesDropped(CacheDrop),
     /// The measurement is set up. The load starts on [`Request::Go`], so that several agents can start at once.
     Ready,
-    /// The load has started.
+    /// The load has started. Sent if [`Request::Go`] set a start time.
     Started {
         /// Start time in nanoseconds of the agent's monotonic clock.
         at_ns: u64,
     },
     /// The warm-up is over and the measured window starts.
     Measuring,
-    /// An interval.
+    /// The figures of one interval.
     Sample(Box<Sample>),
     /// The measured window is over. A flush, verification and cleanup follow outside of it.
     Over,
     /// The measurement is complete.
     Done(Box<Outcome>),
-    /// The engine's overhead: CPU nanoseconds per I/O on the null backend.
+    /// The engine's overhead, measured on the null backend.
     Floor {
-        /// The overhead.
+        /// CPU nanoseconds per I/O.
         ns_per_io: u64,
     },
     /// The server is listening.
     Serving {
-        /// Its port.
+        /// The port that the server listens on.
         port: u16,
     },
     /// The machine's network interfaces.
     Interfaces(Vec<Interface>),
-    /// The comparison of a target with its journal.
+    /// The result of comparing a target with its journal.
     Audited(Box<Recovery>),
     /// The description of a path.
     Described(Box<Description>),
-    /// The setup that was read.
+    /// The survey of the setup.
     Surveyed(Box<Survey>),
     /// The file was created.
     Created,
@@ -292,9 +292,9 @@ pub struct AgentHello {
     pub protocol: u16,
     /// The version of iotax.
     pub version: String,
-    /// Kernel release of its machine.
+    /// Kernel release of the agent's machine.
     pub kernel: String,
-    /// Clocksource of its machine.
+    /// Clocksource of the agent's machine.
     pub clocksource: Option<String>,
     /// In a guest: the disk found by its serial number, or the test file on it.
     pub disk: Option<String>,
@@ -316,7 +316,7 @@ pub struct Description {
     /// The timeouts of these layers.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub timeouts: Vec<Timeout>,
-    /// The machine.
+    /// The machine of the agent.
     pub environment: Environment,
 }
 
@@ -329,12 +329,12 @@ pub enum WireError {
     /// A frame without the marker.
     #[error("expected a frame and got the bytes {0:?}: is the other end an iotax of the same version?")]
     Marker([u8; 4]),
-    /// A frame above the size limit.
+    /// A frame whose payload exceeds the size limit.
     #[error("a frame of {length} bytes is above the limit of {limit}")]
     TooLarge {
-        /// Its bytes.
+        /// Length of the payload in bytes.
         length: u32,
-        /// The limit.
+        /// The limit in bytes.
         limit: u32,
     },
     /// A payload that is not a valid message.

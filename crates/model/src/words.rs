@@ -1,6 +1,6 @@
 //! Enums whose values are words on the command line and in plan files.
 
-/// An unknown word in place of one of a fixed set.
+/// A word that is not among the accepted ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{input:?} is not a known {what}; accepted: {accepted}{}", nearest.as_ref().map(|n| format!(" (did you mean {n:?}?)")).unwrap_or_default())]
 pub struct WordError {
@@ -23,10 +23,10 @@ impl WordError {
     }
 }
 
-/// Maximum length of an input that is compared with the accepted words.
+/// Maximum length of an input for which a similar word is suggested.
 const LONGEST_INPUT: usize = 100;
 
-/// The word closest to `input`, if any is close enough.
+/// The word most similar to `input`, if any is similar enough for a suggestion.
 pub fn nearest<'a>(input: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Nobody mistypes that much, and comparing costs the product of both lengths.
     let input = (input.len() <= LONGEST_INPUT).then(|| input.to_lowercase())?;
@@ -38,7 +38,7 @@ pub fn nearest<'a>(input: &str, words: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, word)| word)
 }
 
-/// Declares an enum whose variants are words of the command line and of plan files. A word may have aliases.
+/// Declares an enum whose variants are words on the command line and in plan files. A word may have aliases.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$vdoc:meta])* $variant:ident = $word:literal $(| $alias:literal)*),+ $(,)? }) => {
         $(#[$doc])*

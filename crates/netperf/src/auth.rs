@@ -1,5 +1,5 @@
 //! The shared token. The server sends random bytes, and the client answers with an HMAC (RFC 2104, SHA-256) of these, of the
-//! test's cookie and of its parameters: the token itself is never sent, and an answer serves for one test alone.
+//! test's cookie and of its parameters: the token itself is never sent, and an answer is valid for one test only.
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};

@@ -21,12 +21,12 @@ use iotax_engine::EngineError;
 
 /// Longest time for a server to stop: it may have to wait for a write.
 const END_PATIENCE: Duration = Duration::from_secs(30);
-/// The interval at which the datagram that opens a stream is sent again until it is answered.
+/// Interval at which the opening datagram of a stream is resent until it is answered.
 const HELLO_AGAIN: Duration = Duration::from_secs(1);
 /// The interval at which the client checks whether the server has started the test.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A test that the server agreed to; it waits for the streams.
+/// A test that the server agreed to, before its streams are connected.
 #[derive(Debug)]
 pub(super) struct ClientSession {
     control: Control,
@@ -37,7 +37,7 @@ pub(super) struct ClientSession {
 }
 
 impl ClientSession {
-    /// Agrees with a server on a test. `parameters` gets the largest segment that the path carries, in bytes.
+    /// Agrees with a server on a test. `parameters` receives the path's maximum segment size in bytes, if known.
     pub(super) fn open(
         peer: &Peer,
         parameters: impl FnOnce(Option<u32>) -> Parameters,
@@ -85,7 +85,7 @@ impl ClientSession {
         letters(&self.cookie)
     }
 
-    /// Connects the streams. Returns them in order of their numbers, each with whether this end sends, and whether the server has already
+    /// Connects the streams. Returns them in order of their numbers, each with true if this end sends, and whether the server has already
     /// started the test.
     pub(super) fn connect(&self) -> Result<(Vec<(Socket, bool)>, bool), NetError> {
         let mut started = false;
@@ -112,7 +112,7 @@ impl ClientSession {
         Ok((sockets, started))
     }
 
-    /// Waits until the server's streams run, after it has `started` the test or before.
+    /// Waits until the server's streams run; `started` means that the server has started the test already.
     pub(super) fn await_running(&self, started: bool) -> Result<(), NetError> {
         if !started {
             self.control.expect(State::TestStart)?;
@@ -151,7 +151,7 @@ impl ClientSession {
         ))
     }
 
-    /// Ends the test: the server stops, and data in flight still arrives. If the server is gone, `await_end` fails.
+    /// Tells the server to stop; data in flight still arrives. If the server is gone, `await_end` fails.
     pub(super) fn end(&self) {
         drop(self.control.send(State::TestEnd));
     }
@@ -174,7 +174,7 @@ impl ClientSession {
         Ok(results.read(local, udp, self.parameters.omit().0 > 0))
     }
 
-    /// Breaks a test off.
+    /// Aborts the test.
     pub(super) fn terminate(&self) {
         // A failure to send means that the server is gone already.
         drop(self.control.send(State::ClientTerminate));
@@ -194,7 +194,7 @@ fn connect(peer: &Peer) -> io::Result<std::net::TcpStream> {
     Err(last.unwrap_or_else(|| io::Error::other("the name has no address")))
 }
 
-/// A failure with the peer's name.
+/// Converts a failure to an error that names the peer.
 pub(super) fn with_name(peer: &Peer, error: NetError) -> EngineError {
     let name = format!("{}:{}", peer.host, peer.port);
     EngineError::Net(match error {

@@ -1,4 +1,4 @@
-//! The control connection: states of one byte, and JSON with its length before it.
+//! The control connection: one-byte states, and JSON preceded by its length.
 //!
 //! This is iperf3's protocol (esnet/iperf, `iperf_api.c`). Every wait has one deadline for the whole message, so that a peer that
 //! sends a byte now and then cannot stall the other end, and lengths are checked before use.
@@ -14,13 +14,13 @@ use serde::de::DeserializeOwned;
 
 /// Bytes of the cookie that all connections of a test begin with: 36 letters and digits and a zero.
 pub(super) const COOKIE: usize = 37;
-/// The largest JSON of parameters.
+/// Maximum length of the parameters' JSON in bytes.
 pub(super) const MAX_PARAMETERS: u32 = 64 << 10;
-/// Largest JSON of results: 256 streams take some 100 KiB.
+/// Maximum length of the results' JSON in bytes; 256 streams take some 100 KiB.
 pub(super) const MAX_RESULTS: u32 = 2 << 20;
 /// Longest time for one step of the peer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// The idle time after which TCP probes the peer's kernel.
+/// Idle time after which the kernel sends TCP keep-alive probes.
 const KEPT_ALIVE: Duration = Duration::from_secs(30);
 
 /// The identifier common to all connections of a test.
@@ -63,7 +63,7 @@ impl State {
         Self::Challenge,
     ];
 
-    /// The byte on the wire.
+    /// The state's byte on the wire.
     pub(super) const fn byte(self) -> u8 {
         (self as i8).cast_unsigned()
     }
@@ -100,7 +100,7 @@ pub(super) enum NetError {
     Refused(String),
 }
 
-/// An end of the control connection.
+/// One end of the control connection.
 #[derive(Debug)]
 pub(super) struct Control {
     socket: TcpStream,
@@ -128,7 +128,7 @@ impl Control {
         &self.socket
     }
 
-    /// Sends bytes unframed.
+    /// Sends bytes without a length prefix.
     pub(super) fn send_bytes(&self, bytes: &[u8]) -> Result<(), NetError> {
         (&self.socket).write_all(bytes).map_err(NetError::from)
     }
@@ -164,7 +164,7 @@ impl Control {
         self.poll(PATIENCE)?.ok_or(NetError::Late)
     }
 
-    /// Waits for one state.
+    /// Waits for the expected state; fails on any other.
     pub(super) fn expect(&self, expected: State) -> Result<(), NetError> {
         match self.state()? {
             state if state == expected => Ok(()),
@@ -227,7 +227,7 @@ impl Control {
     }
 }
 
-/// A message with its length before it.
+/// Serializes a message with its length in front.
 pub(super) fn framed<T: Serialize>(message: &T) -> Result<Vec<u8>, NetError> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message).map_err(io::Error::from)?;
@@ -236,7 +236,7 @@ pub(super) fn framed<T: Serialize>(message: &T) -> Result<Vec<u8>, NetError> {
     Ok(frame)
 }
 
-/// The announced length in bytes, if it is above 0 and within the limit.
+/// The announced length in bytes; an error if it is 0 or above `limit`.
 pub(super) fn checked_length(bytes: [u8; 4], limit: u32) -> Result<usize, NetError> {
     let length = u32::from_be_bytes(bytes);
     if length == 0 || length > limit {
@@ -245,7 +245,7 @@ pub(super) fn checked_length(bytes: [u8; 4], limit: u32) -> Result<usize, NetErr
     usize::try_from(length).map_err(|error| io::Error::other(error).into())
 }
 
-/// Parses a message.
+/// Parses a JSON message.
 pub(super) fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T, NetError> {
     serde_json::from_slice(text).map_err(|error| NetError::Json {
         error: printable(&error.to_string()),
@@ -253,12 +253,12 @@ pub(super) fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T, NetError
     })
 }
 
-/// The beginning of a peer's text, escaped so that it cannot control a terminal.
+/// The first 120 characters of a peer's text, escaped so that they cannot control a terminal.
 fn printable(text: &str) -> String {
     text.chars().take(120).flat_map(char::escape_debug).collect()
 }
 
-/// A cookie's text.
+/// The cookie as text, without its zero byte.
 pub(super) fn letters(cookie: &Cookie) -> String {
     String::from_utf8_lossy(&cookie[..COOKIE - 1]).into_owned()
 }

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use super::report::{End, StreamEnd, StreamFigures};
 
-/// iperf3's results of one end.
+/// Results of one end in iperf3's format.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Results {
     cpu_util_total: f64,
     cpu_util_user: f64,
     cpu_util_system: f64,
-    /// 1 if the sender's kernel counts retransmits, -1 if this end does not send; iperf3 writes that as 2^64 - 1.
+    /// 1 if the sender's kernel counts retransmits; -1, which iperf3 writes as 2^64 - 1, if this end does not send.
     sender_has_retransmits: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     congestion_used: Option<String>,
@@ -27,12 +27,12 @@ pub(super) struct Results {
 struct StreamResult {
     id: u32,
     bytes: u64,
-    /// -1, or 2^64 - 1, where it is unknown.
+    /// Retransmitted segments; -1 or 2^64 - 1 if unknown.
     retransmits: f64,
-    /// Seconds.
+    /// Jitter in seconds.
     jitter: f64,
     errors: f64,
-    /// The share of `errors` from the warm-up; iperf3 writes it since 3.13.
+    /// The part of `errors` from the warm-up; sent by iperf3 since 3.13.
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_errors: Option<f64>,
     /// Datagrams sent, or those that the receiver knows were sent.
@@ -74,7 +74,7 @@ struct StreamExtension {
 }
 
 impl Results {
-    /// The results of an end.
+    /// Converts one end's results to iperf3's format.
     pub(super) fn of(end: &End, udp: bool) -> Self {
         let seconds = (end.duration_ns as f64 / 1e9).max(1e-9);
         let percent = |ns: u64| ns as f64 / 1e7 / seconds;
@@ -94,7 +94,7 @@ impl Results {
         }
     }
 
-    /// Validates the other end's results of a test with these local streams, over UDP or TCP, with or without a warm-up.
+    /// Validates and converts the other end's results; `local` has this end's streams of the test.
     pub(super) fn read(self, local: &End, udp: bool, warmed_up: bool) -> End {
         let duration_ns =
             self.streams.iter().filter_map(|stream| nanos(stream.end_time - stream.start_time)).max();
@@ -183,13 +183,13 @@ impl StreamExtension {
     }
 }
 
-/// A peer's count; `None` for negative values, such as -1, and NaN.
+/// Converts a peer's number to a count; `None` for NaN, negative values such as -1, and values from 9e18.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
 fn count(told: f64) -> Option<u64> {
     (0.0..9e18).contains(&told).then(|| told.round() as u64)
 }
 
-/// Seconds as nanoseconds.
+/// Converts seconds to nanoseconds; `None` if out of range.
 fn nanos(seconds: f64) -> Option<u64> {
     count(seconds * 1e9)
 }

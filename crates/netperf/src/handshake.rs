@@ -3,14 +3,14 @@
 
 use super::control::{COOKIE, Cookie};
 
-/// As iperf3 writes them, in its machine's byte order: since 3.12 digits, before numbers.
+/// Opening datagrams of iperf3, in its machine's byte order: digits since 3.12, numbers before.
 const CALLS: [u32; 2] = [0x3637_3839, 123_456_789];
 const ANSWERS: [u32; 2] = [0x3938_3736, 987_654_321];
 
-/// Bytes of the longest datagram of these.
+/// Length in bytes of the longest of these datagrams.
 pub(super) const LENGTH: usize = 4 + COOKIE;
 
-/// Opens a stream of a test.
+/// Builds the datagram that opens a stream of a test.
 pub(super) fn call(cookie: &Cookie) -> [u8; LENGTH] {
     let mut call = [0; LENGTH];
     call[..4].copy_from_slice(&CALLS[0].to_ne_bytes());
@@ -18,7 +18,7 @@ pub(super) fn call(cookie: &Cookie) -> [u8; LENGTH] {
     call
 }
 
-/// Opens a stream.
+/// A request to open a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Call {
     /// The cookie of the test; iperf3 does not send one.
@@ -30,12 +30,12 @@ pub(super) fn read_call(datagram: &[u8]) -> Option<Call> {
     is_one_of(datagram.get(..4)?, CALLS).then(|| Call { cookie: datagram[4..].try_into().ok() })
 }
 
-/// Answers such a datagram.
+/// The datagram that answers a request to open a stream.
 pub(super) const fn answer() -> [u8; 4] {
     ANSWERS[0].to_ne_bytes()
 }
 
-/// Checks whether a datagram is the answer.
+/// Checks whether a datagram is that answer.
 pub(super) fn is_answer(datagram: &[u8]) -> bool {
     datagram.len() == 4 && is_one_of(datagram, ANSWERS)
 }

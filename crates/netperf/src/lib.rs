@@ -1,4 +1,4 @@
-//! Makes network load in this process: streams, round trips, and the server that answers them.
+//! Generates network load in this process: streams, round trips, and the server that answers them.
 //!
 //! Both ends speak iperf3's protocol, so that either may be an iperf3: a `control` connection with `parameters` at the beginning and
 //! an `exchange` of results in the end, and the streams (`stream`, one thread each, kept by `streams`). The client runs a
@@ -30,11 +30,11 @@ pub use report::{
 pub use server::{Server, ServerEvent, Serving};
 pub use test::{ClientTest, Prepared, Progress};
 
-/// Carries out one measurement with the server at `peer`. `events` gets the same events as from [`iotax_engine::measure`]. It begins when
-/// `control` says so, which also ends round trips; streams run to their end.
+/// Carries out one measurement with the server at `peer`. `events` receives the same events as from [`iotax_engine::measure`]. The load
+/// starts at the time set in `control`, which can also end round trips early; streams run to their end.
 ///
 /// # Errors
-/// A job without network traffic, and a network or server that fails.
+/// The job has no network traffic, or the network or the server fails.
 pub fn measure_under(
     control: &Control,
     job: &Job,

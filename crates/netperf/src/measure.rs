@@ -50,7 +50,7 @@ pub(super) fn streams(
     Ok(outcome(report, marks[1].since(&marks[0]), ramp_packets))
 }
 
-/// An interval at this end. Sent data counts once the kernel has accepted it.
+/// Converts an interval at this end to a sample. Sent data counts once the kernel has accepted it.
 fn sample(interval: &TestInterval) -> Sample {
     let streams = |sends: bool| interval.streams.iter().filter(move |stream| stream.sends == sends);
     let tally = |sends: bool| sum(streams(sends).map(|stream| stream.figures));
@@ -80,7 +80,7 @@ fn sample(interval: &TestInterval) -> Sample {
     }
 }
 
-/// The sum over streams of one direction; `None` without any.
+/// Sums the streams of one direction; `None` without any.
 fn sum(streams: impl Iterator<Item = StreamFigures>) -> Option<Tally> {
     let mut streams = streams.peekable();
     streams.peek()?;
@@ -142,7 +142,7 @@ fn over(count: u64, wanted_ns: u64, counted_ns: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// The streams that broke, at either end.
+/// Counts the streams that broke, at either end, as errors.
 fn errors(report: &TestReport) -> Vec<ErrorCount> {
     let ends = [(true, Some(&report.local)), (false, report.remote.as_ref())];
     let broken = ends.into_iter().filter_map(|(local, end)| Some((local, end?))).flat_map(|(local, end)| {

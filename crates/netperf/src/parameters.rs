@@ -4,15 +4,15 @@ use iotax_model::net::{Direction, MOST_STREAMS, NetTest, Traffic};
 use iotax_model::units::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// iperf3's longest test and warm-up.
+/// Maximum length of a test or a warm-up in seconds, as in iperf3.
 const MOST_SECONDS: u64 = 86_400;
-/// Bytes of one write or datagram.
+/// Maximum bytes of one write.
 const MOST_LENGTH: u64 = 1 << 20;
-/// Bytes of one datagram, and of a round trip's message.
+/// Maximum bytes of one datagram, or of a round trip's message.
 const MOST_DATAGRAM: u64 = 65_507;
-/// Bytes of a socket's buffer, as in iperf3.
+/// Maximum size of a socket buffer in bytes, as in iperf3.
 const MOST_WINDOW: u64 = 512 << 20;
-/// iperf3's largest segment.
+/// Maximum segment size in bytes, as in iperf3.
 const MOST_MSS: u32 = 9 << 10;
 /// Default bytes per write.
 pub(super) const TCP_LENGTH: u64 = 128 << 10;
@@ -29,11 +29,11 @@ pub(super) struct Parameters {
     pub(super) udp: bool,
     /// Warm-up in seconds.
     pub(super) omit: u64,
-    /// Seconds, or 0 if bytes or blocks end it.
+    /// Length of the test in seconds; 0 if bytes or blocks end it.
     pub(super) time: u64,
-    /// Bytes, or 0.
+    /// Bytes that end the test, or 0.
     pub(super) num: u64,
-    /// Blocks, or 0.
+    /// Blocks that end the test, or 0.
     pub(super) blockcount: u64,
     #[serde(rename = "MSS", skip_serializing_if = "Option::is_none")]
     pub(super) mss: Option<u32>,
@@ -50,7 +50,7 @@ pub(super) struct Parameters {
     /// Bits per second of each stream; absent or 0 for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bandwidth: Option<u64>,
-    /// Microseconds; iperf3's servers require it.
+    /// Pacing interval in microseconds; iperf3's servers require the key.
     pub(super) pacing_timer: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) congestion: Option<String>,
@@ -82,18 +82,18 @@ pub(super) struct Extension {
     pub(super) version: String,
     /// True if the client knows a token.
     pub(super) auth: bool,
-    /// The warm-up to the nanosecond.
+    /// The warm-up in nanoseconds; `omit` has whole seconds.
     pub(super) omit_ns: u64,
-    /// Round trips instead of streams.
+    /// The round-trip test; `None` for streams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) test: Option<NetTest>,
-    /// The time that the server's kernel is to poll the device before it waits.
+    /// Time for which the server's kernel polls the device before it sleeps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) busy_poll_ns: Option<u64>,
 }
 
 impl Parameters {
-    /// The parameters of a test over a path that carries `mss` bytes per segment. A `time` of 0 means no limit.
+    /// Creates the parameters of a test over a path with segments of `mss` bytes. A `time` of 0 means no limit.
     pub(super) fn new(traffic: &Traffic, time: Nanos, omit: Nanos, mss: Option<u32>, auth: bool) -> Self {
         let udp = matches!(traffic.test, NetTest::Udp | NetTest::UdpRtt);
         let default = if udp { mss.map_or(UDP_LENGTH, u64::from) } else { TCP_LENGTH };
@@ -144,7 +144,7 @@ impl Parameters {
         }
     }
 
-    /// The warm-up.
+    /// Length of the warm-up.
     pub(super) fn omit(&self) -> Nanos {
         let told = self.iotax.as_ref().map(|extension| extension.omit_ns);
         Nanos(told.unwrap_or(self.omit.saturating_mul(1_000_000_000)))

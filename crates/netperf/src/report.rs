@@ -8,14 +8,14 @@ use iotax_model::units::Nanos;
 use super::parameters::Parameters;
 pub use super::stream::TcpInfo;
 
-/// A test whose streams are connected.
+/// The start of a test, once its streams are connected.
 #[derive(Debug, Clone)]
 pub struct Start {
     /// The test's identifier, 36 letters and digits.
     pub cookie: String,
-    /// When, in milliseconds since 1970.
+    /// Start time in milliseconds since 1970.
     pub at_ms: u64,
-    /// The other end of the control connection.
+    /// Address of the other end of the control connection.
     pub peer: SocketAddr,
     /// The streams, in the order of their numbers.
     pub connections: Vec<Connection>,
@@ -23,17 +23,17 @@ pub struct Start {
     pub udp: bool,
     /// True for round trips: messages that the server sends back.
     pub round_trips: bool,
-    /// Streams of each direction.
+    /// Number of streams per direction.
     pub parallel: u32,
     /// Bytes of one write or datagram.
     pub length: u64,
     /// The warm-up, which does not count.
     pub omit: Nanos,
-    /// The time after that; 0 if bytes or blocks end it.
+    /// Length of the window after the warm-up; 0 if bytes or blocks end it.
     pub time: Nanos,
-    /// Bytes of a direction that end it, or 0.
+    /// Bytes per direction that end the test, or 0.
     pub bytes: u64,
-    /// Writes or datagrams of a direction that end it, or 0.
+    /// Writes or datagrams per direction that end the test, or 0.
     pub blocks: u64,
     /// True if only the server sends.
     pub reverse: bool,
@@ -43,28 +43,28 @@ pub struct Start {
     pub bitrate: u64,
     /// Requested size of the sockets' buffers in bytes, or 0.
     pub window: u64,
-    /// Bytes of the first stream's buffers for sending and for receiving, as the kernel has them.
+    /// Sizes in bytes of the first stream's send and receive buffers, as the kernel reports them.
     pub buffers: Option<(u64, u64)>,
-    /// TCP's largest segment in bytes: the streams', or the control connection's.
+    /// Maximum segment size in bytes, of the streams or else of the control connection.
     pub mss: Option<u32>,
-    /// TCP's congestion control here.
+    /// TCP congestion control at this end.
     pub congestion: Option<String>,
 }
 
-/// One stream.
+/// A connected stream.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    /// iperf3's number of it: 1, 3, 4, 5 ...
+    /// The stream's number as in iperf3: 1, 3, 4, 5 ...
     pub id: u32,
     /// True if this end sends.
     pub sends: bool,
     /// Address of this end.
     pub local: SocketAddr,
-    /// The other end.
+    /// Address of the other end.
     pub remote: SocketAddr,
 }
 
-/// Counts of a stream at one end over a period. Counts that this end does not have are absent.
+/// Counts of a stream at one end over a period. Counts unknown at this end are `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamFigures {
     /// Bytes passed to the kernel, or received from it.
@@ -76,11 +76,11 @@ pub struct StreamFigures {
     pub lost: Option<u64>,
     /// Datagrams that came after a later one.
     pub out_of_order: Option<u64>,
-    /// Datagrams that arrived twice.
+    /// Duplicate datagrams.
     pub duplicates: Option<u64>,
-    /// RFC 3550's jitter at the end of the time.
+    /// Interarrival jitter (RFC 3550) at the end of the period.
     pub jitter_ns: Option<u64>,
-    /// Segments that TCP sent again.
+    /// Retransmitted TCP segments.
     pub retransmits: Option<u64>,
 }
 
@@ -107,9 +107,9 @@ impl StreamFigures {
 /// An interval of a test, at this end.
 #[derive(Debug, Clone)]
 pub struct TestInterval {
-    /// The begin, in nanoseconds from the test's start, or from the end of the warm-up.
+    /// Start, in nanoseconds from the test's start, or from the end of the warm-up.
     pub begin_ns: u64,
-    /// The end, on the same scale.
+    /// End, on the same scale as `begin_ns`.
     pub end_ns: u64,
     /// True in the warm-up.
     pub omitted: bool,
@@ -120,11 +120,11 @@ pub struct TestInterval {
 /// An interval of a stream.
 #[derive(Debug, Clone)]
 pub struct StreamInterval {
-    /// Its number.
+    /// The stream's number.
     pub id: u32,
     /// True if this end sends.
     pub sends: bool,
-    /// Its counts.
+    /// The stream's counts in the interval.
     pub figures: StreamFigures,
     /// TCP's own figures at the interval's end.
     pub tcp: Option<TcpInfo>,
@@ -133,11 +133,11 @@ pub struct StreamInterval {
 /// Results of one end, without the warm-up.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct End {
-    /// The length of its window.
+    /// Length of the end's window in nanoseconds.
     pub duration_ns: u64,
-    /// CPU time of its process meanwhile.
+    /// CPU time of the end's process in the window.
     pub cpu: Option<CpuTime>,
-    /// TCP's congestion control there.
+    /// TCP congestion control at this end.
     pub congestion: Option<String>,
     /// The streams, in the order of their numbers.
     pub streams: Vec<StreamEnd>,
@@ -146,25 +146,25 @@ pub struct End {
 /// Results of a stream at one end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StreamEnd {
-    /// Its number.
+    /// The stream's number.
     pub id: u32,
     /// True if this end sends.
     pub sends: bool,
-    /// The length of its window.
+    /// Length of the stream's window in nanoseconds.
     pub duration_ns: u64,
-    /// Its counts.
+    /// The stream's counts in the window.
     pub figures: StreamFigures,
     /// Datagrams of the warm-up, sent or known to be sent, which are excluded from all counts.
     pub omitted_packets: u64,
-    /// TCP's estimates of the round trip, sampled each interval: minimum, mean, maximum.
+    /// Minimum, mean and maximum of TCP's round-trip estimates, sampled each interval.
     pub rtt_ns: Option<[u64; 3]>,
     /// The largest congestion window in bytes.
     pub max_cwnd: Option<u64>,
     /// The largest window of the peer in bytes.
     pub max_window: Option<u64>,
-    /// Its longest times without a byte, by whether the client, sends.
+    /// The longest gaps without received data, with their direction.
     pub gaps: Vec<Gap>,
-    /// Why it broke off early.
+    /// The reason why the stream broke; `None` if it did not.
     pub error: Option<String>,
 }
 
@@ -178,7 +178,7 @@ impl End {
         }
     }
 
-    /// The streams that broke, as text.
+    /// Describes the streams that broke; `whose` precedes each description.
     pub(super) fn words<'a>(&'a self, whose: &'a str) -> impl Iterator<Item = String> + 'a {
         self.streams.iter().filter_map(move |stream| {
             let error = stream.error.as_ref()?;
@@ -190,7 +190,7 @@ impl End {
 /// A whole test.
 #[derive(Debug, Clone)]
 pub struct TestReport {
-    /// The report at its start.
+    /// The report at the test's start.
     pub start: Start,
     /// Results of this end.
     pub local: End,

@@ -15,7 +15,7 @@ use super::report::{Connection, StreamEnd, StreamFigures, StreamInterval};
 use super::stream::{self, Amount, Counters, Options, Settings, Snapshot, Socket, TcpInfo};
 use iotax_engine::clock;
 
-/// The longest wait for a sender's last write after a stop.
+/// Maximum nanoseconds to wait for a sender's last write after a stop.
 const LAST_WRITE_NS: u64 = 100_000_000;
 
 /// The streams of a test at one end.
@@ -26,7 +26,7 @@ pub(super) struct Streams {
     udp: bool,
     /// True if this end is the client.
     local: bool,
-    /// The begin of counting, in nanoseconds.
+    /// Start of counting on the engine's clock, in nanoseconds.
     begin: u64,
 }
 
@@ -53,7 +53,7 @@ struct Reading {
     segments: Option<u64>,
 }
 
-/// TCP's path figures over the readings so far.
+/// TCP's path metrics over the readings so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct PathSeen {
     looks: u64,
@@ -97,7 +97,7 @@ impl Reading {
         Self { counts: stream.counters.snapshot(), tcp, segments: count }
     }
 
-    /// Subtracts an earlier look.
+    /// Returns the counts since an earlier reading.
     fn since(&self, earlier: &Self, sends: bool) -> StreamFigures {
         let counts = self.counts.since(&earlier.counts);
         let Some(tcp) = self.tcp else {
@@ -124,7 +124,7 @@ impl Reading {
 }
 
 impl Stream {
-    /// Starts counting anew from now.
+    /// Restarts counting from now.
     fn set_base(&mut self) {
         self.last = Reading::now(self);
         self.base = self.last;
@@ -151,7 +151,7 @@ pub(super) fn options(parameters: &Parameters) -> Options {
 }
 
 impl Streams {
-    /// Streams over sockets in the order of their numbers, each with true if this end sends.
+    /// Creates the streams over sockets in the order of their numbers, each with true if this end sends.
     pub(super) fn new(
         parameters: &Parameters,
         sockets: impl IntoIterator<Item = (Socket, bool)>,
@@ -188,7 +188,7 @@ impl Streams {
         Self { all: streams.collect(), settings, udp: parameters.udp, local, begin: 0 }
     }
 
-    /// The two ends of each stream.
+    /// Addresses of both ends of each stream.
     pub(super) fn connections(&self) -> io::Result<Vec<Connection>> {
         let ends = |socket: &Socket| -> io::Result<(SocketAddr, SocketAddr)> {
             match socket {
@@ -203,12 +203,12 @@ impl Streams {
         each.collect()
     }
 
-    /// The first stream's socket: all are alike.
+    /// The first stream's socket; all have the same options.
     pub(super) fn first(&self) -> Option<&Socket> {
         self.all.first().map(|stream| &*stream.socket)
     }
 
-    /// Starts the streams that this end sends, or those that it receives; counting begins.
+    /// Starts the streams that this end sends (`sends`), or else those that it receives; counting begins.
     pub(super) fn start(&mut self, sends: bool) -> io::Result<()> {
         // A new thread may wait for a CPU for milliseconds: all are there before the first begins, and run before the window does.
         let gate = Arc::new(RwLock::new(()));
@@ -248,12 +248,12 @@ impl Streams {
         }
     }
 
-    /// The begin of counting, in nanoseconds.
+    /// Start of counting on the engine's clock, in nanoseconds.
     pub(super) fn begin(&self) -> u64 {
         self.begin
     }
 
-    /// Figures of each stream since the last reading.
+    /// Takes a reading of each stream and returns the counts since the last one.
     pub(super) fn look(&mut self) -> Vec<StreamInterval> {
         let each = self.all.iter_mut().map(|stream| {
             let now = Reading::now(stream);
@@ -267,7 +267,7 @@ impl Streams {
         each.collect()
     }
 
-    /// Figures of each stream since counting began, up to the last reading, which was just taken.
+    /// Counts of each stream from the start of counting to the last reading, which must be recent; `now` is its time.
     pub(super) fn totals(&self, now: u64) -> Vec<StreamEnd> {
         let each = self.all.iter().map(|stream| {
             let tcp = stream.sends && !self.udp;
@@ -303,7 +303,7 @@ impl Streams {
         stream.counters.gaps(now).into_iter().map(gap).collect()
     }
 
-    /// Returns whether nothing more will be sent from here: the amount is used up, or all streams broke.
+    /// Returns whether this end will send nothing more: the amount is used up, or all streams broke.
     pub(super) fn have_sent_all(&self) -> bool {
         let gone = |stream: &Stream| stream.worker.as_ref().is_none_or(JoinHandle::is_finished);
         let mut senders = self.all.iter().filter(|stream| stream.sends).peekable();
@@ -324,13 +324,13 @@ impl Streams {
         self.all.iter().map(|stream| stream.counters.snapshot().bytes).sum()
     }
 
-    /// Bytes that this end sent, or received, since counting began.
+    /// Bytes that this end sent (`sent`) or received since counting began.
     pub(super) fn counted(&self, sent: bool) -> u64 {
         let streams = self.all.iter().filter(|stream| stream.sends == sent);
         streams.map(|stream| stream.counters.snapshot().since(&stream.base.counts).bytes).sum()
     }
 
-    /// Has the senders, or the receivers, stop.
+    /// Makes the senders, or else the receivers, stop.
     pub(super) fn stop(&self, senders: bool) {
         for stream in self.all.iter().filter(|stream| stream.sends == senders) {
             stream.stop.store(true, Ordering::Relaxed);
@@ -346,7 +346,7 @@ impl Streams {
         }
     }
 
-    /// Describes how datagrams passed between the streams and the kernel.
+    /// Describes how datagrams are passed to and from the kernel.
     pub(super) fn ways(&self) -> Vec<String> {
         let ways = |sends: bool| {
             let mut streams = self.all.iter().filter(move |stream| stream.sends == sends);
@@ -355,7 +355,7 @@ impl Streams {
         [true, false].into_iter().filter_map(ways).collect()
     }
 
-    /// Waits for the threads, which are to stop. The streams that broke before that, by their numbers, and why.
+    /// Stops the streams and waits for their threads. Returns the numbers of those that broke before, and why.
     pub(super) fn join(&mut self) -> Vec<(u32, String)> {
         self.stop(true);
         self.stop(false);

@@ -35,7 +35,7 @@ pub struct ClientTest {
     pub traffic: Traffic,
     /// The server.
     pub peer: Peer,
-    /// Its length; 0 if only the traffic's bytes end it.
+    /// Length of the window; 0 if only the traffic's bytes end it.
     pub time: Nanos,
     /// The warm-up, which does not count.
     pub omit: Nanos,
@@ -63,7 +63,7 @@ pub struct Prepared {
     session: ClientSession,
 }
 
-/// A test that goes on.
+/// A test in progress.
 struct Running<'a> {
     test: &'a ClientTest,
     session: &'a ClientSession,
@@ -72,12 +72,12 @@ struct Running<'a> {
     tell: &'a mut dyn FnMut(Progress<'_>),
 }
 
-/// Progress of a test that ends by bytes.
+/// Progress of a test that is limited by bytes.
 struct ByteProgress {
     received: u64,
-    /// The last time at which more had arrived.
+    /// Time at which `received` last increased.
     at: u64,
-    /// The time at which the kernel had accepted everything.
+    /// Time at which the kernel had accepted all data.
     sent_all: Option<u64>,
 }
 
@@ -85,7 +85,7 @@ impl ClientTest {
     /// Agrees on the test with the server.
     ///
     /// # Errors
-    /// A test without an end, a server that does not listen, is no iperf3, is busy, or refuses the parameters.
+    /// The test has no end, or the server does not listen, is not iperf3, is busy, or refuses the parameters.
     pub fn prepare(self) -> Result<Prepared, EngineError> {
         if self.time == Nanos(0) && self.traffic.bytes.is_none_or(|bytes| bytes.0 == 0) {
             return Err(EngineError::Net("neither a time nor a number of bytes ends the test".into()));
@@ -102,10 +102,10 @@ impl ClientTest {
 }
 
 impl Prepared {
-    /// Runs the test. `tell` gets its events; setting `stop` ends it early.
+    /// Runs the test. `tell` receives its events; setting `stop` ends it early.
     ///
     /// # Errors
-    /// Streams that cannot be connected, and a server that breaks off.
+    /// Streams cannot be connected, or the server breaks off.
     pub fn run(
         self,
         stop: &AtomicBool,
@@ -156,7 +156,7 @@ fn carry_out(
     Ok(TestReport { start, local, remote: Some(remote), notes })
 }
 
-/// Adds the properties known once the streams are connected.
+/// Adds to `start` the properties that are known once the streams are connected.
 pub(super) fn describe(
     start: &mut Start,
     streams: &Streams,
@@ -182,7 +182,7 @@ pub(super) fn describe(
 }
 
 impl Running<'_> {
-    /// Runs warm-up and window; returns this end's results. At that point the senders have stopped, and the receivers still receive.
+    /// Runs the warm-up and the window. Returns this end's results once the senders have stopped; the receivers still run.
     fn measure(&mut self) -> Result<End, NetError> {
         let warm_up = self.test.omit.0;
         if warm_up > 0 {
@@ -205,7 +205,7 @@ impl Running<'_> {
         Ok(End { duration_ns: end - begin, cpu: Some(used.cpu), congestion: None, streams })
     }
 
-    /// Runs the streams for `time` nanoseconds and reports each interval. Returns the begin and the end.
+    /// Runs the streams for `time` nanoseconds and reports each interval. Returns the start and the end.
     fn phase(&mut self, time: Option<u64>, omitted: bool) -> Result<(u64, u64), NetError> {
         let begin = self.streams.begin();
         let mut end = time.map_or(u64::MAX, |time| begin + time);
@@ -254,7 +254,7 @@ impl Running<'_> {
         TestInterval { begin_ns: last - begin, end_ns: now - begin, omitted, streams }
     }
 
-    /// The end of the work, if it is done before the time is over.
+    /// Returns the time at which all data was transferred; `None` while there is more to do.
     fn through(&self, now: u64, omitted: bool, progress: &mut ByteProgress) -> Option<u64> {
         let direction = self.test.traffic.direction;
         let sent_all = self.streams.have_sent_all();

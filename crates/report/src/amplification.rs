@@ -5,7 +5,7 @@ use iotax_model::units::human;
 use iotax_analysis::IoAmplification;
 use iotax_analysis::amplification::{Level, Passed};
 
-/// Distance of ratios from 1 below which they are not mentioned.
+/// Ratios closer to 1 than this are not mentioned.
 const TELLING: f64 = 0.05;
 
 /// `reads: vdb merged 24:1 (96 KiB each), 5.0% of the bytes`: the layers that changed the I/O, one line per direction.
@@ -24,10 +24,10 @@ pub(super) fn remarkable(flow: &IoAmplification) -> Vec<String> {
     lines
 }
 
-/// Picks a direction of a level.
+/// Selects the reads or the writes that passed a level.
 type Of = fn(&Level) -> &Passed;
 
-/// The directions with their words.
+/// Reads and writes by name, each with the accessor for its counts.
 pub(super) const DIRECTIONS: [(&str, Of); 2] =
     [("read", |level| &level.read), ("write", |level| &level.write)];
 

@@ -1,4 +1,4 @@
-//! Sentences on the highest rate that keeps conditions.
+//! Sentences on the highest rate that meets the conditions.
 
 use iotax_analysis::ask::{Against, Answer, Answers, Condition, Held, HighestRate, Possible};
 use iotax_analysis::curve::Located;
@@ -29,7 +29,7 @@ pub(super) fn sentences(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Vec<
     answers.targets.iter().map(one).chain(next_step(run, ask, answers)).collect()
 }
 
-/// The next step for rates without an interval and open questions.
+/// The command that would narrow rates without an interval or settle undecided comparisons; `None` if there are none.
 fn next_step(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Option<String> {
     let has_interval = |answer: &Answer<'_>| {
         !matches!(answer.found, HighestRate::Rate(Located { interval: None, .. }) | HighestRate::Unknown)
@@ -51,7 +51,7 @@ fn next_step(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Option<String> 
         .then(|| format!("A new search of {time} {what}: {command}"))
 }
 
-/// All sentences of a search for the highest rate.
+/// All sentences of a run that searches for the highest rate.
 pub(super) fn all(run: &Run) -> Vec<String> {
     let Some(ask) = run.plan.ask() else { return Vec::new() };
     iotax_analysis::ask::answers(run).iter().flat_map(|answers| sentences(run, ask, answers)).collect()

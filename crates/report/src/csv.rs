@@ -1,4 +1,4 @@
-//! Tables for spreadsheets and scripts: one header line, units in the names, unknown values empty.
+//! CSV tables for spreadsheets and scripts: one header line, units in column names, empty fields for unknown values.
 
 use iotax_analysis::Judgement;
 use iotax_analysis::compare::{Account, History};
@@ -12,11 +12,11 @@ use crate::tables;
 /// A CSV file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sheet {
-    /// Its name, such as `measurements.csv`.
+    /// The file's name, such as `measurements.csv`.
     pub name: &'static str,
-    /// Its first line, which marks a file as written by iotax.
+    /// The header line, by which iotax recognises the file as its own.
     pub header: String,
-    /// The whole text.
+    /// The whole file, including the header line.
     pub text: String,
 }
 
@@ -44,13 +44,13 @@ pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
     ]
 }
 
-/// All cells over several runs.
+/// The sheet of a history: all cells over several runs.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History) -> Sheet {
     sheet("history.csv", tables::history(accounts, history))
 }
 
-/// Fields with a comma or a quote are quoted (RFC 4180).
+/// Formats a table as CSV. Fields with a comma or a quote are quoted (RFC 4180).
 fn sheet(name: &'static str, DataTable { columns, rows }: DataTable) -> Sheet {
     let header: Vec<String> = columns.into_iter().map(|(name, _)| name).collect();
     let mut writer = csv::Writer::from_writer(Vec::new());

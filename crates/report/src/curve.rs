@@ -12,10 +12,10 @@ pub(super) fn heading(curves: &Curves<'_>) -> String {
     format!("{}: latency against load", title(curves.work))
 }
 
-/// Share of a target's capacity at which layers are compared.
+/// Share of a target's capacity at which its response time is compared with the baseline's.
 const HALF: f64 = 0.5;
 
-/// One sentence per target: its capacity, where latency begins to rise, and what it costs against the baseline.
+/// One sentence per target: its capacity, the knee of its latency curve, and its cost against the baseline.
 pub(super) fn sentences(judgement: &Judgement, curves: &Curves<'_>, baseline: &str) -> Vec<String> {
     let base = curves.targets.iter().find(|curve| curve.target == baseline);
     curves.targets.iter().map(|curve| sentence(judgement, curves, curve, base)).collect()
@@ -57,7 +57,7 @@ fn sentence(
     format!("{}: {}.", curve.target, parts.join("; "))
 }
 
-/// `, 38% less than host-file`, from the figures shown; absent if not compared.
+/// `, 38% less than host-file`: a target's capacity against the baseline's; absent if not compared.
 fn against(
     judgement: &Judgement,
     curves: &Curves<'_>,
@@ -111,5 +111,5 @@ pub(super) fn legend(has_kept: bool) -> String {
     )
 }
 
-/// The column of that name.
+/// Explains the column `kept`.
 const KEPT: &str = " kept: the share of the I/Os due in a window that completed in it (a random schedule makes a few more or fewer due than the rate says).";

@@ -28,7 +28,7 @@ fn sentence(run: &Run, all: &[DemandOnTarget<'_>], target: &str) -> String {
     format!("{target}: {}{emulated}{about}.", word(answer))
 }
 
-/// The deciding demand: the one that is missed by most, is undecided, or has the smallest margin.
+/// The demand that the answer rests on: of those with this verdict, the one with the smallest margin, or missed by the most.
 fn decisive<'a, 'b>(of_target: &[&'b DemandOnTarget<'a>], answer: Kept) -> Option<&'b DemandOnTarget<'a>> {
     let same = of_target.iter().filter(|demand| demand.kept == answer);
     same.min_by(|one, other| {
@@ -75,7 +75,7 @@ fn clause(run: &Run, all: &[DemandOnTarget<'_>], demand: &DemandOnTarget<'_>) ->
     format!("; {} is {shown}, {}{more}", keep.figure(), keep.limit())
 }
 
-/// The figure with its interval.
+/// The measured figure with its interval; `None` without a figure.
 pub(super) fn shown(demand: &DemandOnTarget<'_>) -> Option<String> {
     let figure = demand.figure?;
     Some(match demand.demand.keep {
@@ -91,7 +91,7 @@ pub(super) fn shown(demand: &DemandOnTarget<'_>) -> Option<String> {
     })
 }
 
-/// Why it is undecided although it was measured.
+/// The reason why a demand has no figure; `None` if it has one.
 pub(super) fn why(demand: &DemandOnTarget<'_>) -> Option<String> {
     Some(match demand.missing? {
         NoFigure::Unusable => "its measurements cannot be used".into(),
@@ -107,7 +107,7 @@ pub(super) fn why(demand: &DemandOnTarget<'_>) -> Option<String> {
     })
 }
 
-/// The answer in a word.
+/// `yes`, `no` or `undecided`.
 pub(super) const fn word(kept: Kept) -> &'static str {
     match kept {
         Kept::Yes => "yes",
@@ -116,7 +116,7 @@ pub(super) const fn word(kept: Kept) -> &'static str {
     }
 }
 
-/// The room, as a factor.
+/// The factor by which a demand is met (below 1: missed), such as `4.76`; `-` if unknown.
 pub(super) fn room(demand: &DemandOnTarget<'_>) -> String {
     demand.room().map_or_else(|| UNKNOWN.into(), |room| format!("{room:.2}"))
 }

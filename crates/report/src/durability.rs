@@ -1,4 +1,4 @@
-//! Sentences on durable writes: each target's flushes by layer, and the conclusions.
+//! Sentences on durable writes: the flushes of each target by layer, and the conclusions.
 
 use iotax_analysis::Ratio;
 use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
@@ -10,10 +10,10 @@ use iotax_model::units::human::listed;
 
 use crate::figure::{change, grouped, or_unknown};
 
-/// Largest relative difference of counts that are equal: a flush that ends just after a window was requested within it.
+/// Counts within this relative difference are equal: a flush requested within a window may end just after it.
 const EDGE: f64 = 0.02;
 
-/// The methods of one target with the same flush outcome, and their sum.
+/// The methods of one target whose flushes had the same outcome, with their counts added up.
 struct Alike<'a> {
     methods: Vec<&'a str>,
     account: FlushAccount,
@@ -98,7 +98,7 @@ fn fate(account: &FlushAccount) -> String {
     }
 }
 
-/// The answer: which targets lose writes, and the fastest durable write on each of the others.
+/// The conclusions: the targets that lose writes, and the fastest durable write on each of the others.
 pub(super) fn sentences(run: &Run, writes: &DurableWrites<'_>) -> Vec<String> {
     let of_target = |target: &str| swallowed(writes, target).or_else(|| quickest(writes, target));
     run.plan.targets.iter().filter_map(|target| of_target(&target.name)).collect()

@@ -26,11 +26,11 @@ pub(crate) fn signed_time(ns: f64) -> String {
     format!("{sign}{}", human::time(ns.abs()))
 }
 
-/// Ratio of the interval's distance from 0 to the estimate's from which the interval determines the unit of both.
+/// If an interval reaches this many times further from 0 than its estimate, both are shown in the interval's unit.
 const FAR_WIDER: f64 = 50.0;
 
-/// `+35.2 us [34.1, 36.4]`, both in the estimate's unit, or in the interval's if that is far wider: `+0.85 us [-59.2, 69.5]`. A missing
-/// interval is named, since an estimate alone would look certain.
+/// `+35.2 us [34.1, 36.4]`. Both are in the estimate's unit, or in the interval's if that is far wider: `+0.85 us [-59.2, 69.5]`. A missing
+/// interval is shown as `[no interval]`, since an estimate alone would look certain.
 pub(super) fn tax(tax: &Tax) -> String {
     let farthest = tax.interval.map_or(0.0, |interval| interval.low.abs().max(interval.high.abs()));
     if farthest < FAR_WIDER * tax.ns.abs() {
@@ -64,7 +64,7 @@ pub(super) fn bits_with(bytes_per_s: f64, interval: Option<Interval>) -> String 
     with_interval(human::bits(bytes_per_s), interval.map(|interval| interval.map(|end| end * 8.0)))
 }
 
-/// Nanoseconds or bits per second in a unit.
+/// Length of a time unit in nanoseconds, or size of a bit-rate unit in bit/s.
 fn unit(word: &str) -> f64 {
     match word {
         "us" | "kbit/s" => 1e3,
@@ -74,7 +74,7 @@ fn unit(word: &str) -> f64 {
     }
 }
 
-/// An interval in nanoseconds or bits per second in the unit of its estimate.
+/// Formats an interval (nanoseconds or bits per second) in the unit of its estimate.
 fn bracketed(estimate: &str, interval: Interval) -> String {
     let unit = unit(estimate.rsplit(' ').next().unwrap_or_default());
     // As many decimals as the estimate shows, fewer where three digits say it.
@@ -134,7 +134,7 @@ pub(super) fn gigabits(bytes_per_s: f64) -> String {
     }
 }
 
-/// The unit of work that a workload's CPU time is divided by: `I/O`, `GiB`.
+/// The unit that a workload's CPU time is given per: `I/O`, `GiB`.
 pub(super) fn cpu_unit(workload: &Workload) -> &'static str {
     match workload.kind() {
         Kind::Streams(_) => "GiB",
@@ -142,7 +142,7 @@ pub(super) fn cpu_unit(workload: &Workload) -> &'static str {
     }
 }
 
-/// The unit in which columns show a workload's bytes per second, and its format.
+/// The column head and format for a workload's bytes per second.
 pub(super) fn rate(workload: &Workload) -> (&'static str, fn(f64) -> String) {
     if workload.kind().is_network() { ("Gbit/s", gigabits) } else { ("MB/s", megabytes) }
 }
@@ -186,7 +186,7 @@ fn hundredths(percent: f64) -> String {
     }
 }
 
-/// The column head and format for an imported run's bytes per second, with a fitting unit for each.
+/// The column head and format for an imported run's bytes per second: bit/s for iperf, else bytes/s.
 pub(super) fn rate_of(source: &ImportSource) -> (&'static str, fn(f64) -> String) {
     match source.tool.as_str() {
         "iperf" | "iperf3" => ("throughput", human::bits),
@@ -277,7 +277,7 @@ fn lengths(workload: &Workload) -> String {
     workload.lengths().split('-').map(with_unit).collect::<Vec<_>>().join("-")
 }
 
-/// A size with its unit: plans write bytes without one.
+/// Adds ` B` to a size that a plan writes without a unit, which is in bytes.
 fn with_unit(size: &str) -> String {
     if size.ends_with(|c: char| c.is_ascii_digit()) { format!("{size} B") } else { size.to_owned() }
 }
@@ -360,7 +360,7 @@ fn title_of_test(workload: &Workload, test: Test) -> String {
     text + &flushes(workload)
 }
 
-/// [`title`] for a workload that iotax ran; for an imported one only the keys its source states: `rw = randread, bs = 4k`.
+/// The [`title`] of a workload that iotax ran; for an imported workload only the keys its source states: `rw = randread, bs = 4k`.
 pub(crate) fn title_in(source: Option<&ImportSource>, workload: &Workload) -> String {
     let Some(source) = source else { return title(workload) };
     let tree = serde_json::to_value(workload).unwrap_or_default();
@@ -381,7 +381,7 @@ pub fn counted(n: impl Into<u64>, noun: &str) -> String {
 
 /// Like [`listed`], but cuts long lists: `a, b, c, d, e and 290 others`.
 pub(crate) fn listed_briefly(items: &[String]) -> String {
-    /// Length of the longest list shown in full, and number of entries shown of a longer one.
+    /// A list of up to this many entries is shown in full.
     const WHOLE: usize = 20;
     const NAMED: usize = 5;
     if items.len() <= WHOLE {

@@ -12,12 +12,12 @@ pub(super) fn heading(grid: &Grid<'_>) -> String {
     format!("{title} on {}: reads against writes", grid.target)
 }
 
-/// `75/25`: of reads and writes in percent.
+/// `75/25`: percentages of reads and writes.
 pub(super) fn shares(ray: &Ray<'_>) -> String {
     format!("{}/{}", ray.work.rwmixread, 100_u8.saturating_sub(ray.work.rwmixread))
 }
 
-/// The target's capacity with each share of reads.
+/// The target's capacity at each share of reads.
 pub(super) fn sentence(grid: &Grid<'_>) -> Option<String> {
     let can = |ray: &Ray<'_>| Some(format!("{} IOPS at {}", with_interval(&ray.capacity?), shares(ray)));
     let all: Vec<String> = grid.rays.iter().filter_map(can).collect();

@@ -1,4 +1,4 @@
-//! iotax's own output: sentences, terminal tables, Markdown, one HTML file, JSON, CSV.
+//! The outputs of iotax: sentences, terminal tables, Markdown, HTML, JSON, CSV.
 
 mod amplification;
 mod answer;
@@ -36,8 +36,8 @@ use iotax_model::Plan;
 use iotax_model::Run;
 pub use outcome::outcome;
 
-/// The run's plan as a file that `iotax run` reads, with the seed that the run used. A seed beyond TOML's integers
-/// (2^63 - 1) is left out.
+/// The run's plan as a file that `iotax run` reads, with the seed that the run used. A seed above TOML's largest integer
+/// (2^63 - 1) is omitted.
 pub fn plan_toml(run: &Run) -> Result<String, toml::ser::Error> {
     let seed = Some(run.seed).filter(|seed| i64::try_from(*seed).is_ok());
     Plan { seed, ..run.plan.clone() }.to_toml()

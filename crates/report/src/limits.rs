@@ -1,4 +1,4 @@
-//! Limits before a storage in words.
+//! Sentences on rate limits in front of a storage target.
 
 use iotax_analysis::levels::BurstLevel;
 use iotax_analysis::limits::{FreeRate, LimitScope, LimitsOnTarget, RateLimit};
@@ -9,10 +9,10 @@ use iotax_model::units::human;
 use crate::figure::share;
 use crate::marks::is_emulated;
 
-/// The least difference that is told.
+/// Smallest relative difference between block sizes that is mentioned.
 const LEAST: f64 = 0.001;
 
-/// The limits on a target, one sentence each; for I/Os and for bytes, one that says so where there is none.
+/// One sentence per rate limit of a target. Without a limit on I/Os or on bytes, a sentence says that none was found or that it is unknown.
 pub(crate) fn sentences(run: &Run, found: &LimitsOnTarget<'_>) -> Vec<String> {
     let emulated = if is_emulated(run, found.target) { " (emulated: no word on a real machine)" } else { "" };
     let of_unit = |unit: RateUnit| -> Vec<String> {

@@ -7,36 +7,36 @@ use bytes::Bytes;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// A format's mark. A file without it does not count as one of iotax's.
+/// The signature of a file format. A file without it is not treated as written by iotax.
 #[derive(Debug, Clone)]
 pub struct Mark {
     /// The format's name.
     pub format: &'static str,
-    /// The position of the mark.
+    /// The position of the mark in the file.
     pub place: MarkPosition,
 }
 
 /// The position of a mark in a file.
 #[derive(Debug, Clone)]
 pub enum MarkPosition {
-    /// None: the format belongs to another tool, which may write any content.
+    /// The format has no mark: it belongs to another tool, which may write any content.
     Nowhere,
     /// The file begins with this text.
     Start(Cow<'static, str>),
     /// Every line begins with one of these texts.
     EveryLine(&'static [&'static str]),
-    /// In a JSON document, the text under these nested keys.
+    /// In a JSON document, the string under these nested keys.
     Member(&'static [&'static str], Value),
     /// A Parquet file names this as its author.
     ParquetAuthor(&'static str),
 }
 
-/// The text that is a mark.
+/// The expected string under the keys of a [`MarkPosition::Member`].
 #[derive(Debug, Clone, Copy)]
 pub enum Value {
-    /// The whole text.
+    /// Exactly this string.
     Is(&'static str),
-    /// Its beginning; the rest is a version.
+    /// A string with this prefix; the rest is a version.
     Begins(&'static str),
 }
 
@@ -59,7 +59,7 @@ impl Mark {
         !matches!(self.place, MarkPosition::Nowhere)
     }
 
-    /// True if a file with these contents has the mark.
+    /// Returns whether a file with these contents has the mark.
     #[must_use]
     pub fn stands_in(&self, contents: &[u8]) -> bool {
         match &self.place {
@@ -86,7 +86,7 @@ fn parquet_author(contents: &[u8]) -> Option<String> {
     file.metadata().file_metadata().created_by().map(str::to_owned)
 }
 
-/// The text under nested keys of a JSON document, read as a stream so that the document is not kept.
+/// The string under nested keys of a JSON document. The document is parsed as a stream and not kept in memory.
 fn member(contents: &[u8], way: &[&str]) -> Option<String> {
     let mut reader = serde_json::Deserializer::from_slice(contents);
     let found = KeyPath(way).deserialize(&mut reader).ok()?;
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for KeyPath<'_> {
         Ok(self.0.is_empty().then(|| text.to_owned()))
     }
 
-    /// The mark of a list of documents, if all of them have it.
+    /// The mark of a list of documents, if all of them have the same one.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut found = list.next_element_seed(KeyPath(self.0))?.flatten();
         while let Some(next) = list.next_element_seed(KeyPath(self.0))? {

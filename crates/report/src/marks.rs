@@ -1,4 +1,4 @@
-//! Marks for rows whose figures need care (lost, emulated, unusable), and the lines that explain failures.
+//! Marks on rows whose figures need care (lost, emulated, unusable), and one-line reasons for failures.
 
 use iotax_model::Workload;
 use iotax_model::units::human::listed;

@@ -1,19 +1,19 @@
-//! The workload that comes nearest to a trace.
+//! Finds the workload closest to a trace.
 
 use iotax_analysis::trace::{HitShare, LengthShare, TraceProfile};
 use iotax_model::units::{Bytes, human};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Coefficient of variation of the gaps from which arrivals count as bursty instead of random.
+/// Coefficient of variation of the interarrival times from which arrivals count as bursty instead of random.
 const BURSTY: f64 = 1.3;
-/// Coefficient of variation below which arrivals count as evenly spaced.
+/// Coefficient of variation of the interarrival times below which arrivals count as evenly spaced.
 const EVEN: f64 = 0.5;
 /// Share of sequential I/Os from which a trace counts as sequential.
 const SEQUENTIAL: f64 = 0.5;
-/// Hot places are said if they are smaller than the workload's by this factor.
+/// A hot area is mentioned if it is smaller than this fraction of the area that takes half of the workload's I/Os.
 const LESS: f64 = 0.8;
-/// Reuse is said if a cache answers by this share more of a trace's reads than of the workload's.
+/// Reuse is mentioned if the cache hit rate of the trace's reads exceeds the workload's by more than this.
 const REUSED: f64 = 0.1;
 
 /// The workload that comes nearest to a trace, as flags of `iotax bench`, and what of the trace it loses.
@@ -25,7 +25,7 @@ pub struct Nearest {
     pub loses: Vec<String>,
 }
 
-/// The nearest workload; `None` if nothing is read or written.
+/// The closest workload; `None` for a trace without reads and writes.
 #[must_use]
 pub fn nearest(profile: &TraceProfile) -> Option<Nearest> {
     let data = profile.reads + profile.writes;
@@ -88,7 +88,7 @@ pub fn nearest(profile: &TraceProfile) -> Option<Nearest> {
     Some(Nearest { flags: flags.join(" "), loses })
 }
 
-/// Losses of a workload that goes to all places alike: hot places, and blocks that come again soon.
+/// Adds the locality that a uniform workload loses: hot areas, and blocks that are reused soon.
 fn locality(profile: &TraceProfile, is_sequential: bool, loses: &mut Vec<String>) {
     if let Some(hot) = profile.hot.all {
         let even = if is_sequential { 0.5 } else { hot.half_by_chance };
@@ -117,7 +117,7 @@ fn locality(profile: &TraceProfile, is_sequential: bool, loses: &mut Vec<String>
     }
 }
 
-/// The lengths as a flag: one, or the shares of the most frequent.
+/// The `--bs` or `--bssplit` flag for a trace: its only block size, or the percentages of the most frequent ones.
 fn sizes(profile: &TraceProfile, loses: &mut Vec<String>) -> String {
     let fit = |bytes: u64| bytes.clamp(1, 64 << 20).next_multiple_of(512);
     let told: Vec<&LengthShare> =

@@ -1,4 +1,4 @@
-//! Sentences on the load of a neighbour during a target's measurement.
+//! Sentences on the load that a neighbour produces during a target's measurement.
 
 use iotax_model::Workload;
 use iotax_model::net::NetTest;
@@ -8,8 +8,8 @@ use super::figure::{evenness, or_unknown, share};
 use iotax_analysis::{Metric, NeighbourLoad};
 use iotax_model::Run;
 
-/// `60.0k IOPS, 246 MB/s`, with the names and units of the neighbour's own workload.
-/// TCP shows no packets: the kernel chooses their size.
+/// `60.0k IOPS, 246 MB/s`: the neighbour's rates, in the units of its workload.
+/// TCP streams show no packet rate, because the kernel chooses the packet size.
 pub(super) fn made(run: &Run, noise: &NeighbourLoad, beside: &Workload) -> String {
     let neighbour = run.plan.neighbours.iter().find(|neighbour| neighbour.target.name == noise.name);
     let own = neighbour.map_or(beside, |neighbour| &neighbour.workload);
@@ -21,7 +21,7 @@ pub(super) fn made(run: &Run, noise: &NeighbourLoad, beside: &Workload) -> Strin
 }
 
 /// `together 9.41 Gbit/s, of which vm-and-host had 31% and host 69%, fairness 0.872 [0.861, 0.883]`;
-/// only where both carry streams.
+/// `None` unless target and neighbour both carry streams.
 pub(super) fn together(target: &str, noise: &NeighbourLoad) -> Option<String> {
     let all = noise.together.as_ref()?;
     Some(format!(

@@ -1,4 +1,4 @@
-//! The tables of network workloads, for every output that sets tables.
+//! The tables of network workloads, shared by all outputs with tables.
 
 use iotax_model::net::NetTest;
 use iotax_model::units::human;
@@ -10,10 +10,10 @@ use iotax_analysis::percentile::percentile;
 use iotax_analysis::{Comparison, Judgement, Metric, Network, Summary};
 use iotax_model::Run;
 
-/// A table without the columns that are unknown in every row.
+/// A table; columns that are unknown in every row are omitted.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
-    /// The columns' names, except the first, which holds the rows' names.
+    /// Column names, without that of the first column, which holds the row names.
     pub(super) head: Vec<String>,
     pub(super) rows: Vec<Row<'a>>,
 }
@@ -21,11 +21,11 @@ pub(super) struct Table<'a> {
 /// A row of a [`Table`].
 #[derive(Debug)]
 pub(super) struct Row<'a> {
-    /// The target, for its colour.
+    /// The target of the row, which determines its colour.
     pub(super) target: &'a str,
     pub(super) name: String,
     pub(super) figures: Vec<Option<String>>,
-    /// The comparison with the baseline by the leading metric.
+    /// The comparison with the baseline by the headline metric.
     pub(super) comparison: Option<&'a Comparison>,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The known facts about one cell.
+/// The data of one table row: a target's figures on a workload.
 struct Cell<'a> {
     workload: &'a Workload,
     summary: &'a Summary,
@@ -56,10 +56,10 @@ struct Cell<'a> {
     is_baseline: bool,
 }
 
-/// A column: its name and its figure.
+/// A column: its name, and the function that formats its value for a row.
 type Column = (&'static str, fn(&Cell<'_>) -> Option<String>);
 
-/// The columns of streams.
+/// The columns for TCP and UDP streams.
 const STREAMS: [Column; 9] = [
     ("Gbit/s", |cell| cell.summary.of(Metric::BYTES_PER_S).map(gigabits)),
     ("packets/s", |cell| {
@@ -76,7 +76,7 @@ const STREAMS: [Column; 9] = [
     ("retransmits", |cell| of_ways(cell, StreamTotals::retransmit_share)),
 ];
 
-/// The columns of round trips.
+/// The columns for round trips.
 const TRIPS: [Column; 12] = [
     ("trips/s", |cell| cell.summary.of(Metric::IOPS).map(human::count)),
     ("min", |cell| cell.summary.latency.min().map(|ns| human::time(ns as f64))),
@@ -98,7 +98,7 @@ const TRIPS: [Column; 12] = [
     ("guest/trip", |cell| cell.network?.guest_cpu_per_io.filter(|_| !is_loaded(cell)).map(human::time)),
 ];
 
-/// Columns of both that do not fit a terminal next to comparisons.
+/// Columns for streams or round trips that are left out on terminals, next to comparisons.
 const WIDE: [&str; 7] = ["CPU/packet", "trips/s", "min", "mean", "p99.9", "mdev", "guest/trip"];
 
 fn is_loaded(cell: &Cell<'_>) -> bool {
@@ -113,7 +113,7 @@ fn against(cell: &Cell<'_>, words: fn(&Comparison) -> Option<String>) -> Option<
     }
 }
 
-/// The worst of both directions.
+/// The larger value of the two directions.
 fn worst(cell: &Cell<'_>, figure: fn(&StreamTotals) -> Option<f64>) -> Option<f64> {
     cell.network?.ways.iter().filter_map(figure).reduce(f64::max)
 }
@@ -157,7 +157,7 @@ pub(super) fn figures<'a>(
     Table::new(&columns.iter().map(|(name, _)| *name).collect::<Vec<_>>(), rows)
 }
 
-/// The figure of a column from response times, which count from the intended start.
+/// The value of a latency column from response times, which count from when each round trip was due.
 fn of_response(column: &str, response: &Histogram) -> Option<String> {
     let ns = match column {
         "min" => response.min().map(|ns| ns as f64),
@@ -172,7 +172,7 @@ fn of_response(column: &str, response: &Histogram) -> Option<String> {
     ns.map(human::time)
 }
 
-/// One row per target and direction; absent if the totals say the same.
+/// One row per target and direction; absent if the totals already show the same figures.
 pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Workload) -> Option<Table<'a>> {
     let net = workload.kind().traffic()?;
     let all = || judgement.on(&workload.name, |cell| cell.network.as_ref());

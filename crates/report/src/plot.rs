@@ -1,14 +1,14 @@
-//! Lines in braille characters, for a terminal: a character holds two dots across and four up.
+//! Line plots in braille characters for terminals: a character is two dots wide and four dots high.
 
-/// Characters across and up.
+/// Width and height of a plot in characters.
 const COLUMNS: usize = 48;
 const ROWS: usize = 8;
-/// Width of the labels next to the axis.
+/// Width of the axis labels in characters.
 const LABEL: usize = 8;
-/// The dots of a character by place, across and then down.
+/// The bit of each dot in a braille character, by column and row.
 const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 
-/// A line through points, which are positive and rise in x.
+/// A line through points with positive coordinates, in ascending order of x.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Line {
     /// Character drawn at each point, so that lines can be told apart without colours.
@@ -16,9 +16,9 @@ pub(super) struct Line {
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// Lines of text with all of them: x from 0 on, y in logarithms. Empty without two points.
+/// Plots all lines: x linear from 0, y logarithmic. Returns the plot as lines of text; empty with fewer than two points.
 ///
-/// `across` and `up` say a value of x and y.
+/// `across` and `up` format the values of x and y.
 pub(super) fn plot(
     lines: &[Line],
     across: impl Fn(f64) -> String,
@@ -67,7 +67,7 @@ pub(super) fn plot(
     text
 }
 
-/// The dots of a straight line.
+/// The dots on the straight line between two dots.
 fn between(from: (f64, f64), to: (f64, f64)) -> impl Iterator<Item = (usize, usize)> {
     let steps = (to.0 - from.0).abs().max((to.1 - from.1).abs()).ceil().max(1.0);
     let at = move |step: f64| {
@@ -81,7 +81,7 @@ fn dot((x, y): (f64, f64)) -> (usize, usize) {
     (x.round() as usize, y.round() as usize)
 }
 
-/// The braille character of these dots, or a space for none, so that lines can be trimmed.
+/// The braille character with these dots; a space for none, so that trailing blanks can be trimmed.
 fn braille(dots: u8) -> char {
     if dots == 0 { ' ' } else { char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ') }
 }

@@ -11,13 +11,13 @@ use crate::figure::{counted, listed_briefly};
 use iotax_analysis::stats::median;
 use iotax_model::Run;
 
-/// A finding with one way to fix it.
+/// A group of warnings with the same kind and remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Remark {
     pub(super) kind: WarningKind,
-    /// The targets and workloads concerned, and the number of measurements. Empty if it concerns the whole run.
+    /// The affected targets and workloads, and the number of measurements. Empty if the whole run is affected.
     pub(super) place: String,
-    /// The figures; of several warnings, those of the first.
+    /// The figures behind the remark, taken from the first warning of the group.
     pub(super) evidence: String,
     pub(super) remedy: String,
 }
@@ -68,7 +68,7 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
     found.into_iter().map(|(text, times)| format!("{text} ({})", counted(times, "measurement"))).collect()
 }
 
-/// The I/O engines, and the CPU cost of the engine and the monitor, as far as known.
+/// The I/O engines used, and the CPU cost of the engine and the monitor where known.
 pub(super) fn engine(run: &Run) -> Option<String> {
     let engines = distinct(run.measurements.iter().filter_map(|m| Some(m.outcome.ioengine?.word())));
     let work = (!engines.is_empty()).then(|| format!("I/O was done by {}", listed(&engines)));
@@ -81,7 +81,7 @@ pub(super) fn engine(run: &Run) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
 }
 
-/// The monitor's share of one CPU in the median measurement.
+/// CPU use of the monitor in the median measurement, as a share of one CPU.
 fn watching(run: &Run) -> Option<String> {
     let hosts = run.measurements.iter().filter_map(|m| m.host.as_ref());
     let share = |host: &HostActivity| Some(host.watching_ns? as f64 / host.duration_ns.max(1) as f64);

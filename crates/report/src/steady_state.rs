@@ -1,4 +1,4 @@
-//! Sentences on a steady state: whether it was reached, when, and what is furthest from it.
+//! Sentences on a steady state: whether it was reached, in which round, and which cell varies most.
 
 use iotax_analysis::SteadyState;
 use iotax_analysis::steady_state::CellSteadiness;
@@ -7,7 +7,7 @@ use iotax_model::plan::{STEADY_RANGE, STEADY_SLOPE, STEADY_WINDOW};
 
 use crate::figure::{counted, share};
 
-/// The state of a run until a steady state, with its most variable cell; empty for other runs.
+/// The sentences on the steady state and the most variable cell; empty for a run without the rule.
 pub(crate) fn sentences(run: &Run) -> Vec<String> {
     let Some(state) = SteadyState::of(run) else { return Vec::new() };
     let rounds = state.rounds();

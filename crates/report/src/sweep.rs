@@ -9,7 +9,7 @@ use iotax_analysis::suite::filecopy;
 use iotax_analysis::suite::{OutstandingKnee, SuiteCell, SuiteTest, TargetSeries, Transition};
 use iotax_model::Run;
 
-/// The misfit above which a fixed cost plus bandwidth does not describe the times well.
+/// Relative misfit above which a model of fixed cost plus bandwidth does not describe the times well.
 const POOR_FIT: f64 = 0.3;
 
 /// `random read by block size, queue depth 8 (randread)`.
@@ -49,7 +49,7 @@ pub(super) fn indexes(run: &Run) -> Vec<(String, Vec<[String; 4]>)> {
     filecopy::indexes(run).into_iter().map(rows).collect()
 }
 
-/// The x value of a point: its block size (`64k`) or its number of outstanding I/Os.
+/// The label of a point: its block size (`64k`) or its number of outstanding I/Os.
 pub(super) fn place(shape: SuiteShape, point: &SuiteCell<'_>) -> String {
     match shape {
         SuiteShape::Depths => point.outstanding().to_string(),
@@ -57,15 +57,15 @@ pub(super) fn place(shape: SuiteShape, point: &SuiteCell<'_>) -> String {
     }
 }
 
-/// IOPS at half the block size over IOPS here: near 2 if bandwidth limits, near 1 if the fixed cost per I/O does.
-/// Absent if half the size was not measured.
+/// IOPS at half the block size over IOPS at this one: near 2 if bandwidth limits, near 1 if the fixed cost per I/O does.
+/// `None` if half the size was not measured.
 pub(super) fn against_half(course: &TargetSeries<'_>, at: usize) -> Option<f64> {
     let point = course.points.get(at)?;
     let half = course.points.iter().find(|other| other.block_size().0 * 2 == point.block_size().0)?;
     Some(half.iops? / point.iops?)
 }
 
-/// The knee or the transition of each target's sweep, one sentence each.
+/// One sentence per target: the knee of a depth sweep, or the transition of a size sweep from fixed cost to bandwidth.
 pub(super) fn sentences(test: &SuiteTest<'_>) -> Vec<String> {
     let sentence = |course: &TargetSeries<'_>| {
         let knee = course.knee.as_ref().map(|knee| of_knee(course, knee));
@@ -75,7 +75,7 @@ pub(super) fn sentences(test: &SuiteTest<'_>) -> Vec<String> {
     test.series.iter().filter_map(sentence).collect()
 }
 
-/// ` (7.1 to 8.4 by single blocks)`.
+/// ` (7.1 to 8.4 by single blocks)`: the range over single rounds; empty if unknown.
 fn spread(range: Option<(f64, f64)>, words: impl Fn(f64) -> String) -> String {
     range.map_or_else(String::new, |(low, high)| {
         format!(" ({} to {} by single blocks)", words(low), words(high))

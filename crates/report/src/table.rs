@@ -1,5 +1,5 @@
-//! Tables of typed values. A column is defined once, with its name and its value in a row; every format with tables iterates over the
-//! definitions.
+//! Tables of typed values. A column is defined once, with its name and the function that computes its value; every table format iterates
+//! over these definitions.
 
 use std::borrow::Cow;
 
@@ -37,12 +37,12 @@ pub enum CellValue {
     Instant(u64),
 }
 
-/// A value of a column, which determines the column's type.
+/// A Rust type that can be a column's value; it determines the column's type.
 pub trait Datum {
     /// The column's type.
     const TYPE: ColumnType;
 
-    /// The value in a row.
+    /// Converts to the value written in a row.
     fn value(self) -> CellValue;
 }
 
@@ -80,19 +80,19 @@ impl<T: Datum> Datum for Option<T> {
     }
 }
 
-/// A column of rows `R`.
+/// A column of a table with rows of type `R`.
 pub struct Column<R> {
     name: Cow<'static, str>,
     of: ColumnType,
     get: Box<dyn Fn(&R) -> CellValue>,
 }
 
-/// A column: its name, which ends in the unit, and its value.
+/// Defines a column by its name, which ends in the unit, and the function that computes its value.
 pub fn column<R, D: Datum>(name: impl Into<Cow<'static, str>>, get: impl Fn(&R) -> D + 'static) -> Column<R> {
     Column { name: name.into(), of: D::TYPE, get: Box::new(move |row| get(row).value()) }
 }
 
-/// Columns of rows of one type: `columns!(Row<'_>, |row| "ios" => row.ios, ...)`.
+/// Defines columns for rows of one type: `columns!(Row<'_>, |row| "ios" => row.ios, ...)`.
 #[macro_export]
 macro_rules! columns {
     ($type:ty, |$row:pat_param| $($name:expr => $get:expr),* $(,)?) => {
@@ -100,17 +100,17 @@ macro_rules! columns {
     };
 }
 
-/// A table with its values.
+/// A table with all its values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataTable {
-    /// Names and types.
+    /// Column names and types.
     pub columns: Vec<(String, ColumnType)>,
-    /// A value for each column.
+    /// Rows, with one value per column.
     pub rows: Vec<Vec<CellValue>>,
 }
 
 impl DataTable {
-    /// Takes each column from each row.
+    /// Computes the value of each column for each row.
     pub fn new<R>(columns: impl IntoIterator<Item = Column<R>>, rows: impl IntoIterator<Item = R>) -> Self {
         let columns: Vec<Column<R>> = columns.into_iter().collect();
         let values = |row: R| columns.iter().map(|column| (column.get)(&row)).collect();
@@ -122,13 +122,13 @@ impl DataTable {
     }
 }
 
-/// A run's number.
+/// The run's number in its store.
 #[must_use]
 pub fn run_number(run: &Run) -> Option<u64> {
     u64::try_from(run.id).ok()
 }
 
-/// Nanoseconds in seconds.
+/// Converts nanoseconds to seconds.
 #[must_use]
 pub fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9

@@ -1,4 +1,4 @@
-//! Sentences on the cost of events under a load.
+//! Sentences on the cost of events during a load.
 
 pub(super) mod price_comparison;
 pub(super) mod timeouts;
@@ -52,14 +52,14 @@ pub(super) fn all(run: &Run) -> Vec<String> {
     episodes.iter().flat_map(of_one).collect()
 }
 
-/// Returns whether there are several windows of a target, which are summarized.
+/// Returns whether any target was measured in several windows, so that a summary is shown.
 pub(super) fn is_repeated(run: &Run) -> bool {
     let mut all = run.plan.workloads.iter();
     let first = all.next();
     run.plan.repeat > 1 || !all.all(|other| first.is_some_and(|first| run.plan.share_a_window(first, other)))
 }
 
-/// Returns whether its targets shared a single window, so that they stand side by side.
+/// Returns whether all targets shared one single window, so that their results are shown side by side.
 pub(super) fn is_side_by_side(run: &Run) -> bool {
     run.plan.is_together() && !is_repeated(run)
 }
@@ -81,7 +81,7 @@ pub(super) fn heading_of_all(run: &Run) -> String {
 /// The columns of [`side_by_side`].
 pub(super) const SIDE_BY_SIDE: [&str; 7] = ["target", "longest gap", "from", "to", "late", "failed", "lost"];
 
-/// The longest gap of each target on a common clock, from the start of the first window, and the outcome of its I/Os.
+/// The longest gap of each target on a common clock that starts with the first window, and its late, failed and lost I/Os.
 pub(super) fn side_by_side(run: &Run, all: &[Episode<'_>]) -> Vec<[String; 7]> {
     let began = all.iter().map(|episode| episode.measurement.started_at_ms).min().unwrap_or_default();
     let row = |episode: &Episode<'_>| {
@@ -111,7 +111,7 @@ pub(super) fn side_by_side(run: &Run, all: &[Episode<'_>]) -> Vec<[String; 7]> {
     run.plan.targets.iter().filter_map(|target| of(&target.name)).map(row).collect()
 }
 
-/// The verdicts on requirements, of all targets.
+/// The verdicts on all requirements, over all targets.
 pub(super) fn verdicts_of_all(watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<String> {
     watch.require.iter().map(|requirement| verdicts(all, requirement)).collect()
 }
@@ -153,24 +153,24 @@ pub(super) fn gap_from_to(without: f64, with: f64) -> String {
     }
 }
 
-/// The time to recovery, over several windows.
+/// The time to recovery over several windows, as text.
 pub(super) fn recovery_of_price(ns: f64) -> String {
     if ns == 0.0 { "unaffected".into() } else { human::time(ns) }
 }
 
-/// A time, or that there was none.
+/// The length of a gap, or `none` for 0.
 fn gap_time(ns: f64) -> String {
     if ns == 0.0 { "none".into() } else { human::time(ns) }
 }
 
-/// `3.10 ms → 41.0 ms`, with a question mark if that may be chance.
+/// `3.10 ms → 41.0 ms`, with a question mark if the difference may be chance.
 pub(super) fn from_to(change: Option<&FigureChange>, unit: fn(f64) -> String) -> String {
     let Some(change) = change else { return UNKNOWN.into() };
     let mark = if change.is_decided() { "" } else { " ?" };
     format!("{} → {}{mark}", unit(change.without), unit(change.with))
 }
 
-/// A line per load and target, and per requirement, over all rounds.
+/// One line per load and target, and one per requirement, over all rounds.
 pub(super) fn summary(run: &Run, watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
     for target in &run.plan.targets {
@@ -195,7 +195,7 @@ pub(super) fn summary(run: &Run, watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<
     lines
 }
 
-/// Gaps, late, failed and lost I/Os of several windows.
+/// The longest gap, and late, failed and lost I/Os, over several windows.
 fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
     let longest = all.iter().filter_map(|episode| episode.longest_gap()).max_by_key(|gap| gap.duration_ns);
     let gap = longest.map_or_else(
@@ -224,7 +224,7 @@ fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// `gap < 30s: passed in 9 windows, FAILED in 1 (round 3 on vm-raw: 31.2 s)`; of a single round, the target alone is named.
+/// `gap < 30s: passed in 9 windows, FAILED in 1 (round 3 on vm-raw: 31.2 s)`; if all windows are of round 1, only the target is named.
 fn verdicts(all: &[Episode<'_>], requirement: &Requirement) -> String {
     let of_this = |judged: &&Judged| judged.requirement == *requirement;
     let judged = || all.iter().filter_map(|episode| Some((episode, episode.verdicts.iter().find(of_this)?)));
@@ -248,7 +248,7 @@ fn verdicts(all: &[Episode<'_>], requirement: &Requirement) -> String {
     format!("{requirement}: {}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// The load as a whole: gaps, late, failed and lost I/Os.
+/// The sentences on the load of one window as a whole: gaps, and late, failed and lost I/Os.
 pub(super) fn sentences(run: &Run, watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String> {
     let longest = [
         Stalled::Guest,
@@ -299,7 +299,7 @@ pub(super) fn sentences(run: &Run, watch: &WatchSpec, episode: &Episode<'_>) -> 
 /// Share of its planned time below which a window counts as ended early.
 const CUT_SHORT: f64 = 0.9;
 
-/// `Ended early: 9.02 s of 1m were watched.`; `None` for a complete window, and for one with a stated reason.
+/// `Ended early: 9.02 s of 1m were watched.`; `None` for a complete window, and for a window whose early end has a recorded reason.
 fn cut_short(run: &Run, episode: &Episode<'_>) -> Option<String> {
     let m = episode.measurement;
     let planned = run.plan.workloads.iter().find(|workload| workload.name == m.workload)?.runtime;
@@ -347,7 +347,7 @@ fn origin(episode: &Episode<'_>) -> Option<String> {
     Some(format!("Lowest layer that stalled: {name}, whose {} hung {length} from {at} on.", hung.of.word()))
 }
 
-/// `the guest's vda`, or `vda` if there is no guest.
+/// `the guest's vda`, `the host's sda`, or only `sda` if no layer is in a guest.
 pub(super) fn device(sight: &Sight<'_>, all: &[Sight<'_>]) -> String {
     match sight.machine {
         DeviceOwner::Guest => format!("the guest's {}", sight.device),
@@ -391,7 +391,7 @@ fn ios(count: u64, is_network: bool) -> String {
     }
 }
 
-/// `3.02 s (reads)`; of a gap that began after the event was over, also when: `3.02 s (reads), 5.80 s later`.
+/// `3.02 s (reads)`; for a gap that began after the event had ended, also the delay from the event's start: `3.02 s (reads), 5.80 s later`.
 pub(super) fn longest_gap(effect: &EventEffect<'_>) -> Option<String> {
     let gap = effect.gap?;
     let length = format!("{} ({})", human::time(gap.duration_ns as f64), gap.of.word());
@@ -400,7 +400,7 @@ pub(super) fn longest_gap(effect: &EventEffect<'_>) -> Option<String> {
     Some(if gap.at_ns > over { format!("{length}, {} later", human::time(later as f64)) } else { length })
 }
 
-/// `3.25 s`, `at once`, `not within 40.0 s`.
+/// `3.25 s`, `unaffected`, `not within 40.0 s`.
 pub(super) fn recovery(effect: &EventEffect<'_>) -> String {
     match effect.recovery {
         RecoveryTime::Unknown(_) => "unknown".into(),

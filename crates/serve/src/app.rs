@@ -1,4 +1,4 @@
-//! State that the requests of a server share.
+//! State shared by all requests of a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +13,9 @@ use crate::launcher::Launcher;
 use crate::limiter::Limiter;
 use crate::pool::Pool;
 
-/// Maximum number of clients that follow live runs, with one connection each.
+/// Maximum number of clients that follow live runs; each holds a connection open.
 const FOLLOWERS: usize = 64;
-/// Number of runs whose trend figures are cached, at some kilobytes each.
+/// Number of runs whose trend figures are cached, at a few kilobytes each.
 const PAST: usize = 2000;
 
 /// State that all requests share.
@@ -32,7 +32,7 @@ pub(crate) struct App {
     pub(crate) counters: Counters,
 }
 
-/// A handle on it.
+/// A shared handle on [`App`].
 pub(crate) type Shared = Arc<App>;
 
 impl App {
@@ -50,7 +50,7 @@ impl App {
         }))
     }
 
-    /// A link to a page of this server: its path from the root, as browsers see it.
+    /// The path of a page as browsers see it, including the reverse proxy's prefix.
     pub(crate) fn link(&self, path: &str) -> String {
         format!("{}{path}", self.config.base)
     }
@@ -59,9 +59,9 @@ impl App {
 /// The server's own counters, for Prometheus.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Answers by the first digit of their status, from 1.
+    /// Number of responses by the first digit of their status, 1 to 5.
     answers: [AtomicU64; 5],
-    /// Total microseconds until the responses began.
+    /// Total microseconds from receiving the requests to starting the responses.
     micros: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ impl Counters {
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Responses by class, such as `2xx`, and the total seconds until they began.
+    /// The number of responses by class, such as `2xx`, and the total seconds until they started.
     pub(crate) fn read(&self) -> (Vec<(String, u64)>, f64) {
         let answers = self.answers.iter().zip(1..);
         let answers = answers.map(|(count, class)| (format!("{class}xx"), count.load(Ordering::Relaxed)));

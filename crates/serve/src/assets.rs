@@ -1,4 +1,4 @@
-//! Style sheet and scripts: the report's, and the site's own.
+//! The style sheet and scripts: those of the report, and those of this site.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ struct Asset {
     name: &'static str,
     kind: &'static str,
     text: String,
-    /// A hash in the asset's URL, so that a browser's cache never serves an old version.
+    /// Hash of the contents, part of the URL, so that a browser never uses an outdated copy from its cache.
     edition: String,
 }
 
@@ -29,7 +29,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     all.map(|(name, kind, text)| Asset { name, kind, edition: edition(&text), text }).collect()
 });
 
-/// The path of a file.
+/// The URL path of an asset, with its hash.
 pub(crate) fn path(name: &str) -> String {
     let edition = ASSETS.iter().find(|asset| asset.name == name).map_or("", |asset| &asset.edition);
     format!("/static/{name}?{edition}")

@@ -1,4 +1,4 @@
-//! Authentication: the token, the login cookie, and the form tokens.
+//! Authentication: the token, the login cookie, and form tokens against cross-site requests.
 
 use std::io;
 
@@ -7,17 +7,17 @@ use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// The name of the cookie.
+/// Name of the login cookie.
 pub(crate) const COOKIE: &str = "iotax_session";
 
-/// Random bytes that make each page's form token unique, so that the size of a compressed page reveals nothing about it.
+/// Number of random bytes in each form token. They differ on each page, so that the size of a compressed page reveals nothing about the token.
 const NONCE: usize = 8;
 
-/// Secrets of this process, so that logins end with the server.
+/// The secrets of this server process. Logins end when it exits.
 #[derive(Debug)]
 pub(crate) struct Secrets {
     key: [u8; 32],
-    /// The token's code under the key: comparing codes takes the same time wherever two tokens differ.
+    /// MAC of the token. Comparing MACs takes the same time wherever two tokens differ.
     token: Option<Vec<u8>>,
 }
 
@@ -29,27 +29,27 @@ impl Secrets {
         Ok(Self { key, token })
     }
 
-    /// Returns whether requests need no token.
+    /// Returns whether the server runs without a token.
     pub(crate) fn are_open(&self) -> bool {
         self.token.is_none()
     }
 
-    /// Returns whether this is the token.
+    /// Returns whether `text` is the token.
     pub(crate) fn is_token(&self, text: &str) -> bool {
         self.token.as_ref().is_some_and(|token| *token == code(&self.key, "token", text.as_bytes()))
     }
 
-    /// The value of the cookie of those who logged in.
+    /// The value of the login cookie, the same for all clients.
     pub(crate) fn session(&self) -> String {
         HEXLOWER.encode(&code(&self.key, "session", b""))
     }
 
-    /// Returns whether a request brings the token, or the cookie of a login.
+    /// Returns whether a request may be served: it carries the token or the login cookie, or the server has no token.
     pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
         self.are_open() || self.bearer(headers) || self.has_cookie(headers)
     }
 
-    /// Returns whether a request carries the token itself, which no browser adds by itself.
+    /// Returns whether a request carries the token in its Authorization header, which browsers never add by themselves.
     pub(crate) fn bearer(&self, headers: &HeaderMap) -> bool {
         let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = value.and_then(|value| value.split_once(' '));
@@ -65,7 +65,7 @@ impl Secrets {
         pairs.any(|(name, value)| name == COOKIE && self.is_code("session", b"", value))
     }
 
-    /// A token for the forms of a page.
+    /// A new token for the forms of a page.
     pub(crate) fn form_token(&self) -> String {
         let mut nonce = [0; NONCE];
         // Without random bytes the tokens of pages are alike, and still secret.
@@ -73,13 +73,13 @@ impl Secrets {
         format!("{}{}", HEXLOWER.encode(&nonce), HEXLOWER.encode(&code(&self.key, "form", &nonce)))
     }
 
-    /// Returns whether a form was made by this server.
+    /// Returns whether a form token was issued by this server process.
     pub(crate) fn is_form_token(&self, text: &str) -> bool {
         let Some((nonce, rest)) = text.split_at_checked(NONCE * 2) else { return false };
         HEXLOWER.decode(nonce.as_bytes()).is_ok_and(|nonce| self.is_code("form", &nonce, rest))
     }
 
-    /// A code of a form's content, which equal content shares.
+    /// A MAC of a form's content; equal contents have equal MACs.
     pub(crate) fn mark(&self, content: &str) -> String {
         HEXLOWER.encode(&code(&self.key, "content", content.as_bytes()))
     }

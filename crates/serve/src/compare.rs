@@ -1,4 +1,4 @@
-//! Pages that compare two runs, or show several side by side.
+//! Pages that compare two runs or show several runs side by side.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::query::{Pairs, encoded};
 /// Maximum number of runs in a history, because each is compared with every other.
 pub(crate) const MOST: usize = 20;
 
-/// A side as the query names it.
+/// One side of a comparison, as `RUN` or `RUN:TARGET` in the query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Named {
     run: i64,
@@ -74,7 +74,7 @@ impl Asked {
     }
 }
 
-/// The document that `iotax compare --json` prints for the same two.
+/// The document that `iotax compare --json` prints for the two requested sides.
 pub(crate) fn comparison(app: &App, store: &Store, asked: &Asked) -> Result<Value, Problem> {
     if asked.sides.len() != 2 {
         return Err(Problem::bad_request(format!(

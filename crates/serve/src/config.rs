@@ -8,44 +8,44 @@ use iotax_store::Location;
 /// The options of a server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The store that it shows.
+    /// The store to show.
     pub store: Location,
-    /// The address to listen on; port 0 takes a free one.
+    /// The address to listen on; port 0 picks a free port.
     pub listen: SocketAddr,
-    /// The path under which a reverse proxy passes its requests on: empty, or `/iotax`.
+    /// The path prefix under which a reverse proxy forwards requests, such as `/iotax`; empty without a prefix.
     pub base: String,
-    /// Host names, besides those of loopback, under which browsers may reach this server.
+    /// Host names under which browsers may reach this server, in addition to those of loopback.
     pub hosts: Vec<String>,
-    /// The token that every request must bring; absent: none.
+    /// The token that every request must carry; `None` for no token.
     pub token: Option<String>,
-    /// Certificates; absent: plain HTTP.
+    /// Certificates for TLS; `None` for plain HTTP.
     pub tls: Option<Tls>,
-    /// Nobody can change notes or begin runs.
+    /// Rejects requests that change notes or start runs.
     pub read_only: bool,
-    /// The launcher of runs; absent if they cannot be begun.
+    /// The launcher of runs; `None` if runs cannot be started.
     pub launch: Option<Launch>,
-    /// Requests of one peer per second, over ten seconds.
+    /// Maximum requests per second of a client, averaged over ten seconds.
     pub rate: u32,
 }
 
-/// Files of certificates, as PEM.
+/// Certificate files in PEM format.
 #[derive(Debug, Clone)]
 pub struct Tls {
-    /// The server's certificate, and those that lead to its authority.
+    /// The server's certificate, followed by the intermediate certificates up to its authority.
     pub cert: PathBuf,
-    /// Its key.
+    /// The private key of that certificate.
     pub key: PathBuf,
-    /// The authority of the certificates that clients must bring; absent: they need none.
+    /// The authority that must have signed the clients' certificates; `None` if clients need no certificate.
     pub client_ca: Option<PathBuf>,
 }
 
-/// The launcher of runs.
+/// The settings of the launcher of runs.
 #[derive(Debug, Clone)]
 pub struct Launch {
-    /// The program `iotax`.
+    /// Path of the `iotax` binary.
     pub program: PathBuf,
-    /// The directories that a run may make files in. It does nothing elsewhere.
+    /// The directories in which a run may create files; a run may write nowhere else.
     pub directories: Vec<PathBuf>,
-    /// A directory of plans that may be started, besides those of the store's runs.
+    /// A directory of plans that may be started, in addition to the plans of stored runs.
     pub plans: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! The connections that are open, and which of them gives way.
+//! The open connections, and the rule that closes one of them when a limit is reached.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,19 +12,19 @@ use rustix::net::{Shutdown, shutdown};
 
 use crate::limiter::network;
 
-/// Connections at one time.
+/// Maximum number of open connections.
 const ALL: usize = 256;
-/// The most that one peer has; a reverse proxy is one peer.
+/// Maximum number of open connections of one peer; a reverse proxy counts as one peer.
 pub(crate) const OF_ONE: usize = 128;
 
-/// The open connections. If all slots are taken, a new client replaces the connection that has waited longest for its client, of the peer
-/// with the most: slow clients cannot lock others out.
+/// The open connections. At the limit, a new connection replaces the one that has been idle longest among those of the peer with the most, so
+/// that slow clients cannot lock others out. A peer at its own limit replaces one of its own connections.
 #[derive(Debug, Default)]
 pub(crate) struct Connections(Mutex<Open>);
 
 #[derive(Debug, Default)]
 struct Open {
-    /// Connections so far.
+    /// Number of connections opened so far; the next connection's number follows from it.
     count: u64,
     by_number: HashMap<u64, Entry>,
 }
@@ -32,9 +32,9 @@ struct Open {
 #[derive(Debug)]
 struct Entry {
     peer: IpAddr,
-    /// Requests that came in whole and are being answered.
+    /// Number of completely received requests that are being answered.
     busy: usize,
-    /// Since when it waits for its client.
+    /// Time since which the connection has been waiting for its client.
     since: Instant,
     socket: OwnedFd,
 }
@@ -46,12 +46,12 @@ pub(crate) struct Connection {
     number: u64,
 }
 
-/// A request that is being answered: its connection is not replaced.
+/// Marks a request that is being answered; until it is dropped, the connection is not closed for another.
 #[derive(Debug)]
 pub(crate) struct Busy(Arc<Connection>);
 
 impl Connections {
-    /// Adds a connection for a peer; `None` if every connection that it could replace is being answered.
+    /// Adds a connection of a peer; `None` if a limit is reached and every connection that could be closed is being answered.
     pub(crate) fn open(self: &Arc<Self>, peer: IpAddr, socket: impl AsFd) -> io::Result<Option<Connection>> {
         let socket = socket.as_fd().try_clone_to_owned()?;
         let peer = peer_of(peer);
@@ -76,8 +76,7 @@ impl Connections {
 }
 
 impl Open {
-    /// Closes the connection that has waited longest, among those with the highest rank. Returns false if all candidates are being
-    /// answered.
+    /// Closes the longest-idle connection among those with the highest rank. Returns false if every connection with a rank is being answered.
     fn close_one(&mut self, rank: impl Fn(&Entry) -> Option<usize>) -> bool {
         let waiting = self.by_number.iter().filter(|(_, entry)| entry.busy == 0);
         let ranked =
@@ -92,7 +91,7 @@ impl Open {
 }
 
 impl Connection {
-    /// Keeps it until the request that came in is answered.
+    /// Keeps the connection open until the received request is answered.
     pub(crate) fn busy(self: &Arc<Self>) -> Busy {
         if let Some(entry) = self.all.lock().by_number.get_mut(&self.number) {
             entry.busy += 1;
@@ -116,7 +115,7 @@ impl Drop for Connection {
     }
 }
 
-/// Identifies the peer. All loopback addresses count as this one machine.
+/// The address that identifies a peer. All loopback addresses count as the same peer.
 fn peer_of(peer: IpAddr) -> IpAddr {
     if peer.to_canonical().is_loopback() { Ipv4Addr::LOCALHOST.into() } else { network(peer) }
 }

@@ -1,4 +1,4 @@
-//! Fleets: which there are, and one's result with its members' runs.
+//! Fleets: the list of fleets, and the result of a fleet with its members' runs.
 
 use std::collections::BTreeMap;
 
@@ -20,16 +20,16 @@ use crate::problem::Problem;
 use crate::query::{MOST, STATES, encoded};
 use crate::runs::{list, machine_link, state_mark};
 
-/// Members of a fleet that is shown: each one's run is loaded whole.
+/// Maximum number of members of a fleet that is shown, because each member's run is loaded completely.
 const MEMBERS: usize = 500;
 
-/// A fleet as its members' lines in the list of runs have it.
+/// A fleet as compiled from its members' entries in the list of runs.
 struct Listed {
     id: String,
     name: String,
     mode: FleetMode,
     started_at_ms: u64,
-    /// Its members by their states, each state once.
+    /// The number of members in each state; states without members are omitted.
     states: Vec<(RunState, u64)>,
 }
 
@@ -39,7 +39,7 @@ impl Listed {
     }
 }
 
-/// The fleets of the newest runs, the newest first.
+/// The fleets among the newest runs, newest first.
 fn fleets(store: &Store) -> Result<Vec<Listed>, Problem> {
     let mut fleets: BTreeMap<String, (i64, Vec<RunSummary>)> = BTreeMap::new();
     for run in list(store, &Filter { limit: Some(MOST), ..Filter::default() })? {
@@ -72,7 +72,7 @@ fn word(mode: FleetMode) -> &'static str {
     }
 }
 
-/// The fleets as a document.
+/// The list of fleets as a JSON document.
 pub(crate) fn listing(store: &Store) -> Result<Value, Problem> {
     let told = fleets(store)?.into_iter().map(|fleet| {
         let states: BTreeMap<&str, u64> =
@@ -89,12 +89,12 @@ pub(crate) fn listing(store: &Store) -> Result<Value, Problem> {
     Ok(json!({ "fleets": told.collect::<Vec<_>>() }))
 }
 
-/// The document that `iotax fleet report --json` prints.
+/// The document that `iotax fleet report --json` prints for this fleet.
 pub(crate) fn result_document(store: &Store, id: &str) -> Result<Value, Problem> {
     Ok(json::fleet::document(&result(store, id)?.0))
 }
 
-/// A fleet's result, and the runs that cannot be read.
+/// A fleet's result, and the numbers of runs that cannot be read.
 fn result(store: &Store, id: &str) -> Result<(FleetAnswer, Vec<i64>), Problem> {
     // An unknown id finds nothing in the store, whatever it holds.
     let filter = Filter { fleet: Some(id.to_owned()), limit: Some(MOST), ..Filter::default() };

@@ -1,4 +1,4 @@
-//! The frame of every page.
+//! The header and navigation around every page.
 
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
@@ -8,7 +8,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::app::App;
 use crate::assets;
 
-/// Places that every page leads to: path and name.
+/// The entries of the navigation bar: path and name.
 const PLACES: [(&str, &str); 6] = [
     ("/runs", "Runs"),
     ("/compare", "Compare"),
@@ -18,29 +18,29 @@ const PLACES: [(&str, &str); 6] = [
     ("/plans", "Plans"),
 ];
 
-/// Marks the answer of a page with charts.
+/// Marks a response whose page has charts, which need inline styles.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HasCharts;
 
-/// Marks a failed request whose response already has an error page.
+/// Marks an error response that already has its own page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnErrorPage;
 
-/// A page.
+/// A page of the site.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) title: String,
-    /// The place that it belongs to.
+    /// Path of the navigation entry that the page belongs to.
     pub(crate) place: &'static str,
-    /// A `main` element with the id `main`, and its siblings.
+    /// A `main` element with the id `main`, and any siblings of it.
     pub(crate) body: Content,
     /// True if the page has charts.
     pub(crate) charts: bool,
-    /// Seconds after which a browser without scripts asks again.
+    /// Seconds after which a browser without scripts reloads the page; `None` for never.
     pub(crate) again: Option<u32>,
 }
 
-/// Markup with a default: nothing.
+/// Markup that defaults to empty.
 #[derive(Debug)]
 pub(crate) struct Content(pub(crate) Markup);
 
@@ -67,7 +67,7 @@ impl Page {
     }
 }
 
-/// The page of a request that failed.
+/// The error page for a failed request.
 pub(crate) fn problem(app: &App, status: StatusCode, detail: &str) -> String {
     let reason = status.canonical_reason().unwrap_or("Error");
     let body = html! {
@@ -123,12 +123,12 @@ fn render(app: &App, page: &Page) -> String {
     shown(&page)
 }
 
-/// Markup without hidden characters: they can only come from foreign names and texts.
+/// Escapes hidden characters, which can only come from names and texts that iotax did not write.
 pub(crate) fn shown(markup: &Markup) -> String {
     visible::text(&markup.0).into_owned()
 }
 
-/// The hidden field that every form has.
+/// The hidden field with the form token, which every form needs.
 pub(crate) fn form_token(app: &App) -> Markup {
     html! { input type="hidden" name="form_token" value=(app.secrets.form_token()); }
 }

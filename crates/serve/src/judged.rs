@@ -1,4 +1,4 @@
-//! Judged runs, kept for the next request.
+//! A cache of judged runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use iotax_store::{Filter, RunSummary, Store};
 
 use crate::problem::Problem;
 
-/// Runs that are kept.
+/// Maximum number of cached runs.
 const KEPT: usize = 48;
 
-/// A run with everything derived from it.
+/// A run with its judgement and the account that comparisons use.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) run: Run,
@@ -21,7 +21,7 @@ pub(crate) struct Judged {
     pub(crate) account: Account,
 }
 
-/// The version of a run that a judgement is valid for.
+/// Identifies the state of a run that a cached result was computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     state: RunState,
@@ -42,7 +42,7 @@ struct Kept<T> {
     of_run: Arc<T>,
 }
 
-/// Judgements of the runs that were requested last.
+/// A cache of results per run; the least recently used is evicted.
 #[derive(Debug)]
 pub(crate) struct Recent<T> {
     most: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Recent<T> {
 }
 
 impl<T> Recent<T> {
-    /// Room for `most` runs.
+    /// An empty cache for at most `most` runs.
     pub(crate) fn new(most: usize) -> Self {
         Self { most, kept: Mutex::default() }
     }
@@ -78,7 +78,7 @@ impl<T> Recent<T> {
     }
 }
 
-/// Judged runs, by most recent use.
+/// The cache of judged runs.
 #[derive(Debug)]
 pub(crate) struct Cache(Recent<Judged>);
 
@@ -89,7 +89,7 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// A run, judged.
+    /// Returns a judged run, from the cache if the run has not changed since.
     pub(crate) fn get(&self, store: &Store, id: i64) -> Result<Arc<Judged>, Problem> {
         let Some(summary) = summary(store, id)? else {
             // The store says which runs there are.
@@ -109,7 +109,7 @@ impl Cache {
     }
 }
 
-/// A run's line in the list; `None` if there is no such run.
+/// A run's entry in the list of runs; `None` if there is no such run.
 pub(crate) fn summary(store: &Store, id: i64) -> Result<Option<RunSummary>, Problem> {
     let Some(before) = id.checked_add(1).filter(|_| id > 0) else { return Ok(None) };
     let filter = Filter { before: Some(before), limit: Some(1), ..Filter::default() };

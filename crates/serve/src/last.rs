@@ -1,4 +1,4 @@
-//! Serves one changing text to Prometheus, with the same limits as the pages.
+//! Serves a changing text to Prometheus, with the same limits on clients as the pages have.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use crate::guard::{answered, check_host, whole};
 use crate::listen;
 use crate::problem::Problem;
 
-/// Prometheus' text format.
+/// Content type of Prometheus' text format.
 const KIND: &str = "text/plain; version=0.0.4";
 
 /// Answers every GET of /metrics with the latest text, until the process ends.
@@ -26,10 +26,10 @@ pub struct LastMetrics {
 }
 
 impl LastMetrics {
-    /// Listens on an address; port 0 takes a free one.
+    /// Starts listening on an address; port 0 picks a free port.
     ///
     /// # Errors
-    /// The address cannot be had.
+    /// The address is not available.
     pub fn serve(address: SocketAddr) -> io::Result<Self> {
         let last = Arc::<Mutex<String>>::default();
         let router = Router::new()
@@ -41,12 +41,12 @@ impl LastMetrics {
         Ok(Self { address: listen::in_a_thread(address, router)?, last })
     }
 
-    /// The address that it listens on.
+    /// The address that the server listens on, with the actual port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Replaces the text.
+    /// Replaces the text to serve.
     pub fn show(&self, text: String) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }

@@ -1,4 +1,4 @@
-//! Runs started from the browser: one at a time, each as a separate process.
+//! Runs started from the browser: one at a time, each in its own process.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -14,38 +14,38 @@ use crate::config::Launch;
 use crate::problem::Problem;
 use iotax_model::threads;
 
-/// Number of bytes kept of a process's output.
+/// Number of bytes kept from the end of a process's output.
 const KEPT: usize = 16 << 10;
-/// Time between two checks of a process that is ending.
+/// Polling interval while waiting for a process to exit.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time for a run to undo its effects when the server ends.
+/// Maximum wait for a run to undo its changes when the server shuts down.
 const FAREWELL: Duration = Duration::from_mins(2);
 
-/// A started run and its state.
+/// A run started by this server, and its state.
 #[derive(Debug, Clone)]
 pub(crate) struct Begun {
     /// The plan's name.
     pub(crate) name: String,
-    /// The last part of its output.
+    /// The last part of the process's output.
     pub(crate) said: String,
-    /// Its exit; absent while it runs.
+    /// The exit status as text; `None` while the process runs.
     pub(crate) ended: Option<String>,
 }
 
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// True once it was asked to stop. A second signal would kill it before it has undone its effects.
+    /// True after the process was asked to stop. A second signal would kill it before it has undone its changes.
     is_stopping: bool,
     begun: Begun,
 }
 
-/// Begins runs.
+/// Starts runs, one at a time.
 #[derive(Debug)]
 pub(crate) struct Launcher {
     pub(crate) launch: Launch,
     store: Location,
-    /// The last one that was begun.
+    /// The process started last, running or exited.
     last: Arc<Mutex<Option<Process>>>,
 }
 
@@ -54,15 +54,15 @@ impl Launcher {
         Self { launch, store, last: Arc::default() }
     }
 
-    /// The last run that was begun.
+    /// The run started last; `None` if none was started.
     pub(crate) fn last(&self) -> Option<Begun> {
         lock(&self.last).as_ref().map(|process| process.begun.clone())
     }
 
-    /// Begins a run of a plan, unless one goes on: two would measure each other.
+    /// Starts a run of a plan, unless another is still running: concurrent runs would disturb each other's results.
     ///
-    /// The plan's text goes to the process's stdin and the store's place to its environment, so no shell and no other user reads either. Who wrote the
-    /// plan is not known, so the process is confined to directories and refuses by itself what goes beyond them.
+    /// The plan is passed on stdin and the store's location in the environment, so that neither is seen by a shell or another user. The plan's
+    /// author is unknown, so the process is confined to the configured directories and itself rejects plans that need more.
     pub(crate) fn begin(&self, name: &str, plan: String) -> Result<(), Problem> {
         let mut last = lock(&self.last);
         if let Some(process) = last.as_ref().filter(|process| process.begun.ended.is_none()) {
@@ -108,7 +108,7 @@ impl Launcher {
         })
     }
 
-    /// Asks the current run to stop, which it does after undoing its effects.
+    /// Asks the current run to stop; it exits after undoing its changes. Fails if none is running.
     pub(crate) fn cancel(&self) -> Result<(), Problem> {
         let mut last = lock(&self.last);
         let process = last.as_mut().filter(|process| process.begun.ended.is_none());
@@ -122,7 +122,7 @@ impl Launcher {
         Ok(())
     }
 
-    /// Stops the current run, if any, and waits for it.
+    /// Stops the current run, if any, and waits up to 2 minutes for its end.
     pub(crate) fn stop(&self) {
         if self.cancel().is_err() {
             return;
@@ -138,7 +138,7 @@ fn lock(last: &Mutex<Option<Process>>) -> std::sync::MutexGuard<'_, Option<Proce
     last.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the last part of a process's output, until its end.
+/// Reads a process's output until its end, and keeps the last part.
 fn listen(mut stderr: impl Read, of: &Mutex<Option<Process>>) {
     let (mut buffer, mut said) = ([0; 4096], Vec::new());
     while let Ok(read @ 1..) = stderr.read(&mut buffer) {
@@ -152,7 +152,7 @@ fn listen(mut stderr: impl Read, of: &Mutex<Option<Process>>) {
     }
 }
 
-/// Records how a process ended, once it has.
+/// Returns whether the process has exited, and records its exit status.
 fn has_ended(of: &Mutex<Option<Process>>) -> bool {
     let mut last = lock(of);
     let Some(process) = last.as_mut() else { return true };

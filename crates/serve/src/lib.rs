@@ -1,8 +1,8 @@
-//! Shows a store in a browser: runs, comparisons, histories and what is being measured now.
+//! Shows a store in a browser: runs, comparisons, histories and runs in progress.
 //!
-//! The pages are the report's own parts in a frame, so a run looks the same here and in its file. Every page works without a script;
-//! scripts draw the charts and follow a run that is measuring. Everything that a request needs of the store happens on threads of its own,
-//! so a slow request holds up no other.
+//! The pages embed the parts of the HTML report, so a run looks the same here and in its file. Every page works without scripts;
+//! scripts draw the charts and update the page of a run in progress. Store accesses run on threads that may block,
+//! so a slow request does not delay others.
 
 mod api;
 mod app;

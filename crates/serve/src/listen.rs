@@ -1,4 +1,4 @@
-//! The server's sockets, from the first connection to the last.
+//! The server's sockets, from startup to shutdown.
 
 use std::future::Future;
 use std::io;
@@ -28,47 +28,47 @@ use crate::connections::{Connection, Connections};
 use crate::guard::HasCertificate;
 use crate::routes;
 
-/// Longest time for the headers of a request.
+/// Maximum time for receiving the headers of a request.
 const HEADERS: Duration = Duration::from_secs(10);
-/// Longest time for responses to finish once the server is asked to stop.
+/// Maximum time for pending responses after the server was asked to stop.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// Why the server cannot start.
+/// The reason why the server cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address is reachable from the network, and no authentication is set up.
+    /// The address is reachable from other machines, but neither a token nor client certificates are configured.
     #[error(
         "{0} can be reached from other machines, so a token (--token-file FILE or the variable IOTAX_TOKEN) or clients' certificates \
          (--client-ca FILE) are needed; without either listen on 127.0.0.1"
     )]
     Open(SocketAddr),
-    /// The address is not available.
+    /// Binding to the address failed.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file of certificates cannot be used.
+    /// A certificate file cannot be used.
     #[error("{}: {reason}; accepted: {accepted} as PEM", path.display())]
     Certificate {
         /// The file.
         path: PathBuf,
-        /// The expected value.
+        /// The expected content, such as `a key`.
         accepted: &'static str,
-        /// Why.
+        /// The reason why the file is rejected.
         reason: String,
     },
-    /// The system refused.
+    /// Another system error.
     #[error("the server cannot go on: {0}")]
     System(#[from] io::Error),
 }
 
-/// Serves until SIGINT or SIGTERM. `listening` is told the address, once connections are accepted.
+/// Serves until SIGINT or SIGTERM. Calls `listening` with the address once connections are accepted.
 ///
 /// # Errors
-/// An address or a certificate that cannot be used, or that more than this machine could read without a token.
+/// The address or a certificate cannot be used, or other machines could read the store without a token or certificate.
 pub fn serve(config: Config, listening: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
     let has_clients = config.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
     if !config.listen.ip().is_loopback() && config.token.is_none() && !has_clients {
@@ -114,7 +114,7 @@ async fn until_stopped(app: &Shared, socket: TcpListener, tls: Option<ServerConf
     }
 }
 
-/// A server with time limits for all clients.
+/// A server on this socket with limits on slow and demanding clients.
 fn patient(socket: TcpListener) -> io::Result<Server<SocketAddr>> {
     let mut server = axum_server::from_tcp(socket)?.first_request_timeout(HEADERS);
     server.http_builder().http1().header_read_timeout(HEADERS);
@@ -122,7 +122,7 @@ fn patient(socket: TcpListener) -> io::Result<Server<SocketAddr>> {
     Ok(server)
 }
 
-/// Serves a router without TLS in a thread, until the process ends. Gives the address.
+/// Serves a router without TLS in a thread, until the process ends. Returns the address it listens on.
 pub(crate) fn in_a_thread(address: SocketAddr, router: Router) -> io::Result<SocketAddr> {
     let socket = TcpListener::bind(address)?;
     let address = socket.local_addr()?;
@@ -136,11 +136,11 @@ pub(crate) fn in_a_thread(address: SocketAddr, router: Router) -> io::Result<Soc
     Ok(address)
 }
 
-/// Limits the number of concurrent connections; others are closed at once.
+/// Limits the number of concurrent connections; a connection that gets no slot is closed at once.
 #[derive(Debug, Clone)]
 struct Limit {
     open: Arc<Connections>,
-    /// True if every accepted connection has presented a certificate.
+    /// True if the TLS layer requires a client certificate.
     has_certificate: bool,
 }
 

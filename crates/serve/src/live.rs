@@ -1,4 +1,4 @@
-//! A run that is measuring: its progress, and the table of its results so far.
+//! A run in progress: its state, and the table of its results so far.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::problem::Problem;
 use crate::query::RunId;
 use crate::runs::state_mark;
 
-/// Polling interval of a run.
+/// Interval at which a run's state is polled.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The view of a run that is measuring.
+/// The `main` element for a run in progress.
 pub(crate) fn main(app: &App, store: &Store, judged: &Judged) -> Markup {
     let run = &judged.run;
     html! {
@@ -40,7 +40,7 @@ pub(crate) fn main(app: &App, store: &Store, judged: &Judged) -> Markup {
     }
 }
 
-/// The progress of a run as its runner last reported it, and its results so far.
+/// The progress of a run, as last reported by its runner, and its results so far.
 fn state(told: Option<&Value>, judged: &Judged) -> Markup {
     let run = &judged.run;
     html! {
@@ -98,18 +98,18 @@ pub(crate) fn document(store: &Store, id: i64) -> Result<Value, Problem> {
     Ok(document)
 }
 
-/// A follower of a run.
+/// A client that receives updates on a run in progress.
 struct Follower {
     app: Shared,
     id: i64,
-    /// The last message.
+    /// The last message sent; an identical one is not repeated.
     sent: String,
     is_first: bool,
     has_ended: bool,
     _place: OwnedSemaphorePermit,
 }
 
-/// Streams the state of a run whenever it changes, and `end` when it no longer measures.
+/// Streams the state of a run whenever it changes, then `end` when the run no longer measures.
 pub(crate) async fn events(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
     let place = app.followers.clone().try_acquire_owned();
     let place = place
@@ -125,7 +125,7 @@ pub(crate) async fn events(State(app): State<Shared>, RunId(id): RunId) -> Resul
 }
 
 impl Follower {
-    /// The next event; `None` at the end.
+    /// Waits for the next event; `None` after the last one.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if self.has_ended || self.app.followers.is_closed() {

@@ -1,4 +1,4 @@
-//! Logging in by the server's token, and out again.
+//! Logging in with the server's token, and logging out.
 
 use axum::extract::{Form, State};
 use axum::http::uri::PathAndQuery;
@@ -14,7 +14,7 @@ use crate::notes;
 use crate::problem::Problem;
 use crate::query::{LONGEST, Pairs, encoded};
 
-/// The address of the login page, which returns a browser to the requested page.
+/// The address of the login page, with the requested page to return to after login.
 pub(crate) fn address(method: &Method, uri: &Uri) -> String {
     let asked = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     if method == Method::GET && asked != "/" && asked.len() <= LONGEST && is_of_this_site(asked) {
@@ -24,7 +24,7 @@ pub(crate) fn address(method: &Method, uri: &Uri) -> String {
     }
 }
 
-/// Returns whether no browser could take this path for another host: `//host`, `/\host`, and both with characters that browsers drop.
+/// Returns whether browsers take this path as one of this site. `//host`, `/\host`, and paths with characters that browsers drop are not.
 fn is_of_this_site(to: &str) -> bool {
     to.starts_with('/') && !to[1..].starts_with(['/', '\\']) && to.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -50,7 +50,7 @@ pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Response {
 #[derive(Deserialize)]
 pub(crate) struct LoginForm {
     token: String,
-    /// The requested page, taken from the address and therefore untrusted.
+    /// The page to open after login. It comes from the URL and is untrusted.
     #[serde(default)]
     to: String,
 }

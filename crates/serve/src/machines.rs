@@ -1,4 +1,4 @@
-//! Machines: their runs, their environment, and what changed from one run to the next.
+//! Machines: their runs, their environment, and its changes from run to run.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use crate::problem::Problem;
 use crate::query::{MOST, Pairs};
 use crate::runs::{list, machine_link, table};
 
-/// Runs of a machine whose environments are compared.
+/// Maximum number of runs of a machine whose environments are compared.
 const COMPARED: u32 = 30;
 
 /// A machine with a summary of its runs.
@@ -26,7 +26,7 @@ struct Machine {
     last_ms: u64,
 }
 
-/// Machines by name, of the newest runs.
+/// The machines of the newest runs, by name.
 fn machines(store: &Store) -> Result<BTreeMap<String, Machine>, Problem> {
     let mut machines: BTreeMap<String, Machine> = BTreeMap::new();
     for run in list(store, &Filter { limit: Some(MOST), ..Filter::default() })? {
@@ -37,7 +37,7 @@ fn machines(store: &Store) -> Result<BTreeMap<String, Machine>, Problem> {
     Ok(machines)
 }
 
-/// The machines as a document.
+/// The list of machines as a JSON document.
 pub(crate) fn document(store: &Store) -> Result<Value, Problem> {
     let machines = machines(store)?;
     let told = machines.iter().map(|(name, machine)| {

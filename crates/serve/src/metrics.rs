@@ -1,4 +1,4 @@
-//! `/metrics`: the newest results and the server's own counters, for Prometheus.
+//! `/metrics` for Prometheus: the newest results and the server's own counters.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use crate::judged::Judged;
 use crate::problem::Problem;
 use crate::runs::list;
 
-/// Number of runs searched for the newest of each plan and machine, and number of those exported.
+/// Number of newest runs that are searched, and maximum number of runs exported.
 const LOOKED_AT: u32 = 500;
 const TOLD: usize = 40;
 
@@ -27,7 +27,7 @@ pub(crate) async fn get(State(app): State<Shared>) -> Result<Response, Problem> 
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
-/// The newest complete run of each plan on each machine.
+/// The newest complete run of each plan on each machine, at most 40.
 fn newest(app: &App, store: &Store) -> Result<Vec<Arc<Judged>>, Problem> {
     let filter = Filter { state: Some(RunState::Complete), limit: Some(LOOKED_AT), ..Filter::default() };
     let (mut seen, mut found) = (HashSet::new(), Vec::new());
@@ -77,7 +77,7 @@ fn results(app: &App, store: &Store) -> Result<String, Problem> {
     Ok(text)
 }
 
-/// The name of a figure with Prometheus's base unit, and the factor to it.
+/// The Prometheus name of a metric in its base unit, and the factor that converts a value to that unit.
 fn name(metric: Metric) -> (String, f64) {
     let definition = metric.definition();
     match definition.unit {
@@ -99,12 +99,12 @@ fn labels(judged: &Judged, more: &[(&str, &String)]) -> String {
     format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
 }
 
-/// Escapes a label's value.
+/// Escapes a label value.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// The server's own counters.
+/// The server's own counters as text.
 fn own(app: &App) -> String {
     let (answers, seconds) = app.counters.read();
     let mut text = String::new();

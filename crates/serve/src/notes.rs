@@ -1,4 +1,4 @@
-//! Notes on a run: tags and a text.
+//! Notes on a run: tags and free text.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::problem::Problem;
 use crate::query::RunId;
 use crate::runs::tags;
 
-/// The most of each.
+/// Limits: number of tags, bytes of a tag, bytes of the text.
 const TAGS: usize = 32;
 const TAG_BYTES: usize = 100;
 const TEXT_BYTES: usize = 64 << 10;
@@ -37,7 +37,7 @@ impl From<Notes> for NotesDocument {
 }
 
 impl NotesDocument {
-    /// The notes as stored: tags sorted, each once.
+    /// Checks the limits and returns the notes as stored: tags sorted, without repetition.
     fn checked(self) -> Result<Notes, Problem> {
         let mut tags: Vec<String> =
             self.tags.iter().map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect();
@@ -70,14 +70,14 @@ impl NotesDocument {
     }
 }
 
-/// Replaces the notes.
+/// Replaces the notes of a run, whatever they were before.
 pub(crate) async fn keep(app: &Shared, id: i64, notes: NotesDocument) -> Result<Notes, Problem> {
     let notes = notes.checked()?;
     put(app, id, notes.clone(), None).await?;
     Ok(notes)
 }
 
-/// Stores notes unless they have changed since `seen`, in which case it returns the current ones. Refused on a read-only server.
+/// Stores notes unless the stored ones have changed since `seen`; then returns the stored ones. Fails on a read-only server.
 async fn put(app: &Shared, id: i64, notes: Notes, seen: Option<String>) -> Result<Option<Notes>, Problem> {
     if app.config.read_only {
         return Err(Problem::forbidden(
@@ -103,12 +103,12 @@ async fn put(app: &Shared, id: i64, notes: Notes, seen: Option<String>) -> Resul
     app.pool.write(put).await
 }
 
-/// The key of these notes in a form.
+/// The MAC by which a form identifies the notes it was made for.
 fn mark(app: &App, notes: &Notes) -> String {
     app.secrets.mark(&format!("{:?}{}", notes.tags, notes.text))
 }
 
-/// The store's reason why a run does not exist.
+/// The error for a run number that is not in the store.
 pub(crate) fn unknown(store: &iotax_store::Store, id: i64) -> Problem {
     store.load(id).err().map_or_else(|| Problem::not_found(format!("there is no run {id}")), Problem::from)
 }
@@ -117,7 +117,7 @@ pub(crate) fn unknown(store: &iotax_store::Store, id: i64) -> Problem {
 #[derive(Debug, Deserialize)]
 pub(crate) struct NotesForm {
     form_token: String,
-    /// The hash of the notes for which the form was made.
+    /// MAC of the notes that the form was made for.
     seen: String,
     tags: String,
     text: String,
@@ -137,7 +137,7 @@ pub(crate) async fn save(
     Ok(conflict(&app, id, &others, &notes))
 }
 
-/// Shows both versions of conflicting notes, to merge them.
+/// Shows the stored and the submitted notes side by side, for the user to merge.
 fn conflict(app: &App, id: i64, others: &Notes, notes: &Notes) -> Response {
     let body = html! {
         main id="main" tabindex="-1" {
@@ -156,7 +156,7 @@ fn conflict(app: &App, id: i64, others: &Notes, notes: &Notes) -> Response {
     answer
 }
 
-/// Rejects a form that this server did not make.
+/// Rejects a form without a token of this server.
 pub(crate) fn check_form(app: &App, token: &str) -> Result<(), Problem> {
     if app.secrets.is_form_token(token) {
         return Ok(());
@@ -189,7 +189,7 @@ fn spoken(app: &App, notes: &Notes) -> Markup {
     }
 }
 
-/// The form that replaces the notes `seen` by `notes`.
+/// The form that replaces the notes `seen` with `notes`.
 fn fields(app: &App, id: i64, seen: &Notes, notes: &Notes) -> Markup {
     html! {
         form method="post" action=(app.link(&format!("/runs/{id}/notes"))) {

@@ -1,4 +1,4 @@
-//! The description of the API (OpenAPI 3.1). The router is built from the same list, so every route is described.
+//! The description of the API in OpenAPI 3.1. The router is built from the same list, so every route is described.
 
 use iotax_analysis::Metric;
 use serde_json::{Map, Value, json};
@@ -7,15 +7,15 @@ use serde_json::{Map, Value, json};
 pub(crate) struct ApiPath {
     pub(crate) path: &'static str,
     summary: &'static str,
-    /// Parameters of its query.
+    /// The parameters of the query.
     query: &'static [Parameter],
-    /// The schema of its answer.
+    /// The name of the response's schema.
     answer: &'static str,
-    /// The description of `PUT`, if supported.
+    /// The description of `PUT`; `None` if it is not supported.
     put: Option<&'static str>,
 }
 
-/// A parameter of a query.
+/// A query parameter.
 struct Parameter {
     name: &'static str,
     about: &'static str,
@@ -26,11 +26,11 @@ struct Parameter {
 enum ParameterKind {
     Text,
     State,
-    /// A list of runs in one text.
+    /// A comma-separated list of runs.
     Runs,
     Baseline,
     Margin,
-    /// A list of metrics in one text.
+    /// A comma-separated list of metrics.
     Metrics,
     Number(u64, u64),
 }
@@ -48,7 +48,7 @@ const RUN: Parameter = Parameter {
 const MARGIN: Parameter =
     optional("margin", "Differences below it are the same, such as 2%", ParameterKind::Margin);
 
-/// All paths.
+/// All paths of the API.
 pub(crate) static PATHS: [ApiPath; 12] = [
     ApiPath { path: "/openapi.json", summary: "This description", query: &[], answer: "Object", put: None },
     ApiPath {
@@ -168,7 +168,7 @@ pub(crate) static PATHS: [ApiPath; 12] = [
     },
 ];
 
-/// The description.
+/// The OpenAPI document.
 pub(crate) fn document() -> Value {
     let paths: Map<String, Value> =
         PATHS.iter().map(|path| (format!("/api/v1{}", path.path), path.described())).collect();
@@ -185,7 +185,7 @@ pub(crate) fn document() -> Value {
 }
 
 impl ApiPath {
-    /// The names of its query's parameters.
+    /// The names of the query parameters.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
         self.query.iter().map(|parameter| parameter.name)
     }
@@ -209,7 +209,7 @@ impl ApiPath {
         described
     }
 
-    /// The parameter that its path has.
+    /// The description of the path's parameter; `None` if the path has none.
     fn of_the_path(&self) -> Option<Value> {
         let (name, about, schema) = if self.path.contains("{id}") {
             ("id", "The run's number", json!({ "type": "integer", "format": "int64" }))

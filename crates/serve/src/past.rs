@@ -1,4 +1,4 @@
-//! The history of a plan: which runs to follow, and the data that a trend needs of each.
+//! The history of a plan: the runs to follow, and the data that a trend needs from each.
 
 use std::collections::HashMap;
 
@@ -15,13 +15,13 @@ use crate::problem::Problem;
 use crate::query::Pairs;
 use crate::runs::list;
 
-/// Number of newest runs in the store that are searched for those of a plan.
+/// Number of newest runs in the store that are searched for runs of the plan.
 pub(crate) const LOOKED_AT: u32 = 10_000;
 /// Default and maximum number of runs followed.
 const FOLLOWED: usize = 100;
 pub(crate) const MOST_FOLLOWED: usize = 1000;
 
-/// The requested history and its filters.
+/// The requested plan and filters.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedHistory {
     pub(crate) plan: Option<String>,
@@ -67,23 +67,23 @@ fn metric(text: &str) -> Result<Metric, Problem> {
     })
 }
 
-/// The runs of a plan, before they are read.
+/// The runs to follow, before their data is loaded.
 #[derive(Debug)]
 pub(crate) struct Chosen {
-    /// The available plans with their number of runs, newest first.
+    /// All plans with finished runs and their number of runs; the most recently run plan first.
     pub(crate) plans: Vec<(String, usize)>,
     /// The chosen plan; absent if the store has no finished run.
     pub(crate) plan: Option<String>,
-    /// Its runs on one machine, the oldest first.
+    /// The plan's runs on one machine, oldest first.
     pub(crate) runs: Vec<RunSummary>,
-    /// Older ones that are left out.
+    /// Number of older runs on that machine that are left out.
     pub(crate) older: usize,
-    /// Number of runs on other machines.
+    /// Number of the plan's runs on other machines.
     pub(crate) elsewhere: usize,
 }
 
-/// Chooses runs as `iotax trend` does: the finished runs of a plan on the machine of its newest run. Without a plan it is the newest one
-/// that was run more than once on a machine, if there is one.
+/// Chooses runs as `iotax trend` does: the finished runs of a plan on the machine of its newest run. The default plan is the most recent one
+/// that has several runs on the same machine, or else the most recent one.
 pub(crate) fn choose(store: &Store, asked: &AskedHistory) -> Result<Chosen, Problem> {
     let filter = Filter { tags: asked.tags.clone(), limit: Some(LOOKED_AT), ..Filter::default() };
     let mut runs = list(store, &filter)?;
@@ -114,7 +114,7 @@ pub(crate) fn choose(store: &Store, asked: &AskedHistory) -> Result<Chosen, Prob
     Ok(Chosen { plans, plan, older: here - runs.len(), runs, elsewhere })
 }
 
-/// The newest run whose plan has another run on its machine: the members of a fleet are no history.
+/// The newest run whose plan has another run on the same machine. This skips plans that each member of a fleet ran once.
 fn first_repeated<'a>(mut runs: impl Iterator<Item = &'a RunSummary> + Clone) -> Option<&'a RunSummary> {
     let mut counts: HashMap<(&str, Option<&str>), usize> = HashMap::new();
     for run in runs.clone() {
@@ -123,7 +123,7 @@ fn first_repeated<'a>(mut runs: impl Iterator<Item = &'a RunSummary> + Clone) ->
     runs.find(|run| counts.get(&(run.name.as_str(), run.machine.as_deref())).is_some_and(|count| *count > 1))
 }
 
-/// Reads the data for a trend. Damaged runs are left out, and their numbers returned.
+/// Loads the data for a trend. Damaged runs are skipped; their numbers are returned.
 pub(crate) fn read(
     app: &App,
     store: &Store,
@@ -156,7 +156,7 @@ pub(crate) fn read(
     Ok((past, damaged))
 }
 
-/// Follows the requested cells by `metrics`.
+/// Computes the trends of the requested cells by `metrics`.
 pub(crate) fn followed(asked: &AskedHistory, metrics: Vec<Metric>, past: &[PastRun]) -> Trends {
     let from = |id: i64| past.iter().position(|run| run.id >= id).unwrap_or(past.len());
     let question = TrendQuestion {
@@ -194,7 +194,7 @@ pub(crate) fn document(app: &App, store: &Store, asked: &AskedHistory) -> Result
     Ok(json::trend::document(&past, &followed(asked, metrics, &past)))
 }
 
-/// Refuses a name that no run has.
+/// Rejects a name that occurs in none of the runs.
 fn named<'a>(key: &str, asked: Option<&str>, known: impl Iterator<Item = &'a str>) -> Result<(), Problem> {
     let known: std::collections::BTreeSet<&str> = known.collect();
     match asked {

@@ -18,9 +18,9 @@ use crate::notes::check_form;
 use crate::problem::Problem;
 use crate::runs::{list, table};
 
-/// Runs whose plans are offered.
+/// Number of newest runs whose plans are offered.
 const LOOKED_AT: u32 = 500;
-/// Longest plan.
+/// Maximum length of a plan in bytes.
 const LONGEST: u64 = 1 << 20;
 
 pub(crate) async fn page(State(app): State<Shared>) -> Result<Response, Problem> {
@@ -114,7 +114,7 @@ fn last(app: &App, begun: &Begun) -> Markup {
     }
 }
 
-/// The plans in a directory by the names of their files: files themselves, no links.
+/// The names of the plan files in a directory; symbolic links are skipped.
 fn files(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let plans = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
@@ -125,7 +125,7 @@ fn files(dir: &Path) -> Vec<String> {
     names
 }
 
-/// The fields of the form.
+/// The fields of the form that starts a run.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BeginForm {
     form_token: String,
@@ -133,7 +133,7 @@ pub(crate) struct BeginForm {
     file: Option<String>,
 }
 
-/// The fields of the form to stop a run.
+/// The fields of the form that stops a run.
 #[derive(Debug, Deserialize)]
 pub(crate) struct CancelForm {
     form_token: String,
@@ -192,7 +192,7 @@ fn allowed(app: &App) -> Result<&Launcher, Problem> {
         .ok_or_else(|| Problem::forbidden("runs can be begun where the server is started with --allow-run"))
 }
 
-/// Removes the seed, so that a new run draws its own: the old one would repeat the same order.
+/// Removes the seed from a plan, so that a new run draws its own instead of repeating the same order.
 fn without_seed(plan: &str) -> String {
     plan.lines()
         .filter(|line| !line.starts_with("seed = "))

@@ -1,4 +1,4 @@
-//! Open stores for requests, a few at a time, on threads that may block.
+//! A pool of open stores for requests, used on threads that may block.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,12 +8,12 @@ use tokio::sync::Semaphore;
 
 use crate::problem::Problem;
 
-/// Stores that are open at one time.
+/// Maximum number of stores open at the same time.
 const OPEN: usize = 8;
-/// Longest wait for one of them.
+/// Maximum wait for a free store.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Stores that are open to read.
+/// A pool of stores; those opened for reading are reused.
 #[derive(Debug)]
 pub(crate) struct Pool {
     place: Location,

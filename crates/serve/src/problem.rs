@@ -1,4 +1,4 @@
-//! An error about a request: a page for people, `application/problem+json` (RFC 9457) for programs.
+//! An error response: an HTML page for browsers, `application/problem+json` (RFC 9457) for API clients.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -8,7 +8,7 @@ use iotax_store::StoreError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
-    /// A sentence: what happened, the input, what is accepted.
+    /// A sentence that says what happened, quotes the input, and names the accepted form.
     pub(crate) detail: String,
     of_the_store: bool,
 }
@@ -42,7 +42,7 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
-    /// Returns whether the store itself failed, rather than the request being invalid.
+    /// Returns whether the store failed, as opposed to an invalid request.
     pub(crate) fn is_of_the_store(&self) -> bool {
         self.of_the_store
     }

@@ -1,4 +1,4 @@
-//! Query strings of pages: keys may occur once or several times, in any order. Errors name what is accepted.
+//! Parses query strings: keys may occur once or several times, in any order. Errors name the accepted values.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
@@ -7,13 +7,13 @@ use iotax_store::Filter;
 
 use crate::problem::Problem;
 
-/// Longest value, in bytes.
+/// Maximum length of a value in bytes.
 pub(crate) const LONGEST: usize = 1000;
 /// Default and maximum number of runs on a page.
 pub(crate) const PAGE: u32 = 100;
 pub(crate) const MOST: u32 = 1000;
 
-/// The number of a run in an address.
+/// The run number in a URL path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunId(pub(crate) i64);
 
@@ -30,7 +30,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RunId {
     }
 }
 
-/// The pairs of a query, in their order; empty values count as absent.
+/// The key-value pairs of a query in order; pairs with an empty value are dropped.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pairs(Vec<(String, String)>);
 
@@ -51,7 +51,7 @@ impl<S: Sync> FromRequestParts<S> for Pairs {
 }
 
 impl Pairs {
-    /// The error for a key that is not accepted.
+    /// The error for the first key that is not accepted; `None` if all are.
     pub(crate) fn beyond(&self, accepted: impl Iterator<Item = &'static str> + Clone) -> Option<Problem> {
         let (key, _) = self.0.iter().find(|(key, _)| !accepted.clone().any(|known| known == key))?;
         let accepted: Vec<&str> = accepted.collect();
@@ -69,7 +69,7 @@ impl Pairs {
         self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a key, read.
+    /// Parses the first value of a key; `None` without the key.
     pub(crate) fn parsed<T: std::str::FromStr>(
         &self,
         key: &str,
@@ -81,7 +81,7 @@ impl Pairs {
         self.get(key).map(read).transpose()
     }
 
-    /// The runs that the query asks for.
+    /// The filter for the list of runs.
     pub(crate) fn filter(&self) -> Result<Filter, Problem> {
         let state = self.get("state").map(state).transpose()?;
         let limit = self.parsed("limit", "a number from 1 to 1000")?.unwrap_or(PAGE);
@@ -131,7 +131,7 @@ pub(crate) fn encoded(text: &str) -> String {
     out
 }
 
-/// The states by their words.
+/// All run states that a query can name.
 pub(crate) const STATES: [RunState; 4] =
     [RunState::Running, RunState::Complete, RunState::Interrupted, RunState::Failed];
 

@@ -15,7 +15,7 @@ use crate::guard::guard;
 use crate::problem::Problem;
 use crate::{api, assets, compare, fleets, live, login, machines, metrics, notes, plans, run, runs, trends};
 
-/// The whole service, in its guard.
+/// The whole service: all routes behind the guard.
 pub(crate) fn service(app: &Shared) -> Router {
     let router = pages()
         .nest("/api/v1", api::router())

@@ -1,4 +1,4 @@
-//! A run: its report, or what it measures just now.
+//! The page of a run: its report, or its progress while it is measuring.
 
 use axum::extract::State;
 use axum::http::header;

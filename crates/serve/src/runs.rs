@@ -14,7 +14,7 @@ use crate::frame::Page;
 use crate::problem::Problem;
 use crate::query::{Pairs, STATES, encoded};
 
-/// The runs that match a filter. A run number beyond the newest means the newest.
+/// The runs that match a filter. A `before` above the newest run's number means the newest runs.
 pub(crate) fn list(store: &Store, filter: &Filter) -> Result<Vec<RunSummary>, Problem> {
     let beyond = store.latest()?.unwrap_or_default().saturating_add(1);
     let before = filter.before.map(|before| before.min(beyond));
@@ -77,7 +77,7 @@ fn outcome_of(store: &Store, run: &RunSummary) -> Option<String> {
     iotax_report::outcome(&head, &figures)
 }
 
-/// The table of runs with what came out of them; `can_choose` those to be compared.
+/// The table of runs with their outcomes. With `can_choose`, runs can be selected for comparison.
 pub(crate) fn table(
     app: &App,
     runs: &[RunSummary],
@@ -134,7 +134,7 @@ pub(crate) fn state_mark(state: RunState) -> Markup {
     html! { span class=(format!("state {state}")) { (state.word()) } }
 }
 
-/// A run's tags, as links to the runs that have them.
+/// A run's tags, each linked to the list of runs with that tag.
 pub(crate) fn tags(app: &App, tags: &[String]) -> Markup {
     html! {
         @for tag in tags {

@@ -1,4 +1,4 @@
-//! Runs of one plan over time: each workload's figures, with a line per target.
+//! The trend page of a plan: each workload's figures over its runs, with a line per target.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ fn extent(app: &App, chosen: &Chosen, pairs: &Pairs, followed: usize) -> Markup 
     }
 }
 
-/// The changes over all runs, as found by `iotax trend`.
+/// The changes over all followed runs, as `iotax trend` finds them.
 fn changes(asked: &AskedHistory, metric: Metric, past: &[PastRun]) -> Markup {
     let found = past::followed(asked, vec![metric], past);
     html! {
@@ -122,7 +122,7 @@ fn cells(tracks: &[Track]) -> BTreeSet<(String, String)> {
     tracks.iter().map(cell).collect()
 }
 
-/// Returns whether a run is slower or faster than the first or the previous one.
+/// Returns whether any run is slower or faster than the first or the previous run.
 fn has_changed(track: &Track) -> bool {
     let ratios = track.points.iter().flat_map(|point| [&point.since_first, &point.since_previous]);
     ratios.flatten().any(|ratio| matches!(ratio.verdict, Verdict::Slower | Verdict::Faster))

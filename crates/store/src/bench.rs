@@ -1,4 +1,4 @@
-//! The time that a list and a run take in a store of 10,000 runs, and a trend over 1,000 runs of 20 cells: `scripts/bench-store`.
+//! Benchmark of a store: listing and loading with 10,000 runs, and a trend over 1,000 runs of 20 cells. Started by `scripts/bench-store`.
 
 use std::time::Instant;
 
@@ -18,10 +18,10 @@ use crate::head::{Head, Measured};
 use crate::sealed::{HeadRow, MeasurementRow};
 use crate::{Filter, Location, Store, counter, new_uuid, run_figures};
 
-/// Runs per transaction: a real run has one transaction for each measurement.
+/// Runs per transaction. A real run has one transaction per measurement.
 const AT_ONCE: u32 = 50;
 
-/// Packed measurements of a run and its head.
+/// Packs the head and the measurements of a run.
 fn packed(run: Run) -> Result<(Head, Vec<MeasurementRow>), Fault> {
     let rows = run.measurements.iter().map(MeasurementRow::new).collect::<Result<Vec<_>, _>>()?;
     let mut measured = Measured::default();
@@ -51,7 +51,7 @@ fn insert(database: &mut dyn Database, head: &Head, rows: &[MeasurementRow]) -> 
     Ok(id)
 }
 
-/// Adds runs of one ladder, each with a different UUID. Their measurements are packed once.
+/// Adds runs of the same ladder, each with a new UUID. The measurements are packed only once.
 fn grow(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
     let (mut head, rows) = packed(runs::ladder(false))?;
     assert_eq!(rows.len(), 60);
@@ -88,7 +88,7 @@ fn grow_history(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The work of `iotax trend` over the whole store.
+/// Does the work of `iotax trend` over the whole store.
 fn follow(store: &Store) -> usize {
     let runs = store.list(&Filter::default()).expect("listed");
     let past = runs.iter().rev().map(|run| {

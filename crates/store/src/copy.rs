@@ -1,4 +1,4 @@
-//! Copies runs between stores without loss, in one transaction, and repeatably.
+//! Copies runs between stores without loss, each in one transaction. A repeated copy changes nothing.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::sealed::{HeadRow, MeasurementRow, Sealed};
 use crate::{Copied, Notes, Store, counter, not_ours, notes, run_figures};
 use iotax_model::threads;
 
-/// A run in transit between stores.
+/// A run with its notes, as transferred between stores.
 struct Parcel {
     run: i64,
     sealed: Sealed,
@@ -64,7 +64,7 @@ fn pack(database: &mut dyn Database, run: i64) -> Result<Parcel, Fault> {
     Ok(Parcel { run, sealed, notes: notes::read(database, run)? })
 }
 
-/// The run's number in a store that has it. From here on, others who add runs wait.
+/// The run's number in the target store; `None` if that does not have the run. Locks the counter, so other writers that add runs wait.
 fn copy_of(database: &mut dyn Database, parcel: &Parcel) -> Result<Option<i64>, Fault> {
     counter::lock(database)?;
     let uuid = parcel.sealed.head.uuid.as_str().into();
@@ -84,7 +84,8 @@ fn add(database: &mut dyn Database, parcel: &Parcel) -> Result<Copied, Fault> {
     Ok(Copied::Added { run: id, measurements: rows.len() as u64 })
 }
 
-/// Adds what a copy lacks. Of two notes, the later stays. `not_ours` says why only notes can be added.
+/// Adds measurements and notes that a copy lacks. Of two different notes, the later is kept. `not_ours` is the reason why only notes may be
+/// added.
 fn complete(
     database: &mut dyn Database,
     parcel: &Parcel,
@@ -129,7 +130,7 @@ fn complete(
     })
 }
 
-/// A checksum of everything in a run, the same in every store with a complete copy.
+/// A checksum of a run and its notes, the same in every store with a complete copy.
 pub(crate) fn fingerprint(store: &Store, run: i64) -> Result<i64, StoreError> {
     let Parcel { sealed, notes, .. } = store.read(run, &mut |database| pack(database, run))?;
     let measured = serde_json::to_vec(&sealed.head.measured).unwrap_or_default();

@@ -1,27 +1,27 @@
-//! The number of the newest run. Numbers have no gaps: a number without a row belongs to a lost run.
+//! The counter of run numbers. Numbers have no gaps, so a number without a row is that of a lost run.
 
 use crate::database::Database;
 use crate::error::Fault;
 use crate::head::seal;
 
-/// The newest run's number, from the counter, or from the rows if the counter is damaged. 0 without runs.
+/// The number of the newest run, from the counter, or from the rows if the counter is damaged; 0 without runs.
 pub(crate) fn last(database: &mut dyn Database) -> Result<i64, Fault> {
     read(database, "")
 }
 
-/// Creates the counter of a new store. In an existing store, tests whether writing is possible.
+/// Creates the counter in a new store. In an existing store, only tests that it can be written.
 pub(crate) fn start(database: &mut dyn Database) -> Result<(), Fault> {
     let sql = "INSERT INTO store (one, last_run, seal) VALUES (1, 0, $1) ON CONFLICT (one) DO NOTHING";
     database.execute(sql, &[sealed(0).into()]).map(|_| ())
 }
 
-/// Makes others that add runs or change notes wait until this transaction ends.
+/// Locks the counter: others that add runs or change notes wait until this transaction ends.
 pub(crate) fn lock(database: &mut dyn Database) -> Result<(), Fault> {
     let suffix = database.to_change();
     database.query(&format!("SELECT last_run FROM store WHERE one = 1{suffix}"), &[]).map(|_| ())
 }
 
-/// The number for a run added in this transaction. Others that add one wait.
+/// Increments the counter and returns the number for a new run. Others that add runs wait until this transaction ends.
 pub(crate) fn next(database: &mut dyn Database) -> Result<i64, Fault> {
     let suffix = database.to_change();
     let next = read(database, suffix)?.checked_add(1);
@@ -31,7 +31,7 @@ pub(crate) fn next(database: &mut dyn Database) -> Result<i64, Fault> {
     Ok(next)
 }
 
-/// Releases the number of the newest run, whose row is gone.
+/// Decrements the counter after the row of the newest run was removed.
 pub(crate) fn back(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
     let sql = "UPDATE store SET last_run = $1, seal = $2 WHERE one = 1";
     database.execute(sql, &[(run - 1).into(), sealed(run - 1).into()]).map(|_| ())

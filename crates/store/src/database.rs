@@ -1,4 +1,4 @@
-//! The interface between the store and its database, SQLite or PostgreSQL. The SQL of the store's rows is the same for both.
+//! The interface between store and database, SQLite or PostgreSQL. Both use the same SQL for the rows.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -6,10 +6,10 @@ use std::fmt::Debug;
 use crate::error::{Fault, StoreError};
 use crate::{Claim, Location};
 
-/// Maximum number of consecutive lost connections for one piece of work, because it may be their cause.
+/// Maximum number of times that work is restarted after a lost connection, because the work may be what breaks it.
 const MOST_LOSSES: u32 = 5;
 
-/// A column's value. The schema has no other types.
+/// A column's value, of one of the types in the schema.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Null,
@@ -48,7 +48,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
-/// A row of a result, read from its first column.
+/// A row of a result, whose columns are taken from first to last.
 #[derive(Debug)]
 pub(crate) struct Columns(std::vec::IntoIter<Value>);
 
@@ -103,24 +103,24 @@ fn unexpected(expected: &str, found: &Value) -> Fault {
     Fault::Damaged("structure", format!("{found} where {expected} belongs"))
 }
 
-/// The purpose of a transaction.
+/// Access mode of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// All reads see one snapshot.
+    /// Reads only, from one snapshot.
     Read,
-    /// A writer, whose commits are on the disk when they return.
+    /// Reads and writes; commits are on disk when they return.
     Write,
 }
 
-/// A database that stores runs. Parameters are `$1`, `$2` and so on.
+/// A database with a store. SQL parameters are `$1`, `$2` and so on.
 pub(crate) trait Database: Debug + Send {
-    /// The store's location.
+    /// Location of the store.
     fn place(&self) -> &Location;
 
-    /// Carries out one statement. Returns the number of rows that it changed.
+    /// Executes one statement. Returns the number of changed rows.
     fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault>;
 
-    /// All rows of a query.
+    /// Returns all rows of a query.
     fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Columns>, Fault>;
 
     fn begin(&mut self, purpose: Purpose) -> Result<(), Fault>;
@@ -130,35 +130,35 @@ pub(crate) trait Database: Debug + Send {
     /// Rolls back everything since [`Self::begin`].
     fn roll_back(&mut self);
 
-    /// The clause of a SELECT that locks the rows against changes by others until the commit.
+    /// Suffix of a SELECT that locks its rows against changes by others until the commit.
     fn to_change(&self) -> &'static str;
 
-    /// Reconnects after [`Fault::Lost`], for as long as a user may be expected to wait. Claims are renewed.
+    /// Reconnects after [`Fault::Lost`] and renews claims. Gives up after the time that a user can be expected to wait.
     fn reconnect(&mut self, lost: Fault) -> Result<(), Fault>;
 
-    /// The owner of a run that this user cannot change.
+    /// Owner of the run, if this user may not change it; `None` otherwise.
     fn other_writer(&mut self, run: i64) -> Result<Option<String>, Fault>;
 
     /// Claims a run for this process.
     fn claim(&mut self, run: i64) -> Result<Claim, Fault>;
 
-    /// The subset of these runs that a process has claimed.
+    /// Returns those of the runs that any process has claimed.
     fn claimed(&mut self, runs: &[i64]) -> Result<BTreeSet<i64>, Fault>;
 
-    /// Shows how far a run is, without a write to a disk.
+    /// Publishes the progress of a run without writing to a disk.
     fn put_live(&mut self, run: i64, state: &str) -> Result<(), Fault>;
 
-    /// The progress of a run, if it was shown.
+    /// The published progress of a run, if any.
     fn live(&mut self, run: i64) -> Result<Option<String>, Fault>;
 
-    /// Removes what was shown of a run.
+    /// Removes the published progress of a run.
     fn end_live(&mut self, run: i64);
 
-    /// Adds the place, and the run if it is about one, to what went wrong.
+    /// Converts an internal error to a reported one with the store's location, and the run if it concerns one.
     fn told(&self, run: Option<i64>, fault: Fault) -> StoreError;
 }
 
-/// Runs a function in one transaction: completely or not at all.
+/// Runs `work` in one transaction, which is rolled back if `work` fails.
 pub(crate) fn transact<T>(
     database: &mut dyn Database,
     purpose: Purpose,
@@ -175,8 +175,8 @@ pub(crate) fn transact<T>(
     }
 }
 
-/// Like [`transact`], but starts over after a lost connection. `work` must find out whether an earlier attempt was committed, because its
-/// answer may have been lost.
+/// Like [`transact`], but restarts after a lost connection. The reply to a commit may be lost, so `work` must check whether an earlier
+/// attempt was committed.
 pub(crate) fn insist<T>(
     database: &mut dyn Database,
     purpose: Purpose,

@@ -1,4 +1,4 @@
-//! Errors, both internal and as reported.
+//! Internal and reported errors.
 
 use std::fmt;
 use std::io;
@@ -9,18 +9,18 @@ use rusqlite::ErrorCode;
 use crate::Location;
 use crate::schema::OLDEST;
 
-/// Why the store failed.
+/// The reason why the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file cannot be read or created.
+    /// The file cannot be opened or created.
     #[error("cannot open the store {place}: {source}; name another one with --db")]
     Open {
-        /// The store.
+        /// Location of the store.
         place: Location,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file or database is something else. It was not changed.
+    /// The file or database is not an iotax store. It was not changed.
     #[error("{place} is not an iotax store and was left untouched; name another one with --db")]
     Foreign {
         /// The file or database.
@@ -32,45 +32,45 @@ pub enum StoreError {
         /// The database.
         place: Location,
     },
-    /// The store was written by another version of iotax. It was not changed.
+    /// The store has a schema version that this iotax does not read. It was not changed.
     #[error(
         "the store {place} has version {found}, this iotax reads version {known}, so it was left untouched; {remedy}",
         remedy = remedy(place, *found, *known)
     )]
     Version {
-        /// The store.
+        /// Location of the store.
         place: Location,
-        /// Its version.
+        /// Schema version of the store.
         found: i64,
-        /// The version known here.
+        /// Newest schema version known to this iotax.
         known: i64,
     },
-    /// This user cannot write there.
+    /// The user cannot write to the store.
     #[error("the store {place} cannot be written: {reason}; name another one with --db")]
     Unwritable {
-        /// The store.
+        /// Location of the store.
         place: Location,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A process ended while writing, and its leftovers cannot be repaired on a read-only filesystem.
+    /// A process was killed during a write, and the journal cannot be rolled back on a read-only filesystem.
     #[error(
         "the store {place} is in the middle of a write that its file of the same name with -journal takes back, and it cannot be \
          written; copy both files to a place that can be written and name the copy with --db"
     )]
     HalfWritten {
-        /// The file.
+        /// The store's file.
         place: Location,
     },
-    /// Another user wrote, or could write, files that SQLite would use.
+    /// Another user wrote, or could write, files that SQLite would use with the store.
     #[error("the store {place} was left untouched: {reason}; or name another one with --db")]
     Planted {
-        /// The file.
+        /// The store's file.
         place: Location,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Bits of the store have changed since they were written.
+    /// The stored data has changed since it was written.
     #[error(
         "{}the store {place} is damaged ({table}): {reason}; put back an earlier copy of it, or go on with another one: \
          --db FILE{}",
@@ -78,16 +78,16 @@ pub enum StoreError {
         run.map_or(String::new(), |_| format!(". The other runs: {}", command("list", "", "", Some(&place.to_string()))))
     )]
     Damaged {
-        /// The store.
+        /// Location of the store.
         place: Location,
-        /// The run, if it is about one.
+        /// The affected run, if known.
         run: Option<i64>,
         /// The damaged table, or the store's structure.
         table: &'static str,
-        /// The damage.
+        /// Description of the damage.
         reason: String,
     },
-    /// The server cannot be reached, or was lost and did not come back in time.
+    /// The server cannot be reached, or the connection was lost and could not be restored in time.
     #[error(
         "the store {place} does not answer: {reason}; what it acknowledged is kept: see that the server runs, then repeat the command \
          (a run goes on with iotax resume)"
@@ -95,62 +95,62 @@ pub enum StoreError {
     Unreachable {
         /// The database.
         place: Location,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Another process is working on the run.
     #[error("run {run} is still going on in another process")]
     Claimed {
-        /// The run.
+        /// The run's number.
         run: i64,
     },
-    /// The run was stored by another user, and only that user may change it.
+    /// The run was stored by another user; only that user may change it.
     #[error(
         "run {run} of {place} was stored by {writer}, and nobody else changes it; copy it with iotax pull, or name another store with --db"
     )]
     OfAnother {
-        /// The run.
+        /// The run's number.
         run: i64,
         /// The database.
         place: Location,
-        /// The role that stored it.
+        /// The database role that stored the run.
         writer: String,
     },
-    /// There is no such run.
+    /// The store has no run of this number.
     #[error("there is no run {run}: {}; see: {list}", known_runs(*.last))]
     UnknownRun {
-        /// The requested run.
+        /// The requested number.
         run: i64,
-        /// The newest run of the store, 0 if it has none.
+        /// Number of the newest run of the store; 0 if the store is empty.
         last: i64,
-        /// The command that lists its runs.
+        /// The command that lists the store's runs.
         list: String,
     },
-    /// A run was continued in two stores, differently in each.
+    /// A run was continued in two stores, with different measurements in each.
     #[error(
         "run {run} and its copy, run {copy} of {place}, both went on since they were one: each has measurements that the other lacks; \
          neither was changed"
     )]
     Diverged {
-        /// The run that was to be copied.
+        /// Number of the run to be copied.
         run: i64,
-        /// Its copy.
+        /// Number of the copy.
         copy: i64,
-        /// The store of the copy.
+        /// Location of the store with the copy.
         place: Location,
     },
-    /// The database refused.
+    /// The database rejected a statement.
     #[error("the store {place}: {reason}")]
     Sql {
-        /// The store.
+        /// Location of the store.
         place: Location,
-        /// Why.
+        /// The database's message.
         reason: String,
     },
     /// A value cannot be stored, or a location is invalid.
     #[error("the store {place}: {what}: {reason}")]
     Value {
-        /// The store.
+        /// Location of the store.
         place: Location,
         /// The value.
         what: &'static str,
@@ -167,20 +167,20 @@ fn known_runs(last: i64) -> String {
     }
 }
 
-/// An internal error, before the store's place is added.
+/// An internal error, before the store's location is added.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Sqlite(rusqlite::Error),
-    /// PostgreSQL refused.
+    /// An error of the PostgreSQL server.
     Postgres(::postgres::Error),
-    /// The connection was lost or never established. Uncommitted work must be repeated.
+    /// The connection was lost or could not be opened. Uncommitted work must be repeated.
     Lost(String),
     /// The damaged table, and the damage.
     Damaged(&'static str, String),
     Value(&'static str, String),
-    /// There is no such run.
+    /// The run does not exist.
     Unknown,
-    /// An error that is reported unchanged.
+    /// An error that is reported as is.
     Store(StoreError),
 }
 
@@ -194,7 +194,7 @@ impl Fault {
     pub(crate) fn value(what: &'static str, reason: &dyn fmt::Display) -> Self {
         Self::Value(what, reason.to_string())
     }
-    /// Adds the store's location, and the run if there is one, unless the database's own message is more specific.
+    /// Adds the store's location, and the run if there is one. Returns a [`Fault::Store`] unchanged.
     pub(crate) fn told(self, place: Location, run: Option<i64>) -> StoreError {
         let damaged = |place, table, reason| StoreError::Damaged { place, run, table, reason };
         match self {
@@ -209,7 +209,7 @@ impl Fault {
     }
 }
 
-/// The remedy for a store of another version.
+/// The remedy for a store with another schema version.
 fn remedy(place: &Location, found: i64, known: i64) -> String {
     if (OLDEST..known).contains(&found) {
         return format!("bring it up to date: iotax store init {place}");
@@ -218,7 +218,7 @@ fn remedy(place: &Location, found: i64, known: i64) -> String {
     format!("use the {age} iotax that wrote it, or name another store with --db")
 }
 
-/// SQLite's message with a remedy, if one is known.
+/// SQLite's message, with a remedy for known errors.
 fn with_remedy(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {

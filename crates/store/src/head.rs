@@ -1,17 +1,17 @@
-//! A run without its measurements, and the checksum of rows.
+//! The head of a run, which is everything except its measurements, and checksums of rows.
 
 use iotax_model::record::{Environment, FleetMember, ImportSource, RunPhase, TargetRecord};
 use iotax_model::{Plan, Run, RunState, Warning};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Everything of a run but its measurements.
+/// A run without its measurements.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Head {
     /// The run's UUID, which is the same in all copies.
     pub(crate) uuid: String,
-    /// Incremented with each change.
+    /// Incremented by each change.
     pub(crate) revision: u64,
     pub(crate) plan: Plan,
     pub(crate) seed: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The run with this number, without its measurements, in its stored state.
+    /// Converts to a [`Run`] with this number, without measurements, in the stored state.
     pub(crate) fn run(self, id: i64) -> Run {
         Run {
             id,
@@ -47,12 +47,12 @@ impl Head {
     }
 }
 
-/// Number and checksums of a run's measurements. The checksums are those of their contents in any store.
+/// Number and checksum total of a run's measurements. The checksums do not depend on the run's number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Measured {
     pub(crate) count: u64,
-    /// Sum of their checksums.
+    /// Sum of the measurements' checksums.
     seals: u64,
 }
 
@@ -64,7 +64,7 @@ impl Measured {
     }
 }
 
-/// Checksum of a run's row, which depends on the run and on how the data is divided into parts.
+/// Checksum of a row of a run. It depends on the run's number and on how the data is divided into parts.
 pub(crate) fn seal(run: i64, parts: &[&[u8]]) -> i64 {
     let mut hash = Xxh3::with_seed(run.cast_unsigned());
     for part in parts {
@@ -74,7 +74,7 @@ pub(crate) fn seal(run: i64, parts: &[&[u8]]) -> i64 {
     hash.digest().cast_signed()
 }
 
-/// A text in the form that both databases store: PostgreSQL's texts have no NUL.
+/// Replaces NUL, which PostgreSQL's texts cannot contain, so that both databases store the same.
 pub(crate) fn column(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }

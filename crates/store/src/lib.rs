@@ -1,9 +1,9 @@
-//! The store: every run, kept in one SQLite file or in a PostgreSQL database that a team shares.
+//! The store: keeps all runs in one SQLite file, or in a PostgreSQL database shared by a team.
 //!
-//! Data is on disk when a call returns, even if the process is killed or power fails afterwards, and a report can be read while a run
-//! is written. Reads return the written data bit for bit, or an error.
+//! Data is on disk when a call returns, even if the process is killed or power fails afterwards. Reports can be read while a run is written.
+//! A read returns exactly the data that was written, or an error.
 //!
-//! A store of PostgreSQL blocks while it waits for the server, on a small runtime inside: call it from threads that may block
+//! With PostgreSQL, calls block on an internal runtime while they wait for the server. Call them from threads that may block
 //! (`spawn_blocking`), not from an asynchronous task.
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ pub use self::postgresql::init;
 use self::sealed::{HeadRow, MeasurementRow, Sealed};
 use self::sqlite::Sqlite;
 
-/// Held by the process that works on a run, until it is dropped or the process ends.
+/// Exclusive right of this process to work on a run, until it is dropped or the process ends.
 pub struct Claim {
     _held: Box<dyn Any + Send>,
 }
@@ -61,14 +61,14 @@ impl fmt::Debug for Claim {
     }
 }
 
-/// Why a run cannot be changed: it was stored by another user. `None` if it can be.
+/// The error for a run that another user stored, and that this user therefore cannot change; `None` otherwise.
 fn not_ours(database: &mut dyn Database, run: i64) -> Result<Option<Fault>, Fault> {
     let place = database.place().clone();
     let writer = database.other_writer(run)?;
     Ok(writer.map(|writer| Fault::Store(StoreError::OfAnother { run, place, writer })))
 }
 
-/// Returns whether a measurement makes up for a failed attempt that a warning reports.
+/// Returns whether a measurement resolves the warning that an earlier attempt failed.
 fn is_made_up_for(warning: &Warning, by: (&str, &str, u32)) -> bool {
     warning.kind == WarningKind::Incomplete
         && warning.target.as_deref() == Some(by.0)
@@ -76,72 +76,72 @@ fn is_made_up_for(warning: &Warning, by: (&str, &str, u32)) -> bool {
         && warning.round == Some(by.2)
 }
 
-/// A run that begins.
+/// A new run.
 #[derive(Debug, Clone, Copy)]
 pub struct NewRun<'a> {
-    /// Its plan.
+    /// The plan of the run.
     pub plan: &'a Plan,
-    /// Seed of the order and the payload.
+    /// Seed of the order of cells and of the payload.
     pub seed: u64,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
-    /// The run's fleet; absent for a run on one machine.
+    /// Fleet membership; `None` for a run on one machine.
     pub fleet: Option<&'a FleetMember>,
 }
 
-/// Notes on a run. Changing them does not affect measurements.
+/// Tags and free text on a run. They can be changed without affecting measurements.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// Tags, sorted, each once.
+    /// Tags, sorted and without duplicates.
     pub tags: Vec<String>,
     /// Free text.
     pub text: String,
 }
 
-/// Selects the runs of a list. The default selects all.
+/// Filter of a list of runs. The default matches all runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Words to find in the name, a target, a workload, the machine, a tag or the note, ignoring case.
+    /// Text to find in name, targets, workloads, machine, tags or note, ignoring case.
     pub text: String,
-    /// Tags that all must be there.
+    /// Tags that a run must all have.
     pub tags: Vec<String>,
-    /// The state.
+    /// State that a run must have.
     pub state: Option<RunState>,
-    /// The machine's host name.
+    /// Host name of the machine.
     pub machine: Option<String>,
-    /// The fleet's id.
+    /// Id of the fleet.
     pub fleet: Option<String>,
-    /// Only runs before this one, for paging.
+    /// Matches only runs with lower numbers, for paging.
     pub before: Option<i64>,
-    /// Maximum number of runs; the newest are taken.
+    /// Maximum number of runs; the newest are returned.
     pub limit: Option<u32>,
 }
 
-/// A line of `iotax list`.
+/// A run as listed by `iotax list`.
 #[derive(Debug)]
 pub struct RunSummary {
-    /// Its number in its store.
+    /// Number of the run in its store.
     pub id: i64,
-    /// The plan's title.
+    /// Name of the plan.
     pub name: String,
-    /// Its state.
+    /// State of the run.
     pub state: RunState,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
-    /// The targets' names, in the plan's order.
+    /// Names of the targets, in the plan's order.
     pub targets: Vec<String>,
-    /// The machine's host name; absent if unknown.
+    /// Host name of the machine; `None` if unknown.
     pub machine: Option<String>,
-    /// The run's fleet.
+    /// Fleet membership; `None` for a run on one machine.
     pub fleet: Option<FleetMember>,
-    /// Its tags.
+    /// Tags of the run.
     pub tags: Vec<String>,
-    /// Measurements stored.
+    /// Number of stored measurements.
     pub measured: u64,
-    /// Number of planned measurements. For a run that adds rounds until all is decided: the maximum, or the actual number once it is
-    /// complete.
+    /// Number of planned measurements. For a run that adds rounds until its comparisons are decided: the maximum, or the actual number once
+    /// the run is complete.
     pub planned: u64,
-    /// Why its measurements cannot be shown; absent if they can.
+    /// The error that prevents reading the run; `None` if there is none.
     pub damage: Option<StoreError>,
 }
 
@@ -150,26 +150,26 @@ pub struct RunSummary {
 pub enum Copied {
     /// The store did not have the run.
     Added {
-        /// Its number there.
+        /// Number of the copy in the target store.
         run: i64,
-        /// Its measurements.
+        /// Number of measurements copied.
         measurements: u64,
     },
     /// The store had an earlier state of the run.
     Completed {
-        /// Its number there.
+        /// Number of the copy in the target store.
         run: i64,
-        /// The measurements that were added.
+        /// Number of measurements added.
         measurements: u64,
     },
-    /// Only newer notes were copied.
+    /// Only newer notes were copied to an existing copy.
     Noted {
-        /// Its number there.
+        /// Number of the copy in the target store.
         run: i64,
     },
-    /// The store has all of it, or more.
+    /// The store has the complete run, or a later state of it.
     Same {
-        /// Its number there.
+        /// Number of the copy in the target store.
         run: i64,
     },
 }
@@ -181,17 +181,17 @@ pub struct Store {
     name: Option<String>,
 }
 
-/// Maximum number of runs without a row that are listed individually.
+/// Maximum number of lost runs, which have no row, that are listed individually.
 const MOST_LOST: u32 = 1000;
 
 /// A run's number, with its summary or the reason why it cannot be read.
 pub type Listed = (i64, Result<RunSummary, StoreError>);
 
 impl Store {
-    /// Opens the store to write it, or makes one where there is no file, an empty one, or a database without a store. A file's directory
-    /// must exist.
+    /// Opens a store for writing. Creates one if the file is missing or empty, or if the database has no store. The file's directory must
+    /// exist.
     ///
-    /// A file that is no iotax store, of another version or damaged is refused and left as it is.
+    /// Refuses a file that is damaged, has another version or is not an iotax store, and leaves it unchanged.
     pub fn open(place: impl Into<Location>) -> Result<Self, StoreError> {
         let mut database: Box<dyn Database> = match place.into() {
             Location::File(path) => Box::new(Sqlite::to_write(&path)?),
@@ -202,7 +202,7 @@ impl Store {
         Ok(Self::over(database))
     }
 
-    /// Opens a store that is there to read it, also where nothing can be written. Of a damaged one what is sound can be read.
+    /// Opens an existing store for reading, also on a read-only filesystem. Intact parts of a damaged store can be read.
     pub fn open_to_read(place: impl Into<Location>) -> Result<Self, StoreError> {
         Ok(Self::over(match place.into() {
             Location::File(path) => Box::new(Sqlite::to_read(&path)?),
@@ -214,12 +214,12 @@ impl Store {
         Self { database: RefCell::new(database), name: None }
     }
 
-    /// The store's location.
+    /// Location of the store.
     pub fn place(&self) -> Location {
         self.database.borrow().place().clone()
     }
 
-    /// Starts a run and gives its id.
+    /// Creates a run. Returns its number.
     pub fn create_run(&mut self, run: &NewRun<'_>) -> Result<i64, StoreError> {
         let created = new_uuid().and_then(|uuid| {
             let head = Head {
@@ -251,13 +251,13 @@ impl Store {
         created.map_err(|fault| self.database.borrow().told(None, fault))
     }
 
-    /// Claims the run for this process until the claim is dropped: two processes working on it would measure each other.
+    /// Claims a run for this process until the claim is dropped. Two processes on one run would disturb each other's measurements.
     pub fn claim(&self, run: i64) -> Result<Claim, StoreError> {
         let claimed = self.database.borrow_mut().claim(run);
         claimed.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Stores the machine that makes the run.
+    /// Stores the environment of the machine that executes the run.
     pub fn set_environment(&mut self, run: i64, environment: &Environment) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.environment = environment.clone();
@@ -265,7 +265,7 @@ impl Store {
         })
     }
 
-    /// Records that another tool measured the run.
+    /// Records that the run was imported from another tool.
     pub fn set_source(&mut self, run: i64, source: &ImportSource) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.source = Some(source.clone());
@@ -273,7 +273,7 @@ impl Store {
         })
     }
 
-    /// Adds stretches of wall time to those that the run has.
+    /// Adds phases of wall time to the run.
     pub fn add_phases(&mut self, run: i64, phases: &[RunPhase]) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             for phase in phases {
@@ -286,7 +286,7 @@ impl Store {
         })
     }
 
-    /// Stores a target as it was built, replacing one of the same name from before a resume.
+    /// Stores a target as it was built. Replaces one of the same name, stored before a resume.
     pub fn put_target(&mut self, run: i64, target: &TargetRecord) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             match head.targets.iter_mut().find(|known| known.name == target.name) {
@@ -304,8 +304,8 @@ impl Store {
         self.put_measurements(run, std::iter::once(measurement))
     }
 
-    /// Keeps measurements, all of them whole or none at all; they are on the disk when this returns. A second one of the same cell
-    /// and round is an error. The warning that an earlier attempt at one failed goes.
+    /// Stores measurements, all or none; they are on disk when this returns. A second measurement of the same cell and round is an error.
+    /// Removes the warning that an earlier attempt failed.
     pub fn put_measurements(
         &mut self,
         run: i64,
@@ -348,7 +348,7 @@ impl Store {
         Ok(())
     }
 
-    /// Changes the number of rounds that the run's plan asks for.
+    /// Changes the number of rounds in the run's plan.
     pub fn set_repeat(&mut self, run: i64, repeat: u32) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.plan.repeat = repeat;
@@ -356,7 +356,7 @@ impl Store {
         })
     }
 
-    /// Puts a plan with the rates that were placed in place of the run's.
+    /// Replaces the run's plan, for example by one with the rates chosen during the run.
     pub fn set_plan(&mut self, run: i64, plan: &Plan) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.plan = plan.clone();
@@ -364,7 +364,7 @@ impl Store {
         })
     }
 
-    /// The whole run.
+    /// Loads a run with its measurements.
     pub fn load(&self, run: i64) -> Result<Run, StoreError> {
         let (sealed, is_claimed) = self.read(run, &mut |database| {
             let sealed = Sealed::read(database, run)?.ok_or(Fault::Unknown)?;
@@ -375,14 +375,14 @@ impl Store {
         Ok(Run { measurements, state, store: self.name.clone(), ..head.run(run) })
     }
 
-    /// A run without its measurements, and the figures for trends. Those of a finished run are stored separately, so that measurements are
-    /// neither opened nor compared with their checksums.
+    /// Loads a run without its measurements, and its figures for trends. For a finished run these are stored separately, so measurements are
+    /// neither unpacked nor verified.
     pub fn load_figures(&self, run: i64) -> Result<(Run, RunFigures), StoreError> {
         self.read(run, &mut |database| run_figures::read(database, run))
     }
 
-    /// All runs, oldest first; for an unreadable one, its number and the reason. All measurements are read and compared with their
-    /// checksums. Of runs without a row, the first thousand are listed: a counter may be damaged, too.
+    /// All runs, oldest first; for an unreadable run, its number and the error. Reads all measurements and verifies their checksums. Lists at
+    /// most the first thousand runs without a row, because the counter may be damaged, too.
     pub fn runs(&self) -> Result<Vec<Listed>, StoreError> {
         let checked = |run| {
             let (sealed, is_claimed) = self.read(run, &mut |database| {
@@ -423,7 +423,7 @@ impl Store {
         ids.map_err(|fault| database.told(None, fault))
     }
 
-    /// The runs that match a filter, newest first, without reading their measurements. For a damaged row only the number is known.
+    /// The runs that match a filter, newest first, without reading their measurements. For a damaged row, only number and error are known.
     pub fn list(&self, filter: &Filter) -> Result<Vec<RunSummary>, StoreError> {
         let mut database = self.database.borrow_mut();
         let lines = insist(database.as_mut(), Purpose::Read, &mut |database| summary::list(database, filter));
@@ -445,7 +445,7 @@ impl Store {
         self.change_notes(run, |old| *old = notes.clone())
     }
 
-    /// Changes the notes on a run; concurrent changes by others are kept.
+    /// Changes the notes on a run; concurrent changes by others are not lost.
     pub fn change_notes(&mut self, run: i64, mut change: impl FnMut(&mut Notes)) -> Result<(), StoreError> {
         let put = insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
             notes::lock(database, run)?;
@@ -465,13 +465,13 @@ impl Store {
         put.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Publishes a run's progress to readers of this store: any document, replacing the previous one. Nothing is written to a disk.
+    /// Publishes a run's progress to readers of this store: any JSON document, which replaces the previous one. Does not write to a disk.
     pub fn put_live(&mut self, run: i64, state: &serde_json::Value) -> Result<(), StoreError> {
         let put = self.database.get_mut().put_live(run, &state.to_string());
         put.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// The progress of a run that is measuring somewhere; absent if unknown.
+    /// The published progress of a run; `None` if nothing is published, or no process has claimed the run.
     pub fn live(&self, run: i64) -> Result<Option<serde_json::Value>, StoreError> {
         let live = self.read(run, &mut |database| {
             let is_claimed = database.claimed(&[run])?.contains(&run);
@@ -480,13 +480,13 @@ impl Store {
         Ok(live.and_then(|state| serde_json::from_str(&state).ok()))
     }
 
-    /// The newest run, if there is any.
+    /// Number of the newest run; `None` if the store is empty.
     pub fn latest(&self) -> Result<Option<i64>, StoreError> {
         Ok(Some(self.last()?).filter(|last| *last > 0))
     }
 
-    /// Copies a run with its notes to another store: bit for bit, completely or not at all. An existing copy is completed, and left
-    /// unchanged if it has as much or more. Neither the run nor its copy may be running.
+    /// Copies a run with its notes to another store, unchanged, completely or not at all. An existing copy is completed, or left unchanged if
+    /// it has as much or more. Neither the run nor its copy may be running.
     pub fn copy_run(&self, run: i64, to: &mut Self) -> Result<Copied, StoreError> {
         copy::copy(self, run, to)
     }
@@ -512,7 +512,7 @@ impl Store {
         read.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Stores the figures of trends apart for the runs of an earlier iotax.
+    /// Adds the separately stored trend figures to runs written by an earlier iotax.
     fn add_figures(&mut self) -> Result<(), StoreError> {
         self.ids()?.into_iter().try_for_each(|run| {
             let database = self.database.get_mut().as_mut();
@@ -521,7 +521,7 @@ impl Store {
         })
     }
 
-    /// Changes a run's head and adds measurements, completely or not at all.
+    /// Changes a run's head and adds measurements, in one transaction.
     fn change(
         &mut self,
         run: i64,
@@ -550,7 +550,7 @@ impl Store {
         changed.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Adds the run to an error. Runs are never removed, so a missing one was lost.
+    /// Adds the run to an error. A missing run is reported as lost, because runs are never removed.
     fn of_run(&self, run: i64, fault: Fault) -> StoreError {
         match fault {
             Fault::Unknown => match self.last() {
@@ -563,7 +563,7 @@ impl Store {
 }
 
 impl RunSummary {
-    /// The list entry of an unreadable run.
+    /// The list entry of a run that cannot be read.
     fn damaged(id: i64, damage: StoreError) -> Self {
         Self {
             id,

@@ -4,17 +4,17 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A file, or a database that a team shares. Shown without its password.
+/// A SQLite file, or a PostgreSQL database shared by a team. Displayed without its password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
     /// A SQLite file.
     File(PathBuf),
-    /// `postgres://user@host/database`, as libpq's URLs are.
+    /// A URL in libpq's form: `postgres://user@host/database`.
     Postgres(String),
 }
 
 impl Location {
-    /// The file, if it is one.
+    /// Path of the file; `None` for a database.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
@@ -22,7 +22,7 @@ impl Location {
         }
     }
 
-    /// The location as a user would write it, with its password: for a process's environment, never for a command line or a message.
+    /// The location as a user writes it, including the password. Only for a process's environment, never for a command line or a message.
     #[must_use]
     pub fn with_password(&self) -> OsString {
         match self {
@@ -69,14 +69,14 @@ impl fmt::Display for Location {
     }
 }
 
-/// Like [`fmt::Display`], so that debug output has no password either.
+/// Like [`fmt::Display`], so that debug output does not contain the password either.
 impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.to_string(), f)
     }
 }
 
-/// The URL without the password before its host and without one among its parameters.
+/// The URL without its password, which may be before the host or among the parameters.
 fn without_password(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
     let (rest, parameters) = rest.split_once('?').map_or((rest, None), |(rest, all)| (rest, Some(all)));

@@ -1,23 +1,23 @@
-//! The store's name in suggested commands.
+//! Names a store in suggested commands.
 
 use iotax_model::run;
 
 use crate::{Store, StoreError};
 
 impl Store {
-    /// The same store, with the name that the user gave it.
+    /// Sets the name by which the user specified the store.
     #[must_use]
     pub fn named(self, name: Option<String>) -> Self {
         Self { name, ..self }
     }
 
-    /// A command about one of its runs that works when pasted.
+    /// A command for one of the store's runs, ready to paste.
     #[must_use]
     pub fn command(&self, word: &str, run: i64, options: &str) -> String {
         run::command(word, &run.to_string(), options, self.name.as_deref())
     }
 
-    /// The error for a missing run, which says which runs exist.
+    /// The error for a run that does not exist, with the newest run's number and the command that lists runs.
     #[must_use]
     pub fn unknown(&self, run: i64, last: i64) -> StoreError {
         let list = run::command("list", "", "", self.name.as_deref());

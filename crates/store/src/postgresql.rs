@@ -1,7 +1,8 @@
-//! A store in a PostgreSQL database, in the schema `iotax`.
+//! A store in the schema `iotax` of a PostgreSQL database.
 //!
-//! A claim is a row that names a session and an advisory lock of it. It is the session that also writes, so a process that lost its connection
-//! has lost its claim, and has it again before it writes on. A lock alone would not do: everybody who can connect can take one.
+//! A claim is a row that names a session, plus an advisory lock held by that session. The same session writes the run, so a process that
+//! loses its connection also loses its claim, and renews it before it writes again. The lock alone would not be enough, because anyone who
+//! can connect can take it.
 
 mod connect;
 mod pgpass;
@@ -24,19 +25,19 @@ use crate::schema::{self, Step};
 use crate::{Claim, Location, not_ours};
 use iotax_model::threads;
 
-/// The advisory lock of who makes or updates the tables: "iotx".
+/// Advisory lock of the process that creates or migrates the tables: "iotx".
 const SCHEMA_LOCK: i64 = i32::from_be_bytes(*b"iotx") as i64;
-/// The condition under which a row of `claim` is valid.
+/// SQL condition under which a row of `claim` is valid.
 const IS_HELD: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted \
                        AND pg_locks.pid = claim.pid AND (classid::bigint << 32) | objid::bigint = claim.key)";
-/// Longest wait for a server that went away, and for locks.
+/// Maximum time to wait for a server that does not answer, and for locks.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Timeout for readers, which can retry.
+/// Shorter limit for readers, which can retry.
 const READ_PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum number of cached statements; more than the code has, apart from filters.
+/// Maximum number of cached prepared statements; more than iotax has, filters excepted.
 const MOST_STATEMENTS: usize = 200;
 
-/// The first statement of each session. An administrator's weaker `synchronous_commit` would lose acknowledged measurements.
+/// First statement of each session. It raises `synchronous_commit`, because a weaker default could lose acknowledged measurements.
 const SETTINGS: &str = "
 SET search_path = iotax;
 SET client_min_messages = warning;
@@ -55,14 +56,14 @@ pub(crate) struct Postgres {
     connector: Connector,
     is_read_only: bool,
     session: Arc<Mutex<Session>>,
-    /// The time since which the server does not answer.
+    /// Time since which the server does not answer; `None` while it answers.
     away: Option<Instant>,
 }
 
 struct Session {
     client: Client,
     statements: HashMap<String, Statement>,
-    /// Runs with the keys of their locks.
+    /// Claimed runs, each with the key of its advisory lock.
     claimed: BTreeMap<i64, i64>,
 }
 
@@ -73,7 +74,7 @@ impl fmt::Debug for Session {
 }
 
 impl Postgres {
-    /// Connects to an existing store, without writing.
+    /// Opens an existing store without writing.
     pub(crate) fn to_read(url: &str) -> Result<Self, StoreError> {
         let mut store = Self::connect(url, true)?;
         match store.version().map_err(|fault| store.told(None, fault))? {
@@ -82,12 +83,12 @@ impl Postgres {
         }
     }
 
-    /// Connects to a store, or creates one in a database without one.
+    /// Opens a store for writing; creates it if the database has none.
     pub(crate) fn to_write(url: &str) -> Result<Self, StoreError> {
         Self::to_write_by(url, schema::STEPS)
     }
 
-    /// Like [`Self::to_write`], with the schema that these steps make.
+    /// Like [`Self::to_write`], with the schema that `steps` create.
     pub(crate) fn to_write_by(url: &str, steps: &'static [Step]) -> Result<Self, StoreError> {
         let newest = schema::newest(steps);
         let mut store = Self::connect(url, false)?;
@@ -120,7 +121,7 @@ impl Postgres {
         if found == known { Ok(self) } else { Err(StoreError::Version { place: self.place, found, known }) }
     }
 
-    /// The version of the schema; `None` if there is no store. Refuses a schema of this name that is something else.
+    /// The schema's version; `None` if there is no store. Fails if a schema named `iotax` is something else.
     fn version(&mut self) -> Result<Option<i64>, Fault> {
         let sql = "SELECT (SELECT count(*) FROM pg_namespace WHERE nspname = 'iotax'), \
                    (SELECT count(*) FROM pg_tables WHERE schemaname = 'iotax' AND tablename = 'schema_version')";
@@ -167,8 +168,8 @@ impl Postgres {
     }
 }
 
-/// Makes a store, or brings one up to date, and lets roles of PostgreSQL use it: readers look, writers also store runs. They must exist.
-/// A file takes no roles.
+/// Creates or migrates a store, and grants existing PostgreSQL roles access: readers may read, writers may also store runs. Fails for a file,
+/// which has no roles.
 pub fn init(place: &Location, readers: &[String], writers: &[String]) -> Result<(), StoreError> {
     crate::Store::open(place)?.add_figures()?;
     if readers.is_empty() && writers.is_empty() {
@@ -222,7 +223,7 @@ impl Session {
         Ok(statement)
     }
 
-    /// Claims a run that is unclaimed, or whose claim has the key `before`, which is ours from a lost session. Returns whether it
+    /// Claims a run that is unclaimed, or whose claim has the key `before`, which this process took in a lost session. Returns whether it
     /// succeeded.
     fn hold(&mut self, run: i64, before: Option<i64>) -> Result<bool, Error> {
         let key: i64 = self.client.query_one("SELECT (random() * 9e18)::bigint", &[])?.get(0);
@@ -246,7 +247,7 @@ impl Session {
     }
 }
 
-/// A claim: drops the lock, unless the session is gone and the lock with it.
+/// A claim. Releases its lock when dropped, unless the session and with it the lock is already gone.
 struct Held {
     run: i64,
     session: Arc<Mutex<Session>>,
@@ -404,7 +405,7 @@ fn told(place: &Location, run: Option<i64>, fault: Fault) -> StoreError {
     }
 }
 
-/// Distinguishes a lost connection from an error of the server.
+/// Returns [`Fault::Lost`] for a lost connection, [`Fault::Postgres`] for other errors.
 fn fault(error: Error) -> Fault {
     // 08: connection exception; 57P: shutdown, crash, not yet started; 53300: too many connections.
     let is_lost = match error.code().map(SqlState::code) {
@@ -418,7 +419,7 @@ fn sources(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'sta
     std::iter::successors(error.source(), |error| (*error).source())
 }
 
-/// The server's message, or the messages of all causes of the error.
+/// The server's message; without one, the messages of the error and its causes.
 fn words(error: &Error) -> String {
     if let Some(told) = error.as_db_error() {
         let rest = [told.detail(), told.hint()];

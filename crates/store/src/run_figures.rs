@@ -1,7 +1,7 @@
-//! The figures of finished runs for trends, in a separate row, so that a trend reads no measurements.
+//! Figures for trends, stored per finished run in a separate row, so that a trend reads no measurements.
 //!
-//! They follow from the measurements. A row counts if its checksum fits, and if it is of the run's last revision and of the rules of
-//! this iotax; otherwise the whole run is read.
+//! They are derived from the measurements. A row is used only if its checksum is right and it has the run's latest revision and this iotax's
+//! version of the rules; otherwise the whole run is read.
 
 use iotax_analysis::trend::RunFigures;
 use iotax_model::{Run, RunState};
@@ -11,7 +11,7 @@ use crate::error::Fault;
 use crate::head::{Head, seal};
 use crate::sealed::{HeadRow, Sealed, pack, unpack};
 
-/// Recomputes the figures of a run that is not running. Those of an unreadable run are removed.
+/// Recomputes the figures of a run, unless it is running. Removes those of a run that cannot be read.
 pub(crate) fn refresh(database: &mut dyn Database, run: i64, head: &Head) -> Result<(), Fault> {
     if head.state == RunState::Running {
         return Ok(());
@@ -40,7 +40,7 @@ pub(crate) fn add(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
     }
 }
 
-/// A run without its measurements, and their figures.
+/// Reads a run without its measurements, and its figures.
 pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<(Run, RunFigures), Fault> {
     let (head, _) = HeadRow::read(database, run, "")?.ok_or(Fault::Unknown)?;
     if let Some(figures) = stored(database, run, &head)? {
@@ -53,7 +53,7 @@ pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<(Run, RunFig
     Ok((Run { measurements: Vec::new(), ..whole }, figures))
 }
 
-/// The stored figures, if they are intact, belong to this state of the run, and no measurement is missing.
+/// The stored figures; `None` if they are damaged, belong to an earlier state of the run, or a measurement is missing.
 fn stored(database: &mut dyn Database, run: i64, head: &Head) -> Result<Option<RunFigures>, Fault> {
     let sql = "SELECT revision, rules, content, seal, (SELECT count(*) FROM measurement WHERE run = $1) \
                FROM run_figures WHERE run = $1";

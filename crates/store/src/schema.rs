@@ -1,26 +1,26 @@
-//! The tables, and how older ones become these.
+//! The database tables, and their migration from older versions.
 //!
-//! `{int}`, `{bytes}` and `{strict}` are what each database calls them. SQLite keeps the version in the file's header, PostgreSQL in a
-//! table.
+//! `{int}`, `{bytes}` and `{strict}` are replaced by each database's words. SQLite stores the schema version in the file's header, PostgreSQL
+//! in a table.
 
-/// The oldest version that can be brought up to date.
+/// The oldest schema version that can be migrated.
 pub(crate) const OLDEST: i64 = 6;
 
-/// The step from each version of the schema to the next.
+/// A migration from one schema version to the next.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// The version that it makes.
+    /// The resulting version.
     pub(crate) to: i64,
-    /// The part that both databases understand.
+    /// SQL that both databases accept.
     both: &'static str,
     sqlite: &'static str,
     postgres: &'static str,
 }
 
-/// The migration steps to the newest version. The first creates everything; later versions append theirs.
+/// The migrations up to the newest version. The first creates all tables; later versions append theirs.
 pub(crate) const STEPS: &[Step] = &[Step { to: OLDEST, both: TABLES, sqlite: SQLITE, postgres: POSTGRES }];
 
-/// Contents are JSON under zstd; seals are checksums over the other columns (`sealed`).
+/// `content` columns are JSON compressed with zstd; `seal` columns are checksums over the other columns (see `sealed`).
 const TABLES: &str = "
 CREATE TABLE store (
     one      {int} PRIMARY KEY CHECK (one = 1),
@@ -90,8 +90,8 @@ CREATE TABLE run_figures (
 ){strict};
 ";
 
-/// A bucket's middle from its index, as `model::histogram` has it: 128 buckets for each power of two. The last one has no upper edge.
-/// `bucket_ns` is put in place of the index.
+/// Views. `bucket_ns` replaces a bucket's index by its middle, as in `model::histogram`: 128 buckets per power of two, the last one without
+/// an upper bound.
 const SQLITE: &str = "
 CREATE VIEW figure AS
 SELECT m.run, m.target, m.workload, m.round, f.key AS figure, f.value AS value
@@ -109,14 +109,13 @@ FROM (SELECT m.run, m.target, m.workload, m.round, d.key AS direction,
       FROM measurement m, json_each(m.latency) d, json_each(d.value, '$.buckets') b);
 ";
 
-/// A run belongs to the role that stored it: others read it, and only notes and tags are everybody's. The tables' owner, for whom these
-/// rules do not hold, may change all of it. A run's identity stays. Figures that are not numbers would end each query of the views, and long
-/// notes each list.
+/// Views and access rules. A run belongs to the role that stored it. Others can read it and change only its notes and tags. These rules do
+/// not bind the owner of the tables. A run's identity never changes. Figures must be numbers, because others would make every query of the
+/// views fail, and the length of notes is limited for the sake of lists.
 ///
-/// A session's temporary tables come before all others unless the path names `pg_temp`: a temporary `run` would make every run its session's
-/// own.
+/// The search path names `pg_temp`, because temporary tables otherwise come first: a temporary table `run` would let a session own every run.
 ///
-/// A claim holds while the session `pid` has the advisory lock `key`: anybody can take a lock, but not with that process's number.
+/// A claim is valid while the session `pid` holds the advisory lock `key`. Anyone can take a lock, but not under another session's `pid`.
 const POSTGRES: &str = r#"
 CREATE VIEW figure AS
 SELECT m.run, m.target, m.workload, m.round, f.key AS figure, f.value::double precision AS value
@@ -216,12 +215,12 @@ ALTER TABLE note ADD CONSTRAINT is_short CHECK (octet_length(text) + octet_lengt
 ALTER TABLE tag ADD CONSTRAINT is_short CHECK (octet_length(tag) <= 4096);
 "#;
 
-/// The schema's version.
+/// The newest schema version.
 pub(crate) fn version() -> i64 {
     newest(STEPS)
 }
 
-/// The version that these steps lead to.
+/// The version that `steps` lead to.
 pub(crate) fn newest(steps: &[Step]) -> i64 {
     steps.last().map_or(0, |step| step.to)
 }
@@ -231,18 +230,18 @@ pub(crate) fn is_known(version: i64, newest: i64) -> bool {
     (OLDEST..=newest).contains(&version)
 }
 
-/// The steps that a store of this version still needs.
+/// The migrations that a store of version `found` still needs.
 pub(crate) fn steps(found: i64, all: &'static [Step]) -> impl Iterator<Item = &'static Step> {
     all.iter().filter(move |step| step.to > found)
 }
 
-/// Its SQL for SQLite.
+/// SQL of a migration for SQLite.
 pub(crate) fn of_sqlite(step: &Step) -> String {
     let tables = step.both.replace("{int}", "INTEGER").replace("{bytes}", "BLOB");
     tables.replace("{strict}", " STRICT") + step.sqlite
 }
 
-/// Its SQL for PostgreSQL.
+/// SQL of a migration for PostgreSQL.
 pub(crate) fn of_postgres(step: &Step) -> String {
     let tables = step.both.replace("{int}", "BIGINT").replace("{bytes}", "BYTEA");
     tables.replace("{strict}", "") + step.postgres

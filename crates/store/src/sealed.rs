@@ -1,7 +1,7 @@
-//! The rows of runs and measurements, with checksums.
+//! Rows of runs and measurements, with checksums.
 //!
-//! Databases do not detect flipped bits in their files by themselves. So each row has a checksum over itself and its run, and the
-//! row of a run holds the number of its measurements and the sum of their checksums, so that a missing one is detected.
+//! Databases do not detect flipped bits in their files. So each row has a checksum over its content and its run's number. A run's row also
+//! has the number of its measurements and the sum of their checksums, so that a missing measurement is detected.
 
 use std::io::{self, Read as _};
 
@@ -16,12 +16,12 @@ use crate::error::Fault;
 use crate::head::{Head, Measured, column, seal};
 use crate::summary::Summary;
 
-/// Fast, and within a few percent of the best.
+/// zstd level: fast, and within a few percent of the best ratio.
 const ZSTD_LEVEL: i32 = 3;
 
-/// Largest ratio of unpacked to packed size that is accepted; a larger one is an attack on the reader's memory.
+/// Maximum ratio of unpacked to packed size; a larger one is taken for a decompression bomb.
 const MOST_TIMES: usize = 100;
-/// Unpacked size in bytes that is always accepted.
+/// Uncompressed bytes per zstd frame for data above [`MOST_TIMES`], small enough to stay below that ratio.
 const PIECE: usize = 1024;
 
 pub(crate) fn pack<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8>, Fault> {
@@ -49,12 +49,12 @@ pub(crate) fn unpack<T: DeserializeOwned>(content: &[u8]) -> Result<T, String> {
     serde_json::from_slice(&text).map_err(|error| error.to_string())
 }
 
-/// Maximum unpacked length of a packed text.
+/// Maximum unpacked size of this packed data, in bytes.
 fn most(packed: &[u8]) -> usize {
     packed.len().saturating_mul(MOST_TIMES)
 }
 
-/// A run's head in stored form.
+/// A run's head as stored.
 #[derive(Debug, Clone)]
 pub(crate) struct HeadRow {
     summary: Summary,
@@ -66,7 +66,7 @@ impl HeadRow {
         Ok(Self { summary: Summary::new(head)?, content: pack("run", head)? })
     }
 
-    /// The head of a run with its content; `None` if it has no row. `suffix` ends the SELECT.
+    /// Reads the head of a run, as stored and unpacked; `None` if the run has no row. `suffix` is appended to the SELECT.
     pub(crate) fn read(
         database: &mut dyn Database,
         run: i64,
@@ -87,7 +87,7 @@ impl HeadRow {
         Ok(Some((head, Self { summary, content })))
     }
 
-    /// Adds the run with this number.
+    /// Inserts the head as that of a new run.
     pub(crate) fn insert(&self, database: &mut dyn Database, run: i64) -> Result<(), Fault> {
         let sql = format!(
             "INSERT INTO run (id, {}, content, seal) VALUES \
@@ -98,7 +98,7 @@ impl HeadRow {
         Ok(())
     }
 
-    /// Puts this in place of the run's head.
+    /// Replaces the head of a run.
     pub(crate) fn update(&self, database: &mut dyn Database, run: i64) -> Result<(), Fault> {
         // A single assignment to all columns, so that their order stands in one place.
         let sql = format!(
@@ -119,7 +119,7 @@ impl HeadRow {
     }
 }
 
-/// A measurement in stored form.
+/// A measurement as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MeasurementRow {
     pub(crate) target: String,
@@ -158,7 +158,7 @@ impl MeasurementRow {
         })
     }
 
-    /// All measurements of a run, each with whether its checksum matches.
+    /// Reads all measurements of a run; the flag is true if the checksum is right.
     pub(crate) fn all(database: &mut dyn Database, run: i64) -> Result<Vec<(Self, bool)>, Fault> {
         let sql = format!("SELECT {} FROM measurement WHERE run = $1", Self::COLUMNS);
         let rows = database.query(&sql, &[run.into()])?;
@@ -203,13 +203,13 @@ impl MeasurementRow {
         seal(run, &[texts[0], texts[1], texts[2], texts[3], &round, &self.content])
     }
 
-    /// A checksum that does not depend on the run's number, so that it is the same in every store.
+    /// A checksum that does not depend on the run's number, so that it is the same in all stores.
     pub(crate) fn identity(&self) -> u64 {
         self.seal(0).cast_unsigned()
     }
 }
 
-/// A snapshot of a run, still packed, so that a writer waits only while it is read.
+/// A snapshot of a run, still packed, so that writers are blocked only while it is read.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) head: Head,
@@ -218,14 +218,14 @@ pub(crate) struct Sealed {
 }
 
 impl Sealed {
-    /// `None` if the run has no row.
+    /// Reads a snapshot of a run; `None` if the run has no row.
     pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<Option<Self>, Fault> {
         let Some((head, head_row)) = HeadRow::read(database, run, "")? else { return Ok(None) };
         let rows = MeasurementRow::all(database, run)?;
         Ok(Some(Self { head, head_row, rows }))
     }
 
-    /// Compares the measurements with their checksums and with the head, without unpacking them.
+    /// Verifies the measurements against their checksums and the head, without unpacking them.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         let mut measured = Measured::default();
         self.rows.iter().for_each(|(row, _)| measured.add(row.identity()));
@@ -242,7 +242,7 @@ impl Sealed {
         Err(Fault::Damaged("table measurement", format!("{sound} of {count} measurements are sound; {why}")))
     }
 
-    /// The run's head and all its measurements in the order of measuring.
+    /// Verifies and unpacks the run: its head, and its measurements in the order of measuring.
     pub(crate) fn open(self) -> Result<(Head, Vec<Measurement>), Fault> {
         self.check()?;
         let unpacked = self.rows.iter().map(|(row, _)| unpack::<Measurement>(&row.content));

@@ -1,7 +1,7 @@
-//! A store in one SQLite file: recognising, opening and querying it.
+//! A store in one SQLite file.
 //!
-//! Its rollback journal makes it a single file while nobody writes, which can be read on a read-only mount; a log would need a
-//! second file.
+//! It uses a rollback journal, so that the store is a single file while nobody writes, and can be read on a read-only mount. A write-ahead
+//! log would need a second file.
 
 mod claim;
 mod live;
@@ -25,23 +25,23 @@ use crate::{Claim, Location};
 
 /// SQLite's application id of an iotax store: "iotx".
 const APPLICATION_ID: u32 = u32::from_be_bytes(*b"iotx");
-/// Longest wait for another process that reads or writes.
+/// Maximum time to wait for another process that reads or writes.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// An open file.
+/// An open SQLite store.
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     path: PathBuf,
     place: Location,
     connection: Connection,
     is_read_only: bool,
-    /// True once live states of crashed runs were swept.
+    /// True once the progress files of crashed runs were removed.
     is_swept: bool,
 }
 
 impl Sqlite {
-    /// Opens a store for reading. Neither the file nor its directory need be writable. Files of SQLite's next to it are ignored unless this
-    /// user wrote them.
+    /// Opens a store for reading. File and directory may be read-only. SQLite's files next to the store are ignored unless this user wrote
+    /// them.
     pub(crate) fn to_read(path: &Path) -> Result<Self, StoreError> {
         if is_new(path, schema::version())? {
             return Err(StoreError::Foreign { place: path.into() });
@@ -62,14 +62,14 @@ impl Sqlite {
         }
     }
 
-    /// Opens a store for writing, or creates one if there is no file, or an empty one.
+    /// Opens a store for writing; creates one if the file is missing or empty.
     ///
-    /// A damaged file is refused: new rows could overwrite intact ones.
+    /// Refuses a damaged file, in which new rows could overwrite intact ones.
     pub(crate) fn to_write(path: &Path) -> Result<Self, StoreError> {
         Self::to_write_by(path, schema::STEPS)
     }
 
-    /// Like [`Self::to_write`], with the schema that these steps make.
+    /// Like [`Self::to_write`], with the schema that `steps` create.
     pub(crate) fn to_write_by(path: &Path, steps: &'static [Step]) -> Result<Self, StoreError> {
         let is_new = is_new(path, schema::newest(steps))?;
         neighbours::refuse_planted(path).map_err(|reason| planted(path, reason))?;
@@ -105,7 +105,7 @@ impl Sqlite {
         }
     }
 
-    /// Rolls back what a killed process of this user left in the middle of a write.
+    /// Rolls back a write that a killed process of this user left incomplete.
     fn put_right(&self) -> Result<(), Fault> {
         neighbours::refuse_planted(&self.path).map_err(|reason| Fault::Store(planted(&self.path, reason)))?;
         let writer = Self::open(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(Fault::Store)?;
@@ -218,7 +218,7 @@ impl Database for Sqlite {
         live::end(&self.path, run);
     }
 
-    /// Converts an error: SQLite errors that an intact file does not cause are reported as damage.
+    /// Converts an internal error. SQLite errors that an intact file never causes are reported as damage.
     fn told(&self, run: Option<i64>, fault: Fault) -> StoreError {
         let place = self.place.clone();
         match fault {
@@ -262,13 +262,13 @@ fn version(connection: &Connection) -> Result<i64, Fault> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
-/// Checks the structure of the whole file: 0.05 s for 100 MB in the page cache.
+/// Checks the structure of the whole file. Takes 0.05 s for 100 MB in the page cache.
 fn check_pages(connection: &Connection) -> Result<(), Fault> {
     let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if found == "ok" { Ok(()) } else { Err(Fault::Damaged("structure", found.replace('\n', " "))) }
 }
 
-/// Refuses tables, views and triggers that this version did not create: SQL written by others would run with every query.
+/// Rejects tables, views and triggers that this version did not create, because their SQL would run with every query.
 fn check_tables(connection: &Connection, version: i64, steps: &'static [Step]) -> Result<(), Fault> {
     let ours = Connection::open_in_memory()?;
     for step in steps.iter().filter(|step| step.to <= version) {
@@ -280,7 +280,7 @@ fn check_tables(connection: &Connection, version: i64, steps: &'static [Step]) -
     Err(Fault::Damaged("structure", format!("its tables are not those of version {version}")))
 }
 
-/// The complete schema of a file.
+/// All tables, views, indexes and triggers of a file: type, name and SQL.
 fn tables(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Option<String>)>> {
     let sql = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name";
     let mut statement = connection.prepare(sql)?;
@@ -288,8 +288,7 @@ fn tables(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Opti
     rows.collect()
 }
 
-/// Creates the tables if there are none, and migrates older ones. Always writes, so that a read-only store is noticed before anything is
-/// measured.
+/// Creates or migrates the tables. Always writes, so that a read-only store is detected before a measurement starts.
 fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault> {
     // A commit that returned survives a power cut: the journal's end is synced with its directory.
     connection.pragma_update(None, "synchronous", "extra")?;
@@ -305,8 +304,8 @@ fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault
     Ok(transaction.commit()?)
 }
 
-/// Reads only the file's first bytes, so that a foreign file is never opened as a database. Returns whether the file is new:
-/// absent or empty.
+/// Returns whether the store is new: the file is missing or empty. Reads only the first bytes of an existing file, and rejects one that is
+/// not an iotax store without opening it as a database.
 fn is_new(path: &Path, known: i64) -> Result<bool, StoreError> {
     let fail = |source| StoreError::Open { place: path.into(), source };
     // A FIFO would be waited for.
@@ -349,12 +348,12 @@ fn planted(path: &Path, reason: String) -> StoreError {
     StoreError::Planted { place: path.into(), reason }
 }
 
-/// A write was cut short, and this connection cannot take it back.
+/// Returns whether a write was interrupted that this read-only connection cannot roll back.
 fn is_half_written(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_READONLY_ROLLBACK)
 }
 
-/// The location is read-only.
+/// Returns whether the error means that the store is read-only.
 fn is_refusal(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

@@ -1,4 +1,4 @@
-//! The columns for lists of runs, so that no run is unpacked for them, and the query with a filter.
+//! Columns for lists of runs, which avoid unpacking the runs, and the filter's query.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::error::Fault;
 use crate::head::{Head, column, seal};
 use crate::{Filter, RunSummary};
 
-/// A run's stored line of a list, derived from its head.
+/// The columns of a run in a list, derived from its head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Summary {
     uuid: String,
@@ -66,7 +66,7 @@ impl Summary {
         })
     }
 
-    /// Reads [`Self::COLUMNS`].
+    /// Reads the columns of [`Self::COLUMNS`].
     pub(crate) fn read(row: &mut Columns, run: i64) -> Result<Self, Fault> {
         let damaged = |reason: &str| Fault::Damaged("table run", reason.to_owned());
         let unknown = |_| damaged("a column has an unknown word");
@@ -138,7 +138,7 @@ impl Summary {
         seal(run, &parts.each_ref().map(String::as_bytes))
     }
 
-    /// The line of a list, without tags.
+    /// Converts to a list entry, without tags.
     pub(crate) fn line(self, id: i64, is_claimed: bool) -> RunSummary {
         RunSummary {
             id,
@@ -163,24 +163,25 @@ fn mode(mode: FleetMode) -> &'static str {
     }
 }
 
-/// A run is running while a process has claimed it: a killed process cannot record that it stopped.
+/// The state of a run as shown. A run without a claim is interrupted instead of running, because a killed process cannot record that it
+/// stopped.
 pub(crate) fn actual(state: RunState, is_claimed: bool) -> RunState {
     if state == RunState::Running && !is_claimed { RunState::Interrupted } else { state }
 }
 
-/// Texts as a search compares them.
+/// Texts in the form that a search compares: joined and in lower case.
 pub(crate) fn searchable(texts: &[&str]) -> String {
     column(&texts.join("\n").to_lowercase())
 }
 
-/// The runs marked as running, and the subset of these that a process has claimed.
+/// Numbers of the runs that are marked as running and claimed by a process.
 fn running(database: &mut dyn Database) -> Result<BTreeSet<i64>, Fault> {
     let rows = database.query("SELECT id FROM run WHERE state = 'running'", &[])?;
     let ids: Vec<i64> = rows.into_iter().map(|mut row| row.int()).collect::<Result<_, _>>()?;
     database.claimed(&ids)
 }
 
-/// The condition that a filter is, with its parameters.
+/// Converts a filter to an SQL condition and its parameters.
 fn condition(filter: &Filter, running: &BTreeSet<i64>) -> (String, Vec<Value>) {
     let (mut terms, mut values) = (Vec::new(), Vec::new());
     let mut parameter = |value: Value| {
@@ -229,15 +230,15 @@ fn condition(filter: &Filter, running: &BTreeSet<i64>) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// Escapes a text for LIKE, so that it has no wildcards.
+/// Escapes wildcards of LIKE in a text.
 fn escaped(text: &str) -> String {
     text.replace('!', "!!").replace('%', "!%").replace('_', "!_")
 }
 
-/// A line of a list, or the error if its checksum does not match.
+/// A run's number with its list entry, or the error if its checksum is wrong.
 pub(crate) type Line = (i64, Result<RunSummary, Fault>);
 
-/// The runs that a filter lets through, the newest first.
+/// The runs that match a filter, newest first.
 pub(crate) fn list(database: &mut dyn Database, filter: &Filter) -> Result<Vec<Line>, Fault> {
     let running = running(database)?;
     let (condition, values) = condition(filter, &running);
@@ -258,7 +259,7 @@ pub(crate) fn list(database: &mut dyn Database, filter: &Filter) -> Result<Vec<L
     Ok(lines)
 }
 
-/// The tags of some runs.
+/// Tags of the runs from `from` to `to`, by run.
 fn tags(database: &mut dyn Database, from: i64, to: i64) -> Result<BTreeMap<i64, Vec<String>>, Fault> {
     let sql = "SELECT run, tag FROM tag WHERE run BETWEEN $1 AND $2";
     let mut tags = BTreeMap::<i64, Vec<String>>::new();

@@ -1,11 +1,11 @@
-//! Removes a run in which nothing was measured.
+//! Removes a run without measurements.
 
 use crate::database::{Purpose, insist};
 use crate::error::StoreError;
 use crate::{Store, counter};
 
 impl Store {
-    /// Removes the newest run of a file if nothing was measured in it. Returns whether it was removed.
+    /// Removes a run from a file if it is the newest and has no measurements. Returns whether it was removed.
     pub fn withdraw(&self, run: i64) -> Result<bool, StoreError> {
         if self.place().file().is_none() {
             // Others have seen it there.

@@ -32,13 +32,13 @@ pub(crate) use local::keep_last;
 use local::status;
 pub use local::{AgentProcess, start_member};
 
-/// Timeout for requests that an agent answers at once. Generous, because an emulated guest on a busy host is slow.
+/// Timeout of short requests, such as a ping. Generous, because an emulated guest on a busy host is slow.
 const PROMPT: Duration = Duration::from_secs(20);
 /// Timeout of a sync, which takes long if a cache holds many writes.
 const SYNC: Duration = Duration::from_mins(5);
 /// Timeout for opening a target and allocating buffers, in an emulated guest too.
 const PREPARED: Duration = Duration::from_mins(1);
-/// Timeout for the null backend, which runs for well under a second.
+/// Timeout of the overhead measurement on the null backend, which takes well under a second.
 const FLOOR: Duration = Duration::from_mins(1);
 /// Timeout of an audit, which reads everything that was ever written. The user can interrupt it.
 const AUDIT: Duration = Duration::from_hours(24);
@@ -178,7 +178,8 @@ impl AgentClient {
         })
     }
 
-    /// Describes a path on the agent's machine. Fails if nothing there can be measured. `size` is that of a new file.
+    /// Describes the file or device at a path on the agent's machine, or the file of `size` bytes that can be created there. Fails if the
+    /// path cannot be measured.
     pub fn describe(&mut self, path: &Path, size: Bytes) -> Result<Description, AgentError> {
         let request = Request::Describe { path: path.display().to_string(), size };
         self.follow("describe", &request, PROMPT, |event| match event {
@@ -187,7 +188,7 @@ impl AgentClient {
         })
     }
 
-    /// The setup of the agent's machine, or of what is below a path there.
+    /// Reads the setup of the agent's machine, or of the layers below a path on it.
     pub fn survey(&mut self, path: Option<&Path>) -> Result<Survey, AgentError> {
         self.follow("survey", &Request::Survey { path: text(path) }, PREPARED, |event| match event {
             Event::Surveyed(survey) => Heard::Answer(*survey),
@@ -204,7 +205,7 @@ impl AgentClient {
         })
     }
 
-    /// Keeps a created file.
+    /// Keeps a created file when the agent exits.
     pub fn keep(&mut self, path: &Path) -> Result<(), AgentError> {
         let request = Request::Keep { path: path.display().to_string() };
         self.follow("keep", &request, PROMPT, |event| match event {
@@ -234,8 +235,8 @@ impl AgentClient {
         })
     }
 
-    /// Drops the cached pages of paths and the files below them, or of the agent's disk without paths. With `machine`, drops all caches if
-    /// permitted.
+    /// Drops the cached pages of `paths` and of the files below them, or of the agent's disk if `paths` is empty. With `machine`, drops all
+    /// caches of the machine if permitted.
     pub fn drop_caches(&mut self, paths: &[PathBuf], machine: bool) -> Result<CacheDrop, AgentError> {
         let paths = paths.iter().map(|path| path.display().to_string()).collect();
         self.follow("drop_caches", &Request::DropCaches { paths, machine }, SYNC, |event| match event {
@@ -244,7 +245,7 @@ impl AgentClient {
         })
     }
 
-    /// Sets up a measurement. The next request must be [`Self::go`].
+    /// Sets up a measurement without starting its load. The next request must be [`Self::go`].
     pub fn prepare(&mut self, job: &Job) -> Result<(), AgentError> {
         let deadline = PREPARED + Duration::from(job.workload.set_up_at_most()) + pre_read(job);
         self.follow("prepare", &Request::Run(Box::new(job.clone())), deadline, |event| match event {
@@ -253,9 +254,9 @@ impl AgentClient {
         })
     }
 
-    /// Starts the load of the job that was set up: at once, or at a moment of the monotonic clock if the agent is on this machine.
-    /// `observe` gets what is told until [`Event::Over`], as it arrives; what was written is flushed once it returns from that. The deadline is the job's warm-up and runtime, plus `slack` for everything around them. On an interrupt the load of a job that records
-    /// gaps ends, and its outcome so far is waited for.
+    /// Starts the load of the prepared job: at once, or at `at_ns` of the monotonic clock if the agent is on this machine. `observe` gets
+    /// each event up to [`Event::Over`] as it arrives; the job's writes are flushed after that. The deadline is the job's warm-up and
+    /// runtime plus `slack`. If the user interrupts a job that records gaps, its load ends early and the outcome so far is returned.
     pub fn go(
         &mut self,
         job: &Job,
@@ -346,7 +347,7 @@ impl AgentClient {
         })
     }
 
-    /// Asks the agent to exit and waits for the end of its stream. Also works after an error or an interrupt.
+    /// Asks the agent to exit and waits until it closes its stream. Also works after an error or an interrupt.
     pub fn shutdown(&mut self, deadline: Duration) -> Result<(), AgentError> {
         if let Some(mut writer) = self.writer.take() {
             // A failure means that the peer has exited already.
@@ -367,13 +368,13 @@ impl AgentClient {
         }
     }
 
-    /// Asks the agent to exit. Returns the exit status of its local process, if it exits in time.
+    /// Asks the agent to exit. Returns the exit status of its local process; `None` if it has none, or does not exit before the deadline.
     pub fn end(&mut self, deadline: Duration) -> Option<ExitStatus> {
         self.shutdown(deadline).ok()?;
         self.child.as_ref().and_then(|child| status(child, deadline))
     }
 
-    /// Sends a request and passes each message to `hear` until one is the answer.
+    /// Sends a request and passes each event to `hear` until `hear` returns the answer.
     fn follow<T>(
         &mut self,
         name: &'static str,
@@ -488,7 +489,7 @@ impl Drop for AgentClient {
     }
 }
 
-/// The writing half of a socket. Shuts the connection down when dropped: closing alone would not, because the reader has a clone.
+/// The writing half of a socket. Dropping it shuts the connection down, which closing alone would not do, because the reader has a clone.
 struct Socket(UnixStream);
 
 impl Write for Socket {

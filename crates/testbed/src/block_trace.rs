@@ -1,4 +1,4 @@
-//! Requests of a block device as the kernel issues and completes them, from its tracepoints.
+//! Records when a block device's requests are issued and completed, from the kernel's tracepoints.
 
 mod page;
 
@@ -13,17 +13,17 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::tracefs::{TraceFs, TraceInstance};
 use crate::undo::{Effect, UndoLog, UndoLogError};
 
-/// Memory of each CPU's buffer: enough for half a second of 100,000 requests a second.
+/// Buffer size per CPU in KiB: enough for half a second at 100,000 requests per second.
 const BUFFER_KB: u32 = 8192;
-/// The largest page of a buffer.
+/// Largest page of a trace buffer, in bytes.
 const PAGE: usize = 64 << 10;
 const ISSUE: &str = "block_rq_issue";
 const COMPLETE: &str = "block_rq_complete";
 
-/// Why recording failed.
+/// An error while recording requests.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockTraceError {
-    /// The path is on no block device whose requests can be traced.
+    /// The path is not on a block device whose requests can be traced.
     #[error("{path}: {reason}")]
     Device {
         /// The path.
@@ -31,14 +31,14 @@ pub enum BlockTraceError {
         /// The reason.
         reason: String,
     },
-    /// The kernel does not let us trace.
+    /// The kernel's tracing cannot be used, for example without root.
     #[error(
         "the kernel's tracing cannot be used: {doing}: {error}; it takes root, and a kernel with tracefs that is not locked down"
     )]
     Tracing {
-        /// The attempted action.
+        /// The action that failed.
         doing: String,
-        /// The system's answer.
+        /// The system's error.
         error: io::Error,
     },
     /// The undo log cannot be written.
@@ -49,16 +49,16 @@ pub enum BlockTraceError {
 /// A disk with request queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracedDisk {
-    /// Its name in /sys/block.
+    /// The disk's name in /sys/block.
     pub name: String,
-    /// Its bytes.
+    /// The disk's size in bytes, if known.
     pub size: Option<u64>,
-    /// The kernel's own number of it: major << 20 | minor.
+    /// The kernel's device number, `major << 20 | minor`.
     number: u32,
 }
 
 impl TracedDisk {
-    /// The disk of a device, a partition, or the filesystem of a file or directory. `root` is where /sys is.
+    /// Finds the disk below a device, a partition, or the filesystem of a file or directory. /sys is below `root`.
     pub fn of(root: &Path, path: &Path) -> Result<Self, BlockTraceError> {
         let refuse = |reason: String| BlockTraceError::Device { path: path.to_owned(), reason };
         let metadata = path.metadata().map_err(|error| refuse(error.to_string()))?;
@@ -99,21 +99,21 @@ impl TracedDisk {
 /// A request that was issued to the disk or completed by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskRequest {
-    /// Time by the system's monotonic clock.
+    /// Monotonic time in nanoseconds.
     pub at_ns: u64,
-    /// False when it is issued.
+    /// True for a completion, false for an issue.
     pub is_completed: bool,
-    /// The first sector, of 512 bytes.
+    /// The first sector, in units of 512 bytes.
     pub sector: u64,
-    /// The number of sectors.
+    /// The number of 512-byte sectors.
     pub sectors: u32,
-    /// The kernel's letters for its kind, padded with zeros: `WFS`.
+    /// The kernel's letters for type and flags, such as `WFS`; padded with zeros.
     pub kind: [u8; 10],
-    /// The process that issued it; for a completion, the interrupted one.
+    /// Id of the issuing process; for a completion, of the process that was interrupted.
     pub process: u32,
 }
 
-/// Offsets of an event's fields.
+/// The id of a trace event, and the byte offsets of its fields.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     id: u16,
@@ -133,12 +133,12 @@ pub struct BlockTrace {
     /// Requests read but not returned yet, because earlier ones may still arrive.
     held: Vec<DiskRequest>,
     page: Vec<u8>,
-    /// Kept open as long as the buffers.
+    /// Keeps the tracing filesystem mounted while the buffers are open.
     _tracing: TraceFs,
 }
 
 impl BlockTrace {
-    /// Begins to record. The instance is removed by the undo log.
+    /// Starts recording a disk's requests. The undo log removes the trace instance.
     pub fn start(disk: &TracedDisk, tag: &str, undo_log: &mut UndoLog) -> Result<Self, BlockTraceError> {
         let failed = |doing: String| move |error| BlockTraceError::Tracing { doing, error };
         let tracing = TraceFs::open().map_err(failed("mounting tracefs".into()))?;
@@ -173,7 +173,8 @@ impl BlockTrace {
         Ok(Self { directory, buffers, issue, complete, held, page, _tracing: tracing })
     }
 
-    /// The requests since the last call, in order of time; with `all`, also those that earlier ones may still precede.
+    /// Returns the requests since the last call, in order of time. Without `all`, holds back those that an earlier request on another CPU
+    /// may still precede.
     pub fn read(&mut self, all: bool) -> Result<Vec<DiskRequest>, BlockTraceError> {
         // What is seen after this moment may have company on a CPU that was read before.
         let settled = now_ns();
@@ -221,13 +222,13 @@ impl BlockTrace {
     }
 }
 
-/// The system's monotonic clock, which is also that of the events.
+/// The current monotonic time in nanoseconds, by the clock of the trace events.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-/// The buffers of all CPUs, by their numbers.
+/// Opens the trace buffers of all CPUs. Returns each with its CPU number.
 fn buffers(directory: &Path) -> io::Result<Vec<(u32, File)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory.join("per_cpu"))? {
@@ -244,7 +245,7 @@ fn buffers(directory: &Path) -> io::Result<Vec<(u32, File)>> {
     Ok(found)
 }
 
-/// The events that `stats` of a CPU counts as lost.
+/// Parses the number of lost events in a CPU's `stats` file.
 fn lost(stats: &str) -> Option<u64> {
     let number = |name: &str| {
         let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -254,7 +255,7 @@ fn lost(stats: &str) -> Option<u64> {
 }
 
 impl Layout {
-    /// Reads an event's `format`.
+    /// Parses an event's `format` file.
     fn of(text: &str) -> Option<Self> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
         let field = |name: &str| {
@@ -276,7 +277,7 @@ impl Layout {
 }
 
 impl DiskRequest {
-    /// The request of an event, if it is one of these two.
+    /// Decodes an event; `None` if it is neither an issue nor a completion.
     fn of(at_ns: u64, event: &[u8], issue: Layout, complete: Layout) -> Option<Self> {
         let id = u16::from_ne_bytes(*event.first_chunk()?);
         let layout = [issue, complete].into_iter().find(|layout| layout.id == id)?;

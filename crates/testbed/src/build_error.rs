@@ -10,7 +10,7 @@ use crate::undo::UndoLogError;
 /// An error while building a target.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A system call on its file failed.
+    /// A system call on a file failed.
     #[error("{path}: {source}")]
     File {
         /// The file.

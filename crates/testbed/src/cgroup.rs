@@ -1,4 +1,4 @@
-//! Control groups that iotax makes to limit I/O, of cgroup v2 or v1.
+//! Control groups that iotax creates to limit I/O, with cgroup v2 or v1.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -14,16 +14,16 @@ use crate::stack::mount;
 
 /// Directory of all cgroup hierarchies.
 pub(crate) const CGROUPS: &str = "/sys/fs/cgroup";
-/// The start of the names of iotax's groups.
+/// Prefix of the names of iotax's cgroups.
 const OURS: &str = "iotax-";
-/// The processes of a group.
+/// File with the process ids of a cgroup.
 const PROCESSES: &str = "cgroup.procs";
-/// Controllers that a group of v2 passes on to those below it.
+/// File with the controllers that a v2 cgroup enables for its children.
 const PASSED_ON: &str = "cgroup.subtree_control";
 /// Time for I/O in flight to leave a group.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The cgroup version, which determines the files of a limit.
+/// The cgroup version, which determines the names of the limit files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
     V1,
@@ -38,7 +38,7 @@ pub(crate) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// The hierarchy with the controller of I/O; `None` if none is mounted.
+    /// Finds the hierarchy with the I/O controller; `None` if none is mounted.
     pub(crate) fn find(root: &Path) -> io::Result<Option<Self>> {
         let mounts = mount::table(&root.join("proc/self"))?;
         let found = mounts.into_iter().filter_map(|mount| {
@@ -54,14 +54,14 @@ impl Hierarchy {
         Ok(found.into_iter().next())
     }
 
-    /// The controller's entry for the undo log, if iotax must enable the controller, or did so.
+    /// The undo log's entry for the I/O controller; `None` if the controller was enabled without iotax.
     pub(crate) fn controller(&self) -> Option<IoController> {
         let is_off = self.version == Version::V2
             && (!words_of(&self.root.join(PASSED_ON), "io") || has_groups(&self.root));
         is_off.then(|| IoController { root: self.root.clone(), boot_id: boot_id() })
     }
 
-    /// A group with this name, and the group of this process.
+    /// Describes a cgroup with this name below the root, and this process's own cgroup to move processes back to.
     pub(crate) fn group(&self, name: &str) -> io::Result<RunCgroup> {
         let own = fs::read_to_string("/proc/self/cgroup")?;
         let home = own_group(&own, self.version).trim_start_matches('/');
@@ -69,7 +69,7 @@ impl Hierarchy {
     }
 }
 
-/// The group of a process in /proc/PID/cgroup.
+/// The path of a process's cgroup, from the text of /proc/PID/cgroup; `/` if it is not listed.
 fn own_group(text: &str, version: Version) -> &str {
     let groups = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let is_wanted = |controllers: &str| match version {
@@ -84,19 +84,19 @@ fn words_of(file: &Path, word: &str) -> bool {
     text(file).is_some_and(|text| text.split_whitespace().any(|one| one == word))
 }
 
-/// Returns whether groups of iotax's are there.
+/// Returns whether any cgroup of iotax exists below the root.
 fn has_groups(root: &Path) -> bool {
     let names = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.into_iter().any(|name| name.to_string_lossy().starts_with(OURS))
 }
 
-/// The controller of I/O, which cgroup v2 leaves out unless the root passes it on.
+/// The I/O controller, which a cgroup v2 root may not have enabled for its children.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IoController {
     /// The root of the hierarchy.
     pub root: PathBuf,
-    /// The boot in which it was enabled. A reboot resets it.
+    /// The boot id when the controller was enabled. A reboot resets it.
     pub boot_id: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl IoController {
         fs::write(self.root.join(PASSED_ON), "+io")
     }
 
-    /// Disables it, unless another run has groups there: that run disables it.
+    /// Disables the controller. Does nothing after a reboot, or while another run has cgroups: that run disables it.
     pub(crate) fn turn_off(&self) -> io::Result<()> {
         if self.boot_id.is_none() || self.boot_id != boot_id() || has_groups(&self.root) {
             return Ok(());
@@ -114,13 +114,13 @@ impl IoController {
     }
 }
 
-/// A control group that iotax made.
+/// A control group that iotax created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunCgroup {
-    /// Its directory, whose name contains the run's tag.
+    /// The cgroup's directory, whose name contains the run's tag.
     pub path: PathBuf,
-    /// The group in which its processes were before.
+    /// The cgroup that the processes are moved back to.
     pub home: PathBuf,
 }
 
@@ -130,7 +130,7 @@ impl RunCgroup {
         move_to(&self.path, pid)
     }
 
-    /// Moves its processes back and removes it, if it is there.
+    /// Moves the processes back and removes the cgroup, if it exists. Retries for up to 10 s while it is busy.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let root = self.path.parent().unwrap_or(Path::new("/"));
         if !root.join(PROCESSES).exists() {
@@ -166,7 +166,7 @@ fn move_to(group: &Path, pid: u32) -> io::Result<()> {
 #[derive(Debug)]
 pub struct IoLimit {
     cgroup: RunCgroup,
-    /// Its files, each with the line that sets a limit and the one that lifts it.
+    /// The limit files, each with the line that sets its limit and the line that lifts it.
     files: Vec<(PathBuf, String, String)>,
 }
 
@@ -202,7 +202,7 @@ impl IoLimit {
     /// Moves processes into the group and sets its limits.
     ///
     /// # Errors
-    /// The kernel does not take a process or a limit.
+    /// The kernel rejects a process or a limit.
     pub fn set(&self, processes: &[u32]) -> io::Result<()> {
         processes.iter().try_for_each(|pid| self.cgroup.take(*pid))?;
         self.files.iter().try_for_each(|(file, set, _)| fs::write(file, set))
@@ -211,7 +211,7 @@ impl IoLimit {
     /// Lifts the limits, so that the target can be filled at full speed.
     ///
     /// # Errors
-    /// The kernel does not lift one.
+    /// The kernel rejects a write.
     pub fn lift(&self) -> io::Result<()> {
         self.files.iter().try_for_each(|(file, _, lifted)| fs::write(file, lifted))
     }

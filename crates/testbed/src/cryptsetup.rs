@@ -1,4 +1,4 @@
-//! cryptsetup(8), integritysetup(8), and the headers of LUKS.
+//! The tools cryptsetup(8) and integritysetup(8), and LUKS headers that iotax created.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use crate::device::{RecordedDisk, SignedDevice};
 use crate::lock::ProcessLock;
 use crate::program::Program;
 
-/// Formats and opens LUKS.
+/// The tool that formats and opens LUKS containers.
 pub(crate) const CRYPTSETUP: Program = Program { name: "cryptsetup", package: "cryptsetup-bin" };
-/// Formats and opens dm-integrity.
+/// The tool that formats and opens dm-integrity devices.
 pub(crate) const INTEGRITYSETUP: Program = Program { name: "integritysetup", package: "cryptsetup-bin" };
 
-/// A header of LUKS2 on a device of the user's, identified by its UUID.
+/// A LUKS2 header that iotax created on a user's device, identified by its UUID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LuksHeader {
@@ -27,7 +27,7 @@ pub struct LuksHeader {
 }
 
 impl LuksHeader {
-    /// Wipes it, if the device still carries this UUID.
+    /// Wipes the header, if the device still carries its UUID.
     pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
         let Self { device, disk, uuid } = self;
         SignedDevice { device, disk: disk.as_deref(), kind: "crypto_LUKS", uuid }.wipe(lock)

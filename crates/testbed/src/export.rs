@@ -1,4 +1,4 @@
-//! Exports of images by QEMU's storage daemon that iotax started, and how to end them.
+//! Images that storage daemons of iotax export, and the end of these exports.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,14 +18,14 @@ use crate::stack::mount::{self, Mount};
 
 /// QEMU's storage daemon.
 pub(crate) const DAEMON: Program = Program { name: "qemu-storage-daemon", package: "qemu-utils" };
-/// Unmounts FUSE filesystems of unprivileged users.
+/// The tool that unmounts FUSE filesystems of unprivileged users.
 const FUSERMOUNT: Program = Program { name: "fusermount3", package: "fuse3" };
 
 /// A daemon that runs until its export is undone; the layers above must be removed first.
 #[derive(Debug)]
 pub struct StorageDaemon {
     child: Child,
-    /// Its program.
+    /// The name of the daemon's program.
     program: &'static str,
 }
 
@@ -34,20 +34,20 @@ impl StorageDaemon {
         Self { child, program }
     }
 
-    /// Its process id.
+    /// The daemon's process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its threads, for the monitor: those of QEMU's programs by their roles, those of another server by its name.
+    /// The daemon's threads, for the monitor: by role for QEMU's programs, by program name for other servers.
     #[must_use]
     pub fn threads(&self) -> GuestThreads {
         let server = (!self.program.starts_with("qemu-")).then(|| self.program.to_owned());
         GuestThreads { pid: self.pid(), roles: BTreeMap::new(), server }
     }
 
-    /// Ends the daemon so that the image is complete, and waits for it.
+    /// Ends the daemon so that the image is complete, and waits for its exit.
     pub(crate) fn end(mut self) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
@@ -61,15 +61,15 @@ impl StorageDaemon {
     }
 }
 
-/// Time for a daemon to write its memory out and end.
+/// Time for a daemon to flush its data and exit.
 const PATIENCE: Duration = Duration::from_secs(15);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// An image that a daemon shows as a file.
+/// An image that a daemon exposes as a file through FUSE.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FuseExport {
-    /// Unique to the daemon's command line.
+    /// Marker that is unique to the daemon's command line.
     pub marker: String,
     /// The file that the export is mounted on, which iotax created.
     pub point: PathBuf,
@@ -83,7 +83,7 @@ impl FuseExport {
         Ok(table.into_iter().rfind(is_ours))
     }
 
-    /// Unmounts it, after the daemon has ended. The mount of a killed daemon remains until then, and answers nothing.
+    /// Unmounts the export. Requires that the daemon has ended: the mount of a killed daemon remains, but serves no requests.
     pub(crate) fn unmount(&self) -> io::Result<()> {
         while self.mount()?.is_some() {
             if rustix::process::geteuid().is_root() {

@@ -46,12 +46,12 @@ impl CreatedFilesystem {
 pub struct Mounted {
     /// The mount point, a directory that iotax created.
     pub point: PathBuf,
-    /// The device number, `major:minor`, or the name that a mount without a device has in its place.
+    /// The device number, `major:minor`; for a mount without a device, its source name.
     pub source: String,
 }
 
 impl Mounted {
-    /// Unmounts it if the mount there is still this device's.
+    /// Unmounts the filesystem, if the mount at the mount point is still the recorded one.
     pub(crate) fn unmount(&self) -> io::Result<()> {
         while let Some(mount) = self.standing()? {
             if !self.is(&mount) {
@@ -68,14 +68,14 @@ impl Mounted {
         Ok(())
     }
 
-    /// The topmost mount at the mount point, or wherever the mount was moved: its name is unique.
+    /// The topmost recorded mount at the mount point or, if it was moved, at its current path: the directory's name is unique.
     fn standing(&self) -> io::Result<Option<Mount>> {
         let renamed = |mount: &Mount| mount.point.file_name() == self.point.file_name() && self.is(mount);
         let table = mount::table(Path::new("/proc/self"))?;
         Ok(table.into_iter().rfind(|mount| mount.point == self.point || renamed(mount)))
     }
 
-    /// Returns whether a mount is of that source.
+    /// Returns whether a mount has the recorded source.
     fn is(&self, mount: &Mount) -> bool {
         let device = || fs::metadata(&mount.source).map(|found| device::number_text(found.rdev()));
         [&mount.number, &mount.source].contains(&&self.source)

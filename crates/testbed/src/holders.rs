@@ -10,10 +10,10 @@ use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
 
 use crate::host_info::text;
 
-/// A file by what is the same under each of its names.
+/// The identity of a file, the same under each of its names.
 ///
-/// A stacked filesystem (overlayfs, FUSE) shows the file beneath with a device number, and often an inode number, of its own. What it
-/// passes through are length and birth, to the nanosecond.
+/// A stacked filesystem (overlayfs, FUSE) shows the file below with a different device number, and often a different inode number. It
+/// passes through the length and the birth time, to the nanosecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BackingFile {
     /// Device and inode.
@@ -29,7 +29,7 @@ impl BackingFile {
         Self { number: (found.dev(), found.ino()), content: Some((found.len(), born)) }
     }
 
-    /// Returns whether the two are the same file, or may be one that two filesystems show.
+    /// Returns whether both are the same file, or may be one file shown by two filesystems.
     pub(crate) fn may_be(self, other: Self) -> bool {
         let same = self.content.zip(other.content).is_some_and(|(one, other)| match (one, other) {
             ((length, Some(born)), (other, Some(other_born))) => length == other && born == other_born,
@@ -84,7 +84,7 @@ pub(crate) fn namespaces(root: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Processes whose current directory is in a directory, or that have something in it open.
+/// Processes whose current directory is in a directory, or that have a file in it open.
 pub(crate) fn below(directory: &Path) -> Vec<String> {
     users(|task| {
         let places = ["cwd", "root", "exe"].map(|name| task.join(name));

@@ -13,7 +13,7 @@ use iotax_model::units::Bytes;
 /// An error reading required information.
 #[derive(Debug, thiserror::Error)]
 pub enum HostInfoError {
-    /// The filesystem does not report its free space.
+    /// The filesystem's free space cannot be read.
     #[error(
         "cannot read the free space of {dir}: {source}; name an existing directory that this user can reach"
     )]
@@ -68,7 +68,7 @@ pub fn environment(root: &Path) -> Environment {
     }
 }
 
-/// Name of the user of this process, and under sudo of the one who called it.
+/// Name of the user of this process; under sudo(8), of the user who invoked it.
 #[must_use]
 pub fn user(root: &Path) -> Option<String> {
     let uid = rustix::process::getuid();
@@ -154,13 +154,13 @@ fn memory(meminfo: &str, key: &str) -> Option<u64> {
     field(meminfo, key)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The content of each file of a directory, by name.
+/// CPU vulnerability mitigations: the content of each file of a directory, by name.
 fn mitigations(dir: &Path) -> BTreeMap<String, String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, text(&entry.path())?))).collect()
 }
 
-/// Strings of firmware vendors or products, and their hypervisors.
+/// Strings in firmware vendor or product names, with the hypervisors that they identify.
 const FIRMWARE: [(&str, &str); 9] = [
     ("VMware", "VMware"),
     ("VirtualBox", "VirtualBox"),
@@ -173,7 +173,7 @@ const FIRMWARE: [(&str, &str); 9] = [
     ("QEMU", "QEMU"),
 ];
 
-/// Clocksources that only guests of a hypervisor have.
+/// Clocksources that identify a hypervisor.
 const CLOCKS: [(&str, &str); 3] = [("kvm-clock", "KVM"), ("hyperv_clocksource", "Hyper-V"), ("xen", "Xen")];
 
 /// The hypervisor below this machine: from Xen's own name, the firmware, or the clocksource.

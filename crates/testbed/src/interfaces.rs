@@ -12,8 +12,8 @@ use crate::netlink;
 
 const LOOPBACK: &str = "lo";
 
-/// The interfaces in this process's network namespace, sorted by name; the caller fills in their place. `root` is `/` on a live system;
-/// only there is the kernel queried for what no file shows.
+/// The interfaces in this process's network namespace, sorted by name; the caller sets `place`. `root` is `/` on a live system; only there
+/// is the kernel queried for values that no file shows.
 ///
 /// # Errors
 /// The interfaces cannot be listed.
@@ -42,7 +42,7 @@ pub fn interfaces(root: &Path) -> io::Result<Vec<Interface>> {
         .collect())
 }
 
-/// The interface according to its files.
+/// Reads an interface's values from its files in /sys.
 fn told(dir: &Path, name: &str) -> Interface {
     let number = |file: &str| text(&dir.join(file))?.parse::<u64>().ok();
     let device = dir.join("device");

@@ -1,10 +1,10 @@
-//! Interrupts and polling.
+//! The Ctrl-C flag, and time limits of waits that check it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// Set by Ctrl-C: all waits give up.
+/// Flag that Ctrl-C sets; waits end once it is set.
 pub type Interrupt = Arc<AtomicBool>;
 
 /// Interval at which waits check the interrupt.
@@ -15,20 +15,20 @@ pub const SILENCE: Duration = Duration::from_secs(15);
 /// True after the first Ctrl-C: the next one ends the process at once.
 pub static PRESSED: LazyLock<Interrupt> = LazyLock::new(Interrupt::default);
 
-/// While it exists, Ctrl-C ends a wait instead of the process.
+/// A guard that detects a further Ctrl-C: while it exists, Ctrl-C ends a wait instead of the process.
 #[derive(Debug)]
 pub struct AskedAgain {
     before: bool,
 }
 
-/// Begins to ask.
+/// Clears the Ctrl-C flag until the guard is dropped, so that a new Ctrl-C can be detected.
 #[must_use]
 pub fn ask_again() -> AskedAgain {
     AskedAgain { before: PRESSED.swap(false, Ordering::Relaxed) }
 }
 
 impl AskedAgain {
-    /// Returns whether Ctrl-C was pressed since.
+    /// Returns whether Ctrl-C was pressed since the guard was created.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         PRESSED.load(Ordering::Relaxed)

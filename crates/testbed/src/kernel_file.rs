@@ -33,16 +33,16 @@ pub(crate) const ORDER: [&str; 13] = [
 pub struct KernelFile {
     /// Absolute path.
     pub path: PathBuf,
-    /// The value that was found.
+    /// The value before the run.
     pub was: String,
     /// The values that the run writes. Any other value was written by someone else and is left alone.
     pub values: Vec<String>,
-    /// True if the kernel changes it as a side effect of another file that the run writes, to an unpredictable value.
+    /// True if the kernel changes the value as a side effect of another file that the run writes, to an unpredictable value.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub follows: bool,
-    /// The boot in which it was read. A reboot resets such values.
+    /// The boot id when the value was read. A reboot resets such values.
     pub boot_id: Option<String>,
-    /// The disk to which the file belongs, because another one may get its name.
+    /// Sequence number of the disk that the file belongs to, because another disk may get its name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub diskseq: Option<String>,
 }
@@ -131,7 +131,7 @@ impl KernelFile {
         }
     }
 
-    /// Why the file may no longer be the one that was read.
+    /// The reason why the file may belong to another boot or disk than when it was read; `None` if it does not.
     fn doubt(&self) -> Option<String> {
         let (boot_id, diskseq) = (boot_id(), diskseq(&self.path));
         if self.boot_id.is_none() || boot_id.is_none() {
@@ -143,8 +143,8 @@ impl KernelFile {
         (self.diskseq != diskseq).then(|| "another disk has been attached under this name since".into())
     }
 
-    /// Restores the former value. A value that is neither the former one nor the run's is kept, and reported as an error. So is a value
-    /// that may be the run's if the disk may have changed: a loop device, for example, keeps its scheduler when it is attached again.
+    /// Restores the former value. Keeps the current value and returns an error if someone else wrote it, or if the disk may have changed: a
+    /// loop device, for example, keeps its scheduler when it is attached again.
     pub(crate) fn restore(&self) -> io::Result<()> {
         let Some(now) = self.found()?.filter(|now| *now != self.was) else { return Ok(()) };
         let may_be_ours = self.follows || self.values.contains(&now);
@@ -178,7 +178,7 @@ pub(crate) fn check_mounted(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether a path is of a file that a target's settings touch.
+/// Returns whether a path below `root` is a file that a target's kernel settings can change.
 pub(crate) fn is_setting(root: &Path, path: &Path) -> bool {
     let words = path.strip_prefix(root).ok().and_then(Path::to_str).unwrap_or_default().split('/');
     let (memory, queue): (Vec<&str>, Vec<&str>) = ORDER.iter().partition(|name| name.starts_with("dirty_"));

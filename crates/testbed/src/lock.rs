@@ -1,7 +1,7 @@
 //! A lock held by all processes of a run: tools that change this machine, and guests.
 //!
-//! It is a flock(2) on a file that every process inherits. When the lock is free, none of them is running any more, even if they outlived
-//! the run's own process.
+//! The lock is a flock(2) on a file that every process inherits. A free lock shows that all of them have exited, including those that
+//! outlived the run's own process.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions, TryLockError};

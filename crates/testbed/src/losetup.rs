@@ -44,16 +44,16 @@ pub struct Attached {
 #[derive(Deserialize)]
 pub(crate) struct Listed {
     pub(crate) name: String,
-    /// Absent without the privilege to query it.
+    /// Inode number of the backing file; absent without the privilege to query it.
     #[serde(rename = "back-ino")]
     inode: Option<u64>,
-    /// Padded with spaces.
+    /// Device number of the backing file as `major:minor`, padded with spaces.
     #[serde(rename = "back-maj:min")]
     device: Option<String>,
 }
 
 impl Listed {
-    /// Device and inode of the backing file, as from stat(2).
+    /// Device and inode number of the backing file, as from stat(2).
     pub(crate) fn file(&self) -> Option<(u64, u64)> {
         let (major, minor) = self.device.as_ref()?.trim().split_once(':')?;
         Some((rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?), self.inode?))
@@ -61,7 +61,7 @@ impl Listed {
 }
 
 impl Listed {
-    /// Returns whether the kernel shows this path as its file's.
+    /// Returns whether the kernel shows this path as that of the backing file.
     fn is_named(&self, file: &Path) -> bool {
         let name = self.name.trim_start_matches("/dev/");
         let shown = text(&Path::new(DEVICES).join(name).join("loop/backing_file"));
@@ -120,7 +120,7 @@ impl Attached {
         }
     }
 
-    /// Fails if a device may be the one that was attached, because the boot is unknown.
+    /// Fails if the file has a loop device that may be the recorded one, because the boot id is unknown.
     fn check_gone(&self) -> io::Result<()> {
         let Some(node) = self.nodes()?.pop() else { return Ok(()) };
         Err(io::Error::other(format!(
@@ -155,7 +155,7 @@ impl Attached {
     }
 }
 
-/// Returns whether a file belongs to a FUSE filesystem whose program has ended, so that only its name is left.
+/// Returns whether a file is on a FUSE filesystem whose daemon has ended, so that only its path is known.
 fn is_dead(file: &Path) -> bool {
     fs::metadata(file).is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))
 }

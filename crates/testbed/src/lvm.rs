@@ -1,4 +1,4 @@
-//! LVM's tools, configured to leave no traces.
+//! Runs LVM's tools, configured to leave no traces.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -33,9 +33,9 @@ pub struct Physical {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Group {
-    /// A new one on this physical volume.
+    /// A new group on this physical volume.
     Own(Box<Physical>),
-    /// An existing one of the user, with this UUID.
+    /// An existing group of the user, with this UUID.
     Users(String),
 }
 
@@ -51,7 +51,7 @@ pub enum Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// The overrides of the system's configuration.
+    /// The settings that override the system's LVM configuration.
     fn config(self) -> String {
         // No metadata copies in /etc/lvm, no daemon left behind, no hints that a short-lived group makes wrong, no check of a temporary
         // pool.
@@ -82,7 +82,8 @@ impl Scope<'_> {
         words
     }
 
-    /// Runs a reporting command (`pvs`, `vgs`, `lvs`) for these fields, in bytes, of what `selection` selects (lvmreport(7)).
+    /// Runs a reporting command (`pvs`, `vgs`, `lvs`) for these fields of the objects that `selection` selects (lvmreport(7)). Sizes are in
+    /// bytes.
     pub fn report(
         self,
         command: &str,
@@ -126,7 +127,7 @@ pub fn number(row: &ReportRow, field: &str) -> Option<u64> {
 }
 
 impl Physical {
-    /// The physical volume `number` of a run. Its UUID is as random as the tag.
+    /// Describes the physical volume `number` of a run, with a UUID derived from the run's random tag.
     #[must_use]
     pub fn new(device: PathBuf, tag: &str, number: usize) -> Self {
         let plain = format!("{:0>32}", format!("iotax{tag}n{number}"));
@@ -171,7 +172,7 @@ impl Physical {
         device::blank(&device)
     }
 
-    /// Removes a group from it, if the group exists and has no volumes left.
+    /// Removes a volume group from the physical volume, if the group exists and has no volumes left.
     pub(crate) fn remove_group(&self, name: &str, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
         let scope = Scope::Device(&device);
@@ -185,7 +186,7 @@ impl Physical {
 }
 
 impl Group {
-    /// Removes a volume, if it exists.
+    /// Removes a logical volume, if it exists.
     pub(crate) fn remove_volume(&self, group: &str, name: &str, lock: &ProcessLock) -> io::Result<()> {
         match self {
             Self::Own(physical) => match physical.locate()? {

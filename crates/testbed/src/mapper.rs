@@ -1,4 +1,4 @@
-//! The kernel's device mapper: mappings of iotax's, and dmsetup(8).
+//! Device-mapper devices that iotax created, and dmsetup(8).
 
 use std::fs;
 use std::io;
@@ -14,12 +14,12 @@ use crate::lock::ProcessLock;
 use crate::program::Program;
 use crate::refusal::Refusal;
 
-/// Makes and removes mappings, and knows the kernel's targets.
+/// The tool that creates and removes mappings, and lists the kernel's targets.
 pub(crate) const DMSETUP: Program = Program { name: "dmsetup", package: "dmsetup" };
 
-/// The start of the UUIDs of mappings that iotax makes by dmsetup.
+/// Prefix of the UUIDs of mappings that iotax creates with dmsetup(8).
 pub(crate) const OWN: &str = "IOTAX-";
-/// The targets of these.
+/// Device-mapper targets for which iotax uses dmsetup(8).
 const TARGETS: [&str; 2] = ["dm-cache", "dm-writecache"];
 /// Makes dmsetup create nodes itself if no udev runs.
 pub(crate) const VERIFY_UDEV: &str = "--verifyudev";
@@ -32,9 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
-    /// Contains the run's tag.
+    /// The mapping's name, which contains the run's tag.
     pub name: String,
-    /// Device mapper's UUID for it, which contains the name.
+    /// The mapping's device-mapper UUID, which contains the name.
     pub uuid: String,
 }
 
@@ -50,23 +50,23 @@ impl Mapping {
         Self { uuid: format!("CRYPT-INTEGRITY-{name}"), name }
     }
 
-    /// A mapping made by dmsetup, of the kernel's target with this name.
+    /// A mapping that dmsetup(8) creates for the device-mapper target `target`.
     pub(crate) fn of_target(target: &str, name: String) -> Self {
         Self { uuid: format!("{OWN}{target}-{name}"), name }
     }
 
-    /// The kernel's target of a mapping of dmsetup's that iotax made, by its UUID.
+    /// The device-mapper target in the UUID of a mapping that iotax created with dmsetup(8); `None` for other UUIDs.
     pub(crate) fn target_of(uuid: &str) -> Option<&'static str> {
         let target = uuid.strip_prefix(OWN)?;
         TARGETS.into_iter().find(|known| target.strip_prefix(known).is_some_and(|rest| rest.starts_with('-')))
     }
 
-    /// Its node.
+    /// The mapping's device node.
     pub(crate) fn node(&self) -> PathBuf {
         Path::new("/dev/mapper").join(&self.name)
     }
 
-    /// Removes it, if it is there.
+    /// Removes the mapping, if it exists.
     pub(crate) fn close(&self, lock: &ProcessLock) -> io::Result<()> {
         kernel_file::check_mounted(Path::new(DEVICES))?;
         let deadline = Instant::now() + PATIENCE;

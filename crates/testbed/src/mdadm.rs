@@ -1,4 +1,4 @@
-//! Arrays of md's that iotax creates, listed and stopped with mdadm(8).
+//! md arrays that iotax creates, listed and stopped with mdadm(8).
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::lock::ProcessLock;
 use crate::losetup::Attached;
 use crate::program::Program;
 
-/// Creates and stops arrays.
+/// The tool that creates and stops arrays.
 pub(crate) const MDADM: Program = Program { name: "mdadm", package: "mdadm" };
 
 /// The kernel's directory of whole disks.
@@ -22,7 +22,7 @@ const DISKS: &str = "/sys/block";
 /// Time for a program that scans devices to close one, and for udev to notice that a device is no longer a member.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An array that iotax created over loop devices, identified by its UUID, and while it is incomplete by its members.
+/// An md array that iotax created over loop devices. Identified by its UUID or, while it is incomplete, by its members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreatedArray {
@@ -33,7 +33,7 @@ pub struct CreatedArray {
 }
 
 impl CreatedArray {
-    /// Stops it, if it runs, and has its members forget it: udev assembles what it finds.
+    /// Stops the array, if it runs, and wipes its members' superblocks, because udev would assemble the array again.
     pub(crate) fn stop(&self, lock: &ProcessLock) -> io::Result<()> {
         kernel_file::check_mounted(Path::new(DISKS))?;
         let deadline = Instant::now() + PATIENCE;
@@ -58,14 +58,14 @@ impl CreatedArray {
         Ok(())
     }
 
-    /// The nodes of its members. Loop devices are gone after a restart.
+    /// The nodes of the members' loop devices. Leaves out members attached before a reboot, which detached them.
     fn member_nodes(&self) -> io::Result<Vec<String>> {
         let now = boot_id();
         let of_this_boot = self.members.iter().filter(|member| now.is_some() && member.boot_id == now);
         of_this_boot.map(Attached::nodes).collect::<io::Result<Vec<_>>>().map(|nodes| nodes.concat())
     }
 
-    /// The node of the array.
+    /// Finds the node of the running array; `None` if it does not run.
     fn standing(&self, members: &[String]) -> io::Result<Option<PathBuf>> {
         let arrays = arrays(Path::new(DISKS))?;
         let ours = arrays.into_iter().find(|name| {
@@ -116,7 +116,7 @@ fn is_same(one: &str, other: &str) -> bool {
     !other.is_empty() && digits(one) == digits(other)
 }
 
-/// Returns whether the kernel has a level, or a module of it: `root` is where /proc, /sys and /lib are.
+/// Returns whether the kernel supports a RAID level, built in or as a module. /proc, /sys and /lib are below `root`.
 pub(crate) fn has_level(root: &Path, level: &str) -> bool {
     let loaded = text(&root.join("proc/mdstat")).unwrap_or_default();
     if loaded.contains(&format!("[{level}]")) {

@@ -31,7 +31,7 @@ use threads::{GuestCounters, Threads};
 #[derive(Debug)]
 pub struct Monitor {
     disks: Vec<String>,
-    /// Devices whose flushes the kernel counts.
+    /// Flush policies of the devices whose flushes the kernel counts.
     flush_policies: Arc<BTreeMap<String, FlushPolicy>>,
     diskstats: ProcFile,
     stat: ProcFile,
@@ -150,7 +150,7 @@ pub struct ProcFile {
 }
 
 impl ProcFile {
-    /// Opens a file.
+    /// Opens a file for repeated reading. Does not fail: a missing file is read as `None`.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self { file: File::open(path).ok(), text: vec![0; 4096] }

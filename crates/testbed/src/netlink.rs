@@ -1,6 +1,6 @@
-//! Netlink: queries and configures network interfaces without programs (netlink(7), rtnetlink(7)).
+//! Netlink: queries and configures network interfaces without external programs (netlink(7), rtnetlink(7)).
 //!
-//! A guest has no ip(8) and no ethtool(8), only this binary. Covers only what is needed of the two families.
+//! A guest has neither ip(8) nor ethtool(8), only this binary. Implements only the needed parts of the route and generic families.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -24,7 +24,7 @@ const ALIGNMENT: usize = 4;
 const NESTED: u16 = 0x8000;
 /// Mask of an attribute's type without flags.
 const TYPE: u16 = 0x3fff;
-/// Larger than any datagram of the kernel's.
+/// Size of the receive buffer in bytes, larger than any datagram of the kernel.
 const LARGEST: usize = 64 << 10;
 
 const NLM_F_REQUEST: u16 = 0x1;
@@ -115,7 +115,7 @@ impl Netlink {
     }
 }
 
-/// A socket that receives what the kernel multicasts.
+/// A socket that receives the kernel's multicast messages.
 #[derive(Debug)]
 pub(crate) struct Multicast(OwnedFd);
 
@@ -127,7 +127,7 @@ impl Multicast {
         Ok(Self(socket))
     }
 
-    /// The kernel's uevents.
+    /// Receives the kernel's uevents.
     pub(crate) fn uevents() -> io::Result<Self> {
         Self::join(Some(netlink::KOBJECT_UEVENT), UEVENTS)
     }
@@ -139,7 +139,8 @@ impl Multicast {
         Ok(Self(socket.0))
     }
 
-    /// The datagrams since the last call, after waiting at most `patience`. If the socket overflowed, those that it kept.
+    /// The datagrams since the last call, after waiting at most `patience`. After an overflow, only those that the socket's buffer still
+    /// holds.
     pub(crate) fn next(&self, patience: Duration) -> Vec<Vec<u8>> {
         let patience = Timespec::try_from(patience).unwrap_or_default();
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
@@ -157,12 +158,12 @@ impl Multicast {
     }
 }
 
-/// The state of an interface in a message.
+/// The state of an interface, as a message reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LinkNews {
     pub(crate) index: [u8; 4],
     pub(crate) name: String,
-    /// True if it is up and has a carrier; `None` if it was removed.
+    /// True if the interface is up and has a carrier; `None` if it was removed.
     pub(crate) is_up: Option<bool>,
 }
 

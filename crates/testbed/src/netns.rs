@@ -13,28 +13,28 @@ use serde::{Deserialize, Serialize};
 use crate::lock::ProcessLock;
 use crate::program::Program;
 
-/// Creates namespaces and interfaces.
+/// The tool that creates namespaces and interfaces.
 pub(crate) const IP: Program = Program { name: "ip", package: "iproute2" };
 /// passt(1), which may outlive a run in its namespace.
 pub(crate) const PASST: Program = Program { name: "passt", package: "passt" };
-/// Executes a program in a namespace, with that namespace's mounts.
+/// The tool that executes a program in a namespace, with that namespace's mounts.
 pub(crate) const NSENTER: Program = Program { name: "nsenter", package: "util-linux" };
 /// The directory of namespace names, as used by ip(8).
 pub(crate) const NAMES: &str = "/run/netns";
 /// Programs that may outlive a run in its namespace.
 const HELPERS: [&str; 2] = [PASST.name, "rpcbind"];
-/// The prefix of iotax's namespaces.
+/// Prefix of the names of iotax's namespaces.
 const OURS: &str = "iotax-";
-/// The path of a process's own program.
+/// The link in /proc to a process's executable.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// A network namespace that iotax created. Its name contains the run's tag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Namespace {
-    /// Its name for ip(8).
+    /// The namespace's name for ip(8).
     pub name: String,
-    /// The directory that ip(8) makes for its names with the first namespace of a machine, and leaves.
+    /// The part of ip(8)'s directory of namespace names that this run created, as the first on this machine; ip(8) itself never removes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<NameDirectory>,
 }
@@ -43,9 +43,9 @@ pub struct Namespace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NameDirectory {
-    /// Mounted on itself.
+    /// The directory existed and was mounted on itself.
     Mounted,
-    /// Created by this run, and mounted on itself.
+    /// The directory was created, and mounted on itself.
     Made,
 }
 
@@ -63,7 +63,7 @@ impl NameDirectory {
         }
     }
 
-    /// Undoes this, unless other namespaces use the directory by now.
+    /// Removes the mount and, if it was created, the directory, unless other namespaces use them.
     fn remove(self) -> io::Result<()> {
         let is_used =
             |errno: Errno| matches!(errno, Errno::BUSY | Errno::INVAL | Errno::NOTEMPTY | Errno::NOENT);
@@ -101,7 +101,7 @@ impl Namespace {
         }
     }
 
-    /// Removes it with its contents. It lives on until its last process exits.
+    /// Removes the namespace with its contents. The kernel keeps it until its last process exits.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         if !self.name.starts_with(OURS) || self.name.contains('/') {
             return Err(io::Error::other("this is not a namespace that iotax made; left alone"));
@@ -120,14 +120,14 @@ impl Namespace {
 pub struct NetnsInterface {
     /// The namespace's name.
     pub namespace: String,
-    /// Its name in the namespace.
+    /// The interface's name in that namespace.
     pub name: String,
-    /// Its type: `veth`, `bridge`, `tap`.
+    /// The interface's type: `veth`, `bridge`, `tap`.
     pub kind: String,
 }
 
 impl NetnsInterface {
-    /// Removes it, together with the other end of a pair.
+    /// Removes the interface; a veth is removed with its peer.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         let namespace = Namespace { name: self.namespace.clone(), made: None };
         if !namespace.name.starts_with(OURS) || !namespace.path().try_exists()? {

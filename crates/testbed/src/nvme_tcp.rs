@@ -1,4 +1,4 @@
-//! NVMe/TCP within this machine: subsystems of the kernel's target (nvmet), which configfs makes, and connections of its initiator.
+//! NVMe/TCP within this machine: subsystems of the kernel's target (nvmet), configured through configfs, and connections of its initiator.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -25,7 +25,7 @@ const CONTROLLERS: &str = "/sys/class/nvme";
 const DEVICES: &str = "/sys/class/block";
 /// Seconds after which I/O to a lost target fails.
 const LOSS: u32 = 10;
-/// Time for a namespace to appear, or for a connection to end, whose I/O may have to fail first.
+/// Time for a namespace to appear, or for a connection to end, which first waits until its I/O fails.
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -37,9 +37,9 @@ pub struct NvmeTarget {
     pub nqn: String,
     /// The host's name, which is a secret.
     pub host: String,
-    /// The number of its port in configfs.
+    /// The port's number in configfs.
     pub port: u16,
-    /// Its address, on loopback.
+    /// The port's address, on loopback.
     pub address: SocketAddr,
 }
 
@@ -60,7 +60,7 @@ impl NvmeTarget {
         port_directory(self.port)
     }
 
-    /// The UUID of its namespace.
+    /// The UUID of the subsystem's namespace.
     pub(crate) fn uuid(&self) -> &str {
         self.nqn.strip_prefix(NQN).unwrap_or_default()
     }
@@ -68,7 +68,7 @@ impl NvmeTarget {
     /// Serves a file or block device.
     ///
     /// # Errors
-    /// The kernel refuses a step; the path is that of the step.
+    /// A step fails; the path is the file of that step.
     pub(crate) fn serve(&self, stored: &Path) -> Result<(), (PathBuf, io::Error)> {
         let (subsystem, namespace, port) = (self.subsystem(), self.namespace(), self.port_directory());
         let make = |path: &Path| fs::create_dir(path).map_err(|error| (path.to_owned(), error));
@@ -89,7 +89,7 @@ impl NvmeTarget {
         link(&subsystem, port.join("subsystems").join(&self.nqn))
     }
 
-    /// Removes what there is of it.
+    /// Removes the subsystem with its port, namespace and host, as far as they exist.
     pub(crate) fn remove(&self) -> io::Result<()> {
         if !Path::new(TARGET).exists() {
             if Path::new(MODULE).exists() {
@@ -143,7 +143,7 @@ pub struct NvmeConnection {
 }
 
 impl NvmeConnection {
-    /// Ends it, if it is there.
+    /// Disconnects, if the connection exists.
     pub(crate) fn end(&self) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while let Some(controller) = self.controller()? {
@@ -158,7 +158,7 @@ impl NvmeConnection {
         Ok(())
     }
 
-    /// The directory of its controller.
+    /// The directory of the connection's controller in /sys; `None` if there is none.
     fn controller(&self) -> io::Result<Option<PathBuf>> {
         let all = match fs::read_dir(CONTROLLERS) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

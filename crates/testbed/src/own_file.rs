@@ -16,7 +16,7 @@ const OTHERS_WRITE: u32 = 0o002;
 /// The path of a directory without symbolic links, if it belongs to this user and no other user can change it or any directory on its path.
 ///
 /// # Errors
-/// It is not there, or somebody else may write to it.
+/// The directory is missing, or another user may write to it.
 pub(crate) fn directory(path: &Path) -> io::Result<PathBuf> {
     walk(path, true)
 }
@@ -24,13 +24,13 @@ pub(crate) fn directory(path: &Path) -> io::Result<PathBuf> {
 /// Checks that files which this user creates in a directory cannot be replaced by other users.
 ///
 /// # Errors
-/// It is not there, or somebody else may rename or remove what is in it.
+/// The directory is missing, or another user may rename or remove files in it.
 pub(crate) fn check_way(path: &Path) -> io::Result<()> {
     walk(path, false).map(drop)
 }
 
-/// Checks a directory and all directories on its path. With `is_own`, others must not be able to add files to it, because these would be
-/// taken for this user's.
+/// Checks a directory and all directories on its path. With `is_own`, other users must not be able to add files to it, because those would
+/// be trusted as this user's.
 fn walk(path: &Path, is_own: bool) -> io::Result<PathBuf> {
     let place = fs::canonicalize(path)?;
     // From the top down: whoever cannot change a directory cannot exchange what was looked at in it.
@@ -51,7 +51,7 @@ fn walk(path: &Path, is_own: bool) -> io::Result<PathBuf> {
 /// Like [`directory`], for a directory that may be missing: `None` if it is, and if no other user can create it.
 ///
 /// # Errors
-/// Somebody else may write to it or make it.
+/// Another user may write to the directory or create it.
 pub(crate) fn existing(path: &Path) -> io::Result<Option<PathBuf>> {
     match directory(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -62,7 +62,7 @@ pub(crate) fn existing(path: &Path) -> io::Result<Option<PathBuf>> {
 /// Opens a regular file of this user that no other user can write. Does not follow symbolic links, and does not block on a FIFO.
 ///
 /// # Errors
-/// It cannot be opened, is not a regular file, or somebody else may have written it.
+/// The file cannot be opened, is not a regular file, or another user may have written it.
 pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     // Opening a device may already do something.
     match fs::symlink_metadata(path) {
@@ -84,7 +84,8 @@ fn check_file(path: &Path, found: &fs::Metadata) -> io::Result<()> {
     check_writers(path, found, false)
 }
 
-/// Names the user whose private place an agent under sudo(8) works in: root executes that user's program anyway.
+/// Environment variable with the id of the user in whose private directory an agent under sudo(8) works. That user is trusted, because root
+/// executes that user's program anyway.
 const PLACE_OWNER: &str = "IOTAX_PLACE_OWNER";
 
 fn check_owner(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::Result<()> {
@@ -123,7 +124,7 @@ fn check_writers(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::
     ))
 }
 
-/// The group's bits are the mask of such a list (acl(5)).
+/// Returns whether a file has an access control list; its mask then takes the place of the group's bits (acl(5)).
 fn has_access_list(path: &Path) -> bool {
     rustix::fs::lgetxattr(path, "system.posix_acl_access", &mut [0_u8; 0]).is_ok()
 }

@@ -15,17 +15,18 @@ use crate::undo::{Effect, UndoLog, UndoLogError};
 
 /// Directory of the installed versions, because the programs are often not in PATH.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// Starts programs, in a user namespace if needed.
+/// The tool that starts programs, in a user namespace if needed.
 const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
-/// PostgreSQL refuses to run as root. In a user namespace root is this user, and its files are those of root outside of it.
+/// Flags of unshare(1) for a user namespace in which root has an unprivileged user id and keeps its files, because PostgreSQL refuses to
+/// run as root.
 const UNPRIVILEGED: [&str; 3] = ["--user", "--map-user=65534", "--map-group=65534"];
 /// The superuser of a cluster.
 pub const USER: &str = "iotax";
-/// Time for a server to listen. Before it recovers a cluster it syncs all of its files.
+/// Time for a server to listen. Before it recovers a cluster, it syncs all files of the cluster.
 const PATIENCE: Duration = Duration::from_mins(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Installed programs of PostgreSQL.
+/// The directory of PostgreSQL's programs.
 #[derive(Debug, Clone)]
 pub struct Programs(PathBuf);
 
@@ -33,7 +34,7 @@ impl Programs {
     /// Finds the programs in PATH, or those of the newest installed version.
     ///
     /// # Errors
-    /// There are none.
+    /// PostgreSQL is not installed.
     pub fn find() -> Result<Self, ProgramError> {
         let in_path: Vec<PathBuf> = std::env::split_paths(&search_path()).collect();
         let mut versions: Vec<(u32, PathBuf)> = fs::read_dir(VERSIONS)
@@ -51,7 +52,7 @@ impl Programs {
             .ok_or(ProgramError::NotFound { program: "postgres", package: "postgresql" })
     }
 
-    /// Makes a cluster in a new directory, and has it on the disk.
+    /// Creates a cluster in a new directory and syncs it to disk.
     ///
     /// # Errors
     /// initdb failed.
@@ -63,7 +64,7 @@ impl Programs {
         undo_log.lock().run(UNSHARE, arguments).map(drop)
     }
 
-    /// Prepares a server of a cluster. `marker` is part of its processes' names, and of no other's.
+    /// Prepares a server for a cluster, without starting it. `marker` is part of the names of its processes, and of no others.
     ///
     /// # Errors
     /// The undo log or the directory of the socket cannot be written.
@@ -91,7 +92,7 @@ fn namespace() -> impl Iterator<Item = &'static str> {
     UNPRIVILEGED.into_iter().filter(|_| rustix::process::geteuid().is_root())
 }
 
-/// A server. Its first process is killed when it is dropped, the others when its effect is undone.
+/// A PostgreSQL server. Dropping it kills its main process; undoing its effect kills the others.
 #[derive(Debug)]
 pub struct PostgresqlCluster {
     program: PathBuf,
@@ -102,7 +103,7 @@ pub struct PostgresqlCluster {
 }
 
 impl PostgresqlCluster {
-    /// The directory of its socket.
+    /// The directory of the server's socket.
     #[must_use]
     pub fn sockets(&self) -> &Path {
         &self.sockets
@@ -112,7 +113,7 @@ impl PostgresqlCluster {
     /// recovered the cluster.
     ///
     /// # Errors
-    /// The reason, in words.
+    /// The reason, as text for the user.
     pub fn start(&mut self, settings: &[&str], undo_log: &UndoLog) -> Result<(), String> {
         let spawn = || -> std::io::Result<(Child, File)> {
             let said = File::from(memfd_create("postgres", MemfdFlags::CLOEXEC)?);

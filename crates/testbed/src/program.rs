@@ -43,7 +43,7 @@ pub enum ProgramError {
 /// A tool and its package.
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
-    /// Its name in PATH.
+    /// The program's name in PATH.
     pub name: &'static str,
     /// The Debian package that contains it.
     pub package: &'static str,
@@ -55,7 +55,7 @@ impl Program {
         self.path().map(drop)
     }
 
-    /// Its path.
+    /// The program's path.
     pub fn path(self) -> Result<PathBuf, ProgramError> {
         std::env::split_paths(&search_path())
             .map(|directory| directory.join(self.name))
@@ -63,8 +63,8 @@ impl Program {
             .ok_or(ProgramError::NotFound { program: self.name, package: self.package })
     }
 
-    /// Runs it with empty stdin and returns its stdout. It has its own process group, because the runner handles Ctrl-C, and an English
-    /// locale.
+    /// Runs the tool with empty stdin and returns its stdout. The tool has its own process group, because the runner handles Ctrl-C, and an
+    /// English locale.
     pub fn run<S: AsRef<OsStr>>(
         self,
         arguments: impl IntoIterator<Item = S>,
@@ -72,8 +72,8 @@ impl Program {
         self.run_with(Stdio::null(), arguments, &Interrupt::default())
     }
 
-    /// Runs a read-only tool, and kills it after `patience`, because it may hang. Its output also counts if the exit status only describes
-    /// a finding, as smartctl's for a failing disk.
+    /// Runs a read-only tool, and kills it after `patience`, because it may hang. Ignores the exit status if there is output: smartctl's,
+    /// for example, reports a failing disk.
     pub(crate) fn look<S: AsRef<OsStr>>(
         self,
         arguments: impl IntoIterator<Item = S>,
@@ -94,7 +94,7 @@ impl Program {
         succeeded(shown, output)
     }
 
-    /// Its command line and output.
+    /// Runs the tool; returns its command line and its output.
     fn output<S: AsRef<OsStr>>(
         self,
         stdin: Stdio,

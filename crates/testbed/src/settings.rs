@@ -1,7 +1,7 @@
 //! Applies a plan's kernel settings, and restores the former values.
 //!
-//! Every file that a run changes is in the undo log before the first change, once for the whole run, with its former value and the
-//! values that the run writes. So any later moment may be the last one.
+//! The undo log records every file that a run changes once, before the first change, with its former value and the values that the run
+//! writes. The process may therefore be killed at any later moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -43,13 +43,13 @@ pub struct KernelSettings {
     files: Vec<KernelFile>,
     /// For each target, the files that it changes and the values that it writes; `None` for a file that follows another.
     touched: Vec<BTreeMap<PathBuf, Option<String>>>,
-    /// Their entries in the undo log.
+    /// The undo log's entries for `files`.
     entries: Vec<UndoEntry>,
     /// The settings in effect, by index in `files`: the value that each file had right after a target's settings were applied.
     applied: BTreeMap<usize, String>,
     /// Indices of files that someone else changed during the run. They are left alone and no longer recorded.
     foreign: BTreeSet<usize>,
-    /// The same files, locked during the run: otherwise a second run would record the first run's values as original.
+    /// Open handles that lock the files during the run: otherwise a second run would record the first run's values as original.
     locked: Vec<fs::File>,
 }
 
@@ -99,7 +99,8 @@ impl KernelSettings {
         self.restore(undo_log).and(applied)
     }
 
-    /// Applies a target's settings, which are on record. Fails without changing anything if someone else changed a value in the meantime.
+    /// Applies a target's settings, which the undo log must contain. Fails without changing anything if someone else changed a value in the
+    /// meantime.
     pub fn apply(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let places: Vec<usize> = self.places_of(target).map(|(place, _)| place).collect();
         for place in &places {
@@ -120,7 +121,7 @@ impl KernelSettings {
         written
     }
 
-    /// Applies the settings of a target for good.
+    /// Applies a target's settings permanently: they are not restored.
     pub fn apply_for_good(&self, target: usize) -> Result<(), SettingFailure> {
         self.write(target)
     }
@@ -169,7 +170,7 @@ impl KernelSettings {
         Ok(())
     }
 
-    /// The places of the files that a target's settings touch, in the order of changes, and what is written to each.
+    /// The indices in `files` of the files that a target's settings change, in the order of changes, each with the value to write.
     fn places_of(&self, target: usize) -> impl Iterator<Item = (usize, Option<&str>)> {
         let touched = self.touched.get(target);
         let files = self.files.iter().enumerate().rev();
@@ -298,7 +299,7 @@ fn places(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Vec<Path
     Ok(devices.iter().map(|name| directory(root, name).join("queue")).collect())
 }
 
-/// The existing file, directory or device at the bottom of a target.
+/// The existing file, directory or device that holds a target's data.
 fn beneath(target: &TargetSpec) -> Option<PathBuf> {
     match target.stack.location()? {
         BottomLocation::Path(path) if !path.exists() => {
@@ -330,8 +331,8 @@ fn below(root: &Path, name: &str) -> Vec<String> {
     entries.filter_map(|entry| is_name(&entry.path())).collect()
 }
 
-/// The uppermost devices with a request queue (a directory `mq`). Layers above only remap (partitions, LVM, RAID), and devices below a
-/// multipath map or loop device are beyond the queue's influence. If no device has a queue, the uppermost ones count.
+/// On each branch of the stack, the uppermost device with a request queue (a directory `mq`), or the lowest device if none has a queue.
+/// Layers above a queue only remap (partitions, LVM, RAID). Devices below a multipath map or loop device are left out.
 fn queues(root: &Path, found: &LayerStack) -> Vec<String> {
     let (mut chosen, mut covered): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for name in found.disks.iter().rev() {
@@ -346,7 +347,7 @@ fn queues(root: &Path, found: &LayerStack) -> Vec<String> {
     chosen
 }
 
-/// The device whose read-ahead files on top of the stack have: the disk itself for a partition.
+/// The device whose read-ahead applies to files on top of the stack; for a partition, its disk.
 fn top(root: &Path, found: &LayerStack) -> Vec<String> {
     let own = found.layers.iter().rev().find(|layer| layer.kind == LayerKind::Filesystem);
     let Some(name) = found.disks.last().filter(|_| own.is_none_or(|own| own.name != "btrfs")) else {

@@ -36,7 +36,7 @@ pub struct LayerStack {
 }
 
 impl LayerStack {
-    /// Returns whether a program that cannot be named serves one of the layers: a FUSE filesystem's daemon, a network block device's client, a
+    /// Returns whether an unidentified program serves one of the layers: a FUSE filesystem's daemon, a network block device's client, a
     /// ublk server.
     #[must_use]
     pub fn is_served_by_programs(&self) -> bool {
@@ -74,7 +74,7 @@ pub enum StackError {
     },
 }
 
-/// The stack of an existing file (including it), a directory (without it) or a block device.
+/// The stack of an existing file, directory or block device. Includes a file itself, but not a directory.
 pub fn of_path(root: &Path, path: &Path) -> Result<LayerStack, StackError> {
     let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new() };
     walk.add_path(path)?;
@@ -94,7 +94,7 @@ pub fn cached_in(root: &Path, path: PathBuf) -> Vec<PathBuf> {
 pub struct DeviceLayer {
     /// The layer.
     pub layer: Layer,
-    /// The devices directly below: a partition's disk, a loop device's filesystem's device.
+    /// The devices directly below: for a partition its disk, for a loop device the device of its file's filesystem.
     pub on: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ pub fn mount_points(root: &Path) -> BTreeMap<String, Vec<PathBuf>> {
     points
 }
 
-/// A traversal from a path down to the bottom, which adds layers on the way up.
+/// A walk from a path to the bottom of its stack, which adds the layers on the way back up.
 struct Walk<'a> {
     root: &'a Path,
     stack: LayerStack,
@@ -186,7 +186,7 @@ impl Walk<'_> {
     }
 }
 
-/// Precedes the source of a filesystem.
+/// Text before the source of a filesystem without a known block device.
 const NO_DEVICE: &str = ", no block device beneath it is known: its source is ";
 
 /// The layers below a target's directory, up to its filesystem, out of all layers of the target. `made` is the number of filesystems above

@@ -1,6 +1,6 @@
-//! Instances of the kernel's tracing: separate buffers and events, apart from other users'.
+//! Instances of the kernel's tracing, each with separate buffers and events.
 //!
-//! The filesystem is mounted nowhere: a detached mount (fsmount(2)) is seen by its holder alone and is gone with it.
+//! The tracing filesystem is a detached mount (fsmount(2)): only its holder sees it, and it is gone when its holder exits.
 
 use std::fs;
 use std::io;
@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use serde::{Deserialize, Serialize};
 
-/// An instance that iotax made.
+/// A trace instance that iotax created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceInstance {
-    /// Contains the run's tag.
+    /// The instance's name, which contains the run's tag.
     pub name: String,
 }
 
@@ -36,7 +36,7 @@ impl TraceFs {
 }
 
 impl TraceInstance {
-    /// Removes it with its buffers; missing is fine.
+    /// Removes the instance with its buffers. Succeeds if it is missing.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let tracing = TraceFs::open()?;
         match fs::remove_dir(tracing.instance(self)) {

@@ -16,11 +16,11 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/latency.bpf.o");
 
 const PROGRAMS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 
-/// Values before the buckets: total time, I/Os whose dispatch was seen, their time in the device.
+/// Number of values before the buckets: total time, I/Os whose dispatch was seen, their time in the device.
 const HEAD: usize = 3;
 const VALUES: usize = HEAD + buckets::COUNT;
 
-/// An error of the programs.
+/// An error of the BPF programs.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BpfError {
     /// The kernel has no BTF.
@@ -37,7 +37,7 @@ pub(crate) enum BpfError {
     Map(#[from] aya::maps::MapError),
 }
 
-/// The attached programs; dropping detaches them.
+/// The attached BPF programs; dropping this detaches them.
 #[derive(Debug)]
 pub(crate) struct BlockLatency {
     programs: Ebpf,

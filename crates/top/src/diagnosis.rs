@@ -1,4 +1,4 @@
-//! A diagnosis of one row: how full a device is, and where the time of a guest's or a device's I/O goes.
+//! Diagnoses a row: how busy a device is, and where the time of a guest's or a device's I/O goes.
 
 use iotax_model::units::human;
 
@@ -38,7 +38,7 @@ pub fn guest(row: &GuestRates) -> Option<String> {
     })
 }
 
-/// Load of a row against its capacity.
+/// A row's load against its capacity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Heat {
     /// The device has spare capacity.
@@ -81,7 +81,7 @@ pub fn layer(frame: &Frame, row: &LayerRates) -> String {
     format!("{}: {}. ({})", row.title, said.join("; "), described(row))
 }
 
-/// Describes a device without completions: it is not idle if I/Os hang.
+/// Describes a device without completed I/O: idle, or hanging if I/Os are in flight.
 fn silence(row: &LayerRates) -> String {
     match (row.read_iops.or(row.write_iops), row.in_flight) {
         (None, _) => "not known: the device or its counters are new".to_owned(),
@@ -105,7 +105,7 @@ fn load(row: &LayerRates) -> Option<String> {
     })
 }
 
-/// Splits the time of an I/O: the layer below, else queue and device.
+/// Describes where an I/O spends its time: in the layer below, else in queue and device.
 fn time(frame: &Frame, row: &LayerRates) -> String {
     let Some(mean) = mean(row) else { return "the time of its I/Os is not known".to_owned() };
     let each = format!("{} for each I/O", human::time(mean));
@@ -175,7 +175,7 @@ fn mean(row: &LayerRates) -> Option<f64> {
     Some(per_second / (reads + writes)).filter(|mean| mean.is_finite())
 }
 
-/// I/O time per second from which a counter in milliseconds can separate queue and device.
+/// Minimum I/O time per second for which counters in milliseconds can separate queue and device.
 const LEAST_WAIT_NS: f64 = 20e6;
 
 /// Mean times in the kernel's queue and in the device.

@@ -15,7 +15,7 @@ pub enum FigureUnit {
     Nanos,
     /// A share of time, 0 to 1.
     Share,
-    /// A number of things.
+    /// A plain count.
     Count,
 }
 
@@ -30,7 +30,7 @@ impl FigureUnit {
         }
     }
 
-    /// The widest text.
+    /// Maximum width of a value in characters.
     pub const fn width(self) -> usize {
         match self {
             Self::Nanos => 6,
@@ -43,9 +43,9 @@ impl FigureUnit {
 /// A figure of one kind of row.
 #[derive(Debug)]
 pub struct Figure<R> {
-    /// Its key in JSON, which ends in its unit.
+    /// Key in JSON, which ends in the unit.
     pub id: &'static str,
-    /// The head of its column.
+    /// Column heading.
     pub title: &'static str,
     /// Its unit.
     pub unit: FigureUnit,
@@ -56,12 +56,12 @@ pub struct Figure<R> {
 }
 
 impl<R> Figure<R> {
-    /// The value as text; a dash if unknown.
+    /// The row's value as text; a dash if unknown.
     pub fn text(&self, row: &R) -> String {
         (self.get)(row).map_or_else(|| "-".to_owned(), |value| self.unit.text(value))
     }
 
-    /// The width of its column.
+    /// Width of the figure's column in characters.
     pub fn width(&self) -> usize {
         self.unit.width().max(self.title.len())
     }

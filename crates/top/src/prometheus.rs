@@ -30,7 +30,7 @@ pub fn text(frame: &Frame) -> String {
     out
 }
 
-/// The gauges of one kind of rows.
+/// Appends the gauges of one kind of row.
 fn group<R>(
     out: &mut String,
     kind: &str,
@@ -63,7 +63,7 @@ fn group<R>(
     }
 }
 
-/// `iotax_top_layer_read_latency_seconds`: the base unit last.
+/// The name of a metric, with its base unit last, such as `iotax_top_layer_read_latency_seconds`.
 fn name(kind: &str, id: &str, unit: FigureUnit) -> String {
     let base = id.trim_end_matches("_ns").trim_end_matches("_per_s").replace("_iops", "_operations");
     let suffix = match unit {

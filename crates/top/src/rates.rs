@@ -1,4 +1,4 @@
-//! Rates between two readings. What one of the two lacks, or a counter that ran backwards, is unknown.
+//! Rates between two readings. A rate is unknown if a reading lacks the counter, or if the counter ran backwards.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub struct Frame {
     pub at_ms: Option<u64>,
     /// Length of the interval; `None` if an imported text lacks it.
     pub interval_ns: Option<u64>,
-    /// Block devices, each after the first one that it stands on.
+    /// Block devices in stack order: each follows the first device below it.
     pub layers: Vec<LayerRates>,
     /// Processes with I/O in the interval, the busiest first.
     pub processes: Vec<ProcessRates>,
@@ -33,7 +33,7 @@ pub struct Frame {
     pub guests: Vec<GuestRates>,
     /// Network interfaces.
     pub interfaces: Vec<InterfaceRates>,
-    /// Stall times.
+    /// Shares of time that tasks were stalled.
     pub pressure: Option<PressureRates>,
     /// The source of the percentiles.
     pub percentiles: PercentileSource,
@@ -46,11 +46,11 @@ pub struct Frame {
 pub struct LayerRates {
     /// The kernel's name.
     pub name: String,
-    /// The name for people.
+    /// The display name.
     pub title: String,
     /// The kind of layer, if known.
     pub kind: Option<LayerKind>,
-    /// Devices between this one and the bottom.
+    /// Number of devices between this one and the bottom of the stack.
     pub depth: usize,
     /// The devices directly below.
     pub on: Vec<String>,
@@ -104,26 +104,26 @@ impl LayerRates {
 /// Rates of a process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProcessRates {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its name, or the guest's.
+    /// Process name, or the guest's name.
     pub name: String,
     /// Its control group.
     pub cgroup: Option<String>,
-    /// Bytes per second that it had storage read.
+    /// Bytes per second read from storage for the process.
     pub read_bytes_per_s: Option<f64>,
-    /// Bytes per second that it had storage write.
+    /// Bytes per second written to storage for the process.
     pub write_bytes_per_s: Option<f64>,
-    /// Calls per second that read.
+    /// Read system calls per second.
     pub read_calls_per_s: Option<f64>,
-    /// Calls per second that write.
+    /// Write system calls per second.
     pub write_calls_per_s: Option<f64>,
 }
 
 /// Rates of a control group on one device.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CgroupRates {
-    /// The group.
+    /// Path of the group.
     pub path: String,
     /// The device's name, or its number.
     pub device: String,
@@ -142,7 +142,7 @@ pub struct CgroupRates {
 pub struct GuestRates {
     /// The guest's name.
     pub guest: String,
-    /// QEMU's process.
+    /// Process id of QEMU.
     pub pid: u32,
     /// The disk's file; `None` for the whole guest.
     pub disk: Option<String>,
@@ -160,7 +160,7 @@ pub struct GuestRates {
     pub guest_latency_ns: Option<f64>,
     /// Mean time of I/Os at the host's device.
     pub host_latency_ns: Option<f64>,
-    /// The difference: QEMU and the host's filesystem.
+    /// Mean time above the host's device, in QEMU and the host's filesystem: the difference of the two.
     pub above_latency_ns: Option<f64>,
 }
 
@@ -183,16 +183,16 @@ pub struct InterfaceRates {
     pub tx_drops_per_s: Option<f64>,
 }
 
-/// Shares of time that tasks stood still (kernel documentation, accounting/psi).
+/// Shares of time that tasks were stalled (kernel documentation, accounting/psi).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PressureRates {
-    /// Some task waited for I/O.
+    /// Share of time in which some task waited for I/O.
     pub io_some: Option<f64>,
     /// Share of time in which all non-idle tasks waited for I/O.
     pub io_full: Option<f64>,
-    /// Some task waited for a CPU.
+    /// Share of time in which some task waited for a CPU.
     pub cpu_some: Option<f64>,
-    /// Some task waited for memory.
+    /// Share of time in which some task waited for memory.
     pub memory_some: Option<f64>,
 }
 
@@ -370,7 +370,7 @@ fn processes(earlier: &MachineSnapshot, later: &MachineSnapshot, per: Per) -> Ve
     all
 }
 
-/// Orders by the sum of bytes, the most first.
+/// Orders rows by the sum of bytes read and written, the largest first.
 fn busiest(
     read: Option<f64>,
     write: Option<f64>,

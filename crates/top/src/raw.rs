@@ -1,4 +1,4 @@
-//! All counters at one moment, as they are read and recorded.
+//! All counters of a machine at one moment, as read and recorded.
 //!
 //! Rates follow from two snapshots ([`crate::rates`]). A counter that could not be read is `None` or its row is absent.
 
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct MachineSnapshot {
     /// Milliseconds since 1970, UTC.
     pub at_ms: u64,
-    /// A clock that never jumps, in nanoseconds.
+    /// Nanoseconds of a clock that never jumps, since the collector started.
     pub clock_ns: u64,
-    /// Block devices, each after the first one below it.
+    /// Block devices in stack order: each follows the first device below it.
     pub devices: Vec<Device>,
     /// Processes whose I/O counters can be read.
     pub processes: Vec<Process>,
@@ -40,9 +40,9 @@ pub struct MachineSnapshot {
 pub enum PercentileSource {
     /// BPF programs at the kernel's block tracepoints.
     Bpf,
-    /// Nothing: the reason.
+    /// No percentiles, for this reason.
     Unknown(String),
-    /// Another tool's text, without percentiles.
+    /// Imported text of another tool, without percentiles.
     #[default]
     NotTold,
 }
@@ -56,9 +56,9 @@ pub struct Device {
     pub number: String,
     /// The kind of layer.
     pub kind: LayerKind,
-    /// The name for people: `vg0/images`, else the kernel's.
+    /// The display name: `vg0/images`, else the kernel's name.
     pub title: String,
-    /// The number of devices between this one and the bottom.
+    /// Number of devices between this one and the bottom of the stack.
     pub depth: usize,
     /// The devices directly below.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -66,7 +66,7 @@ pub struct Device {
     /// Mount points.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
-    /// Its counters.
+    /// The device's counters.
     pub counters: DeviceCounters,
     /// Latencies of requests, by kind of I/O; empty for devices without requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -96,7 +96,7 @@ pub struct DeviceCounters {
     pub in_flight: u64,
     /// Time with at least one I/O in flight.
     pub busy_ms: u64,
-    /// Sum over time of the I/Os in flight.
+    /// Sum over time of the I/Os in flight, in milliseconds.
     pub weighted_ms: u64,
     /// Completed discards; absent before Linux 4.18.
     pub discards: Option<u64>,
@@ -136,35 +136,35 @@ pub struct RequestLatencies {
 /// A process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its name.
+    /// Process name.
     pub name: String,
     /// Its control group, relative to the hierarchy's root.
     pub cgroup: Option<String>,
     /// Its counters, to which the kernel adds those of each ended child once it is waited for.
     pub io: ProcessIo,
-    /// Page faults of exited children, which reveal that there were any.
+    /// Page faults of exited children, which reveal whether there were any.
     pub children_faults: u64,
 }
 
 /// I/O of a process since its start (proc_pid_io(5)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIo {
-    /// Calls that read.
+    /// Read system calls.
     pub read_calls: u64,
-    /// Calls that write.
+    /// Write system calls.
     pub write_calls: u64,
-    /// Bytes that it had storage read.
+    /// Bytes read from storage for the process.
     pub read_bytes: u64,
-    /// Bytes that it had storage write, or will when the page cache is written back.
+    /// Bytes written to storage for the process, including dirty pages that are still to be written back.
     pub write_bytes: u64,
 }
 
 /// I/O of a control group on one device (kernel documentation, cgroup-v2, io.stat).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupIo {
-    /// The group, relative to the hierarchy's root.
+    /// Path of the group, relative to the hierarchy's root.
     pub path: String,
     /// The device's `major:minor`.
     pub device: String,
@@ -181,7 +181,7 @@ pub struct CgroupIo {
 /// A guest of QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QemuGuest {
-    /// QEMU's process.
+    /// Process id of QEMU.
     pub pid: u32,
     /// The guest's name.
     pub name: String,
@@ -195,7 +195,7 @@ pub struct QemuGuest {
 /// A disk of a guest on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QemuGuestDisk {
-    /// Its file or device.
+    /// Path of the disk's file or device.
     pub path: String,
     /// The host's block device that backs it, directly or through its file.
     pub device: Option<String>,

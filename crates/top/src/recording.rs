@@ -19,7 +19,7 @@ const LEVEL: i32 = 3;
 /// The largest document, decompressed: a reading of 10,000 processes is 2 MB.
 const LARGEST: u64 = 32 << 20;
 
-/// The first document.
+/// The first document of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The version of the format.
@@ -51,7 +51,7 @@ pub enum RecordingError {
         /// The file.
         path: PathBuf,
     },
-    /// A newer format.
+    /// The recording has a newer format.
     #[error("{path} has version {found} of the format, and this iotax reads version {VERSION}")]
     Version {
         /// The file.
@@ -59,7 +59,7 @@ pub enum RecordingError {
         /// The version found.
         found: u32,
     },
-    /// A damaged document.
+    /// A document of the recording is damaged.
     #[error("{path}: reading {number} is damaged: {reason}")]
     Damaged {
         /// The file.
@@ -79,7 +79,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes a new file.
+    /// Creates a recording. Fails if the file exists.
     pub fn create(path: &Path, host: &str) -> Result<Self, RecordingError> {
         let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|source| {
             let path = path.to_owned();
@@ -115,13 +115,13 @@ impl Writer {
     }
 }
 
-/// A recording that is read.
+/// A recording opened for reading.
 #[derive(Debug)]
 pub struct Recording {
     path: PathBuf,
     file: File,
     header: Header,
-    /// Begin and length of each reading.
+    /// Offset and length of each reading.
     places: Vec<(u64, u32)>,
     is_cut: bool,
 }
@@ -155,7 +155,7 @@ impl Recording {
         Ok(Self { path: path.to_owned(), file, header, places, is_cut: at < size })
     }
 
-    /// True if the beginning of a file is that of a recording.
+    /// True if a file with these first bytes is a recording.
     pub fn begins(bytes: &[u8]) -> bool {
         bytes.starts_with(&MARK)
     }

@@ -9,11 +9,11 @@ use crate::figure::{self, Figure};
 use crate::rates::{CgroupRates, Frame, GuestRates, InterfaceRates, LayerRates};
 use crate::raw::PercentileSource;
 
-/// The shortest column of names.
+/// Minimum width of the column of names.
 const SHORTEST_NAME: usize = 10;
 /// Width of the mark that says how many columns are left out.
 const MARK: usize = 5;
-/// Rows of processes and groups in the text of a frame.
+/// Maximum number of rows of processes and of groups in the text of a frame.
 const MOST_CAUSES: usize = 10;
 
 /// The tables of a frame.
@@ -51,26 +51,26 @@ impl TableKind {
 /// The layout of a table.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Look<'a> {
-    /// The columns of the screen.
+    /// Width of the screen in characters.
     pub width: usize,
-    /// The figure to sort by; without one the busiest rows come first.
+    /// Index of the figure to sort by; without one the busiest rows come first.
     pub by: Option<usize>,
     /// Shows devices as one list instead of a tree.
     pub is_flat: bool,
-    /// Figures left out on the left.
+    /// Number of figure columns skipped on the left.
     pub skip: usize,
-    /// Only rows that contain this text.
+    /// Shows only rows that contain this text.
     pub filter: &'a str,
 }
 
-/// A table: the heads of its columns, and its rows, each a line.
+/// A table: column headings, and rows of one line each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
     /// The title, with a mark of the columns that are left out before it.
     title: String,
-    /// The width of the names.
+    /// Width of the column of names.
     names: usize,
-    /// The heads of the figures.
+    /// Headings of the figures.
     heads: String,
     /// The rows.
     pub rows: Vec<Row>,
@@ -81,11 +81,11 @@ pub struct Table {
 pub struct Row {
     /// A key that is unique in the table.
     pub key: String,
-    /// The line.
+    /// The row as a line of text.
     pub text: String,
-    /// Its name and remark, uncut.
+    /// Name and remark, not truncated.
     pub whole: String,
-    /// Its colour.
+    /// Load of the row, shown by its colour.
     pub heat: Heat,
 }
 
@@ -105,12 +105,12 @@ struct Source<'a, R> {
     key: String,
     name: String,
     remark: String,
-    /// Rows below a row with less depth belong to it.
+    /// Depth in the tree: the rows that follow with more depth belong to this row.
     depth: usize,
     heat: Heat,
 }
 
-/// The rows in an order, the largest first, each with those that belong to it.
+/// Sorts rows by their largest value, including that of the rows that belong to them; those stay behind their row.
 fn largest_first<'a, R>(rows: Vec<Source<'a, R>>, value: &dyn Fn(&R) -> f64) -> Vec<Source<'a, R>> {
     let mut groups: Vec<Vec<Source<'a, R>>> = Vec::new();
     for row in rows {
@@ -131,7 +131,7 @@ fn largest_first<'a, R>(rows: Vec<Source<'a, R>>, value: &dyn Fn(&R) -> f64) -> 
 }
 
 /// Lays out rows, sorted: a name, the figures that fit, and a remark where room is left. `essential` figures narrow the names before
-/// they are left out. Without a wish rows are sorted by the sum of the figures of `usual`.
+/// they are left out. Without `by`, rows are sorted by the sum of the `usual` figures.
 fn lay_out<R>(
     title: &str,
     figures: &[&Figure<R>],
@@ -193,7 +193,7 @@ fn lay_out<R>(
     Table { title, names, heads, rows: rows.into_iter().map(line).collect() }
 }
 
-/// A table of a frame.
+/// Lays out one table of a frame.
 #[must_use]
 pub fn table(kind: TableKind, frame: &Frame, look: &Look<'_>) -> Table {
     match kind {
@@ -339,7 +339,7 @@ pub fn source(frame: &Frame) -> String {
     }
 }
 
-/// The time and length of a frame.
+/// Time and interval length of a frame, as text.
 #[must_use]
 pub fn moment(frame: &Frame) -> String {
     let time = frame.at_ms.map_or_else(|| "time unknown".to_owned(), utc);
@@ -355,7 +355,7 @@ pub(crate) fn utc(ms: u64) -> String {
     humantime::format_rfc3339_seconds(time).to_string()
 }
 
-/// A whole frame. Tables without rows are left out.
+/// A whole frame as text. Tables without rows are left out.
 #[must_use]
 pub fn text(frame: &Frame, width: usize) -> String {
     let mut text = format!("{}  {}\n", moment(frame), visible::line(&source(frame)));

@@ -1,10 +1,10 @@
-//! The rate that the capacity allows, where windows are too short to see a queue grow.
+//! Estimates the highest rate from the capacity, where windows are too short to see a queue grow.
 //!
-//! Close to the capacity a queue takes many windows to reach its length, so a window that begins empty keeps a limit at rates that no target
-//! keeps for long. The closed loop shows the capacity, and the mean wait at rates around it the variance of the work that arrives: a queue
-//! under heavy traffic is a Brownian motion that is reflected at 0 (J. F. C. Kingman, "The single server queue in heavy traffic", Proceedings
+//! Close to the capacity a queue takes many windows to reach its length, so a window that starts with an empty queue meets a limit at rates
+//! that no target sustains. The closed loop shows the capacity, and the mean wait at rates around it shows the variance of the arriving work: a
+//! queue under heavy traffic is a Brownian motion reflected at 0 (J. F. C. Kingman, "The single server queue in heavy traffic", Proceedings
 //! of the Cambridge Philosophical Society 57, 1961), also while it still grows (J. M. Harrison, Brownian Motion and Stochastic Flow Systems,
-//! 1985, section 1.9). What is late in the long run follows from both, see [`Tail`].
+//! 1985, section 1.9). Both determine the share of late I/Os in the long run, see [`Tail`].
 
 use iotax_model::plan::Slo;
 use iotax_model::units::Nanos;
@@ -18,9 +18,9 @@ use super::{Condition, Measured};
 
 /// Range of rates, as shares of the capacity, whose waits determine the variance.
 const AROUND: (f64, f64) = (0.8, 1.15);
-/// The base is the response at rates up to this share.
+/// Largest rate, as a share of the capacity, at which the response time counts as that of an idle target.
 const IDLE: f64 = 0.5;
-/// Length of a window that shows a rate's queue, as a multiple of the variance divided by the square of the spare capacity.
+/// Shortest window that shows the queue of a rate, as a multiple of the variance divided by the square of the spare capacity.
 const SETTLED: f64 = 24.0;
 /// Number of points in a window at which the expected wait is evaluated.
 const MOMENTS: u32 = 4;
@@ -31,18 +31,18 @@ const STEPS: u32 = 6;
 const RESOLUTION: f64 = 0.005;
 /// Tolerance of the model, as a share of the spare capacity.
 const MODEL: f64 = 0.2;
-/// I/Os let through at once that make a burst.
+/// I/Os completed at once from which a burst counts as such.
 const BURST: f64 = 10.0;
-/// Position between the rate for the observed burst (0) and that for an endless one (1), in logarithms.
+/// Position between the rate for the observed burst (0) and that for an endless burst (1), on a logarithmic scale.
 const LONGER: f64 = 0.4;
-/// Largest variance considered, as a multiple of that of random arrivals alone.
+/// Largest variance considered, as a multiple of the variance of random arrivals alone.
 const MOST_VARIANCE: f64 = 1e6;
-/// The longest burst, in seconds of work.
+/// Longest burst considered, in seconds of work.
 const MOST_SAVED: f64 = 10.0;
-/// Parts of an integral.
+/// Number of subintervals of a numerical integral.
 const PARTS: u32 = 8;
 
-/// A window at a rate.
+/// A measured window at one rate.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     rate: f64,
@@ -53,7 +53,7 @@ struct Window {
     ramp: f64,
 }
 
-/// The evidence of a round.
+/// The measurements of one round.
 #[derive(Debug, Clone, Default)]
 struct Round {
     /// I/Os per second in a closed loop.
@@ -61,7 +61,7 @@ struct Round {
     open: Vec<Window>,
 }
 
-/// A target as a queue.
+/// A target, modelled as a queue.
 pub(super) struct Queue {
     rounds: Vec<Round>,
     /// Mean response of a target that is nearly idle, in seconds.
@@ -70,18 +70,18 @@ pub(super) struct Queue {
 
 /// The highest rate for a condition.
 pub(super) struct Ceiling {
-    /// The rate.
+    /// The estimate, in I/Os per second.
     pub(super) rate: f64,
-    /// Up to this rate windows are long enough to see its queue.
+    /// Highest rate at which windows are long enough to show the queue.
     pub(super) seen_to: f64,
-    /// Bounds of the rate, which depend on the burst length. Without a burst both equal the rate.
+    /// Bounds of the rate, which depend on the burst length; both equal the rate without a burst.
     least: f64,
     most: f64,
     capacity: f64,
 }
 
 impl Queue {
-    /// Absent without a closed loop.
+    /// Builds the model; `None` without a closed loop.
     pub(super) fn of(measured: &Measured<'_>) -> Option<Self> {
         let capacity = measured.capacity()?;
         let most = Nanos(1);
@@ -109,12 +109,12 @@ impl Queue {
         Some(Self { rounds: rounds.into_values().collect(), base })
     }
 
-    /// The highest rate that a condition allows.
+    /// Estimates the highest rate that a condition allows.
     pub(super) fn ceiling(&self, condition: Condition) -> Option<Ceiling> {
         self.by(&self.rounds.iter().collect::<Vec<_>>(), condition)
     }
 
-    /// The rate from resampled rounds; `None` with too few rounds.
+    /// Estimates the rate from resampled rounds; `None` with too few rounds.
     pub(super) fn draws(&self, condition: Condition) -> Option<Draws> {
         let ceiling = self.ceiling(condition)?;
         let (n, known) = (self.rounds.len(), ceiling.rate.ln());
@@ -174,8 +174,8 @@ impl Queue {
         Some(Ceiling { rate: rate * (most / rate).powf(LONGER), least: rate, most, seen_to, capacity })
     }
 
-    /// The variance of the work, from the waits around the capacity; absent without a window there. Arrivals alone have the variance of the I/Os that a
-    /// second holds, so where less waits, a burst was saved for it.
+    /// Estimates the work from the waits at rates around the capacity; `None` without a window there. The variance is at least that of random
+    /// arrivals. If I/Os wait less than these alone would cause, the target allowed a burst.
     fn work(&self, rounds: &[&Round], capacity: f64) -> Option<Work> {
         let windows: Vec<(f64, &Window)> = rounds
             .iter()
@@ -203,17 +203,17 @@ impl Queue {
     }
 }
 
-/// The work that arrives.
+/// Model of the arriving work.
 #[derive(Debug, Clone, Copy)]
 struct Work {
-    /// Variance in a second at the capacity, in seconds.
+    /// Variance per second at the capacity, in seconds.
     variance: f64,
     /// Seconds of work that a burst completes at once.
     saved: f64,
 }
 
-/// Capacities without what they stray by chance, which is this variance of their logarithm: what a sample of them may show is twice its standard
-/// error above that.
+/// Shrinks measured capacities towards `capacity` by the part of their scatter that is chance. `chance` is the expected variance of their
+/// logarithm; the sample may exceed it by two standard errors.
 fn without_chance(closed: &[f64], capacity: f64, chance: f64) -> Vec<f64> {
     let strays = |of: &f64| (of / capacity).ln().powi(2);
     let degrees = (closed.len() as f64 - 1.0).max(1.0);
@@ -223,7 +223,7 @@ fn without_chance(closed: &[f64], capacity: f64, chance: f64) -> Vec<f64> {
     closed.iter().map(|of| capacity * (of / capacity).powf(real)).collect()
 }
 
-/// The greatest value between two bounds for which `exceeds` is false.
+/// Finds by bisection the largest value between two bounds for which `exceeds` is false.
 fn halved((mut low, mut high): (f64, f64), exceeds: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..HALVINGS {
         let middle = f64::midpoint(low, high);
@@ -232,15 +232,15 @@ fn halved((mut low, mut high): (f64, f64), exceeds: impl Fn(f64) -> bool) -> f64
     low
 }
 
-/// The share of I/Os that wait for long behind work that arrives at random (H. Cramér and F. Lundberg; S. Asmussen, Applied Probability and
-/// Queues, 2003, section XIII.5): pieces of work are taken as gamma distributed, which has even and exponential ones as cases.
+/// Distribution of long waits behind randomly arriving work (H. Cramér and F. Lundberg; S. Asmussen, Applied Probability and
+/// Queues, 2003, section XIII.5). Service times are assumed to be gamma distributed, which includes constant and exponential ones.
 struct Tail {
     factor: f64,
     decay: f64,
 }
 
 impl Tail {
-    /// The tail at `load`, for work with `times` the variance of random arrivals alone.
+    /// Computes the tail at `load`, for work whose variance is `times` that of random arrivals alone.
     fn of(load: f64, times: f64) -> Self {
         if load >= 1.0 {
             return Self { factor: 1.0, decay: 0.0 };
@@ -258,7 +258,7 @@ impl Tail {
         Self { factor: (1.0 - load) / slope * moment * (-decay).exp(), decay }
     }
 
-    /// The probability of a wait longer than `wait`, in pieces of work.
+    /// Returns the probability of a wait longer than `wait`, in mean service times.
     fn beyond(&self, wait: f64) -> f64 {
         (self.factor * (-self.decay * wait.max(0.0)).exp()).min(1.0)
     }
@@ -269,7 +269,7 @@ fn mean(values: &[f64]) -> Option<f64> {
 }
 
 impl Window {
-    /// The mean wait, if the queue was empty before it.
+    /// Returns the expected mean wait of the window, if it started with an empty queue.
     fn expected(&self, drift: f64, work: Work) -> f64 {
         // What arrives varies as much as there is of it.
         let work = Work { variance: work.variance * (1.0 + drift), ..work };
@@ -285,7 +285,7 @@ impl Window {
     }
 }
 
-/// The mean of what a reflected Brownian motion is above the burst at a time after it was 0: an integral over its tail.
+/// Returns the expected excess of a reflected Brownian motion over the burst, at `time` after it was 0: an integral over its tail.
 fn rest(drift: f64, work: Work, time: f64) -> f64 {
     let spread = (work.variance * time).sqrt();
     let settled = work.variance / (2.0 * drift.abs()).max(f64::MIN_POSITIVE);
@@ -301,7 +301,7 @@ fn rest(drift: f64, work: Work, time: f64) -> f64 {
     (0..PARTS).map(above).sum::<f64>() * width
 }
 
-/// The mean of a reflected Brownian motion at a time after it was 0.
+/// Returns the expected value of a reflected Brownian motion at `time` after it was 0.
 fn wait(drift: f64, deviation: f64, time: f64) -> f64 {
     let spread = deviation * time.sqrt();
     let z = drift * time / spread;

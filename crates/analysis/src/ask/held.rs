@@ -1,4 +1,4 @@
-//! The long run at one rate, and whether the conditions held.
+//! Long runs at one rate: did the conditions hold?
 
 use iotax_model::plan::AskSpec;
 use iotax_model::record::Measurement;
@@ -6,23 +6,23 @@ use iotax_model::{Run, Workload};
 
 use super::keeps;
 
-/// A rate held for long, over consecutive windows.
+/// The result of holding a rate over consecutive windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Held {
     /// I/Os per second.
     pub rate: f64,
     /// Length of a window in nanoseconds.
     pub window_ns: u64,
-    /// Windows that were measured.
+    /// Number of windows measured.
     pub windows: usize,
     /// The rounds, from 1, whose window missed a condition.
     pub missed: Vec<u32>,
-    /// True if at most half of the windows missed a condition, and all I/Os together kept every one.
+    /// True if at most half of the windows missed a condition, and all windows together met every condition.
     pub kept: bool,
 }
 
 impl Held {
-    /// A target's record of holding the rate that was found for it.
+    /// Evaluates the run's windows at the rate that was found for a target; `None` if there are none.
     pub(super) fn of(run: &Run, ask: &AskSpec, asked: &Workload, target: &str) -> Option<Self> {
         let is_of = |workload: &&Workload| {
             run.plan.is_held(workload)

@@ -1,4 +1,4 @@
-//! The highest rate at which each target meets the conditions of a search.
+//! Finds the highest rate at which each target meets the conditions of a search.
 
 mod ceiling;
 mod held;
@@ -32,31 +32,31 @@ use iotax_model::Run;
 use root::{Draws, Root};
 use trials::trials;
 
-/// The answers of one workload, one per target.
+/// Results of a search with one workload, one per target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answers<'a> {
-    /// The work that was asked about.
+    /// The workload whose rate was searched.
     pub work: &'a Workload,
     /// Measured targets, in the plan's order.
     pub targets: Vec<Answer<'a>>,
 }
 
-/// The answer of one target.
+/// Result of a search on one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// I/Os per second in a closed loop: the mean of its windows.
+    /// Capacity: I/Os per second in a closed loop, the mean of its windows; absent without I/O.
     pub capacity: Option<f64>,
-    /// The rate.
+    /// The highest rate that meets the conditions.
     pub found: HighestRate,
     /// The condition that fails above the rate.
     pub limited_by: Option<Condition>,
-    /// Windows at a rate that were measured.
+    /// Number of windows measured at a rate.
     pub trials: usize,
-    /// The figure of the limiting condition in nanoseconds, at the lowest rate that was tried.
+    /// Latency of the limiting condition at the lowest rate tried, in nanoseconds.
     pub at_lowest_ns: Option<f64>,
-    /// The windows by rising rate, with those of close rates together.
+    /// The windows by ascending rate, grouped by nearly equal rates.
     pub steps: Vec<Step>,
     /// The highest rate at and below which every window met all conditions; absent if the lowest rate did not.
     pub kept_to: Option<f64>,
@@ -68,23 +68,23 @@ pub struct Answer<'a> {
     pub against: Option<Against>,
 }
 
-/// Windows at nearly the same rate, within 4%.
+/// Windows at nearly equal rates, within 4%.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// I/Os per second that were due: the mean of the windows.
+    /// Scheduled I/Os per second: the mean of the windows.
     pub rate: f64,
-    /// Their number.
+    /// Number of windows.
     pub windows: usize,
-    /// Times from when an I/O was due to its completion.
+    /// Times from the scheduled start of an I/O to its completion.
     pub response: Histogram,
     /// Share of the due I/Os that had not begun at the end of their window; at most 1.
     pub left: f64,
-    /// I/Os that failed.
+    /// Number of failed I/Os.
     pub failed: u64,
 }
 
 impl Step {
-    /// A condition's latency in nanoseconds; absent for conditions that have none, and without an I/O.
+    /// Returns the latency that a condition limits, in nanoseconds; `None` for conditions without a latency, and without an I/O.
     #[must_use]
     pub fn latency(&self, slo: &Slo) -> Option<f64> {
         latency(&self.response, slo)
@@ -115,10 +115,10 @@ pub enum HighestRate {
 /// A condition that a rate must meet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Condition {
-    /// A condition that was asked for.
+    /// A requested condition.
     Slo(Slo),
-    /// The target keeps up with the schedule: at most 2% of I/Os wait at the end of a window, and no more are due than it does in a closed
-    /// loop.
+    /// The target keeps up with the schedule: at most 2% of the due I/Os have not begun at the end of a window, and the rate does not exceed
+    /// that of the closed loop.
     KeepsUp,
 }
 
@@ -131,7 +131,7 @@ impl fmt::Display for Condition {
     }
 }
 
-/// Two rates compared.
+/// The ratio of a target's highest rate to the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Against {
     /// This rate divided by the baseline's.
@@ -155,7 +155,7 @@ pub enum Possible {
 }
 
 impl Possible {
-    /// The word for it.
+    /// Returns the word in reports and documents.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -167,7 +167,8 @@ impl Possible {
 }
 
 impl HighestRate {
-    /// A rate that is certainly possible, to be held for long: the lower end of the interval.
+    /// Returns a rate to hold for long: the lower end of the interval, or the estimate itself if it has none. `None` if no rate met the
+    /// conditions.
     #[must_use]
     pub fn to_hold(&self) -> Option<f64> {
         match self {
@@ -178,12 +179,12 @@ impl HighestRate {
     }
 }
 
-/// Factor within which an estimate without an interval does not decide.
+/// Factor around an estimate without an interval within which it does not decide.
 const CLOSE_TO_ESTIMATE: f64 = 1.1;
 
 impl Answer<'_> {
     /// Returns whether this many I/Os per second are possible. A long run takes precedence: a rate that failed there is too high, and lower
-    /// rates were not shown to work.
+    /// rates are undecided.
     #[must_use]
     pub fn allows(&self, iops: f64) -> Possible {
         match (&self.held, self.by_search(iops)) {
@@ -194,8 +195,8 @@ impl Answer<'_> {
         }
     }
 
-    /// The answer of the search alone. If the estimate has no interval, rates that are not close to it are judged by the windows at rates
-    /// on the same side.
+    /// Returns the answer of the search alone. If the estimate has no interval, rates that are not close to it are judged by the windows on
+    /// the same side of it.
     fn by_search(&self, iops: f64) -> Possible {
         let (yes, no) = match self.found {
             HighestRate::Unknown => (false, false),
@@ -215,13 +216,13 @@ impl Answer<'_> {
     }
 }
 
-/// The conditions of a search: the requested ones except errors, which have no rate, and that the target keeps up.
+/// Lists the conditions of a search: the requested ones except `NoErrors`, which has no latency, and that the target keeps up.
 fn conditions(ask: &AskSpec) -> impl Iterator<Item = Condition> {
     let asked = ask.slo.iter().filter(|slo| **slo != Slo::NoErrors).copied().map(Condition::Slo);
     asked.chain([Condition::KeepsUp])
 }
 
-/// The answers of a run, by work; empty for a run that asks nothing.
+/// Returns the results of a search, by workload; empty for other runs.
 #[must_use]
 pub fn answers<'a>(run: &'a Run) -> Vec<Answers<'a>> {
     let Some(ask) = run.plan.ask() else { return Vec::new() };
@@ -258,7 +259,7 @@ pub fn answers<'a>(run: &'a Run) -> Vec<Answers<'a>> {
     run.plan.asked().filter_map(of_work).collect()
 }
 
-/// Returns whether windows, each with its rate, meet all conditions together.
+/// Returns whether all windows together meet every condition. Each window comes with its rate.
 fn keeps(ask: &AskSpec, windows: &[(f64, &Measurement)]) -> bool {
     let kept = |condition: Condition| {
         let (trials, limit) = trials(windows, condition);
@@ -269,10 +270,10 @@ fn keeps(ask: &AskSpec, windows: &[(f64, &Measurement)]) -> bool {
     !fails && conditions(ask).all(kept)
 }
 
-/// The measurements of a work on a target.
+/// The measurements of a workload on a target.
 struct Measured<'a> {
     all: Vec<&'a Measurement>,
-    /// Measurements in an open loop, with their rate.
+    /// Open-loop measurements, each with its rate.
     open: Vec<(f64, &'a Measurement)>,
     /// Warm-up before each window, in seconds.
     ramp_s: f64,
@@ -295,7 +296,7 @@ fn measured<'a>(run: &'a Run, asked: &Workload, target: &str) -> Measured<'a> {
     found
 }
 
-/// Rates are close up to this ratio.
+/// Largest ratio of rates that count as nearly equal.
 const CLOSE: f64 = 1.04;
 
 fn step(windows: &[(f64, &Measurement)]) -> Step {
@@ -312,7 +313,7 @@ fn step(windows: &[(f64, &Measurement)]) -> Step {
 }
 
 impl Measured<'_> {
-    /// Rounds and I/Os per second of the closed loop. The first rounds often differ, so they are dropped once there are two more.
+    /// Returns round and I/Os per second of each closed-loop window. The first rounds often differ, so they are dropped once there are two more.
     fn closed(&self) -> Vec<(u32, f64)> {
         let closed = self.all.iter().filter(|m| m.outcome.pacing.is_none());
         let rates = closed.filter_map(|m| Some((m.round, Metric::IOPS.of(m)?)));
@@ -320,28 +321,28 @@ impl Measured<'_> {
         if later.len() >= 2 { later } else { first }
     }
 
-    /// I/Os per second in the closed loop: the mean of its windows; absent without I/O.
+    /// Returns the mean I/Os per second in the closed loop; `None` without I/O.
     fn capacity(&self) -> Option<f64> {
         let closed = self.closed();
         let sum: f64 = closed.iter().map(|(_, iops)| iops).sum();
         (!closed.is_empty()).then(|| sum / closed.len() as f64)
     }
 
-    /// The highest rate at and below which every window meets all conditions.
+    /// Returns the highest rate at and below which every window meets all conditions.
     fn kept_to(&self, ask: &AskSpec) -> Option<f64> {
         let missed = self.open.iter().filter(|window| !keeps(ask, &[**window])).map(|(rate, _)| *rate);
         let lowest = missed.reduce(f64::min).unwrap_or(f64::INFINITY);
         self.open.iter().map(|(rate, _)| *rate).filter(|rate| *rate < lowest).reduce(f64::max)
     }
 
-    /// The lowest rate at and above which no window keeps the conditions.
+    /// Returns the lowest rate at and above which no window meets the conditions.
     fn missed_from(&self, ask: &AskSpec) -> Option<f64> {
         let kept = self.open.iter().filter(|window| keeps(ask, &[**window])).map(|(rate, _)| *rate);
         let highest = kept.reduce(f64::max).unwrap_or(0.0);
         self.open.iter().map(|(rate, _)| *rate).filter(|rate| *rate > highest).reduce(f64::min)
     }
 
-    /// The windows in the order of their rates, those of close rates together.
+    /// Returns the windows by ascending rate, grouped by nearly equal rates.
     fn steps(&self) -> Vec<Step> {
         let mut open = self.open.clone();
         open.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -355,7 +356,7 @@ impl Measured<'_> {
         steps.into_iter().map(step).collect()
     }
 
-    /// A condition's latency at the lowest rate.
+    /// Returns a condition's latency at the lowest rate tried.
     fn at_lowest(&self, condition: Condition) -> Option<f64> {
         let lowest = self.open.iter().map(|(rate, _)| *rate).reduce(f64::min)?;
         let there: Vec<_> = self.open.iter().filter(|(rate, _)| *rate <= lowest).copied().collect();
@@ -365,19 +366,19 @@ impl Measured<'_> {
         }
     }
 
-    /// The lowest rate at which an I/O failed.
+    /// Returns the lowest rate at which an I/O failed.
     fn fails_from(&self) -> Option<f64> {
         let failed = self.open.iter().filter(|(_, m)| Failed::of(m).ios > 0);
         failed.map(|(rate, _)| *rate).reduce(f64::min)
     }
 }
 
-/// The state of a search.
+/// The result of a search so far.
 struct Search {
     found: HighestRate,
     limited_by: Option<Condition>,
     draws: Option<Draws>,
-    /// True if the capacity is the limit.
+    /// True if the capacity limits the rate.
     at_capacity: bool,
 }
 
@@ -386,7 +387,7 @@ impl Search {
         Self { found, limited_by, draws: None, at_capacity: false }
     }
 
-    /// The estimate from all measurements so far: the lowest rate that any condition allows. Intervals are slow to compute.
+    /// Estimates the rate from all measurements so far: the lowest of the rates that the conditions allow. Intervals are slow to compute.
     fn of(measured: &Measured<'_>, ask: &AskSpec, with_interval: bool) -> Self {
         let mut search = Self::known(HighestRate::Unknown, None);
         let mut ends: Option<Interval> = None;
@@ -451,7 +452,7 @@ impl Search {
         search.without_errors(measured, ask)
     }
 
-    /// Limits the estimate to rates below the lowest at which an I/O failed, if no errors are allowed.
+    /// Limits the estimate to rates below the lowest at which an I/O failed, if the search allows no errors.
     fn without_errors(self, measured: &Measured<'_>, ask: &AskSpec) -> Self {
         if !ask.slo.contains(&Slo::NoErrors) {
             return self;
@@ -467,7 +468,7 @@ impl Search {
         }
     }
 
-    /// Compares this search's rate with another's.
+    /// Compares this search's rate with another's; `None` if either has no interval.
     fn against(&self, base: &Self, alpha: f64, margin: f64) -> Option<Against> {
         let (ln, interval) = self.draws.as_ref()?.relative(base.draws.as_ref()?, alpha);
         let verdict = if interval.low > margin {

@@ -1,4 +1,4 @@
-//! Whole searches on simulated queues (random arrivals, first in first out), whose highest rate is known from theory.
+//! Tests of whole searches on simulated queues (random arrivals, first in first out), whose highest rate is known from theory.
 
 use std::collections::VecDeque;
 
@@ -15,13 +15,13 @@ use super::{CAPACITY_ROUNDS, HighestRate, Measured, Search};
 
 /// I/Os per second that a queue serves.
 const CAPACITY: f64 = 500.0;
-/// Service time of an I/O for which a bucket has tokens.
+/// Service time of an I/O while the bucket has tokens, in seconds.
 const QUICK_S: f64 = 1e-4;
 /// Maximum number of outstanding I/Os.
 const SLOTS: usize = 64;
 /// Searches per limit in a thorough test.
 const SEARCHES: u32 = 100;
-/// The model's factors were chosen on seeds below it.
+/// First seed of the tests; the model's factors were tuned on lower seeds.
 const FIRST: u64 = 1000;
 /// Largest mean bias, smallest coverage of the intervals, and smallest share of searches with an interval.
 const BIAS: f64 = 0.02;
@@ -36,7 +36,7 @@ const TIME_S: f64 = 180.0;
 enum Server {
     /// Constant service time of 2 ms.
     Even,
-    /// Times are exponential.
+    /// Exponential service times.
     Random,
     /// A token bucket that saves tokens for up to this many seconds.
     Bucket(f64),
@@ -48,7 +48,7 @@ struct System {
     server: Server,
     random: Xoshiro256PlusPlus,
     now: f64,
-    /// The time at which a bucket will be full.
+    /// Time at which the bucket will be full.
     full_at: f64,
     step_at: usize,
     /// Windows so far, and those before the step.
@@ -72,7 +72,7 @@ impl System {
         if fell { 0.94 * CAPACITY } else { CAPACITY }
     }
 
-    /// The completion time of an I/O that cannot start before `free`.
+    /// Returns the completion time of an I/O that cannot start before `free`.
     fn serve(&mut self, free: f64) -> f64 {
         match self.server {
             Server::Even | Server::Step => free + 1.0 / self.capacity(),
@@ -91,7 +91,7 @@ impl System {
         (begin, begin + length)
     }
 
-    /// A window in a closed loop.
+    /// Simulates a closed-loop window.
     fn closed(&mut self, round: u32, length: f64) -> Measurement {
         let (begin, end) = self.window(length);
         let (mut at, mut ios) = (begin - RAMP_S, 0);
@@ -103,7 +103,7 @@ impl System {
         measurement(round, length, Tally { ios, ..Tally::default() }, None)
     }
 
-    /// A window at a rate, beginning with an empty queue.
+    /// Simulates a window at a rate, starting with an empty queue.
     fn open(&mut self, round: u32, length: f64, rate: f64) -> Measurement {
         let (begin, end) = self.window(length);
         let (mut due, mut done) = (begin - RAMP_S, begin - RAMP_S);
@@ -133,7 +133,7 @@ impl System {
         measurement(round, length, tally, Some(pacing))
     }
 
-    /// The highest rate with at most 1% of the I/Os above a limit in the long run.
+    /// Computes the highest rate with at most 1% of the I/Os above a limit in the long run.
     fn truth(&self, limit: f64) -> f64 {
         let late = |rate: f64, capacity: f64| -> f64 {
             if rate >= capacity {
@@ -180,12 +180,12 @@ fn measurement(round: u32, length: f64, read: Tally, pacing: Option<Pacing>) -> 
     Measurement { round, outcome, ..Measurement::default() }
 }
 
-/// The number of windows of a length that a search has time for.
+/// Returns the number of windows of this length that fit into a search.
 fn windows(length: f64) -> usize {
     format!("{:.0}", TIME_S / (length + RAMP_S + BETWEEN_S)).parse().expect("a number")
 }
 
-/// The measurements of a search, as the runner makes them.
+/// Simulates a search, with the measurements that the runner would make.
 fn search(system: &mut System, ask: &AskSpec, length: f64) -> Search {
     let mut done: Vec<(Option<f64>, Measurement)> = Vec::new();
     for round in 1.. {
@@ -214,7 +214,7 @@ fn search(system: &mut System, ask: &AskSpec, length: f64) -> Search {
     unreachable!("the windows are counted")
 }
 
-/// The number of successes below which `tries` tries fall by chance once in a thousand times.
+/// Returns the number of successes out of `tries` that chance falls short of once in a thousand times.
 fn fewest(tries: u32, share: f64) -> u64 {
     Binomial::new(share, tries.into()).expect("a share").inverse_cdf(0.001)
 }

@@ -1,13 +1,13 @@
-//! The rate at which a condition just holds, from trials at rates around it.
+//! Estimates the rate at which a condition is just met, from trials at rates around it.
 //!
-//! A condition is a share, such as late I/Os of all that were due, that grows with the rate and must not exceed its limit. All
-//! trials together decide, not one: around the root the logarithm of the share is taken as a line in the logarithm of the rate. Its slope is estimated
-//! within rounds, by the likelihood of how a round's late I/Os divide over its rates, so that a round that went worse as a whole does not count
-//! as an effect of the rate; its height is that of all trials. Trials are placed on both sides of the estimate so far, ever closer: this is
-//! the sequential design of C. F. J. Wu ("Efficient sequential designs with binary data", Journal of the American Statistical Association 80,
-//! 1985) with counts for binary data.
+//! A condition limits a share that grows with the rate, such as late I/Os of all due I/Os. All trials contribute to the estimate. Around the
+//! root, the logarithm of the share is modelled as a line over the logarithm of the rate. The slope is estimated within rounds, by the
+//! likelihood of how a round's late I/Os are divided among its rates, so that a round that is slow as a whole does not count as an effect of
+//! the rate. The height of the line comes from all trials. Trials are placed on both sides of the current estimate, ever closer: this is the
+//! sequential design of C. F. J. Wu ("Efficient sequential designs with binary data", Journal of the American Statistical Association 80,
+//! 1985) with counts in place of binary data.
 //!
-//! The interval is that of a bootstrap over rounds, widened as T. Hesterberg has it for few rounds ("What teachers should know about
+//! The interval comes from a bootstrap over rounds, widened as T. Hesterberg recommends for few rounds ("What teachers should know about
 //! the bootstrap", The American Statistician 69, 2015).
 
 use rand::{RngExt, SeedableRng};
@@ -16,57 +16,57 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::stats::paired::Interval;
 
-/// Log distance from the estimate beyond which trials do not determine the line's height.
+/// Log distance from the estimate up to which trials contribute to the line.
 pub(super) const NEAR: f64 = 0.1;
-/// Bounds of the slope that more distant trials give; without any it is [`UNTOLD`].
+/// Bounds of the slope between trials on both sides of the neighbourhood. Without such trials the slope is [`UNTOLD`].
 const WIDE: (f64, f64) = (0.5, 40.0);
 const UNTOLD: f64 = 5.0;
-/// Factor below the other slopes at which a slope near the root counts as noise.
+/// The slope near the root is at least the slope between more distant trials divided by this factor; less counts as noise.
 const LESS: f64 = 2.0;
-/// Largest slope: that of a target that meets the condition up to some rate, and fails just above it.
+/// Largest slope, for a target that meets the condition up to some rate and fails just above it.
 const STEEPEST: f64 = 80.0;
-/// The halvings that find the slope.
+/// Bisection steps to find the slope.
 const HALVINGS: u32 = 40;
 /// Number of refinements: the estimate determines which trials are near it, so it is repeated.
 const REFINEMENTS: u32 = 4;
-/// Rounds are drawn anew this often.
+/// Number of bootstrap samples of the rounds.
 pub(super) const DRAWS: usize = 499;
-/// Factors by which resampled intervals are widened, upwards and downwards, as simulated: late I/Os are clustered, so few rounds hold most
-/// of them, and resampled rounds vary too little.
+/// Factors that widen resampled intervals downwards and upwards, from simulations: late I/Os are clustered in few rounds, so resampled
+/// rounds vary too little.
 const TOGETHER: (f64, f64) = (1.55, 1.1);
 /// Fewest rounds for resampling.
 pub(super) const FEWEST_ROUNDS: usize = 4;
 
-/// One trial of a condition.
+/// One trial of a condition: a window at one rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Trial {
-    /// The round; its trials at several rates are close in time.
+    /// The round; all trials of a round are close in time.
     pub(super) round: u32,
-    /// I/Os per second that were due.
+    /// Scheduled I/Os per second.
     pub(super) rate: f64,
-    /// The count against the condition: late I/Os, or nanoseconds.
+    /// Amount that counts against the condition: late I/Os, or nanoseconds.
     pub(super) bad: f64,
-    /// The total number.
+    /// Denominator of the share: number of I/Os.
     pub(super) of: f64,
 }
 
-/// The rate at which a condition is just kept.
+/// The rate at which a condition is just met.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Root {
-    /// The condition fails at all rates so far; the lowest of them.
+    /// The condition fails at all rates tried; this is the lowest of them.
     Below(f64),
-    /// The condition holds at all rates so far; the highest of them.
+    /// The condition holds at all rates tried; this is the highest of them.
     Above(f64),
-    /// The estimate from trials close to it.
+    /// An estimate from the trials near it.
     At {
-        /// The rate.
+        /// The estimated rate.
         rate: f64,
-        /// The other.
+        /// Centre of the neighbourhood whose trials the estimate uses.
         middle: f64,
     },
 }
 
-/// The estimate of all trials.
+/// Estimates the root from all trials; `None` without any.
 pub(super) fn root(trials: &[Trial], limit: f64) -> Option<Root> {
     let coarse = between(trials, limit)?;
     let Root::At { rate: coarse, .. } = coarse else { return Some(coarse) };
@@ -84,7 +84,7 @@ pub(super) fn root(trials: &[Trial], limit: f64) -> Option<Root> {
     Some(Root::At { rate: rate.clamp(coarse * (-NEAR).exp(), coarse * NEAR.exp()), middle: around.middle })
 }
 
-/// A root, and those of samples of the rounds with replacement, as logarithms.
+/// A root and its bootstrap samples over rounds, as logarithms.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Draws {
     pub(super) known: f64,
@@ -92,7 +92,8 @@ pub(super) struct Draws {
 }
 
 impl Draws {
-    /// Fits the trials around `middle`; `None` with too few rounds there. Equal rounds are drawn alike, so that draws of two targets are pairs.
+    /// Fits the trials around `middle`; `None` with too few rounds there. The seed depends only on the number of rounds, so that samples for two
+    /// targets are paired.
     pub(super) fn new(trials: &[Trial], limit: f64, middle: f64) -> Option<Self> {
         let around = Neighbourhood::of(trials, middle);
         let (rounds, slopes) = (&around.rounds, around.slopes);
@@ -118,26 +119,26 @@ impl Draws {
         differ.then_some(Self { known, drawn })
     }
 
-    /// Half of these and half of another's.
+    /// Mixes two sets of samples: half of the result comes from each.
     pub(super) fn and(self, other: Self) -> Self {
         let pairs = self.drawn.into_iter().zip(other.drawn).enumerate();
         let drawn = pairs.map(|(i, (own, other))| if i % 2 == 0 { own } else { other }).collect();
         Self { known: f64::midpoint(self.known, other.known), drawn }
     }
 
-    /// The interval of the root at a level.
+    /// Returns the interval of the root at level `alpha`.
     pub(super) fn interval(&self, alpha: f64) -> Interval {
         middle(self.drawn.clone(), alpha).map(f64::exp)
     }
 
-    /// The logarithm of this root's ratio to another, and its interval at a level.
+    /// Returns the logarithm of the ratio of this root to another, and its interval at level `alpha`.
     pub(super) fn relative(&self, other: &Self, alpha: f64) -> (f64, Interval) {
         let ratios = self.drawn.iter().zip(&other.drawn).map(|(own, other)| own - other).collect();
         (self.known - other.known, middle(ratios, alpha))
     }
 }
 
-/// The middle of values, without a share of `alpha` outside.
+/// Returns the middle `1 - alpha` of the values.
 fn middle(mut values: Vec<f64>, alpha: f64) -> Interval {
     values.sort_by(f64::total_cmp);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place among the values")]
@@ -145,13 +146,13 @@ fn middle(mut values: Vec<f64>, alpha: f64) -> Interval {
     Interval { low: values[outside], high: values[values.len() - 1 - outside] }
 }
 
-/// Factor by which a percentile interval of `n` rounds is too narrow, because slope and height are both estimated.
+/// Factor by which a percentile interval of `n` rounds must be widened, because slope and height are both estimated.
 pub(super) fn widening(n: usize) -> Option<f64> {
     let t = StudentsT::new(0.0, 1.0, (n - 2) as f64).ok()?.inverse_cdf(0.975);
     Some(t / 1.959_964 * (n as f64 / (n - 2) as f64).sqrt())
 }
 
-/// The shares by rising rate, made to rise: pooled adjacent violators.
+/// Merges trials by ascending rate so that their shares never fall: the pool-adjacent-violators algorithm.
 fn rising(trials: &[Trial]) -> Vec<Trial> {
     let mut sorted = trials.to_vec();
     sorted.sort_by(|a, b| a.rate.total_cmp(&b.rate));
@@ -172,7 +173,7 @@ fn rising(trials: &[Trial]) -> Vec<Trial> {
     blocks.into_iter().map(|(trial, _)| trial).collect()
 }
 
-/// Interpolated between the highest rate that keeps the condition and the next; `None` without trials.
+/// Interpolates between the highest rate that meets the condition and the next; `None` without trials.
 fn between(trials: &[Trial], limit: f64) -> Option<Root> {
     let trials: Vec<Trial> = trials.iter().copied().filter(|trial| trial.of > 0.0).collect();
     let blocks = rising(&trials);
@@ -191,11 +192,11 @@ fn between(trials: &[Trial], limit: f64) -> Option<Root> {
     })
 }
 
-/// The inputs of a line through a rate.
+/// Input of the line through the trials near a rate.
 struct Neighbourhood {
     middle: f64,
     rounds: Rounds,
-    /// The least and the greatest slope.
+    /// Smallest and largest slope allowed.
     slopes: (f64, f64),
 }
 

@@ -1,4 +1,4 @@
-//! The rates to try next.
+//! Chooses the rates to try next.
 
 use iotax_model::Workload;
 use iotax_model::plan::{AskSpec, rounded};
@@ -6,37 +6,37 @@ use iotax_model::plan::{AskSpec, rounded};
 use super::{HighestRate, Measured, Search, measured};
 use iotax_model::Run;
 
-/// The first rounds measure the closed loop: the first after a target was filled is often another.
+/// Number of initial rounds that measure the closed loop; the first round after filling a target often differs.
 pub const CAPACITY_ROUNDS: u32 = 2;
-/// Rates of the later trials, from far below the capacity up to it, as shares of it.
+/// Rates of the first open-loop trials, as shares of the capacity.
 const SHARES: [f64; 6] = [0.05, 0.25, 0.45, 0.65, 0.8, 0.95];
-/// Log distance of the first pair of rates from the estimate, and the smallest one. The distance shrinks with the square root of the number
+/// Log distance of the first pair of rates from the estimate, and the smallest distance. It shrinks with the square root of the number
 /// of pairs.
 const FIRST: f64 = 0.08;
 const LEAST: f64 = 0.02;
-/// Factor for the next, higher rate while no rate has failed.
+/// Factor to the next, higher rate while no rate has failed.
 const UP: f64 = 1.1;
-/// Factor for the next, lower rate while all rates have failed, down to [`LOWEST`] of the capacity.
+/// Factor to the next, lower rate while all rates have failed, down to [`LOWEST`] of the capacity.
 const DOWN: f64 = 0.4;
 const LOWEST: f64 = 0.002;
 
 /// Number of windows that must fail at the lowest rate to end the search.
 const WINDOWS: usize = 5;
 
-/// The next measurement of a work on a target.
+/// The next measurements of a workload on a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// The closed loop.
+    /// Measures the closed loop.
     Capacity,
-    /// Open loop at these rates, in I/Os per second.
+    /// Measures the open loop at these rates, in I/Os per second.
     Rates(Vec<u64>),
-    /// The closed loop, and this rate below it: windows above the capacity add no information.
+    /// Measures the closed loop, and the open loop at this rate below it. Windows above the capacity add no information.
     Below(u64),
-    /// Nothing more: the conditions fail even while the target idles, or it does no I/O.
+    /// Ends the search: the conditions fail even on an idle target, or the target does no I/O.
     Nothing,
 }
 
-/// The next measurements, derived from earlier rounds alone, so that a resumed run continues identically.
+/// Returns the next measurements. They depend on earlier rounds alone, so that a resumed run continues identically.
 #[must_use]
 pub fn next(run: &Run, ask: &AskSpec, work: &Workload, target: &str, round: u32) -> Next {
     if round <= CAPACITY_ROUNDS {
@@ -48,7 +48,7 @@ pub fn next(run: &Run, ask: &AskSpec, work: &Workload, target: &str, round: u32)
     after(&before, ask, round)
 }
 
-/// The measurements of a round after the closed loop's first, from those before.
+/// Returns the measurements of a round after the first closed loop, given the earlier rounds.
 pub(super) fn after(before: &Measured<'_>, ask: &AskSpec, round: u32) -> Next {
     let Some(capacity) = before.capacity() else { return Next::Nothing };
     if before.open.is_empty() {
@@ -72,12 +72,12 @@ pub(super) fn after(before: &Measured<'_>, ask: &AskSpec, round: u32) -> Next {
     }
 }
 
-/// The distance of the rates of the nth pair, from 1, from the estimate as a logarithm.
+/// Log distance of the nth pair of rates, from 1, from the estimate.
 pub(super) fn apart(pair: u32) -> f64 {
     (FIRST / f64::from(pair).sqrt()).max(LEAST)
 }
 
-/// Two rates around one.
+/// Returns two rates around `at`, each at log distance `apart`.
 fn pair(at: f64, apart: f64) -> Vec<u64> {
     let low = rounded(at * (-apart).exp());
     vec![low, rounded(at * apart.exp()).max(low + 1)]

@@ -1,4 +1,4 @@
-//! Searches on simulated systems with a known answer, compared with bisection of as many trials.
+//! Tests of searches on simulated systems with a known answer, compared with bisection of as many trials.
 
 use iotax_testkit::thorough;
 use rand::{RngExt, SeedableRng};
@@ -7,29 +7,29 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::root::{Draws, Root, Trial, root};
 use crate::stats::{ALPHA, normal};
 
-/// The condition: 1% may be late.
+/// The condition: at most 1% of I/Os are late.
 const LIMIT: f64 = 0.01;
-/// Load, as a share of the capacity, at which that many I/Os are late on average, on a server with random service times.
+/// Load, as a share of the capacity, at which 1% of I/Os are late on average, on a server with random service times.
 const LOAD: f64 = 0.8;
-/// Rounds of two trials after six trials at rates far apart.
+/// Number of rounds: six trials at rates far apart, then two trials a round.
 const ROUNDS: u32 = 40;
 const TRIALS: usize = 6 + 2 * (ROUNDS as usize - 1);
-/// Steps of the bisection, which share its trials equally.
+/// Number of bisection steps, which share the trials equally.
 const STEPS: usize = 10;
 /// Share of windows with a burst, and the additional late I/Os in one.
 const BURST: f64 = 0.04;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Trouble {
-    /// Windows differ by little.
+    /// Windows differ little.
     None,
     /// The capacity scatters by 2% from window to window, and the share of late I/Os by a factor.
     Noise,
-    /// And the capacity swings by 3% over the run.
+    /// As with `Noise`, and the capacity swings by 3% over the run.
     Drift,
-    /// One window in 25 has many more late I/Os.
+    /// As with `Noise`, and one window in 25 has many more late I/Os.
     Bursts,
-    /// And the capacity falls by 6% at some moment.
+    /// As with `Noise`, and the capacity falls by 6% at some moment.
     Step,
 }
 
@@ -56,7 +56,7 @@ impl System {
         if self.trouble == Trouble::None { 0.0 } else { 0.02 }
     }
 
-    /// A window of one second: the late I/Os, and all.
+    /// Simulates a window of one second.
     fn trial(&mut self, round: u32, rate: f64) -> Trial {
         let passed = self.path.len();
         let capacity = match self.trouble {
@@ -77,7 +77,7 @@ impl System {
         Trial { round, rate, bad, of }
     }
 
-    /// A Poisson number; where it is large, a rounded normal one.
+    /// Draws a Poisson number; a rounded normal number for large means.
     fn count(&mut self, mean: f64) -> f64 {
         if mean > 60.0 {
             return (mean + mean.sqrt() * normal(&mut self.random)).round().max(0.0);
@@ -90,7 +90,7 @@ impl System {
         count
     }
 
-    /// The rate at which the limit is met on average over all windows so far.
+    /// Returns the rate at which the limit is met on average over all windows so far.
     fn truth(&self) -> f64 {
         let quantiles: Vec<(f64, f64)> =
             (-10..=10).map(|i| f64::from(i) / 4.0).map(|z| (z, (-z * z / 2.0).exp())).collect();
@@ -113,13 +113,13 @@ impl System {
     }
 }
 
-/// The share of late I/Os: the wait of a queue is exponential, with a mean that grows towards the capacity.
+/// Returns the share of late I/Os: the wait in the queue is exponential, with a mean that grows towards the capacity.
 fn late(rate: f64, capacity: f64) -> f64 {
     let free = 1.0 - (rate / capacity).min(1.0);
     LIMIT.powf(free / (1.0 - LOAD))
 }
 
-/// The trials of a search, with rates as [`super::search`] places them.
+/// Simulates a search whose rates are placed as by [`super::search`].
 fn search(system: &mut System) -> Vec<Trial> {
     let told = system.capacity * (0.05 * normal(&mut system.random)).exp();
     let mut trials: Vec<Trial> =
@@ -139,7 +139,7 @@ fn search(system: &mut System) -> Vec<Trial> {
     trials
 }
 
-/// Halves the range once per step, each decided by all its trials. Returns the logarithm of the error.
+/// Bisects the range, deciding each step by all its trials. Returns the logarithm of the error.
 fn bisect(system: &mut System) -> f64 {
     let (mut low, mut high) = (0.02 * system.capacity, 1.05 * system.capacity);
     for _ in 0..STEPS {

@@ -1,4 +1,4 @@
-//! The evidence of each trial for a condition: a share, and its limit.
+//! Turns measurements into trials of a condition: a share, and its limit.
 
 use iotax_model::Histogram;
 use iotax_model::plan::Slo;
@@ -8,10 +8,10 @@ use super::Condition;
 use super::root::Trial;
 use crate::failed::Failed;
 
-/// Largest share of due I/Os not begun at the window's end at which a target still keeps up.
+/// Largest share of due I/Os that may not have begun at a window's end for a target to keep up.
 const LEFT: f64 = 0.02;
 
-/// The trials of a condition and its limit. `measured` are I/Os per second that were due, with the measurement.
+/// Returns the trials of a condition and its limit. Each measurement comes with its scheduled I/Os per second.
 pub(super) fn trials(measured: &[(f64, &Measurement)], condition: Condition) -> (Vec<Trial>, f64) {
     let trial = |(rate, m): &(f64, &Measurement)| -> Option<Trial> {
         let pacing = m.outcome.pacing?;
@@ -43,7 +43,7 @@ pub(super) fn trials(measured: &[(f64, &Measurement)], condition: Condition) -> 
     (measured.iter().filter_map(trial).collect(), limit)
 }
 
-/// Number of values above a limit. The bucket that contains the limit counts proportionally.
+/// Counts values above a limit. The bucket that contains the limit counts proportionally.
 fn above(values: &Histogram, limit: u64) -> f64 {
     values
         .bars()

@@ -1,4 +1,4 @@
-//! Direct I/O that went through the page cache all the same.
+//! Finds direct I/O that went through the page cache anyway.
 
 use iotax_model::record::TargetRecord;
 use iotax_model::target::{Layer, LayerKind};
@@ -9,9 +9,9 @@ use super::Case;
 use crate::finding::Finding;
 use iotax_model::Run;
 
-/// Smallest growth of the page cache that counts, in bytes: less can come from inspecting the file.
+/// Smallest growth of the page cache that counts, in bytes; inspecting the file can cause less.
 const FLOOR: u64 = 64 << 10;
-/// Smallest growth of the page cache that counts, as a share of what buffered I/O would have left there.
+/// Smallest growth of the page cache that counts, as a share of the growth that buffered I/O would have caused.
 const SHARE: f64 = 0.1;
 /// First Linux version whose btrfs copies direct writes to files with checksums, according to its documentation.
 const BTRFS_COPIES: (u32, u32) = (6, 14);
@@ -60,7 +60,7 @@ pub(super) fn known(run: &Run) -> Vec<Warning> {
     found
 }
 
-/// The filesystems of a target with the kernel that each belongs to.
+/// Lists the filesystems of a target, each with the kernel that runs it.
 fn filesystems<'a>(
     run: &'a Run,
     record: &'a TargetRecord,
@@ -103,7 +103,7 @@ fn copies(
     ))
 }
 
-/// `6.18.5-cloud` is (6, 18).
+/// Parses major and minor version: `6.18.5-cloud` is (6, 18).
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

@@ -1,4 +1,4 @@
-//! Caches that answer in place of the device.
+//! Finds caches that answered I/O in place of the device.
 
 use iotax_model::record::{CacheDrop, DiskActivity, Tallies, Tally};
 use iotax_model::target::PlannedLayer;
@@ -9,12 +9,12 @@ use super::Case;
 use crate::figures::bottom_of;
 use crate::finding::Finding;
 
-/// Smallest share of the bytes that the bottom device must have transferred.
+/// Smallest share of the requested bytes that the bottom device must have transferred.
 const SERVED: f64 = 0.5;
 /// Share of a target that may stay cached after a drop: pages in use are kept.
 const LEFT: f64 = 0.01;
-/// Shortest window for this check. The host sees a window's beginning and end by messages that may be 50 ms late; in shorter ones the bytes
-/// moved in that time matter too much.
+/// Shortest window for this check, in nanoseconds. The host sees a window's start and end by messages that may be 50 ms late; in shorter
+/// windows the bytes moved in that time distort the result.
 const SHORTEST_NS: u64 = 200_000_000;
 /// Share of holes in the area above which they explain why the device saw no I/O.
 const HOLES: f64 = 0.1;
@@ -42,7 +42,7 @@ pub(super) fn kept(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheKept, evidence.join("; "), remedy))
 }
 
-/// Direct reads that the device never saw.
+/// Finds direct reads that the device never saw.
 pub(super) fn answered(case: &Case<'_>) -> Option<Finding> {
     let asked = case.m.outcome.tallies.read.as_ref()?.bytes;
     let served = of_device(case, |disk| disk.read_bytes, |tallies| tallies.read.as_ref())?;
@@ -95,7 +95,7 @@ pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
 }
 
-/// The setting that bypasses the topmost cache of the target, or another remedy.
+/// Names the setting that bypasses the target's topmost cache, or else the remedy `rest`.
 fn past_the_cache(case: &Case<'_>, rest: Option<&str>) -> String {
     let layers = case.spec.map(|spec| spec.stack.layers()).unwrap_or_default();
     let cached = |layer: &&PlannedLayer| layer.kind().cache().is_some_and(|mode| !mode.direct());
@@ -110,8 +110,8 @@ fn past_the_cache(case: &Case<'_>, rest: Option<&str>) -> String {
     [setting.as_deref(), rest].into_iter().flatten().collect::<Vec<_>>().join(", or ")
 }
 
-/// Bytes moved by the devices at the bottom, without the neighbour's; `None` if the I/O need not reach them, or if they were not observed
-/// for long enough.
+/// Returns the bytes moved by the bottom devices, without the neighbour's. `None` if the I/O need not reach them, or if they were not
+/// observed for 200 ms or longer.
 fn of_device(
     case: &Case<'_>,
     bytes: fn(&DiskActivity) -> u64,
@@ -126,7 +126,7 @@ fn of_device(
     Some(all.saturating_sub(theirs))
 }
 
-/// The neighbour's I/O, if it certainly reaches the same devices: same place, no cache in between.
+/// Returns the neighbour's I/O if it certainly reaches the same devices: same location, and no cache in between.
 fn neighbour_on_same_devices<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
     let share = case.m.neighbour.as_ref()?;
     let plan = &case.run.plan;
@@ -137,18 +137,18 @@ fn neighbour_on_same_devices<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
     (passed_on && place(&neighbour.target) == place(case.spec?)).then_some(&share.tallies)
 }
 
-/// Key of a target's place: targets with equal keys are on the same devices.
+/// Returns a key for a target's location: targets with equal keys are on the same devices.
 fn place(spec: &TargetSpec) -> impl PartialEq + '_ {
     (spec.stack.location(), spec.lvm(), spec.remote().map(|it| it.machine))
 }
 
-/// The device's share of the requested bytes, if it is too small.
+/// Returns the device's share of the requested bytes if it is below [`SERVED`].
 fn short(asked: u64, had: u64) -> Option<f64> {
     let share = had as f64 / asked as f64;
     (asked > 0 && share < SERVED).then_some(share)
 }
 
-/// Names the thing that was measured instead of the device.
+/// Names the likely source of the data in place of the device: memory, or holes.
 fn measured_instead(case: &Case<'_>) -> &'static str {
     let holes = case.record.and_then(|record| record.allocation).is_some_and(|allocation| {
         let nothing = allocation.unwritten + allocation.holes;

@@ -9,21 +9,21 @@ use crate::finding::Finding;
 use crate::stats::median;
 use iotax_model::Run;
 
-/// Largest relative difference between the agent's clock and the host's.
+/// Largest tolerated relative difference between the agent's clock and the host's.
 const CLOCK: f64 = 0.01;
 /// Relative error above which rates and latencies are unusable.
 const WRONG: f64 = 0.05;
-/// Allowance for message delay: the host sees a window begin and end by messages, which arrive late on a loaded machine.
+/// Allowance for message delay in nanoseconds: the host sees a window's start and end by messages, which arrive late on a loaded machine.
 const MESSAGES_NS: f64 = 50e6;
-/// Shortest window that is checked alone. In shorter ones message delay alone exceeds [`WRONG`], so they are checked together.
+/// Shortest window that is checked alone, in nanoseconds. In shorter windows message delay alone exceeds [`WRONG`], so they are checked together.
 const ALONE_NS: f64 = MESSAGES_NS / WRONG;
-/// Share of stolen CPU time above which figures suffer.
+/// Share of stolen CPU time above which a warning is due.
 const STEAL: f64 = 0.05;
-/// Slow clocksources: reading the device costs microseconds, and in a guest an exit. Linux falls back on them if it distrusts the time
-/// stamp counter.
+/// Slow clocksources: reading the device takes microseconds, and in a guest causes an exit. Linux falls back to them if it distrusts the
+/// time stamp counter.
 const SLOW: [&str; 5] = ["hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"];
 
-/// Remedy for a guest's clock that is off.
+/// Remedy for a guest's wrong clock.
 const PARAVIRTUAL: &str =
     "rates and latencies are off by as much; give the guest a paravirtual clocksource such as kvm-clock";
 
@@ -65,7 +65,7 @@ pub(super) fn elapsed(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// A guest's short windows, checked together: message delays at their beginnings and ends cancel out.
+/// A guest's short windows, checked together because message delays at their starts and ends cancel out.
 struct ShortWindows<'a> {
     spec: &'a TargetSpec,
     windows: Vec<&'a Measurement>,
@@ -128,7 +128,7 @@ pub(super) fn elapsed_in_all(run: &Run) -> Vec<Warning> {
     all.map(|all| all.warning(None)).collect()
 }
 
-/// Marks the short windows of guests whose clock is too far off for any use of the figures.
+/// Finds short windows of guests whose clock is too far off to use the figures.
 pub(super) fn wrong_in_all(run: &Run) -> Vec<Finding> {
     let all = ShortWindows::all(run).filter(|all| all.differ_by(WRONG));
     all.flat_map(|all| {
@@ -138,7 +138,7 @@ pub(super) fn wrong_in_all(run: &Run) -> Vec<Finding> {
     .collect()
 }
 
-/// Error of the agent's clock as a share, by the median interval: a late message makes one interval longer and the next shorter.
+/// Returns the relative error of the agent's clock by the median interval: a late message makes one interval longer and the next shorter.
 /// `None` for fewer than three intervals.
 fn by_interval(m: &Measurement) -> Option<f64> {
     let intervals = m.samples.iter().zip(&m.host_samples);
@@ -149,7 +149,7 @@ fn by_interval(m: &Measurement) -> Option<f64> {
     median(&ratios).filter(|_| ratios.len() >= 3).map(|ratio| ratio - 1.0)
 }
 
-/// Finds slow clocksources: in guests, on other machines and here.
+/// Finds slow clocksources: in guests, on other machines and on this host.
 pub(super) fn sources(run: &Run) -> Vec<Warning> {
     let slow = |name: &str| SLOW.contains(&name);
     let words = |name: &str| {
@@ -172,7 +172,7 @@ pub(super) fn sources(run: &Run) -> Vec<Warning> {
     host.into_iter().chain(targets).collect()
 }
 
-/// Finds CPU time that the hypervisor gave to others.
+/// Finds CPU time that the hypervisor gave to other guests.
 pub(super) fn steal(case: &Case<'_>) -> Option<Finding> {
     let m = case.m;
     let place = |name: &str, cpu: Option<HostCpu>| {

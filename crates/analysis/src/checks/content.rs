@@ -9,11 +9,11 @@ use super::{Case, about_target};
 use crate::finding::Finding;
 use iotax_model::Run;
 
-/// Share of holes or shared extents in an area above which its figures change.
+/// Share of holes or shared extents in an area above which they change the figures.
 const HOLES: f64 = 0.01;
-/// Share of zeros in the sampled content above which they are no accident.
+/// Share of zeros in the sampled content above which the zeros are no coincidence.
 const ZEROS: f64 = 0.1;
-/// Data that a fast compressor shrinks below this share is worth compressing for a layer.
+/// Compressed size, as a share, below which a layer gains from compressing the data.
 const COMPRESSED: f64 = 0.9;
 
 /// Finds areas with holes, or with extents shared with other files.
@@ -58,7 +58,7 @@ pub(super) fn holes(run: &Run) -> Vec<Warning> {
     found
 }
 
-/// Finds holes that discards left where there was data.
+/// Finds holes that discards left in place of data.
 pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     let bytes = case.m.outcome.tallies.trim.as_ref()?.bytes;
     // A file that iotax made is filled anew for the next workload.
@@ -88,7 +88,7 @@ pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Finds data that a layer below can shrink.
+/// Finds data that a layer below can compress or deduplicate.
 pub(super) fn compressible(run: &Run) -> Vec<Warning> {
     let mut found = Vec::new();
     for record in &run.targets {
@@ -145,7 +145,7 @@ fn written(workload: &Workload) -> Option<String> {
     }
 }
 
-/// A layer of a target that compresses, or that removes duplicates.
+/// Names a layer of a target that compresses or deduplicates; `None` if there is none.
 fn squeezer(record: &TargetRecord, _spec: Option<&TargetSpec>) -> Option<String> {
     if let Some(allocation) = record.allocation.filter(|allocation| allocation.compressed > 0) {
         return Some(format!(

@@ -8,14 +8,14 @@ use iotax_model::workload::{Kind, Workload};
 use super::Case;
 use crate::finding::Finding;
 
-/// A generator that used this share of its threads' time was the limit.
+/// Share of its threads' time from which the load generator counts as the limit.
 const SATURATED: f64 = 0.95;
-/// Shortest window for this check: in shorter ones most CPU time goes to starting and stopping.
+/// Shortest window for this check, in nanoseconds; in shorter windows most CPU time goes to starting and stopping.
 const TELLING_NS: u64 = 100_000_000;
-/// Share of due I/Os in the backlog above which it is more than a short delay.
+/// Largest backlog, as a share of the due I/Os, that counts as a short delay.
 const BACKLOG: f64 = 0.01;
 
-/// Finds a backlog at the end of the window, which neither the rates nor the response times contain.
+/// Finds a backlog at the end of the window, which shows in neither the rates nor the response times.
 pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
     let Case { workload, m, .. } = case;
     let pacing = m.outcome.pacing?;
@@ -50,7 +50,7 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// The share of its threads' time that the generator used, if that was the limit.
+/// Returns the share of its threads' time that the load generator used, if it was the limit.
 pub(crate) fn saturation(workload: &Workload, m: &Measurement) -> Option<f64> {
     // An engine that moves no data measures the generator and the kernel; who keeps a schedule or polls looks all the time.
     let window = f64::from(workload.numjobs) * m.outcome.duration_ns as f64;

@@ -10,17 +10,17 @@ use super::Case;
 use crate::figures::bottom_of;
 use crate::finding::Finding;
 
-/// Bytes that a device may read for each byte requested.
+/// Largest number of bytes that a device may read per byte requested.
 const READS: f64 = 1.25;
-/// Bytes that a device may write per byte requested: a journal, metadata, a mirror's other half.
+/// Largest number of bytes that a device may write per byte requested: includes a journal, metadata, a mirror's other half.
 const WRITES: f64 = 2.5;
-/// A page, the least that the kernel or a filesystem writes, in bytes.
+/// Page size in bytes: the smallest write of the kernel or a filesystem.
 const PAGE: u64 = 4096;
-/// Bytes that a journal may write per flush: a descriptor, some metadata, a commit.
+/// Bytes that a journal may write per flush: a descriptor, some metadata and a commit record.
 const FLUSH: u64 = 16 << 10;
-/// I/O of a quiet machine in bytes per second: logs, metadata, iotax's own records.
+/// Background I/O of a quiet machine in bytes per second: logs, metadata, iotax's own records.
 const QUIET: f64 = 4e6;
-/// CPU time of other programs, as a share of all CPU time.
+/// Largest tolerated CPU time of other programs, as a share of all CPU time.
 const CPU: f64 = 0.1;
 
 /// Finds a device that did more I/O than was requested.
@@ -65,8 +65,8 @@ fn whole(bytes: f64) -> u64 {
     bytes.max(0.0).round() as u64
 }
 
-/// Bytes that the measured workload and its neighbour should write to a device that writes each byte once: whole pages, and a
-/// journal record for each flush.
+/// Returns the bytes that the measured workload and its neighbour should write to a device that writes each byte once: whole pages, plus a
+/// journal record per flush.
 fn due(case: &Case<'_>) -> f64 {
     let of = |workload: Option<&Workload>, tallies: &Tallies| {
         let ios = |tally: &Option<Tally>| tally.as_ref().map_or(0, |tally| tally.ios);
@@ -86,7 +86,7 @@ fn due(case: &Case<'_>) -> f64 {
     of(Some(case.workload), &case.m.outcome.tallies) + neighbour
 }
 
-/// Bytes read and written by what was measured and by its neighbour.
+/// Returns the bytes read and written by the measured workload and its neighbour.
 fn asked(m: &Measurement) -> (f64, f64) {
     let neighbour = m.neighbour.as_ref().map(|share| &share.tallies);
     let all = || std::iter::once(&m.outcome.tallies).chain(neighbour);

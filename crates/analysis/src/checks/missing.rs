@@ -42,7 +42,7 @@ pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<War
     })
 }
 
-/// Cells that the plan compares and the records cannot. Before the first measurement there is nothing to name.
+/// Finds cells that should be compared but have no round in common with the baseline. Nothing before the first measurement.
 pub(super) fn comparisons<'a>(
     run: &'a Run,
     comparisons: &'a [Comparison],

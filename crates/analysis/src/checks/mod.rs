@@ -1,7 +1,7 @@
 //! Honesty checks: how far the figures can be trusted.
 //!
-//! One file for each thing that can deceive. `docs/honesty.md` has the table of kinds with what each of them sees, when it
-//! fires and what it cannot see.
+//! One file per cause of misleading figures. `docs/honesty.md` has a table of warning kinds: what each detects, when it fires and what
+//! it cannot detect.
 
 mod buffered;
 mod cache;
@@ -51,7 +51,7 @@ impl Case<'_> {
         self.spec.is_some_and(|spec| spec.guest().is_some())
     }
 
-    /// The source of the I/O, as text.
+    /// Names the source of the I/O in messages.
     fn asker(&self) -> &'static str {
         if self.in_guest() { "the guest" } else { "the program" }
     }
@@ -62,12 +62,12 @@ impl Case<'_> {
     }
 }
 
-/// A rule.
+/// A check of one measurement.
 type Check = fn(&Case<'_>) -> Option<Finding>;
 
-/// Runs all checks of single measurements, in their order, then those of short ones together.
+/// Runs all checks of single measurements in order, then the check of short windows together.
 ///
-/// Imports are not checked: nothing was observed that a check could use.
+/// Imports are not checked, because nothing was observed that a check could use.
 pub(super) fn of_measurements(run: &Run) -> Vec<Finding> {
     if run.source.is_some() {
         return Vec::new();
@@ -115,9 +115,9 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
     checks.into_iter().flatten().chain(network::seen_in(&case)).collect()
 }
 
-/// Runs the checks of the run as a whole and of its targets; none for an import.
+/// Runs the checks of the whole run and of its targets; none for an import.
 ///
-/// `broken` lists edges whose ends are on different devices; `standing` is that of a run that adds rounds.
+/// `broken` lists edges whose ends are on different devices. `standing` is the progress of a run that adds rounds.
 pub(super) fn of_run(
     run: &Run,
     comparisons: &[Comparison],
@@ -142,7 +142,7 @@ pub(super) fn of_run(
     found
 }
 
-/// Builds a warning about a target in all its measurements.
+/// Builds a warning that concerns all measurements of a target.
 fn about_target(record: &TargetRecord, kind: WarningKind, evidence: String, remedy: &str) -> Warning {
     Warning {
         kind,

@@ -1,4 +1,4 @@
-//! Checks of network measurements: packets on another path, a saturated link or CPU, loss, gaps.
+//! Checks of network measurements: packets that took another path, a saturated link or CPU, loss, gaps.
 
 use iotax_model::units::human::listed;
 use std::collections::BTreeSet;
@@ -16,31 +16,31 @@ use crate::network::{GAP_NS, flows, seen, share, word};
 use crate::packets::over_flows;
 use iotax_model::Run;
 
-/// Smallest share of the carried bytes that an interface must have counted. The host sees a window's beginning and end by messages that may
-/// be 50 ms late.
+/// Smallest share of the carried bytes that an interface on the path must have counted. The host sees a window's start and end by messages
+/// that may be 50 ms late.
 const PASSED: f64 = 0.8;
-/// Shortest window for this check: in shorter ones late messages distort the figures.
+/// Shortest window for this check, in nanoseconds; in shorter windows late messages distort the figures.
 const SHORTEST_NS: u64 = 500_000_000;
-/// Factor on the bytes carried: headers of the shortest packets, acknowledgements, retransmits.
+/// Factor on the carried bytes that allows for headers of short packets, acknowledgements and retransmits.
 const OTHERS: f64 = 1.5;
-/// Bytes per second on a quiet network, headers included.
+/// Background traffic of a quiet network in bytes per second, headers included.
 const QUIET: f64 = 1e6;
-/// Bytes of the headers and gaps of one packet on an Ethernet: 38 of Ethernet, 20 of IPv4, 8 of UDP. TCP's are longer.
+/// Bytes of headers and gaps per packet on Ethernet: 38 of Ethernet, 20 of IPv4, 8 of UDP. TCP's headers are longer.
 const HEADERS: u64 = 66;
 /// Bytes of headers that an interface counts per datagram: 14 of Ethernet, 20 of IPv4, 8 of UDP.
 const DATAGRAM_HEADERS: u64 = 42;
 /// Smallest loss, as a share of the arrivals, at which an interface's counters show on which side packets were lost.
 const TOLD_APART: f64 = 0.2;
-/// A link that carried this share of its speed, headers included, is saturated.
+/// Share of a link's speed, headers included, from which the link counts as saturated.
 const FULL: f64 = 0.9;
-/// A process that used this share of its threads' time was the limit.
+/// Share of its threads' time from which a process counts as the limit.
 const BOUND: f64 = 0.95;
 /// ITU-T Y.1541's bound for packet loss in quality classes 0 to 4. One lost TCP segment in 1000 holds a stream's window to some
 /// 40 segments on any link (Mathis, Semke, Mahdavi and Ott, ACM CCR 27(3), 1997: 1.22 / sqrt(loss)).
 const LOST: f64 = 1e-3;
-/// A stream with a bitrate that reaches less of it than this cannot sustain it.
+/// Smallest share of the requested bitrate that a stream must reach.
 const REACHED: f64 = 0.95;
-/// Offloads without which the kernel does an interface's work, or a packet of the wire is a packet for every layer.
+/// Offloads that matter: without them the kernel does the interface's work, or every layer handles each packet on the wire singly.
 const MATTER: [&str; 8] = [
     "tx-checksum-ip-generic",
     "tx-generic-segmentation",
@@ -93,8 +93,8 @@ impl Case<'_> {
         self.spec.and_then(|spec| spec.network()).is_some_and(|network| network.via == via)
     }
 
-    /// The interface at one place and its counts. If a bridge and its ports are recorded, it is the bridge, where the server is. `None` if
-    /// packets may have passed any of several.
+    /// Returns the interface at one place on the path and its counts. If a bridge and its ports are recorded, returns the bridge, where the server
+    /// is. `None` if packets may have passed any of several interfaces.
     fn nic(&self, place: &str) -> Option<(&str, &NicActivity)> {
         let all = seen(self.m, self.interfaces());
         let there: Vec<_> = all.into_iter().filter(|seen| seen.place == Some(place)).collect();
@@ -108,7 +108,7 @@ impl Case<'_> {
         Some((one.name, one.activity))
     }
 
-    /// Returns whether all packets must have passed this place's interface: machines that iotax did not build may have several.
+    /// Returns whether all packets must have passed the interface at this place: machines that iotax did not build may have several.
     fn is_certain(&self, place: &str) -> bool {
         let there = self.interfaces().iter().filter(|interface| interface.place == place);
         let given = self.spec.and_then(|spec| spec.network()).is_some_and(|network| network.via.is_given());
@@ -121,7 +121,7 @@ impl Case<'_> {
     }
 }
 
-/// Finds interfaces on the path that saw less traffic than was carried, so that it took another path.
+/// Finds interfaces on the path that counted less traffic than was carried: the packets took another path.
 fn bypassed(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     if case.m.outcome.duration_ns < SHORTEST_NS {
         return None;
@@ -155,7 +155,7 @@ fn bypassed(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     found.map(|found| found.unusable_if(true))
 }
 
-/// Finds an interface that saw far more traffic than was carried.
+/// Finds an interface that counted far more traffic than was carried.
 fn others(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     let (name, counted) = case.nic("client")?;
     // A loopback interface is everybody's, and counts each byte both ways.
@@ -181,7 +181,7 @@ fn others(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     })
 }
 
-/// A link that was full.
+/// Finds a saturated link.
 fn link(case: &Case<'_>) -> Option<Finding> {
     if !is_stream(case.m) {
         return None;
@@ -211,7 +211,7 @@ fn link(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// An end whose CPU time was the limit. Round trips wait, or poll on purpose.
+/// Finds a client or server whose CPU time was the limit. Streams only: round trips wait, or poll on purpose.
 fn cpu(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     if !is_stream(case.m) || case.m.outcome.duration_ns < SHORTEST_NS {
         return None;
@@ -289,7 +289,7 @@ fn retransmits(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Finds lost datagrams, and where they were lost, as far as the receiving interface shows.
+/// Finds lost datagrams and, as far as the receiving interface shows, which side lost them.
 fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     let mut evidence = Vec::new();
     let mut above = true;
@@ -325,7 +325,7 @@ fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     (!evidence.is_empty()).then(|| case.finding(WarningKind::Loss, evidence.join("; "), remedy))
 }
 
-/// Returns whether the receiver's interface got the packets that its sockets did not; `None` if the interface was not watched or also
+/// Returns whether the receiver's interface got the packets that its sockets missed. `None` if the interface was not watched, if it also
 /// carries other traffic, or if too little was lost.
 fn arrived(case: &Case<'_>, net: &Traffic, upload: bool, lost: u64, received: u64) -> Option<bool> {
     let (name, counted) = case.nic(if upload { "server" } else { "client" })?;
@@ -340,7 +340,7 @@ fn arrived(case: &Case<'_>, net: &Traffic, upload: bool, lost: u64, received: u6
     (missing as f64 >= TOLD_APART * bytes as f64).then_some(reached > bytes + missing / 2)
 }
 
-/// Messages that never came back.
+/// Finds round-trip messages that never came back.
 fn messages(case: &Case<'_>) -> Option<Finding> {
     let probes = case.m.outcome.carried.as_ref()?.probes?;
     let lost = probes.sent.checked_sub(probes.received)?;
@@ -354,7 +354,7 @@ fn messages(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Times without a byte that no single lost packet explains.
+/// Finds gaps that a single lost packet cannot explain.
 fn gaps(case: &Case<'_>) -> Option<Finding> {
     let gaps = &case.m.outcome.carried.as_ref()?.gaps;
     let long: Vec<String> = gaps
@@ -376,7 +376,7 @@ fn gaps(case: &Case<'_>) -> Option<Finding> {
         .then(|| case.finding(WarningKind::Gap, format!("nothing arrived: {}", listed(&long)), remedy))
 }
 
-/// Finds offloads that the baseline's interfaces have and a target's lack, or that the kernel does in software.
+/// Finds offloads that the baseline's interfaces have and a target's lack, or that the kernel performs in software.
 pub(super) fn offloads(run: &Run) -> Vec<Warning> {
     let base = run.targets.iter().find(|record| record.name == run.plan.baseline);
     run.targets.iter().filter_map(|record| offloads_of(run, record, base)).collect()
@@ -413,7 +413,7 @@ fn offloads_of(run: &Run, record: &TargetRecord, base: Option<&TargetRecord>) ->
     (!evidence.is_empty()).then(|| about_target(record, WarningKind::Offloads, evidence.join("; "), remedy))
 }
 
-/// `0.12%`, `3.4%`.
+/// Formats a share as a percentage: `0.12%`, `3.4%`.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent < 0.995 { format!("{percent:.2}%") } else { format!("{percent:.1}%") }

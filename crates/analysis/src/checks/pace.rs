@@ -1,4 +1,4 @@
-//! Finds unstable rates: unsteady, throttled in a step, or slowed by heat.
+//! Finds unstable rates: unsteady, reduced by throttling, or slowed by heat.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ use crate::stats::steady::{Steadiness, steadiness};
 use crate::warm_up::warm_up;
 use iotax_model::Run;
 
-/// Fewest measurements that make a series over a run.
+/// Fewest measurements in a series over a run.
 const MEASUREMENTS: usize = 12;
 
-/// Depth of a fall, in standard deviations, that a Poisson schedule does not produce by chance anywhere in a window.
+/// Depth of a fall, in standard deviations, up to which a Poisson schedule can explain it.
 const FALL_BY_CHANCE: f64 = 3.5;
 
-/// Returns whether I/Os were scheduled at random, so that their rate scatters by itself.
+/// Returns whether I/Os were scheduled at random, so that their rate varies by itself.
 fn is_poisson(case: &Case<'_>) -> bool {
     case.workload.is_open_loop() && case.workload.rate_process == RateProcess::Poisson && !is_stream(case.m)
 }
 
-/// Finds a rate that moved within the window, under the most specific name.
+/// Finds a rate that changed within the window, and reports it as the most specific kind of warning.
 pub(super) fn uneven(case: &Case<'_>) -> Option<Finding> {
     // What a watch makes happen is meant to be seen in the rate; that of a replay is its trace's.
     if case.run.plan.watch().is_some() || case.workload.read_iolog.is_some() {
@@ -57,8 +57,8 @@ fn throttled(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::Throttled, evidence, CREDITS))
 }
 
-/// Returns whether a random schedule explains the fall: the variance of a level is its rate divided by its duration, as if both levels were
-/// one.
+/// Returns whether a random schedule explains the fall. The variance of a level is its rate divided by its duration, assuming one common
+/// rate.
 fn by_chance(found: &Step, samples: &[&Sample]) -> bool {
     let seconds = |samples: &[&Sample]| samples.iter().map(|s| s.duration_ns as f64 / 1e9).sum::<f64>();
     let (before, after) = (seconds(&samples[..found.at]), seconds(&samples[found.at..]));
@@ -99,7 +99,7 @@ fn unsteady(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::Unsteady, evidence, &remedy))
 }
 
-/// Finds a lasting drop in rate over the whole run: measurements in order of time, each relative to the best of its cell.
+/// Finds a lasting drop in rate over the whole run, from measurements in order of time, each relative to the best of its cell.
 pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
     // One without I/O has no rate that could have fallen, and one whose I/Os failed has the errors' rate.
     let rate =
@@ -152,7 +152,7 @@ pub(super) fn heat(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::Throttled, evidence, remedy))
 }
 
-/// Someone changed the governor meanwhile.
+/// Finds a change of the CPU frequency governor during the measurement.
 pub(super) fn governor(case: &Case<'_>) -> Option<Finding> {
     let pace = case.m.machine()?.pace.as_ref()?;
     let (first, last) = (&pace.first_governors, &pace.last_governors);

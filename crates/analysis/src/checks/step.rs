@@ -1,17 +1,17 @@
 //! Finds one lasting drop in a series.
 
-/// Fewest values that make a level.
+/// Fewest values in a level.
 const LEVEL: usize = 2;
 /// Fewest values that can show two distinct levels.
 const LEAST: usize = 6;
-/// Largest share of the variance about the mean that two levels may leave.
+/// Largest residual variance of two levels, as a share of the variance about a single mean.
 const LEFT: f64 = 0.15;
-/// Largest residual of two levels relative to that of a straight line, which would fit a slow drift.
+/// Largest residual of two levels relative to that of a straight line, which would fit a slow drift better.
 const LINE: f64 = 0.5;
 /// Largest ratio of the lower level to the upper.
 const FALL: f64 = 0.8;
 
-/// Two levels of a series.
+/// A series divided into two levels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Step {
     /// Number of values before the step.
@@ -22,9 +22,9 @@ pub(crate) struct Step {
     pub(crate) after: f64,
 }
 
-/// The step down that best explains a series of positive values, if it does: one mean before and one after, by least squares over all
-/// positions (binary segmentation with one change: Scott and Knott, Biometrics 30, 1974), compared with one mean for all and with a
-/// straight line.
+/// Finds the drop that best divides a series of positive values into two levels, by least squares over all positions (binary segmentation
+/// with one change: Scott and Knott, Biometrics 30, 1974). `None` if the levels fit little better than a single mean or a straight line, if
+/// the drop is below 20%, or for fewer than 6 values.
 pub(crate) fn down(series: &[f64]) -> Option<Step> {
     if series.len() < LEAST {
         return None;

@@ -1,4 +1,4 @@
-//! The parts of a run that comparing needs, from the store or from a document that iotax wrote.
+//! The parts of a run that a comparison needs, from the store or from a JSON document that iotax wrote.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,22 +22,22 @@ use crate::timing::round_time;
 use iotax_model::Run;
 use iotax_model::units::Nanos;
 
-/// A target's settings as a plan file writes them: dotted keys and values. Two targets are the same if these are equal.
+/// A target's settings as dotted keys and values, as in a plan file. Targets with equal settings count as the same.
 pub type Settings = BTreeMap<String, String>;
 
 /// A target of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AccountedTarget {
-    /// Its name.
+    /// The target's name.
     pub name: String,
-    /// Its settings; those of a neighbour include its whole workload.
+    /// The target's settings; with a neighbour, they include its whole workload.
     pub settings: Settings,
-    /// Its record as built; absent if it was not built.
+    /// The target's record as built; absent if it was not built.
     pub record: Option<TargetRecord>,
 }
 
 impl AccountedTarget {
-    /// Returns whether its CPU was emulated.
+    /// Returns whether the guest's CPU was emulated.
     #[must_use]
     pub fn is_emulated(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.emulated)
@@ -55,12 +55,12 @@ pub struct MeasurementFigures {
     pub round: u32,
     /// All known figures, in the units of [`Metric`].
     pub metrics: Vec<(Metric, f64)>,
-    /// The finding that makes it unusable, if any.
+    /// The warning that makes the measurement unusable, if any.
     pub unusable: Option<String>,
 }
 
 impl MeasurementFigures {
-    /// The figure of a metric, if it is known.
+    /// Returns the value of a metric, if known.
     #[must_use]
     pub fn of(&self, metric: Metric) -> Option<f64> {
         self.metrics.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value)
@@ -70,53 +70,53 @@ impl MeasurementFigures {
 /// A run with its figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Account {
-    /// Name that the user gave: `run 12`, `before.json`.
+    /// Name in sentences: `run 12`, `before.json`.
     pub label: String,
-    /// Its number in its store.
+    /// The run's number in its store.
     pub id: i64,
     /// The plan's title.
     pub name: String,
     /// Seed of the order and the payload.
     pub seed: u64,
-    /// Start time, as [`utc`] writes it.
+    /// Start time, in the format of [`utc`].
     pub started_at: String,
-    /// Rounds that its plan asks for.
+    /// Number of rounds that the plan asks for.
     pub repeat: u32,
-    /// The machine.
+    /// The machine that measured.
     pub environment: Environment,
-    /// Its targets, in the plan's order.
+    /// The run's targets, in the plan's order.
     pub subjects: Vec<AccountedTarget>,
-    /// Its workloads, in the plan's order.
+    /// The run's workloads, in the plan's order.
     pub workloads: Vec<Workload>,
-    /// Its measurements.
+    /// Figures of the run's measurements.
     pub figures: Vec<MeasurementFigures>,
-    /// Rates that it looked for.
+    /// Results of a search or a curve: rates that the run tried to locate.
     pub rates: Vec<LocatedRate>,
-    /// True if its rates depend on its targets' capacities, so that another run has different ones.
+    /// True if the rates depend on the targets' capacities, so that another run has other rates.
     pub has_own_rates: bool,
-    /// Its source, if another tool measured it.
+    /// The tool that measured, if the run was imported.
     pub source: Option<ImportSource>,
-    /// The command that measures more of it; absent for a run that is in no store here, or whose time is fixed.
+    /// The command that adds rounds to the run; absent for a document, an import, a member of a fleet, and a run of fixed duration.
     pub more: Option<More>,
 }
 
-/// The way to measure more rounds of a run.
+/// A command that adds rounds to a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct More {
-    /// Name that the user gave.
+    /// Name of the run in sentences.
     pub label: String,
-    /// Rounds that it has.
+    /// Rounds measured so far.
     pub rounds: u32,
-    /// The command, without its option for rounds or time.
+    /// The command, without the option for the number of rounds or the time.
     pub command: String,
-    /// True if its looks were fixed, so that more rounds need a new run.
+    /// True if the plan fixes the looks, so that more rounds need a new run.
     pub is_anew: bool,
-    /// The time of a round.
+    /// Expected time of a round.
     pub round: Nanos,
 }
 
 impl More {
-    /// Absent for an import, a member of a fleet, and a run that does not go by rounds.
+    /// Builds the command; `None` for an import, a member of a fleet, and a run that does not go by rounds.
     fn of(run: &Run) -> Option<Self> {
         let plan = &run.plan;
         (plan.goes_by_rounds() && run.source.is_none() && run.fleet.is_none()).then(|| Self {
@@ -130,7 +130,7 @@ impl More {
 }
 
 impl Account {
-    /// Describes a run of the store by its judgement.
+    /// Extracts the account of a stored run and its judgement.
     #[must_use]
     pub fn of(run: &Run, judgement: &Judgement) -> Self {
         let kinds = Kinds::of(judgement);
@@ -177,8 +177,8 @@ impl Account {
         }
     }
 
-    /// Returns whether two accounts describe the same run. The seed alone does not tell, because a plan may fix it, nor does the start
-    /// time.
+    /// Returns whether two accounts describe the same run. Neither the seed nor the start time alone identifies a run, because a plan may fix the
+    /// seed.
     #[must_use]
     pub fn is_same_run(&self, other: &Self) -> bool {
         let identity =
@@ -186,19 +186,19 @@ impl Account {
         identity(self) == identity(other) && self.environment == other.environment
     }
 
-    /// The keys of a workload that an import's source states; `None` if all are known.
+    /// Returns the keys of a workload that an import's source states; `None` if all keys are known.
     pub(super) fn known(&self, workload: &Workload) -> Option<&[String]> {
         let source = self.source.as_ref()?;
         Some(source.known.get(&workload.name).map_or(&[], Vec::as_slice))
     }
 
-    /// A target by its name.
+    /// Returns the target of this name.
     #[must_use]
     pub fn subject(&self, name: &str) -> Option<&AccountedTarget> {
         self.subjects.iter().find(|subject| subject.name == name)
     }
 
-    /// The mean of each target over all rounds, as in tables. Empty for a metric without a mean over rounds.
+    /// Returns the mean of each target over all rounds, as in tables. Empty for a metric that is not summarized by a mean.
     pub(super) fn means(&self, workload: &str, metric: Metric) -> HashMap<&str, f64> {
         if metric.definition().over_rounds != OverRounds::GeometricMean {
             return HashMap::new();
@@ -218,12 +218,12 @@ impl Account {
     }
 }
 
-/// All known figures of a measurement by which targets are compared.
+/// Returns all known figures of a measurement by which targets are compared.
 pub fn metrics(measurement: &Measurement) -> Vec<(Metric, f64)> {
     Metric::compared().filter_map(|metric| Some((metric, metric.of(measurement)?))).collect()
 }
 
-/// The warning kinds found for single measurements.
+/// Kinds of the warnings about each single measurement.
 pub struct Kinds<'a>(HashMap<Place<'a>, Vec<&'static str>>);
 
 impl<'a> Kinds<'a> {
@@ -238,7 +238,7 @@ impl<'a> Kinds<'a> {
         Self(kinds)
     }
 
-    /// Kinds of the warnings about one measurement, in the order of the judgement.
+    /// Returns the kinds of the warnings about one measurement, in the judgement's order.
     pub fn about<'b>(&'b self, m: &'b Measurement) -> &'b [&'static str] {
         self.0.get(&place(m)).map_or(&[], Vec::as_slice)
     }
@@ -256,7 +256,7 @@ const SPOILING: [WarningKind; 8] = [
     WarningKind::UnfaithfulReplay,
 ];
 
-/// The reason why a measurement cannot be used; `None` if it can.
+/// Returns the reason why a measurement cannot be used; `None` if it can.
 pub fn unusable(grade: Grade, kinds: &[&str]) -> Option<String> {
     let spoils = |kind: &&&str| SPOILING.iter().any(|spoiling| spoiling.word() == **kind);
     let why: Vec<&str> = kinds.iter().filter(spoils).copied().collect();
@@ -264,7 +264,7 @@ pub fn unusable(grade: Grade, kinds: &[&str]) -> Option<String> {
     (grade == Grade::Unusable).then_some(why)
 }
 
-/// The targets with their settings and records, for comparison.
+/// Builds the targets with their settings and records.
 pub fn subjects(
     targets: &[TargetSpec],
     neighbours: &[Neighbour],
@@ -284,7 +284,7 @@ pub fn subjects(
     targets.iter().map(subject).collect()
 }
 
-/// Dotted keys with their values as text; absent values are left out.
+/// Flattens a JSON tree to dotted keys with text values; leaves out absent values.
 pub(crate) fn flat(tree: &Value) -> Settings {
     fn add(value: &Value, key: &str, found: &mut Settings) {
         match value {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::account::{Account, AccountedTarget, Settings, flat};
 
-/// The engine's floor is measured: a difference below this share is noise.
+/// Smallest relative difference of the load generator's overhead that counts; smaller ones are noise of its measurement.
 const FLOOR: f64 = 0.25;
 
 /// A fact that is not the same on both sides.
@@ -32,7 +32,7 @@ impl Difference {
     }
 }
 
-/// Differences between two machines, the most important first.
+/// Lists differences between two machines, the most important first.
 #[must_use]
 pub fn machines(a: &Environment, b: &Environment) -> Vec<Difference> {
     let text = |what, of: fn(&Environment) -> Option<String>| Difference::between(what, of(a), of(b));
@@ -67,7 +67,7 @@ pub fn machines(a: &Environment, b: &Environment) -> Vec<Difference> {
     found
 }
 
-/// Differences between the tags of two runs. Of tags `key=value` a key with another value is one difference.
+/// Lists differences between the tags of two runs. A `key=value` tag with another value on the other side is one difference.
 #[must_use]
 pub fn tags(a: &[String], b: &[String]) -> Vec<Difference> {
     fn by_key(tags: &[String]) -> Settings {
@@ -84,7 +84,7 @@ pub fn tags(a: &[String], b: &[String]) -> Vec<Difference> {
     keys.into_iter().filter_map(between).collect()
 }
 
-/// Differences between two targets: first in the plan, then as built.
+/// Lists differences between two targets: first as planned, then as built.
 #[must_use]
 pub fn targets(a: &AccountedTarget, b: &AccountedTarget) -> Vec<Difference> {
     let mut found = settings(&a.settings, &b.settings);
@@ -100,7 +100,7 @@ pub fn targets(a: &AccountedTarget, b: &AccountedTarget) -> Vec<Difference> {
     found
 }
 
-/// Keys with different values, or that only one side has. A table that only one side has is one difference.
+/// Lists keys with different values, or that only one side has. A table that only one side has is a single difference.
 fn settings(a: &Settings, b: &Settings) -> Vec<Difference> {
     let (a, b) = (gathered(a, b), gathered(b, a));
     let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
@@ -109,7 +109,7 @@ fn settings(a: &Settings, b: &Settings) -> Vec<Difference> {
         .collect()
 }
 
-/// The settings, with each table that the other side lacks as one entry: `guest` with `aio=io_uring bus=virtio-blk ...`.
+/// Copies the settings, but merges each table that the other side lacks into one entry: `guest` with `aio=io_uring bus=virtio-blk ...`.
 fn gathered(settings: &Settings, other: &Settings) -> Settings {
     let mut found = Settings::new();
     for (key, value) in settings {
@@ -183,7 +183,7 @@ fn layers(a: &[Layer], b: &[Layer]) -> Vec<Difference> {
     found
 }
 
-/// The arguments that only one side has. Names and paths are skipped, because they differ between any two runs.
+/// Lists arguments that only one side has. Skips names and paths, because they differ between any two runs.
 fn command_lines(a: Option<&str>, b: Option<&str>) -> Option<Difference> {
     let words = |line: &str| {
         let apart = |c: char| c.is_whitespace() || c == ',';
@@ -205,7 +205,7 @@ fn command_lines(a: Option<&str>, b: Option<&str>) -> Option<Difference> {
     Difference::between("QEMU's arguments", only(&one, &other), only(&other, &one))
 }
 
-/// Differences between two workloads other than their names.
+/// Lists differences between two workloads other than their names.
 #[must_use]
 pub fn workloads(a: &Workload, b: &Workload) -> Vec<Difference> {
     settings(&keys(a), &keys(b))

@@ -7,7 +7,7 @@ use iotax_model::words::WordError;
 
 use crate::metric::Metric;
 
-/// The metric of a gate that names none.
+/// The metric of a gate that does not name one.
 const DEFAULT: Metric = Metric::LATENCY_MEAN;
 /// Largest percentage accepted.
 const MOST: f64 = 100_000.0;
@@ -26,7 +26,7 @@ pub enum GateDirection {
 impl GateDirection {
     const ALL: [Self; 3] = [Self::Slower, Self::Faster, Self::Different];
 
-    /// The word for it.
+    /// Returns the word of the direction.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl GateDirection {
     }
 }
 
-/// A difference that is refused: `[METRIC] slower|faster|different > N%`.
+/// A difference that fails a comparison: `[METRIC] slower|faster|different > N%`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
     /// Metric that it applies to.
@@ -46,11 +46,11 @@ pub struct Gate {
     pub direction: GateDirection,
     /// Ratios up to `1 + threshold` and down to `1 / (1 + threshold)` pass: 0.05 for 5%.
     pub threshold: f64,
-    /// The gate as given.
+    /// The gate as the user wrote it.
     text: String,
 }
 
-/// A text that is no gate.
+/// The text is not a gate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{input:?} is not a gate: {reason}; accepted: [METRIC] slower|faster|different > N%, such as \"slower > 5%\" or \
@@ -94,13 +94,13 @@ impl FromStr for Gate {
 }
 
 impl Gate {
-    /// Several gates, apart by commas.
+    /// Parses several gates, separated by commas.
     pub fn list(text: &str) -> Result<Vec<Self>, GateError> {
         text.split(',').map(str::parse).collect()
     }
 }
 
-/// `5%` as 0.05.
+/// Parses a percentage: `5%` is 0.05.
 fn share(text: &str) -> Result<f64, String> {
     let refuse = || format!("{:?} is not a percentage such as 5% or 0.5%", text.trim());
     let number = text.trim().strip_suffix('%').ok_or_else(refuse)?.trim_end();

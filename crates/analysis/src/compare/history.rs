@@ -1,4 +1,4 @@
-//! A cell over several runs.
+//! Follows a cell over several runs.
 
 use super::account::{Account, AccountedTarget};
 use super::{Compared, Question, Side, Which, compare};
@@ -14,24 +14,24 @@ pub struct HistoryPoint {
     pub run: usize,
     /// True if the target's CPU was emulated.
     pub emulated: bool,
-    /// Rounds that it rests on.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Geometric mean over the rounds.
+    /// Geometric mean over the rounds, in the metric's unit.
     pub mean: f64,
-    /// Its 95% interval over the rounds; absent for a single round.
+    /// 95% interval of the mean over the rounds; absent for a single round.
     pub band: Option<Interval>,
     /// Ratio to the first run that has the cell; absent for that run.
     pub since_first: Option<Ratio>,
-    /// Against the run before that has the cell; absent for the first.
+    /// Ratio to the previous run that has the cell; absent for the first.
     pub since_previous: Option<Ratio>,
 }
 
 /// One metric of one target and workload, over all runs that have it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Track {
-    /// The target's name in the first of them.
+    /// The target's name in the first run that has the cell.
     pub target: String,
-    /// The workload's name in the first of them.
+    /// The workload's name in the first run that has the cell.
     pub workload: String,
     /// The metric.
     pub metric: Metric,
@@ -97,12 +97,12 @@ struct RunCell {
     workload: String,
 }
 
-/// One cell, with its name in each run.
+/// One cell, with its names in each run.
 struct Followed {
     places: Vec<RunCell>,
 }
 
-/// The indices of the pairs that two places are, if they are pairs.
+/// Returns the indices of the target pair and the workload pair that match `a` with `b`; `None` if they do not match.
 fn pair(compared: &Compared, a: &RunCell, b: &RunCell) -> Option<(usize, usize)> {
     let target = compared.targets.iter().position(|t| t.a == a.target && t.b == b.target)?;
     let workload = compared.workloads.iter().position(|w| w.a.name == a.workload && w.b == b.workload)?;
@@ -152,7 +152,7 @@ impl Followed {
 }
 
 impl RunCell {
-    /// The logarithms of its figures.
+    /// Returns the logarithms of the cell's figures by a metric.
     fn sample(&self, metric: Metric, accounts: &[Account]) -> Option<Differences> {
         let figures = accounts[self.run].cell(&self.target, &self.workload);
         Differences::new(figures.filter_map(|f| f.of(metric)).map(f64::ln).collect())

@@ -10,8 +10,8 @@ use super::differences::{self, Difference};
 use super::{CompareError, Side, Which};
 use crate::metric::Metric;
 
-/// Workload keys for duration and caution rather than content: a difference in them is reported, but the workloads still match. A
-/// difference in any other key makes it another workload.
+/// Workload keys that control duration and safety, not the I/O itself. A difference in these keys is reported, but the workloads still match.
+/// A difference in any other key makes them different workloads.
 pub(crate) const HOW_LONG: [&str; 5] =
     ["runtime", "ramp_time", "stall_timeout", "max_errors", "write_journal"];
 
@@ -29,7 +29,7 @@ pub enum Matched {
     Only,
 }
 
-/// A target or workload of one side only.
+/// A target or workload that only one side has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// The side that lacks it.
@@ -38,19 +38,19 @@ pub struct Missing {
     pub target: Option<String>,
     /// The workload's name on the side that has it; absent if no single workload is concerned.
     pub workload: Option<String>,
-    /// The figure that is not known; absent if it is all of them.
+    /// The unknown figure; absent if all are unknown.
     pub metric: Option<Metric>,
     /// The reason, as text.
     pub reason: String,
 }
 
-/// Two targets, A's first, and why these two.
+/// A target of A, a target of B, and why they match.
 type Pair<'a> = (&'a AccountedTarget, &'a AccountedTarget, Matched);
 
 /// Decides whether two workloads may be compared.
 type Fits<'a> = &'a dyn Fn(&Workload, &Workload) -> bool;
 
-/// The pairs of targets in the order of A, and the targets without a partner.
+/// Matches the targets of both sides. Returns the pairs in the order of A, and the targets without a match.
 pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, Vec<Missing>), CompareError> {
     let named = |side: &Side<'a>| {
         side.target
@@ -144,7 +144,7 @@ fn names(account: &Account) -> String {
     account.subjects.iter().map(|subject| subject.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The pairs of workloads, A's first, in the order of A; and those without a partner, with the reason.
+/// Matches the workloads of both sides. Returns the pairs, A's first, in the order of A, and the workloads without a match.
 pub(super) fn workloads<'a>(
     a: &'a Account,
     b: &'a Account,
@@ -185,7 +185,7 @@ pub(super) fn workloads<'a>(
     (pairs, missing)
 }
 
-/// The workloads of an account without a partner. Rates of a curve are reported together, because every curve has its own rates.
+/// Lists the workloads of an account without a match. The rates of a curve become one entry, because every curve has its own rates.
 fn all_unmatched(lonely: &[&Workload], side: Which, has: &Account, lacks: &Account) -> Vec<Missing> {
     let is_placed = |workload: &&&Workload| has.has_own_rates && workload.is_open_loop();
     let placed = lonely.iter().filter(is_placed).count();
@@ -201,7 +201,7 @@ fn all_unmatched(lonely: &[&Workload], side: Which, has: &Account, lacks: &Accou
     missing
 }
 
-/// Returns whether workloads match despite a difference.
+/// Returns whether two workloads still match despite a difference.
 fn is_one(a: &Account, b: &Account, difference: &Difference) -> bool {
     // Another tool submits I/O in its own way in any case.
     let by_another = a.source != b.source && difference.what == "ioengine";
@@ -234,15 +234,15 @@ fn unmatched(workload: &Workload, side: Which, has: &Account, lacks: &Account) -
     }
 }
 
-/// Returns whether a metric of a workload is compared between two targets. Accounts lack the length of TCP's segments, so CPU
-/// time per segment is not compared.
+/// Returns whether a metric of a workload is compared between two targets. Accounts lack the TCP segment size, so CPU time per segment is
+/// not compared.
 pub(super) fn compares(metric: Metric, workload: &Workload, alike: bool) -> bool {
     let Some(net) = workload.kind().traffic() else { return metric.compares(workload) };
     let by_segment = metric == Metric::CPU_PER_IO && net.test == NetTest::Tcp;
     metric.compares(workload) && !by_segment && (alike || !metric.is_cpu())
 }
 
-/// Returns whether the host's busy time covers the same work on both sides: a server on this host, and the same neighbour.
+/// Returns whether the host's CPU time covers the same work on both sides: the server runs here on both or neither, with the same neighbour.
 pub(super) fn counts_alike(one: &AccountedTarget, other: &AccountedTarget) -> bool {
     let is_remote =
         |subject: &AccountedTarget| subject.settings.get("network.via").is_some_and(|via| via == "remote");

@@ -1,8 +1,8 @@
 //! Compares two runs, or two targets of one run.
 //!
-//! Two targets of one run were measured in the same rounds and are compared within them, as [`mod@crate`] does. Two runs have no
-//! round in common: their figures are compared as two samples ([`crate::stats::unpaired`]), and other differences between them
-//! are listed first, because they contribute to the result. Holm's procedure goes through each family of metrics.
+//! Two targets of one run were measured in the same rounds and are compared within them, as in [`mod@crate`]. Two runs have no
+//! round in common: their figures are compared as two independent samples ([`crate::stats::unpaired`]), and other differences between
+//! the runs are listed first, because they may explain the result. Holm's procedure goes through each family of metrics.
 
 pub mod account;
 pub mod differences;
@@ -80,12 +80,12 @@ impl Side<'_> {
     }
 }
 
-/// The options of a comparison.
+/// Options of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// The side that the other is compared with.
+    /// The side that serves as the baseline.
     pub baseline: Which,
-    /// Metrics to show, or their substitutes for streams. All metrics are compared in any case.
+    /// Metrics to show, or their substitutes for streams. All metrics are compared, shown or not.
     pub metrics: Vec<Metric>,
     /// The margin of practical equivalence, as a fraction.
     pub margin: f64,
@@ -96,25 +96,25 @@ pub struct Question {
 /// Reason for which two runs cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// A target that the run does not have.
+    /// The run has no such target.
     #[error("{label} has no target {target:?}; accepted: {accepted}")]
     UnknownTarget {
-        /// The run.
+        /// Name of the run.
         label: String,
-        /// The requested target.
+        /// Name of the requested target.
         target: String,
-        /// The run's targets.
+        /// Names of the run's targets.
         accepted: String,
     },
-    /// Both sides are the same run, without two targets to compare.
+    /// Both sides are the same run, and not two of its targets.
     #[error(
         "both are {label}; within a run two targets can be compared: {label}:TARGET with {label}:OTHER, of {accepted}",
         label = label.trim_start_matches("run ")
     )]
     SameRun {
-        /// The run.
+        /// Name of the run.
         label: String,
-        /// Its targets.
+        /// Names of the run's targets.
         accepted: String,
     },
     /// The two runs have no target or no workload in common.
@@ -122,12 +122,12 @@ pub enum CompareError {
     NothingInCommon {
         /// `target`.
         what: &'static str,
-        /// A's targets.
+        /// Names of A's targets.
         a: String,
-        /// B's targets.
+        /// Names of B's targets.
         b: String,
     },
-    /// Targets fit, workloads do not.
+    /// Targets match, but no workload does.
     #[error("no workload of the one has a partner in the other: {}", reasons.join("; "))]
     NoWorkload {
         /// One reason for each workload.
@@ -135,7 +135,7 @@ pub enum CompareError {
     },
 }
 
-/// Two targets that are compared.
+/// Two targets that are compared with each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TargetPair {
     /// A's target.
@@ -151,7 +151,7 @@ pub struct TargetPair {
 }
 
 impl TargetPair {
-    /// Label that accompanies its figures everywhere: `emulated`, `A emulated`; `None` if neither was.
+    /// Label for the pair's figures: `emulated`, `A emulated`; `None` if neither CPU was emulated.
     #[must_use]
     pub const fn label(&self) -> Option<&'static str> {
         match self.emulated {
@@ -162,19 +162,19 @@ impl TargetPair {
         }
     }
 
-    /// `vm-raw`, or `vm-raw / vm-old` if they have two names.
+    /// Name of the pair: `vm-raw`, or `vm-raw / vm-old` if the names differ.
     #[must_use]
     pub fn name(&self) -> String {
         both(&self.a, &self.b)
     }
 }
 
-/// A workload of each side that count as the same.
+/// A workload of each side that match.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkloadPair {
     /// A's workload.
     pub a: Workload,
-    /// B's name for it.
+    /// Name of B's workload.
     pub b: String,
     /// Differences that do not prevent a match, such as the duration.
     pub differences: Vec<Difference>,
@@ -192,22 +192,22 @@ fn both(a: &str, b: &str) -> String {
     if a == b { a.to_owned() } else { format!("{a} / {b}") }
 }
 
-/// One metric of one target and workload on both sides.
+/// One metric of one target and workload, compared between both sides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedCell {
-    /// Index of the target's pair.
+    /// Index of the target pair.
     pub target: usize,
-    /// Index of the workload's pair.
+    /// Index of the workload pair.
     pub workload: usize,
     /// The metric.
     pub metric: Metric,
     /// A's mean over its rounds, as in tables.
     pub a: f64,
-    /// Over B's.
+    /// B's mean over its rounds.
     pub b: f64,
-    /// The other side's to the baseline's.
+    /// Ratio of the other side to the baseline.
     pub ratio: Ratio,
-    /// Rounds that it rests on, of A and of B.
+    /// Number of rounds of A and of B.
     pub rounds: (u32, u32),
 }
 
@@ -216,61 +216,61 @@ pub struct ComparedCell {
 pub struct GateResult {
     /// The gate.
     pub gate: Gate,
-    /// Indices of the cells that tripped it, with the interval of the ratio that shows it.
+    /// Indices of the cells that tripped the gate, each with the interval of the ratio that shows it.
     pub tripped: Vec<(usize, Interval)>,
     /// Indices of the cells that are still undecided.
     pub open: Vec<usize>,
-    /// Cells of its metric.
+    /// Number of cells with the gate's metric.
     pub cells: usize,
-    /// Cells missing on one side that the gate would have judged: reasons of [`Missing`].
+    /// Cells that one side lacks and the gate would have judged: the reasons of [`Missing`].
     pub missing: Vec<String>,
 }
 
 impl GateResult {
-    /// Returns whether no cell could be judged, so that the gate neither passed nor tripped.
+    /// Returns whether there was no cell to judge, so that the gate neither passed nor tripped.
     #[must_use]
     pub fn is_unjudged(&self) -> bool {
         self.tripped.is_empty() && self.open.len() == self.cells
     }
 }
 
-/// A finished comparison.
+/// The result of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
     /// Name of A's run in sentences: `run 12`, `before.json`.
     pub a: String,
     /// Name of B's run.
     pub b: String,
-    /// The side that the other is compared with.
+    /// The side that serves as the baseline.
     pub baseline: Which,
-    /// True if both were measured in the same rounds.
+    /// True if both sides were measured in the same rounds.
     pub paired: bool,
     /// The margin of practical equivalence, as a fraction.
     pub margin: f64,
     /// Metrics to show.
     pub metrics: Vec<Metric>,
-    /// A's source, if it was imported.
+    /// The tool that measured A, if the run was imported.
     pub source: Option<ImportSource>,
-    /// The commands that measure more of the two runs, if any; one if a run is compared with itself.
+    /// The commands that add rounds to the two runs, if any; a single one if both sides are the same run.
     pub more: Vec<More>,
-    /// Differences between the machines.
+    /// Differences between the two machines.
     pub machines: Vec<Difference>,
     /// Compared targets.
     pub targets: Vec<TargetPair>,
     /// Compared workloads.
     pub workloads: Vec<WorkloadPair>,
-    /// Targets and workloads without a partner.
+    /// Targets and workloads without a match, and figures that one side lacks.
     pub missing: Vec<Missing>,
     /// Cells in the order of workloads, targets and metrics.
     pub cells: Vec<ComparedCell>,
-    /// Rates that both located, in the order of workloads and targets.
+    /// Rates that both runs located, in the order of workloads and targets.
     pub rates: Vec<RateCell>,
     /// Gates in the order given.
     pub gates: Vec<GateResult>,
 }
 
 impl Compared {
-    /// A cell.
+    /// Returns the cell of a target pair, a workload pair and a metric.
     #[must_use]
     pub fn cell(&self, target: usize, workload: usize, metric: Metric) -> Option<&ComparedCell> {
         self.cells.iter().find(|c| c.target == target && c.workload == workload && c.metric == metric)
@@ -282,7 +282,7 @@ impl Compared {
         self.gates.iter().any(|gate| !gate.tripped.is_empty())
     }
 
-    /// The cells of the metrics to show.
+    /// Iterates over the cells of the metrics to show.
     pub fn shown(&self) -> impl Iterator<Item = &ComparedCell> {
         self.cells.iter().filter(|cell| {
             let workload = &self.workloads[cell.workload].a;
@@ -291,16 +291,16 @@ impl Compared {
     }
 }
 
-/// A cell before its family is decided.
+/// A cell whose family is not decided yet.
 struct CellSample {
     cell: ComparedCell,
-    /// The log of the ratio.
+    /// Sample of the log ratio.
     sample: Sample,
     /// The baseline's geometric mean.
     base: f64,
 }
 
-/// Compares A with B.
+/// Compares side A with side B. Fails if a target is unknown, or if the sides have no target or no workload in common.
 pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compared, CompareError> {
     let (pairs, mut missing) = matching::targets(a, b)?;
     let (same, lonely) = matching::workloads(a.account, b.account);
@@ -385,14 +385,14 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
     })
 }
 
-/// Differences between the machines; none if either run was imported.
+/// Lists differences between the machines; none if either run was imported.
 fn machines(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
     let is_known = |side: &Side<'_>| side.account.source.is_none();
     let both = is_known(a) && is_known(b);
     if both { differences::machines(&a.account.environment, &b.account.environment) } else { vec![] }
 }
 
-/// A cell that one side planned but did not measure.
+/// Reports a cell that one side planned but did not measure.
 fn unmeasured(
     a: &Side<'_>,
     b: &Side<'_>,
@@ -413,7 +413,7 @@ fn unmeasured(
     })
 }
 
-/// A figure that is unknown on one side: too few I/Os for a percentile, or CPU time that was not observed.
+/// Reports a figure that is unknown on one side: too few I/Os for a percentile, or CPU time that was not observed.
 fn unknown(
     a: &Side<'_>,
     b: &Side<'_>,
@@ -449,7 +449,7 @@ fn unknown(
 }
 
 impl CellSample {
-    /// The comparison of a cell; `None` without figures on both sides. `shown` has the means of both sides' cells, if they have one.
+    /// Builds the comparison of a cell; `None` without figures on both sides. `shown` has the means of both cells, if the metric has means.
     fn of(
         (target, workload, metric): (usize, usize, Metric),
         ours: &[&MeasurementFigures],
@@ -511,7 +511,7 @@ impl CellSample {
     }
 }
 
-/// Decides the usable cells of some metrics as one family, with a margin.
+/// Decides the usable cells of some metrics as one family, at a margin.
 fn decide_cells(
     cases: &[CellSample],
     is_member: impl Fn(Metric) -> bool,
@@ -539,7 +539,7 @@ fn decide_all(cases: &mut [CellSample], margin: f64) {
     }
 }
 
-/// Judges a gate. Its limit is the margin of a family of its own, so that a gate trips falsely no more often than a verdict is wrong.
+/// Judges a gate. The gate's threshold is the margin of a family of its own, so that a gate trips falsely no more often than a verdict errs.
 fn judged(gate: &Gate, cases: &[CellSample], missing: &[Missing]) -> GateResult {
     let (low, high) = (1.0 / (1.0 + gate.threshold), 1.0 + gate.threshold);
     let of_metric = |i: &usize| cases[*i].cell.metric == gate.metric;

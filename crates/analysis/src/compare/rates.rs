@@ -1,7 +1,7 @@
-//! Compares rates of two runs: knees of curves, and the highest rates that meet conditions.
+//! Compares rates that two runs located: knees of curves, and the highest rates that meet conditions.
 //!
-//! Each is an estimate with a 95% interval of its own. Their ratio is taken in logarithms, in which an interval is nearly symmetric, as that of two
-//! independent normal estimates. Rates of one run share its rounds, which makes their ratio more certain than that, never less.
+//! Each rate is an estimate with a 95% interval. The log ratio of two rates is treated as the difference of two independent normal estimates,
+//! because the intervals are nearly symmetric in logarithms. Rates of one run share its rounds, so their ratio is at least as certain as this.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
@@ -14,50 +14,50 @@ use iotax_model::Run;
 
 use super::{Account, Missing, TargetPair, Which, WorkloadPair};
 
-/// A rate that a run looked for, in I/Os per second.
+/// A rate that a run tried to locate, in I/Os per second.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocatedRate {
     /// The target's name.
     pub target: String,
-    /// The name of the workload in a closed loop.
+    /// The name of the closed-loop workload.
     pub workload: String,
     /// `knee`, or `highest with p99 <= 0.5ms`.
     pub what: String,
-    /// The estimate and its 95% interval; absent if the run did not locate it.
+    /// The estimate and its 95% interval; absent if the run could not locate it.
     pub rate: Option<Located>,
 }
 
-/// One rate on both sides.
+/// A rate that both sides located.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateCell {
-    /// Index of the target's pair.
+    /// Index of the target pair.
     pub target: usize,
-    /// Index of the workload's pair.
+    /// Index of the workload pair.
     pub workload: usize,
     /// See [`LocatedRate::what`].
     pub what: String,
-    /// A's rate.
+    /// A's rate in I/Os per second.
     pub a: f64,
-    /// B's rate.
+    /// B's rate in I/Os per second.
     pub b: f64,
-    /// The other side's to the baseline's.
+    /// Ratio of the other side to the baseline.
     pub ratio: f64,
     /// The interval of the ratio, at a level divided by the number of rates (Bonferroni); absent if one side has none.
     pub interval: Option<Interval>,
-    /// The verdict by the requested margin.
+    /// The verdict at the requested margin.
     pub verdict: Verdict,
 }
 
-/// The name of a knee.
+/// Name of the knee among located rates.
 pub const KNEE: &str = "knee";
 
-/// The name of the highest rate with these conditions.
+/// Names the highest rate that meets these conditions.
 #[must_use]
 pub fn highest(slo: &[String]) -> String {
     format!("highest with {}", slo.join(" and "))
 }
 
-/// The rates that a run looked for.
+/// Lists the rates that a run tried to locate.
 #[must_use]
 pub fn of_run(run: &Run) -> Vec<LocatedRate> {
     let mut found = Vec::new();
@@ -85,7 +85,7 @@ pub fn of_run(run: &Run) -> Vec<LocatedRate> {
     found
 }
 
-/// The rates that both sides located, in the order of workloads and targets, and those that one of them did not.
+/// Compares the rates that both sides located, in the order of workloads and targets, and lists those that only one side located.
 pub(super) fn compare(
     (a, b): (&Account, &Account),
     targets: &[TargetPair],
@@ -128,7 +128,7 @@ pub(super) fn compare(
     (pairs.into_iter().map(cell).collect(), missing)
 }
 
-/// A rate that one side searched for but did not find.
+/// Reports a rate that one side searched for but did not find.
 fn unlocated(side: Which, account: &Account, rate: &LocatedRate) -> Missing {
     let LocatedRate { target, workload, what, .. } = rate;
     Missing {
@@ -155,7 +155,7 @@ fn ratio(over: &Located, under: &Located, alpha: f64) -> (f64, Option<Interval>)
     (ratio, interval.filter(|ends| ends.low.is_finite() && ends.high.is_finite()))
 }
 
-/// More is better.
+/// Decides the verdict from the interval of a ratio of rates; a higher rate is better.
 fn verdict(interval: Option<Interval>, margin: f64) -> Verdict {
     let edge = 1.0 + margin;
     match interval {

@@ -1,43 +1,43 @@
-//! Reads against writes: the pairs of read and write rates at which a target has equal latency.
+//! Reads against writes: the combinations of read and write rates at which a target has equal latency.
 //!
-//! Each share of reads is a curve of its own, a ray from the origin of the plane of read rate and write rate. Along each the loads are found at
-//! which the mean response time reaches one of a few levels; what lies on one level over all rays is a line of equal latency. So some thirty
-//! rates tell what a grid of hundreds of pairs would.
+//! Each share of reads has a curve of its own: a ray from the origin in the plane of read rate and write rate. Along each ray, the loads are
+//! located at which the mean response time reaches one of a few levels. The points of one level on all rays form a line of equal latency. So
+//! about thirty rates show what would otherwise take a grid of hundreds of rate pairs.
 
 use iotax_model::Workload;
 
 use super::knee::Courses;
 use super::{Curve, Curves, Located};
 
-/// Fewest shares of reads, and fewest that reach a level, for a line.
+/// Fewest shares of reads for a grid, and fewest that must reach a level.
 const FEWEST: usize = 3;
-/// Maximum number of levels, counted from the lowest.
+/// Maximum number of levels, from the lowest up.
 const LEVELS: usize = 6;
-/// Levels are these times powers of ten.
+/// Levels are these factors times powers of ten.
 const STEPS: [f64; 3] = [1.0, 2.0, 5.0];
 
-/// Rates of reads and writes at which one target answers in the same time.
+/// Rates of reads and writes at which a target has equal latency.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grid<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// The work with the greatest share of reads.
+    /// The workload with the largest share of reads.
     pub work: &'a Workload,
-    /// Mean response times in nanoseconds, rising; each is reached by three rays or more.
+    /// Levels of the mean response time in nanoseconds, ascending; at least three rays reach each.
     pub levels: Vec<f64>,
-    /// By falling share of reads.
+    /// The rays, by descending share of reads.
     pub rays: Vec<Ray<'a>>,
 }
 
-/// The curve of one share of reads.
+/// The curve for one share of reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ray<'a> {
-    /// The work.
+    /// The workload with this share.
     pub work: &'a Workload,
-    /// I/Os per second in a closed loop.
+    /// Capacity: I/Os per second in a closed loop.
     pub capacity: Option<Located>,
-    /// For each level the load that reaches it, in I/Os per second, reads and writes together. `None` if even the lowest rate is slower, or
-    /// the highest sustained rate is faster.
+    /// Load that reaches each level, in I/Os per second, reads and writes together. `None` if the response is slower even at the lowest rate, or
+    /// still faster at the highest sustained rate.
     pub loads: Vec<Option<Located>>,
 }
 
@@ -49,7 +49,7 @@ impl Ray<'_> {
     }
 }
 
-/// The grids of a run's curves, for each target and workload with at least three shares of reads.
+/// Builds the grids of a run's curves, for each target and workload with at least three shares of reads.
 #[must_use]
 pub fn grids<'a>(curves: &[Curves<'a>]) -> Vec<Grid<'a>> {
     let mut works: Vec<(Workload, Vec<&Curves<'a>>)> = Vec::new();
@@ -100,7 +100,7 @@ fn of_target<'a>(target: &'a str, members: &[&Curves<'a>]) -> Option<Grid<'a>> {
     })
 }
 
-/// The round figures between two times.
+/// Returns the round values (1, 2, 5 times powers of ten) between two times.
 fn levels(low: f64, high: f64) -> Vec<f64> {
     let all = (0..12).flat_map(|power| STEPS.map(|step| step * 10_f64.powi(power)));
     all.filter(|level| *level > low && *level <= high).collect()

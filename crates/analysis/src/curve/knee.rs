@@ -1,12 +1,12 @@
-//! The load at which latency begins to rise.
+//! The load at which latency begins to rise, by two definitions.
 //!
-//! Two definitions. The *knee* is the load of the greatest power, which is throughput over response time: below it more load costs little
-//! time, above it more time than it is worth (L. Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in
+//! The *knee* is the load of the greatest power, which is throughput divided by response time: below the knee more load costs little
+//! time, above it the time outweighs the gain (L. Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in
 //! computer communications", ICC 1979). It needs no threshold. The *double* is the load at which the mean response time is twice that at the
-//! lowest rate, as capacity planners have it. For one server with random arrivals and service times (M/M/1) both are at half the
-//! capacity; with a constant service time (M/D/1) the knee is at 2 - sqrt(2) = 0.586 of it, the double at 2/3.
+//! lowest rate, a rule of thumb of capacity planning. For one server with random arrivals and service times (M/M/1) both are at half the
+//! capacity; with a constant service time (M/D/1) the knee is at 2 - sqrt(2) = 0.586 of the capacity, the double at 2/3.
 //!
-//! Between rates the response time is interpolated, so that neither has to be one of them. Intervals are percentiles of a bootstrap over
+//! Response times are interpolated between rates, so both may lie between measured rates. Intervals are percentiles of a bootstrap over
 //! the rounds (B. Efron, "Bootstrap methods: another look at the jackknife", Annals of Statistics 7, 1979).
 
 use std::collections::BTreeSet;
@@ -19,13 +19,13 @@ use serde::Serialize;
 use super::RatePoint;
 use crate::stats::paired::Interval;
 
-/// Fewer rates show no bend.
+/// Fewest sustained rates that can show a bend.
 const FEWEST: usize = 4;
-/// Rounds are drawn anew this often.
+/// Number of bootstrap samples of the rounds.
 const DRAWS: usize = 999;
 /// Fewest rounds for resampling.
 const FEWEST_ROUNDS: usize = 3;
-/// The factor of the mean response time at which latency counts as doubled.
+/// Factor from the mean response time at the lowest rate to that of the double.
 const DOUBLE: f64 = 2.0;
 
 /// The load at which latency begins to rise, by two definitions.
@@ -48,15 +48,15 @@ pub struct Located {
     pub interval: Option<Interval>,
 }
 
-/// Finds the knee of points ordered by rate; `None` if too few were sustained.
+/// Finds the knee of points in ascending order of rate; `None` for fewer than four sustained rates.
 pub(super) fn of(points: &[RatePoint<'_>]) -> Option<Knee> {
     let courses = Courses::of(points).filter(|courses| courses.sustained >= FEWEST)?;
     Some(Knee { power: courses.located(power), double: courses.located(double) })
 }
 
-/// Mean response times by load: over all rounds, and over resampled rounds.
+/// Mean response time by load, over all rounds and over each bootstrap sample of the rounds.
 pub(super) struct Courses {
-    /// The number of sustained rates; one more shows that power falls, if not where.
+    /// Number of sustained rates. One more rate follows: it shows that power falls, but not where.
     sustained: usize,
     known: Vec<(f64, f64)>,
     drawn: Vec<Vec<(f64, f64)>>,
@@ -64,8 +64,8 @@ pub(super) struct Courses {
 }
 
 impl Courses {
-    /// Those of points in the order of their rates, up to the one after the last that was sustained. One below that was not is left out:
-    /// something else held it up, as higher rates were sustained.
+    /// Collects the points up to the one after the highest sustained rate, in ascending order of rate. Leaves out lower rates that were not
+    /// sustained: higher rates were, so something else interfered.
     pub(super) fn of(points: &[RatePoint<'_>]) -> Option<Self> {
         let beyond = points.iter().rposition(RatePoint::is_sustained).map_or(0, |last| last + 1);
         let mut kept: Vec<&RatePoint<'_>> =
@@ -89,20 +89,20 @@ impl Courses {
         Some(Self { sustained, known: course(&rounds)?, drawn: (0..draws).filter_map(one).collect(), draws })
     }
 
-    /// The estimate from them, with its interval.
+    /// Applies `find` to all rounds for the estimate, and to the bootstrap samples for its interval.
     fn located(&self, find: impl Fn(&[(f64, f64)]) -> Option<f64>) -> Option<Located> {
         let at = find(&self.known)?;
         let found: Vec<f64> = self.drawn.iter().filter_map(|course| find(course)).collect();
         Some(Located { at, interval: middle(found, self.draws) })
     }
 
-    /// The load, between sustained rates, at which the mean response time reaches `response_ns`.
+    /// Returns the load, between sustained rates, at which the mean response time reaches `response_ns`.
     pub(super) fn load_at(&self, response_ns: f64) -> Option<Located> {
         self.located(|course| reached(&course[..self.sustained], response_ns))
     }
 }
 
-/// The mean response time of a point over `rounds`, which may repeat; `None` without an I/O.
+/// Mean response time of a point in nanoseconds over `rounds`, which may repeat; `None` without an I/O.
 fn mean_over(point: &RatePoint<'_>, rounds: &[u32]) -> Option<f64> {
     let (mut ios, mut ns) = (0, 0);
     for round in rounds {
@@ -114,8 +114,8 @@ fn mean_over(point: &RatePoint<'_>, rounds: &[u32]) -> Option<f64> {
     (ios > 0).then(|| ns as f64 / ios as f64)
 }
 
-/// The load of the greatest power: the top of the parabola through the logarithms at the best rate and its neighbours. Absent if the
-/// best is the last one.
+/// Returns the load of the greatest power: the top of the parabola through the logarithms at the best rate and its neighbours. `None` if
+/// the best rate is the last.
 fn power(course: &[(f64, f64)]) -> Option<f64> {
     let logs: Vec<(f64, f64)> = course.iter().map(|(rate, ns)| (rate.ln(), (rate / ns).ln())).collect();
     let best = (0..logs.len()).max_by(|a, b| logs[*a].1.total_cmp(&logs[*b].1))?;
@@ -132,19 +132,19 @@ fn power(course: &[(f64, f64)]) -> Option<f64> {
     Some(top.clamp(x0, x2).exp())
 }
 
-/// The load at which the response time first reaches twice the initial one.
+/// Returns the load at which the mean response time first reaches twice that at the lowest rate.
 fn double(course: &[(f64, f64)]) -> Option<f64> {
     reached(course, DOUBLE * course.first()?.1)
 }
 
-/// The load at which the response time first reaches a limit from below.
+/// Returns the load at which the mean response time first reaches a limit from below.
 fn reached(course: &[(f64, f64)], limit: f64) -> Option<f64> {
     let pair = course.windows(2).find(|pair| pair[1].1 >= limit)?;
     let [(low, below), (high, above)] = [pair[0], pair[1]];
     (below < limit).then(|| low + (high - low) * (limit - below) / (above - below))
 }
 
-/// The middle 95% of what was found; absent if a twentieth of the draws found nothing.
+/// Returns the middle 95% of the values found; `None` if more than a twentieth of the draws found nothing.
 fn middle(mut found: Vec<f64>, draws: usize) -> Option<Interval> {
     if draws == 0 || found.len() * 20 < draws * 19 {
         return None;

@@ -1,8 +1,8 @@
-//! Latency against offered load: the workloads of a run that are one work at several rates.
+//! Latency against offered load, from workloads of a run that differ only in their rate.
 //!
-//! In an open loop, which does not wait for completions, latency is a function of the load that is offered: flat while the target is idle most
-//! of the time, steep where requests begin to queue, without bound from the capacity on. The capacity is that of the same work in a
-//! closed loop, measured in the same rounds.
+//! An open loop does not wait for completions, so latency is a function of the offered load: flat while the target is mostly idle, steep
+//! where requests begin to queue, and unbounded from the capacity on. The capacity is the rate of the same workload in a closed loop,
+//! measured in the same rounds.
 
 mod grid;
 mod knee;
@@ -23,16 +23,16 @@ use iotax_model::Run;
 /// Smallest share of due I/Os that must complete within the windows for a rate to count as sustained.
 pub const SUSTAINED: f64 = 0.98;
 
-/// I/Os in flight at a window's end that are ignored: at low rates few I/Os are due.
+/// I/Os in flight at the end of a window that do not count as missing: at low rates few I/Os are due.
 const UNDER_WAY: u64 = 2;
 
-/// Fewer rates are no curve.
+/// Fewest rates for a curve.
 const FEWEST: usize = 3;
 
 /// The curves of one workload, one per target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curves<'a> {
-    /// The work: the workload in a closed loop, or the one at the lowest rate.
+    /// The workload: in a closed loop, or at the lowest rate if the run has no closed loop.
     pub work: &'a Workload,
     /// Measured targets, in the plan's order.
     pub targets: Vec<Curve<'a>>,
@@ -43,11 +43,11 @@ pub struct Curves<'a> {
 pub struct Curve<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// By rising rate.
+    /// The measured rates, ascending.
     pub points: Vec<RatePoint<'a>>,
-    /// I/Os per second in a closed loop, over the rounds; absent if the run has no closed loop of this work.
+    /// Closed-loop I/Os per second, over the rounds; absent if the run has no closed loop of this workload.
     pub closed: Option<Located>,
-    /// The most I/Os per second: those of the closed loop, or of a rate at which more were done. Absent without a closed loop.
+    /// Capacity in I/Os per second: the closed loop, or a rate that achieved more. Absent without a closed loop.
     pub capacity: Option<Located>,
     /// The load from which latency rises; absent if too few rates were sustained.
     pub knee: Option<Knee>,
@@ -56,19 +56,19 @@ pub struct Curve<'a> {
 /// The figures at one rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RatePoint<'a> {
-    /// The workload.
+    /// The workload at this rate.
     pub workload: &'a Workload,
-    /// Due I/Os per second, of all jobs.
+    /// Scheduled I/Os per second, of all jobs.
     pub offered: f64,
-    /// I/Os per second that completed: the geometric mean over the rounds, as every table has it.
+    /// Completed I/Os per second: the geometric mean over the rounds, as in tables.
     pub achieved: Option<f64>,
     /// I/Os that were due in the windows of all rounds.
     pub due: u64,
-    /// I/Os that completed in them.
+    /// I/Os that completed in the windows of all rounds.
     pub completed: u64,
     /// Mean time from submission to completion in nanoseconds, all rounds together.
     pub service_ns: Option<f64>,
-    /// Times from the intended start to completion, all rounds together.
+    /// Times from the scheduled start of an I/O to its completion, all rounds together.
     pub response: Histogram,
     /// CPU time of the host per I/O in nanoseconds: the geometric mean over the rounds.
     pub cpu_per_io: Option<f64>,
@@ -86,14 +86,14 @@ struct Round {
 }
 
 impl Round {
-    /// Share of due I/Os that completed.
+    /// Share of the due I/Os that completed, at most 1; `None` if none was due.
     fn kept(&self) -> Option<f64> {
         (self.due > 0).then(|| (self.completed as f64 / self.due as f64).min(1.0))
     }
 }
 
 impl RatePoint<'_> {
-    /// Share of the I/Os due in a window that completed in it: the geometric mean over the rounds, as for the achieved rate; `None` if none
+    /// Share of the I/Os due in a window that completed in it: the geometric mean over the rounds, as for the achieved rate; `None` if no I/O
     /// was due.
     #[must_use]
     pub fn kept(&self) -> Option<f64> {
@@ -101,7 +101,7 @@ impl RatePoint<'_> {
         (!shares.is_empty()).then(|| (shares.iter().sum::<f64>() / shares.len() as f64).exp())
     }
 
-    /// Returns whether the target keeps up with the rate. If it does not, latency only shows the queue's length at the window's end.
+    /// Returns whether the target keeps up with the rate. If not, latency only shows the length of the queue at the end of the window.
     #[must_use]
     pub fn is_sustained(&self) -> bool {
         let missing = self.due.saturating_sub(self.completed);
@@ -114,14 +114,14 @@ impl RatePoint<'_> {
         self.response.mean()
     }
 
-    /// A quantile of the response time; absent with too few I/Os.
+    /// Returns a quantile of the response time in nanoseconds; `None` with too few I/Os.
     #[must_use]
     pub fn response_quantile(&self, q: f64) -> Option<f64> {
         percentile(&self.response, q)
     }
 }
 
-/// I/Os per second that a workload's schedule asks of all its jobs; absent in a closed loop, and for a rate in bytes per second.
+/// I/Os per second that a workload's schedule demands of all its jobs; `None` in a closed loop, and for a rate in bytes per second.
 #[must_use]
 pub fn offered(workload: &Workload) -> Option<f64> {
     Some(workload.rate_iops? as f64 * f64::from(workload.numjobs))
@@ -134,7 +134,8 @@ pub fn response_if_sustained(workload: &Workload, measurement: &Measurement) -> 
     point.is_sustained().then(|| point.response_mean()).flatten()
 }
 
-/// The work of a workload, whatever its rate: where that is low, windows are longer.
+/// Normalizes a workload to compare it with others of another rate: without name and rate. Runtime is dropped too, because low rates get
+/// longer windows.
 pub(crate) fn work(workload: &Workload) -> Workload {
     let closed = Workload {
         name: String::new(),
@@ -145,7 +146,7 @@ pub(crate) fn work(workload: &Workload) -> Workload {
     Workload { runtime: Nanos(0), ..closed }
 }
 
-/// The curves of a run: of every work that it measures at three rates or more.
+/// Builds the curves of a run, for every workload that it measures at three rates or more.
 #[must_use]
 pub fn curves(run: &Run) -> Vec<Curves<'_>> {
     // The rates of a search lie close together, with a window or two each (`crate::ask::Answer::steps`).
@@ -195,7 +196,7 @@ fn of_work<'a>(run: &'a Run, members: &[&'a Workload]) -> Option<Curves<'a>> {
     (!targets.is_empty()).then_some(Curves { work, targets })
 }
 
-/// Absent without a measurement.
+/// Builds the point of one rate; `None` without a measurement.
 fn point<'a>(workload: &'a Workload, offered: f64, measurements: &[&Measurement]) -> Option<RatePoint<'a>> {
     let (mut response, mut service) = (Histogram::new(), Histogram::new());
     let (mut due, mut completed, mut rounds) = (0, 0, Vec::new());
@@ -223,7 +224,7 @@ fn point<'a>(workload: &'a Workload, offered: f64, measurements: &[&Measurement]
     })
 }
 
-/// The geometric mean over the rounds with Student's t interval; absent where the figure is.
+/// Returns the geometric mean over the rounds with Student's t interval; `None` if no round has a positive figure.
 fn over_rounds(metric: Metric, measurements: &[&Measurement]) -> Option<Located> {
     let figures = measurements.iter().filter_map(|m| metric.of(m)).filter(|figure| *figure > 0.0);
     let logs = Differences::new(figures.map(f64::ln).collect())?;

@@ -1,8 +1,8 @@
-//! Statistics: the decision what counts as a difference.
+//! Statistics: the rules for what counts as a difference.
 //!
-//! The unit of replication is the measurement, one per round; the seconds inside it are correlated and never treated as
-//! independent. [`paired`] compares two targets within rounds, [`unpaired`] samples without rounds in common, [`quantization`]
-//! adds the error of a scale, [`verdict`] decides a family of comparisons together, [`sequential`] allows several looks, [`rank`]
+//! The unit of replication is the measurement, one per round; the seconds inside a measurement are correlated and never treated as
+//! independent. [`paired`] compares two targets within rounds, [`unpaired`] samples without common rounds, [`quantization`]
+//! adds the error of histogram buckets, [`verdict`] decides a family of comparisons together, [`sequential`] allows several looks, [`rank`]
 //! gives confidence intervals of quantiles, [`steady`] and [`series`] look inside one measurement.
 
 pub mod moderated;
@@ -28,16 +28,16 @@ pub trait Estimate {
     /// The mean.
     fn mean(&self) -> f64;
 
-    /// The interval at `1 - alpha`; `None` with too few values.
+    /// Returns the interval at confidence `1 - alpha`; `None` with too few values.
     fn interval(&self, alpha: f64) -> Option<Interval>;
 
-    /// The smallest alpha at which the interval excludes `point`: the two-sided p-value of `mean = point`. `None` if there is no interval.
+    /// Returns the smallest alpha at which the interval excludes `point`: the two-sided p-value of `mean = point`. `None` if there is no interval.
     fn p_value(&self, point: f64) -> Option<f64>;
 
     /// Number of rounds in the estimate; for two sides, that of the side with fewer.
     fn rounds(&self) -> usize;
 
-    /// Half the width of the interval with this number of rounds, if mean and variance stay the same.
+    /// Half the width of the interval for this number of rounds, if mean and variance stay the same.
     fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64>;
 }
 

@@ -1,24 +1,24 @@
-//! Variances that comparisons of one family share.
+//! Shrinks the variances of comparisons in one family towards a common variance.
 //!
 //! A few rounds say little about a variance, so Student's t with 3 degrees of freedom finds only obvious effects. But the
-//! comparisons of a family come from one machine and the same rounds, and the spread of their variances shows what is unusual.
-//! Each variance is drawn towards the family's, as if that had been observed with some additional degrees of freedom: the
+//! comparisons of a family come from one machine and the same rounds, so the spread of their variances shows which are unusual.
+//! Each variance is shrunk towards the family's, as if the family's had been observed with some additional degrees of freedom: the
 //! moderated t of Smyth (Linear models and empirical Bayes methods, Statistical Applications in Genetics and Molecular Biology 3,
-//! 2004). As there, the degrees are estimated from the spread of the logarithms of the variances. Two things differ, because
-//! families are small here and share a baseline: there are never more than four degrees, and the family's variance is the
-//! geometric mean of its members', which is larger than Smyth's. With his, up to 6.4% of simulated families hold an error instead
+//! 2004). As there, these degrees are estimated from the spread of the log variances. Two things differ, because
+//! families are small here and share a baseline: there are at most four additional degrees, and the family's variance is the
+//! geometric mean of its members' variances, which is larger than Smyth's. With his, up to 6.4% of simulated families hold an error instead
 //! of 5%; with this one fewer do. docs/statistics.md has the rates and the power.
 
 use statrs::function::gamma::digamma;
 
 use super::paired::{Differences, Prior};
 
-/// Upper limit of the degrees of freedom that the family counts for.
+/// Maximum degrees of freedom of the prior.
 const MOST_DEGREES: f64 = 4.0;
-/// Fewest variances whose spread means something.
+/// Fewest variances from which a prior is estimated.
 const FEWEST: usize = 5;
 
-/// The prior of a family; `None` if too few members have a variance, or if the spread of the variances excludes a common one.
+/// Estimates the prior of a family. `None` if too few members have a variance, or if the variances differ too much for a common one.
 pub fn prior<'a>(family: impl Iterator<Item = &'a Differences>) -> Option<Prior> {
     // A variance of zero comes from figures read off a scale.
     let known = family.filter_map(|member| {
@@ -40,7 +40,7 @@ pub fn prior<'a>(family: impl Iterator<Item = &'a Differences>) -> Option<Prior>
     Some(Prior { degrees, variance: mean.exp() })
 }
 
-/// The degrees of freedom whose log variances have this spread: twice the point at which trigamma takes this value.
+/// Degrees of freedom whose log variances have this spread: twice the argument at which trigamma takes this value.
 fn degrees(spread: f64) -> Option<f64> {
     let (mut low, mut high) = (0.0, MOST_DEGREES / 2.0);
     if spread <= trigamma(high) {

@@ -26,7 +26,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Maps both ends by an increasing function.
+    /// Applies an increasing function to both ends.
     #[must_use]
     pub fn map(self, rising: impl Fn(f64) -> f64) -> Self {
         Self { low: rising(self.low), high: rising(self.high) }
@@ -36,7 +36,7 @@ impl Interval {
 /// A family's estimate of its members' variance.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prior {
-    /// Degrees of freedom that it counts for.
+    /// Degrees of freedom of the prior.
     pub degrees: f64,
     /// Expected variance: the geometric mean of its members'.
     pub variance: f64,
@@ -52,7 +52,7 @@ pub struct Differences {
 }
 
 impl Differences {
-    /// A sample; `None` if it is empty or has a non-finite value.
+    /// Creates a sample; `None` if it is empty or has a non-finite value.
     #[must_use]
     pub fn new(values: Vec<f64>) -> Option<Self> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
@@ -65,14 +65,14 @@ impl Differences {
         Some(Self { values, mean, sd, prior: None })
     }
 
-    /// Log ratios of (target, baseline) pairs, each of which must be positive: `exp` of their mean is the ratio of
-    /// geometric means.
+    /// Computes the log ratios of (target, baseline) pairs: `exp` of their mean is the ratio of geometric means. `None` without pairs, or if a
+    /// figure is not positive.
     #[must_use]
     pub fn of_log_ratios(pairs: &[(f64, f64)]) -> Option<Self> {
         Self::new(pairs.iter().map(|(target, baseline)| (target / baseline).ln()).collect())
     }
 
-    /// The differences with the family's prior for the variance.
+    /// Adds the family's prior for the variance.
     #[must_use]
     pub fn with(self, prior: Option<Prior>) -> Self {
         Self { prior, ..self }
@@ -156,7 +156,7 @@ impl Differences {
         StudentsT::new(0.0, 1.0, own + self.prior.map_or(0.0, |prior| prior.degrees)).ok()
     }
 
-    /// The standard deviation, drawn towards the family's.
+    /// The standard deviation, shrunk towards the family's.
     fn drawn(&self) -> Option<f64> {
         let sd = self.sd?;
         let Some(Prior { degrees, variance }) = self.prior else { return Some(sd) };

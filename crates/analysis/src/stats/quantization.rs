@@ -1,8 +1,8 @@
-//! Estimates from figures that are read off a scale.
+//! Estimates from histogram buckets.
 //!
-//! A percentile is the middle of a histogram's bucket. On a quiet machine every round falls into the same bucket, so the rounds
-//! do not differ and Student's t would be certain of a figure known only to half a bucket. This error is the same in every round
-//! and does not average out, so it is added to the interval as is.
+//! A percentile is reported as the middle of a histogram bucket. On a quiet machine every round falls into the same bucket, so the rounds
+//! do not differ, and Student's t would claim certainty for a figure known only to half a bucket. This error is the same in every round
+//! and does not average out, so it is added to the interval in full.
 
 use iotax_model::histogram::RELATIVE_ERROR;
 
@@ -23,13 +23,13 @@ pub struct Coarse<E> {
 }
 
 impl<E> Coarse<E> {
-    /// An estimate with an `error` in its unit, 0 for none.
+    /// Creates an estimate with a systematic `error` in the estimate's unit, 0 for none.
     #[must_use]
     pub const fn new(estimate: E, error: f64) -> Self {
         Self { estimate, error }
     }
 
-    /// Applies the error to another estimate.
+    /// Converts the estimate and keeps the error.
     pub fn map<F>(self, change: impl FnOnce(E) -> F) -> Coarse<F> {
         Coarse { estimate: change(self.estimate), error: self.error }
     }

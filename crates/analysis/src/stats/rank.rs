@@ -5,9 +5,9 @@ use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal};
 /// Number of values beyond the quantile from which the normal approximation is used.
 const MANY: f64 = 10_000.0;
 
-/// The ranks (from 1) between whose values the `q` quantile lies with confidence `1 - alpha` or more, if the `n` values are
-/// independent: the number of them below it is binomial, whatever their distribution (Conover, Practical Nonparametric
-/// Statistics, 3rd edition, 1999, section 3.2). `None` where an end would lie outside of the sample.
+/// Returns the ranks (from 1) of the two values between which the `q` quantile lies with confidence `1 - alpha` or more. The `n` values must be
+/// independent: the number of them below the quantile is then binomial, whatever their distribution (Conover, Practical Nonparametric
+/// Statistics, 3rd edition, 1999, section 3.2). `None` if a rank would lie outside of the sample.
 #[must_use]
 pub fn ranks(n: u64, q: f64, alpha: f64) -> Option<(u64, u64)> {
     let (low, high) = if n as f64 * q.min(1.0 - q) > MANY {

@@ -1,15 +1,15 @@
-//! Repeated looks: the level of a test at each look, such that all looks together keep the error of one.
+//! Repeated looks: the significance level of the test at each look, such that all looks together keep the overall error.
 //!
 //! A run that adds rounds until its comparisons are decided tests the same hypothesis several times. [`Looks`] spreads the error
 //! over the looks by a spending function (Lan and DeMets, Discrete sequential boundaries for clinical trials, Biometrika 70,
-//! 1983), half of it on each side, by the share of the most rounds there can be. The choice of function trades large effects found early
-//! against small ones found at all; [`Spending::CHOSEN`] was chosen by simulation (docs/statistics.md). Boundaries come from
+//! 1983), half of it on each side; the argument is the share of the maximum number of rounds. The choice of function trades early detection of
+//! large effects against detection of small ones; [`Spending::CHOSEN`] was chosen by simulation (docs/statistics.md). Boundaries come from
 //! recursive numerical integration (Armitage, McPherson and Rowe, Journal of the Royal Statistical Society A 132, 1969; Jennison
 //! and Turnbull, Group Sequential Methods, 1999, chapter 19).
 //!
-//! The boundaries are those of a normal statistic with known variance. For Student's t they serve as significance levels: a look
-//! rejects if its p-value is below the boundary's (Jennison and Turnbull, section 3.8). With few rounds that alone exceeds the
-//! level, because estimated variances make the looks less alike; so with more than one look only [`SPENT`] of the error is spent.
+//! The boundaries hold for a normal statistic with known variance. For Student's t they serve as significance levels: a look
+//! rejects if its p-value is below the boundary's (Jennison and Turnbull, section 3.8). With few rounds this alone exceeds the
+//! level, because estimated variances make the looks less correlated; so with more than one look only [`SPENT`] of the error is spent.
 //! docs/statistics.md has the simulated error rates.
 
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
@@ -18,7 +18,7 @@ use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 const FAR: u32 = 9;
 /// Share of the error that several looks spend, chosen so that Student's t with at least three rounds keeps the level.
 pub const SPENT: f64 = 0.86;
-/// Halvings after which a boundary is exact to the last digits that matter.
+/// Bisection steps until a boundary is exact in all digits that matter.
 const HALVINGS: u32 = 60;
 
 /// Spending functions: the error that may be spent by each fraction of the rounds.
@@ -38,7 +38,7 @@ impl Spending {
     /// The function used for runs: large effects are decided early, and small ones take hardly longer.
     pub const CHOSEN: Self = Self::HwangShihDeCani(-1.0);
 
-    /// The part of `alpha`, over both sides, that is spent at the information fraction `t`.
+    /// Returns the part of `alpha`, over both sides, that is spent at the information fraction `t`.
     fn spent(self, t: f64, alpha: f64) -> f64 {
         if t >= 1.0 {
             return alpha;
@@ -61,14 +61,14 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Looks after each of these numbers of rounds, the last of which is the maximum. `None` if the list is empty, or does not rise from at
-    /// least 1.
+    /// Creates a design with looks after these numbers of rounds; the last is the maximum. `None` if the list is empty, or not strictly ascending
+    /// from 1 or more.
     #[must_use]
     pub fn new(rounds: &[u32]) -> Option<Self> {
         Self::with(rounds, Spending::CHOSEN)
     }
 
-    /// Like [`Self::new`], with another spending function.
+    /// Like [`Self::new`], with a given spending function.
     #[must_use]
     pub fn with(rounds: &[u32], spending: Spending) -> Option<Self> {
         let rising = rounds.windows(2).all(|pair| pair[0] < pair[1]);
@@ -83,20 +83,20 @@ impl Looks {
         Some(Self { spending, rounds: rounds.to_vec(), rule: gauss_legendre(points) })
     }
 
-    /// The numbers of rounds.
+    /// Returns the numbers of rounds at which looks happen.
     #[must_use]
     pub fn rounds(&self) -> &[u32] {
         &self.rounds
     }
 
-    /// The two-sided significance level for this look (from 0), such that the probability of a false rejection at any look is `alpha`.
+    /// Returns the two-sided significance level for a look (from 0), such that the probability of a false rejection at any look is `alpha`.
     /// Looks beyond the last use its level. Zero for a look too early to reject anything.
     #[must_use]
     pub fn nominal(&self, look: usize, alpha: f64) -> f64 {
         if self.rounds.len() == 1 { alpha.max(0.0) } else { self.of_normal(look, SPENT * alpha) }
     }
 
-    /// The level that a normal test with known variance would have, with all of `alpha` spent.
+    /// Returns the level for a normal test with known variance, with all of `alpha` spent.
     fn of_normal(&self, look: usize, alpha: f64) -> f64 {
         let look = look.min(self.rounds.len() - 1);
         if alpha <= 0.0 {
@@ -125,14 +125,14 @@ impl Looks {
 #[derive(Default)]
 struct Walk {
     time: f64,
-    /// The error spent up to then.
+    /// The error spent up to this time.
     spent: f64,
-    /// Places and their probability (density times weight of the rule). Empty at time 0, where all is at 0.
+    /// Positions and their probabilities (density times weight of the rule). Empty at time 0, where all paths are at 0.
     mass: Vec<(f64, f64)>,
 }
 
 impl Walk {
-    /// The two-sided boundary at time `t` that a share `spend` of all paths crosses for the first time.
+    /// Finds the two-sided boundary at time `t` that a share `spend` of all paths crosses for the first time.
     fn boundary(&self, t: f64, spend: f64) -> f64 {
         let (mut low, mut high) = (0.0, 60.0 * t.sqrt());
         for _ in 0..HALVINGS {
@@ -142,7 +142,7 @@ impl Walk {
         high
     }
 
-    /// The share of all walks that stayed within before and are outside of `boundary` at time `t`.
+    /// Returns the share of all paths that stayed within earlier boundaries and are outside of `boundary` at time `t`.
     fn beyond(&self, t: f64, boundary: f64) -> f64 {
         let scale = (t - self.time).sqrt();
         let outside = |place: f64| {
@@ -155,7 +155,7 @@ impl Walk {
         self.mass.iter().map(|(place, mass)| 2.0 * mass * outside(*place)).sum()
     }
 
-    /// The walks that are within `boundary` at time `t`.
+    /// Advances to time `t` and keeps the paths within `boundary`.
     fn step(&self, t: f64, boundary: f64, spent: f64, rule: &[(f64, f64)]) -> Self {
         let scale = (t - self.time).sqrt();
         let kernel = |distance: f64| {
@@ -183,7 +183,7 @@ fn two_sided(z: f64) -> f64 {
     2.0 * normal().sf(z.abs())
 }
 
-/// Points and weights of the Gauss-Legendre rule of `n` points on 0 to 1: roots of the Legendre polynomial by Newton's
+/// Computes points and weights of the Gauss-Legendre rule of `n` points on 0 to 1: roots of the Legendre polynomial by Newton's
 /// method (Abramowitz and Stegun, Handbook of Mathematical Functions, 25.4.30).
 fn gauss_legendre(n: usize) -> Vec<(f64, f64)> {
     let value_and_slope = |x: f64| {

@@ -1,26 +1,26 @@
 //! The intervals of one measurement: an apparent warm-up, and the effective number of independent values.
 //!
-//! Nothing is cut because of it: a measurement stays whole.
+//! The result is only reported: no interval is removed from the measurement.
 
 use iotax_model::record::{Sample, Tallies};
 
 use super::steady;
 
-/// Intervals averaged into a batch before the cut is sought: the 5 of MSER-5.
+/// Intervals averaged into a batch before searching for a cut: the 5 of MSER-5.
 const BATCH: usize = 5;
 /// Fewest batches for a cut.
 const FEWEST_BATCHES: usize = 4;
-/// Fewest intervals for a correlation.
+/// Fewest intervals for an autocorrelation.
 const FEWEST: usize = 10;
 
 /// The I/O rates of one measurement by interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Number of whole intervals, without a stub at the end.
+    /// Number of whole intervals, without a shorter one at the end.
     pub intervals: usize,
     /// Correlation of each interval's rate with the next one's, -1 to 1.
     pub autocorrelation: f64,
-    /// Number of independent values that would estimate the mean rate as well: n over the integrated autocorrelation time, summed
+    /// Number of independent values that would estimate the mean rate equally well: n over the integrated autocorrelation time, summed
     /// over the initial positive sequence (Geyer, Practical Markov chain Monte Carlo, Statistical Science 7, 1992, section 3.3).
     /// At most n.
     pub effective: f64,
@@ -28,18 +28,18 @@ pub struct Series {
     pub warm_up: Option<WarmUp>,
 }
 
-/// A beginning that is unlike the rest.
+/// An initial part whose rate differs from the rest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WarmUp {
-    /// Its length in nanoseconds.
+    /// Length of the warm-up in nanoseconds.
     pub ns: u64,
-    /// Its mean rate over that of what follows.
+    /// Mean rate of the warm-up divided by that of the rest.
     pub ratio: f64,
     /// True if the cut is at the last position tried, so that the measurement never settled.
     pub unsettled: bool,
 }
 
-/// The series of a measurement; `None` for fewer than ten whole intervals, or if all have the same rate.
+/// Analyses a measurement's intervals; `None` for fewer than ten whole intervals, or if all have the same rate.
 #[must_use]
 pub fn series(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option<Series> {
     let whole = steady::whole(samples);
@@ -54,7 +54,7 @@ pub fn series(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option<Ser
     Some(Series { intervals: rates.len(), autocorrelation, effective, warm_up })
 }
 
-/// Correlation with the next value, and the effective number of values.
+/// Returns the correlation of each value with the next, and the effective number of values.
 fn correlation(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len();
     if n < FEWEST {

@@ -1,4 +1,4 @@
-//! Steadiness of a measurement's rate.
+//! Checks whether a measurement's rate is steady.
 
 use iotax_model::record::{Sample, Tallies};
 
@@ -10,47 +10,47 @@ const ROUNDS: usize = 5;
 const RANGE: f64 = 0.20;
 /// Largest rise or fall of the fitted line over the window, as a share of the mean.
 const DRIFT: f64 = 0.10;
-/// Range and drift that five normal values exceed with probability 1/200 each, in standard deviations: the studentized range, and the
+/// Range and drift, in standard deviations, that five normal values each exceed with probability 1/200: the studentized range, and the
 /// two-sided normal quantile 2.81 of a line's rise, whose standard deviation is 4 / sqrt(10).
 const RANGE_BY_CHANCE: f64 = 4.89;
 const DRIFT_BY_CHANCE: f64 = 3.55;
 
-/// Movement of a measurement's I/O rate, round by round.
+/// Change of a measurement's I/O rate over fifths of its window, called rounds here.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Steadiness {
     /// Largest minus smallest rate, as a share of the mean.
     pub range: f64,
     /// Rise (or fall, if negative) of the least-squares line from the first round to the last, as a share of the mean.
     pub drift: f64,
-    /// The mean count of a round.
+    /// Mean number of I/Os in a round.
     pub count: f64,
 }
 
 impl Steadiness {
-    /// The SNIA Solid State Storage Performance Test Specification's window: range at most 20% of the mean and slope
+    /// Applies the window of the SNIA Solid State Storage Performance Test Specification: range at most 20% of the mean, and slope
     /// times window at most 10%. The specification applies it to five rounds of a minute; here the rounds are the
-    /// fifths of one measurement. `scatter` is the standard deviation that a fifth has by itself, as a share of the mean: what it
-    /// explains is no movement.
+    /// fifths of one measurement. `scatter` is the standard deviation of a single fifth by chance, as a share of the mean: changes
+    /// that it explains are ignored.
     #[must_use]
     pub fn is_steady(self, scatter: f64) -> bool {
         let (range, drift) = Self::limits(scatter);
         self.range <= range && self.drift.abs() <= drift
     }
 
-    /// The largest range and drift of a steady window.
+    /// Returns the largest range and drift of a steady window.
     #[must_use]
     pub fn limits(scatter: f64) -> (f64, f64) {
         (RANGE.max(RANGE_BY_CHANCE * scatter), DRIFT.max(DRIFT_BY_CHANCE * scatter))
     }
 
-    /// The expected scatter of rounds for independent random events (Poisson).
+    /// Scatter of rounds to expect from independent random events (Poisson), as a share of the mean.
     #[must_use]
     pub fn poisson(self) -> f64 {
         self.count.max(1.0).sqrt().recip()
     }
 }
 
-/// The steadiness of a rate over fifths of a measurement, each with the same number of intervals. `None` for fewer than five whole
+/// Computes the steadiness of a rate over fifths of a measurement, each with the same number of intervals. `None` for fewer than five whole
 /// intervals, or if nothing was counted. Surplus intervals at the beginning are dropped.
 #[must_use]
 pub fn steadiness(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option<Steadiness> {
@@ -72,7 +72,7 @@ pub fn steadiness(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option
     of_rates(&rates, total as f64 / ROUNDS as f64)
 }
 
-/// The intervals at least half as long as the median: the last one is often a stub, whose rate is mostly chance.
+/// Returns the intervals at least half as long as the median: the last one is often shorter, and its rate mostly chance.
 pub(super) fn whole(samples: &[Sample]) -> Vec<&Sample> {
     let lengths: Vec<f64> = samples.iter().map(|s| s.duration_ns as f64).collect();
     let half = median(&lengths).unwrap_or_default() / 2.0;

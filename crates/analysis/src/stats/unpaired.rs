@@ -1,7 +1,7 @@
-//! Differences between two samples that have no rounds in common: two runs.
+//! Differences between two samples without common rounds, from two runs.
 //!
-//! Anything that moves both targets of one run alike, such as other load at that hour, does not cancel here: the same difference
-//! needs more rounds than within a run, and other differences between the runs count as differences of the targets.
+//! A cause that affects both targets of one run alike, such as other load at that hour, does not cancel here. So the same difference
+//! takes more rounds to show than within a run, and other differences between the runs count as differences of the targets.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -25,13 +25,13 @@ impl Unpaired {
         Some(Self { target: logs(target)?, baseline: logs(baseline)? })
     }
 
-    /// Rounds of the target and of the baseline.
+    /// Number of rounds of the target and of the baseline.
     #[must_use]
     pub fn each(&self) -> (usize, usize) {
         (self.target.n(), self.baseline.n())
     }
 
-    /// Standard error and degrees of freedom with these numbers of rounds; `None` for fewer than two on either side. Without any variance
+    /// Returns standard error and degrees of freedom for these numbers of rounds; `None` for fewer than two on either side. Without any variance
     /// the degrees of freedom do not matter.
     fn error(&self, target: usize, baseline: usize) -> Option<(f64, f64)> {
         let part = |side: &Differences, n: usize| Some((side.sd()?.powi(2) / n as f64, n as f64 - 1.0));
@@ -67,7 +67,7 @@ impl Estimate for Unpaired {
         self.target.n().min(self.baseline.n())
     }
 
-    /// Half-width of the interval with `rounds` rounds on each side that has fewer.
+    /// Half-width of the interval if every side with fewer rounds had `rounds` of them.
     fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64> {
         let (error, free) = self.error(self.target.n().max(rounds), self.baseline.n().max(rounds))?;
         Some(StudentsT::new(0.0, 1.0, free).ok()?.inverse_cdf(1.0 - alpha / 2.0) * error)

@@ -1,9 +1,9 @@
 //! Verdicts: a family of comparisons decided together.
 //!
-//! For each comparison, p is the smallest alpha at which the t interval of its log ratio lies wholly on one side of an edge of
-//! the margin: outside it (slower or faster) or inside (the same). Holm's step-down procedure (Scandinavian Journal of Statistics
+//! For each comparison, p is the smallest alpha at which the t interval of its log ratio lies entirely on one side of an edge of
+//! the margin: outside the margin (slower or faster) or inside (the same). Holm's step-down procedure (Scandinavian Journal of Statistics
 //! 6, 1979) goes through the family from the smallest p: the k-th is tested at `alpha / (m - k + 1)` until one fails; that one
-//! and all after it stay undecided at the level of the first failure. Each comparison carries the interval at the level of its
+//! and all after it stay undecided at the level of the first failure. Each comparison has the interval at the level of its
 //! test, so that interval and margin always agree with the verdict.
 //!
 //! A comparison with fewer than two rounds is not tested: it is undecided, has no interval and does not count in m.
@@ -32,7 +32,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The word for it in reports and documents.
+    /// Returns the verdict's word in reports and documents.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Verdict {
         }
     }
 
-    /// Returns whether it costs more than the baseline.
+    /// Returns whether the target is worse than the baseline.
     #[must_use]
     pub const fn is_worse(self) -> bool {
         matches!(self, Self::Slower)
@@ -55,9 +55,9 @@ impl Verdict {
 pub struct Decision {
     /// The verdict.
     pub verdict: Verdict,
-    /// The alpha at which it was tested; the interval's confidence is 1 - alpha. Absent for fewer than two rounds.
+    /// The alpha at which the comparison was tested; the interval's confidence is 1 - alpha. Absent for fewer than two rounds.
     pub alpha: Option<f64>,
-    /// The interval of the mean log ratio that the verdict rests on. Absent for fewer than two rounds.
+    /// The interval of the mean log ratio on which the verdict rests. Absent for fewer than two rounds.
     pub interval: Option<Interval>,
     /// Total rounds that would decide an undecided comparison, at the same mean and variance. Absent if unknown (fewer than two rounds, no
     /// variance) or above 1000.
@@ -65,16 +65,16 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// The decision on a comparison that was not tested.
+    /// Returns the decision for a comparison that was not tested.
     #[must_use]
     pub const fn none() -> Self {
         Self { verdict: Verdict::Undecided, alpha: None, interval: None, needed_rounds: None }
     }
 }
 
-/// Decides a family of comparisons, each given as an estimate of the log ratio of target to baseline and whether more is better.
+/// Decides a family of comparisons. Each is an estimate of the log ratio of target to baseline, with true if more is better.
 ///
-/// `alpha` bounds the chance of any false statement in the family; `margin` is a share, such as 0.02. The result has
+/// `alpha` bounds the probability of any false statement in the family; `margin` is a share, such as 0.02. The result has
 /// the family's order.
 #[must_use]
 pub fn decide<E: Estimate + ?Sized>(family: &[(&E, bool)], alpha: f64, margin: f64) -> Vec<Decision> {
@@ -85,18 +85,19 @@ pub fn decide<E: Estimate + ?Sized>(family: &[(&E, bool)], alpha: f64, margin: f
     decided
 }
 
-/// The total rounds that would decide an undecided comparison at the level at which it was tested, at the same mean and variance.
+/// Returns the total number of rounds that would decide an undecided comparison at the level of its test, at the same mean and variance.
+/// `None` if unknown, or above 1000.
 #[must_use]
 pub fn needed_rounds<E: Estimate + ?Sized>(estimate: &E, margin: f64, decision: &Decision) -> Option<u32> {
     let alpha = decision.alpha.filter(|_| decision.verdict == Verdict::Undecided)?;
     needed(estimate, margin.ln_1p(), alpha)
 }
 
-/// Quarters of the undecided comparisons that the suggested number of rounds decides: the last ones may take many times longer than the
-/// rest.
+/// Quarters of the undecided comparisons that the suggested number of rounds should decide: the last ones may take many times longer than
+/// the rest.
 const QUARTERS: usize = 3;
 
-/// The number of rounds that decides most of several comparisons, given what each needs; `None` for none.
+/// Returns the number of rounds that decides most of several comparisons, given the number that each needs; `None` if there are none.
 #[must_use]
 pub fn rounds_for_most(needed: &[u32]) -> Option<u32> {
     let mut sorted = needed.to_vec();
@@ -104,8 +105,8 @@ pub fn rounds_for_most(needed: &[u32]) -> Option<u32> {
     sorted.get((sorted.len() * QUARTERS).div_ceil(4).saturating_sub(1)).copied()
 }
 
-/// As [`decide`] but for the rounds that are needed, with the level at which the next comparison is tested given by how many are left to be decided, it
-/// included. It must rise as fewer are left.
+/// Like [`decide`], with a level for each test and without the needed rounds. `level` gets the number of comparisons left to test, including
+/// the next one, and must not return less for fewer.
 #[must_use]
 pub fn decide_by<E: Estimate + ?Sized>(
     family: &[(&E, bool)],
@@ -135,7 +136,7 @@ pub fn decide_by<E: Estimate + ?Sized>(
         .collect()
 }
 
-/// The edge of the margin nearest to the mean.
+/// Returns the edge of the margin on the side of the mean.
 fn nearest_edge(mean: f64, edge: f64) -> f64 {
     edge.copysign(mean)
 }
@@ -158,7 +159,7 @@ fn decision(
     Decision { verdict, alpha: Some(alpha), interval: d.interval(alpha), needed_rounds: None }
 }
 
-/// The smallest larger number of rounds at which the interval excludes the edge.
+/// Returns the smallest larger number of rounds at which the interval excludes the edge; `None` if unknown.
 fn needed(d: &(impl Estimate + ?Sized), edge: f64, alpha: f64) -> Option<u32> {
     let distance = (d.mean() - nearest_edge(d.mean(), edge)).abs();
     // Without variance more of the same decides nothing.

@@ -1,7 +1,7 @@
-//! UnixBench's index of a run of the suite `filecopy`.
+//! Computes UnixBench's index for a run of the suite `filecopy`.
 //!
-//! Each copy's index is KiB copied per second over the baseline of a SPARCstation 20, times 10; the overall index is their
-//! geometric mean. Of several rounds the worst third is dropped and the geometric mean of the others taken, as UnixBench does
+//! Each copy's index is KiB copied per second divided by that of a SPARCstation 20, times 10; the overall index is their
+//! geometric mean. Over several rounds the worst third is dropped and the geometric mean of the others taken, as UnixBench does
 //! with its passes.
 
 use schemars::JsonSchema;
@@ -11,7 +11,7 @@ use iotax_model::Run;
 
 use crate::stats::geometric_mean;
 
-/// The copies: name, UnixBench's title, baseline in KiB/s.
+/// The copy tests: name, UnixBench's title, baseline in KiB/s.
 const BASELINES: [(&str, &str, f64); 3] = [
     ("fstime", "File Copy 1024 bufsize 2000 maxblocks", 3960.0),
     ("fsbuffer", "File Copy 256 bufsize 500 maxblocks", 1655.0),
@@ -47,7 +47,7 @@ pub struct Copy {
     pub rounds: usize,
 }
 
-/// The indexes of all targets with a copy; empty for other suites.
+/// Computes the indexes of all targets with a measured copy; empty for other suites.
 #[must_use]
 pub fn indexes(run: &Run) -> Vec<Index> {
     if run.plan.suite.as_deref() != Some("filecopy") {
@@ -86,7 +86,7 @@ fn measured(
     Some(Copy { workload, title, kib_per_s, baseline_kib_per_s, index, rounds: kept.len() })
 }
 
-/// The geometric mean; `None` of nothing.
+/// The geometric mean; `None` for an empty slice.
 fn mean_of(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| geometric_mean(values))
 }

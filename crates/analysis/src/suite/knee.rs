@@ -1,10 +1,10 @@
 //! The useful number of outstanding I/Os on a target.
 //!
-//! With n I/Os outstanding no target gives more than n / R, where R is its latency without a queue, nor more than its ceiling X.
-//! The two bounds meet at n* = X R: fewer cannot reach the ceiling, and with more they must wait for one another (P. J. Denning
+//! With n I/Os outstanding no target exceeds n / R, where R is its latency without a queue, nor its ceiling X.
+//! The two bounds meet at n* = X R: fewer I/Os cannot reach the ceiling, and with more some must wait (P. J. Denning
 //! and J. P. Buzen, "The Operational Analysis of Queueing Network Models", ACM Computing Surveys 10, 1978: asymptotic bounds and
 //! the saturation point). The knee is the first depth that nearly reaches the ceiling: beyond it, by Little's law, latency grows
-//! with depth at no gain.
+//! with depth without a gain in IOPS.
 
 use super::{SuiteCell, over_rounds};
 
@@ -13,14 +13,14 @@ use super::{SuiteCell, over_rounds};
 pub struct OutstandingKnee {
     /// I/Os outstanding where the bounds meet: ceiling x latency at the smallest depth, the median over the rounds. Fewer cannot reach the ceiling.
     pub outstanding: f64,
-    /// The smallest and the largest of it by single rounds; absent for fewer than two.
+    /// The smallest and the largest `outstanding` of single rounds; absent for fewer than two rounds.
     pub range: Option<(f64, f64)>,
     /// Latency at the smallest depth in nanoseconds.
     pub least_latency_ns: f64,
     /// The highest IOPS at any depth.
     pub ceiling_iops: f64,
-    /// Index of the first point that gives [`REACHED`] of the ceiling. Absent if only the deepest does, because the ceiling may then be
-    /// beyond the measured depths.
+    /// Index of the first point that reaches the share [`REACHED`] of the ceiling. Absent if only the deepest point does, because the ceiling may
+    /// then lie beyond the measured depths.
     pub at: Option<usize>,
     /// IOPS and latency at the deepest point, as ratios to those at the knee.
     pub beyond: Option<(f64, f64)>,
@@ -29,10 +29,10 @@ pub struct OutstandingKnee {
 /// Share of the ceiling that counts as reaching it.
 pub const REACHED: f64 = 0.9;
 
-/// Fewer points show no bend.
+/// Fewest points for a knee.
 const FEWEST: usize = 3;
 
-/// Finds the knee of points in the order of their depth; `None` if a figure is unknown, or for too few points.
+/// Finds the knee of points in ascending order of depth; `None` if a figure is unknown, or for fewer than three points.
 pub fn of(points: &[SuiteCell<'_>]) -> Option<OutstandingKnee> {
     let pairs: Option<Vec<(f64, f64)>> = points.iter().map(|p| Some((p.iops?, p.latency_ns?))).collect();
     let pairs = pairs.filter(|pairs| pairs.len() >= FEWEST)?;
@@ -46,7 +46,7 @@ pub fn of(points: &[SuiteCell<'_>]) -> Option<OutstandingKnee> {
     Some(OutstandingKnee { outstanding, range, least_latency_ns, ceiling_iops, at, beyond })
 }
 
-/// The latency of the first point, and the highest IOPS of all.
+/// Returns the latency of the first point, and the highest IOPS of all points.
 fn bounds(pairs: &[(f64, f64)]) -> Option<(f64, f64)> {
     let ceiling = pairs.iter().map(|(iops, _)| *iops).fold(0.0, f64::max);
     pairs.first().map(|(_, ns)| (*ns, ceiling))

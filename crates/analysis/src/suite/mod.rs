@@ -1,4 +1,4 @@
-//! The workloads of a suite side by side: the results of a target by size or depth, and the point where they bend.
+//! Compares the workloads of a suite: the results of each target by block size or depth, and the point where the curve bends.
 
 pub mod filecopy;
 pub mod knee;
@@ -21,7 +21,7 @@ use iotax_model::Run;
 pub struct SuiteTest<'a> {
     /// Prefix of its workloads' names.
     pub name: &'a str,
-    /// The dimension in which its workloads differ.
+    /// The parameter in which the workloads differ.
     pub shape: SuiteShape,
     /// Its workloads, in the plan's order.
     pub workloads: Vec<&'a Workload>,
@@ -34,7 +34,7 @@ pub struct SuiteTest<'a> {
 pub struct TargetSeries<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// The cells measured, by depth or size where the workloads differ in that, else in the order of the test's workloads.
+    /// Measured cells, ascending by depth or block size if the workloads differ in that, else in the order of the test's workloads.
     pub points: Vec<SuiteCell<'a>>,
     /// Depth beyond which more I/Os only add latency; absent for other shapes, or with too few points.
     pub knee: Option<OutstandingKnee>,
@@ -53,25 +53,25 @@ pub struct SuiteCell<'a> {
     pub bytes_per_s: Option<f64>,
     /// Mean service time in nanoseconds.
     pub latency_ns: Option<f64>,
-    /// I/Os per second and mean service time of each round, as far as both are known.
+    /// Round, I/Os per second and mean service time of each round in which both figures are known.
     rounds: Vec<(u32, f64, f64)>,
 }
 
 impl SuiteCell<'_> {
-    /// Bytes of one I/O.
+    /// Returns the block size of the workload.
     #[must_use]
     pub const fn block_size(&self) -> Bytes {
         self.workload.bs
     }
 
-    /// The requested number of outstanding I/Os.
+    /// Returns the requested number of outstanding I/Os.
     #[must_use]
     pub fn outstanding(&self) -> u64 {
         u64::from(self.workload.iodepth) * u64::from(self.workload.numjobs)
     }
 
-    /// I/Os that were outstanding on average by Little's law (J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations
-    /// Research 9, 1961): rate times time.
+    /// Mean number of outstanding I/Os by Little's law (J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations
+    /// Research 9, 1961): rate times latency. `None` if either is unknown.
     #[must_use]
     pub fn in_flight(&self) -> Option<f64> {
         Some(self.iops? * self.latency_ns? / 1e9)
@@ -96,7 +96,7 @@ impl SuiteCell<'_> {
     }
 }
 
-/// The measured tests of a run; empty for a run without a suite, or with one whose workloads are independent.
+/// Collects the measured tests of a run; empty for a run without a suite, or with a suite of unrelated workloads.
 #[must_use]
 pub fn tests(run: &Run) -> Vec<SuiteTest<'_>> {
     let suite = run
@@ -140,11 +140,11 @@ impl<'a> TargetSeries<'a> {
     }
 }
 
-/// A figure over rounds.
+/// A figure computed for each round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct OverRounds {
     median: f64,
-    /// The smallest and the largest.
+    /// The smallest and the largest value.
     range: (f64, f64),
 }
 

@@ -1,23 +1,23 @@
-//! The block size from which the bandwidth limits.
+//! The block size at which bandwidth becomes the limit.
 //!
-//! An I/O of s bytes takes a fixed time and that of its bytes, t = a + s / b: a target that is limited by I/Os gives the same
-//! IOPS at any size, one that is limited by bandwidth twice the IOPS at half the size. Both parts are equal at s = a b, where
+//! An I/O of s bytes takes a fixed time plus a time per byte, t = a + s / b: a target limited by I/Os has the same
+//! IOPS at any size, a target limited by bandwidth has twice the IOPS at half the size. Both parts are equal at s = a b, where
 //! half of the bandwidth is reached (R. W. Hockney, "(r∞, n1/2, s1/2) measurements on the 2-CPU CRAY X-MP", Parallel Computing 2,
-//! 1985: the half-performance length). Time here is that between two completions, whatever is outstanding.
+//! 1985: the half-performance length). Time here is that between two completions, at any number of outstanding I/Os.
 
 use super::{SuiteCell, over_rounds};
 
-/// The block size from which the bandwidth limits.
+/// The block size at which bandwidth becomes the limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transition {
-    /// Bytes at which an I/O's fixed time equals that of its bytes; 0 if the bandwidth limits at every size, absent if it limits
+    /// Bytes at which an I/O's fixed time equals its transfer time; 0 if bandwidth is the limit at every size, absent if it is the limit
     /// at none. Median over the rounds.
     pub size: Option<f64>,
-    /// The smallest and the largest of it by single rounds; absent for fewer than two.
+    /// The smallest and the largest `size` of single rounds; absent for fewer than two rounds.
     pub range: Option<(f64, f64)>,
-    /// Fixed time of every I/O, in nanoseconds between two completions.
+    /// Fixed time per I/O: nanoseconds between two completions that do not depend on the size.
     pub fixed_ns: f64,
-    /// The bandwidth that large blocks approach, in bytes per second; absent if size makes no difference.
+    /// The bandwidth that large blocks approach, in bytes per second; absent if the block size makes no difference.
     pub bytes_per_s: Option<f64>,
     /// Largest deviation of a measured time from the model, as a share.
     pub misfit: f64,
@@ -26,10 +26,10 @@ pub struct Transition {
 /// Fewest sizes for a meaningful fit.
 const FEWEST: usize = 4;
 
-/// The two parts: nanoseconds per I/O and nanoseconds per byte.
+/// The fixed nanoseconds per I/O, and the nanoseconds per byte.
 type Parts = (f64, f64);
 
-/// Finds the transition from points of different block sizes; `None` if a figure is unknown, or for too few points.
+/// Finds the transition from points of different block sizes; `None` if a figure is unknown, or for fewer than four points.
 pub fn of(points: &[SuiteCell<'_>]) -> Option<Transition> {
     let sizes: Vec<f64> = points.iter().map(|p| p.block_size().0 as f64).collect();
     let times: Option<Vec<f64>> = points.iter().map(|p| p.iops.map(|iops| 1e9 / iops)).collect();
@@ -50,7 +50,8 @@ pub fn of(points: &[SuiteCell<'_>]) -> Option<Transition> {
     })
 }
 
-/// Least squares of relative errors, so that all sizes have the same weight. Neither part is negative. `None` if all sizes are equal.
+/// Fits both parts by least squares of relative errors, so that all sizes have the same weight. Neither part is negative. `None` if all sizes
+/// are equal.
 fn fit(sizes: &[f64], times: &[f64]) -> Option<Parts> {
     let (mut uu, mut uv, mut vv, mut u, mut v) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for (size, time) in sizes.iter().zip(times) {

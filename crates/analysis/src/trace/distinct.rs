@@ -1,9 +1,9 @@
-//! The number of distinct values among many, from a bounded sample.
+//! Estimates the number of distinct values in a stream, from a bounded sample.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
 
-/// The smallest hashes that are kept: an error of about 1 / sqrt(8192) = 1.1%.
+/// Number of smallest hashes kept: an error of about 1 / sqrt(8192) = 1.1%.
 const KEPT: usize = 8192;
 
 /// Counts distinct values by the k smallest of their hashes (Bar-Yossef et al., "Counting distinct elements in a data stream", 2002;
@@ -25,7 +25,7 @@ impl Distinct {
         }
     }
 
-    /// The number of distinct values; exact while it is below the number kept.
+    /// Estimates the number of distinct values; exact while it is below the number of hashes kept.
     pub(super) fn estimate(&self) -> u64 {
         match self.smallest.last() {
             Some(largest) if self.smallest.len() == KEPT => {

@@ -1,4 +1,4 @@
-//! The share of the space touched that takes most of a trace's I/Os.
+//! Finds the smallest part of the touched space that receives most of a trace's I/Os.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -10,9 +10,9 @@ use statrs::distribution::{Discrete, Poisson};
 use super::BLOCK;
 use super::reuse::Kind;
 
-/// Regions that are counted apart.
+/// Maximum number of regions counted separately.
 const MOST: usize = 1 << 16;
-/// From this mean on, counts that differ by chance differ too little to matter.
+/// Mean number of I/Os per region above which differences by chance are too small to matter.
 const MANY: f64 = 1e6;
 
 /// The smallest shares of the regions touched that take these shares of the I/Os, between 0 and 1.
@@ -42,12 +42,12 @@ pub struct HotAreas {
     pub writes: Option<HotShare>,
 }
 
-/// Counts I/Os by region.
+/// Counts reads and writes by region.
 #[derive(Debug)]
 pub(super) struct HotCounter {
     most: usize,
     region: u64,
-    /// Reads and writes by the number of the region.
+    /// Number of reads and of writes by region number.
     counts: HashMap<u64, [u64; 2]>,
 }
 
@@ -97,7 +97,7 @@ fn hot_share(counts: impl Iterator<Item = u64>) -> Option<HotShare> {
     })
 }
 
-/// The number of regions that take so many I/Os, from (regions, I/Os in each) with the hottest first.
+/// Returns the number of regions that receive `ios` I/Os, from (regions, I/Os in each), the hottest first.
 fn smallest(mut ios: f64, regions: impl Iterator<Item = (f64, f64)>) -> f64 {
     let mut taken = 0.0;
     for (count, each) in regions {
@@ -110,8 +110,8 @@ fn smallest(mut ios: f64, regions: impl Iterator<Item = (f64, f64)>) -> f64 {
     taken
 }
 
-/// The share of the regions touched that takes this share of I/Os which go to regions at random, if `mean` of them begin in each.
-/// Their numbers follow Poisson's distribution without its 0: nobody knows of regions without I/O.
+/// Returns the share of the touched regions that would receive this share of the I/Os if I/Os went to regions at random, `mean` to each.
+/// The counts follow a Poisson distribution without 0, because regions without I/O are unknown.
 fn by_chance(share: f64, mean: f64) -> f64 {
     // One in each is an even share; so are very many.
     if mean <= 1.0 || mean > MANY {

@@ -1,16 +1,16 @@
-//! The number of distinct blocks between two touches of a block.
+//! Computes reuse distances: the number of distinct blocks between two accesses to a block.
 
 use std::collections::HashMap;
 
-/// Slots of time before the first renumbering.
+/// Number of time slots before the first renumbering.
 const SLOTS: usize = 1024;
 
-/// Blocks in the order of their last touch. Counts in O(log n) by a Fenwick tree over slots of time, as Olken does with a search tree
+/// Blocks in the order of their last access. Counts in O(log n) by a Fenwick tree over time slots, where Olken uses a search tree
 /// ("Efficient methods for calculating the success function of fixed space replacement policies", 1981).
 #[derive(Debug)]
 pub(super) struct LruStack {
     last: HashMap<u64, usize>,
-    /// Node `i` counts the blocks whose last touch lies in the `i & -i` slots that end with slot `i - 1`.
+    /// Node `i` counts the blocks whose last access lies in the `i & -i` slots that end with slot `i - 1`.
     nodes: Vec<u32>,
     next: usize,
 }
@@ -22,7 +22,7 @@ impl Default for LruStack {
 }
 
 impl LruStack {
-    /// Touches a block. The number of other blocks that were touched since its last touch; `None` for the first.
+    /// Accesses a block. Returns the number of other blocks accessed since its last access; `None` for the first access.
     pub(super) fn touch(&mut self, block: u64) -> Option<usize> {
         if self.next + 1 == self.nodes.len() {
             self.renumber();
@@ -38,14 +38,14 @@ impl LruStack {
         between
     }
 
-    /// Forgets a block.
+    /// Removes a block.
     pub(super) fn remove(&mut self, block: u64) {
         if let Some(slot) = self.last.remove(&block) {
             self.change(slot, -1);
         }
     }
 
-    /// Blocks whose last touch is in this slot or before.
+    /// Number of blocks whose last access is in this slot or an earlier one.
     fn up_to(&self, slot: usize) -> usize {
         let (mut node, mut sum) = (slot + 1, 0);
         while node > 0 {
@@ -63,7 +63,7 @@ impl LruStack {
         }
     }
 
-    /// Closes the gaps between slots in use, so that slots never outnumber blocks by much.
+    /// Closes the gaps between used slots, so that there are never many more slots than blocks.
     fn renumber(&mut self) {
         let mut order: Vec<(&u64, &mut usize)> = self.last.iter_mut().collect();
         order.sort_unstable_by_key(|(_, slot)| **slot);

@@ -1,4 +1,4 @@
-//! The share of a trace's reads and writes that find their block in a cache of a given size.
+//! Estimates the share of a trace's reads and writes that would hit a cache of a given size.
 
 use std::collections::BinaryHeap;
 
@@ -8,15 +8,15 @@ use serde::Serialize;
 use super::BLOCK;
 use super::lru_stack::LruStack;
 
-/// Blocks that are followed; a trace that touches no more is followed whole.
+/// Maximum number of blocks followed; a trace that touches no more gives exact figures.
 const MOST: usize = 1 << 16;
-/// Groups of blocks, each of which makes an estimate of its own.
+/// Groups of blocks, each with an independent estimate.
 const GROUPS: usize = 16;
-/// The 97.5th percentile of Student's t with 15 degrees of freedom: half of a 95% interval from 16 groups.
+/// The 97.5th percentile of Student's t with 15 degrees of freedom, for the 95% interval from 16 groups.
 const T_95: f64 = 2.131;
-/// Followed blocks that fit into the smallest cache whose hits are told; fewer do not tell distances apart.
+/// Fewest followed blocks that must fit into a cache for its hits to be reported; with fewer, distances are too coarse.
 const FEWEST: f64 = 64.0;
-/// Bit lengths of a distance: 0 to 64.
+/// Number of possible bit lengths of a distance: 0 to 64.
 const BIT_LENGTHS: usize = 65;
 
 /// The share of 4 KiB blocks read or written that lie in the cache at that moment.
@@ -52,14 +52,14 @@ pub struct Reuse {
     pub caches: Vec<CacheHits>,
 }
 
-/// The kinds of I/O that are counted apart.
+/// Kinds of I/O that are counted separately.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Read,
     Write,
 }
 
-/// Follows a sample of the blocks.
+/// Estimates cache hits from a sample of the blocks.
 #[derive(Debug)]
 pub(super) struct ReuseCounter {
     blocks: [u64; 2],
@@ -105,15 +105,16 @@ impl ReuseCounter {
         }
     }
 
-    /// The hits of a cache of 2^`bits` blocks: all I/Os, whose number is known, without the estimated misses. A hot block has few
-    /// misses, so that it matters little whether the sample has it. The paper's SHARDS-adj comes to the same.
+    /// Returns the hits of a cache of 2^`bits` blocks: the exact number of I/Os minus the estimated misses. A hot block has few
+    /// misses, so it matters little whether the sample contains it. The paper's SHARDS-adj is equivalent.
     fn hits(&self, kind: Kind, bits: usize) -> Option<HitShare> {
         let blocks = self.blocks[kind as usize];
         let share = |sample: &Sample| 1.0 - sample.misses(kind, bits) / blocks as f64;
         (blocks > 0).then(|| HitShare { share: share(&self.all).clamp(0.0, 1.0), error: self.error(&share) })
     }
 
-    /// The groups differ as samples of a sixteenth do. The sample of all is that much better, and exact if it has all blocks.
+    /// Estimates the error from the variance between the groups, each a sixteenth of the sample. The error of the whole sample is smaller in
+    /// proportion, and 0 if it contains all blocks.
     fn error(&self, share: &impl Fn(&Sample) -> f64) -> f64 {
         let (count, rate) = (GROUPS as f64, self.all.rate());
         let shares: Vec<f64> = self.groups.iter().map(share).collect();
@@ -124,18 +125,18 @@ impl ReuseCounter {
     }
 }
 
-/// The blocks with the smallest hashes. Each I/O of one stands for as many as blocks are not followed.
+/// The blocks with the smallest hashes. Each I/O of a followed block counts for the blocks that are not followed, too.
 #[derive(Debug)]
 struct Sample {
     most: usize,
-    /// Share of the hashes that come here.
+    /// Share of the hashes that are assigned to this sample.
     share: f64,
     /// The largest hash that is followed.
     limit: u64,
     kept: BinaryHeap<u64>,
     stack: LruStack,
     first: [f64; 2],
-    /// By the bit length of the distance: a cache of 2^n blocks hits all up to n.
+    /// Accesses by kind and by bit length of the reuse distance: a cache of 2^n blocks hits those of bit length n or less.
     again: [[f64; BIT_LENGTHS]; 2],
 }
 
@@ -152,7 +153,7 @@ impl Sample {
         }
     }
 
-    /// Share of all blocks that is followed now.
+    /// Share of all blocks that is currently followed.
     fn rate(&self) -> f64 {
         self.share * ((self.limit as f64 + 1.0) / 2.0_f64.powi(64))
     }
@@ -183,13 +184,13 @@ impl Sample {
         self.first[kind as usize] + self.again[kind as usize][bits + 1..].iter().sum::<f64>()
     }
 
-    /// The bit length of the longest distance.
+    /// Returns the bit length of the longest distance; `None` without any reuse.
     fn longest(&self) -> Option<usize> {
         (0..BIT_LENGTHS).rev().find(|bits| self.again.iter().any(|kind| kind[*bits] > 0.0))
     }
 }
 
-/// Spreads values over all hashes, no two to the same: the finalizer of Steele et al.'s SplitMix ("Fast splittable pseudorandom number generators", 2014).
+/// Maps values one to one onto hashes: the finalizer of Steele et al.'s SplitMix ("Fast splittable pseudorandom number generators", 2014).
 const fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

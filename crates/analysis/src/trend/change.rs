@@ -1,18 +1,18 @@
-//! The changes in one series of logarithms: their places and sizes, and what the newest runs may turn out to be.
+//! Finds the changes of level in one series of logarithms, and forecasts whether the newest points will become one.
 
 use super::energy::{self, LEAST_SIDE};
 use crate::stats::paired::Interval;
 use crate::stats::{MAD_TO_SD, median};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Log likelihood, relative to the best place, above which a place belongs to the interval. By simulation (docs/trend.md) the interval then
-/// holds the true place in at least 95% of changes.
+/// Log likelihood, relative to the best position, above which a position belongs to the interval. In simulations (docs/trend.md) the interval
+/// then contains the true position of at least 95% of changes.
 const LIKELIHOOD: f64 = 3.0;
 
-/// Distance of the newest runs from the rest, in standard errors, from which they are reported as a possible change.
+/// Distance of the newest points from the rest, in standard errors, above which they are reported as a possible change.
 const SUSPICIOUS: f64 = 4.0;
 
-/// Maximum number of future runs in a forecast.
+/// Maximum number of future points in a forecast.
 const AHEAD: usize = 12;
 
 /// A change of level.
@@ -22,28 +22,28 @@ pub struct LevelChange {
     pub at: usize,
     /// The earliest and latest index that the first point of the new level may have, at 95%.
     pub between: (usize, usize),
-    /// Index of the first point of the level before it.
+    /// Index of the first point of the level before the change.
     pub from: usize,
-    /// Index after the last point of the level after it.
+    /// Index after the last point of the level after the change.
     pub to: usize,
-    /// The logarithm of the ratio of the new level to the old: the Hodges-Lehmann estimate, the median of all differences.
+    /// The log ratio of the new level to the old: the Hodges-Lehmann estimate, the median of all pairwise differences.
     pub shift: f64,
-    /// Its 95% interval, from the order of all differences as in Mann and Whitney's test.
+    /// 95% interval of `shift`, from the ordered pairwise differences as in Mann and Whitney's test.
     pub interval: Interval,
 }
 
 /// The newest points look like a new level, but are too few to decide.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pending {
-    /// Their number.
+    /// Number of newest points that stand out.
     pub points: usize,
-    /// Number of further points like these that would make it a change; absent if 12 would not.
+    /// Log ratio of the median of these points to that of the level before them.
     pub shift: f64,
-    /// The number of further points like these that make it a change; absent if 12 would not.
+    /// Number of further points like these that would make a change; absent if 12 would not.
     pub needed: Option<usize>,
 }
 
-/// Divides a series until no part of it divides any more. In the order of the series.
+/// Divides a series repeatedly until no part divides further. Returns the changes in the order of the series.
 #[must_use]
 pub fn changes(values: &[f64]) -> Vec<LevelChange> {
     let mut places = Vec::new();
@@ -75,8 +75,8 @@ fn divide(values: &[f64], offset: usize, places: &mut Vec<usize>) {
     }
 }
 
-/// The most likely place of one change in a part, and the earliest and latest likely one. The noise is taken as Laplace's, whose likelihood
-/// counts absolute distances from medians, so that an outlier is no level.
+/// Returns the most likely position of one change in a part, and the earliest and latest likely ones. The noise is assumed to be Laplacian,
+/// whose likelihood counts absolute distances from medians, so that an outlier does not look like a level.
 fn most_likely(part: &[f64]) -> (usize, (usize, usize)) {
     let places = LEAST_SIDE..=part.len() - LEAST_SIDE;
     let distance = |at: usize| spread(&part[..at]) + spread(&part[at..]);
@@ -91,7 +91,7 @@ fn most_likely(part: &[f64]) -> (usize, (usize, usize)) {
     (at + LEAST_SIDE, (first + LEAST_SIDE, last + LEAST_SIDE))
 }
 
-/// Sum of the distances from the median.
+/// Sum of the absolute deviations from the median.
 fn spread(values: &[f64]) -> f64 {
     let middle = median(values).unwrap_or_default();
     values.iter().map(|value| (value - middle).abs()).sum()
@@ -115,7 +115,7 @@ pub(super) fn shift(before: &[f64], after: &[f64]) -> (f64, Interval) {
     (middle, Interval { low: all[low], high: all[all.len() - 1 - low] })
 }
 
-/// The standard deviation of a series about its levels, by the median of the absolute deviations; absent for too few points.
+/// Estimates the standard deviation of a series about its levels, from the median absolute deviation; `None` for fewer than five points.
 pub(super) fn noise(values: &[f64], changes: &[LevelChange]) -> Option<f64> {
     let ends = changes.iter().map(|change| change.at).chain([values.len()]);
     let mut from = 0;
@@ -128,7 +128,7 @@ pub(super) fn noise(values: &[f64], changes: &[LevelChange]) -> Option<f64> {
     median(&deviations).filter(|_| values.len() > LEAST_SIDE).map(|deviation| deviation * MAD_TO_SD)
 }
 
-/// Judges the newest points of the last level.
+/// Checks whether the newest points of the last level stand out; `None` if they do not, or if the level has fewer than nine points.
 #[must_use]
 pub fn pending(values: &[f64], changes: &[LevelChange]) -> Option<Pending> {
     let level = &values[changes.last().map_or(0, |change| change.at)..];

@@ -1,24 +1,24 @@
-//! Where a series divides: E-divisive's energy statistic on ranks.
+//! Finds the position at which a series divides: E-divisive's energy statistic on ranks.
 //!
 //! Matteson and James (A Nonparametric Approach for Multiple Change Point Analysis of Multivariate Data, JASA 109, 2014) divide a
-//! series where the energy distance between both sides is largest and ask a permutation test whether that is more than chance. Hunter
-//! (Fleming et al., Hunter: Using Change Point Detection to Hunt for Performance Regressions, ICPE 2023; now Apache Otava) puts a t-test
-//! in the permutations' place, which is quick and repeatable but trips over single outliers. Here the statistic is taken on ranks.
-//! Ranks of exchangeable noise are a random order whatever its distribution, so the critical values are a table, and one outlier is one
-//! rank.
+//! series where the energy distance between both sides is largest, and test by permutation whether that exceeds chance. Hunter
+//! (Fleming et al., Hunter: Using Change Point Detection to Hunt for Performance Regressions, ICPE 2023; now Apache Otava) replaces the
+//! permutations by a t-test, which is quick and repeatable but sensitive to single outliers. Here the statistic is computed on ranks.
+//! The ranks of exchangeable noise are a random order whatever its distribution, so critical values come from a table, and an outlier counts
+//! as one rank.
 
 /// Fewest runs on each side of a change.
 pub const LEAST_SIDE: usize = 4;
 
-/// Probability of a false change per look at a series. Chosen so that fewer than 5% of the series that are looked at after every run, up to
-/// 100 runs, ever alarm.
+/// Probability of a false change each time a series is examined. Chosen so that fewer than 5% of series ever give a false alarm if they are
+/// examined after every run, up to 100 runs.
 pub const LEVEL: f64 = 0.002;
 
-/// Longest series that is divided at once.
+/// Maximum number of values that are examined at once.
 pub(super) const LONGEST: usize = 1000;
 
-/// The statistic that one random order in 500 ([`LEVEL`]) exceeds, by the number of runs: simulated, 600,000 orders up to 40 runs, 200,000 up
-/// to 128, 10,000 for 1,000. Below the first no order is so rare.
+/// Critical values by the number of runs: the statistic that one random order in 500 ([`LEVEL`]) exceeds. Simulated with 600,000 orders up to
+/// 40 runs, 200,000 up to 128, and 10,000 for 1,000. With fewer runs than in the first entry no order is that rare.
 const CRITICAL: &[(usize, f64)] = &[
     (14, 1.857),
     (15, 1.944),
@@ -79,10 +79,10 @@ pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// A place where a series may divide.
+/// A position where a series may divide.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Division {
-    /// Values before it.
+    /// Number of values before the position.
     pub(super) at: usize,
     /// The scaled energy distance between both sides.
     pub(super) energy: f64,

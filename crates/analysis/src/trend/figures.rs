@@ -1,4 +1,4 @@
-//! The figures of a run that its point in a trend rests on.
+//! The figures of a run from which a trend computes its points.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ use crate::curve::{self, Curves};
 use crate::metric::Metric;
 use crate::watch;
 
-/// The figures of a run's usable measurements: a few kilobytes, whatever the run holds.
+/// The figures of a run's usable measurements: a few kilobytes for any run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunFigures {
@@ -31,19 +31,19 @@ pub struct FoundAnswer {
     pub target: String,
     /// The workload's name.
     pub workload: String,
-    /// The answer.
+    /// The result.
     pub is: AnswerFigure,
 }
 
-/// The figure of such an answer.
+/// The figure of a search, a curve or a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerFigure {
-    /// The highest rate that keeps the conditions, or for a curve the highest rate done, in I/Os per second.
+    /// The highest rate that meets the conditions, or for a curve the capacity, in I/Os per second.
     Rate(f64),
-    /// The highest rate tried, which met the conditions.
+    /// The highest rate tried, which met the conditions, in I/Os per second.
     AtLeast(f64),
-    /// The lowest rate tried, which failed them.
+    /// The lowest rate tried, which failed the conditions, in I/Os per second.
     Below(f64),
     /// The longest time without a completed I/O, in nanoseconds; 0 if no gap was recorded.
     LongestGap(u64),
@@ -54,7 +54,7 @@ pub enum AnswerFigure {
 struct CellFigures {
     target: String,
     workload: String,
-    /// Number of each round and its values.
+    /// Number of each round, and its values in the order of the metrics.
     rounds: Vec<(u32, Vec<Option<f64>>)>,
 }
 
@@ -62,20 +62,20 @@ impl RunFigures {
     /// Version of the rules that exclude measurements. It is raised when a rule changes, so that stored figures are recomputed.
     pub const RULES: u32 = 3;
 
-    /// Computes the figures of all metrics by which targets are compared, and the results of a search, a curve or a watch.
+    /// Computes the figures by all metrics by which targets are compared, and the results of a search, a curve or a watch.
     #[must_use]
     pub fn all(run: &Run) -> Self {
         let answers = searched(run).into_iter().chain(curved(run)).chain(watched(run)).collect();
         Self { answers, ..Self::of(run, &Metric::compared().collect::<Vec<_>>()) }
     }
 
-    /// The answers of a search, a curve or a watch; empty for other runs.
+    /// Returns the results of a search, a curve or a watch; empty for other runs.
     #[must_use]
     pub fn answers(&self) -> &[FoundAnswer] {
         &self.answers
     }
 
-    /// Computes the figures of these metrics, without measurements that may not be used for verdicts.
+    /// Computes the figures by the given metrics, without measurements that no verdict may rest on.
     #[must_use]
     pub fn of(run: &Run, metrics: &[Metric]) -> Self {
         let findings = checks::of_measurements(run);
@@ -101,7 +101,7 @@ impl RunFigures {
         Self { metrics, cells, answers: Vec::new() }
     }
 
-    /// The mean of a cell over all rounds of its run, as in tables; `None` if none is usable.
+    /// Returns the mean of a cell over all rounds of its run, as in tables; `None` if no measurement is usable.
     #[must_use]
     pub fn mean(&self, run: &Run, target: &str, workload: &str, metric: Metric) -> Option<f64> {
         let column = self.metrics.iter().position(|known| known == metric.word())?;
@@ -115,7 +115,7 @@ impl RunFigures {
         means(figures, run.source.is_none()).get(target).copied()
     }
 
-    /// A cell's logarithms by a metric in the order of the rounds, so that their sum is always the same.
+    /// Returns the logarithms of a cell's figures by round. The fixed order makes their sum reproducible.
     pub(super) fn logs(&self, target: &str, workload: &str, metric: Metric) -> BTreeMap<u32, f64> {
         let column = self.metrics.iter().position(|known| known == metric.word());
         let cell = self.cells.iter().find(|cell| cell.target == target && cell.workload == workload);
@@ -125,7 +125,7 @@ impl RunFigures {
     }
 }
 
-/// The rate of each target in a search.
+/// Lists the rate found for each target of a search.
 fn searched(run: &Run) -> Vec<FoundAnswer> {
     let of_work = |answers: ask::Answers<'_>| {
         let workload = answers.work.name.clone();
@@ -143,7 +143,7 @@ fn searched(run: &Run) -> Vec<FoundAnswer> {
     ask::answers(run).into_iter().flat_map(of_work).collect()
 }
 
-/// The capacity of each target in a curve.
+/// Lists the capacity of each target of a curve.
 fn curved(run: &Run) -> Vec<FoundAnswer> {
     let of_work = |curves: Curves<'_>| {
         let workload = curves.work.name.clone();
@@ -156,7 +156,7 @@ fn curved(run: &Run) -> Vec<FoundAnswer> {
     curve::curves(run).into_iter().flat_map(of_work).collect()
 }
 
-/// The longest gap of each cell of a watch; cells without recorded gaps are left out.
+/// Lists the longest gap of each cell of a watch; cells without recorded gaps are left out.
 fn watched(run: &Run) -> Vec<FoundAnswer> {
     let mut found: Vec<FoundAnswer> = Vec::new();
     for episode in watch::episodes(run) {

@@ -1,4 +1,4 @@
-//! The data that a trend keeps of each run, and the matching of cells across runs.
+//! The data that a trend needs of each run, and the matching of cells across runs.
 
 use std::collections::HashMap;
 
@@ -12,18 +12,18 @@ use crate::compare::differences::{self, Difference};
 use crate::metric::Metric;
 use crate::stats::paired::Differences;
 
-/// A run as a trend needs it.
+/// The data of one run that a trend needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastRun {
-    /// Its number in its store.
+    /// The run's number in its store.
     pub id: i64,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
-    /// The machine.
+    /// The machine that measured.
     pub environment: Environment,
     /// Tags, such as `commit=4f1c2a`.
     pub tags: Vec<String>,
-    /// The user's note on it.
+    /// The user's note on the run.
     pub note: String,
     control: Option<String>,
     subjects: Vec<AccountedTarget>,
@@ -31,7 +31,7 @@ pub struct PastRun {
     figures: RunFigures,
 }
 
-/// A workload with its settings as one text, except those of its duration.
+/// A workload, with its settings except the duration as one text.
 #[derive(Debug, Clone, PartialEq)]
 struct KeyedWorkload {
     workload: Workload,
@@ -39,7 +39,7 @@ struct KeyedWorkload {
 }
 
 impl PastRun {
-    /// Extracts the data of a run for these metrics.
+    /// Extracts the data of a run for the given metrics.
     #[must_use]
     pub fn of(run: &Run, metrics: &[Metric], tags: Vec<String>, note: String) -> Self {
         Self::with(run, RunFigures::of(run, metrics), tags, note)
@@ -62,12 +62,12 @@ impl PastRun {
         }
     }
 
-    /// The names of its targets, in the plan's order.
+    /// Iterates over the names of the run's targets, in the plan's order.
     pub fn targets(&self) -> impl Iterator<Item = &str> {
         self.subjects.iter().map(|subject| subject.name.as_str())
     }
 
-    /// The names of its workloads, in the plan's order.
+    /// Iterates over the names of the run's workloads, in the plan's order.
     pub fn workloads(&self) -> impl Iterator<Item = &str> {
         self.workloads.iter().map(|keyed| keyed.workload.name.as_str())
     }
@@ -80,7 +80,7 @@ impl PastRun {
         self.subjects.iter().find(|subject| subject.name == name)
     }
 
-    /// Differences between this run and a later one other than a cell's results.
+    /// Lists differences between this run and a later one, for a target and a workload, other than their results.
     #[must_use]
     pub fn differences(&self, later: &Self, target: &str, workload: &str) -> Vec<Difference> {
         let mut found = differences::machines(&self.environment, &later.environment);
@@ -95,8 +95,8 @@ impl PastRun {
     }
 }
 
-/// Identifies a series: a target and a workload. A workload whose keys change becomes another one whatever its name; only its duration may
-/// change.
+/// Identifies a series: a target and a workload. A workload with a changed setting starts another series, whatever its name; only its
+/// duration may change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct CellKey {
     pub(super) target: String,
@@ -104,7 +104,7 @@ pub(super) struct CellKey {
     keys: String,
 }
 
-/// The cells of all runs in the order of first appearance, each with its workload as last planned.
+/// Lists the cells of all runs in the order of first appearance, each with its workload as planned last.
 pub(super) fn cells(runs: &[PastRun]) -> Vec<(CellKey, Workload)> {
     let mut found: Vec<(CellKey, Workload)> = Vec::new();
     let mut places: HashMap<CellKey, usize> = HashMap::new();
@@ -128,14 +128,14 @@ pub(super) fn cells(runs: &[PastRun]) -> Vec<(CellKey, Workload)> {
     found
 }
 
-/// A workload's settings as one text, except those of its duration.
+/// Returns a workload's settings as one text, except the duration.
 fn keys(workload: &Workload) -> String {
     let mut keys: Settings = flat(&serde_json::to_value(workload).unwrap_or_default());
     keys.retain(|key, _| !HOW_LONG.contains(&key.as_str()));
     format!("{keys:?}")
 }
 
-/// A run's point in a series, in logarithms.
+/// A run's point in a series; all values are logarithms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LogPoint {
     /// Index of the run.
@@ -144,13 +144,13 @@ pub(super) struct LogPoint {
     pub(super) target: f64,
     /// The control's mean.
     pub(super) control: Option<f64>,
-    /// The mean of the followed figure: target minus control in each round that has both, otherwise the target's.
+    /// Mean of the followed value: target minus control in each round that has both, or the target's value without a control.
     pub(super) value: f64,
-    /// Rounds that it rests on.
+    /// Number of rounds in the means.
     pub(super) rounds: usize,
 }
 
-/// The points of a cell by a metric, of the runs that have it. With a control, of the runs that measured both in some round.
+/// Builds the points of a cell by a metric, for all runs that measured it. With a control, both must have been measured in a common round.
 pub(super) fn points(
     runs: &[PastRun],
     cell: &CellKey,
@@ -184,7 +184,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<(f64, usize)> {
     Differences::new(values).map(|sample| (crate::stats::Estimate::mean(&sample), sample.n()))
 }
 
-/// The control of the newest plan that names one.
+/// Returns the control named by the newest plan that names one.
 pub(super) fn planned_control(runs: &[PastRun]) -> Option<&str> {
     runs.iter().rev().find_map(|run| run.control.as_deref())
 }

@@ -1,8 +1,8 @@
 //! Trends: changes of level over a history of runs.
 //!
-//! A series is one cell by one metric over the runs: the mean over each run's rounds of the logarithm of target / control, so that what the
-//! machine did to both goes out of it. Without a control it is the target alone, and the machine's days are in it. `energy` divides
-//! a series, `change` says where and by how much, `figures` and `history` keep what is needed of each run.
+//! A series follows one cell by one metric over the runs. Its value is the mean over a run's rounds of the logarithm of target / control, so
+//! that effects of the machine on both cancel. Without a control it is the target alone, including effects of the machine. `energy` divides
+//! a series, `change` finds the position and the size of changes, `figures` and `history` keep the necessary data of each run.
 
 mod change;
 mod energy;
@@ -23,17 +23,17 @@ use crate::stats::paired::Interval;
 /// The series to follow, and the gates.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TrendQuestion {
-    /// Only this target.
+    /// Limits the result to this target; `None` for all.
     pub target: Option<String>,
-    /// Only this workload.
+    /// Limits the result to this workload; `None` for all.
     pub workload: Option<String>,
-    /// Metrics, or their substitutes on streams.
+    /// Metrics to follow, or their substitutes for streams.
     pub metrics: Vec<Metric>,
-    /// The control, in place of the plans'.
+    /// Name of the control; `None` for that of the plans.
     pub control: Option<String>,
-    /// Only changes that may have come with this run of the history or a later one; `None` for all.
+    /// Limits the result to changes that may have come with this run of the history or a later one; `None` for all.
     pub since: Option<usize>,
-    /// Changes that fail.
+    /// Changes that fail the command.
     pub gates: Vec<Gate>,
 }
 
@@ -44,68 +44,68 @@ pub struct TrendPoint {
     pub run: usize,
     /// Geometric mean of the target's figure over the rounds, in the metric's unit.
     pub mean: f64,
-    /// The control's; absent without one.
+    /// The control's geometric mean; absent without a control.
     pub control: Option<f64>,
-    /// The series: the ratio of the target to the control, else the target's mean.
+    /// Value of the series: the ratio of the target to the control, or the target's mean without a control.
     pub followed: f64,
-    /// Rounds that it rests on.
+    /// Number of rounds in the point.
     pub rounds: u32,
 }
 
-/// A change of a series in terms of runs.
+/// A change of level in a series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrendChange {
-    /// Index of the first point after the change, as estimated.
+    /// Index of the first point after the change; an estimate.
     pub at: usize,
-    /// Index of the last run that is before it for certain (95%).
+    /// Index of the last run that precedes the change at 95% confidence.
     pub last_before: usize,
-    /// Index of the first run that is after it for certain.
+    /// Index of the first run that follows the change at 95% confidence.
     pub first_after: usize,
     /// The new level as a ratio to the old one.
     pub ratio: f64,
-    /// Its 95% interval.
+    /// 95% interval of the ratio.
     pub interval: Interval,
-    /// Points of the level before it and of the level after it.
+    /// Number of points in the level before the change and in the level after it.
     pub points: (usize, usize),
-    /// The machine's own change between the same points, by the control: ratio and 95% interval.
+    /// Change of the control between the same points, which is that of the machine: ratio and 95% interval.
     pub control: Option<(f64, Interval)>,
     /// True if the new level is worse.
     pub is_worse: bool,
-    /// False if it precedes the requested runs.
+    /// False if the change precedes the requested runs.
     pub is_new: bool,
-    /// Other differences between the two runs, as possible causes.
+    /// Other differences between the runs before and after the change, as possible causes.
     pub causes: Vec<Difference>,
 }
 
-/// The newest points may be a change.
+/// A possible change at the newest points.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PendingChange {
-    /// The number of points.
+    /// Number of newest points that stand out.
     pub points: usize,
-    /// Their level as a ratio to the previous one.
+    /// Level of these points as a ratio to the previous level.
     pub ratio: f64,
-    /// Number of further runs like these that would make it a change; absent if a dozen would not.
+    /// Number of further runs like these that would make it a change; absent if 12 would not.
     pub needed: Option<usize>,
 }
 
 /// One metric of one cell over the runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trend {
-    /// The target.
+    /// Name of the target.
     pub target: String,
     /// The workload, as last planned.
     pub workload: Workload,
     /// The metric.
     pub metric: Metric,
-    /// The target that shows the machine's own state; absent if the series is that of the target alone.
+    /// Name of the control, which shows the machine's own changes; absent if the series is the target alone.
     pub control: Option<String>,
-    /// True if the series is the control's own.
+    /// True if the target is the control itself.
     pub is_control: bool,
     /// Points in the order of the runs.
     pub points: Vec<TrendPoint>,
     /// Changes in order of time.
     pub changes: Vec<TrendChange>,
-    /// A change that the newest points may become.
+    /// A possible change at the newest points; absent if there is none.
     pub pending: Option<PendingChange>,
     /// Standard deviation from run to run about the levels, as a share; absent for fewer than five points.
     pub noise: Option<f64>,
@@ -125,7 +125,7 @@ pub struct TrendGate {
     pub judged: usize,
 }
 
-/// The trends of a history.
+/// The result of a trend question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trends {
     /// Trends in the order of cells and metrics.
@@ -135,7 +135,7 @@ pub struct Trends {
 }
 
 impl Trend {
-    /// Returns whether it has too few points to find a change.
+    /// Returns whether the trend has too few points to find a change.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.points.len() < LEAST_RUNS
@@ -150,7 +150,7 @@ impl Trends {
     }
 }
 
-/// Finds the trends of all cells of the runs, which must be in order of time.
+/// Finds the trends of all cells of the runs, which must be in order of time, and judges the gates.
 #[must_use]
 pub fn trends(runs: &[PastRun], question: &TrendQuestion) -> Trends {
     let is_meant = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|asked| asked == name);
@@ -199,7 +199,7 @@ struct Series<'a> {
 }
 
 impl Series<'_> {
-    /// Its changes, for a target that is not the control.
+    /// Finds the changes of a target that is not the control.
     fn followed(&self, since: Option<usize>) -> Trend {
         let values: Vec<f64> = self.points.iter().map(|point| point.value).collect();
         let found = change::changes(&values);
@@ -252,7 +252,7 @@ impl Series<'_> {
     }
 }
 
-/// The changes whose whole interval is beyond a gate. A control's own changes are the machine's, and trip no gate.
+/// Finds the changes whose whole interval is beyond a gate. Changes of a control are the machine's, and trip no gate.
 fn judged(gate: &Gate, trends: &[Trend]) -> TrendGate {
     let mut result = TrendGate { gate: gate.clone(), tripped: vec![], judged: 0 };
     for (i, trend) in trends.iter().enumerate() {

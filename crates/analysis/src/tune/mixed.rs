@@ -1,8 +1,8 @@
-//! Screening by mixes: every target has about half of the settings, so that each measurement carries information on all of them.
+//! Screens settings in combinations: every target has about half of the settings, so that each measurement carries information on all.
 //!
-//! The mixes are a design of R. L. Plackett and J. P. Burman (The design of optimum multifactorial experiments, Biometrika 33, 1946): any two
-//! settings occur together as often as apart. So the targets that have a setting differ from those without it by its effect alone, as long
-//! as settings do not act on one another. The confirmation does not assume that.
+//! The combinations are a design of R. L. Plackett and J. P. Burman (The design of optimum multifactorial experiments, Biometrika 33, 1946): any
+//! two settings occur together as often as apart. So targets with a setting differ on average from targets without it by its effect alone,
+//! provided that settings do not interact. The confirmation does not assume that.
 
 use std::collections::HashMap;
 
@@ -14,15 +14,15 @@ use crate::sample::{Sample, decide_family};
 use crate::{Grade, stats::Estimate, stats::verdict::Decision};
 use iotax_model::Run;
 
-/// The first rows of the designs, from the shortest.
+/// First rows of the designs, the shortest first.
 const FIRST_ROWS: [&str; 5] =
     ["+++-+--", "++-+++---+-", "++++-+-++--+---", "++--++++-+-+----++-", "+++++-+-++--++--+-+----"];
 
 /// Maximum number of settings in a design.
 pub const MOST_SETTINGS: usize = 23;
 
-/// The mixes for a number of settings: for each target, whether it has each setting. The first target has none. `None` for more than
-/// [`MOST_SETTINGS`].
+/// Returns the combinations for a number of settings: for each target, true for each setting that it has. The first target has none. `None`
+/// for more than [`MOST_SETTINGS`].
 #[must_use]
 pub fn mixes(settings: usize) -> Option<Vec<Vec<bool>>> {
     let first: Vec<bool> =
@@ -32,7 +32,7 @@ pub fn mixes(settings: usize) -> Option<Vec<Vec<bool>>> {
     Some([vec![false; settings]].into_iter().chain((0..first.len()).map(row)).collect())
 }
 
-/// Screens the candidates of a run whose targets are these mixes of them, in order.
+/// Screens the candidates of a run whose targets have these combinations of them, in order.
 #[must_use]
 pub fn screen(run: &Run, candidates: &[Candidate], mixes: &[Vec<bool>], asked: Option<Metric>) -> Vec<Tried> {
     let mut tried: Vec<Tried> = candidates
@@ -71,7 +71,7 @@ pub fn screen(run: &Run, candidates: &[Candidate], mixes: &[Vec<bool>], asked: O
     tried
 }
 
-/// Workloads with a measurement that cannot be used.
+/// Finds workloads with an unusable measurement, each with the reason.
 fn withheld(run: &Run) -> HashMap<String, String> {
     let graded = run.measurements.iter().zip(judge_by(run, &[]).grades);
     let unusable = graded.filter(|(_, grade)| *grade == Grade::Unusable);
@@ -80,7 +80,7 @@ fn withheld(run: &Run) -> HashMap<String, String> {
         .collect()
 }
 
-/// For each round with a figure of every target, the logarithms of a workload's figures by target.
+/// Returns the logarithms of a workload's figures by target, for each round in which every target has a figure.
 fn rounds(run: &Run, workload: &str, metric: Metric, targets: usize) -> Vec<Vec<f64>> {
     let place = |name: &str| run.plan.targets.iter().position(|target| target.name == name);
     let mut found: Vec<Vec<Option<f64>>> = Vec::new();
@@ -98,7 +98,7 @@ fn rounds(run: &Run, workload: &str, metric: Metric, targets: usize) -> Vec<Vec<
     found.into_iter().filter_map(|row| row.into_iter().collect()).collect()
 }
 
-/// The geometric means of the targets with a setting and of those without it.
+/// Returns the geometric mean of the targets with a setting and that of the targets without it.
 fn halves(logs: &[f64], mixes: &[Vec<bool>], setting: usize) -> (f64, f64) {
     let mean = |has: bool| {
         let of: Vec<f64> =

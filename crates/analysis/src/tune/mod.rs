@@ -1,8 +1,8 @@
 //! Finds settings that help: one run screens many, and another confirms the best.
 //!
-//! The screening compares every candidate with the present settings. Its winner is chosen by its figures, so they flatter it. Therefore
-//! only a second run with rounds of its own recommends: the present against the chosen settings together. A recommendation without effect
-//! takes a false "faster" there, in one family of comparisons by one metric, which happens in at most 2.5% of such runs.
+//! The screening compares every candidate with the present settings. Its winner is chosen by its figures, so these figures exaggerate the gain.
+//! Therefore only a second run with new rounds recommends: it compares the present settings with all chosen settings together. To recommend
+//! settings without effect, this run must err with a "faster", in one family of comparisons by one metric; at most 2.5% of such runs do.
 
 pub mod mixed;
 
@@ -16,25 +16,25 @@ use crate::metric::Metric;
 use crate::stats::verdict::Verdict;
 use iotax_model::Run;
 
-/// A value of a setting to try, and the target that has it.
+/// A value of a setting to try, and the target with that value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     /// The target's name.
     pub target: String,
-    /// The setting.
+    /// Key of the setting.
     pub key: String,
-    /// Its value.
+    /// Value of the setting.
     pub value: String,
 }
 
-/// A candidate after the screening.
+/// A candidate with the result of its screening.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tried {
     /// The candidate.
     pub candidate: Candidate,
-    /// Its objective on each workload, compared with the present settings.
+    /// Comparisons with the present settings by the objective, one per workload.
     pub comparisons: Vec<Comparison>,
-    /// Why it was not measured.
+    /// The reason why the candidate was not measured; `None` if it was.
     pub lost: Option<String>,
 }
 
@@ -66,7 +66,7 @@ fn is_objective(run: &Run, comparison: &Comparison, asked: Option<Metric>) -> bo
     workload.is_some_and(|workload| objective(workload, asked) == comparison.metric)
 }
 
-/// The ratio of a comparison, inverted if needed so that more than 1 is better.
+/// Returns the ratio of a comparison, inverted if less is better, so that more than 1 is a gain.
 #[must_use]
 pub fn gain(comparison: &Comparison) -> f64 {
     let mean = comparison.ratio.mean;
@@ -74,7 +74,7 @@ pub fn gain(comparison: &Comparison) -> f64 {
 }
 
 impl Tried {
-    /// Geometric mean of the gains on all workloads; absent if it was not measured.
+    /// Geometric mean of the gains on all workloads; `None` if the candidate was not measured.
     #[must_use]
     pub fn gain(&self) -> Option<f64> {
         let logs: Vec<f64> = self.comparisons.iter().map(|c| gain(c).ln()).collect();
@@ -82,7 +82,7 @@ impl Tried {
         (!logs.is_empty() && mean.is_finite()).then(|| mean.exp())
     }
 
-    /// Why a verdict may not rest on its figures; `None` if they are usable.
+    /// Returns the reason why no verdict may rest on the figures; `None` if they are usable.
     #[must_use]
     pub fn withheld(&self) -> Option<&str> {
         self.comparisons.iter().find_map(|c| c.ratio.withheld.as_deref())
@@ -92,15 +92,15 @@ impl Tried {
         self.comparisons.iter().any(|c| c.ratio.verdict == verdict)
     }
 
-    /// Returns whether it was decided to be better on a workload, and worse on none.
+    /// Returns whether the candidate was decided to be better on a workload, and worse on none.
     #[must_use]
     pub fn is_better(&self) -> bool {
         self.has(Verdict::Faster) && !self.has(Verdict::Slower)
     }
 }
 
-/// Indices of the candidates to confirm together: for each setting the best value that is decided to be better. If there is none, the
-/// candidate that appears best by more than the margin. Empty if nothing appears to help.
+/// Returns the indices of the candidates to confirm together: for each setting the best of the values that were decided to be better. If there
+/// are none, the candidate with the largest gain above the margin. Empty if nothing seems to help.
 #[must_use]
 pub fn choose(tried: &[Tried], margin: f64) -> Vec<usize> {
     let gain = |place: usize| tried[place].gain().unwrap_or(0.0);
@@ -138,18 +138,18 @@ pub enum ConfirmedGain {
     Unproven,
 }
 
-/// The chosen settings against the present ones, in fresh rounds.
+/// The chosen settings compared with the present ones, in new rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Confirmation {
-    /// The result.
+    /// The outcome.
     pub outcome: ConfirmedGain,
-    /// The objective on each workload.
+    /// Comparisons by the objective, one per workload.
     pub objective: Vec<Comparison>,
-    /// Mean latency, 99th percentile and CPU time on each workload, as far as they are not the objective: what it costs elsewhere.
+    /// Side effects: mean latency, 99th percentile and CPU time on each workload, except the objective.
     pub elsewhere: Vec<Comparison>,
 }
 
-/// The metrics that show side effects of a setting.
+/// Metrics in which side effects of a setting show.
 const ELSEWHERE: [Metric; 3] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99, Metric::CPU_PER_IO];
 
 /// Judges a confirmation: a run whose baseline has the present settings and whose other target has the chosen ones.
@@ -172,18 +172,18 @@ pub fn confirm(run: &Run, asked: Option<Metric>) -> Confirmation {
     Confirmation { outcome, objective, elsewhere }
 }
 
-/// A whole tuning.
+/// The result of tuning: screening, choice and confirmation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuning {
-    /// The screening's run; absent with a single candidate, which needs none.
+    /// Number of the screening's run; absent for a single candidate, which needs no screening.
     pub screening: Option<i64>,
     /// All candidates.
     pub tried: Vec<Tried>,
-    /// Indices of the confirmed candidates.
+    /// Indices of the candidates that were confirmed.
     pub chosen: Vec<usize>,
-    /// The run that confirms, and what it shows; absent if nothing seemed to pay.
+    /// The run that confirms, and its result; absent if no candidate seemed to help.
     pub confirmation: Option<(i64, Confirmation)>,
-    /// True if a guest was emulated: its figures are not those of a virtual machine in production.
+    /// True if a guest was emulated: its figures differ from those of a virtual machine in production.
     pub emulated: bool,
 }
 
@@ -194,7 +194,7 @@ impl Tuning {
         self.confirmation.as_ref().is_some_and(|(_, confirmed)| confirmed.outcome == ConfirmedGain::Pays)
     }
 
-    /// The chosen candidates.
+    /// Iterates over the chosen candidates.
     pub fn candidates(&self) -> impl Iterator<Item = &Candidate> {
         self.chosen.iter().map(|place| &self.tried[*place].candidate)
     }

@@ -1,4 +1,4 @@
-//! Times of a watch on the host's clock. A guest's clock stands still while its virtual CPUs are stopped.
+//! Converts times of a watch to the host's clock. A guest's clock stops while its virtual CPUs are stopped.
 
 use iotax_model::record::{Blackout, IoClass, Measurement, Standstill};
 use schemars::JsonSchema;
@@ -37,7 +37,7 @@ pub enum Stalled {
 }
 
 impl Stalled {
-    /// Returns the word for it.
+    /// Returns the word in reports and documents.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -52,25 +52,25 @@ impl Stalled {
 }
 
 impl CompletionGap {
-    /// The end, as far as observed.
+    /// End of the gap, or of the observation if the gap has not ended, in nanoseconds from the start of the window.
     #[must_use]
     pub const fn end_ns(&self) -> u64 {
         self.at_ns + self.duration_ns
     }
 
-    /// Nanoseconds that both overlap.
+    /// Returns for how many nanoseconds the two gaps overlap.
     #[must_use]
     pub fn overlap_ns(&self, other: &Self) -> u64 {
         self.end_ns().min(other.end_ns()).saturating_sub(self.at_ns.max(other.at_ns))
     }
 }
 
-/// Turns times of the agent's clock into those of the host's.
+/// Converts times of the agent's clock to the host's.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HostClock<'a>(&'a [Standstill]);
 
 impl HostClock<'static> {
-    /// For times that are the host's.
+    /// Creates the clock for times that are already the host's.
     pub(super) const fn of_host() -> Self {
         Self(&[])
     }
@@ -81,8 +81,8 @@ impl<'a> HostClock<'a> {
         Self(&m.standstills)
     }
 
-    /// Converts to the host's time. If QEMU did not report when it stopped the guest, a pause begins at the end of the last interval before
-    /// it.
+    /// Converts a time to the host's clock. If QEMU did not report when it stopped the guest, the pause counts from the end of the last interval
+    /// before it.
     pub(super) fn of_agent(self, own_ns: u64) -> u64 {
         let mut host = own_ns;
         for one in self.0 {
@@ -107,7 +107,7 @@ impl<'a> HostClock<'a> {
         }
     }
 
-    /// The standstills of the machine with this clock, as gaps `of` it.
+    /// Returns the standstills of the machine with this clock, as gaps of the kind `of`.
     pub(super) fn standstills(self, of: Stalled) -> impl Iterator<Item = CompletionGap> + 'a {
         let gap = move |one: &Standstill| CompletionGap {
             of,

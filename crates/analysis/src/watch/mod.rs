@@ -1,4 +1,4 @@
-//! The cost of events under a load: gaps, late, failed and lost I/Os, and the time to recovery.
+//! The effect of events on a load: gaps, late, failed and lost I/Os, and the time to recovery.
 
 mod clock;
 mod price;
@@ -26,99 +26,99 @@ use timeouts::LongestHang;
 
 pub use timeouts::{JudgedTimeout, TimeoutOwner, TimeoutVerdict};
 
-/// One measurement of a watch.
+/// The results of one measurement of a watch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Episode<'a> {
     /// The measurement.
     pub measurement: &'a Measurement,
-    /// Times without a completed I/O; absent if a worker did not return, or none are recorded.
+    /// Periods without a completed I/O; absent if a worker did not return, or if gaps were not recorded.
     pub gaps: Option<Vec<CompletionGap>>,
-    /// I/Os that took longer than the watch's `late`, counted from when they were due, and I/Os that never completed. A flush is due when
-    /// it is issued.
+    /// I/Os that took longer than the watch's `late`, counted from the scheduled start, and I/Os that never completed. A flush counts from its
+    /// issue.
     pub late: u64,
     /// I/Os that failed, flushes included.
     pub failed: u64,
-    /// Blocks without the content that was acknowledged; absent if nothing was verified.
+    /// Blocks that lack the acknowledged content; absent if nothing was verified.
     pub lost: Option<u64>,
-    /// False if figures are lower bounds: a worker did not return, or what was written could not be read back completely.
+    /// False if figures are lower bounds: a worker did not return, or the written data could not be read back completely.
     pub is_whole: bool,
-    /// Effects in order of time.
+    /// Effects of the events and marks, in order of time.
     pub effects: Vec<EventEffect<'a>>,
-    /// Verdicts on the requirements about it, in the order of the plan.
+    /// Verdicts on the watch's requirements, in the order of the plan.
     pub verdicts: Vec<Judged>,
-    /// The target's timeouts from the bottom up, its guest's, and guests' defaults.
+    /// Timeouts of the target's layers from the bottom up, then those of its guest, then the defaults of common guests.
     pub timeouts: Vec<JudgedTimeout<'a>>,
 }
 
-/// The source of a line of the kernel's log.
+/// Source of lines from the kernel's log.
 const KERNEL: &str = "kernel";
 
-/// A line about something observed besides the load.
+/// An observation other than the load, as a line of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenEvent<'a> {
-    /// From the start of the window.
+    /// Nanoseconds from the start of the window.
     pub at_ns: u64,
     /// A word of [`Source`], or `kernel`.
     pub source: &'static str,
-    /// The severity of a line of the kernel's log.
+    /// Severity of the line in the kernel's log; absent for other sources.
     pub level: Option<u8>,
     /// The line.
     pub text: &'a str,
 }
 
 impl SeenEvent<'_> {
-    /// Returns whether it is a line of the kernel's log.
+    /// Returns whether the line comes from the kernel's log.
     #[must_use]
     pub fn is_of_kernel(&self) -> bool {
         self.source == KERNEL
     }
 
-    /// Returns whether it is a mark, which is an [`EventEffect`] too.
+    /// Returns whether the line is a mark, which also has an [`EventEffect`].
     #[must_use]
     pub fn is_mark(&self) -> bool {
         self.source == Source::Mark.word()
     }
 }
 
-/// The effect of one event or mark, up to the next one.
+/// The effect of one event or mark, up to the next one, or to the end of its own command if that is later.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventEffect<'a> {
-    /// The time from the start of the window, in nanoseconds.
+    /// Nanoseconds from the start of the window.
     pub at_ns: u64,
     /// The event's name, or the mark's text.
     pub name: &'a str,
     /// True for a mark, which has no command.
     pub is_mark: bool,
-    /// Duration of its command.
+    /// Duration of the event's command in nanoseconds; absent for a mark, or if the command did not start.
     pub duration_ns: Option<u64>,
-    /// The error of its command.
+    /// Error of the event's command; absent if it succeeded.
     pub failure: Option<&'a str>,
-    /// Time that its command went on after the load had ended, unseen.
+    /// Nanoseconds for which the command ran on after the load had ended.
     pub unseen_ns: u64,
-    /// I/Os that failed until the next event, in whole intervals.
+    /// I/Os that failed from the event to the next event, or to the end of its own command if that is later; counted in whole intervals.
     pub failed: u64,
-    /// The longest gap that ended after it.
+    /// The longest gap that ended after the event began.
     pub gap: Option<CompletionGap>,
     /// The time until rate and response time were back to normal.
     pub recovery: RecoveryTime,
 }
 
-/// The verdict on a requirement.
+/// The verdict on one requirement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
     /// The requirement.
     pub requirement: Requirement,
-    /// The figure, in nanoseconds or as a number; absent if unknown. A lower bound where nothing passes.
+    /// The figure, in nanoseconds or as a count; absent if unknown. A lower bound if `is_bound`.
     pub value: Option<u64>,
-    /// True if it is met; absent if undecided.
+    /// True if the requirement is met; absent if undecided.
     pub passed: Option<bool>,
     /// True if the figure is a lower bound.
     pub is_bound: bool,
-    /// Why it is undecided.
+    /// The reason why the requirement is undecided.
     pub reason: Option<String>,
 }
 
-/// The measurements of a watch; empty for other runs.
+/// Evaluates the measurements of a watch; empty for other runs.
 #[must_use]
 pub fn episodes(run: &Run) -> Vec<Episode<'_>> {
     let Some(watch) = run.plan.watch() else { return Vec::new() };
@@ -152,12 +152,12 @@ fn episode<'a>(watch: &WatchSpec, record: Option<&'a TargetRecord>, m: &'a Measu
     episode
 }
 
-/// Returns whether round trips of a network were measured.
+/// Returns whether network round trips were measured instead of I/Os.
 fn is_network(m: &Measurement) -> bool {
     m.outcome.carried.is_some()
 }
 
-/// The completion gaps on the host's clock, in order of time.
+/// Returns the gaps on the host's clock, standstills included, in order of time; `None` if gaps were not recorded.
 fn gaps(m: &Measurement) -> Option<Vec<CompletionGap>> {
     let clock = HostClock::of(m);
     let gap = |blackout| match clock.gap(blackout) {
@@ -179,38 +179,38 @@ impl<'a> Episode<'a> {
         is_network(self.measurement)
     }
 
-    /// The longest time without a completed I/O.
+    /// Returns the longest gap of any kind; `None` if there was none, or if gaps are unknown.
     #[must_use]
     pub fn longest_gap(&self) -> Option<&CompletionGap> {
         self.gaps.as_ref()?.iter().max_by_key(|gap| gap.duration_ns)
     }
 
-    /// The longest gap of this kind, or of the machine.
+    /// Returns the longest gap of this kind; `None` if there was none, or if gaps are unknown.
     #[must_use]
     pub fn longest_gap_of(&self, of: Stalled) -> Option<&CompletionGap> {
         self.gaps.as_ref()?.iter().filter(|gap| gap.of == of).max_by_key(|gap| gap.duration_ns)
     }
 
-    /// Locates a gap by what each block device saw of it; `None` if no device was watched.
+    /// Locates a gap by the gaps in the completions of each block device; `None` if no device was watched.
     #[must_use]
     pub fn origin(&self, gap: &CompletionGap) -> Option<GapOrigin<'a>> {
         stall::origin(self.measurement, gap)
     }
 
-    /// The host's times at a sample's beginning and end.
+    /// Returns the host's times at the start and end of a sample, in nanoseconds from the start of the window.
     #[must_use]
     pub fn host_span(&self, sample: &Sample) -> (u64, u64) {
         let clock = HostClock::of(self.measurement);
         (clock.of_agent(sample.at_ns.saturating_sub(sample.duration_ns)), clock.of_agent(sample.at_ns))
     }
 
-    /// Returns whether I/Os completed at the end, so that no remaining one may have taken longer than observed.
+    /// Returns whether I/Os completed up to the end, so that no I/O can have taken longer than observed. False if gaps are unknown.
     fn has_ended(&self) -> bool {
         self.gaps.as_ref().is_some_and(|gaps| gaps.iter().all(|gap| gap.ended))
     }
 
-    /// The longest gap, or the slowest I/O if that took longer: one of several paths may hang without a gap. Measured by the load's clock,
-    /// on which a guest's timers run; it stands still while the guest is stopped.
+    /// Returns the longest gap, or the slowest I/O if that took longer: one of several paths may hang without a gap. Uses the load's clock,
+    /// on which a guest's timers run; it stops while the guest is stopped.
     fn longest_hang(&self) -> LongestHang {
         let blackouts = self.measurement.outcome.blackouts.iter().flatten();
         let (gap, is_whole) = (blackouts.map(|gap| gap.duration_ns).max(), self.has_ended());
@@ -226,7 +226,7 @@ impl<'a> Episode<'a> {
         self.effects.iter().any(|effect| effect.failure.is_some())
     }
 
-    /// Why no requirement can pass: an event did not happen, or not entirely under the load.
+    /// Returns the reason why no requirement can pass: an event failed, or went on after the load had ended. `None` if there is no such event.
     fn unseen_event(&self) -> Option<String> {
         self.effects.iter().find_map(|effect| match effect {
             EventEffect { failure: Some(_), name, duration_ns: None, .. } => {
@@ -241,7 +241,7 @@ impl<'a> Episode<'a> {
         })
     }
 
-    /// Observations during the window, marks included, in the order of their times.
+    /// Lists lines of the kernel's log and other observations, marks included, in order of time.
     pub fn seen(&self) -> impl Iterator<Item = SeenEvent<'_>> {
         self.measurement.occurrences.iter().filter_map(|one| {
             let (source, level, text) = match &one.what {
@@ -253,7 +253,7 @@ impl<'a> Episode<'a> {
         })
     }
 
-    /// The figure of a requirement as far as observed, and why it may be larger.
+    /// Returns the figure of a requirement as observed, and the reason why the true figure may be larger.
     fn figure(&self, figure: WatchFigure) -> (Option<u64>, Option<String>) {
         let hung = || (!self.has_ended()).then(|| "I/Os had not completed at the end".to_owned());
         match figure {
@@ -278,7 +278,7 @@ impl<'a> Episode<'a> {
         }
     }
 
-    /// The longest recovery, and the event whose recovery was not observed to the end.
+    /// Returns the longest recovery, and the reason why a recovery may have taken longer or is unknown.
     fn recovery(&self) -> (Option<u64>, Option<String>) {
         let (mut longest, mut reason) = (None, None);
         for effect in &self.effects {
@@ -318,7 +318,8 @@ impl Judged {
     }
 }
 
-/// I/Os that were certainly too late, plus those in the histogram bucket that contains the limit.
+/// Counts late I/Os, including all in the histogram bucket that contains the limit, and I/Os that were due long enough before the end and did
+/// not complete.
 fn late(watch: &WatchSpec, m: &Measurement) -> u64 {
     let responses = m.outcome.tallies.each().filter_map(|(_, tally)| tally?.response.as_ref());
     let bars = responses.flat_map(iotax_model::Histogram::bars);
@@ -367,7 +368,7 @@ fn effects<'a>(m: &'a Measurement, gaps: Option<&[CompletionGap]>) -> Vec<EventE
     effects
 }
 
-/// The effect of an event or mark, before its consequences are known.
+/// Builds the effect of an event or mark, without its gap, failures and recovery.
 fn effect(occurrence: &Occurrence) -> Option<EventEffect<'_>> {
     let (name, is_mark, duration_ns, failure) = match &occurrence.what {
         Happened::Event { name, duration_ns, failure } => (name, false, *duration_ns, failure.as_deref()),

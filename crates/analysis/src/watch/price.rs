@@ -1,7 +1,7 @@
-//! The cost of an event: the load during it compared with the same seconds of windows without it, round by round.
+//! The cost of an event: the load during the event compared with the same seconds of windows without it, round by round.
 //!
-//! The seconds are those of the event's command or operation, and of a second at least, whatever came of it: seconds chosen because something
-//! was seen in them would find a price in noise.
+//! The seconds are those of the event's command or operation, and at least one second. They do not depend on its effect: seconds chosen
+//! because an effect was seen would show a cost in mere noise.
 
 use iotax_model::Histogram;
 use iotax_model::record::{Measurement, Sample};
@@ -13,10 +13,10 @@ use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate, median};
 use iotax_model::Run;
 
-/// Shortest duration of an event that is compared with the control.
+/// Shortest span that is compared with the control, in nanoseconds; shorter events are extended to it.
 pub const SHORTEST_NS: u64 = 1_000_000_000;
 
-/// The price of an event for one load on one target.
+/// The cost of an event for one load on one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Price<'a> {
     /// The target's name.
@@ -25,28 +25,28 @@ pub struct Price<'a> {
     pub workload: &'a str,
     /// The event's name.
     pub event: &'a str,
-    /// Rounds with a control in which it did not fail and was observed to its end.
+    /// Number of rounds with a control in which the event succeeded and was observed to its end.
     pub rounds: usize,
-    /// Median of how long its command or operation took.
+    /// Median duration of the event's command or operation, in nanoseconds.
     pub took_ns: Option<f64>,
-    /// Median time to recovery; absent if any is unknown or did not end.
+    /// Median time to recovery in nanoseconds; absent if any recovery is unknown or did not end.
     pub recovery_ns: Option<f64>,
-    /// Medians of the longest gap, in the control and with the event; 0 for none, absent if unknown.
+    /// Median of the longest gap without and with the event, in nanoseconds; 0 for no gap, absent if unknown.
     pub gap_ns: Option<(f64, f64)>,
-    /// I/Os that completed.
+    /// Completed I/Os per second.
     pub iops: Option<FigureChange>,
-    /// Mean response time.
+    /// Mean response time in nanoseconds.
     pub mean: Option<FigureChange>,
-    /// The 99th percentile of response times.
+    /// 99th percentile of the response times in nanoseconds.
     pub p99: Option<FigureChange>,
 }
 
 /// A figure without and with an event.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FigureChange {
-    /// Geometric mean of the control's: I/Os per second, or nanoseconds.
+    /// Geometric mean over the controls: I/Os per second, or nanoseconds.
     pub without: f64,
-    /// Geometric mean with the event.
+    /// Geometric mean over the windows with the event.
     pub with: f64,
     /// 95% interval of the ratio, Student's t on its logarithm over the rounds; absent for a single round.
     pub interval: Option<Interval>,
@@ -65,20 +65,20 @@ impl FigureChange {
         })
     }
 
-    /// The cost with the event as a multiple of that without.
+    /// Ratio of the figure with the event to the figure without.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.with / self.without
     }
 
-    /// Returns whether the interval excludes no change.
+    /// Returns whether the interval excludes a ratio of 1.
     #[must_use]
     pub fn is_decided(&self) -> bool {
         self.interval.is_some_and(|interval| interval.low > 1.0 || interval.high < 1.0)
     }
 }
 
-/// The prices of a run's events, by target, workload and event; none without a control.
+/// Computes the costs of a run's events, by target, workload and event; none without a control.
 #[must_use]
 pub fn prices<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Price<'a>> {
     let Some(watch) = run.plan.watch().filter(|watch| watch.control.is_some()) else {
@@ -126,32 +126,32 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// A figure of the event's seconds with the event, and without it.
+    /// Returns a figure of the event's seconds, with the event and without it.
     fn both(&self, figure: impl Fn(&Seconds) -> Option<f64>) -> Option<(f64, f64)> {
         let of = |episode: &Episode<'_>| figure(&Seconds::of(episode.measurement, span(self.effect)));
         let pair = (of(self.episode)?, of(self.control)?);
         (pair.0 > 0.0 && pair.1 > 0.0).then_some(pair)
     }
 
-    /// The longest gap in these seconds, with the event and without it.
+    /// Returns the longest gap in the event's seconds, with the event and without it.
     fn gaps(&self) -> Option<(f64, f64)> {
         let longest = |episode: &Episode<'_>| longest_gap(episode, span(self.effect)).map(|ns| ns as f64);
         Some((longest(self.episode)?, longest(self.control)?))
     }
 }
 
-/// The seconds of an event.
+/// Returns start and end of the event's seconds, in nanoseconds from the start of the window.
 pub(super) fn span(effect: &EventEffect<'_>) -> (u64, u64) {
     (effect.at_ns, effect.at_ns + effect.duration_ns.unwrap_or(0).max(SHORTEST_NS))
 }
 
-/// The longest gap that lies in a span or reaches into it, 0 for none; absent if unknown.
+/// Returns the longest gap that overlaps a span, in nanoseconds; 0 for none, `None` if gaps are unknown.
 pub(super) fn longest_gap(episode: &Episode<'_>, (begin, end): (u64, u64)) -> Option<u64> {
     let inside = episode.gaps.as_ref()?.iter().filter(|gap| gap.at_ns < end && gap.end_ns() > begin);
     Some(inside.map(|gap| gap.duration_ns).max().unwrap_or(0))
 }
 
-/// The load in some seconds of a window.
+/// The load during a span of a window.
 pub(super) struct Seconds {
     ios: u64,
     length_ns: u64,
@@ -159,7 +159,7 @@ pub(super) struct Seconds {
 }
 
 impl Seconds {
-    /// Sums the intervals that lie in a span or reach into it, on the host's clock.
+    /// Sums the intervals that overlap a span, on the host's clock.
     pub(super) fn of(m: &Measurement, (begin, end): (u64, u64)) -> Self {
         let clock = HostClock::of(m);
         let mut all = Self { ios: 0, length_ns: 0, response: Histogram::new() };

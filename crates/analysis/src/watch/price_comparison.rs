@@ -1,7 +1,7 @@
-//! The price of an event on one target against that on the baseline, round by round.
+//! Compares the cost of an event on one target with that on the baseline, round by round.
 //!
-//! The figures are those of the event's own seconds on each target, as in [`super::price`]. All of them are one family of Holm's procedure, over
-//! events, workloads and targets: a reader may pick the one that looks worst.
+//! The figures are those of the event's own seconds on each target, as in [`super::price`]. All comparisons over events, workloads and targets
+//! form one family of Holm's procedure, because a reader may pick the one that looks worst.
 
 use iotax_model::Run;
 use iotax_model::Workload;
@@ -57,7 +57,7 @@ impl ComparedFigure for EventFigure {
     }
 }
 
-/// The price of an event on one target against the baseline.
+/// The cost of an event on one target compared with the baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PriceComparison<'a> {
     /// The workload's name.
@@ -68,13 +68,13 @@ pub struct PriceComparison<'a> {
     pub figure: EventFigure,
     /// The target's name.
     pub target: &'a str,
-    /// The baseline's name.
+    /// The baseline target's name.
     pub baseline: &'a str,
     /// Geometric means of the target's and the baseline's figures.
     pub values: (f64, f64),
     /// Target / baseline.
     pub ratio: Ratio,
-    /// Rounds in which the event happened on both.
+    /// Number of rounds in which the event happened on both targets.
     pub rounds: u32,
 }
 
@@ -162,7 +162,7 @@ fn geometric_mean(pairs: &[(f64, f64)]) -> (f64, f64) {
     (mean(|pair| pair.0), mean(|pair| pair.1))
 }
 
-/// An event in one window.
+/// An event in one window, with the control of the same round.
 struct Seen<'a, 'e> {
     event: &'a str,
     episode: &'e Episode<'a>,
@@ -174,7 +174,7 @@ impl<'a, 'e> Seen<'a, 'e> {
         self.episode.effects.iter().find(|effect| effect.name == self.event && !effect.is_mark)
     }
 
-    /// Why its figures are not those of the event.
+    /// Returns the reason why the figures are not those of the event; `None` if it happened and was seen to its end.
     fn failure(&self) -> Option<String> {
         let why = match self.effect() {
             None => "did not happen",
@@ -186,7 +186,7 @@ impl<'a, 'e> Seen<'a, 'e> {
         Some(format!("{}, round {}: {} {why}", m.target, m.round, self.event))
     }
 
-    /// Absent if unknown.
+    /// Returns a figure of the event; `None` if it is unknown or not positive.
     fn figure(&self, figure: EventFigure, workload: &Workload) -> Option<f64> {
         let effect = self.effect()?;
         let response = |episode: &Episode<'_>| Seconds::of(episode.measurement, span(effect)).response;

@@ -1,48 +1,49 @@
-//! The time until the load is back to normal after an event.
+//! Computes the time until the load is back to normal after an event.
 
 use iotax_model::record::{Measurement, Sample};
 
 use super::clock::{CompletionGap, HostClock};
 
-/// Fewest intervals before the first event that show what is normal.
+/// Fewest intervals before the first event from which the normal level is determined.
 const FEWEST: usize = 4;
-/// An interval is normal with this share of the rate that the slowest one before the first event had ...
+/// Smallest rate of a normal interval, as a share of the slowest interval's rate before the first event. Also the smallest share of the offered
+/// rate that the load must reach before it.
 const RATE: f64 = 0.9;
-/// Largest normal mean response time, as a multiple of that of the slowest interval before.
+/// Largest mean response time of a normal interval, as a multiple of the greatest before the first event.
 const TIME: f64 = 2.0;
-/// The load has recovered once it has been normal for this long.
+/// Time for which the load must stay normal to count as recovered, in nanoseconds.
 const HOLDS_NS: u64 = 1_000_000_000;
 
 /// The time from an event until rate and response time are as before the first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecoveryTime {
-    /// Too little was seen.
+    /// The load was not observed well enough.
     Unknown(Unknown),
     /// The load was normal throughout.
     Unaffected,
     /// Recovered after this many nanoseconds, to the resolution of an interval.
     After(u64),
-    /// Not recovered within these nanoseconds, which end at the next event or the window's end.
+    /// Not recovered within this many nanoseconds, up to the next event or the end of the window.
     NotWithin(u64),
 }
 
-/// Why the time of recovery is unknown.
+/// The reason why the time to recovery is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
     /// The event did not begin.
     Nothing,
-    /// The load was observed for less than a second before the first event.
+    /// Too few intervals with completed I/O were observed before the first event: fewer than four.
     Before,
-    /// The load did not reach its rate before the first event.
+    /// The load fell short of its offered rate before the first event.
     Behind,
-    /// The next event or the end came less than a second after recovery.
+    /// The next event, or the end of the window, came less than a second after recovery.
     After,
-    /// The agent or its guest was gone.
+    /// The agent or its guest disappeared.
     Gone,
 }
 
 impl Unknown {
-    /// The reason as text.
+    /// Returns the reason as text.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -100,19 +101,19 @@ fn intervals(m: &Measurement) -> Vec<Interval> {
     m.whole_samples().map(interval).collect()
 }
 
-/// The normal level of intervals before the first event.
+/// The normal level, from the intervals before the first event.
 #[derive(Clone, Copy)]
 pub(super) struct Normal {
-    /// I/Os per second of the slowest.
+    /// Lowest rate of an interval, in I/Os per second.
     rate: f64,
-    /// The greatest mean response time, in nanoseconds.
+    /// Greatest mean response time of an interval, in nanoseconds.
     response_ns: f64,
-    /// The most failures in one of them.
+    /// Largest number of failed I/Os in an interval.
     failed: u64,
 }
 
 impl Normal {
-    /// `offered` is the rate of the load.
+    /// Determines the normal level from the intervals before `event_ns`. `offered` is the scheduled rate in I/Os per second, if there is one.
     pub(super) fn before(course: &Course<'_>, offered: Option<f64>, event_ns: u64) -> Result<Self, Unknown> {
         let before = course.intervals.iter().take_while(|interval| interval.end_ns <= event_ns);
         let failed = before.clone().map(|interval| interval.failed).max().unwrap_or_default();
@@ -134,9 +135,9 @@ impl Normal {
         interval.failed <= self.failed && interval.figures.is_some_and(is_as_fast)
     }
 
-    /// The time from an event until intervals are normal again, and stay so to the end. Long after the command and its counted effects,
-    /// only deviations with a gap, or lasting ones, count; the rest is noise. The command was over at `over_ns`; observation ends at
-    /// `end_ns`.
+    /// Returns the time from an event until intervals are normal again and stay normal until `end_ns`, the end of the observation. The command
+    /// ended at `over_ns`. More than a second after the command and the last counted deviation, only deviations with a gap or of a second or more
+    /// count; others are noise.
     pub(super) fn again(
         &self,
         course: &Course<'_>,
@@ -182,13 +183,13 @@ impl Normal {
     }
 }
 
-/// Consecutive intervals that differ from those before the event.
+/// Consecutive intervals that are not normal.
 #[derive(Clone, Copy)]
 struct Unlike {
     begin_ns: u64,
     end_ns: u64,
     count: u32,
-    /// True if I/Os failed, or nothing was completed in a part of them.
+    /// True if I/Os failed, or if nothing completed for part of the time.
     has_gap: bool,
 }
 

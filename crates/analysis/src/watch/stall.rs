@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::clock::{CompletionGap, HostClock, Stalled};
 
-/// Smallest share of a gap for which a device's I/Os must have hung: less is its beginning or end.
+/// Smallest share of a gap for which a device's I/Os must have hung; less may only be the start or end of the gap.
 const SHARE: f64 = 0.5;
 
 /// The machine that a device belongs to.
@@ -19,25 +19,25 @@ pub enum DeviceOwner {
     Guest,
 }
 
-/// A gap as one block device saw it.
+/// A gap as seen at one block device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sight<'a> {
-    /// The owner of the device.
+    /// The machine that the device belongs to.
     pub machine: DeviceOwner,
-    /// The kernel's name of it.
+    /// The kernel's name of the device.
     pub device: &'a str,
-    /// The gap in its completions of the same direction (for flushes: of writes), if any.
+    /// The overlapping gap in the device's completions of the same direction (for flushes: of writes), if any.
     pub hung: Option<CompletionGap>,
 }
 
-/// The place in the stack where a gap arose.
+/// The layer in which a gap arose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GapOrigin<'a> {
-    /// All devices, from the bottom up.
+    /// All watched devices, from the bottom up.
     pub sights: Vec<Sight<'a>>,
-    /// Index of the lowest device that hung; `None` if none did, so that the gap arose above them.
+    /// Index of the lowest device whose I/Os hung; `None` if none hung, so that the gap arose above them.
     pub lowest: Option<usize>,
-    /// The time in which the load itself did not run because its machine or agent stood still, if that was the gap.
+    /// The standstill of the load's machine or agent, if it explains the gap.
     pub stood: Option<CompletionGap>,
 }
 

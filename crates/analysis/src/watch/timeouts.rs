@@ -1,26 +1,26 @@
-//! Timeouts held against the longest time that I/O hung: those of the target's layers, and those that guests have by default.
+//! Compares timeouts with the longest time that I/O hung: timeouts of the target's layers, and defaults of common guests.
 
 use iotax_model::Nanos;
 use iotax_model::record::{TargetRecord, Timeout};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A timeout, held against the longest time that I/O hung.
+/// A timeout compared with the longest time that I/O hung.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JudgedTimeout<'a> {
-    /// Whose timeout it is.
+    /// The machine whose timeout it is.
     pub owner: TimeoutOwner,
-    /// The layer: `sda`, `/srv`; for a default the guest: `Linux`.
+    /// The layer: `sda`, `/srv`. For a default, the guest: `Linux`.
     pub layer: &'a str,
     /// The operation that times out: `SCSI command timeout`.
     pub what: &'a str,
-    /// Absent if there is none.
+    /// The timeout; absent if the layer has none.
     pub limit: Option<Nanos>,
-    /// The result.
+    /// The result of the comparison.
     pub verdict: TimeoutVerdict,
-    /// The next thing that happens.
+    /// Consequence of the timeout.
     pub then: &'a str,
-    /// The file where it is read, or for a default the place that says so.
+    /// File from which the timeout was read; for a default, the documentation that states it.
     pub source: &'a str,
 }
 
@@ -36,14 +36,14 @@ pub enum TimeoutOwner {
     GuestDefault,
 }
 
-/// A timeout against the longest time that I/O hung.
+/// The result of comparing a timeout with the longest time that I/O hung.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeoutVerdict {
-    /// I/O hung for so long.
+    /// I/O hung for the timeout or longer.
     Exceeded,
-    /// Nanoseconds that were left.
+    /// I/O hung for less than the timeout, by this many nanoseconds.
     Spare(u64),
-    /// The time that I/O hung is a lower bound, and below the limit.
+    /// Undecided: the observed time is unknown, or a lower bound that is below the timeout.
     Unknown,
     /// The layer waits without limit.
     Unlimited,
@@ -54,9 +54,9 @@ pub enum TimeoutVerdict {
 /// The longest time that I/O hung.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LongestHang {
-    /// The timeout in nanoseconds; `None` if unknown.
+    /// The longest hang in nanoseconds; `None` if unknown.
     pub(super) ns: Option<u64>,
-    /// False if it is a lower bound.
+    /// False if the time is a lower bound.
     pub(super) is_whole: bool,
 }
 
@@ -71,7 +71,7 @@ impl LongestHang {
     }
 }
 
-/// A guest's default timeout.
+/// The default timeout of a guest operating system.
 struct GuestDefault {
     guest: &'static str,
     disks: &'static str,
@@ -80,12 +80,12 @@ struct GuestDefault {
     source: &'static str,
 }
 
-/// Defaults of guests.
+/// Default timeouts of guest operating systems.
 ///
-/// - Linux: `SD_TIMEOUT` is 30 s, and `nvme_core.io_timeout` too; virtio_blk has no timeout handler, that of virtio_scsi restarts the timer.
+/// - Linux: `SD_TIMEOUT` is 30 s, and so is `nvme_core.io_timeout`. virtio_blk has no timeout handler; that of virtio_scsi restarts the timer.
 /// - Linux on VMware: open-vm-tools installs a udev rule for disks of this hypervisor.
-/// - Windows: the Amazon EBS User Guide has 60 s as the default of `TimeoutValue` ("NVMe I/O operation timeout for Amazon EBS volumes").
-///   Microsoft's storage team has 8 retries ("The Windows Disk timeout value: Less is better").
+/// - Windows: the Amazon EBS User Guide states 60 s as the default of `TimeoutValue` ("NVMe I/O operation timeout for Amazon EBS volumes").
+///   Microsoft's storage team states 8 retries ("The Windows Disk timeout value: Less is better").
 const GUEST_DEFAULTS: [GuestDefault; 4] = [
     GuestDefault {
         guest: "Linux",
@@ -117,7 +117,7 @@ const GUEST_DEFAULTS: [GuestDefault; 4] = [
     },
 ];
 
-/// The timeouts of a target, from the bottom up, its guest's and guests' defaults.
+/// Compares the timeouts of a target's layers from the bottom up, then of its guest, then the defaults of common guests.
 pub(super) fn judged(record: Option<&TargetRecord>, hang: LongestHang) -> Vec<JudgedTimeout<'_>> {
     let recorded = |owner: TimeoutOwner| move |timeout| of_layer(owner, timeout, hang);
     let (target, guest) = record.map_or((&[][..], &[][..]), |r| (&r.timeouts, &r.guest_timeouts));

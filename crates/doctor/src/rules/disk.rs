@@ -1,4 +1,4 @@
-//! Disks and partitions.
+//! Rules on disks and partitions.
 
 use iotax_model::survey::{Disk, DiskKind, Fact, Survey};
 use iotax_model::units::human;
@@ -9,9 +9,9 @@ use crate::rule::{Rule, Subject, Sureness, disks, seen};
 const PAGE: u64 = 4096;
 /// Read-ahead above which a random buffered read costs more for unrequested data than for requested data.
 const LONG_READ_AHEAD_KIB: u64 = 16_384;
-/// Request size in KiB below which no disk performs well.
+/// Maximum request size in KiB below which no disk performs well.
 const SMALL_REQUEST_KIB: u64 = 128;
-/// A limit below this is within what a disk takes to recover from an error.
+/// Command timeout in seconds below which a disk may still be recovering from an error.
 const SHORT_TIMEOUT_S: u64 = 10;
 /// SCSI drivers of hardware that handles one command at a time.
 const ONE_AT_A_TIME: [&str; 3] = ["ata_piix", "usb-storage", "pata_"];
@@ -22,12 +22,12 @@ fn node(disk: &Disk) -> String {
     format!("/dev/{}", disk.name)
 }
 
-/// The partition's disk.
+/// The disk that contains a partition.
 fn whole<'a>(survey: &'a Survey, partition: &Disk) -> Option<&'a Disk> {
     survey.disk(partition.below.first()?)
 }
 
-/// Returns whether the disk is a physical one behind a real controller; virtual disks may report anything as their type.
+/// Returns whether a disk is physical and behind a real controller; virtual disks may report any type.
 fn is_real(disk: &Disk) -> bool {
     let driver = disk.scsi.as_ref().and_then(|scsi| scsi.driver.as_ref());
     disk.kind == DiskKind::Scsi

@@ -1,17 +1,17 @@
-//! Filesystems.
+//! Rules on filesystems.
 
 use iotax_model::survey::{DiskKind, Filesystem};
 use iotax_model::units::human;
 
 use crate::rule::{Rule, Subject, Sureness, filesystems, seen};
 
-/// Free space below which allocators fragment, in percent.
+/// Free space in percent below which allocators fragment files.
 const LITTLE_SPACE_PERCENT: u64 = 5;
-/// Free bytes that are enough for any filesystem's own work.
+/// Free space in bytes that is enough for any filesystem, whatever its share.
 const ENOUGH_BYTES: u64 = 50 << 30;
-/// A transfer size below which NFS pays for round trips.
+/// Transfer size in bytes below which round trips dominate NFS.
 const SMALL_TRANSFER: u64 = 65_536;
-/// Seconds between commits above which a crash loses much.
+/// Commit interval in seconds above which a crash loses much data.
 const LONG_COMMIT_S: u64 = 60;
 
 fn is_nfs(filesystem: &Filesystem) -> bool {

@@ -1,10 +1,10 @@
-//! Rules on guests: their disks and network cards, as defined.
+//! Rules on the disks and network cards in guest definitions.
 
 use iotax_model::survey::{Fact, GuestDisk, GuestSetup};
 
 use crate::rule::{Rule, Subject, Sureness, Violation, guest_disks, guest_nics, seen};
 
-/// Fewest CPUs for which a single queue is reported.
+/// Minimum number of CPUs for which a single queue is reported.
 const MANY_CPUS: u64 = 4;
 
 fn place(guest: &GuestSetup, name: &str) -> String {
@@ -15,7 +15,7 @@ fn is(fact: Option<&Fact<String>>, words: &[&str]) -> bool {
     fact.is_some_and(|fact| words.contains(&fact.value.as_str()))
 }
 
-/// A violation if a disk's setting is one of these words.
+/// A violation if a disk's setting has one of these values.
 fn setting(
     guest: &GuestSetup,
     disk: &GuestDisk,
@@ -32,12 +32,12 @@ fn is_virtio(disk: &GuestDisk) -> bool {
     disk.bus.as_ref().is_some_and(|bus| bus.value.starts_with("virtio"))
 }
 
-/// QEMU's I/O backend of a local file or device. `None` for a disk behind a network protocol, which has no such backend.
+/// QEMU's I/O backend (`aio`) of a local file or device; `None` for a disk behind a network protocol.
 fn aio(disk: &GuestDisk) -> Option<&Fact<String>> {
     disk.aio.as_ref().filter(|_| disk.protocol.is_none())
 }
 
-/// Models of real network cards: names of QEMU and of libvirt, to some of which a revision of the card is added.
+/// Prefixes of emulated network card models in QEMU and libvirt, which may be followed by a revision.
 const REAL_NICS: [&str; 16] = [
     "e1000", "82540", "82543", "82545", "igb", "i825", "i828", "rtl8139", "ne2k", "pcnet", "Am79C", "vmxnet",
     "tulip", "vlance", "lance", "usb-net",

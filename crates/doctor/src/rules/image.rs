@@ -1,31 +1,31 @@
-//! Disk images.
+//! Rules on disk images.
 
 use iotax_model::survey::{BrokenChain, Image, ProbedBacking, Survey};
 use iotax_model::units::human;
 
 use crate::rule::{Rule, Subject, Sureness, Violation, images, quoted, seen};
 
-/// QEMU's default limit of the cache for a qcow2 image's tables.
+/// QEMU's default limit of the L2 table cache of a qcow2 image, in bytes.
 const L2_CACHE: u64 = 32 << 20;
-/// Bytes of an entry in these tables.
+/// Size of an L2 table entry in bytes.
 const L2_ENTRY: u64 = 8;
-/// QEMU's default cluster size.
+/// QEMU's default cluster size in bytes.
 const CLUSTER: u64 = 64 << 10;
-/// Number of backing images from which a chain is long.
+/// Minimum number of backing images in a long chain.
 const LONG_CHAIN: usize = 4;
-/// Extents below this size are many for an image.
+/// Mean extent size in bytes below which a file is fragmented.
 const SMALL_EXTENT: u64 = 1 << 20;
-/// Extents that any file may have.
+/// Number of extents up to which a file is never reported as fragmented.
 const FEW_EXTENTS: u64 = 1000;
 
-/// The cache for an image's tables as a guest sets it.
+/// The L2 cache size in bytes that a guest sets for an image, if any.
 fn l2_cache(survey: &Survey, image: &Image) -> Option<u64> {
     let disks = survey.guests.iter().flat_map(|guest| &guest.disks);
     let mut own = disks.filter(|disk| disk.path.as_ref().is_some_and(|path| path.value == image.path));
     own.find_map(|disk| Some(disk.l2_cache_bytes.as_ref()?.value))
 }
 
-/// A base whose format QEMU guesses, if its format by the header is of this kind.
+/// A violation if QEMU probes the format of the backing image, and the format in its header satisfies `is_meant`.
 fn probed(image: &Image, is_meant: fn(Option<&str>) -> bool) -> Option<Violation> {
     let header = image.qcow2.as_ref()?;
     let ProbedBacking { overlay, base, format } = header.value.probed.as_ref()?;

@@ -1,28 +1,28 @@
-//! Layers between disks and filesystems: loop devices, RAID, device mapper, multipath, bcache.
+//! Rules on layers between disks and filesystems: loop devices, RAID, device mapper, multipath, bcache.
 
 use iotax_model::survey::{Disk, DiskKind, MapperTarget, SwallowedFlushes};
 use iotax_model::units::human;
 
 use crate::rule::{Rule, Subject, Sureness, Violation, disks, seen};
 
-/// Fill level of a pool or snapshot, in percent, from which it may be full before anyone checks again.
+/// Usage of a pool or snapshot, in percent, from which it may be full before anyone checks again.
 const NEARLY_FULL_PERCENT: u64 = 90;
 /// RAID levels that compute parity.
 const PARITY: [&str; 3] = ["raid4", "raid5", "raid6"];
 
-/// A violation by a line of dmsetup.
+/// A violation with a line of dmsetup as its source.
 #[expect(clippy::unnecessary_wraps, reason = "checks end with it, and have nothing to report otherwise")]
 fn seen_in(disk: &Disk, value: String, line: &MapperTarget, remedy: String) -> Option<Violation> {
     Some(Violation { place: title(disk), seen: value, source: line.source.clone(), remedy })
 }
 
-/// The name in /dev/mapper, or the kernel's.
+/// The name in /dev/mapper; without one, the kernel's name.
 fn title(disk: &Disk) -> String {
     let title = disk.mapped.as_ref().and_then(|mapped| mapped.title.as_ref());
     title.map_or_else(|| disk.name.clone(), |title| title.value.clone())
 }
 
-/// The lines of a device's state with this target.
+/// Lines of a device's dmsetup status with this target type.
 fn status<'a>(disk: &'a Disk, kind: &'a str) -> impl Iterator<Item = &'a MapperTarget> {
     disk.mapped.iter().flat_map(|mapped| &mapped.status).filter(move |line| line.kind == kind)
 }
@@ -31,14 +31,14 @@ fn table<'a>(disk: &'a Disk, kind: &'a str) -> impl Iterator<Item = &'a MapperTa
     disk.mapped.iter().flat_map(|mapped| &mapped.table).filter(move |line| line.kind == kind)
 }
 
-/// The percent of `used/total`.
+/// Percentage of a text `used/total`.
 fn percent(part: &str) -> Option<u64> {
     let (used, total) = part.split_once('/')?;
     let (used, total): (u64, u64) = (used.parse().ok()?, total.parse().ok()?);
     used.checked_mul(100)?.checked_div(total)
 }
 
-/// The UUID's suffix that LVM gives to hidden devices.
+/// Returns whether a device's UUID ends with a suffix that LVM gives to hidden devices.
 fn is_hidden(disk: &Disk, suffix: &str) -> bool {
     let uuid = disk.mapped.as_ref().and_then(|mapped| mapped.uuid.as_ref());
     uuid.is_some_and(|uuid| uuid.value.starts_with("LVM-") && uuid.value.ends_with(suffix))

@@ -1,27 +1,27 @@
-//! The machine as a whole.
+//! Rules on the machine as a whole.
 
 use iotax_model::survey::MachineSetup;
 use iotax_model::units::human;
 
 use crate::rule::{Rule, Subject, Sureness, Violation, seen};
 
-/// Memory stalls, in percent of the last 5 minutes, above which memory is the bottleneck instead of I/O.
+/// Memory stalls over the last 5 minutes, in percent, above which memory and not I/O is the bottleneck.
 const STALLS_PERCENT: f64 = 5.0;
-/// Stolen CPU time in percent above which a hypervisor is overcommitted.
+/// Steal time in percent above which the hypervisor is overcommitted.
 const STEAL_PERCENT: f64 = 10.0;
-/// Limit of dirty memory so small that writers constantly wait for the disk.
+/// Limit of dirty memory in bytes below which writers constantly wait for the disk.
 const FEW_DIRTY_BYTES: u64 = 16 << 20;
-/// Limit of dirty memory, in percent, so large that a flush takes minutes.
+/// Limit of dirty memory in percent above which a flush takes minutes.
 const MANY_DIRTY_PERCENT: u64 = 40;
 
-/// The place of findings about the machine itself.
+/// Object named in violations that concern the machine itself.
 const HERE: &str = "machine";
 
 fn one(violation: Option<Violation>) -> Vec<Violation> {
     violation.into_iter().collect()
 }
 
-/// True if a number is known and not 0.
+/// A number that is known and not 0.
 fn some(machine: Option<&iotax_model::survey::Fact<u64>>) -> Option<u64> {
     machine.map(|fact| fact.value).filter(|value| *value > 0)
 }

@@ -1,4 +1,4 @@
-//! The rules, by subject.
+//! All rules, by subject.
 
 mod disk;
 mod filesystem;
@@ -10,7 +10,7 @@ mod network;
 
 use crate::rule::Rule;
 
-/// All rules by subject, from the bottom of a stack to the machine and its network.
+/// All rules in the order of their subjects: from disks up the stack, then machine and network.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     [disk::RULES, layer::RULES, filesystem::RULES, image::RULES, guest::RULES, machine::RULES, network::RULES]
         .into_iter()

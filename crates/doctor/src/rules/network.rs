@@ -1,14 +1,14 @@
-//! Network interfaces and TCP.
+//! Rules on network interfaces and TCP.
 
 use iotax_model::survey::{Fact, NetworkInterface, Survey};
 
 use crate::rule::{Rule, Subject, Sureness, Violation, interfaces, seen};
 
-/// Bytes that VXLAN adds to a packet over IPv4.
+/// Bytes that VXLAN over IPv4 adds to a packet.
 const VXLAN_BYTES: u64 = 50;
 /// Fewest CPUs for which a single receive queue is reported.
 const MANY_CPUS: u32 = 4;
-/// The kernel's default limit of a receive buffer is 6 MiB; below this a path of 10 ms cannot fill 1 Gbit/s.
+/// Buffer limit in bytes below which a path of 10 ms cannot fill 1 Gbit/s. The kernel's default for receiving is 6 MiB.
 const SMALL_BUFFER: u64 = 1 << 20;
 
 fn named<'a>(survey: &'a Survey, name: &str) -> Option<&'a NetworkInterface> {
@@ -19,7 +19,7 @@ fn mtu_set(interface: &str, mtu: u64) -> String {
     format!("ip link set {interface} mtu {mtu}")
 }
 
-/// An interface with another MTU that exchanges frames with this one.
+/// The bridge, bridge port or veth peer that exchanges frames with this interface but has a different MTU.
 fn partner<'a>(survey: &'a Survey, interface: &NetworkInterface) -> Option<&'a NetworkInterface> {
     let own = interface.mtu.as_ref()?.value;
     let mtu = |other: &&NetworkInterface| other.mtu.as_ref().map(|mtu| mtu.value);
@@ -45,7 +45,7 @@ fn tcp_off(fact: Option<&Fact<u64>>, name: &str) -> Vec<Violation> {
         .collect()
 }
 
-/// A violation for each of these offloads that is off but could be on.
+/// The first of these offloads that is off but can be turned on, with the fact that lists it.
 fn off<'a>(
     interface: &'a NetworkInterface,
     names: &'a [&str],

@@ -16,13 +16,13 @@ use crate::request::{IoKind, PUNCH};
 
 /// Moves bytes between a file and a buffer, and syncs the file.
 pub(crate) trait Transfer: Sized {
-    /// Gets ready for this file.
+    /// Prepares transfers on this file.
     fn new(file: &File, options: &Options) -> Result<Self, EngineError>;
 
-    /// Reads at this offset: the number of bytes read.
+    /// Reads at this offset. Returns the number of bytes read.
     fn read(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes at this offset: the number of bytes written.
+    /// Writes at this offset. Returns the number of bytes written.
     fn write(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize>;
 
     /// Makes written data stable; with `data_only` only the metadata needed to read it back.
@@ -99,7 +99,7 @@ impl<T: Transfer> Backend for OneByOne<T> {
     }
 }
 
-/// Discards the range of an I/O: by a discard command to a device, by a hole in a file. Returns its bytes.
+/// Discards the range of an I/O: with a discard command on a device, by punching a hole in a file. Returns the bytes discarded.
 fn trim(file: &File, is_device: bool, io: Io) -> io::Result<usize> {
     let (offset, length) = (io.offset, u64::from(io.length));
     if is_device {
@@ -122,7 +122,7 @@ fn sync_range(file: &File, flags: u32) -> io::Result<usize> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(0) }
 }
 
-/// A trim or a sync, in the kernel's form of a result.
+/// Does a trim or a sync by a system call. Returns the result in the kernel's convention.
 pub(super) fn by_call(file: &File, is_device: bool, io: Io) -> i32 {
     result_of(match io.direction {
         IoKind::Trim => trim(file, is_device, io),

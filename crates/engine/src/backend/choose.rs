@@ -12,7 +12,7 @@ use crate::error::EngineError;
 /// The backend for a workload, and a note if another one was requested.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// Never `auto`.
+    /// The chosen engine, never `auto`.
     pub(crate) ioengine: IoEngine,
     pub(crate) note: Option<String>,
 }

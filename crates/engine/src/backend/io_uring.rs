@@ -24,24 +24,24 @@ const LONGEST_REGISTERED: usize = 1 << 30;
 enum Memory {
     /// By address, because registration was refused.
     Plain,
-    /// In one registered range, so that the kernel's table of buffers stays in one cache line.
+    /// As part of one registered range, so that the kernel's table of buffers stays in one cache line.
     OneStretch,
-    /// As a registered buffer per slot, because together they are too long for one.
+    /// As one registered buffer per slot, because a single range would exceed 1 GiB.
     BySlot,
 }
 
 /// The way a discard is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trim {
-    /// A hole in a file.
+    /// Punches a hole in a file.
     Hole,
-    /// A command to a device (Linux 6.12).
+    /// Sends a command to a device (Linux 6.12).
     Command,
-    /// By a blocking call.
+    /// Makes a blocking call.
     Call,
 }
 
-/// See the module.
+/// The io_uring backend of one worker.
 pub(crate) struct Uring {
     ring: Ring,
     file: File,
@@ -52,9 +52,9 @@ pub(crate) struct Uring {
     /// True if the ring accepts only reads and writes, like a polling one.
     transfers_only: bool,
     in_flight: u32,
-    /// Queued I/Os that the ring does not accept.
+    /// Queued I/Os that the ring does not accept, to be done by blocking calls.
     aside: Vec<(Slot, Io)>,
-    /// And is done.
+    /// Completions of the blocking calls.
     done: Vec<Completion>,
     note: Option<Note>,
     priorities: Priorities,
@@ -145,7 +145,7 @@ impl Backend for Uring {
     }
 }
 
-/// The user data of an I/O: the slot's number and, above it, the bytes that a result of 0 stands for.
+/// The user data of an I/O: the slot's number in the lower half, and in the upper half the byte count that a result of 0 stands for.
 #[inline]
 fn tag(slot: &Slot, io: Io) -> u64 {
     let moved_by_0 = if io.direction == IoKind::Trim { io.length } else { 0 };
@@ -163,7 +163,7 @@ fn completion(entry: &cqueue::Entry) -> Completion {
 }
 
 impl Uring {
-    /// The number of the registered buffer that a slot's buffer is in.
+    /// Index of the registered buffer that holds a slot's buffer; `None` without registered buffers.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a depth is at most 4096")]
     const fn registered(&self, slot: &Slot) -> Option<u16> {
@@ -174,7 +174,7 @@ impl Uring {
         }
     }
 
-    /// Queues an I/O that has no registered buffer.
+    /// Queues an I/O without a registered buffer.
     #[cold]
     #[inline(never)]
     fn queue_other(&mut self, slot: Slot, io: Io) {
@@ -187,7 +187,8 @@ impl Uring {
         self.push(&entry);
     }
 
-    /// The entry of an I/O without registered buffers. A sync does not wait for earlier writes: it covers those that are complete by then.
+    /// Builds the entry of an I/O without registered buffers. A sync does not wait for earlier writes: it covers those that are complete
+    /// when it starts.
     fn plain(&mut self, slot: &Slot, io: Io) -> squeue::Entry {
         let address = self.buffers.address(slot);
         match io.direction {
@@ -226,7 +227,7 @@ impl Uring {
         }
     }
 
-    /// Learns whether the device is polled, by a read.
+    /// Tests with one read whether the device can be polled. Fails if it cannot.
     fn probe_polling(&mut self, slots: &[Slot]) -> Result<(), EngineError> {
         #[expect(clippy::cast_possible_truncation, reason = "bs is at most 64 MiB")]
         let io = Io { direction: IoKind::Read, offset: 0, length: self.buffers.slot_bytes() as u32 };
@@ -242,7 +243,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Tests whether the kernel supports discards through the ring, by one of 0 bytes, which it always rejects.
+    /// Tests whether the kernel supports discards through the ring, with a discard of 0 bytes, which always fails.
     fn probe_discard(&mut self) -> Result<(), EngineError> {
         if self.probe(&discard(0, 0))? == -libc::EOPNOTSUPP {
             self.trim = Trim::Call;
@@ -283,7 +284,7 @@ fn path_of(file: &File) -> String {
         .map_or_else(|_| "the target".into(), |path| path.display().to_string())
 }
 
-/// The kernel's `BLOCK_URING_CMD_DISCARD` (linux/blkdev.h), whose length is in the command's data.
+/// Builds a discard command (`BLOCK_URING_CMD_DISCARD` of linux/blkdev.h), whose length is in the command's data.
 fn discard(offset: u64, length: u64) -> squeue::Entry {
     let mut data = [0; 16];
     data[..8].copy_from_slice(&length.to_ne_bytes());
@@ -291,7 +292,7 @@ fn discard(offset: u64, length: u64) -> squeue::Entry {
 }
 
 const BLOCK_DISCARD: u32 = 0x1200;
-/// The registered file.
+/// Index of the registered file.
 const FILE: types::Fixed = types::Fixed(0);
 
 fn register(submitter: &Submitter<'_>, buffers: &Buffers, slots: &[Slot]) -> (Memory, Option<Note>) {

@@ -19,11 +19,11 @@ use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::request::IoKind;
 
-/// Number of I/Os per call. With more, the kernel plugs the block layer (AIO_PLUG_THRESHOLD in its fs/aio.c) and holds each back until the
-/// last is prepared or one has to wait; reads that miss the page cache dropped to a twentieth.
+/// I/Os per call. With more, the kernel plugs the block layer (AIO_PLUG_THRESHOLD in its fs/aio.c) and holds each I/O back until the last
+/// is prepared or one has to wait; the rate of reads that miss the page cache drops to a twentieth.
 const UNPLUGGED: usize = 2;
 
-/// See the module.
+/// The libaio backend of one worker.
 #[derive(Debug)]
 pub(crate) struct Libaio {
     /// Dropped before the buffers, because it waits for the I/O in flight.
@@ -39,7 +39,7 @@ pub(crate) struct Libaio {
     /// Trims, which have no asynchronous form.
     trims: Vec<(Slot, Io)>,
     done: Vec<Completion>,
-    /// The completions of a wait.
+    /// Buffer for the events that a wait returns.
     events: Vec<Event>,
     in_flight: usize,
     priorities: Priorities,
@@ -160,7 +160,7 @@ impl Backend for Libaio {
 }
 
 impl Libaio {
-    /// Completes an I/O that the kernel rejected.
+    /// Completes an I/O that the kernel rejected with its error.
     #[cold]
     fn refuse(&mut self, block: NonNull<ControlBlock>, error: &io::Error) {
         // SAFETY: it points into self.blocks, of which no reference is alive.

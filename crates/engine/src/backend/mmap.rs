@@ -18,7 +18,7 @@ use super::Options;
 use super::calls::{OneByOne, Transfer};
 use crate::error::EngineError;
 
-/// See the module.
+/// The mmap backend of one worker.
 pub(crate) type Mmap = OneByOne<Mapping>;
 
 /// A whole file or device, mapped.
@@ -28,7 +28,7 @@ pub(crate) struct Mapping {
     length: usize,
     protection: ProtFlags,
     watch: Watch,
-    /// Pages of the file could not be put back after a fault.
+    /// True if the file's pages could not be remapped after a fault.
     torn: bool,
 }
 
@@ -77,7 +77,7 @@ impl Mapping {
         Ok(Self { memory, length, protection, watch, torn: false })
     }
 
-    /// The address of an offset, and the number of bytes mapped from there, at most `wanted`.
+    /// Address of an offset in the mapping, and the number of bytes mapped from there, at most `wanted`.
     #[inline]
     fn place(&self, offset: u64, wanted: usize) -> (*mut u8, usize) {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.length);
@@ -86,14 +86,14 @@ impl Mapping {
         (place.as_ptr(), wanted.min(self.length - offset))
     }
 
-    /// The result of a copy.
+    /// Returns the bytes copied, or the error after a fault.
     #[inline]
     fn moved(&mut self, file: &File, offset: u64, length: usize) -> io::Result<usize> {
         if self.watch.faulted() || self.torn { self.mend(file, offset, length) } else { Ok(length) }
     }
 
-    /// Restores the file's pages after a fault replaced them. I/O beyond the end of a shrunk file counts as short; for other faults the
-    /// kernel gives no reason.
+    /// Remaps the file's pages after a fault replaced them. Returns a short count if the file has shrunk, else EIO, because the kernel
+    /// gives no reason.
     #[cold]
     fn mend(&mut self, mut file: &File, offset: u64, length: usize) -> io::Result<usize> {
         let page = page_size();

@@ -1,4 +1,4 @@
-//! I/O backends. A new one is a file here and a line in the worker's `run`.
+//! I/O backends. A new backend needs a file here and a line in the worker's `run`.
 
 mod calls;
 mod choose;
@@ -32,7 +32,7 @@ use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::request::Io;
 
-/// The file and the buffers of a backend.
+/// Parameters for opening a backend.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) file: File,
@@ -43,7 +43,7 @@ pub(crate) struct Setup {
     pub(crate) options: Options,
 }
 
-/// The workload's keys that affect how I/O is done, other than the backend's name.
+/// The workload's keys that affect how I/O is done, besides the engine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     pub(crate) hipri: bool,
@@ -109,13 +109,13 @@ pub(crate) trait Backend: Sized {
 /// A deviation from the request, reported once for all workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The I/Os concerned, if they were counted.
+    /// Number of I/Os concerned; `None` if they were not counted.
     pub ios: Option<u64>,
     /// The text, which follows "... I/Os " if they were counted.
     pub words: String,
 }
 
-/// The buffers of a setup.
+/// Allocates the buffers of a setup.
 fn buffers(setup: &Setup) -> Result<(Buffers, Vec<Slot>), EngineError> {
     let (memory, bytes) = (setup.options.mem, Bytes(setup.slot_bytes as u64));
     let remedy = match memory {

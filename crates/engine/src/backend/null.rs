@@ -6,7 +6,7 @@ use super::{Backend, Completion, Io, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 
-/// See the module.
+/// The null backend of one worker.
 #[derive(Debug)]
 pub(crate) struct Null {
     buffers: Buffers,

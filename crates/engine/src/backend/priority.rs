@@ -8,12 +8,12 @@ use crate::request::{Io, IoKind};
 /// The class that fio takes for `cmdprio_percentage` without a class.
 const REAL_TIME: u16 = 1;
 
-/// The I/Os with a separate priority, and that priority as ioprio_set(2) encodes it.
+/// Selects the I/Os with a separate priority, which is encoded as for ioprio_set(2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PriorityShare {
-    /// Any.
+    /// I/Os of any direction and length.
     Any(Share),
-    /// Chosen by direction and length in bytes.
+    /// I/Os chosen by direction and length in bytes.
     ByLength { reads: Vec<(u32, Share)>, writes: Vec<(u32, Share)> },
 }
 
@@ -44,7 +44,7 @@ impl PriorityShare {
         Some(Self::Any(Share { percent, value: usual }))
     }
 
-    /// The priority of an I/O for a number below 100; 0 is its thread's.
+    /// The priority of an I/O, given a random number below 100; 0 for the thread's own.
     #[inline(never)]
     fn of(&self, io: Io, drawn: u64) -> u16 {
         let shares = match self {
@@ -62,7 +62,7 @@ impl PriorityShare {
     }
 }
 
-/// The priority of each I/O.
+/// Draws the priority of each I/O.
 #[derive(Debug)]
 pub(crate) struct Priorities {
     share: Option<PriorityShare>,

@@ -9,7 +9,7 @@ use super::Options;
 use super::calls::{OneByOne, Transfer};
 use crate::error::EngineError;
 
-/// See the module.
+/// The psync backend of one worker.
 pub(crate) type Psync = OneByOne<Positioned>;
 
 /// pread and pwrite as direct system calls: in the C library each is a cancellation point, which has a cost.

@@ -9,14 +9,14 @@ use super::calls::{OneByOne, Transfer};
 use super::{Note, Options};
 use crate::error::EngineError;
 
-/// See the module.
+/// The pvsync2 backend of one worker.
 pub(crate) type Pvsync2 = OneByOne<Flagged>;
 
-/// preadv2 and pwritev2.
+/// Transfers by preadv2 and pwritev2.
 #[derive(Debug)]
 pub(crate) struct Flagged {
     flags: ReadWriteFlags,
-    /// Further flags of writes.
+    /// Additional flags of writes.
     of_writes: ReadWriteFlags,
     /// I/Os that were retried without RWF_NOWAIT.
     waited: u64,
@@ -56,7 +56,7 @@ impl Transfer for Flagged {
 }
 
 impl Flagged {
-    /// Transfers with the flags, and again without RWF_NOWAIT if that refused to wait or moved only a part.
+    /// Transfers with the flags, and retries without RWF_NOWAIT if the call would have to wait or moved only a part.
     #[inline]
     fn patiently(
         &mut self,

@@ -10,17 +10,17 @@ use super::Options;
 use super::calls::{OneByOne, Transfer};
 use crate::error::EngineError;
 
-/// A write allocates its range, a trim punches a hole.
+/// The falloc backend: a write allocates its range, a trim punches a hole.
 pub(crate) type Falloc = OneByOne<Allocation>;
 
-/// A write sets the file's length to its offset.
+/// The ftruncate backend: a write sets the file's length to its offset.
 pub(crate) type Ftruncate = OneByOne<Length>;
 
-/// See [`Falloc`].
+/// The system calls of [`Falloc`].
 #[derive(Debug)]
 pub(crate) struct Allocation;
 
-/// See [`Ftruncate`].
+/// The system calls of [`Ftruncate`].
 #[derive(Debug)]
 pub(crate) struct Length;
 

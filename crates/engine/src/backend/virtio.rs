@@ -1,5 +1,5 @@
 //! Virtio block devices served by another process over a socket (vhost-user-blk). The engine drives their queues as a guest's driver does.
-//! fio calls this libblkio, and so do workloads.
+//! fio and workloads call this engine libblkio.
 #![expect(unsafe_code, reason = "memory that the device reads and writes behind the compiler's back")]
 
 mod device;
@@ -20,14 +20,14 @@ use crate::clock;
 use crate::error::EngineError;
 use crate::request::IoKind;
 
-/// The time that a device has to answer what is in flight when a backend is dropped.
+/// Maximum time to wait for I/O in flight when a backend is dropped.
 const LAST_WAIT_NS: u64 = 15_000_000_000;
 
-/// See the module.
+/// The virtio backend of one worker.
 pub(crate) struct Virtio {
     device: Arc<Device>,
     number: usize,
-    /// Absent once it is given back.
+    /// `None` once it is returned to the device.
     queue: Option<Queue>,
     notifier: Box<dyn QueueNotifier>,
     completions: Arc<EventFd>,
@@ -39,7 +39,7 @@ pub(crate) struct Virtio {
     in_flight: usize,
     /// True if the device was not notified of the latest requests.
     is_behind: bool,
-    /// True if the queue is looked at without a pause.
+    /// True if the queue is polled without sleeping.
     polls: bool,
     /// True if each write is followed by a flush.
     flushes: bool,
@@ -173,7 +173,7 @@ impl Virtio {
         self.begin()
     }
 
-    /// Waits up to `ns` until the device signals a completion.
+    /// Waits up to `ns` until the device signals a completion. Fails if the server has ended.
     fn wait(&mut self, ns: u64) -> io::Result<()> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
         queue.set_used_notif_enabled(true);
@@ -203,7 +203,7 @@ impl Virtio {
     }
 }
 
-/// The first descriptor that there is something to read from.
+/// Waits until a descriptor is readable and returns its index; `None` after the time limit or an interruption.
 fn waited(watched: &mut [PollFd<'_>], limit: &Timespec) -> io::Result<Option<usize>> {
     match poll(watched, Some(limit)) {
         Ok(_) => Ok(watched.iter().position(|one| !one.revents().is_empty())),
@@ -212,7 +212,7 @@ fn waited(watched: &mut [PollFd<'_>], limit: &Timespec) -> io::Result<Option<usi
     }
 }
 
-/// The bytes that an I/O without an error has moved.
+/// Bytes moved by a successful I/O.
 const fn moved(io: Io) -> i32 {
     match io.direction {
         IoKind::Read | IoKind::Write | IoKind::Trim => io.length.cast_signed(),

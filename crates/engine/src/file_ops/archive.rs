@@ -20,7 +20,7 @@ use crate::request::{Io, IoKind};
 const ARCHIVE: &str = ".archive.cpio";
 const FLUSH: Io = Io { direction: IoKind::Sync, offset: 0, length: 0 };
 
-/// Bytes that go out in records of one length.
+/// Collects bytes and writes them in records of one length.
 struct Records {
     buffer: Vec<u8>,
     record: usize,
@@ -33,7 +33,7 @@ impl Records {
         Self { buffer: Vec::with_capacity(record), record, offset: 0 }
     }
 
-    /// Appends bytes, and writes whole records.
+    /// Appends bytes, and writes each record that is full.
     fn push<B>(
         &mut self,
         mut bytes: &[u8],
@@ -57,7 +57,7 @@ impl Records {
         ControlFlow::Continue(())
     }
 
-    /// Writes the archive's end and the rest of the buffer.
+    /// Appends the archive's trailer, and writes the rest of the buffer.
     fn finish<B>(&mut self, out: &mut impl FnMut(u64, &[u8]) -> ControlFlow<B>) -> ControlFlow<B> {
         let mut end = Vec::new();
         newc::finish(self.offset + self.buffer.len() as u64, &mut end);
@@ -79,7 +79,7 @@ fn open_archive(own: &OwnDirectory, flags: OFlags) -> io::Result<File> {
     Ok(File::from(opened?))
 }
 
-/// Packs a worker's tree.
+/// The test that packs a worker's tree.
 struct Pack {
     own: OwnDirectory,
     record: usize,
@@ -119,7 +119,7 @@ impl Routine for Pack {
     }
 }
 
-/// An archive that is being made.
+/// An archive that is being written.
 struct Packing<'a> {
     root: &'a File,
     archive: &'a File,
@@ -176,7 +176,7 @@ impl Packing<'_> {
     }
 }
 
-/// Makes a worker's tree from an archive.
+/// The test that unpacks an archive into a worker's tree.
 struct Unpack {
     own: OwnDirectory,
     archive: File,
@@ -258,7 +258,7 @@ struct Reading<'a> {
     /// The offset of the next record.
     offset: u64,
     buffer: Vec<u8>,
-    /// Up to here the buffer is used up.
+    /// Bytes of the buffer already consumed.
     at: usize,
 }
 
@@ -279,7 +279,7 @@ impl Reading<'_> {
         meter.io(io, || (&mut &*self.archive).read(room))
     }
 
-    /// The next `bytes` bytes; absent at the archive's end.
+    /// The next `bytes` bytes; `None` if the archive ends before.
     fn take(&mut self, bytes: usize, meter: &mut Meter) -> ControlFlow<Over, Option<&[u8]>> {
         while self.buffer.len() - self.at < bytes {
             if !self.more(meter)? {
@@ -299,7 +299,7 @@ impl Reading<'_> {
         self.take(bytes, meter)
     }
 
-    /// Reads the next entry and its path; `None` at the archive's end, or if the data is no entry.
+    /// Reads the next entry and its path; `None` at the archive's end, or if the data is not an entry.
     fn entry(&mut self, meter: &mut Meter) -> ControlFlow<Over, Option<(Header, String)>> {
         let header = self.take(HEADER, meter)?.and_then(|text| Header::read(text).ok());
         let Some(header) = header else { return ControlFlow::Continue(None) };

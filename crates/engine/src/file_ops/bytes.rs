@@ -12,7 +12,7 @@ use super::setup::WorkerSetup;
 use crate::error::EngineError;
 use crate::request::{Io, IoKind};
 
-/// Reads a worker's stretch of the area.
+/// The test that reads a worker's part of the area byte by byte.
 struct Getc {
     file: File,
     stretch: Range<u64>,
@@ -39,7 +39,7 @@ impl Routine for Getc {
     }
 }
 
-/// Writes a new file; its bytes are those of records of bs.
+/// The test that writes a new file byte by byte; the content is generated in records of bs.
 struct Putc {
     output: Output,
     record: Record,

@@ -1,8 +1,8 @@
-//! Many files, or empty directories, and one operation on each: they are created, opened, asked for their attributes, renamed or deleted.
+//! Tests with one operation on each of many files or empty directories: create, open, stat, rename or delete.
 //!
-//! As bonnie++ has it, names begin with a number, or with rw = rand... with up to 12 random letters, so that their order says
-//! nothing of when they were made. The order of the operations is that in which directories list their files (of renames that of
-//! their names), or a random one; files are always created one after the other.
+//! As in bonnie++, names begin with a number, or with up to 12 random letters if rw is random, so that their order does not reveal the
+//! order of creation. Operations follow the listing order of the directories (renames: the order of names) or a random order; files are
+//! always created one after the other.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fmt::Write;
@@ -25,7 +25,7 @@ use crate::random::{Purpose, SplitMix64};
 use crate::request::{Io, IoKind};
 
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// The most of them in a name.
+/// Maximum number of letters in a name.
 const MOST_LETTERS: u64 = 12;
 
 /// The files of one worker.
@@ -36,11 +36,11 @@ struct Files {
     names: Vec<CString>,
     /// The names after renaming.
     new_names: Vec<CString>,
-    /// The bytes of files to be created.
+    /// Sizes in bytes of the files to create.
     sizes: Vec<u64>,
     filler: Filler,
     passes: u64,
-    /// Files between two flushes.
+    /// Number of files created between two flushes.
     fsync: Option<u64>,
     end_fsync: bool,
 }
@@ -48,7 +48,7 @@ struct Files {
 /// Permissions of a new directory.
 const DIRECTORY: Mode = Mode::from_raw_mode(0o755);
 
-/// Makes the worker's directories, and the files of all tests but those that create them.
+/// Creates the worker's directories and, unless the test itself creates them, its files.
 pub(super) fn prepare(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
     let workload = &setup.workload;
     let test = setup.test;
@@ -100,7 +100,7 @@ fn os(name: &CStr) -> &OsStr {
     OsStr::from_bytes(name.to_bytes())
 }
 
-/// A name from text without zero bytes.
+/// Converts text without zero bytes to a C string.
 fn c_name(text: impl Into<Vec<u8>>) -> CString {
     CString::new(text).unwrap_or_default()
 }
@@ -138,14 +138,14 @@ fn size(sizes: Option<FileSize>, random: &mut SplitMix64) -> u64 {
     })
 }
 
-/// A random order (Durstenfeld, "Random permutation", CACM 7(7), 1964).
+/// Shuffles names (Durstenfeld, "Random permutation", CACM 7(7), 1964).
 fn shuffle(names: &mut [CString], random: &mut SplitMix64) {
     for last in (1..names.len()).rev() {
         names.swap(last, usize::try_from(random.below(last as u64 + 1)).unwrap_or(0));
     }
 }
 
-/// All files, in the order in which readdir lists them.
+/// All files in readdir order.
 fn listed(root: &File, directories: u64) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for folder in 0..directories {

@@ -19,7 +19,7 @@ use iotax_model::threads;
 const FAILURES_BEFORE_PAUSE: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The window is over, or too much failed.
+/// Ends a test: the window is over, or too many calls failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Over;
 
@@ -33,7 +33,7 @@ pub(crate) struct Meter {
     failures_in_a_row: u32,
     /// Start of the first call, even if that is not counted.
     began_at: Option<u64>,
-    /// The return of the last call.
+    /// Time at which the last call returned.
     now: u64,
     is_stopped: bool,
 }
@@ -69,7 +69,7 @@ impl Meter {
         ControlFlow::Continue(is_whole)
     }
 
-    /// Makes a file operation with `bytes` of data and counts it. Returns its result unless it failed.
+    /// Makes a file operation with `bytes` of data and counts it. Returns its result; `None` if it failed.
     #[inline]
     pub(crate) fn operation<T>(
         &mut self,
@@ -123,7 +123,7 @@ impl Meter {
         ControlFlow::Continue((result, self.now.saturating_sub(begun)))
     }
 
-    /// Counts a call that failed, by the kernel's errno below zero or the bytes that it moved.
+    /// Counts a failed call; `result` is a negative errno or the bytes moved.
     #[cold]
     fn failed(&mut self, result: i32, direction: &'static str, offset: u64) -> ControlFlow<Over> {
         self.io_errors.add(result, direction, offset, self.now);
@@ -139,7 +139,7 @@ impl Meter {
         ControlFlow::Continue(())
     }
 
-    /// The result of the worker.
+    /// Returns the worker's result.
     pub(super) fn finish(mut self, ended: ControlFlow<Over>) -> Finish {
         let before_the_end = ended.is_continue() || self.is_stopped;
         if before_the_end {
@@ -155,7 +155,7 @@ impl Meter {
     }
 }
 
-/// The result as a raw system call gives it: bytes moved, or a negative errno.
+/// Converts a result to that of a raw system call: bytes moved, or a negative errno.
 fn moved_or_errno(result: io::Result<usize>) -> i32 {
     match result {
         Ok(moved) => i32::try_from(moved).unwrap_or(i32::MAX),

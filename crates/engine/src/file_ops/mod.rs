@@ -1,11 +1,11 @@
-//! Tests: work that is more than plain I/O, as the classic programs do it.
+//! Tests: work beyond plain I/O, as classic benchmark programs do it.
 //!
 //! A test is a [`Routine`], one for each worker (numjobs). It is prepared before the window, uncounted; then its
 //! [`Routine::work`] runs once from beginning to end, and makes every system call that counts through the [`Meter`], which
-//! ends it with `?` when the window is over. So a test ends when its work is done or at `runtime`, whichever is first. What
-//! it left in the directory that it was given is flushed and removed after the window, by the harness.
+//! ends it with `?` when the window is over. So a test ends when its work is done or at `runtime`, whichever comes first. The
+//! harness flushes and removes the test's files after the window.
 //!
-//! To add one: a file here, and a line in [`prepare`]. All of a test that asks files for their attributes would be
+//! A new test needs a file here and a line in [`prepare`]. A complete test that stats files would be
 //!
 //! ```ignore
 //! struct Stat(Vec<PathBuf>);
@@ -28,7 +28,7 @@
 //! }
 //! ```
 //!
-//! An I/O is a system call here: the savings of a user-space buffer show in their number.
+//! An I/O is a system call here, so a user-space buffer shows as fewer I/Os.
 
 mod archive;
 mod bytes;
@@ -72,7 +72,7 @@ pub(crate) trait Routine {
     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over>;
 }
 
-/// Prepares a worker, in its own thread and uncounted.
+/// Prepares a worker, on its own thread and uncounted.
 type Prepare = fn(&mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError>;
 
 /// The function that prepares a worker for a test.
@@ -165,7 +165,7 @@ fn work(
     Ok(meter.finish(ended))
 }
 
-/// The area that a test works on: the target's, or a directory.
+/// The data that a test works on: the target's area, or a directory.
 enum TestArea<'a> {
     Area(Target),
     Directory(&'a Path),
@@ -189,7 +189,7 @@ impl<'a> TestArea<'a> {
         }
     }
 
-    /// A worker's setup in it.
+    /// Creates the setup of worker number `number`.
     fn setup(&self, job: &Job, test: Test, number: u32) -> Result<WorkerSetup, EngineError> {
         let (file, directory) = match self {
             Self::Area(target) => (Some(target.reopen_for(number)?), None),
@@ -214,7 +214,7 @@ impl<'a> TestArea<'a> {
         }
     }
 
-    /// Removes what the workers left.
+    /// Removes the files that the workers left.
     fn clear(&self) -> io::Result<()> {
         let Self::Directory(directory) = self else { return Ok(()) };
         for entry in fs::read_dir(directory)? {

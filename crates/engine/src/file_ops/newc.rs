@@ -1,5 +1,5 @@
-//! Archives in cpio's "new ASCII" format (cpio(5), "New ASCII Format"): for each entry a header of 110 characters, its name and a
-//! zero byte up to a multiple of 4, its content up to a multiple of 4. Own code, so that every read and write can be timed.
+//! Archives in cpio's "new ASCII" format (cpio(5), "New ASCII Format"): for each entry a header of 110 characters with its name and a zero
+//! byte, and its content, each padded to a multiple of 4. Implemented here, so that every read and write can be timed.
 
 use std::io;
 
@@ -8,20 +8,20 @@ pub(super) const HEADER: usize = 110;
 /// Name of the entry that ends an archive.
 const TRAILER: &str = "TRAILER!!!";
 const MAGIC: &[u8] = b"070701";
-/// An archive's length is a multiple of this.
+/// An archive is padded to a multiple of this many bytes.
 const BLOCK: usize = 512;
-/// Marks a directory in a mode.
+/// File type bits of a directory in a mode.
 const DIRECTORY: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 
-/// An archive's header of an entry.
+/// The header of an archive entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// File type and permissions, as in stat(2).
     pub(super) mode: u32,
-    /// Bytes of its content.
+    /// Length of the content in bytes.
     pub(super) size: u32,
-    /// Bytes of its name, with the zero byte.
+    /// Length of the name in bytes, including the zero byte.
     pub(super) name: usize,
 }
 
@@ -40,7 +40,7 @@ impl Header {
         self.mode & 0o170_000 == DIRECTORY
     }
 
-    /// Puts the header of entry number `number` and its name into a buffer.
+    /// Appends the header and the name of entry number `number` to a buffer.
     pub(super) fn put(&self, number: u32, name: &str, buffer: &mut Vec<u8>) {
         let links = if self.is_directory() { 2 } else { 1 };
         let length = u32::try_from(name.len() + 1).unwrap_or(u32::MAX);
@@ -54,7 +54,7 @@ impl Header {
         buffer.extend_from_slice(padding(HEADER + name.len() + 1));
     }
 
-    /// Reads a header.
+    /// Parses a header; `InvalidData` for anything else.
     pub(super) fn read(text: &[u8]) -> io::Result<Self> {
         let broken = || io::Error::new(io::ErrorKind::InvalidData, "not the header of an archive's entry");
         let field = |number: usize| {
@@ -68,7 +68,7 @@ impl Header {
         Ok(Self { mode: field(1)?, size: field(6)?, name: field(11)? as usize })
     }
 
-    /// Bytes of the name and its padding.
+    /// Length in bytes of the name and its padding.
     pub(super) fn name_room(&self) -> usize {
         self.name + padding(HEADER + self.name).len()
     }
@@ -79,7 +79,7 @@ pub(super) fn padding(length: usize) -> &'static [u8] {
     &[0; 3][..length.next_multiple_of(4) - length]
 }
 
-/// Puts an archive's end after `length` bytes of it.
+/// Appends the trailer and the padding of an archive that has `length` bytes so far.
 pub(super) fn finish(length: u64, buffer: &mut Vec<u8>) {
     let begin = buffer.len();
     Header { mode: 0, size: 0, name: 0 }.put(0, TRAILER, buffer);

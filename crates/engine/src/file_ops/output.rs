@@ -1,4 +1,4 @@
-//! Files that a test makes.
+//! Files that a test writes.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -19,14 +19,14 @@ pub(super) struct Output {
     /// The offset of the next write.
     offset: u64,
     flush: IoKind,
-    /// Writes between two flushes, and those until the next one.
+    /// Writes between two flushes; `until_flush` counts down to the next.
     every: u64,
     until_flush: u64,
     end_fsync: bool,
 }
 
 impl Output {
-    /// A worker's new file in the test's directory.
+    /// Creates a worker's file in the test's directory.
     pub(super) fn create(setup: &WorkerSetup, stem: &str) -> Result<Self, EngineError> {
         let path = setup.directory()?.join(format!("{stem}.{}", setup.number));
         let file = File::options()
@@ -39,7 +39,7 @@ impl Output {
         Ok(Self::over(file, &setup.workload))
     }
 
-    /// Overwrites a file that exists.
+    /// Wraps an existing file, to be overwritten.
     pub(super) fn over(file: File, workload: &Workload) -> Self {
         let (flush, every) = match (workload.fsync, workload.fdatasync) {
             (Some(writes), _) => (IoKind::Sync, writes),
@@ -54,7 +54,7 @@ impl Output {
         &mut self.file
     }
 
-    /// The file itself, written.
+    /// Returns the written file.
     pub(super) fn into_file(self) -> File {
         self.file
     }
@@ -65,7 +65,7 @@ impl Output {
         self.rewind(meter, 0)
     }
 
-    /// Goes to a place, by lseek(2), uncounted.
+    /// Seeks to `offset` by lseek(2), uncounted.
     pub(super) fn rewind(&mut self, meter: &mut Meter, offset: u64) -> ControlFlow<Over> {
         self.offset = offset;
         meter.aside(self.io(0), || self.file.seek(SeekFrom::Start(offset)))?;
@@ -89,7 +89,7 @@ impl Output {
         ControlFlow::Continue(())
     }
 
-    /// Flushes the file at its end if the workload says so.
+    /// Flushes the file after the last write if the workload says so (`end_fsync`).
     pub(super) fn end(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         if self.end_fsync { self.sync(meter, IoKind::Sync) } else { ControlFlow::Continue(()) }
     }

@@ -8,7 +8,7 @@ use crate::error::EngineError;
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
 
-/// Memory for one record of bs, aligned for direct I/O, and the contents that are written from it.
+/// Buffer for one record of bs, aligned for direct I/O, with generated content.
 pub(super) struct Record {
     buffers: Buffers,
     slot: Slot,
@@ -17,7 +17,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Holds a first content.
+    /// Allocates the buffer and fills it with the first content.
     pub(super) fn new(setup: &WorkerSetup) -> Result<Self, EngineError> {
         let bytes = setup.workload.bs;
         let length = usize::try_from(bytes.0).unwrap_or(usize::MAX);
@@ -32,12 +32,12 @@ impl Record {
         Ok(record)
     }
 
-    /// Its bytes.
+    /// The record's bytes.
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         &mut self.buffers.slice(&mut self.slot)[..self.length]
     }
 
-    /// Generates the next content.
+    /// Fills the buffer with the next content.
     pub(super) fn refresh(&mut self) {
         let whole = self.buffers.slice(&mut self.slot);
         self.payload.refresh(0, whole);

@@ -1,4 +1,4 @@
-//! Records at random places.
+//! Reads and updates of records at random offsets.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use crate::error::EngineError;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Io, IoKind};
 
-/// One record in this many is modified and written back.
+/// One in this many records is modified and written back.
 const UPDATE_EVERY: u64 = 10;
 
 /// Reads random records of the whole area, and changes every tenth, like one of bonnie++'s seekers.
@@ -21,9 +21,9 @@ struct Seeks {
     record: Record,
     random: SplitMix64,
     begin: u64,
-    /// Records of the area.
+    /// Number of records in the area.
     places: u64,
-    /// Records that this worker reads.
+    /// Number of records that this worker reads.
     each: u64,
 }
 

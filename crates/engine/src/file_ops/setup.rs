@@ -13,18 +13,18 @@ use crate::page_cache::{drop_caches_of_machine, drop_pages};
 /// The files, area and settings of one worker of a test.
 #[derive(Debug)]
 pub(crate) struct WorkerSetup {
-    /// The test that it prepares for.
+    /// The test that the worker runs.
     pub(crate) test: Test,
     pub(crate) workload: Workload,
     /// Bytes of the area, or of the data of all workers.
     pub(crate) size: u64,
-    /// Decides everything random.
+    /// Seed of all random choices.
     pub(crate) seed: u64,
     /// Number of the worker, from 0.
     pub(crate) number: u32,
     /// The target, opened for this worker.
     pub(super) file: Option<File>,
-    /// A directory that only the workers write to.
+    /// The test's directory, to which only its workers write.
     pub(super) directory: Option<PathBuf>,
 }
 
@@ -39,7 +39,7 @@ impl WorkerSetup {
         self.directory.as_deref().ok_or(EngineError::NoDirectory(self.test))
     }
 
-    /// The worker's part of the area, by offsets from the target's begin: whole records of bs, the first worker's first.
+    /// The worker's slice of the area as offsets on the target: whole records of bs, in the order of worker numbers.
     pub(crate) fn slice(&self) -> Range<u64> {
         let record = self.workload.bs.0;
         let each = self.size / record / u64::from(self.workload.numjobs) * record;
@@ -47,7 +47,7 @@ impl WorkerSetup {
         begin..begin + each
     }
 
-    /// The part of the worker's slice that it covers: its first `io_size` bytes if set, else all.
+    /// The part of the slice that the worker covers: its first `io_size` bytes if set, else all of it.
     pub(crate) fn stretch(&self) -> Range<u64> {
         let Range { start, end } = self.slice();
         start..self.workload.io_size.map_or(end, |bytes| end.min(start + bytes.0))
@@ -59,12 +59,12 @@ impl WorkerSetup {
         stretch.end - stretch.start
     }
 
-    /// Number of whole records of bs bytes in the files.
+    /// Number of whole records of bs bytes that the worker covers.
     pub(crate) fn records(&self) -> u64 {
         self.length() / self.workload.bs.0
     }
 
-    /// The number of repetitions.
+    /// Number of passes: the workload's `loops`; `u64::MAX` if unset.
     pub(crate) fn passes(&self) -> u64 {
         self.workload.loops.unwrap_or(u64::MAX)
     }
@@ -78,17 +78,17 @@ impl WorkerSetup {
     }
 }
 
-/// A directory of one worker's own.
+/// A directory used by one worker only.
 #[derive(Debug)]
 pub(crate) struct OwnDirectory {
-    /// Open directory, which saves path lookups at each call.
+    /// The open directory, which saves a path lookup in each call.
     pub(crate) root: File,
     path: PathBuf,
 }
 
 impl OwnDirectory {
-    /// Flushes the created files before the measurement and, with `forget`, drops them from memory as far as permitted: metadata only with
-    /// the caches of the whole machine; otherwise the contents of `files`.
+    /// Flushes the created files before the measurement. With `forget`, also drops caches as far as permitted: those of the whole machine,
+    /// else only the contents of `files`.
     pub(crate) fn settle<'a>(
         &self,
         forget: bool,

@@ -16,7 +16,7 @@ use super::setup::WorkerSetup;
 use crate::error::EngineError;
 use crate::request::{Io, IoKind};
 
-/// A buffer for a file.
+/// Allocates a buffer of the file's preferred I/O length.
 fn buffer(file: &File) -> Result<Vec<u8>, EngineError> {
     let facts = file.metadata().map_err(EngineError::system("asking for the length of a buffer"))?;
     Ok(vec![0; usize::try_from(facts.blksize()).unwrap_or(4096).max(1)])
@@ -25,7 +25,7 @@ fn buffer(file: &File) -> Result<Vec<u8>, EngineError> {
 /// The buffer of a file that is written.
 pub(super) struct WriteBuffer {
     bytes: Vec<u8>,
-    /// Bytes of it that wait to be written.
+    /// Bytes in the buffer that are not written yet.
     used: usize,
 }
 
@@ -34,7 +34,7 @@ impl WriteBuffer {
         Ok(Self { bytes: buffer(file)?, used: 0 })
     }
 
-    /// As fwrite(3): into the buffer, and if it is full, out with it and with the whole blocks that follow.
+    /// Like fwrite(3): fills the buffer; if more follows, writes out the buffer and then the whole blocks of the rest.
     pub(super) fn put(&mut self, output: &mut Output, bytes: &[u8], meter: &mut Meter) -> ControlFlow<Over> {
         let fits = bytes.len().min(self.bytes.len() - self.used);
         let (first, rest) = bytes.split_at(fits);
@@ -53,14 +53,14 @@ impl WriteBuffer {
         ControlFlow::Continue(())
     }
 
-    /// As fflush(3).
+    /// Like fflush(3): writes out the buffered bytes.
     pub(super) fn flush(&mut self, output: &mut Output, meter: &mut Meter) -> ControlFlow<Over> {
         let waiting = &self.bytes[..std::mem::take(&mut self.used)];
         if waiting.is_empty() { ControlFlow::Continue(()) } else { output.write(meter, waiting) }
     }
 }
 
-/// Reads a worker's stretch of the area.
+/// The test that reads a worker's part of the area through a buffer.
 struct StdioRead {
     file: File,
     record: Record,

@@ -16,10 +16,10 @@ use crate::random::{Purpose, SplitMix64};
 /// Spread of file sizes, like in a kernel's source: the standard deviation of the natural logarithm, which makes the mean three times the
 /// median.
 const SPREAD: f64 = 1.45;
-/// Directories lie no deeper.
+/// Maximum depth of directories.
 const DEEPEST: usize = 7;
 
-/// The characters of names.
+/// Syllables that names are made of.
 const SYLLABLES: [&str; 24] = [
     "ad", "block", "bus", "core", "ctl", "dev", "dma", "ext", "flow", "hw", "io", "irq", "key", "log", "map",
     "net", "pci", "queue", "reg", "sched", "str", "sys", "tab", "virt",
@@ -32,11 +32,11 @@ const ENDINGS: [(&str, u64); 6] = [(".c", 48), (".h", 38), (".rst", 5), (".dts",
 pub(super) struct Entry {
     /// Path relative to the tree's root.
     pub(super) path: String,
-    /// Bytes; absent for a directory.
+    /// Size in bytes; `None` for a directory.
     pub(super) size: Option<u64>,
 }
 
-/// The entries of a tree, directories before their content. The seed decides all but their numbers.
+/// Plans the entries of a tree, directories before their content. Names, sizes and nesting follow from the seed.
 pub(super) fn plan(files: u64, directories: u64, bytes: u64, seed: u64) -> Vec<Entry> {
     let mut random = SplitMix64::new(seed, Purpose::Tree, 0);
     let mut taken = HashSet::new();
@@ -70,7 +70,7 @@ fn pick<'a>(random: &mut SplitMix64, folders: &'a [(String, usize)]) -> (&'a str
     (path, *depth)
 }
 
-/// A name that is unused in a folder.
+/// Draws a name that is unused in a folder.
 fn name(
     random: &mut SplitMix64,
     taken: &mut HashSet<String>,
@@ -122,7 +122,7 @@ fn sizes(random: &mut SplitMix64, files: u64, bytes: u64) -> Vec<u64> {
     sizes
 }
 
-/// The content of files, chosen by the number of the file and the position in it.
+/// Generates the content of files, record by record.
 pub(super) struct Filler {
     source: Source,
     record: usize,
@@ -131,13 +131,13 @@ pub(super) struct Filler {
 }
 
 impl Filler {
-    /// For records of up to `record` bytes.
+    /// Creates a filler for records of up to `record` bytes.
     pub(super) fn new(content: &Content, record: usize, seed: u64, number: u32) -> Self {
         let source = Source::new(content, SplitMix64::new(seed, Purpose::Payload, number.into()));
         Self { source, record, buffer: vec![0; record.next_multiple_of(512)], written: 0 }
     }
 
-    /// Calls a function with each record of a file of `size` bytes and its offset, until it breaks.
+    /// Calls `out` with the offset and content of each record of a file of `size` bytes, until `out` breaks.
     pub(super) fn each<B>(
         &mut self,
         size: u64,
@@ -155,7 +155,7 @@ impl Filler {
     }
 }
 
-/// An error ends what was going on.
+/// Turns an error into a break.
 pub(super) fn or_break<T, B>(result: Result<T, B>) -> ControlFlow<B, T> {
     match result {
         Ok(value) => ControlFlow::Continue(value),
@@ -163,7 +163,7 @@ pub(super) fn or_break<T, B>(result: Result<T, B>) -> ControlFlow<B, T> {
     }
 }
 
-/// Makes a file of `size` bytes in a directory.
+/// Creates a file of `size` bytes in a directory.
 pub(super) fn make_file(
     root: BorrowedFd<'_>,
     path: impl rustix::path::Arg,
@@ -178,7 +178,7 @@ pub(super) fn make_file(
     }
 }
 
-/// Makes a tree in a directory.
+/// Creates a tree in a directory.
 pub(super) fn make(root: BorrowedFd<'_>, entries: &[Entry], filler: &mut Filler) -> io::Result<()> {
     for entry in entries {
         match entry.size {

@@ -1,4 +1,4 @@
-//! Trees that are walked and deleted, entry by entry.
+//! Tests that walk or delete a tree, entry by entry.
 
 use std::fs::File;
 use std::io;
@@ -14,10 +14,10 @@ use super::tree::{self, Entry, Filler};
 use crate::error::EngineError;
 use crate::request::{Io, IoKind};
 
-/// The operation that a failed directory read counts as.
+/// The I/O that a failed directory read is counted as.
 const LISTING: Io = Io { direction: IoKind::Read, offset: 0, length: 0 };
 
-/// The entries of a worker's tree.
+/// Plans the entries of a worker's tree.
 pub(super) fn planned(setup: &WorkerSetup) -> Vec<Entry> {
     let workload = &setup.workload;
     let (files, directories) = (workload.files().unwrap_or(0), workload.directories().unwrap_or(1));
@@ -25,7 +25,7 @@ pub(super) fn planned(setup: &WorkerSetup) -> Vec<Entry> {
     tree::plan(files, directories, bytes, setup.seed ^ u64::from(setup.number))
 }
 
-/// The content of the files in a worker's tree.
+/// Creates the content generator for a worker's tree.
 pub(super) fn filler(setup: &WorkerSetup) -> Filler {
     let record = usize::try_from(setup.workload.bs.0).unwrap_or(usize::MAX);
     Filler::new(&setup.workload.content(), record, setup.seed, setup.number)
@@ -42,7 +42,7 @@ pub(super) fn made(setup: &WorkerSetup) -> Result<OwnDirectory, EngineError> {
     Ok(own)
 }
 
-/// Entries of a directory: paths from the tree's root, each with true for a directory.
+/// Lists a directory: paths from the tree's root, each with true for a directory.
 pub(super) fn list(root: &File, folder: &str) -> io::Result<Vec<(String, bool)>> {
     let path = if folder.is_empty() { "." } else { folder };
     let opened = openat(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;

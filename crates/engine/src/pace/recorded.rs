@@ -14,7 +14,7 @@ use crate::clock;
 use crate::replay::{Counts, TraceTimes};
 use crate::window::Window;
 
-/// Starts the I/Os of a trace, and records how closely they follow it.
+/// The schedule of a replay, with a record of how closely it follows the trace.
 #[derive(Debug)]
 pub struct Recorded {
     window: Window,
@@ -26,9 +26,9 @@ pub struct Recorded {
     full_until: u64,
     delayed: u64,
     longest_delay_ns: u64,
-    /// From the due time of an I/O to its begin, of those that had a free slot.
+    /// Delays from the due time to the start of I/Os that had a free slot.
     late: Histogram,
-    /// The time in the trace, and the begin, of the first I/O and of the last.
+    /// Trace time and actual start of the first I/O; `last` has those of the last.
     first: Option<(u64, u64)>,
     last: Option<(u64, u64)>,
     /// I/Os begun.
@@ -41,11 +41,11 @@ pub struct Recorded {
 /// Decides when an I/O begins.
 #[derive(Debug)]
 enum Begin {
-    /// The trace's time.
+    /// At the trace's time.
     AtTime,
-    /// After the I/Os that it depends on.
+    /// Once the I/Os that it depends on are complete.
     After(Box<Dependencies>),
-    /// A free slot.
+    /// As soon as a slot is free.
     AtOnce,
 }
 

@@ -10,11 +10,11 @@ use super::sizes::Size;
 #[derive(Debug, Clone)]
 pub(super) struct Blocks {
     draw: Draw,
-    /// Bytes from one place to the next: the shortest I/O, unless offsets are aligned otherwise.
+    /// Distance in bytes between possible offsets: the shortest I/O, unless `blockalign` is set.
     unit: u64,
     /// The area's first byte.
     start: u64,
-    /// Bytes of the area in whole units. The longest I/O may be longer.
+    /// Length of the area rounded down to whole units; it may be shorter than the longest I/O.
     pub(super) bytes: u64,
     /// Bytes of the whole area, which holds the longest I/O.
     size: u64,
@@ -45,7 +45,7 @@ impl Blocks {
         self.start + if self.is_uniform { place } else { self.fit(place, size) }
     }
 
-    /// The position for an I/O of that size that contains the drawn one.
+    /// Offset for an I/O of this size that contains the drawn offset, moved back if the I/O would leave the area.
     #[inline(never)]
     fn fit(&self, place: u64, size: Size) -> u64 {
         let (length, align) = (u64::from(size.length), self.align.unwrap_or(u64::from(size.align)));

@@ -10,7 +10,7 @@ use crate::request::IoKind;
 #[derive(Debug, Clone)]
 pub(super) enum Mix {
     Only(IoKind),
-    /// `reads` of every 100 I/Os are reads, at random places among them.
+    /// `reads` of every 100 I/Os are reads, in random order.
     Both {
         reads: u64,
         deck: Permutation,

@@ -26,14 +26,14 @@ pub(crate) struct Pattern {
     mix: Mix,
     sizes: Sizes,
     order: Order,
-    /// `None` for an endless plain sequence.
+    /// `None` for an endless sequence without flushes.
     bounds: Option<Bounds>,
 }
 
 /// Flushes between I/Os, and the end of the sequence. `u64::MAX` means never.
 #[derive(Debug, Clone)]
 struct Bounds {
-    /// Bytes until all is done.
+    /// Bytes left until the end.
     bytes: u64,
     /// Writes until the next flush.
     writes: u64,
@@ -43,7 +43,7 @@ struct Bounds {
 
 impl Pattern {
     /// The pattern of worker number `job` (from 0) of `workload` over `size` bytes from its offset. Sequential workers divide the area;
-    /// each random worker covers all of it in its own order. Every worker's part must hold an I/O of the longest kind.
+    /// each random worker covers all of it in its own order. Every worker's part must hold the longest I/O.
     pub(crate) fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
         let stream = |purpose| SplitMix64::new(seed, purpose, job.into());
         let order = Order::new(workload, size, job, seed);
@@ -86,7 +86,7 @@ impl Pattern {
     }
 }
 
-/// The next step.
+/// The next step of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Go,
@@ -95,7 +95,7 @@ enum Step {
 }
 
 impl Bounds {
-    /// The bounds of a worker with an area of `area` bytes.
+    /// Creates the bounds of a worker whose area has `area` bytes; `None` if its sequence neither flushes nor ends.
     fn new(workload: &Workload, area: u64) -> Option<Self> {
         let (flush, flush_every) = match (workload.fsync, workload.fdatasync, workload.sync_file_range) {
             (Some(writes), ..) => (IoKind::Sync, writes),
@@ -127,7 +127,7 @@ impl Bounds {
     }
 }
 
-/// The flags of sync_file_range(2).
+/// Converts the settings to flags of sync_file_range(2).
 fn range_flags(range: SyncFileRange) -> u32 {
     [
         (range.wait_before, libc::SYNC_FILE_RANGE_WAIT_BEFORE),

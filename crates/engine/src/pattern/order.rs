@@ -14,7 +14,7 @@ use crate::random::{Purpose, SplitMix64};
 pub(super) enum Order {
     Sequential(Walk),
     Random(Blocks),
-    /// `percent` of the I/Os are random, and the others follow their predecessor.
+    /// `percent` of the I/Os are random; each of the others starts where the previous I/O ended.
     Partly(Box<Partly>),
     /// One zone after another.
     Zones(Box<Zones>),
@@ -31,7 +31,7 @@ pub(super) struct Partly {
 
 impl Order {
     /// The order of worker number `job`. Sequential workers divide the area among them, unless `offset_increment` gives each its
-    /// own; random workers roam over all of it, each in a different order.
+    /// own; random workers cover the whole area, each in a different order.
     pub(super) fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
         let (start, of) = match workload.offset_increment {
             Some(increment) => (workload.offset.0 + increment.0 * u64::from(job), None),
@@ -59,7 +59,7 @@ impl Order {
         }
     }
 
-    /// Bytes that one pass covers.
+    /// Bytes covered by one pass.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Sequential(walk) => walk.end - walk.first,

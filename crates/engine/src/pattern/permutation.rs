@@ -1,4 +1,4 @@
-//! Orders that visit everything once without a record of the visits.
+//! Random orders that visit every number once without keeping a record of the visits.
 
 use crate::random::SplitMix64;
 
@@ -15,7 +15,7 @@ pub(super) struct Bijection {
 }
 
 impl Bijection {
-    /// The bijection of the numbers below the next power of two from `count`, which is 1 to 2^63.
+    /// Creates the bijection for `count`, from 1 to 2^63, of the numbers below the next power of two.
     pub(super) fn new(count: u64, random: &mut SplitMix64) -> Self {
         let mask = count.next_power_of_two() - 1;
         let mut bijection = Self { mask, shift: (mask.count_ones() / 2).max(1), keys: [(1, 0); ROUNDS] };
@@ -40,7 +40,7 @@ impl Bijection {
         value
     }
 
-    /// Permutes the numbers below `count`, for which it was made: a value outside is mapped again until it is inside ("cycle walking";
+    /// Permutes the numbers below `count`, which is that given to [`Self::new`]: a value outside is mapped again until it is inside ("cycle walking";
     /// Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
     #[inline]
     pub(super) fn scatter(&self, mut value: u64, count: u64) -> u64 {
@@ -67,7 +67,7 @@ pub(crate) struct Permutation {
 }
 
 impl Permutation {
-    /// `count` must be at least 1 and at most 2^63.
+    /// Creates the permutation of `count` numbers, from 1 to 2^63.
     pub(crate) fn new(count: u64, mut random: SplitMix64) -> Self {
         let bijection = Bijection::new(count, &mut random);
         Self { count, counter: 0, bijection, random }

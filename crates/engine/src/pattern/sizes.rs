@@ -7,7 +7,7 @@ use super::hundred::Hundred;
 use crate::random::SplitMix64;
 use crate::request::IoKind;
 
-/// A length in bytes, and the alignment of random offsets of I/Os that could have it.
+/// Length of an I/O in bytes, and the alignment of its offset if that is random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) length: u32,
@@ -30,7 +30,7 @@ pub(super) struct Several {
     random: SplitMix64,
 }
 
-/// The lengths of one direction, each a multiple of `align`, the shortest.
+/// Lengths of one direction; `align` is the shortest, and all are multiples of it.
 #[derive(Debug, Clone)]
 struct Lengths {
     align: u32,
@@ -39,7 +39,7 @@ struct Lengths {
 
 #[derive(Debug, Clone)]
 enum Draw {
-    /// A uniformly random multiple of `align`, from 1 to this many.
+    /// A random multiple of `align`, from 1 to this many times.
     Steps(u64),
     Shares(Hundred<u32>),
 }

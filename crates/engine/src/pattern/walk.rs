@@ -11,7 +11,7 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// The area must hold the longest I/O.
+    /// Creates the walk. The area must hold the longest I/O.
     pub(super) fn new(first: u64, end: u64, stride: Option<i64>) -> Self {
         // Backwards it starts over at once, which is at the end.
         let next = if stride.is_some_and(i64::is_negative) { end } else { first };

@@ -9,16 +9,16 @@ use super::walk::Walk;
 /// I/O within one zone after another, repeatedly.
 #[derive(Debug, Clone)]
 pub(super) struct Zones {
-    /// The area: its first byte, and its end.
+    /// The area's first byte and its end.
     start: u64,
     end: u64,
-    /// Bytes of a zone, and from the start of one to the start of the next.
+    /// Bytes of a zone; `step` is the distance between the starts of two zones.
     range: u64,
     step: u64,
-    /// Bytes to move in each zone, and those left in the current one.
+    /// Bytes to move in each zone; `left` are those left in the current one.
     quota: u64,
     left: u64,
-    /// The first byte of this zone.
+    /// First byte of the current zone.
     zone: u64,
     within: Within,
 }
@@ -44,7 +44,7 @@ impl Zones {
         Some(Self { start, end, range: range.0, step, quota, left: quota, zone: start, within })
     }
 
-    /// Bytes of the area.
+    /// Length of the area in bytes.
     pub(super) const fn bytes(&self) -> u64 {
         self.end - self.start
     }
@@ -61,7 +61,7 @@ impl Zones {
             }
     }
 
-    /// Moves on to the next whole zone, or to the first.
+    /// Moves on to the next whole zone, or back to the first one.
     fn go_on(&mut self) {
         let next = self.zone.saturating_add(self.step);
         let is_whole = next.checked_add(self.range).is_some_and(|end| end <= self.end);

@@ -13,11 +13,11 @@ pub(super) struct Keys {
     seed: u64,
     /// Share of numbers that repeat an earlier one, in percent.
     dedupe_percentage: u64,
-    /// Seed and number of the contents used for duplicates; `None` to repeat any earlier number.
+    /// Seed and number of contents of the working set that duplicates come from; `None` to repeat any earlier number.
     working_set: Option<(u64, u64)>,
 }
 
-/// The seed of a set common to all jobs.
+/// Seed of a working set shared by all jobs.
 const SHARED: u64 = 0x5EED_0F5E_75EE_D0F5;
 
 impl Keys {
@@ -37,7 +37,7 @@ impl Keys {
         }
     }
 
-    /// The number whose content it has: itself if the content is new.
+    /// The number whose content `number` repeats; `number` itself if its content is new.
     fn original(&self, number: u64) -> u64 {
         let mut number = number;
         // The earlier one may itself be a repeat; the chain ends at 0 at the latest.

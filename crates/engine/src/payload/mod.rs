@@ -9,7 +9,7 @@ use self::keys::Keys;
 use self::shape::Shape;
 use crate::random::SplitMix64;
 
-/// Contents are made in whole sectors of this many bytes.
+/// Sector size in bytes; contents are generated in whole sectors.
 pub(crate) const SECTOR: u32 = 512;
 
 /// Writes of at least this length exceed any layer's compression unit and deduplication window.
@@ -23,7 +23,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The row that `random` decides.
+    /// Creates the sequence of contents that `random` determines.
     pub(crate) fn new(content: &Content, mut random: SplitMix64) -> Self {
         Self {
             keys: Keys::new(random.next(), content.dedupe_percentage, content.working_set),
@@ -42,7 +42,7 @@ impl Source {
 ///
 /// Random content is a short random block, which stays in the CPU's cache, exclusive-ored with 64-bit keys that are never used
 /// twice. That costs little more than copying, and no byte string recurs within a write or between two, so neither compression
-/// nor deduplication finds anything. A long write gets it once for each buffer, and then only a new number in each sector: almost
+/// nor deduplication finds anything. A long write fills its buffer once; later writes only put a new number in each sector: almost
 /// free, all sectors differ, and their common parts are too far apart for compression.
 #[derive(Debug)]
 pub(crate) struct Payload {
@@ -56,7 +56,7 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// Makes the payload for writes from `slots` slots. `reads`: reads use the same buffers and overwrite them.
+    /// Creates the payload of writes from `slots` slots. `reads` means that reads use the same buffers and overwrite them.
     pub(crate) fn new(content: &Content, slots: usize, reads: bool, random: SplitMix64) -> Self {
         let source = Source::new(content, random);
         let keep_from = match source.shape.is_constant() {

@@ -9,16 +9,16 @@ const BASE: usize = 16 << 10;
 /// Smallest unit of deduplication of any layer.
 const SECTOR: usize = 512;
 
-/// Random bytes at the start of each chunk, followed by filler.
+/// Content in chunks: random bytes at the start of each chunk, then filler.
 ///
-/// With chunks as short as a sector every unit of compression or deduplication, however long, holds the asked share.
+/// With chunks as short as a sector, every unit of compression or deduplication, however long, has the requested share of filler.
 #[derive(Debug)]
 pub(super) struct Shape {
     base: Vec<u64>,
     chunk: usize,
     /// Random bytes per chunk.
     random: usize,
-    /// The filler's period, repeated as far as a sector can need it. Empty for zeros.
+    /// The filler pattern, repeated long enough for any sector; empty for zeros.
     filler: Vec<u8>,
     period: usize,
 }
@@ -41,12 +41,12 @@ impl Shape {
         }
     }
 
-    /// True if all contents are the same.
+    /// True if all contents are equal.
     pub(super) const fn is_constant(&self) -> bool {
         self.random == 0
     }
 
-    /// Fills `buffer`, a multiple of 512 bytes, with the content of that key.
+    /// Fills `buffer`, a multiple of 512 bytes, with the content of this key.
     #[inline]
     pub(super) fn put(&self, key: u64, buffer: &mut [u8]) {
         for (number, piece) in (0..).zip(buffer.chunks_mut(BASE)) {
@@ -59,7 +59,7 @@ impl Shape {
         }
     }
 
-    /// Fills that piece of a buffer sector for sector.
+    /// Fills one piece of a buffer, sector by sector.
     fn put_sectors(&self, key: u64, number: u64, piece: &mut [u8]) {
         let start = usize::try_from(number).unwrap_or(usize::MAX) * BASE;
         let (sectors, _) = piece.as_chunks_mut::<SECTOR>();
@@ -77,7 +77,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of the sector at byte `place` of a buffer that are random: its first.
+    /// Number of random bytes at the start of the sector at byte `place` of a buffer.
     #[inline]
     fn random_at(&self, place: usize) -> usize {
         self.random.saturating_sub(place % self.chunk).min(SECTOR)

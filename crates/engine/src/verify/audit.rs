@@ -14,12 +14,12 @@ use crate::error::EngineError;
 use crate::open::{self, Access};
 use crate::page_cache::drop_pages_of;
 
-/// The last writes of a block: acknowledged, and of these durable (0: none).
+/// Generations of a block's last acknowledged write and of the last one that is durable; 0 if none.
 #[derive(Debug, Default)]
 struct Last {
     acknowledged: u64,
     durable: u64,
-    /// The writes on record before the acknowledged one.
+    /// Number of writes in the journal before the acknowledged one.
     before: u64,
 }
 

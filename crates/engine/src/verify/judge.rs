@@ -1,4 +1,4 @@
-//! Finds out what is wrong with a block.
+//! Determines what is wrong with a block.
 
 use iotax_model::verify_errors::FaultKind;
 
@@ -7,7 +7,7 @@ use super::stamp::{self, Found, Mark, SECTOR, Stamp};
 /// The content that a block should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// This write, which was the last one.
+    /// Exactly this write, the last one.
     This(Mark),
     /// This write, possibly overwritten in part by later writes of the same measurement.
     Since(Mark),
@@ -17,7 +17,7 @@ pub(crate) enum Expected {
     Anything,
 }
 
-/// Checks the block read from byte `offset`, whose length is a multiple of 512 bytes. If a specific write is expected, every write must
+/// Checks the block read from byte `offset`, whose length is a multiple of 512 bytes. To expect a specific write, every write must
 /// cover the block entirely or not at all.
 pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(), FaultKind> {
     let (sectors, _) = block.as_chunks::<SECTOR>();
@@ -31,7 +31,7 @@ pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(),
 /// The sectors of a block, counted by their state.
 #[derive(Debug, Default)]
 struct Sums {
-    /// As expected.
+    /// Sectors as expected.
     good: usize,
     /// Sectors of a write other than the expected one.
     old: usize,
@@ -39,9 +39,9 @@ struct Sums {
     astray: usize,
     zeros: usize,
     foreign: usize,
-    /// Two sectors contradict each other.
+    /// True if two sectors contradict each other.
     torn: bool,
-    /// A sector without a stamp lies within another sector's write.
+    /// True if a sector without a stamp lies within another sector's write.
     gap: bool,
     last_stamp: Option<Stamp>,
     last_bare: Option<u64>,

@@ -1,9 +1,9 @@
-//! Verifies that the target holds what it acknowledged.
+//! Verifies that the target holds all writes that it acknowledged.
 //!
-//! Every sector that is written is stamped (`stamp`), in the fill too. A table says which write each block holds as far as the target
-//! has acknowledged (`table`), a verifier in each worker keeps it and checks what is read (`verifier`). After the window everything
-//! that was acknowledged, the fill included, is read back (`scan`) and judged (`judge`). A journal (`journal`) keeps the table's history where a
-//! power cut does not reach it, and an audit (`audit`) compares the two afterwards.
+//! Every written sector is stamped (`stamp`), in the fill too. A table (`table`) records the write that each block holds, as far as the
+//! target has acknowledged it; a verifier in each worker (`verifier`) updates the table and checks reads. After the window, all
+//! acknowledged data, the fill included, is read back (`scan`) and judged (`judge`). A journal (`journal`) keeps the table's history out of
+//! reach of a power cut, and an audit (`audit`) compares the target with it afterwards.
 
 mod audit;
 mod journal;
@@ -37,18 +37,18 @@ pub(crate) struct Verification {
     /// The measurement's number, which distinguishes its writes from those of all others, even with the same seed.
     run: u64,
     verify: Verify,
-    /// Absent if nothing is written; each block is then checked by itself.
+    /// Last write of each block; `None` if nothing is written, in which case each block is checked by itself.
     table: Option<Table>,
     /// The record of acknowledged writes.
     journal: Option<Journal>,
-    /// A write is acknowledged when it is durable.
+    /// True if a write is durable when it is acknowledged.
     safe: bool,
     /// True if the journal is on the same storage as the target.
     together: bool,
     /// True if everything that was written is read back at the end.
     reads_back: bool,
     area: Area,
-    /// The fill's mark and its end.
+    /// Mark of the fill, and the offset at which it ends.
     filled: Option<(Mark, u64)>,
 }
 
@@ -98,7 +98,7 @@ impl Verification {
         Mark { run: self.run, generation }
     }
 
-    /// Makes the journal durable, and reads back everything that was acknowledged, from the target instead of the page cache.
+    /// Makes the journal durable, and reads all acknowledged data back from the target instead of the page cache.
     pub(crate) fn conclude(&self, target: &Target, findings: &mut Findings) -> Result<(), EngineError> {
         if let Some(Err(incomplete)) = self.journal.as_ref().map(Journal::finish) {
             findings.journal = Some(incomplete);

@@ -14,7 +14,7 @@ const CHUNK: u64 = 1 << 20;
 /// Reads kept in flight.
 const DEPTH: u32 = 8;
 
-/// Receives each block's offset and content; `None` if it cannot be read.
+/// Receives the offset and content of each block; the content is `None` if the block cannot be read.
 pub(super) type Check<'a> = &'a mut dyn FnMut(u64, Option<&[u8]>);
 
 /// Reads blocks of `block` bytes at these ascending offsets; completions may arrive in any order.
@@ -31,7 +31,7 @@ pub(super) fn scan(
     transfer::perform(target, DEPTH, slot_bytes, Scan { reads, check })?.map_err(unread)
 }
 
-/// The reads, and what gets them.
+/// The reads, and the callback that receives their data.
 struct Scan<'a, I: Iterator<Item = u64>> {
     reads: Reads<I>,
     check: Check<'a>,

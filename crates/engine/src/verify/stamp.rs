@@ -10,8 +10,8 @@
 //! | 32 | byte offset of the sector on the target |
 //! | 40 | bytes of the write that lie before the sector |
 //!
-//! All are little-endian. Each sector has a stamp, not only each block: storage promises no more than whole sectors, so any
-//! sector may be old, astray or damaged by itself.
+//! All are little-endian. Each sector has a stamp, not only each block: storage guarantees no more than whole sectors, so any
+//! sector may be old, misplaced or damaged by itself.
 
 use iotax_model::workload::Verify;
 
@@ -41,11 +41,11 @@ impl Mark {
     }
 }
 
-/// A stamp whose checksum is right.
+/// A stamp with a valid checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) mark: Mark,
-    /// The sector's intended offset.
+    /// The offset that the sector was written for.
     pub(crate) offset: u64,
     /// The offset of the whole write.
     pub(crate) start: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Stamp {
 /// The content of a sector, by its stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A complete stamp, written for this place or for another.
+    /// A valid stamp, written for this offset or for another.
     Whole(Stamp),
     /// A stamp that does not match the rest of the sector.
     Damaged,

@@ -7,9 +7,9 @@ use iotax_model::units::Bytes;
 use crate::error::EngineError;
 use crate::request::Io;
 
-/// Memory per block.
+/// Bytes of memory per block.
 const ENTRY: u64 = size_of::<AtomicU64>() as u64;
-/// A write to the block is in flight.
+/// Flag: a write to the block is in flight.
 const BUSY: u64 = 1 << 63;
 /// Flag: the last write to the block failed, so that its content is unknown.
 const UNCERTAIN: u64 = 1 << 62;
@@ -19,7 +19,7 @@ const UNCERTAIN: u64 = 1 << 62;
 pub(crate) enum Known {
     /// Not written yet.
     Unwritten,
-    /// The generation of the last write, which was acknowledged.
+    /// Generation of the last write, which was acknowledged.
     Holds(u64),
     /// The last write failed or has not returned.
     Uncertain,
@@ -89,14 +89,14 @@ impl Table {
         Some(self.generation.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Ends a claimed write: acknowledged as `generation`, or failed.
+    /// Ends a claimed write; `acknowledged` is its generation, or `None` if it failed.
     pub(crate) fn release(&self, io: &Io, acknowledged: Option<u64>) {
         for entry in self.of(io) {
             entry.store(acknowledged.unwrap_or(UNCERTAIN), Ordering::Release);
         }
     }
 
-    /// The states of the blocks of an I/O, to be compared with later ones.
+    /// The states of the blocks of an I/O, for comparison with their later states.
     pub(crate) fn look(&self, io: &Io) -> impl Iterator<Item = u64> {
         self.of(io).iter().map(|entry| entry.load(Ordering::Acquire))
     }

@@ -11,14 +11,15 @@ use super::table::{Known, Table};
 use crate::pattern::Pattern;
 use crate::request::{Io, IoKind};
 
-/// See the module.
+/// Stamps, records and checks the I/Os of one worker.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     verification: Arc<Verification>,
-    /// Notes by slot, `per_slot` each. For a write: its generation, the rest unused. For a read: the states of its blocks when it began.
+    /// State by slot, `per_slot` numbers each: for a write its generation, for a read the states of its blocks when it began, for a flush
+    /// the number of records.
     noted: Vec<u64>,
     per_slot: usize,
-    /// An I/O that waits for its blocks.
+    /// An I/O that waits because another write has claimed its blocks.
     held: Option<Io>,
     findings: Findings,
 }
@@ -45,7 +46,7 @@ impl Verifier {
         }
     }
 
-    /// The pattern's next I/O for a slot, ready to start.
+    /// Draws the pattern's next I/O for a slot, and claims the blocks that it writes.
     pub(crate) fn next(&mut self, slot: usize, pattern: &mut Pattern) -> Next {
         let Some(io) = self.held.take().or_else(|| pattern.next()) else { return Next::Io(None) };
         if self.admits(slot, &io) {
@@ -78,13 +79,13 @@ impl Verifier {
         true
     }
 
-    /// Stamps a write that was admitted.
+    /// Stamps a write whose blocks are claimed.
     pub(crate) fn stamp(&self, slot: usize, io: &Io, buffer: &mut [u8]) {
         let generation = self.noted[slot * self.per_slot];
         write_stamps(buffer, io, self.verification.mark(generation), self.verification.verify);
     }
 
-    /// Records the end of an I/O with the kernel's `result`.
+    /// Records the completion of an I/O with the kernel's `result`.
     pub(crate) fn done(&mut self, slot: usize, io: &Io, result: i32, buffer: &[u8]) {
         let success = result.cast_unsigned() == io.length;
         let noted = self.noted[slot * self.per_slot];

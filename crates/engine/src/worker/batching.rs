@@ -1,4 +1,4 @@
-//! The number of I/Os in one call to the kernel.
+//! Decides how many I/Os go into one call to the kernel.
 
 /// I/Os per call on a device. With more, the kernel holds all of them back until the last is prepared (it plugs the block layer, see
 /// IO_PLUG_THRESHOLD in its io_uring.c), and meanwhile the device has less to do.
@@ -13,11 +13,11 @@ const DOUBT_AFTER: u32 = 64;
 /// The state of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Batch {
-    /// Takes more I/Os.
+    /// The batch takes more I/Os.
     Open,
     /// Submit now without waiting, then start the next batch.
     Begin,
-    /// Is to be submitted.
+    /// The batch is full: submit it.
     Full,
 }
 

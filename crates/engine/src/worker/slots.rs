@@ -11,25 +11,25 @@ use crate::request::{Io, IoKind};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
     pub(super) io: Io,
-    /// 0 if it is not submitted.
+    /// Submission time; 0 if the I/O is not submitted.
     pub(super) submitted_at: u64,
-    /// The intended begin, in an open loop.
+    /// Intended start, in an open loop.
     pub(super) intended_at: u64,
 }
 
-/// See the module.
+/// The slots of one worker.
 pub(super) struct Slots {
     free: Vec<Slot>,
     /// I/Os in flight, by slot.
     in_flight: Vec<InFlight>,
     /// Slots of I/Os that are queued but not submitted.
     queued: Vec<usize>,
-    /// True if each I/O has its own time stamps.
+    /// True if each I/O gets its own time stamps instead of its batch's.
     stamps_each: bool,
 }
 
 impl Slots {
-    /// All slots, free.
+    /// Creates the slots, all of them free.
     pub(super) fn new(free: Vec<Slot>, stamps_each: bool) -> Self {
         let io = Io { direction: IoKind::Read, offset: 0, length: 0 };
         let in_flight = vec![InFlight { io, submitted_at: 0, intended_at: 0 }; free.len()];

@@ -32,13 +32,13 @@ pub(super) enum NextIo {
 enum Origin {
     /// The pattern.
     Pattern,
-    /// The pattern, and what was written before.
+    /// The pattern, with verification of earlier writes.
     Verifier(Verifier),
     /// A trace.
     Replay(Replay),
 }
 
-/// See the module.
+/// Draws the I/Os of one worker.
 pub(super) struct Source {
     pattern: Pattern,
     passes: Option<Passes>,
@@ -51,7 +51,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The I/Os of worker `number`, with the job's seed.
+    /// Creates the source of worker `number`, with the job's seed.
     pub(super) fn new(
         workload: &Workload,
         (number, seed): (u32, u64),
@@ -84,7 +84,7 @@ impl Source {
         }
     }
 
-    /// True once everything was drawn.
+    /// True once no I/O is left to draw.
     #[inline]
     pub(super) const fn is_exhausted(&self) -> bool {
         self.is_exhausted
@@ -122,7 +122,7 @@ impl Source {
         }
     }
 
-    /// At the pattern's end, returns true once if the final flush is due. Otherwise nothing is left.
+    /// Called at the pattern's end. Returns true once if the final flush is due; otherwise marks the source as exhausted.
     #[cold]
     fn flushes_now(&mut self, is_alone: bool) -> bool {
         let flushes = self.flush_at_end && is_alone;
@@ -143,7 +143,7 @@ impl Source {
         }
     }
 
-    /// Passes completions on to verification.
+    /// The verifier to which completions are passed; `None` without verification.
     #[inline]
     pub(super) const fn verifier(&mut self) -> Option<&mut Verifier> {
         if let Origin::Verifier(verifier) = &mut self.origin { Some(verifier) } else { None }

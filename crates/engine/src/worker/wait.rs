@@ -1,4 +1,4 @@
-//! Waiting without being late.
+//! Waits that end on time.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use iotax_model::threads;
 /// Nanoseconds that a worker spins before an I/O is due: a sleeper wakes up late.
 const SPIN_NS: u64 = 20_000;
 
-/// Nanoseconds between the looks of a worker that waits for its start.
+/// Interval in nanoseconds at which a worker that waits for its start checks for a stop.
 const LOOK_UP_NS: u64 = 50_000_000;
 
 /// Nanoseconds to block and still return by `wake`; 0 close to it.
@@ -29,8 +29,8 @@ pub(super) fn idle(now: u64, wake: u64) {
     }
 }
 
-/// Sleeps until a job's load starts, and reports each interval before as empty. Returns the priority that the thread woke up with, if it
-/// had to wait and may have one. Fails if the worker is stopped meanwhile.
+/// Sleeps until a job's load starts, and reports the intervals before it as empty. Returns the realtime priority if the thread had to wait
+/// and may have one. Fails if the worker is stopped meanwhile.
 pub(super) fn until_start(
     window: Window,
     common: &Common,

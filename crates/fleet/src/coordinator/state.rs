@@ -17,7 +17,7 @@ pub enum MemberState {
     Checking,
     /// The member has answered the check.
     Checked {
-        /// The plan's claims there.
+        /// The resources that the plan claims on the member.
         claims: Claims,
         /// Why it cannot carry out its plan; absent if it can.
         refusal: Option<String>,
@@ -31,14 +31,14 @@ pub enum MemberState {
         /// Why it failed.
         reason: Option<String>,
     },
-    /// The link ended, or the member was given up.
+    /// The link ended, or the coordinator gave the member up.
     Lost {
         /// Why.
         reason: String,
     },
 }
 
-/// A member as others see it.
+/// The status of a member for display.
 #[derive(Debug, Clone, Copy)]
 pub struct MemberStatus<'a> {
     /// The member's state.
@@ -53,12 +53,12 @@ pub struct MemberStatus<'a> {
     pub chrony_error_ns: Option<u64>,
 }
 
-/// The beginning of a step.
+/// The start of a step on a member.
 #[derive(Debug, Clone, Copy)]
 struct Went {
     /// Offset of the member's clock as estimated at the time.
     offset_ns: i64,
-    /// Offset from the other members' start to its own.
+    /// Delay of the member's start after the other members' start.
     after_others_ns: u64,
 }
 
@@ -72,13 +72,13 @@ pub(super) struct Member {
     trips: Trips,
     offset: Option<ClockOffset>,
     chrony_error_ns: Option<u64>,
-    /// The last ping: its number, when it was sent, and whether it was answered.
+    /// The last ping: its number, the time it was sent, and true once it is answered.
     pinged: Option<(u64, u64, bool)>,
-    /// The oldest ping that was sent since anything was heard.
+    /// Send time of the oldest ping since the last message from the member.
     unanswered_since_ns: Option<u64>,
     /// The step that it was last told to start.
     went: Option<Went>,
-    /// The beginnings of its steps.
+    /// The starts of the member's steps.
     starts: BTreeMap<StepNumber, FleetStart>,
     stored: u64,
 }
@@ -181,7 +181,7 @@ impl Member {
         }
     }
 
-    /// Returns whether it is new.
+    /// Records that the member has joined. Returns false if it had joined before.
     pub(super) fn join(&mut self) -> bool {
         let is_new = self.state == MemberState::Expected;
         if is_new {
@@ -196,7 +196,7 @@ impl Member {
         }
     }
 
-    /// Returns whether it can begin.
+    /// Records that the member begins. Returns false if it cannot carry out its plan.
     pub(super) fn begin(&mut self) -> bool {
         let can = matches!(&self.state, MemberState::Checked { refusal: None, .. });
         if can {
@@ -221,7 +221,7 @@ impl Member {
         offset.to_member(at_ns)
     }
 
-    /// Records that its window began, which was intended for `intended_member_ns`.
+    /// Records how late a step began on the member, relative to the others and corrected by the current clock offset.
     pub(super) fn began(
         &mut self,
         step: StepNumber,
@@ -239,7 +239,7 @@ impl Member {
         }
     }
 
-    /// The measurement to store, with its start; `None` if already stored.
+    /// The part to store; a measurement gets its start time. `None` if already stored.
     pub(super) fn keeps(&self, number: u64, mut part: Box<RunPart>) -> Option<Box<RunPart>> {
         if number <= self.stored {
             return None;

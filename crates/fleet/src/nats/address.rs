@@ -1,4 +1,4 @@
-//! The URL of a NATS server, with everything needed to use it.
+//! The URL of a NATS server, with all settings of the connection.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_nats::ConnectOptions;
 
-/// The accepted form.
+/// The accepted form of a URL, for error messages.
 const FORM: &str = "nats://HOST[:PORT][?KEY=VALUE&...] or tls://..., with the keys group, expect, wait, fleet, prefix, creds, user, \
                     password-file, nkey, ca, cert and key";
 
@@ -18,34 +18,34 @@ pub struct AddressError {
     reason: String,
 }
 
-/// A NATS server, the login, and the selected agents there.
+/// A NATS server, the login, and the selected agents.
 ///
-/// Secrets are in files: a URL is seen by everyone who lists processes.
+/// Secrets are in files, because everyone who lists processes sees a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     /// `nats://HOST:PORT`, or `tls://` where TLS is demanded.
     pub server: String,
     /// The prefix of all subjects.
     pub prefix: String,
-    /// The agents of this group alone.
+    /// Selects only the agents of this group.
     pub group: Option<String>,
     /// The number of agents to wait for.
     pub expect: Option<usize>,
-    /// The longest wait for agents.
+    /// Maximum time to wait for agents.
     pub wait: Duration,
-    /// A fleet that is meant.
+    /// The id of the fleet to act on.
     pub fleet: Option<String>,
     /// A credentials file as made by nsc, with a JWT and a seed.
     pub creds: Option<PathBuf>,
-    /// A user's name.
+    /// User name for the login.
     pub user: Option<String>,
     /// A file whose first line is the user's password.
     pub password_file: Option<PathBuf>,
     /// A file whose first line is the seed of an nkey.
     pub nkey: Option<PathBuf>,
-    /// Certificates that the server's must lead to, instead of the system's.
+    /// CA certificates to verify the server with, instead of the system's.
     pub ca: Option<PathBuf>,
-    /// The certificate of this end.
+    /// Client certificate.
     pub cert: Option<PathBuf>,
     /// The key of `cert`.
     pub key: Option<PathBuf>,
@@ -152,7 +152,7 @@ fn duration(text: &str) -> Option<Duration> {
     })
 }
 
-/// Replaces `%XX` by the byte.
+/// Decodes `%XX` escapes.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,4 +1,4 @@
-//! A connection to a NATS server: a thread with the client in it, and two queues.
+//! A connection to a NATS server: a thread that runs the client, and two queues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,13 +21,13 @@ use iotax_model::threads;
 /// Messages that may wait in the client before it drops some.
 const CAPACITY: usize = 1 << 16;
 
-/// Longest pause between attempts to connect again.
+/// Longest pause between attempts to reconnect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Why NATS cannot be used.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum NatsError {
-    /// A file of the URL cannot be read or has something else in it.
+    /// A file named in the URL cannot be read or has the wrong content.
     #[error("{0}")]
     Files(String),
     /// The server does not answer or rejects this client.
@@ -41,9 +41,9 @@ pub enum NatsError {
     /// Fewer agents answered than needed.
     #[error("{}", missing(*.found, *.expected, .group.as_deref(), .others))]
     Missing {
-        /// Agents that are free.
+        /// Number of free agents.
         found: usize,
-        /// Agents that were asked for.
+        /// Number of agents needed.
         expected: usize,
         /// Their group, if one was named.
         group: Option<String>,
@@ -63,7 +63,7 @@ fn missing(found: usize, expected: usize, group: Option<&str>, others: &[String]
     )
 }
 
-/// Something received.
+/// An event of the connection or of another thread.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Message {
@@ -72,9 +72,9 @@ pub(super) enum Arrival {
         /// Arrival time by the monotonic clock.
         at_ns: u64,
     },
-    /// The connection is there, again.
+    /// The connection is established or restored.
     Connected,
-    /// A message of another thread of this process.
+    /// A message from another thread of this process.
     Local {
         /// Serial number of the thread.
         thread: u64,
@@ -83,7 +83,7 @@ pub(super) enum Arrival {
     },
 }
 
-/// State shared with the thread.
+/// State shared with the client's thread.
 #[derive(Debug, Default)]
 struct Shared {
     lost: AtomicU64,
@@ -93,7 +93,7 @@ struct Shared {
     received_bytes: AtomicU64,
 }
 
-/// A connection.
+/// A connection to a NATS server.
 #[derive(Debug)]
 pub(super) struct Connection {
     outgoing: UnboundedSender<(String, Vec<u8>)>,
@@ -152,12 +152,12 @@ impl Connection {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
-    /// Messages and bytes sent.
+    /// Number of messages and bytes sent.
     pub(super) fn sent(&self) -> (u64, u64) {
         (self.shared.sent.load(Ordering::Relaxed), self.shared.sent_bytes.load(Ordering::Relaxed))
     }
 
-    /// Messages and bytes received.
+    /// Number of messages and bytes received.
     pub(super) fn received(&self) -> (u64, u64) {
         (self.shared.received.load(Ordering::Relaxed), self.shared.received_bytes.load(Ordering::Relaxed))
     }
@@ -174,7 +174,7 @@ impl Drop for Connection {
     }
 }
 
-/// The body of the thread.
+/// The body of the client's thread.
 struct Pump {
     arrivals: mpsc::Sender<Arrival>,
     shared: Arc<Shared>,

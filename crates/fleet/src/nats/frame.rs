@@ -7,25 +7,25 @@ use crate::link::LinkError;
 /// First byte of every frame. A frame of another version is answered by [`Kind::Refused`].
 pub(super) const VERSION: u8 = 1;
 
-/// The length of what precedes the payload.
+/// Length of a frame's header in bytes.
 pub(super) const HEADER: usize = 28;
 
 /// Maximum payload of a frame: a quarter of what nats-server accepts by default.
 pub(super) const CHUNK: usize = 256 << 10;
 
-/// A message that is longer is compressed.
+/// Minimum length in bytes of a message that is compressed.
 const COMPRESS_FROM: usize = 512;
 
-/// The longest message that is accepted, decompressed.
+/// Maximum length in bytes of a decompressed message.
 const LONGEST: u64 = 256 << 20;
 
 /// The purpose of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// Coordinator: work for my fleet. The payload is [`super::presence::Offer`].
+    /// From the coordinator: an offer to work for its fleet. The payload is [`super::presence::Offer`].
     Open = 0,
-    /// Member: I do.
+    /// From a member: it accepts the offer.
     Opened = 1,
     /// A part of a message in the stream.
     Data = 2,
@@ -33,36 +33,36 @@ pub(super) enum Kind {
     Alive = 3,
     /// The stream has ended. The payload gives the reason.
     Close = 4,
-    /// From a member: it does not, or no longer, work for this coordinator. The payload gives the reason.
+    /// From a member: it does not work, or no longer works, for this coordinator. The payload gives the reason.
     Refused = 5,
     /// A message outside the stream.
     Datagram = 6,
 }
 
-/// A frame.
+/// A frame between a coordinator and a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) kind: Kind,
     /// Number of the coordinator within the fleet: later ones have higher numbers.
     pub(super) epoch: u64,
-    /// The number of a [`Kind::Data`], from 1.
+    /// The number of a [`Kind::Data`] frame, from 1.
     pub(super) sequence: u64,
-    /// The last number that came in.
+    /// The number of the last data frame received.
     pub(super) acknowledged: u64,
-    /// The message goes on in the next frame.
+    /// True if the message continues in the next frame.
     pub(super) goes_on: bool,
-    /// The message is compressed.
+    /// True if the message is compressed.
     pub(super) is_compressed: bool,
     pub(super) payload: Vec<u8>,
 }
 
 impl Frame {
-    /// A frame outside the stream.
+    /// Creates a frame outside the stream.
     pub(super) fn plain(kind: Kind, epoch: u64, payload: Vec<u8>) -> Self {
         Self { kind, epoch, sequence: 0, acknowledged: 0, goes_on: false, is_compressed: false, payload }
     }
 
-    /// A whole message as a datagram.
+    /// Wraps a whole message in a datagram.
     pub(super) fn datagram(epoch: u64, message: &[u8]) -> Self {
         let (is_compressed, payload) = pack(message);
         Self { is_compressed, ..Self::plain(Kind::Datagram, epoch, payload) }
@@ -119,7 +119,7 @@ impl Frame {
     }
 }
 
-/// A message in wire form: compressed if that saves space.
+/// Packs a message: compressed, with true, if that saves space, else as it is, with false.
 pub(super) fn pack(message: &[u8]) -> (bool, Vec<u8>) {
     if message.len() < COMPRESS_FROM {
         return (false, message.to_vec());

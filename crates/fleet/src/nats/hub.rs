@@ -1,4 +1,4 @@
-//! The coordinator's end.
+//! The coordinator's end of the links over NATS.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::link::{Hub, Incoming, LinkError, To};
 use crate::message::{FromMember, ToMember};
 use crate::pipe::monotonic_ns;
 
-/// The time that an acknowledgement waits for an answer to carry it; also the shortest interval between checks for retransmission.
+/// Time for which an acknowledgement waits for a frame that can carry it; also the shortest interval between checks for retransmission.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Longest pause between signs of life.
@@ -36,7 +36,7 @@ pub struct Losses {
     pub repeated: u64,
     /// Messages that the client dropped because this process was slow.
     pub dropped: u64,
-    /// Frames that were none.
+    /// Frames that could not be decoded.
     pub garbled: u64,
 }
 
@@ -79,9 +79,9 @@ enum Stage {
 }
 
 impl NatsHub {
-    /// Calls the agents, takes those of these names, or else those that the address selects, and returns once they work for this fleet.
+    /// Finds agents, takes those with these names, or else those that the address selects, and returns once they all work for this fleet.
     ///
-    /// With `expect` exactly so many are taken, the first by name. A fleet that another coordinator has left is taken over.
+    /// With `expect`, exactly that many are taken, the first by name. Takes over a fleet that another coordinator has left.
     pub fn open(
         address: &Address,
         fleet: &str,
@@ -91,7 +91,7 @@ impl NatsHub {
         Self::open_with(address, fleet, version, names, PATIENCE)
     }
 
-    /// Like [`Self::open`], with the silence after which an end counts as lost.
+    /// Like [`Self::open`], with the silence after which either end counts as lost.
     pub fn open_with(
         address: &Address,
         fleet: &str,
@@ -137,7 +137,7 @@ impl NatsHub {
         self.epoch
     }
 
-    /// The leaves that merge samples now.
+    /// The names of the leaves that merge samples now.
     pub fn leaves(&self) -> Vec<String> {
         self.leaves.keys().cloned().collect()
     }
@@ -151,17 +151,17 @@ impl NatsHub {
         Losses { repeated: repeated.sum(), dropped: self.connection.lost(), garbled: self.garbled }
     }
 
-    /// Messages and bytes, subjects included, that were sent.
+    /// Number of messages and bytes sent, subjects included.
     pub fn sent(&self) -> (u64, u64) {
         self.connection.sent()
     }
 
-    /// Messages and bytes, subjects included, that came in.
+    /// Number of messages and bytes received, subjects included.
     pub fn received(&self) -> (u64, u64) {
         self.connection.received()
     }
 
-    /// Finds out who is there, and chooses.
+    /// Finds the agents that are present, and chooses members among them.
     fn enlist(
         &mut self,
         address: &Address,
@@ -183,7 +183,7 @@ impl NatsHub {
         Ok(())
     }
 
-    /// Offers the fleet to those chosen until all work for it.
+    /// Offers the fleet to the chosen members until all have accepted.
     fn offer_to_all(&mut self, address: &Address, until: Instant) -> Result<(), NatsError> {
         let until = until.max(Instant::now() + 2 * AGAIN);
         let is_open = |state: &MemberState| matches!(state.stage, Stage::Open(_));
@@ -238,7 +238,7 @@ impl NatsHub {
         self.next_tick_ns = self.next_tick_ns.min(at_ns);
     }
 
-    /// Repeats, acknowledges, offers and shows life, where it is time.
+    /// Sends what is due: retransmissions, acknowledgements, offers and signs of life.
     fn tick(&mut self, now: u64) {
         for name in std::mem::take(&mut self.active) {
             if self.flush(&name, now, true) {
@@ -494,7 +494,7 @@ impl Hub for NatsHub {
 }
 
 impl Drop for NatsHub {
-    /// Sends the members home.
+    /// Tells the members that the coordinator has ended.
     fn drop(&mut self) {
         if self.fenced_by.is_some() {
             return;

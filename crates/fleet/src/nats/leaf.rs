@@ -24,21 +24,21 @@ const REMEMBERED: usize = 1024;
 /// Time between two signs of life.
 const BEACON: Duration = Duration::from_secs(1);
 
-/// Fleet, step and interval.
+/// Identifies an interval by fleet, step and number.
 type Key = (String, StepNumber, u32);
 
 /// Counters of a leaf.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeafCounts {
-    /// Samples that came in.
+    /// Samples received.
     pub samples: u64,
-    /// Messages that went on to a coordinator.
+    /// Merged samples sent to coordinators.
     pub passed: u64,
-    /// Samples that came after their interval was passed on, and went on later.
+    /// Samples received after their interval was forwarded; they are forwarded separately.
     pub late: u64,
 }
 
-/// Merges samples. It has no clock; the time is an argument.
+/// Merges samples. The merger has no clock; the time is an argument.
 #[derive(Debug, Default)]
 pub struct Merger {
     open: BTreeMap<Key, (Merged, u64)>,
@@ -48,7 +48,7 @@ pub struct Merger {
 }
 
 impl Merger {
-    /// Adds a sample. Samples of an interval that was already passed on are merged separately.
+    /// Adds a sample. Samples of an interval that was already forwarded are merged separately.
     pub fn add(&mut self, fleet: &str, sample: Merged, now_ns: u64) {
         self.counts.samples += 1;
         let key = (fleet.to_owned(), sample.step, sample.interval);
@@ -59,7 +59,7 @@ impl Merger {
         }
     }
 
-    /// The intervals that are old enough to be passed on, with their fleets.
+    /// Returns the intervals that are due to be forwarded, with their fleets.
     pub fn due(&mut self, now_ns: u64) -> Vec<(String, Merged)> {
         let hold = nanos(HOLD);
         let is_due = |(_, since): &(Merged, u64)| now_ns.saturating_sub(*since) >= hold;
@@ -83,12 +83,12 @@ impl Merger {
         due
     }
 
-    /// The due time of the next interval, by the clock of the arguments.
+    /// Due time of the next interval, on the clock of the caller's times.
     pub fn next_due_ns(&self) -> Option<u64> {
         self.open.values().map(|(_, since)| since + nanos(HOLD)).min()
     }
 
-    /// Its counters.
+    /// The merger's counters.
     pub fn counts(&self) -> LeafCounts {
         self.counts
     }
@@ -101,7 +101,7 @@ fn merge(into: &mut Merged, sample: &Merged) {
     into.latency.merge(&sample.latency);
 }
 
-/// A leaf at a server.
+/// A leaf connected to a NATS server.
 #[derive(Debug)]
 pub struct Leaf {
     connection: Connection,
@@ -129,7 +129,7 @@ impl Leaf {
         Ok(Self { connection, subjects, presence, merger: Merger::default(), next_beacon_ns: 0 })
     }
 
-    /// Merges for `patience`.
+    /// Receives and merges samples for `patience`.
     pub fn serve(&mut self, patience: Duration) -> Result<(), LinkError> {
         let until = monotonic_ns().saturating_add(nanos(patience));
         loop {
@@ -151,7 +151,7 @@ impl Leaf {
         }
     }
 
-    /// Its counters.
+    /// The leaf's counters.
     pub fn counts(&self) -> LeafCounts {
         self.merger.counts()
     }

@@ -1,4 +1,4 @@
-//! A member's end: an agent that waits for work.
+//! The member's end of the links over NATS: an agent that waits for work.
 
 use std::collections::VecDeque;
 use std::sync::mpsc;
@@ -15,10 +15,10 @@ use crate::link::LinkError;
 use crate::message::{FromMember, PROTOCOL, ToMember};
 use crate::pipe::monotonic_ns;
 
-/// Time in which an answer carries an acknowledgement along.
+/// Time for which an acknowledgement waits for a frame that can carry it.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The name of an agent.
+/// The name, group and version of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentName {
     /// Its unique name.
@@ -32,7 +32,7 @@ pub struct AgentName {
 /// A fleet that the agent works for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
-    /// Its id.
+    /// The fleet's id.
     pub fleet: String,
     /// Version and commit of the coordinator.
     pub version: String,
@@ -43,13 +43,13 @@ pub struct Fleet {
 pub enum MemberEvent {
     /// A message from the coordinator.
     Coordinator(ToMember),
-    /// A message of the process that does the work.
+    /// A message from the local process that does the work.
     Local(FromMember),
     /// The local process has ended.
     LocalEnded,
 }
 
-/// Makes [`Agent::next`] return messages of another thread.
+/// Passes messages of another thread to [`Agent::next`].
 #[derive(Debug, Clone)]
 pub(super) struct Feeder {
     arrivals: mpsc::Sender<Arrival>,
@@ -63,7 +63,7 @@ impl Feeder {
     }
 }
 
-/// An agent that is enlisted.
+/// An agent that is connected and announced.
 #[derive(Debug)]
 pub struct Agent {
     connection: Connection,
@@ -78,7 +78,7 @@ pub struct Agent {
     thread: u64,
 }
 
-/// The fleet that it works for.
+/// The work for one fleet.
 #[derive(Debug)]
 struct Work {
     fleet: Fleet,
@@ -92,7 +92,7 @@ struct Work {
 }
 
 impl Agent {
-    /// Enlists. Waits for an unreachable server; fails if the server rejects this agent.
+    /// Connects and announces the agent. Waits for an unreachable server; fails if the server rejects this agent.
     pub fn enlist(address: &Address, who: &AgentName) -> Result<Self, NatsError> {
         let subjects = Subjects::new(&address.prefix);
         let listen = vec![subjects.to(&who.name), subjects.all()];
@@ -113,7 +113,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// The sender of another thread's messages to [`Self::next`].
+    /// Creates a sender that passes another thread's messages to [`Self::next`].
     pub(super) fn feeder(&mut self) -> Feeder {
         self.thread += 1;
         Feeder { arrivals: self.connection.arrivals(), thread: self.thread }
@@ -134,18 +134,18 @@ impl Agent {
         }
     }
 
-    /// Accepts no more work.
+    /// Stops accepting work.
     pub fn drain(&mut self) {
         self.is_draining = true;
         self.announce();
     }
 
-    /// Returns whether it accepts no more work.
+    /// Returns whether the agent accepts no more work.
     pub fn is_draining(&self) -> bool {
         self.is_draining
     }
 
-    /// Waits up to `patience` for the next thing to do. Fails with the reason once the work is over.
+    /// Waits up to `patience` for the next event. Fails with the reason once the work is over.
     pub fn next(&mut self, patience: Duration) -> Result<Option<MemberEvent>, LinkError> {
         let until = Instant::now() + patience;
         loop {
@@ -164,7 +164,7 @@ impl Agent {
         }
     }
 
-    /// Sends a message to the coordinator. An error once the work is over, with the reason.
+    /// Sends a message to the coordinator. Fails with the reason once the work is over.
     pub fn send(&mut self, message: &FromMember) -> Result<(), LinkError> {
         if let FromMember::Doing(doing) = message {
             self.doing = Some(doing.clone());
@@ -183,7 +183,7 @@ impl Agent {
         self.tick(monotonic_ns()).map(drop)
     }
 
-    /// Answers those who call for `patience`, while what was set up is undone.
+    /// Handles at most one arrival within `patience`, so that calls are answered while changes are undone.
     pub fn linger(&mut self, patience: Duration) -> Result<(), LinkError> {
         if let Some(arrival) = self.connection.receive(patience)? {
             self.take(arrival);
@@ -191,7 +191,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Waits up to `patience` until the coordinator has everything that was sent; returns whether it has.
+    /// Waits up to `patience` until the coordinator has acknowledged everything; returns whether it has.
     pub fn settle(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         while Instant::now() < until {
@@ -206,7 +206,7 @@ impl Agent {
         false
     }
 
-    /// Ends the work: everything is undone, and the next fleet may come.
+    /// Ends the work, whose changes are undone by now; the agent is free for the next fleet.
     pub fn free(&mut self, reason: &str) {
         if let Some(work) = self.work.take()
             && work.over.is_none()
@@ -250,7 +250,8 @@ impl Agent {
         self.connection.publish(self.subjects.from(fleet, &self.who.name), frame.encode());
     }
 
-    /// Repeats, acknowledges and shows life, where it is time; returns when it is time again. An error if the work is over.
+    /// Sends what is due: retransmissions, acknowledgements and signs of life. Returns the time of the next call; fails if the work is
+    /// over.
     fn tick(&mut self, now: u64) -> Result<u64, LinkError> {
         let Some(work) = &mut self.work else {
             return Err(LinkError::Closed("there is no work".into()));
@@ -358,7 +359,7 @@ impl Agent {
         }
     }
 
-    /// Answers an earlier coordinator with the epoch of its successor.
+    /// Answers an earlier coordinator with the epoch of the current one.
     fn refuse_earlier(&mut self) {
         if let Some(work) = &mut self.work {
             let (fleet, frame) = (work.fleet.fleet.clone(), work.session.alive());

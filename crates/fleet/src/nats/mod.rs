@@ -1,8 +1,8 @@
-//! Links over NATS: for more members than one machine keeps ssh connections to, and for machines that can only call out.
+//! Links over NATS: for more members than one machine keeps ssh connections to, and for machines that can only connect outward.
 //!
-//! NATS forgets what it cannot deliver at once, so `session` makes a reliable stream for each member of it: frames are numbered,
-//! acknowledged and repeated. What is above it sees the same as over a pipe: every message once and in order, or the loss of the member.
-//! Samples are no part of the stream: one that is lost is missed by nobody, and leaves can merge them on the way.
+//! NATS drops messages that it cannot deliver at once, so `session` makes a reliable stream for each member: frames are numbered,
+//! acknowledged and repeated. The layers above see the same as over a pipe: every message once and in order, or the loss of the member.
+//! Samples are not part of the stream: losing one does no harm, and leaves can merge them on the way.
 //!
 //! Subjects begin with a prefix (`iotax` unless the URL names another):
 //!

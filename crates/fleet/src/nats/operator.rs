@@ -8,7 +8,7 @@ use super::presence::{Broadcast, Presence, Selection, encode};
 use super::roster::{Roster, Wanted};
 use super::subject::Subjects;
 
-/// A connection that leads no fleet.
+/// A NATS connection that leads no fleet.
 #[derive(Debug)]
 pub struct NatsOperator {
     connection: Connection,
@@ -16,7 +16,7 @@ pub struct NatsOperator {
 }
 
 impl NatsOperator {
-    /// Connects.
+    /// Connects to the server.
     pub fn connect(address: &Address) -> Result<Self, NatsError> {
         let subjects = Subjects::new(&address.prefix);
         let connection = Connection::open(address, "iotax fleet", vec![subjects.answers()], false)?;
@@ -29,7 +29,7 @@ impl NatsOperator {
         Ok(Roster::gather(&self.connection, &self.subjects, until, |_| false)?.into_everybody())
     }
 
-    /// Waits for the agents that the address selects and that are free, and returns their names.
+    /// Waits for enough free agents that the address selects, and returns their names.
     pub fn choose(&mut self, address: &Address, version: &str) -> Result<Vec<String>, NatsError> {
         let wanted = Wanted { fleet: None, names: None, version };
         let until = Instant::now() + address.wait;
@@ -44,7 +44,7 @@ impl NatsOperator {
         self.say(&Broadcast::Drain(selection));
     }
 
-    /// Has the members of a fleet stop and undo.
+    /// Makes the members of a fleet stop and undo their changes.
     pub fn cancel(&mut self, fleet: &str) {
         self.say(&Broadcast::Cancel { fleet: fleet.to_owned() });
     }

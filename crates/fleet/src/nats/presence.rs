@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-/// A message to all agents and leaves. Later versions may add words, so unknown ones are ignored.
+/// A message to all agents and leaves. Later versions may add kinds, so unknown ones are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Broadcast {
-    /// Tell who you are.
+    /// Asks all agents and leaves to announce themselves.
     Call,
-    /// The coordinator of a fleet lives.
+    /// Sign of life of a fleet's coordinator.
     Alive {
         /// The fleet.
         fleet: String,
@@ -21,19 +21,19 @@ pub(super) enum Broadcast {
     },
     /// Accept no more work, or end: for the agents of a group, one agent, or all.
     Drain(Selection),
-    /// Stop what is measured for a fleet and undo it.
+    /// Stop the measurements of a fleet and undo its changes.
     Cancel {
         /// The fleet.
         fleet: String,
     },
 }
 
-/// The selected agents.
+/// The agents that a broadcast is for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Selection {
     /// Agents of this group.
     pub(super) group: Option<String>,
-    /// The one of this name.
+    /// The agent with this name.
     pub(super) name: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Offer {
     pub(super) fleet: String,
     /// Version and commit of the coordinator.
     pub(super) version: String,
-    /// The longest silence of either end.
+    /// Silence in milliseconds after which either end counts as lost.
     pub(super) patience_ms: u64,
     /// The leaves, as in [`Broadcast::Alive`].
     pub(super) leaves: Vec<String>,
@@ -89,7 +89,7 @@ pub enum Situation {
 /// The presence message of an agent or a leaf.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
-    /// Its unique name.
+    /// Unique name of the agent or leaf.
     pub name: String,
     /// Its role.
     pub role: AgentRole,
@@ -99,18 +99,18 @@ pub struct Presence {
     pub version: String,
     /// Its [`crate::message::PROTOCOL`].
     pub protocol: u32,
-    /// The process on its machine: two that call themselves the same differ in it.
+    /// Random id of the process, which distinguishes agents with the same name.
     pub process: u64,
     /// Its activity.
     pub situation: Situation,
 }
 
-/// JSON of a value that has one.
+/// Serializes a value to JSON.
 pub(super) fn encode(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("these messages have text keys and no other way to fail")
 }
 
-/// A number that another process is unlikely to draw.
+/// A random number that another process is unlikely to draw.
 pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

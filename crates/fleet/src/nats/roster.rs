@@ -12,7 +12,7 @@ use super::subject::Subjects;
 use crate::link::LinkError;
 use crate::message::PROTOCOL;
 
-/// Time between two calls.
+/// Time between two calls to all agents.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
 /// The agents that a coordinator needs.
@@ -26,7 +26,7 @@ pub(super) struct Wanted<'a> {
     pub(super) version: &'a str,
 }
 
-/// Everybody who has answered, by name and process.
+/// The agents and leaves that have answered; agents by name and process.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     agents: BTreeMap<String, BTreeMap<u64, Presence>>,
@@ -34,7 +34,7 @@ pub(super) struct Roster {
     leaves: BTreeMap<String, (Presence, u64)>,
 }
 
-/// Reads the presence message of an agent or a leaf.
+/// Parses a presence message; `None` if it is invalid or names another sender than its subject.
 pub(super) fn read(subjects: &Subjects, subject: &str, payload: &[u8]) -> Option<Presence> {
     let (kind, names) = subjects.parse(subject)?;
     let presence: Presence = serde_json::from_slice(payload).ok()?;
@@ -43,7 +43,7 @@ pub(super) fn read(subjects: &Subjects, subject: &str, payload: &[u8]) -> Option
 }
 
 impl Roster {
-    /// Calls until `until`, or until `is_enough`.
+    /// Calls all agents repeatedly until `until`, or until `is_enough`. Only answers to the last call count.
     pub(super) fn gather(
         connection: &Connection,
         subjects: &Subjects,
@@ -124,7 +124,7 @@ impl Roster {
         fit.filter_map(|(name, same)| Some((name.clone(), *same.first_key_value()?.0))).collect()
     }
 
-    /// The highest epoch of a fleet that an agent knows.
+    /// The highest epoch of a fleet that any agent reports.
     pub(super) fn last_epoch(&self, wanted: &str) -> Option<u64> {
         let epochs = self.agents.values().flat_map(BTreeMap::values).filter_map(|one| match &one.situation {
             Situation::Working { fleet, epoch, .. } if fleet == wanted => Some(*epoch),

@@ -1,4 +1,4 @@
-//! A reliable stream of messages over a carrier that may lose any of them, without a clock or a connection in it.
+//! A reliable stream of messages over an unreliable carrier, independent of clock and connection.
 
 use std::collections::VecDeque;
 
@@ -8,12 +8,12 @@ use crate::link::LinkError;
 /// Longest reassembled message, compressed, in bytes.
 const LONGEST_PACKED: usize = 64 << 20;
 
-/// The most frames on their way.
+/// Maximum number of frames in flight.
 const WIDEST: usize = 16;
 /// Maximum number of frames in flight before the connection's quality is known.
 const FIRST_WINDOW: usize = 4;
 
-/// Time until a frame is repeated: at first, and at most.
+/// Time until a frame is repeated: initial and maximum.
 const FIRST_PATIENCE_NS: u64 = 1_000_000_000;
 const MOST_PATIENCE_NS: u64 = 16_000_000_000;
 
@@ -73,7 +73,7 @@ impl Session {
         self.waiting.is_empty() && !self.owes
     }
 
-    /// Puts a message at the end of the stream.
+    /// Appends a message to the stream.
     pub(super) fn push(&mut self, message: &[u8]) {
         let (is_compressed, packed) = pack(message);
         let mut chunks = packed.chunks(CHUNK).peekable();
@@ -83,7 +83,7 @@ impl Session {
         }
     }
 
-    /// The next frame to send; absent if there is nothing to send yet. Ask until it is.
+    /// The next frame to send; `None` if nothing can be sent yet. Call this until it returns `None`.
     pub(super) fn next(&mut self, now_ns: u64) -> Option<Frame> {
         if now_ns >= self.repeat_at_ns && self.on_the_way > 0 {
             // All that was sent may be lost. Slower from here: the carrier or the other end has too much to do.
@@ -117,7 +117,7 @@ impl Session {
         std::mem::take(&mut self.owes).then(|| self.alive())
     }
 
-    /// A sign of life, which acknowledges too.
+    /// A sign of life, which also acknowledges received frames.
     pub(super) fn alive(&mut self) -> Frame {
         self.owes = false;
         Frame { acknowledged: self.received, ..Frame::plain(Kind::Alive, self.epoch, Vec::new()) }

@@ -1,4 +1,4 @@
-//! Names as parts of subjects.
+//! Subjects of NATS, and the encoding of names in them.
 
 /// Encodes a name as one token of a subject: bytes other than letters, digits, `-` and `_` become `=` and two hexadecimal digits, so a name
 /// can be neither a wildcard nor several tokens.

@@ -1,4 +1,4 @@
-//! fio's jobs, made of measurements.
+//! Converts measurements to fio jobs.
 
 use iotax_model::Histogram;
 use iotax_model::record::{
@@ -24,17 +24,17 @@ const NOT_FIOS: [&str; 10] = [
     "layout",
     "tolerated_errors",
 ];
-/// Options that scripts expect in a job, even if not given.
+/// Options that scripts expect in a job, even if at their default.
 const ALWAYS: [&str; 7] = ["rw", "bs", "iodepth", "numjobs", "direct", "runtime", "ramp_time"];
 
-/// fio's directions that move data, in its order.
+/// The directions that move data, in fio's order.
 pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 
-/// An entry of `jobs`: a workload on a target over all rounds, or one of its concurrent jobs. Several jobs of one workload are summed, as
-/// with fio's `group_reporting`.
+/// An entry of fio's `jobs` list: a workload on a target over all rounds, or one of its concurrent jobs. The clones of a workload are summed,
+/// as with fio's `group_reporting`.
 pub(super) struct Job<'a> {
     pub(super) name: String,
-    /// Number of the cell, from 0: jobs of one group ran concurrently.
+    /// Index of the cell, from 0; jobs with the same index ran concurrently.
     pub(super) group: usize,
     pub(super) description: String,
     pub(super) workload: &'a Workload,
@@ -43,17 +43,17 @@ pub(super) struct Job<'a> {
     pub(super) ended_at_ms: u64,
     /// Seconds from the run's start to its end.
     pub(super) elapsed_s: u64,
-    /// The measured window.
+    /// The measured window in nanoseconds.
     pub(super) duration_ns: u64,
     /// Reads, writes and trims.
     pub(super) directions: [Direction; 3],
     pub(super) sync: Option<Tally>,
     /// CPU time; unknown for one of several concurrent jobs.
     pub(super) cpu: Option<CpuTime>,
-    /// See `cpu`.
+    /// Context switches and page faults; unknown for one of several concurrent jobs.
     pub(super) counts: Option<ProcessCounts>,
     pub(super) errors: Vec<ErrorCount>,
-    /// The known keys of an imported workload; absent for iotax's own measurements, where all are known.
+    /// Workload keys that an import states; `None` for iotax's own measurements, whose keys are all known.
     known: Option<&'a [String]>,
 }
 
@@ -63,26 +63,26 @@ pub(super) struct Direction {
     pub(super) ios: u64,
     pub(super) bytes: u64,
     pub(super) short: u64,
-    /// Service times.
+    /// Histogram of service times.
     pub(super) service: Histogram,
-    /// Latency from an I/O's intended start, which only an open loop has.
+    /// Histogram of latencies from the intended start; open loop only.
     pub(super) response: Option<Histogram>,
-    /// Bytes a second of each interval.
+    /// Bandwidth of the intervals, in bytes/s.
     pub(super) bytes_per_s: Series,
-    /// I/Os a second of each interval.
+    /// IOPS of the intervals.
     pub(super) iops: Series,
-    /// Mean bandwidth as a share of the group's, in percent.
+    /// Mean bandwidth as a percentage of the whole group's.
     pub(super) share_of_group: f64,
 }
 
 impl Direction {
-    /// fio's `lat`: response times if there are any, else service times.
+    /// Returns fio's `lat`: response times in an open loop, else service times.
     pub(super) fn total(&self) -> &Histogram {
         self.response.as_ref().unwrap_or(&self.service)
     }
 }
 
-/// fio's summary of values by interval.
+/// fio's summary of per-interval values: minimum, maximum, mean, standard deviation and number of samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Series {
     pub(super) min: f64,
@@ -108,7 +108,7 @@ impl Series {
         }
     }
 
-    /// Converts to a larger unit.
+    /// Divides the values by `unit`, which converts them to a larger unit.
     pub(super) fn over(self, unit: f64) -> Self {
         let Self { min, max, mean, stddev, samples } = self;
         Self { min: min / unit, max: max / unit, mean: mean / unit, stddev: stddev / unit, samples }
@@ -116,10 +116,10 @@ impl Series {
 }
 
 impl<'a> Job<'a> {
-    /// Everything that was measured, in the plan's order: each job once, as readers of fio's formats expect.
+    /// All jobs of a run, in the plan's order, each once, as readers of fio's formats expect.
     ///
     /// # Errors
-    /// Nothing was, or something of it has no place in fio's formats.
+    /// The run has no measurement, or one that fio's formats cannot express.
     pub(super) fn all(run: &'a Run) -> Result<Vec<Self>, Unfit> {
         let mut jobs = Vec::new();
         for (group, cell) in MergedRounds::all(run)?.iter().enumerate() {
@@ -196,7 +196,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Per second of the measured window.
+    /// Divides an amount by the duration of the measured window, in seconds.
     pub(super) fn rate(&self, amount: u64) -> f64 {
         if self.duration_ns == 0 { 0.0 } else { amount as f64 * 1e9 / self.duration_ns as f64 }
     }
@@ -205,7 +205,7 @@ impl<'a> Job<'a> {
         self.duration_ns / 1_000_000
     }
 
-    /// True if I/Os had intended starts.
+    /// Returns whether the I/Os had intended starts.
     pub(super) fn is_open_loop(&self) -> bool {
         self.directions.iter().any(|direction| direction.response.is_some())
     }
@@ -225,7 +225,7 @@ impl<'a> Job<'a> {
         self.known.is_none_or(|known| known.iter().any(|one| one == key))
     }
 
-    /// The workload's keys as options of fio: those that scripts look for, and those that differ from the default.
+    /// The workload's settings as fio options: those that scripts expect, and those that differ from the default.
     pub(super) fn options(&self) -> Vec<(&'static str, String)> {
         let lengths = self.workload.bsrange.is_some() || self.workload.bssplit.is_some();
         let keys = serde_json::to_value(self.workload).unwrap_or_default();
@@ -329,7 +329,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// All disks below the targets, over all measurements. On several machines the names include the target's.
+    /// All disks below the targets, summed over all measurements. With several machines each name starts with the target's.
     pub(super) fn all(run: &Run) -> Vec<Self> {
         let mut disks: Vec<(Self, u64)> = Vec::new();
         for m in &run.measurements {

@@ -1,4 +1,4 @@
-//! fio's JSON, `json` and `json+`: its keys, their order, types and units.
+//! Writes fio's JSON, `json` and `json+`, with fio's keys, order, types and units.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{VERSION, ctime};
 use crate::Unfit;
 use iotax_model::Run;
 
-/// Keys in insertion order.
+/// A JSON object that keeps its keys in insertion order.
 #[derive(Debug, Default)]
 struct Ordered<T>(Vec<(String, T)>);
 
@@ -66,7 +66,7 @@ struct Entry {
     latency_target: u32,
     latency_percentile: f64,
     latency_window: u32,
-    /// fio has these two if it continues after errors, as iotax does.
+    /// Present in fio's output only with `continue_on_error`, which matches iotax's behaviour.
     #[serde(skip_serializing_if = "Option::is_none")]
     total_err: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,7 @@ struct DiskUtil {
     util: f64,
 }
 
-/// The amount of detail about latencies.
+/// Detail level of the latency statistics.
 #[derive(Clone, Copy, PartialEq)]
 enum Detail {
     Spread,

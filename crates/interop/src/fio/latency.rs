@@ -1,4 +1,4 @@
-//! Latencies in fio's form: its buckets, percentiles and classes.
+//! Latencies in fio's form: buckets, percentiles and distribution classes.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use iotax_model::Histogram;
 pub(super) const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
-/// Binary logarithm of fio's buckets per power of two, half as many as iotax's: each of its buckets is two of ours.
+/// log2 of fio's buckets per power of two. iotax has twice as many, so one fio bucket holds two of its buckets.
 const BITS: u32 = 6;
-/// The middle of fio's last bucket, where it counts everything longer; its tools accept nothing beyond.
+/// Midpoint in nanoseconds of fio's last bucket, which also counts everything longer; fio's tools accept no larger value.
 const LAST: u64 = 17_112_760_320;
 
-/// Upper ends of the classes within a unit, themselves excluded.
+/// Exclusive upper bounds of the latency classes, in ns, us or ms.
 pub(super) const CLASSES: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
-/// Milliseconds go on to this one.
+/// Exclusive upper bound in ms of one more class.
 pub(super) const LAST_CLASS: u64 = 2000;
 
 /// fio's summary of a set of values, in nanoseconds. Without values all are 0, as in fio.
@@ -48,7 +48,7 @@ impl Spread {
     }
 }
 
-/// Counts by the middle of fio's buckets, in nanoseconds.
+/// Counts per fio bucket, by the bucket's midpoint in nanoseconds.
 pub(super) fn bins(histogram: &Histogram) -> BTreeMap<u64, u64> {
     let mut bins = BTreeMap::new();
     for (edge, _, count) in histogram.bars() {
@@ -57,7 +57,7 @@ pub(super) fn bins(histogram: &Histogram) -> BTreeMap<u64, u64> {
     bins
 }
 
-/// The middle of fio's bucket that contains a value.
+/// The midpoint of the fio bucket that contains `value`.
 fn middle_of_bucket(value: u64) -> u64 {
     if value < 2 << BITS {
         return value;
@@ -80,16 +80,16 @@ pub(super) fn percentiles(histogram: &Histogram) -> Vec<(f64, u64)> {
 /// Shares of I/Os by latency, in percent; all 0 without an I/O.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shares {
-    /// Shares below a microsecond, by [`CLASSES`] in nanoseconds.
+    /// Shares below 1 us, in the classes of [`CLASSES`] in nanoseconds.
     pub(super) ns: [f64; 10],
-    /// Shares below a millisecond, by [`CLASSES`] in microseconds.
+    /// Shares from 1 us to below 1 ms, in the classes of [`CLASSES`] in microseconds.
     pub(super) us: [f64; 10],
-    /// Shares of the rest, by [`CLASSES`] in milliseconds, then up to [`LAST_CLASS`], then above.
+    /// Shares from 1 ms: in the classes of [`CLASSES`] in milliseconds, then below [`LAST_CLASS`], then above.
     pub(super) ms: [f64; 12],
 }
 
 impl Shares {
-    /// The shares of all these values together. A bucket that straddles two classes counts where its middle is.
+    /// The latency shares over all histograms together. A bucket that straddles two classes counts in the one of its midpoint.
     pub(super) fn of<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Self {
         let mut shares = Self::default();
         let mut total = 0;

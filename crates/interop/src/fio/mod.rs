@@ -1,7 +1,7 @@
-//! A run in the format of fio 3.33, for programs that read fio's output.
+//! Writes a run in the format of fio 3.33, for programs that read fio's output.
 //!
-//! A workload on a target is one job, its rounds together. Values that iotax does not measure look like fio's without samples:
-//! latencies with an `N` of 0, shares that are all 0. Values without such a form are left out. `docs/formats.md` lists both.
+//! A workload on a target is one job with its rounds merged. Values that iotax does not measure look like fio's without samples: an `N` of 0
+//! for latencies, 0 for all shares. Values that have no such form are left out. `docs/formats.md` lists both kinds.
 
 mod job;
 mod json;
@@ -15,28 +15,28 @@ use iotax_analysis::time::{month, utc};
 use iotax_model::Run;
 use iotax_report::mark::{Mark, MarkPosition, Value};
 
-/// Takes the place of fio's version: readers take the figures before the second dash for the version of the format.
+/// Written as fio's version. Readers take the digits before the second dash as the format's version.
 pub const VERSION: &str = concat!("fio-3.33-iotax-", env!("CARGO_PKG_VERSION"));
 
-/// Marks the JSON as not written by fio, in its version.
+/// Identifies JSON output as iotax's by its version field.
 pub(super) const JSON_MARK: Mark = Mark {
     format: "fio-json",
     place: MarkPosition::Member(&["fio version"], Value::Begins("fio-3.33-iotax-")),
 };
 
-/// Marks each terse line likewise.
+/// Identifies each terse line as iotax's by its version field.
 pub(super) const TERSE_MARK: Mark =
     Mark { format: "fio-terse", place: MarkPosition::EveryLine(&["3;fio-3.33-iotax-"]) };
 
-/// fio's `--output-format=json`.
+/// Writes a run as fio's `--output-format=json`.
 ///
 /// # Errors
-/// Something of the run has no place in fio's formats.
+/// The run has a result that fio's formats cannot express.
 pub fn json(run: &Run) -> Result<String, Unfit> {
     json::text(run, false)
 }
 
-/// fio's `--output-format=json+`: with the bins of the histograms.
+/// Writes a run as fio's `--output-format=json+`, which adds histogram bins.
 ///
 /// # Errors
 /// As [`json()`].
@@ -44,7 +44,7 @@ pub fn json_plus(run: &Run) -> Result<String, Unfit> {
     json::text(run, true)
 }
 
-/// fio's `--output-format=terse`, version 3.
+/// Writes a run as fio's `--output-format=terse`, version 3.
 ///
 /// # Errors
 /// As [`json()`].
@@ -52,7 +52,7 @@ pub fn terse(run: &Run) -> Result<String, Unfit> {
     terse::text(run)
 }
 
-/// fio's `--output-format=normal`.
+/// Writes a run as fio's `--output-format=normal`.
 ///
 /// # Errors
 /// As [`json()`].
@@ -60,7 +60,7 @@ pub fn normal(run: &Run) -> Result<String, Unfit> {
     normal::text(run)
 }
 
-/// A percentage rounded for two decimals, but never to 0 if it is above 0.
+/// Raises a percentage above 0 to at least 0.01, so that two decimals never show 0.
 fn shown_share(percent: f64) -> f64 {
     if percent > 0.0 { percent.max(0.01) } else { 0.0 }
 }

@@ -13,12 +13,12 @@ use super::{VERSION, ctime, shown_share};
 use crate::Unfit;
 use iotax_model::Run;
 
-/// Significant digits in fio's amounts.
+/// Significant digits in fio's figures.
 const FIGURES: usize = 4;
 const NS_PER_US: u64 = 1_000;
 const NS_PER_MS: u64 = 1_000_000;
 
-/// The run: the jobs, the results of each, the groups, the disks.
+/// Writes the run: job headers, each job's results, group summaries, disks.
 pub(super) fn text(run: &Run) -> Result<String, Unfit> {
     let jobs = Job::all(run)?;
     let mut text = String::new();
@@ -56,7 +56,7 @@ fn print(text: &mut String, jobs: &[Job<'_>], disks: &[Disk]) -> fmt::Result {
     Ok(())
 }
 
-/// The line that describes a job.
+/// Writes the line that describes a job's settings.
 fn head(text: &mut String, job: &Job<'_>) -> fmt::Result {
     let Workload { rw, iodepth, numjobs, ioengine, .. } = job.workload;
     let [read, write, trim] = lengths(job.workload);
@@ -88,7 +88,7 @@ fn lengths(workload: &Workload) -> [String; 3] {
     [workload.bs; 3].map(|bs| range(bs, bs))
 }
 
-/// The lines of one job.
+/// Writes the result lines of a job.
 fn body(text: &mut String, job: &Job<'_>) -> fmt::Result {
     let (Job { name, group, .. }, jobs) = (job, job.workload.numjobs);
     let (error, ended) = (job.error(), ctime(job.ended_at_ms));
@@ -130,7 +130,7 @@ fn body(text: &mut String, job: &Job<'_>) -> fmt::Result {
     writeln!(text, "     latency   : target=0, window=0, percentile=100.00%, depth={}", job.workload.iodepth)
 }
 
-/// The lines of a job's one direction.
+/// Writes the lines of one direction of a job.
 fn moved(text: &mut String, job: &Job<'_>, word: &str, direction: &Direction) -> fmt::Result {
     let iops = amount(whole(job.rate(direction.ios)), FIGURES, 1000, "");
     let rate = both(whole(job.rate(direction.bytes)), "/s");
@@ -197,7 +197,7 @@ fn latency(text: &mut String, name: &str, spread: Spread) -> fmt::Result {
     )
 }
 
-/// Percentiles, as many per line as fit in 80 columns.
+/// Writes percentiles, as many per line as fit in 80 columns.
 fn quantiles(text: &mut String, name: &str, histogram: &Histogram) -> fmt::Result {
     let all = percentiles(histogram);
     let ends = all.iter().map(|(_, ns)| *ns);
@@ -215,7 +215,7 @@ fn quantiles(text: &mut String, name: &str, histogram: &Histogram) -> fmt::Resul
     Ok(())
 }
 
-/// Shares of I/Os by latency, those that there are, five on a line.
+/// Writes the non-zero shares of I/Os by latency class, five per line.
 fn classes(text: &mut String, unit: &str, shares: &[f64]) -> fmt::Result {
     let names = CLASSES.iter().chain([&LAST_CLASS]).map(ToString::to_string);
     let names = names.chain([format!(">={LAST_CLASS}")]);
@@ -227,7 +227,7 @@ fn classes(text: &mut String, unit: &str, shares: &[f64]) -> fmt::Result {
     there.chunks(5).try_for_each(|line| writeln!(text, "  lat ({unit})   : {}", line.join(", ")))
 }
 
-/// The summary of the jobs that ran at once.
+/// Writes the summary of a group of concurrent jobs.
 fn status(text: &mut String, group: &[Job<'_>]) -> fmt::Result {
     writeln!(text, "\nRun status group {} (all jobs):", group[0].group)?;
     for (index, word) in DIRECTIONS.into_iter().enumerate() {

@@ -1,24 +1,24 @@
-//! The merged rounds of a workload on a target.
+//! Merges the rounds of a workload on a target.
 
 use iotax_model::record::{ErrorCount, Measurement, Share};
 
 use crate::Unfit;
 use iotax_model::Run;
 
-/// A workload on a target. fio has no rounds: readers of its formats take two jobs of one name for different jobs.
+/// A workload on a target over all rounds. fio has no rounds, and readers of its formats take two jobs of one name for different jobs.
 pub(super) struct MergedRounds {
-    /// Counts, times and samples of all rounds; the rest is the first round's.
+    /// Counts, times and samples are those of all rounds; everything else is the first round's.
     pub(super) merged: Measurement,
     pub(super) rounds: u32,
-    /// The end of the last round.
+    /// End of the last round, in milliseconds since 1970-01-01 UTC.
     pub(super) ended_at_ms: u64,
 }
 
 impl MergedRounds {
-    /// All cells with a measurement, in the plan's order of workloads, then of targets.
+    /// All cells with a measurement, sorted by workload, then by target, in the plan's order.
     ///
     /// # Errors
-    /// Something has no place in fio's formats.
+    /// A measurement has a result that fio's formats cannot express.
     pub(super) fn all(run: &Run) -> Result<Vec<Self>, Unfit> {
         let mut cells: Vec<Self> = Vec::new();
         for m in &run.measurements {
@@ -39,7 +39,7 @@ impl MergedRounds {
         Ok(cells)
     }
 
-    /// Adds a round.
+    /// Merges another round into this one.
     fn add(&mut self, m: &Measurement, ended_at_ms: u64) {
         self.rounds += 1;
         self.ended_at_ms = self.ended_at_ms.max(ended_at_ms);

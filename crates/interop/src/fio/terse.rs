@@ -1,4 +1,4 @@
-//! fio's terse line, version 3: fields by their place, separated by semicolons.
+//! fio's terse line, version 3: fields by position, separated by semicolons.
 
 use std::fmt::Write;
 
@@ -9,11 +9,11 @@ use super::{VERSION, shown_share};
 use crate::Unfit;
 use iotax_model::Run;
 
-/// The fields that fio reserves for percentiles.
+/// Number of percentile fields that fio reserves.
 const PLACES: usize = 20;
 const NS_PER_US: u64 = 1_000;
 
-/// The run, one line per job. Unknown figures are empty fields.
+/// Writes one line per job. Unknown figures are empty fields.
 pub(super) fn text(run: &Run) -> Result<String, Unfit> {
     let disks: Vec<String> = Disk::all(run).iter().flat_map(disk).collect();
     let mut text = String::new();
@@ -74,7 +74,7 @@ fn direction(job: &Job<'_>, direction: &Direction) -> Vec<String> {
     fields
 }
 
-/// Latency figures in microseconds.
+/// Minimum, maximum, mean and standard deviation of latencies, in microseconds.
 fn latency(spread: Spread) -> [String; 4] {
     let Spread { min, max, mean, stddev, .. } = spread.scaled(NS_PER_US);
     [min.to_string(), max.to_string(), format!("{mean:.6}"), format!("{stddev:.6}")]
@@ -94,7 +94,7 @@ fn known(text: Option<String>) -> String {
     text.unwrap_or_default()
 }
 
-/// A text that ends no field.
+/// Replaces semicolons and newlines by underscores, because they would end a field.
 fn plain(text: &str) -> String {
     text.replace([';', '\n'], "_")
 }

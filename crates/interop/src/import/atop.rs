@@ -1,8 +1,8 @@
-//! atop's disk figures: lines `DSK`, `LVM` and `MDD` of its screens, and of `atop -P`.
+//! Reads atop's disk statistics: the `DSK`, `LVM` and `MDD` lines of its screens and of `atop -P`.
 //!
-//! The first sample covers the time since boot and is left out; it begins a session. The figures sum all other samples of a
-//! session. `avio` is the time that the device was busy per I/O, not a latency: with several I/Os at once it is less. The shares of
-//! screens are rounded to 1%, so that their `avio` is read and only that of `-P` is calculated.
+//! The first sample of a session covers the time since boot and is left out; all others of a session are summed. `avio` is busy time per I/O,
+//! not a latency: it is lower if I/Os overlap. Screens round the busy share to 1%, so their `avio` is taken as printed; for `-P` it is
+//! calculated.
 
 mod parseable;
 
@@ -14,7 +14,7 @@ use super::quantity::{impossible, nanos_in};
 use super::{DeviceInterval, Entry, Found, ImportedInterval, Stamp};
 use iotax_analysis::Metric;
 
-/// Finds atop's results in a text: one per device with I/O.
+/// Finds atop's results in a text; one entry per device with I/O.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !["DSK", "LVM", "MDD"].iter().any(|label| text.contains(label)) {
         return None;
@@ -38,7 +38,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The screens and the samples of a text one by one, without those since boot.
+/// The individual intervals of screens and `-P` samples, without those since boot.
 pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> {
     let screens = screens(text, found);
     let mut intervals = Vec::new();
@@ -53,13 +53,13 @@ pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> 
     intervals
 }
 
-/// Why a sample since boot is left out.
+/// The reason for leaving out a sample since boot.
 const SINCE_BOOT: &str = "its figures are since boot, which is no measurement";
 
 /// Longest plausible sample in seconds.
 const LONGEST_SECONDS: f64 = 86_400.0;
 
-/// All screens, including an incomplete last one. Those since boot are listed if the text does not mark them.
+/// All screens, including an incomplete last one. A sample since boot is marked even if atop did not label it.
 fn screens<'t>(text: &'t str, found: &mut Found) -> Vec<Screen<'t>> {
     let mut screens = Vec::new();
     let mut screen = Screen::default();
@@ -96,7 +96,7 @@ fn mark_since_boot(screens: &mut [Screen<'_>], found: &mut Found) {
     }
 }
 
-/// Sums over the samples of a device.
+/// Totals of one device over its samples.
 #[derive(Debug, Default)]
 struct Sums {
     line: usize,
@@ -105,28 +105,28 @@ struct Sums {
     reads: f64,
     writes: f64,
     bytes: f64,
-    /// True if a sample lacks its bytes, so that the sum is unknown.
+    /// True if a sample has no byte counts, so that the total is unknown.
     without_bytes: bool,
     busy_seconds: f64,
-    /// Milliseconds in I/O by the stated means; absent if a sample with I/O lacks its mean.
+    /// Total I/O time in milliseconds, from each sample's `avio`; `None` if a sample with I/O has none.
     io_ms: Option<f64>,
     samples: usize,
 }
 
 impl Sums {
-    /// Notes the begin of a sample.
+    /// Updates the start time if a sample begins earlier.
     fn begins(&mut self, time: Option<Stamp>) {
         self.time = self.time.into_iter().chain(time).min_by_key(|time| time.ms);
     }
 }
 
-/// Sums of each device, in the text's order.
+/// Totals of each device, in the order of the text.
 #[derive(Default)]
 struct Devices {
     all: Vec<(String, Sums)>,
-    /// The index of each device in `all`.
+    /// Index in `all` of each device.
     places: HashMap<String, usize>,
-    /// Screens of the session.
+    /// Number of screens in the session.
     screens: usize,
 }
 
@@ -141,7 +141,7 @@ impl Devices {
         &mut self.all[at].1
     }
 
-    /// Ends a session.
+    /// Turns the totals of a session into entries, and starts a new session.
     fn entries(&mut self, found: &mut Found) {
         let Self { all, screens, .. } = std::mem::take(self);
         let entry = |(device, sums): (String, Sums)| {
@@ -176,18 +176,18 @@ impl Devices {
 /// An atop screen.
 #[derive(Default)]
 struct Screen<'t> {
-    /// The line of its head.
+    /// Line number of its header.
     line: usize,
-    /// Its end.
+    /// End of its interval.
     time: Option<Stamp>,
     seconds: Option<f64>,
     since_boot: bool,
-    /// Lines with their numbers.
+    /// Disk lines, each with its number.
     disks: Vec<(usize, &'t str, Disk)>,
 }
 
 impl Screen<'_> {
-    /// The screen's interval; `None` without a header, which gives its length.
+    /// The screen as an interval; `None` without a header, which states its length.
     fn interval(self) -> Option<ImportedInterval> {
         let seconds = self.seconds?;
         let devices = self.disks.into_iter().map(|(_, _, disk)| DeviceInterval {
@@ -241,7 +241,7 @@ impl Screen<'_> {
     }
 }
 
-/// `ATOP - box   2023/03/01  10:00:10   -----------   10s elapsed`: its seconds.
+/// Seconds elapsed, from `ATOP - box   2023/03/01  10:00:10   -----------   10s elapsed`.
 fn elapsed(line: &str) -> Option<f64> {
     let inside = line.trim_end().strip_suffix("elapsed")?;
     line.contains("ATOP").then_some(())?;
@@ -262,21 +262,21 @@ fn elapsed(line: &str) -> Option<f64> {
     (seconds > 0.0 && digits.is_empty()).then_some(seconds)
 }
 
-/// A line of a screen: `DSK |  sda | busy 12% | read 10 | write 100 | MBr/s 0.0 | MBw/s 1.2 | avio 0.50 ms |`.
+/// A disk line of a screen: `DSK |  sda | busy 12% | read 10 | write 100 | MBr/s 0.0 | MBw/s 1.2 | avio 0.50 ms |`.
 #[derive(Debug)]
 struct Disk {
     name: String,
     busy: f64,
     reads: f64,
     writes: f64,
-    /// Read and written; absent in old versions.
+    /// Bytes read and written per second; absent in old versions.
     bytes_per_s: Option<(f64, f64)>,
     /// Mean time of an I/O.
     avio_ms: Option<f64>,
 }
 
 impl Disk {
-    /// Parses a line; `None` if it is of another kind.
+    /// Parses a disk line; `None` for any other line.
     fn of(line: &str) -> Option<Result<Self, String>> {
         let mut parts = line.split('|').map(str::trim);
         let label = parts.next()?;
@@ -308,7 +308,7 @@ impl Disk {
         Some(disk.and_then(|disk| disk.impossible().map_or(Ok(disk), Err)))
     }
 
-    /// The impossible figure, and why it is impossible.
+    /// The reason why a figure is impossible, with the figure; `None` if all are possible.
     fn impossible(&self) -> Option<String> {
         let (read, written) = self.bytes_per_s.unzip();
         [
@@ -323,7 +323,7 @@ impl Disk {
         .find_map(|(name, value, unit)| Some(format!("{name}: {}", impossible(value?, unit)?)))
     }
 
-    /// Keeps the figures that need no sample length: shares and means.
+    /// Keeps the figures that do not depend on the sample's length: shares and means.
     fn without_time(self, line: usize, found: &mut Found) {
         // A device without I/O was not measured.
         if self.reads + self.writes == 0.0 {

@@ -1,7 +1,7 @@
-//! bonnie++'s output: CSV of 1.03 and of 1.96 to 1.98, and its tables.
+//! Reads bonnie++'s output: CSV of 1.03 and of 1.96 to 1.98, and its tables.
 //!
-//! Rates are KiB a second, which bonnie++ calls K; `+++++` stands for too fast to measure. A latency is the longest of its test.
-//! iotax writes such CSV too.
+//! Rates are in KiB/s, which bonnie++ prints as K; `+++++` means too fast to measure. A latency is the longest of its test. CSV written by
+//! iotax is read too.
 
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ const ON_FILES: [Test; 6] = [
 /// Index in [`ON_A_FILE`] of the test whose rate is not in bytes.
 const SEEKS: usize = 5;
 
-/// The description of a run in both forms.
+/// Description of a run, for both CSV and tables.
 #[derive(Default)]
 struct About<'a> {
     machine: &'a str,
@@ -62,10 +62,10 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// Commas of the shortest line of CSV since 1.9.
+/// Minimum number of commas in a CSV line of bonnie++ 1.9x.
 const NEWEST_WITHOUT_LATENCIES: usize = 30;
 
-/// Fields of 1.03.
+/// Number of fields in a CSV line of bonnie++ 1.03.
 const OLD: usize = 27;
 
 fn csv(lines: &Lines<'_>, line: &str, at: usize, ends: bool, found: &mut Found) {
@@ -102,7 +102,7 @@ fn csv(lines: &Lines<'_>, line: &str, at: usize, ends: bool, found: &mut Found) 
     }
 }
 
-/// True for a rate and a share of the CPUs: both figures, both too fast to measure, or both left out.
+/// Returns whether two fields are a rate and a CPU share: both figures, both too fast to measure, or both left out.
 fn is_pair(pair: &[&str]) -> bool {
     match pair {
         ["", ""] | ["+++++", "+++" | "?" | ""] => true,
@@ -114,7 +114,7 @@ fn is_pair(pair: &[&str]) -> bool {
     }
 }
 
-/// Number of fields of a line that looks like bonnie++'s CSV.
+/// The number of fields of a line that looks like bonnie++'s CSV; `None` for any other.
 fn fields_of(line: &str) -> Option<usize> {
     let fields: Vec<&str> = line.split(',').collect();
     match fields.as_slice() {
@@ -129,13 +129,13 @@ fn fields_of(line: &str) -> Option<usize> {
     }
 }
 
-/// Returns whether this is a version such as `2.00a`, or iotax's in its place.
+/// Returns whether a text is a version such as `2.00a`, or iotax's version.
 fn is_version(text: &str) -> bool {
     text.strip_prefix("iotax-").unwrap_or(text).starts_with(|c: char| c.is_ascii_digit())
         && text.contains('.')
 }
 
-/// `300M`, `2G`, `2G:64k`.
+/// Returns whether a text is a file size such as `300M`, `2G` or `2G:64k`.
 fn is_size(text: &str) -> bool {
     let size = text.split(':').next().unwrap_or_default();
     number_and_unit(size).is_some_and(|(_, unit)| matches!(unit, "k" | "M" | "G" | "T"))
@@ -149,7 +149,7 @@ const fn is_of_old(c: char) -> bool {
     c.is_ascii_digit() || matches!(c, '+' | '.' | ':' | '/')
 }
 
-/// True if it can be the rest of a line of fields.
+/// Returns whether a line can be the wrapped remainder of a CSV line.
 fn is_rest(line: &str) -> bool {
     let line = line.trim();
     !line.is_empty()
@@ -157,7 +157,7 @@ fn is_rest(line: &str) -> bool {
         && line.chars().all(|c| is_of_old(c) || matches!(c, ',' | 'u' | 'm' | 's'))
 }
 
-/// Name, size, six pairs, files, six pairs.
+/// Reads a CSV line of 1.03: name, size, six pairs, number of files, six pairs.
 fn old(fields: &[&str], line: usize, is_sure: bool, found: &mut Found) {
     let (size, chunk) = fields[1].split_once(':').unwrap_or((fields[1], ""));
     let about = About { machine: fields[0], size, chunk, files: fields[14], line };
@@ -170,7 +170,7 @@ fn old(fields: &[&str], line: usize, is_sure: bool, found: &mut Found) {
     add(found, &about, &ON_FILES, &fields[15..27], &[]);
 }
 
-/// Formats 1.96 to 1.98; the last has the numbers of seeks and of seekers before the figures.
+/// Reads a CSV line of 1.96 to 1.98. 1.98 has two more fields before the figures: the numbers of seeks and of seekers.
 fn new(fields: &[&str], line: usize, found: &mut Found) {
     let first = if fields[0] == "1.98" { 9 } else { 7 };
     found.version.get_or_insert_with(|| fields[1].to_owned());
@@ -187,7 +187,7 @@ fn new(fields: &[&str], line: usize, found: &mut Found) {
     }
 }
 
-/// Adds entries of six tests: each has a rate and a CPU share, and possibly a latency.
+/// Adds entries for six tests, each with a rate, a CPU share and possibly a latency.
 fn add(found: &mut Found, about: &About<'_>, tests: &[Test; 6], pairs: &[&str], latencies: &[&str]) {
     for (i, (name, keys)) in tests.iter().enumerate() {
         let (rate, cpu) = (pairs[2 * i], pairs[2 * i + 1]);
@@ -227,7 +227,7 @@ fn add(found: &mut Found, about: &About<'_>, tests: &[Test; 6], pairs: &[&str], 
     }
 }
 
-/// Parses `47392`, or `376k`, `117m`, `1.4g` as in tables of 2.00.
+/// Parses a rate in KiB/s: `47392`, or `376k`, `117m`, `1.4g` as in tables of 2.00.
 fn kibibytes(text: &str) -> Option<f64> {
     let (value, unit) = number_and_unit(text)?;
     let factor = match unit {
@@ -239,24 +239,24 @@ fn kibibytes(text: &str) -> Option<f64> {
     Some(value * factor)
 }
 
-/// `90363us`, `411ms`.
+/// Parses a latency such as `90363us` or `411ms`.
 fn time(text: &str) -> Option<f64> {
     let (value, unit) = number_and_unit(text)?;
     Some(value * nanos_in(unit).filter(|_| matches!(unit, "us" | "ms" | "s"))?)
 }
 
-/// A table's row.
+/// A row of a table.
 struct Table {
     machine: String,
     /// True if the machine's name may be truncated to its column.
     is_name_cut: bool,
     is_on_a_file: bool,
     entries: Vec<Entry>,
-    /// The line of latencies whose assignment to tests is unclear.
+    /// The latency line, if its assignment to tests is unclear.
     doubt: Option<Line>,
 }
 
-/// Reads the tables, except those that repeat the CSV.
+/// Reads the tables, except those that repeat CSV lines.
 fn tables(lines: &Lines<'_>, found: &mut Found) {
     let mut tables = Vec::new();
     let mut machine = String::new();
@@ -305,19 +305,19 @@ fn tables(lines: &Lines<'_>, found: &mut Found) {
     }
 }
 
-/// The heads of a table.
+/// The header lines of a table.
 struct Heads<'t> {
-    /// The last line of them.
+    /// The last header line.
     last: &'t str,
-    /// True for tests on one file, false for those on many; `None` if the lines above do not show which.
+    /// True for tests on one file, false for tests on many; `None` if the header does not show which.
     is_on_a_file: Option<bool>,
-    /// The machine, where it stands before the heads.
+    /// The machine's name, if it precedes the column heads.
     machine: Option<String>,
     version: Option<String>,
 }
 
 impl<'t> Heads<'t> {
-    /// The heads whose last line is line `i`.
+    /// Parses the header whose last line is line `i`.
     fn of(lines: &Lines<'t>, i: usize) -> Self {
         let above: Vec<&str> =
             lines.from(i.saturating_sub(5)).take(i.min(5)).filter(|line| !is_ruler(line)).collect();
@@ -346,7 +346,7 @@ impl<'t> Heads<'t> {
         }
     }
 
-    /// The table of row `at`. `None` if the row is not one; fails with the reason if it is not understood.
+    /// The table row at `at`; `None` if the line is not a row. Fails with the reason if the row cannot be parsed.
     fn table(
         &mut self,
         lines: &Lines<'_>,
@@ -402,7 +402,7 @@ impl<'t> Heads<'t> {
     }
 }
 
-/// True for a line between the rows of a wiki's table: `|---|---|`.
+/// Returns whether a line separates the rows of a wiki table: `|---|---|`.
 fn is_ruler(line: &str) -> bool {
     line.contains('|') && line.chars().all(|c| matches!(c, '|' | '-' | ':' | '=' | '+' | ' '))
 }
@@ -411,7 +411,7 @@ fn is_latencies(line: &str) -> bool {
     line.trim_start_matches(['|', ' ']).starts_with("Latency")
 }
 
-/// The cells of a wiki table's line; empty for other lines.
+/// The cells of a wiki table row; empty for any other line.
 fn cells(line: &str) -> Vec<&str> {
     let line = line.trim();
     // Two bars end a cell where no single one does.
@@ -425,7 +425,7 @@ fn cells(line: &str) -> Vec<&str> {
     line.split(bar).map(str::trim).collect()
 }
 
-/// True if a line may be a row of a table.
+/// Returns whether a line may be a table row: it has figures.
 fn is_figures(row: &str) -> bool {
     row.split(|c: char| c.is_whitespace() || c == '|')
         .filter(|word| number(word).is_some() || word.starts_with("++"))
@@ -433,19 +433,19 @@ fn is_figures(row: &str) -> bool {
         > 6
 }
 
-/// Largest relative rounding error: a table of 2.00 prints a CSV's rate with two digits.
+/// Largest relative rounding error: tables of 2.00 show two digits of the rate.
 const ROUNDING: f64 = 0.06;
 
-/// Characters of the column of a machine's name, and of a blank and the size of its file.
+/// Width in characters of the column with the machine's name, file size and a blank.
 const NAME: usize = 19;
 
-/// Maximum number of CSV lines of one machine that a table is compared with.
+/// Maximum number of CSV lines of one machine that a table row is compared with.
 const MOST_ALIKE: usize = 100;
 
-/// The rates of six tests, as far as known.
+/// The rates of six tests; `None` if unknown.
 type Rates = [Option<f64>; 6];
 
-/// The rates of CSV, by machine and by whether they are on a file: each line's.
+/// Rates of each CSV line, by machine and kind; the kind is true for tests on one file.
 struct CsvRates(HashMap<(String, bool), Vec<Rates>>);
 
 impl CsvRates {
@@ -462,7 +462,7 @@ impl CsvRates {
         Self(told)
     }
 
-    /// The only name in the CSV with this beginning, if there is exactly one.
+    /// Completes a truncated machine name, if exactly one name in the CSV starts with it.
     fn whole_name(&self, name: &str) -> String {
         let is_known = [true, false].iter().any(|kind| self.0.contains_key(&(name.to_owned(), *kind)));
         let longer = || {
@@ -475,8 +475,8 @@ impl CsvRates {
         whole.unwrap_or_else(|| name.to_owned())
     }
 
-    /// Returns whether the CSV contains this table, number `number` of its machine and kind: there are as many lines of CSV, or one has its
-    /// rates. A table without a machine is compared with all lines.
+    /// Returns whether the CSV contains this table row, which is number `number` of its machine and kind: it has as many lines, or one with
+    /// the same rates. A row without a machine name is compared with all lines.
     fn has(&self, table: &Table, number: usize) -> bool {
         let own = rates(&table.entries, table.is_on_a_file);
         let is_same = |pair: (&Option<f64>, &Option<f64>)| match pair {
@@ -493,7 +493,7 @@ impl CsvRates {
     }
 }
 
-/// A test's place among the six of its kind.
+/// The index of a test among the six of its kind.
 fn test(name: &str, is_on_a_file: bool) -> Option<usize> {
     let tests = if is_on_a_file { &ON_A_FILE } else { &ON_FILES };
     tests.iter().position(|(known, _)| *known == name)
@@ -512,16 +512,16 @@ fn rates(entries: &[Entry], is_on_a_file: bool) -> Rates {
 
 const OUT_OF_PLACE: &str = "its figures do not stand beneath their heads";
 
-/// Width of the blanks in place of a skipped test: its rate, its share and the separators.
+/// Width of the blanks that replace a skipped test: rate, CPU share and separators.
 const PAIR: usize = 10;
 
-/// A row's words before its figures, and the figures.
+/// The words of a row before its figures, and the figures.
 type Row<'a> = (Vec<&'a str>, Vec<&'a str>);
 
-/// The words before the figures, and the twelve figures, which are empty for skipped tests.
+/// Splits a row into the words before the figures, and twelve figures, which are empty for skipped tests.
 ///
-/// Twelve figures are in the order of their heads. With fewer only blanks tell which are there: the head must stand as bonnie++
-/// prints it, and the row must have the blanks of a test.
+/// Twelve figures match the column heads in order. With fewer, only blanks show which are missing: the header must be spaced as bonnie++
+/// prints it, and the row must have the blanks of a skipped test.
 fn row_of<'a>(head: &str, row: &'a str) -> Result<Row<'a>, &'static str> {
     let (heads, fields) = (cells(head), cells(row));
     if !heads.is_empty() && !fields.is_empty() {
@@ -573,7 +573,7 @@ fn row_of_cells<'a>(heads: &[&str], fields: &[&'a str]) -> Option<Row<'a>> {
     (heads.len() == fields.len() && figures.len() == 12).then_some((names, figures))
 }
 
-/// The latencies of the line after the figures, each assigned to its test: bonnie++ prints one per test. `None` if their number differs.
+/// The latencies of the line below the figures, each assigned to a test: bonnie++ prints one per test. `None` if their number differs.
 fn latencies<'a>(figures: &[&str], line: &'a str) -> Option<Vec<&'a str>> {
     let words = line.split(|c: char| c.is_whitespace() || c == '|').filter(|word| !word.is_empty());
     let mut told = words.skip(1);

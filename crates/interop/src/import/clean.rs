@@ -1,6 +1,6 @@
-//! Restores a tool's text from files, terminals, mails and web pages.
+//! Recovers a tool's plain text from files, terminals, mails and web pages.
 //!
-//! Nothing here changes a figure. Lines keep their numbers, so that remarks on a line can be found in the file.
+//! No figure is changed. Lines keep their numbers, so that messages about a line match the file.
 
 use std::borrow::Cow;
 
@@ -46,7 +46,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(without_stumps(&clean))
 }
 
-/// A line without a terminal's colours, titles and movements, also where `cat -v` wrote their escape as `^[`.
+/// Removes a terminal's colours, titles and cursor movements from a line, also where `cat -v` wrote the escape character as `^[`.
 fn uncoloured(line: &str) -> Cow<'_, str> {
     if !line.contains('\u{1b}') && !line.contains("^[[") && !line.contains("^[]") {
         return Cow::Borrowed(line);
@@ -69,7 +69,7 @@ fn uncoloured(line: &str) -> Cow<'_, str> {
     Cow::Owned(seen)
 }
 
-/// A line without the stars of bold words: `**IOPS=13.0k**`.
+/// Removes the asterisks of bold words from a line: `**IOPS=13.0k**`.
 fn unemphasised(line: &str) -> Cow<'_, str> {
     let parts: Vec<&str> = line.split("**").collect();
     let is_bold = |inside: &&str| !inside.is_empty() && !inside.contains('*') && inside.trim() == *inside;
@@ -77,11 +77,11 @@ fn unemphasised(line: &str) -> Cow<'_, str> {
     if is_marked { Cow::Owned(parts.concat()) } else { Cow::Borrowed(line) }
 }
 
-/// Length below which terminals do not wrap lines.
+/// Minimum length in bytes of a line that a terminal may have wrapped.
 const BROKEN: usize = 20;
 
-/// Appends a question mark to every number that may be cut off: at the end of the text, or at a line's end if the next line holds only the
-/// rest of a number. This keeps readers from parsing it.
+/// Appends a question mark to each number that may be cut off: at the end of the text, or at a line's end if the next line holds only the
+/// rest of a number. Readers then reject it.
 fn without_stumps(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_digit() || c == '.';
     let is_rest = |line: &str| {
@@ -105,7 +105,7 @@ fn without_stumps(text: &str) -> String {
     clean
 }
 
-/// A line without the marks of a mail's quoting.
+/// Removes the quote marks of a mail from a line.
 fn unquoted(line: &str) -> &str {
     let mut rest = line;
     while let Some(inner) = rest.trim_start().strip_prefix('>') {
@@ -126,7 +126,7 @@ const WITHIN: [&str; 26] = [
 /// Longest tag in bytes.
 const LONGEST_TAG: usize = 1000;
 
-/// Possible tags, each with its position and name.
+/// Possible tags, each with its byte position and name.
 fn tags(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.match_indices('<').filter_map(|(at, _)| {
         let inner = text[at + 1..].strip_prefix('/').unwrap_or(&text[at + 1..]);
@@ -137,13 +137,13 @@ fn tags(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// True for pure JSON, which itself separates text from syntax.
+/// Returns whether a text is JSON, which needs no markup removed.
 fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '['])
         && serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>().all(|value| value.is_ok())
 }
 
-/// A line of a web page as its readers see it: without tags, and with entities replaced.
+/// A line of a web page as displayed: tags removed and entities replaced.
 fn unmarked(line: &str) -> String {
     let mut text = String::new();
     let mut next = 0;
@@ -172,8 +172,8 @@ fn unmarked(line: &str) -> String {
     entities.into_iter().fold(text, |text, (entity, character)| text.replace(entity, character))
 }
 
-/// Returns whether numbers use decimal commas: at least one is like `0,12` or `391,5`, which cannot be thousands, and none has a point or
-/// is like `1,234,567`. Commands are skipped, because a person typed them.
+/// Returns whether numbers use decimal commas: at least one is like `0,12` or `391,5`, which cannot be thousands, and none has a point or is
+/// like `1,234,567`. Skips commands, which are typed by a person.
 fn has_decimal_commas(text: &str) -> bool {
     let mut found = false;
     for word in text.lines().filter(|line| !is_command(line)).flat_map(str::split_whitespace) {
@@ -186,7 +186,7 @@ fn has_decimal_commas(text: &str) -> bool {
     found
 }
 
-/// True for a command line or a comment.
+/// Returns whether a line starts with `$` or `#`, like a command or a comment.
 fn is_command(line: &str) -> bool {
     line.trim_start().starts_with(['$', '#'])
 }
@@ -206,7 +206,7 @@ fn has_thousands(word: &str) -> bool {
         && parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// True for digits, this sign once, and digits.
+/// Returns whether a word is digits, one `sign` and digits.
 fn is_decimal(word: &str, sign: char) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     word.split_once(sign).is_some_and(|(whole, part)| digits(whole) && digits(part))

@@ -1,9 +1,9 @@
-//! Tables with blank fields: a figure belongs to the head at whose end it ends.
+//! Parses tables with blank cells: a figure belongs to the column head whose end it aligns with.
 
-/// Characters that a figure may end to the right of its head: wide figures push the others aside.
+/// Maximum number of characters that a figure may end to the right of its head, pushed there by wide figures.
 const ASIDE: usize = 3;
 
-/// The words of a line, each with its end column, counted in characters.
+/// The words of a line, each with its end column in characters.
 pub(super) fn words(line: &str) -> Vec<(usize, &str)> {
     let mut at = 0;
     let mut found = Vec::new();
@@ -19,14 +19,14 @@ pub(super) fn words(line: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// True if a line may be the rest of a broken row: nothing but figures.
+/// Returns whether a line may be the wrapped rest of a row: it holds only figures.
 pub(super) fn may_be_rest(line: Option<&str>) -> bool {
     let figure = |word: &str| word.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '+'));
     line.is_some_and(|line| !line.trim().is_empty() && line.split_whitespace().all(figure))
 }
 
-/// The word of each column, by the columns' end positions; `None` if a word fits no column, so that the spacing is not the tool's. `left`
-/// is the number of characters that figures may end to the left of their heads.
+/// Assigns words to columns by their end positions; `None` if a word fits no column, because the tool's spacing is lost. A figure may end up
+/// to `left` characters to the left of its head.
 pub(super) fn placed<'a>(
     words: &[(usize, &'a str)],
     ends: &[usize],

@@ -1,16 +1,16 @@
-//! CrystalDiskMark's text, versions 3 to 9, and KDiskMark's, which has the same rows.
+//! Reads the text of CrystalDiskMark, versions 3 to 9, and of KDiskMark, which has the same rows.
 //!
-//! Its megabytes are 1,000,000 bytes. Of each row it keeps the fastest pass and the least mean latency of any pass.
+//! A megabyte is 1,000,000 bytes. Each row shows its fastest pass and the lowest mean latency of all passes.
 
 use super::lines::lines;
 use super::parse_util::{agree, decimal, not_understood};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// Rate and IOPS of a row agree but for their rounding.
+/// Largest relative difference between a row's rate and its IOPS times I/O size, due to rounding.
 const AGREE: f64 = 0.02;
 
-/// CrystalDiskMark's results in a text.
+/// Finds CrystalDiskMark's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("MB/s") {
         return None;
@@ -33,14 +33,14 @@ struct Reader {
     found: Found,
     is_kdiskmark: bool,
     section: Option<Direction>,
-    /// Rows of the current text; drive and time follow at its end.
+    /// Rows of the current report, whose drive and time follow at its end.
     rows: Vec<Entry>,
     drive: Option<String>,
     passes: Option<String>,
     time: Option<Stamp>,
 }
 
-/// The access pattern of a row; a mix with its share of reads, in percent.
+/// The direction of a row; a mix has its share of reads in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Read,
@@ -90,7 +90,7 @@ impl Reader {
         (self.is_kdiskmark, self.section) = (is_kdiskmark, None);
     }
 
-    /// Stores the rows, with the facts from the end of their text.
+    /// Completes the rows with the drive, passes and time found at the end of the report, and stores them.
     fn close(&mut self) {
         let (drive, passes, time) = (self.drive.take(), self.passes.take(), self.time.take());
         for mut entry in self.rows.drain(..) {
@@ -135,7 +135,7 @@ impl Reader {
     }
 }
 
-/// `[Read]`, `[Write]`, `[Mix] Read 70%/Write 30%`.
+/// Parses a section title: `[Read]`, `[Write]`, `[Mix] Read 70%/Write 30%`.
 fn section(line: &str) -> Option<Direction> {
     match line {
         "[Read]" => Some(Direction::Read),
@@ -199,7 +199,7 @@ impl<'t> Head<'t> {
         Some(found)
     }
 
-    /// Bytes of an I/O. Old versions write KB for 1024 bytes, so that rate and IOPS decide.
+    /// The I/O size in bytes. Old versions write KB for 1024 bytes, so rate and IOPS decide between 1000 and 1024.
     fn size(&self, bytes: f64, iops: Option<f64>) -> Result<Option<f64>, ()> {
         let Some((value, unit)) = self.size else { return Ok(None) };
         let powers = [("KiB", 1), ("MiB", 2), ("GiB", 3), ("KB", 1), ("MB", 2)];

@@ -1,7 +1,7 @@
-//! dd's final report: GNU's in any language, busybox's and toybox's, BSD's and macOS's.
+//! Reads dd's final report: GNU's in any language, busybox's and toybox's, BSD's and macOS's.
 //!
-//! Languages differ in the words and not in the order: bytes, seconds, rate. A line is taken for dd's if the rate is the
-//! one that bytes and seconds give, so that a line that was cut or put together wrongly is not.
+//! Languages differ in their words but not in the order: bytes, seconds, rate. A line is accepted only if the rate equals bytes over seconds,
+//! which rejects truncated and wrongly joined lines.
 
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Rw, SyncMode};
@@ -11,7 +11,7 @@ use super::parse_util::{decimal, half_a_digit, not_understood, whole_nanos};
 use super::{Entry, Found};
 use iotax_analysis::Metric;
 
-/// dd's results in a text. Several of the same command are repetitions.
+/// Finds dd's results in a text. Results of the same command are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("/s") {
         return None;
@@ -62,22 +62,22 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The words of `dd: error writing 'x': No space left on device`, in any language.
+/// The error message of a line such as `dd: error writing 'x': No space left on device`, in any language.
 fn message(line: &str) -> Option<&str> {
     let (program, words) = line.trim().split_once(": ")?;
     (program.rsplit('/').next() == Some("dd")).then_some(words)
 }
 
-/// Looks ahead in the current paragraph, reading each line once.
+/// Searches ahead in the current paragraph; reads each line only once.
 #[derive(Default)]
 struct Paragraph {
-    /// The first line that has records or ends the paragraph.
+    /// Index of the first line that has record counts or ends the paragraph.
     stop: usize,
     has_records: bool,
 }
 
 impl Paragraph {
-    /// Returns whether records follow after a line, before an empty line or a command.
+    /// Returns whether record counts follow before an empty line or a command.
     fn has_records(&mut self, lines: &Lines<'_>, from: usize) -> bool {
         if self.stop < from {
             let ends = |line: &str| line.trim().is_empty() || Command::of(line).is_some();
@@ -89,14 +89,14 @@ impl Paragraph {
     }
 }
 
-/// The result line.
+/// A parsed result line.
 struct Done {
     bytes: u64,
     seconds: f64,
 }
 
 impl Done {
-    /// Reads line `i`, joined with the next one if it was wrapped, and gives the number of the line after it.
+    /// Parses the result in line `i`, joined with the next line if wrapped. Also returns the index of the line after it.
     fn at(lines: &Lines<'_>, i: usize) -> Option<(Self, usize)> {
         let line = lines.get(i).filter(|line| records(line).is_none())?;
         let wrapped = || {
@@ -127,14 +127,14 @@ impl Done {
 /// A printed rate.
 struct Rate {
     value: f64,
-    /// The largest rounding error, in the rate's unit.
+    /// The largest rounding error, in the printed unit.
     slack: f64,
-    /// Bytes in its unit. Two where a letter is 1000 for one dd and 1024 for another.
+    /// Possible sizes of the printed unit in bytes: they differ if the letter means 1000 in one dd and 1024 in another.
     units: [f64; 2],
 }
 
 impl Rate {
-    /// The rate that ends a line: `289 MB/s`, `1.5GB/s`, `(428908187 bytes/sec)`.
+    /// Parses the rate at the end of a line: `289 MB/s`, `1.5GB/s`, `(428908187 bytes/sec)`.
     fn of(words: &[&str]) -> Option<Self> {
         let (last, before) = words.split_last()?;
         let end = last.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ',')).unwrap_or(last.len());
@@ -171,16 +171,16 @@ fn records(line: &str) -> Option<(u64, u64)> {
     })
 }
 
-/// The command's options, if the text includes the command.
+/// Options of the dd command; empty if the text does not include the command.
 #[derive(Default)]
 struct Command {
     input: Option<String>,
     output: Option<String>,
-    /// Values of iflag.
+    /// Values of `iflag`.
     reads: Vec<String>,
-    /// Values of oflag and conv.
+    /// Values of `oflag` and `conv`.
     writes: Vec<String>,
-    /// The bytes of its first result.
+    /// Bytes moved in its first result.
     moved: Option<u64>,
 }
 
@@ -211,7 +211,7 @@ impl Command {
         known.then_some(command)
     }
 
-    /// The flags of the measured side; for a copy none applies to all of it.
+    /// The flags of the measured side; empty if that is unknown, or for a copy, where no flag applies to both sides.
     fn flags(&self, rw: Option<Rw>) -> &[String] {
         match rw {
             Some(Rw::Read) => &self.reads,
@@ -220,7 +220,7 @@ impl Command {
         }
     }
 
-    /// The measured file and direction; neither if data comes from nowhere and goes nowhere.
+    /// The measured file and direction; both `None` unless exactly one side is a real file and the other is known.
     fn measured(&self) -> (Option<&str>, Option<Rw>) {
         let real = |file: &Option<String>| {
             let made_up = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"];
@@ -273,7 +273,7 @@ fn entry(done: &Done, command: &Command, counts: Option<(u64, u64)>) -> Entry {
     entry
 }
 
-/// Adds the times that bash's and POSIX's `time` print after the command.
+/// Adds the CPU times that `time` of bash or POSIX prints after the command.
 fn add_time<'t>(entry: &mut Entry, after: impl Iterator<Item = &'t str>) {
     for line in after.take(4) {
         let mut words = line.split_whitespace();

@@ -1,6 +1,6 @@
-//! DiskSpd's text (2.0 to 2.2) and XML.
+//! Reads DiskSpd's text (2.0 to 2.2) and XML.
 //!
-//! Its `MB/s` of old versions is the `MiB/s` of new ones: 1024 * 1024 bytes. Latencies are in milliseconds.
+//! `MB/s` of old versions equals `MiB/s` of new ones: 1024 * 1024 bytes. Latencies are in milliseconds.
 
 mod xml;
 
@@ -10,7 +10,7 @@ use super::quantity::{bytes_in, number_and_unit};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// DiskSpd's results in a text.
+/// Finds DiskSpd's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "DiskSpd", ..Found::default() };
     if text.contains("thread |") || text.contains("%-ile") {
@@ -22,10 +22,10 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The workload of a timespan, as far as its targets share it.
+/// The workload of a timespan: settings that all its targets share.
 #[derive(Debug, Clone, Default)]
 struct Work {
-    /// Number of targets. Several have no common keys that are known.
+    /// Number of targets. With several, no setting is known to be shared.
     targets: usize,
     path: Option<String>,
     is_random: Option<bool>,
@@ -34,12 +34,12 @@ struct Work {
     block: Option<u64>,
     queue: Option<u32>,
     threads: Option<u32>,
-    /// True if the file is opened around the system's cache.
+    /// True if the file is opened without the system's cache.
     direct: Option<bool>,
 }
 
 impl Work {
-    /// Sets an entry's name, target and keys. `number` is its timespan's.
+    /// Sets an entry's name, target and keys for timespan `number`.
     fn describe(&self, entry: &mut Entry, number: usize) {
         entry.workload = format!("timespan {number}");
         if self.targets != 1 {
@@ -84,7 +84,7 @@ impl Work {
         }
     }
 
-    /// Parses a line of the parameters.
+    /// Parses a line of DiskSpd's input parameters.
     fn take(&mut self, line: &str) {
         let after = |mark: &str| line.strip_prefix(mark).map(str::trim);
         if let Some(path) = after("path:") {
@@ -119,7 +119,7 @@ impl Work {
     }
 }
 
-/// Bytes of `4096`, `64KiB`, `1.50MiB`.
+/// Parses a size in bytes: `4096`, `64KiB`, `1.50MiB`.
 fn bytes(text: &str) -> Option<u64> {
     let (value, unit) = number_and_unit(text)?;
     let bytes = value * if unit.is_empty() { 1.0 } else { bytes_in(unit)? };
@@ -127,7 +127,7 @@ fn bytes(text: &str) -> Option<u64> {
     if bytes.fract() == 0.0 { whole_nanos(bytes) } else { None }
 }
 
-/// A part of a result.
+/// A section of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Total = 0,
@@ -135,17 +135,17 @@ enum Part {
     Write = 2,
 }
 
-/// The sums of a part.
+/// The totals of a section.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     ios: f64,
     iops: f64,
     bytes_per_s: f64,
-    /// In nanoseconds.
+    /// Mean latency in nanoseconds.
     latency: Option<f64>,
 }
 
-/// A percentile's name in a chart, and its digits.
+/// Percentiles: the name in DiskSpd's table, and the number.
 const PERCENTILES: [(&str, &str); 9] = [
     ("25th", "25"),
     ("50th", "50"),
@@ -162,14 +162,14 @@ const PERCENTILES: [(&str, &str); 9] = [
 #[derive(Default)]
 struct Outcome {
     line: usize,
-    /// Its timespan's number.
+    /// Number of the timespan.
     number: usize,
     seconds: Option<f64>,
     cpu: Option<f64>,
     part: Option<Part>,
     heads: Vec<String>,
     sums: [Option<Sums>; 3],
-    /// The chart of latencies, whose last part covers all targets: the name and figures of each part.
+    /// The latency table: name and figures of each row. Its last section covers all targets.
     chart: Vec<(String, [Option<f64>; 3])>,
     in_chart: bool,
     is_doubtful: bool,
@@ -276,7 +276,7 @@ impl Outcome {
     }
 }
 
-/// Reads the row of totals by the heads above it.
+/// Parses the row of totals with the column heads above it.
 fn sums(heads: &[String], row: &str) -> Result<Sums, &'static str> {
     let cells: Vec<&str> = row.split('|').map(str::trim).collect();
     // The thread has no cell here, and neither has the file.
@@ -341,7 +341,7 @@ fn add_chart(entry: &mut Entry, before: &str, chart: &[(String, [Option<f64>; 3]
     }
 }
 
-/// The digits of a percentile of a chart.
+/// The number of a percentile of the latency table, such as `25` for `25th`.
 fn percentile(name: &str) -> Option<&'static str> {
     PERCENTILES.iter().find(|(known, _)| *known == name).map(|(_, percent)| *percent)
 }

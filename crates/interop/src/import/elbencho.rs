@@ -1,6 +1,6 @@
-//! elbencho's table of phases and its CSV (`--csvfile`).
+//! Reads elbencho's table of phases and its CSV (`--csvfile`).
 //!
-//! Figures are those until the last thread was done. Its percentiles are upper bounds of bins that are 19% wide.
+//! Figures cover the time until the last thread finished. Percentiles are upper bounds of histogram buckets that are 19% wide.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use iotax_analysis::Metric;
 
 const MIB: f64 = 1_048_576.0;
 
-/// elbencho's results in a text.
+/// Finds elbencho's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "elbencho", ..Found::default() };
     if text.contains("Elapsed time") {
@@ -24,7 +24,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// A phase of a table: names and the figures of their rows.
+/// A phase of a table: the name and figures of each row.
 struct Phase<'t> {
     line: usize,
     name: &'t str,
@@ -33,11 +33,11 @@ struct Phase<'t> {
     is_doubtful: bool,
 }
 
-/// More rows than any phase has.
+/// Maximum number of rows per phase, above that of any version.
 const MOST_OF_A_PHASE: usize = 100;
 
 impl<'t> Phase<'t> {
-    /// Adds a row. A repeated row belongs to another phase whose head is missing.
+    /// Adds a row. A repeated name makes the phase doubtful: the row belongs to another phase whose header is missing.
     fn take(&mut self, head: &'t str, value: &'t str) {
         self.is_doubtful = self.is_doubtful
             || self.rows.len() == MOST_OF_A_PHASE
@@ -80,7 +80,7 @@ fn of_table(text: &str, found: &mut Found) {
     close(phase, found);
 }
 
-/// `WRITE`, `RWMIX70`, `READ+s`.
+/// Returns whether a name is a phase, such as `WRITE`, `RWMIX70` or `READ+s`.
 fn is_phase(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.contains(char::is_whitespace)
 }
@@ -131,7 +131,7 @@ fn close(phase: Option<Phase<'_>>, found: &mut Found) {
     found.keep(entry);
 }
 
-/// `[ min=73us avg=94us max=1.20ms ]` and `[ 1%<=90 50%<=107 99%<=152 ]`, the latter in microseconds.
+/// Adds latencies of rows such as `[ min=73us avg=94us max=1.20ms ]` and `[ 1%<=90 50%<=107 99%<=152 ]`, the latter in microseconds.
 fn add_latencies(entry: &mut Entry, before: &str, latency: Option<&str>, percentiles: Option<&str>) {
     let inner = |text: &'_ str| text.strip_prefix('[')?.strip_suffix(']').map(str::to_owned);
     for word in latency.and_then(inner).unwrap_or_default().split_whitespace() {
@@ -157,7 +157,7 @@ fn add_latencies(entry: &mut Entry, before: &str, latency: Option<&str>, percent
     }
 }
 
-/// Nanoseconds of `1h2m3s`, `30m0.262s`, `11.559s`, `61ms`.
+/// Parses a duration such as `1h2m3s`, `30m0.262s`, `11.559s` or `61ms` to nanoseconds.
 fn elapsed(text: &str) -> Option<u64> {
     if let Some(ms) = text.strip_suffix("ms") {
         return whole_nanos(decimal(ms)? * 1e6);
@@ -168,7 +168,7 @@ fn elapsed(text: &str) -> Option<u64> {
     whole_nanos((decimal(hours)? * 3600.0 + decimal(minutes)? * 60.0 + seconds) * 1e9)
 }
 
-/// The rows of a file of `--csvfile`, by the heads above them.
+/// Reads the rows of a `--csvfile` file by the column heads above them.
 fn of_csv(text: &str, found: &mut Found) {
     let mut heads: Vec<&str> = Vec::new();
     for (i, line) in lines(text).enumerate() {
@@ -190,7 +190,7 @@ fn of_csv(text: &str, found: &mut Found) {
     }
 }
 
-/// Maximum number of commas that a line of its CSV may lack.
+/// Maximum number of trailing commas that a CSV row may lack.
 const MOST_MISSING: usize = 10;
 
 fn csv_row(heads: &[&str], fields: &[&str], line: usize, found: &mut Found) {

@@ -1,16 +1,16 @@
-//! The headings above results, which distinguish what would otherwise look like repetitions: "Native", then "Xen PV".
+//! Labels results with the headings above them, such as "Native" and "Xen PV", so that they do not look like repetitions.
 
 use super::lines::Lines;
 use super::{Found, Stamp};
 
-/// The level of headings without one, below all others.
+/// Level of headings without markup, below all others.
 const PLAIN: usize = 7;
 
-/// Maximum number of words and bytes of a line that counts as a heading without markup.
+/// Maximum number of words, and of bytes, in a heading without markup.
 const WORDS: usize = 5;
 const LONGEST: usize = 80;
 
-/// Words of tools that appear alone on a line.
+/// Strings by which a line on its own is recognised as a tool's output instead of a heading.
 const OF_TOOLS: [&str; 46] = [
     "fio-",
     "Starting ",
@@ -60,7 +60,7 @@ const OF_TOOLS: [&str; 46] = [
     "Latency histogram",
 ];
 
-/// Words that mark a number as that of a repetition.
+/// Words that number a repetition.
 const REPEATS: [&str; 9] =
     ["run", "round", "iteration", "repetition", "repeat", "pass", "try", "attempt", "take"];
 
@@ -95,7 +95,7 @@ pub(super) fn label(text: &str, all: &mut [Found]) {
     }
 }
 
-/// Enters further headings. Known ones begin a repetition.
+/// Adds new headings, and removes those that they end. A sequence of known headings starts a repetition and changes nothing.
 fn enter<'a>(above: &mut Vec<&'a Heading>, new: &'a [Heading]) {
     if new.iter().all(|heading| above.iter().any(|known| known.text == heading.text)) {
         return;
@@ -125,7 +125,7 @@ fn headings(text: &str) -> Vec<Heading> {
     headings
 }
 
-/// The level and the text of a line that is a heading.
+/// The level and text of a heading; `None` for any other line.
 fn heading(before: &str, line: &str, next: &str) -> Option<(usize, String)> {
     let line = line.trim();
     if line.is_empty() || line.len() > LONGEST || OF_TOOLS.iter().any(|of| line.contains(of)) {
@@ -171,7 +171,7 @@ fn is_words(text: &str) -> bool {
         && numbers <= 1
 }
 
-/// A heading without the words that number a repetition: `Xen PV run 2` becomes `Xen PV`, `Run 2` empty.
+/// Removes the words that number a repetition: `Xen PV run 2` becomes `Xen PV`, `Run 2` becomes empty.
 fn without_repeats(text: &str) -> String {
     let plain = |word: &str| word.trim_matches([':', '#', '(', ')', ',', '.', '-']).to_lowercase();
     let is_number = |word: &str| {

@@ -1,6 +1,6 @@
-//! hyperfine's exported JSON: each run of a command is a repetition, its time the latency of one operation.
+//! Reads hyperfine's exported JSON: each run of a command is a repetition, and its duration the latency of one operation.
 //!
-//! Its text and its CSV have no single times; they are listed.
+//! hyperfine's text and CSV have no durations of single runs, so they are reported as not understood.
 
 use super::json_tree::{self, Value};
 use super::lines::lines;
@@ -8,10 +8,10 @@ use super::parse_util::{agree, not_understood, whole_nanos};
 use super::{Entry, Found, is_long};
 use iotax_analysis::Metric;
 
-/// The beginnings of its text and of its CSV.
+/// Strings that identify hyperfine's text and CSV.
 const SUMMARIES: [&str; 2] = ["Time (mean ", "command,mean,stddev,median,user,system,min,max"];
 
-/// hyperfine's results in a text.
+/// Finds hyperfine's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "hyperfine", ..Found::default() };
     for (i, line) in lines(text).enumerate() {
@@ -57,7 +57,7 @@ fn name(mut command: String, parameters: Value<'_>) -> String {
     command
 }
 
-/// True if all times are above 0 and their mean is the printed one.
+/// Returns whether all times are above 0 and their mean equals the printed one.
 fn fit_together(result: Value<'_>, times: Value<'_>) -> bool {
     let sum = times.items().try_fold((0.0, 0_usize), |(sum, count), time| {
         time.f64().filter(|seconds| *seconds > 0.0).map(|seconds| (sum + seconds, count + 1))

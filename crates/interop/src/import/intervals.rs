@@ -1,22 +1,22 @@
-//! The single intervals of iostat's and atop's output, which [`super::recognise`] combines.
+//! Individual intervals of iostat's and atop's output, which [`super::recognise`] combines.
 
 use super::{Found, Line, Stamp, atop, clean, iostat, prefix};
 
-/// An interval of another tool.
+/// An interval in iostat's or atop's output.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ImportedInterval {
-    /// Its end, if the text has it.
+    /// End of the interval, if known.
     pub end: Option<Stamp>,
-    /// Its length, if the text has it.
+    /// Length in nanoseconds, if known.
     pub length_ns: Option<u64>,
-    /// Its devices, in the text's order.
+    /// Figures of the devices, in the text's order.
     pub devices: Vec<DeviceInterval>,
 }
 
-/// The figures of a device in an interval, as far as the text has them.
+/// The figures of a device in an interval; `None` for figures missing from the text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceInterval {
-    /// The device.
+    /// The device's name.
     pub name: String,
     /// Reads per second.
     pub read_iops: Option<f64>,
@@ -26,9 +26,9 @@ pub struct DeviceInterval {
     pub read_bytes_per_s: Option<f64>,
     /// Bytes written per second.
     pub write_bytes_per_s: Option<f64>,
-    /// Mean time of reads.
+    /// Mean latency of reads in nanoseconds.
     pub read_latency_ns: Option<f64>,
-    /// Mean time of writes.
+    /// Mean latency of writes in nanoseconds.
     pub write_latency_ns: Option<f64>,
     /// Mean number of I/Os in flight.
     pub queue: Option<f64>,
@@ -39,7 +39,7 @@ pub struct DeviceInterval {
 /// All intervals of a text, except those since boot.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Intervals {
-    /// `iostat` or `atop`.
+    /// The tool: `iostat` or `atop`.
     pub tool: &'static str,
     /// Intervals in the text's order.
     pub intervals: Vec<ImportedInterval>,
@@ -47,7 +47,7 @@ pub struct Intervals {
     pub not_understood: Vec<Line>,
 }
 
-/// The intervals of a text, recognised by its content; `None` if it is neither iostat's nor atop's.
+/// Reads the intervals of a text; `None` if it is output of neither iostat nor atop.
 #[must_use]
 pub fn intervals(text: &str) -> Option<Intervals> {
     let text = clean(text);

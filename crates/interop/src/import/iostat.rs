@@ -1,7 +1,7 @@
-//! iostat's output (sysstat 10 to 12): columns by their names, with and without `-x`, and JSON.
+//! Reads iostat's output (sysstat 10 to 12), with and without `-x`, and its JSON; columns are identified by name.
 //!
-//! The first report is since boot and left out; the figures are means over the others. Columns per second are weighted with the
-//! reports' lengths, if their times are known, those per I/O with the I/Os.
+//! The first report covers the time since boot and is left out. Figures are means over the other reports: columns per second weighted with
+//! the reports' lengths if known, columns per I/O weighted with the I/Os.
 
 mod reports;
 
@@ -11,7 +11,7 @@ use super::{DeviceInterval, Entry, Found, ImportedInterval};
 use iotax_analysis::Metric;
 use reports::{Columns, Report};
 
-/// Finds iostat's results in a text: one per device with I/O.
+/// Finds iostat's results in a text; one entry per device with I/O.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("Device") && !text.contains("\"sysstat\"") {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The single reports of a text, without those since boot.
+/// The individual reports of a text, without those since boot.
 pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> {
     let mut sessions = reports::of_text(text, found);
     sessions.extend(reports::of_json(text, found));
@@ -76,7 +76,7 @@ fn device_interval(device: &str, row: &Columns) -> DeviceInterval {
 /// A value of a column and its weight.
 type Weighted = (f64, f64);
 
-/// The entries of one session.
+/// Adds the entries of one session.
 fn entries(reports: &[Report], first: usize, found: &mut Found) {
     let lengths = lengths(reports, first);
     let mut devices: BTreeMap<&str, BTreeMap<&str, Vec<Weighted>>> = BTreeMap::new();
@@ -119,10 +119,10 @@ fn entries(reports: &[Report], first: usize, found: &mut Found) {
     }
 }
 
-/// A name that no column has.
+/// Key of the mean wait of reads and writes; no column of iostat has this name.
 const WAIT: &str = "wait of reads and writes";
 
-/// Seconds of each report: from the times that `-t` writes; without them all count alike.
+/// Length of each report in seconds, from the times that `-t` prints; without them all reports weigh the same.
 fn lengths(reports: &[Report], first: usize) -> Vec<f64> {
     let times: Option<Vec<u32>> = reports.iter().map(|report| report.at).collect();
     match times {
@@ -134,7 +134,7 @@ fn lengths(reports: &[Report], first: usize) -> Vec<f64> {
     }
 }
 
-/// I/Os per second that a column is a mean of; absent for one that is of time.
+/// I/Os per second as the weight of a column that is a mean per I/O; `None` for other columns.
 fn weight(column: &str, row: &Columns) -> Option<f64> {
     let rate = |name: &str| row.get(name).copied();
     match column {
@@ -201,7 +201,7 @@ const BYTES: [(&str, &str, f64); 7] = [
     ("kB/s", "", 1024.0),
 ];
 
-/// Bytes read and written per second, from whichever columns there are.
+/// Bytes read and written per second, from the columns that are present.
 fn bytes(means: &BTreeMap<&str, f64>) -> Option<f64> {
     let of = |name: &str| means.get(name).copied();
     BYTES

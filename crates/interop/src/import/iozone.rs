@@ -1,4 +1,4 @@
-//! iozone's output: its columns, its report for spreadsheets (`-R`), and throughput mode (`-t`). Its kB are 1024 bytes.
+//! Reads iozone's output: its table, its spreadsheet report (`-R`) and throughput mode (`-t`). A kB is 1024 bytes.
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use super::quantity::number;
 use super::{Entry, Found, Line, Stamp};
 use iotax_analysis::Metric;
 
-/// A test: its column's name here, the title of its part of the spreadsheet report, and its description in iotax's terms.
+/// A test: name of its table column, title of its part of the spreadsheet report, and its workload key and value.
 type Test = (&'static str, &'static str, Option<(&'static str, &'static str)>);
 
-/// Tests in the order of the columns. The distances of stride and backward reads follow from their records.
+/// Tests in the order of the table's columns. Strides of stride and backward reads depend on the record size.
 const TESTS: [Test; 13] = [
     ("write", "writer", Some(("test", "write-new"))),
     ("rewrite", "re-writer", Some(("rw", "write"))),
@@ -32,7 +32,7 @@ const TESTS: [Test; 13] = [
 /// Index in [`TESTS`] of the first test through stdio, to which O_DIRECT does not apply.
 const STDIO: usize = 9;
 
-/// The heads after size and record, and from the fifth on the words above them.
+/// Column heads after size and record.
 const HEADS: [&str; 13] = [
     "write", "rewrite", "read", "reread", "read", "write", "read", "rewrite", "read", "fwrite", "frewrite",
     "fread", "freread",
@@ -45,32 +45,32 @@ enum Unit {
     KibPerS,
     Ops,
     MicrosPerOp,
-    /// Neither of these, or requested (`-O`, `-N`) by a line that is missing.
+    /// Any other unit, or one requested by `-O` or `-N` in a command that is missing from the text.
     Unknown,
 }
 
-/// Its figures are a little narrower than its heads.
+/// Characters that a figure may end to the left of its column head.
 const LEFT: usize = 2;
 
 #[derive(Default)]
 struct Reader {
     found: Found,
     unit: Option<Unit>,
-    /// End positions of the columns: size, record, then the tests.
+    /// End positions of the table's columns: size, record, then the tests.
     ends: Vec<usize>,
-    /// The part of the spreadsheet report that is being read, and its records in kB.
+    /// The current part of the spreadsheet report, and its record sizes in kB.
     part: Option<usize>,
     records: Vec<f64>,
     direct: bool,
-    /// Its begin.
+    /// Start time.
     time: Option<Stamp>,
-    /// Test, size, record and figure of this run's entries.
+    /// Test, size, record and figure of each entry of this run so far.
     told: HashSet<(usize, [u64; 3])>,
-    /// True if the text has something that only iozone writes.
+    /// True if the text contains something that only iozone writes.
     is_iozone: bool,
 }
 
-/// iozone's results in a text.
+/// Finds iozone's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !["Iozone", "reclen", "Children see", "\""].iter().any(|mark| text.contains(mark)) {
         return None;
@@ -135,7 +135,7 @@ impl Reader {
         }
     }
 
-    /// A line of the columns.
+    /// Parses a row of the table.
     fn row(&mut self, line: &str, next: Option<&str>, at: usize) {
         let row = words(line);
         if row.len() < 3 || row.iter().any(|(_, word)| number(word).is_none()) {
@@ -162,7 +162,7 @@ impl Reader {
         }
     }
 
-    /// A line of the spreadsheet report: records in quotes, or a size in quotes with a figure for each record.
+    /// Parses a line of the spreadsheet report: quoted record sizes, or a quoted file size with a figure per record size.
     fn spreadsheet(&mut self, line: &str, next: Option<&str>, at: usize) {
         let quoted: Option<Vec<f64>> =
             line.split_whitespace().map(|word| number(word.strip_prefix('"')?.strip_suffix('"')?)).collect();
@@ -189,7 +189,7 @@ impl Reader {
         self.records = records;
     }
 
-    /// Adds a figure of a test, unless another part of the same output has it.
+    /// Adds a test's figure, unless another part of the same output has added it.
     fn add(&mut self, test: usize, size: f64, record: f64, figure: Option<f64>, line: usize) {
         let Some(figure) = figure.filter(|figure| *figure > 0.0) else { return };
         if !self.told.insert((test, [size, record, figure].map(f64::to_bits))) {
@@ -237,7 +237,7 @@ impl Reader {
         entry.notes.push(format!("{why}: what memory answered or took may be in the figures"));
     }
 
-    /// `Children see throughput for  4 initial writers = 123456.78 kB/sec`
+    /// Adds a result of throughput mode: `Children see throughput for  4 initial writers = 123456.78 kB/sec`
     fn children(&mut self, what: &str, rate: (f64, &str), line: usize) {
         let mut entry = Entry { workload: what.to_owned(), line, ..Entry::default() };
         match rate {
@@ -263,15 +263,15 @@ fn asks_for_a_unit(line: &str) -> bool {
         && words.any(|word| word.starts_with('-') && word.contains(['O', 'N']))
 }
 
-/// The heads after size and record, if a line is the last one of the columns' heads.
+/// The column heads after size and record; `None` unless the line is the last header line of the table.
 fn heads(line: &str) -> Option<Vec<&str>> {
     let mut words = line.split_whitespace();
     let is_size = words.next().is_some_and(|word| word.eq_ignore_ascii_case("kb"));
     (is_size && words.next() == Some("reclen")).then(|| words.collect())
 }
 
-/// Returns whether these are iozone's heads: all of them, or the first few, if the line above shows which reads and writes the last ones
-/// are. Heads may continue in the next line.
+/// Returns whether these are iozone's heads: all of them, or the first few if the line above identifies the last ones. Heads may continue on
+/// the next line.
 fn are_known(heads: &[&str], above: &str, next: Option<&str>) -> bool {
     let told = ABOVE.iter().copied().take(heads.len().saturating_sub(4));
     let is_rest = |line: &str| line.split_whitespace().next().is_some_and(|word| HEADS.contains(&word));
@@ -282,17 +282,17 @@ fn are_known(heads: &[&str], above: &str, next: Option<&str>) -> bool {
             && (heads.len() <= 4 || above.split_whitespace().eq(told))
 }
 
-/// The part of the spreadsheet report that a line opens: `"Re-writer report"`.
+/// Index of the test whose part of the spreadsheet report starts with this title, such as `"Re-writer report"`.
 fn title(line: &str) -> Option<usize> {
     let title = line.strip_prefix('"')?.strip_suffix('"')?.to_ascii_lowercase();
     let title = title.strip_suffix(" report")?;
     TESTS.iter().position(|(_, known, _)| *known == title)
 }
 
-/// The beginning of a result of throughput mode.
+/// Start of a result line of throughput mode.
 const CHILDREN: &str = "Children see throughput for";
 
-/// The name of a test and its `Children see throughput` figure, from a line of throughput mode.
+/// The name of the test, and rate with unit, in a line of throughput mode.
 fn throughput(line: &str) -> Option<(&str, (f64, &str))> {
     let rest = line.strip_prefix(CHILDREN)?;
     let (what, rate) = rest.split_once('=')?;
@@ -300,7 +300,7 @@ fn throughput(line: &str) -> Option<(&str, (f64, &str))> {
     Some((what.trim(), (number(value)?, unit.trim())))
 }
 
-/// `64k` of a number of kB, `100m` of whole MiB.
+/// Formats a size in kB: `64k`, or `100m` for whole MiB.
 fn kib(kib: f64) -> String {
     if kib >= 1024.0 && kib % 1024.0 == 0.0 { format!("{}m", kib / 1024.0) } else { format!("{kib}k") }
 }

@@ -1,22 +1,22 @@
-//! The rows that iperf2 and iperf3 have in common: `[  5]   0.00-2.00   sec  4.91 GBytes  21.0 Gbits/sec`.
+//! Parses the rows that iperf2 and iperf3 share: `[  5]   0.00-2.00   sec  4.91 GBytes  21.0 Gbits/sec`.
 
 use super::Entry;
 use super::parse_util::{decimal, half_a_digit};
 
-/// Transfer and rate of one stream, or of all, over an interval.
+/// Transfer and rate over an interval, of one stream or of all.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
-    /// The stream's number, or `SUM`.
+    /// Stream number, or `SUM`.
     pub(super) id: &'a str,
-    /// Direction and end in a bidirectional test: `TX-C`.
+    /// Direction and host in a bidirectional test, such as `TX-C`.
     pub(super) role: Option<&'a str>,
-    /// Seconds from the start.
+    /// Start of the interval, in seconds from the test's start.
     pub(super) from: f64,
-    /// Seconds from the start.
+    /// End of the interval, in seconds from the test's start.
     pub(super) to: f64,
-    /// As the row has it: it is rounded.
+    /// Rate as printed, so rounded.
     pub(super) bits_per_s: f64,
-    /// True if its times have two decimals, as all of iperf3's do; iperf 2 prints one or four, and two with -e.
+    /// True if the times have two decimals, as always with iperf3. iperf 2 prints one or four, and two with -e.
     pub(super) may_be_iperf3: bool,
     /// The words after the rate.
     pub(super) rest: Vec<&'a str>,
@@ -60,7 +60,7 @@ impl<'a> Row<'a> {
         self.id == "SUM"
     }
 
-    /// Jitter in milliseconds, packets lost and sent, of a row as `... 0.007 ms  0/763 (0%)`.
+    /// Jitter in milliseconds, datagrams lost and datagrams sent, from a row such as `... 0.007 ms  0/763 (0%)`.
     pub(super) fn datagrams(&self) -> Option<(f64, f64, f64)> {
         let ms = self.rest.iter().position(|word| *word == "ms")?;
         let jitter = decimal(self.rest[ms.checked_sub(1)?])?;
@@ -73,12 +73,12 @@ impl<'a> Row<'a> {
     }
 }
 
-/// True for `10.00`.
+/// Returns whether a number has two decimals, like `10.00`.
 fn has_hundredths(seconds: &str) -> bool {
     seconds.split_once(['.', ',']).is_some_and(|(_, part)| part.len() == 2)
 }
 
-/// Adds the datagram figures. They are unknown without datagrams, and at most as many are lost as were sent.
+/// Adds the datagram figures; none if no datagrams were sent.
 pub(super) fn add_datagrams(entry: &mut Entry, jitter: Option<f64>, lost: Option<f64>, packets: Option<f64>) {
     if packets == Some(0.0) {
         return;
@@ -89,13 +89,13 @@ pub(super) fn add_datagrams(entry: &mut Entry, jitter: Option<f64>, lost: Option
     entry.add("packets", packets, "");
 }
 
-/// The inside of the first square brackets, and the rest after them.
+/// The text in the first square brackets, and the rest of the line.
 pub(super) fn bracket(line: &str) -> Option<(&str, &str)> {
     let (inside, rest) = line[line.find('[')? + 1..].split_once(']')?;
     Some((inside.trim(), rest))
 }
 
-/// The words for streams in a line: `[  5] local 10.0.0.1 port 59446 connected to 10.0.0.2 port 5201`.
+/// Stream and local port of a line such as `[  5] local 10.0.0.1 port 59446 connected to 10.0.0.2 port 5201`.
 pub(super) fn connected(line: &str) -> Option<(&str, &str)> {
     let (id, rest) = bracket(line)?;
     let mut words = rest.split_whitespace();
@@ -107,12 +107,12 @@ fn power(letter: &str) -> Option<i32> {
     i32::try_from(["", "K", "M", "G", "T"].iter().position(|known| *known == letter)?).ok()
 }
 
-/// Bytes in `GBytes`: 1024 `MBytes` each.
+/// The size of a unit such as `GBytes` in bytes, by powers of 1024.
 fn bytes_in(unit: &str) -> Option<f64> {
     Some(1024_f64.powi(power(unit.strip_suffix("Bytes").or_else(|| unit.strip_suffix("Byte"))?)?))
 }
 
-/// Bits per second in `Gbits/sec`, 1000 `Mbits/sec` each, and in `MBytes/sec`.
+/// The size of a unit such as `Gbits/sec` (powers of 1000) or `MBytes/sec` (powers of 1024) in bits per second.
 fn bits_per_s_in(unit: &str) -> Option<f64> {
     let unit = unit.strip_suffix("/sec")?;
     match unit.strip_suffix("bits") {

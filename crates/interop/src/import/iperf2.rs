@@ -1,8 +1,8 @@
-//! iperf 2's output: text, and CSV (`-y C`).
+//! Reads iperf 2's output: text, and CSV (`-y C`).
 //!
-//! Only the row over the whole test is read. For UDP the rate is the server's: that of the data that arrived. A server's row that
-//! has lost its end looks like a client's, which the line after it identifies: `Sent 893 datagrams`, or `Server Report:` in versions
-//! before 2. Without a test's head only rows whose datagrams are counted so are known to be of a whole test.
+//! Only the row over the whole test is used. For UDP that is the server's row, with the rate of received data. A truncated server row looks
+//! like a client's, which is recognised by the line after it: `Sent 893 datagrams`, or `Server Report:` in versions before 2. Without a
+//! test's header, only such rows are known to cover a whole test.
 
 mod csv;
 
@@ -14,10 +14,10 @@ use super::parse_util::{not_understood, whole_nanos};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// The beginnings of a test's head: at the sender and at the receiver.
+/// First lines of a test: at the client and at the server.
 const HEADS: [&str; 2] = ["Client connecting to ", "Server listening on"];
 
-/// iperf's results in a text. Several of the same host and kind are repetitions.
+/// Finds iperf 2's results in a text. Results of the same host and kind are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "iperf", ..Found::default() };
     let mut test: Option<Test> = None;
@@ -38,18 +38,18 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// True if a test begins here.
+/// Returns whether a line is the header of a test.
 pub(super) fn is_head(line: &str) -> bool {
     Test::of_head(line).is_some()
 }
 
-/// Returns whether a line belongs to a test that no other program prints.
+/// Returns whether a line without a header above can only be iperf 2's.
 fn is_headless(line: &str) -> bool {
     line.contains("connected with") && connected(line).is_some()
         || Row::of(line).is_some_and(|row| !row.may_be_iperf3)
 }
 
-/// A row that was kept.
+/// A row of a test.
 #[derive(Clone)]
 struct Kept {
     line: usize,
@@ -57,9 +57,9 @@ struct Kept {
     to: f64,
     bits_per_s: f64,
     datagrams: Option<(f64, f64, f64)>,
-    /// True if the count of datagrams that were sent follows it, or the server's report.
+    /// True if the next line has the number of sent datagrams, or starts the server's report.
     is_sent: bool,
-    /// True below `Server Report:`.
+    /// True if the row is below `Server Report:`.
     is_report: bool,
 }
 
@@ -71,17 +71,17 @@ struct Test {
     is_headless: bool,
     udp: bool,
     port: String,
-    /// Each stream's local port, by its number.
+    /// Local port of each stream, by stream number.
     streams: BTreeMap<String, String>,
-    /// The rows of each stream, or of `SUM`.
+    /// Rows of each stream, and of `SUM`.
     rows: BTreeMap<String, Vec<Kept>>,
-    /// The stream of the row in the line before.
+    /// Stream of the row in the previous line.
     last: Option<String>,
     /// The stream whose server report began on the previous line.
     reported: Option<String>,
 }
 
-/// The stream of `[  3] Sent 893 datagrams` or `[  3] Server Report:`, and true for the latter.
+/// The stream number in `[  3] Sent 893 datagrams` or `[  3] Server Report:`, and true for the latter.
 fn after_row(line: &str) -> Option<(&str, bool)> {
     let (id, rest) = bracket(line)?;
     let words: Vec<&str> = rest.split_whitespace().collect();
@@ -93,7 +93,7 @@ fn after_row(line: &str) -> Option<(&str, bool)> {
 }
 
 impl Test {
-    /// `Client connecting to 10.0.0.2, TCP port 5001`, `Server listening on UDP port 5001`.
+    /// Parses a header: `Client connecting to 10.0.0.2, TCP port 5001`, `Server listening on UDP port 5001`.
     fn of_head(line: &str) -> Option<Self> {
         let (udp, protocol) = (line.contains("UDP port "), " port ");
         let (before, port) = line.split_once(protocol)?;
@@ -140,12 +140,12 @@ impl Test {
         }
     }
 
-    /// True for an incoming stream: its own port is the test's.
+    /// Returns whether a stream is incoming: its local port is the test's.
     fn comes_in(&self, id: &str) -> bool {
         self.host.is_some() && self.streams.get(id).is_some_and(|port| *port == self.port)
     }
 
-    /// The numbers of the streams of a direction.
+    /// Stream numbers of one direction.
     fn ids(&self, incoming: bool) -> Vec<&str> {
         let mut ids: Vec<&str> = self.streams.keys().chain(self.rows.keys()).map(|id| &**id).collect();
         ids.sort_unstable();
@@ -154,7 +154,7 @@ impl Test {
         ids
     }
 
-    /// The stream's rows over its whole time.
+    /// Rows of the stream that cover the whole test.
     fn whole(&self, id: &str) -> Vec<&Kept> {
         let Some(rows) = self.rows.get(id) else { return Vec::new() };
         let end = rows.iter().map(|row| row.to).fold(0.0, f64::max);

@@ -1,7 +1,7 @@
-//! iperf3's output: JSON, one document or one event per line, and text.
+//! Reads iperf3's output: JSON, as one document or one event per line, and text.
 //!
-//! The rate is the receiver's; the sender's is a separate figure. Intervals are parts of one test, not repetitions: only the
-//! totals are read.
+//! The rate is the receiver's; the sender's is an additional figure. Only the totals are read, because intervals are parts of one test and
+//! not repetitions.
 
 mod text;
 
@@ -13,18 +13,18 @@ use super::parse_util::{agree, not_understood, whole_nanos};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// The note if the rate is not the receiver's.
+/// Note for a result whose rate is the sender's.
 const SENDERS: &str = "the rate is the sender's: what was lost is in it";
 
-/// The note if an end's rate is 0.
+/// Note for a result in which the rate of one end is 0.
 fn unknown(end: &str) -> String {
     format!("the {end}'s rate is unknown: iperf3 writes 0 for what it does not know")
 }
 
-/// Retransmit counts from this value are negative 32-bit or 64-bit numbers.
+/// Retransmit counts from this value on are negative numbers printed as unsigned.
 const MOST_RETRANSMITS: f64 = 2_147_483_648.0;
 
-/// Adds the count of retransmits, unless it ran below 0.
+/// Adds the number of retransmits. If the counter went below 0, adds a note instead.
 fn add_retransmits(entry: &mut Entry, count: Option<f64>) {
     match count {
         Some(count) if !(0.0..MOST_RETRANSMITS).contains(&count) => {
@@ -34,7 +34,7 @@ fn add_retransmits(entry: &mut Entry, count: Option<f64>) {
     }
 }
 
-/// iperf3's results in a text. Several of the same host and kind are repetitions.
+/// Finds iperf3's results in a text. Results of the same host and kind are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "iperf3", ..Found::default() };
     // Events of --json-stream come in order: the start is that of the next end.
@@ -68,7 +68,7 @@ fn is_ours(object: Value<'_>) -> bool {
         && (is_told || start.get("test_start").is_map())
 }
 
-/// Records an error message that takes the place of figures.
+/// Reports the error message of a failed test, which has no figures.
 fn refused(error: Value<'_>, line: usize, found: &mut Found) {
     if let Some(words) = error.text() {
         found.miss(not_understood(line, &words, "iperf3 says that this test failed"));
@@ -79,12 +79,12 @@ fn refused(error: Value<'_>, line: usize, found: &mut Found) {
 #[derive(Default)]
 struct Start {
     version: Option<String>,
-    /// Its protocol, and true if the server sends.
+    /// Protocol, with `-reverse` if the server sends.
     name: String,
     target: Option<String>,
     streams: Option<u32>,
     bs: Option<Bytes>,
-    /// Bits a second.
+    /// Target rate in bits/s.
     bitrate: Option<u64>,
     time: Option<Stamp>,
 }
@@ -112,7 +112,7 @@ impl Start {
         }
     }
 
-    /// An entry of one way.
+    /// A new entry for one direction, with the test's parameters; `way` is appended to the name.
     fn entry(&self, way: &str) -> Entry {
         let mut entry = Entry { target: self.target.clone(), time: self.time, ..Entry::default() };
         let mut name = format!("{}{way}", self.name);
@@ -164,7 +164,7 @@ fn document(start: &Start, end: Value<'_>, failed: bool, line: usize, found: &mu
     }
 }
 
-/// A total whose bytes, seconds and rate agree.
+/// The rate of a total in bits/s; `None` unless bytes, seconds and rate agree.
 fn rate(sum: Value<'_>) -> Option<f64> {
     let [bytes, seconds, rate] = ["bytes", "seconds", "bits_per_second"].map(|key| sum.get(key).f64());
     let (bytes, seconds, rate) = (bytes?, seconds?, rate?);
@@ -193,7 +193,7 @@ fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
     sent_rate.is_some() || received_rate.is_some()
 }
 
-/// Adds the figures of UDP alone.
+/// Adds the UDP figures: jitter, lost datagrams and datagrams.
 fn losses(entry: &mut Entry, told: Value<'_>) {
     let [jitter, lost, packets, share] =
         ["jitter_ms", "lost_packets", "packets", "lost_percent"].map(|key| told.get(key).f64());
@@ -201,7 +201,7 @@ fn losses(entry: &mut Entry, told: Value<'_>) {
     entry.add("loss", share.filter(|share| packets != Some(0.0) && (0.0..=100.0).contains(share)), "%");
 }
 
-/// Adds the figures of both ends over the whole test.
+/// Adds the figures that both ends share over the whole test.
 fn shared(entry: &mut Entry, end: Value<'_>) {
     let mut streams = end.get("streams").items();
     if let (Some(stream), None) = (streams.next(), streams.next())

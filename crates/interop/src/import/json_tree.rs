@@ -1,8 +1,8 @@
-//! JSON as tools write it, anywhere in a text.
+//! Parses JSON as tools write it, at any position in a text.
 //!
-//! A document is one list of small nodes that point into the text, so it takes a few times the text's memory at most. Nothing
-//! here recurses, and even a broken text is read only once. `nan` and `inf`, which some tools write although JSON has no word for
-//! them, are null: unknown. So is a duplicate key, since either of its values may be meant.
+//! A document is a flat list of small nodes that point into the text, so it takes at most a few times the text's memory. Parsing does not
+//! recurse and reads even a damaged text only once. `nan` and `inf`, which some tools write although JSON has no such values, become null. So
+//! does a duplicate key, because either value may be meant.
 
 use std::borrow::Cow;
 
@@ -26,23 +26,23 @@ enum Node {
 /// Placeholder for `next` while a list or map is open.
 const OPEN: u32 = u32::MAX;
 
-/// A document, or the remains of a torn one.
+/// A parsed document, or the complete parts of a truncated one.
 pub(super) struct Tree<'t> {
     text: &'t str,
     /// The nodes; the first is a null, which stands for missing values.
     nodes: Vec<Node>,
-    /// The position of the first byte that cannot be read, or the one after the tree.
+    /// Position of the first unreadable byte, or of the byte after the document.
     pub(super) end: usize,
     pub(super) is_torn: bool,
 }
 
 impl<'t> Tree<'t> {
-    /// Room for documents of a text.
+    /// Creates an empty tree for documents of a text.
     pub(super) const fn of(text: &'t str) -> Self {
         Self { text, nodes: Vec::new(), end: 0, is_torn: false }
     }
 
-    /// Reads the document that begins at a byte of the text.
+    /// Parses the document that begins at byte `from`; replaces the previous one.
     pub(super) fn read(&mut self, from: usize) {
         self.nodes.clear();
         self.nodes.push(Node::Null);
@@ -51,12 +51,12 @@ impl<'t> Tree<'t> {
         self.is_torn = u32::try_from(self.text.len()).is_err() || self.document().is_none();
     }
 
-    /// The document; null if it is torn.
+    /// The document; null if it is truncated.
     pub(super) fn root(&self) -> Value<'_> {
         Value { tree: self, at: usize::from(!self.is_torn) }
     }
 
-    /// The outermost complete maps, each with its start.
+    /// The outermost complete maps, each with its start position.
     pub(super) fn maps(&self) -> impl Iterator<Item = (usize, Value<'_>)> {
         let mut at = 1;
         std::iter::from_fn(move || {
@@ -93,7 +93,7 @@ impl<'t> Tree<'t> {
         (self.byte()? == byte).then(|| self.end += 1)
     }
 
-    /// Reads until everything that was opened is closed.
+    /// Parses until all lists and maps are closed; `None` if the text ends or is invalid before that.
     fn document(&mut self) -> Option<()> {
         let mut open: Vec<usize> = Vec::new();
         loop {
@@ -115,7 +115,7 @@ impl<'t> Tree<'t> {
         }
     }
 
-    /// Reads a value. True if it is complete: a list or map is only begun.
+    /// Parses a scalar, or the opening bracket of a list or map. Returns true for a scalar.
     fn scalar_or_opening(&mut self, open: &mut Vec<usize>) -> Option<bool> {
         self.blank();
         let from = u32::try_from(self.end).ok()?;
@@ -135,7 +135,7 @@ impl<'t> Tree<'t> {
         self.push(node).map(|()| false)
     }
 
-    /// Reads on after a value, up to the next one or to the end.
+    /// Parses what follows a value: closing brackets, then the comma and key before the next value, if any.
     fn closings(&mut self, open: &mut Vec<usize>) -> Option<()> {
         while let Some(last) = open.last().copied() {
             let nodes = u32::try_from(self.nodes.len()).ok()?;
@@ -168,7 +168,7 @@ impl<'t> Tree<'t> {
         self.take(b':')
     }
 
-    /// A text in quotes, without them.
+    /// Parses a quoted string to a node without its quotes.
     fn quoted(&mut self) -> Option<Node> {
         self.end += 1;
         let from = u32::try_from(self.end).ok()?;
@@ -227,7 +227,7 @@ impl<'t> Value<'t> {
         }
     }
 
-    /// Its parts one after the other: values of a list; keys and values of a map.
+    /// The child nodes: values of a list, or alternating keys and values of a map.
     fn parts(self) -> impl Iterator<Item = Self> + Clone {
         let end = self.next();
         let mut at = self.at + 1;
@@ -251,7 +251,7 @@ impl<'t> Value<'t> {
         std::iter::from_fn(move || Some((parts.next()?.text()?, parts.next()?)))
     }
 
-    /// The value of a key.
+    /// The value of a key; null if the key is missing or duplicate.
     pub(super) fn get(self, key: &str) -> Self {
         let null = Self { at: 0, ..self };
         let mut found = null;
@@ -267,17 +267,17 @@ impl<'t> Value<'t> {
         found
     }
 
-    /// The value of a key of the value of a key.
+    /// The value at a path of keys; null if it is missing.
     pub(super) fn at(self, path: &[&str]) -> Self {
         path.iter().fold(self, |value, key| value.get(key))
     }
 
-    /// Returns whether the text has the value, even if it is null.
+    /// Returns whether the value exists in the text, even as null.
     pub(super) fn is_there(self) -> bool {
         self.at != 0
     }
 
-    /// The position of the value's key, and key and value as written.
+    /// Byte position of the value's key, and key and value as written.
     pub(super) fn quoted(self) -> (usize, String) {
         let Some(Node::Text { from, .. }) = self.at.checked_sub(1).and_then(|key| self.tree.nodes.get(key))
         else {
@@ -309,12 +309,12 @@ impl<'t> Value<'t> {
         }
     }
 
-    /// True if it is this text.
+    /// Returns whether the value is this string.
     pub(super) fn is(self, text: &str) -> bool {
         self.text().is_some_and(|own| own == text)
     }
 
-    /// The text between quotes.
+    /// The string's text without its quotes; `None` for other values.
     pub(super) fn text(self) -> Option<Cow<'t, str>> {
         let Node::Text { from, to } = self.node() else { return None };
         let raw = self.raw();
@@ -329,25 +329,25 @@ impl<'t> Value<'t> {
         self.text().map(Cow::into_owned)
     }
 
-    /// The number; `None` for other values, and if it is too large.
+    /// The number; `None` for other values, and for numbers too large for `f64`.
     pub(super) fn f64(self) -> Option<f64> {
         matches!(self.node(), Node::Number { .. })
             .then(|| self.raw().parse().ok())?
             .filter(|value: &f64| value.is_finite())
     }
 
-    /// A number without sign, point or exponent.
+    /// The number if it is a whole, unsigned one; `None` for any other value.
     pub(super) fn u64(self) -> Option<u64> {
         matches!(self.node(), Node::Number { .. }).then(|| self.raw().parse().ok())?
     }
 
-    /// A number without point or exponent.
+    /// The number if it is whole; `None` for any other value.
     pub(super) fn i64(self) -> Option<i64> {
         matches!(self.node(), Node::Number { .. }).then(|| self.raw().parse().ok())?
     }
 }
 
-/// As in the text, where it is a text or a number.
+/// Prints strings and numbers as written, other scalars as JSON, lists and maps as `...`.
 impl std::fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.node() {
@@ -361,7 +361,7 @@ impl std::fmt::Display for Value<'_> {
     }
 }
 
-/// An object that begins a line.
+/// A JSON object at the start of a line.
 pub(super) enum Object<'t> {
     /// The document is complete.
     Whole(Value<'t>),
@@ -370,7 +370,7 @@ pub(super) enum Object<'t> {
 }
 
 impl<'t> Object<'t> {
-    /// The object. A truncated one with all `marks` of a tool is recorded as not understood.
+    /// Returns a complete object. Reports a truncated one as not understood if it contains all `marks` of a tool.
     pub(super) fn or_torn(self, line: usize, marks: &[&str], found: &mut Found) -> Option<Value<'t>> {
         match self {
             Self::Whole(value) => return Some(value),
@@ -385,7 +385,7 @@ impl<'t> Object<'t> {
     }
 }
 
-/// Calls `each` with every object at the beginning of a line, and the line's number from 1. Nested objects are not passed separately.
+/// Calls `each` with every object that starts a line, and with its line number from 1. Nested objects are not passed separately.
 pub(super) fn objects(text: &str, each: &mut dyn FnMut(usize, Object<'_>)) {
     let mut tree = Tree::of(text);
     let (mut at, mut line) = (0, 1);
@@ -433,7 +433,7 @@ mod tests {
         found
     }
 
-    /// As serde has it.
+    /// The value as serde_json parses it.
     fn json(value: Value<'_>) -> serde_json::Value {
         match value.node() {
             Node::Null => serde_json::Value::Null,

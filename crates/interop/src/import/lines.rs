@@ -1,9 +1,9 @@
-//! The lines of a text, without those that are too long.
+//! Splits a text into lines, and drops overlong ones.
 
-/// The longest line of any tool, in bytes.
+/// Maximum line length of any tool, in bytes.
 const LONGEST: usize = 8 << 10;
 
-/// The lines of a text; implausibly long ones are empty.
+/// The lines of a text; those longer than [`LONGEST`] are empty.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> + Clone {
     text.lines().map(short)
 }
@@ -16,12 +16,12 @@ fn short(line: &str) -> &str {
 #[derive(Debug)]
 pub(super) struct Lines<'t> {
     text: &'t str,
-    /// The first byte of each line.
+    /// Byte position of each line's start.
     begins: Vec<u32>,
 }
 
 impl<'t> Lines<'t> {
-    /// The lines of a text; those beyond 4 GiB are left out.
+    /// Indexes the lines of a text; those beyond 4 GiB are left out.
     pub(super) fn of(text: &'t str) -> Self {
         let after = text.match_indices('\n').map(|(end, _)| end + 1).filter(|begin| *begin < text.len());
         let first = (!text.is_empty()).then_some(0);
@@ -31,19 +31,19 @@ impl<'t> Lines<'t> {
         }
     }
 
-    /// A line by its number from 0.
+    /// The line with this number, from 0.
     pub(super) fn get(&self, number: usize) -> Option<&'t str> {
         let begin = *self.begins.get(number)? as usize;
         let end = self.begins.get(number + 1).map_or(self.text.len(), |next| *next as usize);
         self.text[begin..end].lines().next().map(short)
     }
 
-    /// The number from 1 of the line that a byte of the text is in.
+    /// Number, from 1, of the line that contains a byte of the text.
     pub(super) fn number_at(&self, byte: usize) -> usize {
         self.begins.partition_point(|begin| *begin as usize <= byte)
     }
 
-    /// The lines starting at a number.
+    /// The lines from this number on.
     pub(super) fn from(&self, number: usize) -> impl Iterator<Item = &'t str> + Clone {
         (number..self.begins.len()).filter_map(|number| self.get(number))
     }

@@ -1,8 +1,8 @@
-//! Reads other tools' output as far as it can be parsed.
+//! Imports results from other tools' output.
 //!
-//! Each tool has a file here with a function `read`: text in, [`Found`] out, or nothing if the text has nothing of that tool.
-//! The text is clean ([`clean()`]) and may hold anything else around: a reader says `not_understood` only of lines that it knows
-//! to be its tool's.
+//! Each tool has a module with a function `read`, which takes a text and returns [`Found`], or `None` if the text has no output of the tool.
+//! The text has passed [`clean()`] and may contain anything else besides: a reader reports a line as not understood only if the line is
+//! certainly its tool's.
 
 mod atop;
 mod bonnie;
@@ -56,7 +56,7 @@ pub use marks::without_results;
 pub use run::{Imported, runs};
 pub use stamp::Stamp;
 
-/// Finds one tool's results in a clean text.
+/// Finds one tool's results in a cleaned text.
 pub type Reader = fn(&str) -> Option<Found>;
 
 /// The supported tools, each with its reader and marks.
@@ -123,15 +123,15 @@ pub const READERS: &[(&str, Reader, &str)] = &[
 /// Maximum number of targets, and of workloads, in a run: each cell is a row of a report.
 pub const MOST_NAMES: usize = 1_000;
 
-/// Limit of results of one tool in one text, and of reported lines that are not understood: a text with more is a log.
+/// Maximum number of a tool's results in a text, and of lines reported as not understood. A text with more is a log.
 pub const MOST_ROWS: usize = 1 << 16;
 
 /// Maximum length of a name in bytes.
 const LONGEST_NAME: usize = 1000;
 
-/// Reads all results in a text, recognized by its content and not by its name: it may hold those of several tools.
+/// Reads all results in a text, which may come from several tools. Tools are recognised by the text's content.
 ///
-/// Lines of a tool without any result are among those that were not understood of the first tool that has one.
+/// Lines of tools without any result are added to the lines not understood of the first tool that has results.
 #[must_use]
 pub fn recognise(text: &str) -> Vec<Found> {
     let (mut found, others) = read(text);
@@ -151,7 +151,7 @@ pub fn recognise(text: &str) -> Vec<Found> {
     found
 }
 
-/// The lines that look like a tool's, in a text without any result; each has its tool in the reason.
+/// Lines that look like a tool's output, in a text without any results; the reason names the tool.
 #[must_use]
 pub fn refused(text: &str) -> Vec<Line> {
     let mut lines = lines_of(read(text).1);
@@ -159,7 +159,7 @@ pub fn refused(text: &str) -> Vec<Line> {
     lines
 }
 
-/// The tools with results in a text, and the others with lines in it.
+/// The tools with results in a text, and those with lines that were not understood only.
 fn read(text: &str) -> (Vec<Found>, Vec<Found>) {
     let mut best_text = clean(text);
     let mut best = read_clean(&best_text);
@@ -195,18 +195,18 @@ fn read_clean(text: &str) -> Vec<Found> {
     all
 }
 
-/// Characters of a line that is quoted.
+/// Maximum number of characters quoted from a line.
 const LONGEST_QUOTE: usize = 200;
 
 /// Maximum number of nested line prefixes: time, host, program, container.
 const DEEPEST_PREFIX: usize = 4;
 
-/// The length of all names.
+/// Total length of all entries' workload names, in bytes.
 fn names(found: &[Found]) -> usize {
     found.iter().flat_map(|found| &found.entries).map(|entry| entry.workload.len()).sum()
 }
 
-/// The number of figures in results.
+/// Total number of figures in the results.
 fn figures(all: &[Found]) -> usize {
     let of = |entry: &Entry| entry.stated.metrics.len() + entry.stated.others.len();
     all.iter().flat_map(|found| &found.entries).map(of).sum()
@@ -223,15 +223,15 @@ fn lines_of(all: Vec<Found>) -> Vec<Line> {
 /// The results of one tool in a text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Found {
-    /// The tool's own name: `fio`, `bonnie++`, `iperf3`.
+    /// Name of the tool, such as `fio`, `bonnie++` or `iperf3`.
     pub tool: &'static str,
-    /// Its version, if the text has it.
+    /// Version of the tool, if the text has it.
     pub version: Option<String>,
-    /// The results, in the text's order. Entries of the same label, target and workload are repetitions: rounds.
+    /// Results in the text's order. Entries with the same label, target and workload are repetitions, and become rounds.
     pub entries: Vec<Entry>,
-    /// The lines that were not understood.
+    /// Lines of the tool that were not understood.
     pub not_understood: Vec<Line>,
-    /// True if the text has more than [`MOST_ROWS`] results or such lines.
+    /// True if the text has more than [`MOST_ROWS`] results or lines that were not understood.
     pub is_cut: bool,
 }
 
@@ -269,34 +269,34 @@ const fn is_long(name: &str) -> bool {
     name.len() > LONGEST_NAME
 }
 
-/// A measurement of another tool.
+/// A result of another tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
-    /// The measured object, as far as the text names it: a device, a file, a host.
+    /// The measured device, file or host, if the text names it.
     pub target: Option<String>,
-    /// The work, in the tool's words: `randread`, `putc`, `ping`.
+    /// The workload's name in the tool's terms: `randread`, `putc`, `ping`.
     pub workload: String,
-    /// The workload in fio's terms as far as the text describes it; everything else is absent.
+    /// Workload keys that the text states; all others are unset.
     pub keys: Box<WorkloadKeys>,
-    /// The time of the run, if known: its begin, or the time of its report.
+    /// Start time of the run, or the time of its report; `None` if unknown.
     pub time: Option<Stamp>,
     /// The duration, in nanoseconds.
     pub duration_ns: Option<u64>,
-    /// Counts, bytes and histograms of directions for which the text has all of them.
+    /// I/O counts, bytes and histograms; only of directions for which the text has all of them.
     pub tallies: Option<Box<Tallies>>,
     /// Figures stated in the text, in iotax's units.
     pub stated: ImportedMetrics,
-    /// Remarks on the figures' meaning, such as that a page cache is in them.
+    /// Notes on the figures' meaning, such as that they include the page cache.
     pub notes: Vec<String>,
-    /// The headings above it: results of one target and workload below different headings are not repetitions.
+    /// The headings above the result: results of the same target and workload under different headings are not repetitions.
     pub label: Option<String>,
-    /// Its line in the text, from 1.
+    /// Line number in the text, from 1.
     pub line: usize,
-    /// The first impossible figure, and why it is impossible.
+    /// The first impossible figure and the reason; `None` if all are possible.
     pub impossible: Option<String>,
 }
 
-/// The unit of a metric of iotax, as tools write it.
+/// The unit of an iotax metric, as tools write it.
 const fn unit_of(metric: Metric) -> &'static str {
     match metric.definition().unit {
         Unit::Nanoseconds => "ns",
@@ -307,7 +307,7 @@ const fn unit_of(metric: Metric) -> &'static str {
 }
 
 impl Entry {
-    /// Stores a figure that is one of iotax's metrics, in its unit; unknown, zero or non-finite values are left out.
+    /// Stores a figure as an iotax metric, in the metric's unit; ignores unknown, zero and non-finite values.
     fn state(&mut self, metric: Metric, value: Option<f64>) {
         let value = value.filter(|value| *value != 0.0);
         if let Some(value) = self.possible(metric.word(), value, unit_of(metric)) {
@@ -315,7 +315,7 @@ impl Entry {
         }
     }
 
-    /// Adds another figure; an unknown one is left out.
+    /// Adds a figure that is not an iotax metric; ignores an unknown value.
     fn add(&mut self, name: impl Into<String>, value: Option<f64>, unit: &str) {
         let name = name.into();
         if let Some(value) = self.possible(&name, value, unit) {
@@ -323,7 +323,7 @@ impl Entry {
         }
     }
 
-    /// Returns a figure within the bounds of any machine; `None` if it is missing, or, with a remark, if it is impossible.
+    /// Returns a figure that is possible for a machine; `None` if it is missing, or impossible, which is recorded.
     fn possible(&mut self, name: &str, value: Option<f64>, unit: &str) -> Option<f64> {
         let value = value.filter(|value| value.is_finite())?;
         let why = impossible(value, unit);
@@ -331,18 +331,18 @@ impl Entry {
         why.is_none().then_some(value)
     }
 
-    /// Why it cannot be a machine's result.
+    /// The reason why the entry is rejected: an impossible duration or figure. `None` if it is accepted.
     fn refusal(&self) -> Option<String> {
         let took = || impossible(self.duration_ns? as f64, "ns").map(|why| format!("its duration: {why}"));
         self.impossible.clone().or_else(took)
     }
 
-    /// Sets a workload key from its text. Returns false, and leaves it unknown, if iotax cannot express it.
+    /// Parses and sets a workload key. Returns false, and leaves the key unset, if iotax cannot express the value.
     fn set(&mut self, key: &str, text: &str) -> bool {
         self.keys.set(key, text).is_ok()
     }
 
-    /// Returns whether the text has any figure of it.
+    /// Returns whether the entry has any figure.
     fn has_figures(&self) -> bool {
         !self.stated.metrics.is_empty() || !self.stated.others.is_empty()
     }
@@ -351,16 +351,16 @@ impl Entry {
 /// A line that was not understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub number: usize,
-    /// The line.
+    /// The line's text.
     pub text: String,
-    /// The reason, if there is more to say.
+    /// The reason; empty if there is none.
     pub reason: String,
 }
 
 impl Line {
-    /// The line with its place: `FILE:LINE: text (reason)`.
+    /// The line with its location: `FILE:LINE: text (reason)`.
     #[must_use]
     pub fn of_file(&self, file: &str) -> String {
         let why = if self.reason.is_empty() { String::new() } else { format!(" ({})", self.reason) };

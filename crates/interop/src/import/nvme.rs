@@ -1,20 +1,20 @@
-//! `nvme smart-log`, text and JSON: the health of a device, which accompanies results.
+//! Reads `nvme smart-log`, text and JSON: the health of a device, stored next to results.
 
 use super::json_tree::{self, Value};
 use super::lines::lines;
 use super::parse_util::not_understood;
 use super::{Entry, Found};
 
-/// The remark with every state of a device.
+/// Note on each device state.
 pub(super) const CONTEXT: &str = "the state of a device, no result of a measurement";
 
-/// A data unit is 1000 blocks of 512 bytes.
+/// Bytes per data unit: 1000 blocks of 512 bytes.
 pub(super) const DATA_UNIT: f64 = 512_000.0;
 
-/// Kelvin of 0 °C as nvme-cli rounds it.
+/// 0 °C in kelvin, as rounded by nvme-cli.
 const FREEZING: f64 = 273.0;
 
-/// Fields: the names in text (in small letters, with `_`) and in JSON, the name here, unit and factor.
+/// Fields: name in text (lower case, with `_`), name in JSON, name of the figure, unit and factor.
 const FIELDS: [(&str, &str, &str, &str, f64); 14] = [
     ("critical_warning", "critical_warning", "critical warning", "", 1.0),
     ("available_spare", "avail_spare", "available spare", "%", 1.0),
@@ -32,7 +32,7 @@ const FIELDS: [(&str, &str, &str, &str, f64); 14] = [
     ("num_err_log_entries", "num_err_log_entries", "error log entries", "", 1.0),
 ];
 
-/// The states of devices that `nvme smart-log` wrote in a text.
+/// Finds device states of `nvme smart-log` in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "nvme smart-log", ..Found::default() };
     if text.contains("Smart Log for NVM") {
@@ -77,7 +77,7 @@ fn of_text(text: &str, found: &mut Found) {
     keep(state, found);
 }
 
-/// `38 C`, `38°C (311 K)`, `38 °C (100 °F, 311 K)`.
+/// Parses a temperature in °C: `38 C`, `38°C (311 K)`, `38 °C (100 °F, 311 K)`.
 fn celsius(text: &str) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '-')?;
     let (value, unit) = text.split_at(end);
@@ -86,7 +86,7 @@ fn celsius(text: &str) -> Option<f64> {
     value.parse::<i32>().ok().filter(|_| is_celsius).map(f64::from)
 }
 
-/// `1,234,567 (632.10 GB)`, `10%`, `0x4`: digits in groups of three as some country separates them.
+/// Parses a number such as `1,234,567 (632.10 GB)`, `10%` or `0x4`; accepts any locale's thousands separator.
 fn count(text: &str) -> Option<f64> {
     let text = text.split(" (").next()?.trim();
     if let Some(hex) = text.strip_prefix("0x") {
@@ -124,12 +124,12 @@ fn of_json(text: &str, found: &mut Found) {
     });
 }
 
-/// Parses a whole number, which is quoted in JSON if large.
+/// Parses a whole number of JSON, where nvme-cli quotes large ones.
 pub(super) fn whole(value: Value<'_>) -> Option<f64> {
     value.f64().or_else(|| value.text().and_then(|text| count(&text)))
 }
 
-/// Stores a device's state; a second one of the same device is not a repetition.
+/// Stores a device's state. A later state of the same device gets a number in its name, because it is not a repetition.
 pub(super) fn keep(state: Option<Entry>, found: &mut Found) {
     let Some(mut entry) = state else { return };
     if entry.stated.others.is_empty() {
@@ -148,5 +148,5 @@ pub(super) fn keep(state: Option<Entry>, found: &mut Found) {
     found.keep(entry);
 }
 
-/// Number of recent states searched for one of the same device.
+/// Number of latest states searched for earlier ones of the same device.
 const MOST_STATES: usize = 100;

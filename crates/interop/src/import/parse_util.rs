@@ -1,10 +1,10 @@
-//! Helpers for several readers: decimal commas, percentiles, lines that were not understood.
+//! Helpers shared by several readers: decimal commas, percentiles, lines that were not understood.
 
 use super::quantity::number;
 use super::{Entry, Line};
 use iotax_analysis::Metric;
 
-/// Parses a number of a tool that does not group digits, so that a comma is a decimal point of the locale.
+/// Parses a number of a tool that never separates thousands, so that a comma is a decimal comma.
 pub(super) fn decimal(text: &str) -> Option<f64> {
     match text.matches(',').count() {
         0 => number(text),
@@ -34,13 +34,13 @@ pub(super) fn whole_nanos(ns: f64) -> Option<u64> {
     (0.0..3.2e16).contains(&ns).then_some(ns.round() as u64)
 }
 
-/// A line with its number as not understood.
+/// Creates a [`Line`] that was not understood.
 pub(super) fn not_understood(number: usize, text: &str, reason: &str) -> Line {
     Line { number, text: text.trim().to_owned(), reason: reason.to_owned() }
 }
 
-/// Adds a latency percentile: as iotax's metric if there is one, else under a name of the same form. `before` is `"read "` or `"write "`
-/// for a single direction.
+/// Adds a latency percentile: as an iotax metric if there is one, else under a similar name. `before` is `"read "` or `"write "` for a single
+/// direction, else empty.
 pub(super) fn add_percentile(entry: &mut Entry, before: &str, percent: &str, ns: Option<f64>) {
     let metric = match percent {
         "50" => Some(Metric::LATENCY_P50),

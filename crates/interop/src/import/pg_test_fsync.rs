@@ -1,13 +1,13 @@
-//! `pg_test_fsync`'s table: one result for each way to make a write durable.
+//! Reads `pg_test_fsync`'s table: one result per sync method.
 //!
-//! An operation is one or two writes and what makes them durable. Where it is one write its rate is that of I/Os.
+//! An operation is one or two writes and their sync. With one write, its rate is also the I/O rate.
 
 use super::lines::lines;
 use super::parse_util::{agree, decimal, not_understood};
 use super::{Entry, Found};
 use iotax_analysis::Metric;
 
-/// `pg_test_fsync`'s results in a text.
+/// Finds `pg_test_fsync`'s results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("ops/sec") {
         return None;
@@ -45,24 +45,24 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// A part of the table.
+/// A section of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Section {
-    /// Methods to sync after one or two writes of this many kB.
+    /// Sync methods, after `writes` writes of `kb` kB each.
     Methods { writes: u32, kb: u32 },
-    /// `open_sync` with several sizes.
+    /// `open_sync` with different write sizes.
     Sizes,
-    /// A sync on another descriptor.
+    /// Sync on a file descriptor other than the one written to.
     Descriptors,
-    /// Writes of this many kB without a sync.
+    /// Writes of `kb` kB without a sync.
     NotSynced { kb: u32 },
 }
 
-/// The methods in their order.
+/// Sync methods, in the order that they are printed.
 const METHODS: [&str; 5] = ["open_datasync", "fdatasync", "fsync", "fsync_writethrough", "open_sync"];
 
 impl Section {
-    /// True if a row can be of this part, after the method `last`.
+    /// Returns whether a row can be in this section after the method `last`, and updates `last`.
     fn has(&self, row: &str, last: &mut Option<usize>) -> bool {
         let method = METHODS.iter().position(|method| row.split_whitespace().next() == Some(method));
         match self {
@@ -95,7 +95,7 @@ impl Section {
     }
 }
 
-/// `fdatasync    1234.567 ops/sec     810 usecs/op`; versions before 9.3 lack the time.
+/// Parses a row such as `fdatasync    1234.567 ops/sec     810 usecs/op`; versions before 9.3 have no time.
 fn row(section: &Section, line: &str, direct: Option<bool>) -> Result<Entry, &'static str> {
     let (head, after) = line.split_once("ops/sec").ok_or("no rate in it")?;
     let (label, rate) = head.trim_end().rsplit_once(' ').ok_or("no rate in it")?;
@@ -149,7 +149,7 @@ fn row(section: &Section, line: &str, direct: Option<bool>) -> Result<Entry, &'s
     Ok(entry)
 }
 
-/// Writes and kB of ` 2 *  8kB open_sync writes`.
+/// Number of writes and kB per write in a label such as ` 2 *  8kB open_sync writes`.
 fn of_sizes(label: &str) -> Option<(Option<u32>, Option<u32>)> {
     let (count, rest) = label.split_once('*')?;
     let (kb, _) = rest.split_once("kB")?;

@@ -1,13 +1,13 @@
-//! pgbench's summary, of PostgreSQL 8 to 18.
+//! Reads pgbench's summary, of PostgreSQL 8 to 18.
 //!
-//! A transaction is no I/O: its rate has pgbench's own name, and its latency is that of one transaction.
+//! A transaction is not an I/O, so its rate keeps pgbench's name; the latency is that of a transaction.
 
 use super::lines::lines;
 use super::parse_util::{decimal, not_understood, whole_nanos};
 use super::{Entry, Found};
 use iotax_analysis::Metric;
 
-/// pgbench's results in a text.
+/// Finds pgbench's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("tps = ") {
         return None;
@@ -55,7 +55,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// `2061.1 (without initial connection time)`.
+    /// Parses the rate in `2061.1 (without initial connection time)`.
     fn of(text: &str) -> Option<Self> {
         let (value, what) = text.split_once(" (")?;
         let name = match what {

@@ -1,7 +1,7 @@
-//! ping's output: of iputils, busybox, BSD and macOS, and of Windows in its languages.
+//! Reads ping's output: of iputils, busybox, BSD and macOS, and of Windows in any language.
 //!
-//! Figures are those of the summary. The single times become a histogram only if every reply that the summary counts is in
-//! the text and their mean is the summary's.
+//! Figures are those of the summary. Round-trip times become a histogram only if the text has all replies that the summary counts, and their
+//! mean equals the summary's.
 
 use iotax_model::histogram::Histogram;
 use iotax_model::record::{Tallies, Tally};
@@ -11,10 +11,10 @@ use super::parse_util::{agree, decimal, half_a_digit, not_understood, whole_nano
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// Nanoseconds per millisecond, the unit of all times here.
+/// Nanoseconds per millisecond, ping's unit of time.
 const MS: f64 = 1e6;
 
-/// ping's results in a text. Several of the same host are repetitions.
+/// Finds ping's results in a text. Results of the same host are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("ms") && !text.contains('%') {
         return None;
@@ -53,15 +53,15 @@ struct Test {
     line: usize,
     head: String,
     host: Option<String>,
-    /// Bytes that each request carries.
+    /// Payload of a request, in bytes.
     payload: Option<u64>,
-    /// The time of the first reply, of -D.
+    /// Time of the first reply, as printed with `-D`.
     time: Option<Stamp>,
-    /// Bytes of each reply.
+    /// Size of a reply, in bytes.
     reply: Option<u64>,
-    /// Round trips in milliseconds; `None` for one printed only as below a bound.
+    /// Round-trip times in milliseconds; `None` if only an upper bound is printed.
     replies: Vec<Option<f64>>,
-    /// True if the line above the counts was there.
+    /// True once the first line of the summary was read.
     summary: bool,
     counts: Option<Counts>,
     times: Option<Times>,
@@ -75,18 +75,18 @@ struct Counts {
     loss: f64,
 }
 
-/// Times of the summary in milliseconds.
+/// Round-trip times of the summary, in milliseconds.
 struct Times {
     min: f64,
     mean: f64,
     max: f64,
     deviation: Option<(&'static str, f64)>,
-    /// The largest rounding error of the mean.
+    /// Largest rounding error of the mean, in milliseconds.
     slack: f64,
 }
 
 impl Test {
-    /// `PING host (address) 56(84) bytes of data.`, `Pinging host with 32 bytes of data:`.
+    /// Parses a first line: `PING host (address) 56(84) bytes of data.`, `Pinging host with 32 bytes of data:`.
     fn of_head(line: &str, number: usize) -> Option<Self> {
         let trimmed = line.trim();
         let words: Vec<&str> = trimmed.split_whitespace().collect();
@@ -102,7 +102,7 @@ impl Test {
         Some(Self { line: number, head: trimmed.to_owned(), host, payload: size, ..Self::default() })
     }
 
-    /// Processes a reply, or the counts of the summary. Other lines report an error or are not ping's.
+    /// Processes a reply, or the counts of the summary; ignores other lines.
     fn take(&mut self, line: &str, next: &str) {
         if self.summary && self.counts.is_none() {
             self.counts = Counts::of(line).or_else(|| Counts::of(&format!("{line} {next}")));
@@ -126,7 +126,7 @@ impl Test {
         }
     }
 
-    /// The histogram of all replies; `None` if some are missing.
+    /// Histogram of all replies; `None` if the text does not have all of them.
     fn histogram(&self) -> Option<Tally> {
         let (counts, times) = (self.counts.as_ref()?, self.times.as_ref()?);
         let replies: Vec<f64> = self.replies.iter().copied().collect::<Option<_>>()?;
@@ -148,7 +148,7 @@ impl Test {
     }
 }
 
-/// `--- host ping statistics ---`, `Ping statistics for host:`.
+/// The host in `--- host ping statistics ---` or `Ping statistics for host:`.
 fn host_of_summary(line: &str) -> Option<String> {
     let trimmed = line.trim();
     if !trimmed.to_lowercase().contains("ping") {
@@ -165,7 +165,7 @@ fn host_of_summary(line: &str) -> Option<String> {
 }
 
 impl Counts {
-    /// Two counts and a share, in this order in every language: `5 packets transmitted, 5 received, 0% packet loss`,
+    /// Parses two counts and a percentage, which have this order in all languages: `5 packets transmitted, 5 received, 0% packet loss`,
     /// `Packets: Sent = 4, Received = 4, Lost = 0 (0% loss),`.
     fn of(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace();
@@ -183,7 +183,7 @@ impl Counts {
 }
 
 impl Times {
-    /// `rtt min/avg/max/mdev = 0.025/0.037/0.045/0.008 ms`, `Minimum = 0ms, Maximum = 1ms, Average = 0ms`.
+    /// Parses the summary's times: `rtt min/avg/max/mdev = 0.025/0.037/0.045/0.008 ms`, `Minimum = 0ms, Maximum = 1ms, Average = 0ms`.
     fn of(line: &str, next: &str, inside: bool) -> Option<Self> {
         let known = line.contains("rtt") || line.contains("round-trip");
         if line.contains("min/avg/max") && (inside || known) {
@@ -224,7 +224,7 @@ fn whole(word: &str) -> Option<u64> {
     (!word.is_empty() && word.chars().all(|c| c.is_ascii_digit())).then(|| word.parse().ok()).flatten()
 }
 
-/// The time of `[1795319498.123456]`.
+/// Parses a time such as `[1795319498.123456]`, in seconds since 1970.
 fn seconds_since_1970(word: &str) -> Option<Stamp> {
     let (seconds, _) = word.strip_prefix('[')?.strip_suffix(']')?.split_once(['.', ','])?;
     Stamp::since_1970(whole(seconds)?.checked_mul(1000)?)

@@ -1,29 +1,29 @@
-//! Strips what precedes every line: indentation, a log's time, the host, the container.
+//! Strips common line prefixes: indentation, log time stamps, host names, container names.
 //!
-//! Some tools begin their own lines alike, so that what is taken away here counts as a prefix only if more is understood without it.
+//! The lines of some tools begin alike, so a prefix is stripped only if more is understood without it.
 
 use std::collections::HashMap;
 
-/// Share of lines with the same beginning above which it may be a prefix.
+/// Share of lines with the same beginning from which that may be a prefix.
 const MOST: f64 = 0.9;
 
-/// Fewest lines with a prefix; fewer may begin alike by chance.
+/// Minimum number of lines with a prefix; fewer may begin alike by chance.
 const FEWEST: usize = 3;
 
-/// The longest line that is looked at.
+/// Maximum line length in bytes that is considered.
 const LONGEST: usize = 8 << 10;
 
-/// The text without one common prefix of its lines, if there is one.
+/// The text with one common line prefix removed; `None` if there is none.
 pub(super) fn without(text: &str) -> Option<String> {
     cut(text, time).or_else(|| without_word(text)).or_else(|| without_indent(text))
 }
 
-/// Lines with anything in them.
+/// Lines that are not blank and not too long.
 fn full(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.trim().is_empty() && line.len() <= LONGEST)
 }
 
-/// The text with `rest` applied to each line, if that changes enough of them.
+/// Applies `rest` to each line; `None` if it changes too few lines.
 fn cut(text: &str, rest: impl Fn(&str) -> Option<&str>) -> Option<String> {
     let (mut all, mut with) = (0_usize, 0_usize);
     for line in full(text) {
@@ -37,7 +37,7 @@ fn cut(text: &str, rest: impl Fn(&str) -> Option<&str>) -> Option<String> {
     Some(text.split_inclusive('\n').map(cut).collect())
 }
 
-/// Strips the time at the beginning of a line: `2024-01-01T00:00:00.123Z `, `[2024-01-01 00:00:00] `, `Jan  1 00:00:00 `, `[12.345678] `.
+/// Strips a time stamp at the start of a line: `2024-01-01T00:00:00.123Z `, `[2024-01-01 00:00:00] `, `Jan  1 00:00:00 `, `[12.345678] `.
 fn time(line: &str) -> Option<&str> {
     let trimmed = line.trim_start();
     let rest = if let Some(inner) = trimmed.strip_prefix('[') {
@@ -50,12 +50,12 @@ fn time(line: &str) -> Option<&str> {
     Some(rest.strip_prefix([' ', '\t']).unwrap_or(rest))
 }
 
-/// True for a date with a time of day, or one of the two.
+/// Returns whether a text is a date, a time of day, or both.
 fn is_clock(text: &str) -> bool {
     behind_time(text).is_some_and(|rest| rest.trim().is_empty())
 }
 
-/// The text after `2024-01-01T00:00:00Z`, `2024-01-01 00:00:00`, `Jan  1 00:00:00` or `00:00:00`.
+/// The text after a time stamp: `2024-01-01T00:00:00Z`, `2024-01-01 00:00:00`, `Jan  1 00:00:00` or `00:00:00`.
 fn behind_time(text: &str) -> Option<&str> {
     let (first, rest) = word(text)?;
     if is_time_of_day(first) {
@@ -84,7 +84,7 @@ fn is_date(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || matches!(c, '-' | '/' | '.'))
 }
 
-/// `00:00:00`, also with a fraction and a zone.
+/// Returns whether a word is a time of day like `00:00:00`, possibly with fraction and zone.
 fn is_time_of_day(word: &str) -> bool {
     let word = word.trim_end_matches([':', ',']);
     word.len() >= 8
@@ -123,7 +123,7 @@ fn without_word(text: &str) -> Option<String> {
     })
 }
 
-/// The name that a line begins with.
+/// The first word of a line, if it can be a name.
 fn name(line: &str) -> Option<&str> {
     let (first, _) = word(line.trim_start())?;
     first.starts_with(|c: char| c.is_ascii_alphabetic() || c == '[').then_some(first.trim_end_matches('\n'))

@@ -1,4 +1,4 @@
-//! Numbers and units as tools write them.
+//! Parses numbers and units as tools write them.
 
 /// Parses a plain number: digits with at most one point, optionally a sign and an exponent. Rejects `inf`, `nan`, and `1,234`, whose
 /// meaning depends on the locale.
@@ -9,7 +9,7 @@ pub(super) fn number(text: &str) -> Option<f64> {
     looks.then(|| text.parse::<f64>().ok()).flatten().filter(|value| value.is_finite())
 }
 
-/// The largest plausible value of a unit; anything above is a misreading.
+/// The largest plausible value in a unit; larger values are misread.
 fn most(unit: &str) -> f64 {
     match unit {
         // The largest systems of all do a hundredth of it at most.
@@ -33,7 +33,8 @@ fn most(unit: &str) -> f64 {
 /// A hundred years.
 const CENTURY_NS: f64 = 3.156e18;
 
-/// Why a figure is impossible: negative, or above any machine's. Temperatures may be negative.
+/// The reason why a figure is impossible: negative, or larger than any machine can have. `None` if it is possible; temperatures may be
+/// negative.
 pub(super) fn impossible(value: f64, unit: &str) -> Option<String> {
     if value < 0.0 && unit != "\u{b0}C" {
         return Some("it is below 0".to_owned());
@@ -43,15 +44,14 @@ pub(super) fn impossible(value: f64, unit: &str) -> Option<String> {
         .then(|| format!("it is more than any machine has: {most:.0e} {unit}").trim_end().to_owned())
 }
 
-/// A number and the unit that is written with it: `12.5MiB/s`, `404 usec`.
+/// Splits a number from its unit: `12.5MiB/s`, `404 usec`.
 pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-')).unwrap_or(text.len());
     Some((number(&text[..end])?, text[end..].trim_start()))
 }
 
-/// Factor of a unit of bytes: `B`, `kB` and `KB` (1000), `KiB` (1024) and so on. Case does not matter, except for `b`, which is a bit and
-/// rejected.
+/// Bytes per unit: `B`, `kB` and `KB` (1000), `KiB` (1024) and so on. Ignores case, but rejects `b`, which means bits.
 pub(super) fn bytes_in(unit: &str) -> Option<f64> {
     let base: f64 = match unit.strip_suffix("iB") {
         Some(letter) if letter.len() == 1 => 1024.0,

@@ -1,4 +1,4 @@
-//! Turns file contents into runs: one per tool, whose plan holds only known settings.
+//! Converts imported results to runs: one per tool, with a plan of the settings that are known.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,49 +11,48 @@ use super::{Entry, Found};
 /// Maximum length of a target's name in a plan.
 const LONGEST: usize = 40;
 
-/// A run of another tool, ready for the store. Its plan can be shown and compared, not carried out: its targets have names and
-/// nothing that could be built.
+/// A run of another tool, ready for the store. Its plan can be shown and compared but not run, because its targets have only names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imported {
     /// Targets and workloads; the first target is the baseline.
     pub plan: Plan,
-    /// Small rows: with tens of thousands, most of each [`Measurement`] would be empty, as other tools do not fill it.
+    /// The measurements, stored compactly: with tens of thousands of rows, most of each [`Measurement`] would be empty.
     rows: Vec<Row>,
-    /// The files and the tool that it comes from.
+    /// The tool, and the files with its output.
     pub source: ImportSource,
-    /// The time of the first measurement, in milliseconds since 1970-01-01 UTC, if a file has it.
+    /// Start of the first measurement, in milliseconds since 1970-01-01 UTC; `None` if no file has it.
     pub started_at_ms: Option<u64>,
-    /// For a label and a name in the text, the target's index in the plan.
+    /// Index in the plan of each target, by label and name in the text.
     names: HashMap<(Option<String>, Option<String>), usize>,
-    /// The names of targets in use, and for each plain name the last number appended.
+    /// Target names in use, and the last number appended to each name.
     taken: HashSet<String>,
     numbers: HashMap<String, usize>,
-    /// A text's name for a workload with its keys, and the workload's index in the plan.
+    /// Index in the plan of each workload, by name in the text and keys.
     workloads: HashMap<(String, String), usize>,
     numbered: HashMap<String, usize>,
-    /// Number of measurements so far of each target and workload.
+    /// Number of measurements so far per target and workload index.
     rounds: HashMap<(usize, usize), u32>,
 }
 
-/// A measurement in a text.
+/// An imported measurement.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
-    /// Places in the plan.
+    /// Indices in the plan.
     target: usize,
     workload: usize,
     round: u32,
     started_at_ms: u64,
     duration_ns: u64,
-    /// Absent if the text has none.
+    /// `None` if the text has no histograms.
     tallies: Option<Box<Tallies>>,
     stated: ImportedMetrics,
     notes: Vec<String>,
 }
 
-/// The runs in files, each given with its name and its results: one run for each tool, in the order of their appearance.
+/// Converts the results found in files, each given by its name, to runs: one per tool, in the order of their first appearance.
 ///
-/// Entries of one target and one workload are repetitions and become rounds, unless they stand below different headings: then what
-/// stands below each is a target. A label takes the place of all headings.
+/// Entries of the same target and workload are repetitions and become rounds. If they are under different headings, each heading becomes a
+/// separate target instead. `label` replaces all headings.
 #[must_use]
 pub fn runs(files: Vec<(String, Vec<Found>)>, label: Option<&str>) -> Vec<Imported> {
     let mut runs: Vec<Imported> = Vec::new();
@@ -76,7 +75,7 @@ pub fn runs(files: Vec<(String, Vec<Found>)>, label: Option<&str>) -> Vec<Import
     runs
 }
 
-/// The tools with the same target and workload below different headings.
+/// Tools that have the same target and workload under different headings.
 fn apart(files: &[(String, Vec<Found>)]) -> HashSet<&'static str> {
     let mut labels = HashMap::new();
     let mut apart = HashSet::new();
@@ -133,7 +132,7 @@ fn add(run: &mut Imported, file: &str, found: Found) {
 }
 
 impl Imported {
-    /// The headings that distinguish results of one target and workload, in the text's order.
+    /// The headings that distinguish results of the same target and workload, in the text's order.
     #[must_use]
     pub fn labels(&self) -> Vec<&str> {
         let mut labels: Vec<(usize, &str)> =
@@ -143,7 +142,7 @@ impl Imported {
         labels.into_iter().map(|(_, label)| label).collect()
     }
 
-    /// The measurements, in the order of the texts. The n-th of a cell is round n.
+    /// The measurements in the text's order. The n-th measurement of a target and workload is round n.
     pub fn measurements(&self) -> impl ExactSizeIterator<Item = Measurement> {
         self.rows.iter().enumerate().map(|(index, row)| Measurement {
             target: self.plan.targets[row.target].name.clone(),
@@ -186,7 +185,7 @@ impl Imported {
         });
     }
 
-    /// The index of the target with a label and a name. A new one is added, with a number appended if another target has its name.
+    /// Index of the target with this label and name. Adds it if missing, with a number appended if another target has the same name.
     fn target(&mut self, label: Option<&str>, told: Option<&str>) -> usize {
         let key = (label.map(str::to_owned), told.map(str::to_owned));
         if let Some(place) = self.names.get(&key) {
@@ -215,7 +214,7 @@ impl Imported {
         place
     }
 
-    /// The index of the entry's workload, with a number appended to its name if another one with different keys has it.
+    /// Index of the entry's workload. Adds it if missing, with a number appended if another workload with different keys has the same name.
     fn workload(&mut self, entry: &Entry) -> usize {
         let tree = serde_json::to_value(&entry.keys).unwrap_or_default();
         let alike = (entry.workload.clone(), tree.to_string());
@@ -252,7 +251,7 @@ impl Imported {
     }
 }
 
-/// The keys that are set, and always `test`: plain I/O is known to be plain.
+/// Names of the keys that are set. Always includes `test`, because a workload without it is known to be plain I/O.
 fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
     let set = tree.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
     let mut known: Vec<String> = set.map(|(key, _)| key.clone()).collect();
@@ -262,7 +261,7 @@ fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
     known
 }
 
-/// Makes a plan's name from a text, followed by `end`.
+/// Converts a text to a valid name in a plan, followed by `end`.
 fn simple(text: &str, end: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_.".contains(c);
     let parts: Vec<&str> = text.split(|c| !plain(c)).filter(|part| !part.is_empty()).collect();

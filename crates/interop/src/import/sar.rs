@@ -1,7 +1,6 @@
-//! `sar -d`: the averages of each device, by the names of their columns.
+//! Reads `sar -d`: the averages of each device, with columns identified by name.
 //!
-//! Where the averages are not in the text the figures are means over its intervals, waits weighted with the I/Os. A kB is 1024 bytes,
-//! a sector 512.
+//! Without averages in the text, figures are means over the intervals, with waits weighted by I/Os. A kB is 1024 bytes, a sector 512.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use super::parse_util::{decimal, not_understood};
 use super::{Entry, Found, MOST_ROWS, Stamp};
 use iotax_analysis::Metric;
 
-/// `sar -d`'s results in a text.
+/// Finds `sar -d`'s results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("DEV") || !text.contains("tps") {
         return None;
@@ -43,7 +42,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The names of the columns; the device is the first of them, or the last (`-p`, `-h`).
+/// Column names. The device is the first column, or the last with `-p` or `-h`.
 struct Heads {
     columns: Vec<String>,
     is_last: bool,
@@ -52,9 +51,9 @@ struct Heads {
 /// A device's row.
 struct Row {
     device: String,
-    /// True for a line of averages.
+    /// True for a row of averages.
     is_average: bool,
-    /// End of the interval.
+    /// End of the interval, as printed.
     clock: String,
     columns: Vec<(String, f64)>,
 }
@@ -95,12 +94,12 @@ impl Heads {
     }
 }
 
-/// `20:11:49`.
+/// Returns whether a word is a time such as `20:11:49`.
 fn is_clock(word: &str) -> bool {
     word.matches(':').count() == 2 && word.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The number of words before a row's own: the time with AM or PM, or the word for an average in any language.
+/// Number of words before the device's columns: the time with AM or PM, or the word for average in any language.
 fn prefix(words: &[&str]) -> usize {
     let is_half = words.get(1).is_some_and(|word| matches!(*word, "AM" | "PM"));
     match words {
@@ -112,15 +111,15 @@ fn prefix(words: &[&str]) -> usize {
     }
 }
 
-/// The figures of one row, by sar's names.
+/// Figures of a row, by sar's column names.
 type Figures = Vec<(String, f64)>;
 
-/// The output of one call of sar.
+/// The output of one sar command.
 #[derive(Default)]
 struct Output {
     day: Option<String>,
     first_clock: Option<String>,
-    /// The averages, and the intervals of each device.
+    /// Averages, and intervals, of each device.
     averages: BTreeMap<String, (usize, Figures)>,
     intervals: BTreeMap<String, (usize, Vec<Figures>)>,
     rows: usize,
@@ -181,7 +180,7 @@ impl Output {
     }
 }
 
-/// Means of each column: of those per I/O weighted with the I/Os.
+/// Means of each column; columns per I/O are weighted with the I/Os.
 fn means(rows: &[Vec<(String, f64)>]) -> Vec<(String, f64)> {
     let Some(first) = rows.first() else { return vec![] };
     let mean = |(i, (name, _)): (usize, &(String, f64))| {
@@ -198,7 +197,7 @@ fn means(rows: &[Vec<(String, f64)>]) -> Vec<(String, f64)> {
     first.iter().enumerate().filter_map(mean).collect()
 }
 
-/// Bytes read and written, with the bytes in their unit.
+/// Columns of bytes read and written, and bytes per unit.
 const BYTES: [(&str, &str, f64); 2] = [("rkB/s", "wkB/s", 1024.0), ("rd_sec/s", "wr_sec/s", 512.0)];
 
 fn entry(columns: &[(String, f64)]) -> Entry {

@@ -1,10 +1,10 @@
-//! `smartctl --json`: the health of a device, which accompanies results.
+//! Reads `smartctl --json`: the health of a device, stored next to results.
 
 use super::json_tree::{self, Value};
 use super::nvme::{DATA_UNIT, keep, whole};
 use super::{Entry, Found, Stamp};
 
-/// Path of each figure, its name, unit and factor. The first match of a name counts.
+/// Figures: path in the JSON, name, unit and factor. The first match of a name is used.
 const FIGURES: [(&[&str], &str, &str, f64); 21] = [
     (&["temperature", "current"], "temperature", "\u{b0}C", 1.0),
     (&["power_on_time", "hours"], "power on hours", "h", 1.0),
@@ -31,7 +31,7 @@ const FIGURES: [(&[&str], &str, &str, f64); 21] = [
 
 const NVME: &str = "nvme_smart_health_information_log";
 
-/// The states of devices that smartctl wrote in a text.
+/// Finds device states of smartctl in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("\"smartctl\"") {
         return None;

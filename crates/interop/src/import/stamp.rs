@@ -1,13 +1,13 @@
-//! Points in time as tools write them.
+//! Parses points in time as tools write them.
 //!
-//! Most write their machine's clock without its zone. Such a time is taken as UTC, and [`Stamp`] says so.
+//! Most tools write local time without a zone. Such a time is taken as UTC, and [`Stamp`] records that the zone is unknown.
 
 /// A point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Milliseconds since 1970-01-01 UTC.
     pub ms: u64,
-    /// False if the text gives no offset from UTC.
+    /// True if the text gives an offset from UTC.
     pub has_zone: bool,
 }
 
@@ -17,9 +17,8 @@ impl Stamp {
         (1..=LAST_MS).contains(&ms).then_some(Self { ms, has_zone: true })
     }
 
-    /// Reads a date and a time of day among other words: `Sun Nov 22 03:53:55 2026`, `2023/03/01 10:00:10`,
-    /// `2026-11-22T03:51:31+0000`, `11/22/26 03:51:31 PM`. Absent if one of them is missing, or if day and month could be
-    /// each other.
+    /// Parses a date and a time of day among other words: `Sun Nov 22 03:53:55 2026`, `2023/03/01 10:00:10`, `2026-11-22T03:51:31+0000`,
+    /// `11/22/26 03:51:31 PM`. `None` if date or time is missing, or if day and month cannot be told apart.
     pub(super) fn of(text: &str) -> Option<Self> {
         let is_end = |c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '[' | ']');
         let mut parts = Parts::default();
@@ -42,7 +41,7 @@ const LAST_MS: u64 = 253_402_300_799_999;
 /// Milliseconds in a minute.
 const MINUTE: u64 = 60_000;
 
-/// The parts of a time that were found.
+/// The parts of a time found so far.
 #[derive(Default)]
 struct Parts {
     year: Option<u64>,
@@ -50,7 +49,7 @@ struct Parts {
     day: Option<u64>,
     /// Milliseconds since midnight.
     clock: Option<u64>,
-    /// Hours to add: of `PM`.
+    /// True after `PM`, false after `AM`.
     is_afternoon: Option<bool>,
     /// Minutes east of UTC.
     offset: Option<i64>,
@@ -84,7 +83,7 @@ impl Parts {
         }
     }
 
-    /// `03:53:55`, `16:24:32.018`, `03:51:31+0000`, `03:51:31Z`.
+    /// Parses a time of day: `03:53:55`, `16:24:32.018`, `03:51:31+0000`, `03:51:31Z`.
     fn time_of_day(&mut self, word: &str) {
         let end = word.find(['+', '-', 'Z']).unwrap_or(word.len());
         let (clock, zone) = word.split_at(end);
@@ -112,14 +111,14 @@ impl Parts {
     }
 }
 
-/// 1 for `Jan`.
+/// The number of a month from its English name: 1 for `Jan`.
 fn month(word: &str) -> Option<u64> {
     let word = word.to_ascii_lowercase();
     (1..).zip(MONTHS).find(|(_, name)| *name == word).map(|(number, _)| number)
 }
 
-/// Year, month and day of `2026-11-22`, `2023/03/01`, `11/22/26`: where the year is last the month is first, unless it cannot be
-/// one. Absent if either could be the month.
+/// Parses a date to year, month and day: `2026-11-22`, `2023/03/01`, `11/22/26`. If the year is last, the month is first, unless its number
+/// is above 12. `None` if day and month cannot be told apart.
 fn date(word: &str) -> Option<[u64; 3]> {
     let parts: Vec<u64> = word.split(['/', '-']).map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let [first, second, third] = parts[..] else { return None };
@@ -135,7 +134,7 @@ fn date(word: &str) -> Option<[u64; 3]> {
     }
 }
 
-/// Minutes of `+0130`, `-07:00`, `Z`.
+/// Parses an offset from UTC to minutes: `+0130`, `-07:00`, `Z`.
 fn offset(zone: &str) -> Option<i64> {
     if zone == "Z" {
         return Some(0);

@@ -1,7 +1,7 @@
-//! sysbench's fileio test, versions 0.4 to 1.1; its other tests are not of storage.
+//! Reads sysbench's fileio test, versions 0.4 to 1.1; its other tests do not measure storage.
 //!
-//! The megabytes of 0.4 and 0.5 (`Mb`) are 1024 * 1024 bytes. Since 1.0 latencies are of all events, and fsyncs are among them: then
-//! they are figures of sysbench's own.
+//! A megabyte of 0.4 and 0.5 (`Mb`) is 1024 * 1024 bytes. Since 1.0, latencies cover all events including fsyncs. With fsyncs they are not
+//! I/O latencies and keep sysbench's names.
 
 use super::lines::lines;
 use super::parse_util::{add_percentile, agree, decimal, not_understood, whole_nanos};
@@ -11,7 +11,7 @@ use iotax_analysis::Metric;
 
 const MIB: f64 = 1_048_576.0;
 
-/// sysbench's fileio results in a text.
+/// Finds sysbench's fileio results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !["File operations:", "Operations performed:", "IOPS="].iter().any(|mark| text.contains(mark)) {
         return None;
@@ -49,7 +49,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The first line of a result.
+/// Returns whether a line is the first of a result.
 fn is_begin(line: &str) -> bool {
     let is_new = || line.starts_with("read:") && line.contains("IOPS=") && line.contains(" MiB/s (");
     // fio's rows begin alike.
@@ -64,28 +64,28 @@ const MOST_LATENCIES: usize = 32;
 /// A partly parsed run.
 #[derive(Default)]
 struct Test {
-    /// Line where its result begins; 0 if not reached.
+    /// Line number of the start of the result; 0 before that.
     line: usize,
     mode: Option<String>,
     block: Option<u64>,
     threads: Option<u32>,
     direct: Option<bool>,
     fsync_each: Option<String>,
-    /// Per second: reads, writes, fsyncs.
+    /// Reads, writes and fsyncs per second.
     ios: [Option<f64>; 3],
-    /// Reads and writes together, of 0.4 and 0.5.
+    /// Reads and writes per second together, as printed by 0.4 and 0.5.
     requests: Option<f64>,
-    /// Bytes per second: read, written.
+    /// Bytes read and written per second.
     bytes: [Option<f64>; 2],
     transferred: Option<f64>,
     seconds: Option<f64>,
     events: Option<f64>,
-    /// Names and nanoseconds.
+    /// Latencies: name and nanoseconds.
     latencies: Vec<(String, f64)>,
 }
 
 impl Test {
-    /// Takes a line of the parameters.
+    /// Parses a line of the test's parameters.
     fn take(&mut self, line: &str) {
         if let Some(mode) = line.strip_prefix("Doing ").and_then(|rest| rest.strip_suffix(" test")) {
             self.mode = Some(mode.to_owned());
@@ -106,7 +106,7 @@ impl Test {
         }
     }
 
-    /// Takes a line of the result.
+    /// Parses a line of the result.
     fn result(&mut self, line: &str) {
         let Some((key, value)) = line.split_once(':') else {
             if let Some(rate) = line.strip_suffix("Requests/sec executed") {
@@ -153,7 +153,7 @@ impl Test {
         self.latencies.extend(ns.filter(|_| is_new).map(|ns| (name.to_owned(), ns)));
     }
 
-    /// True if latencies are of reads and writes alone; unknown without a count of the events.
+    /// Returns whether the latencies cover only reads and writes, without fsyncs; `None` without a count of the events.
     fn is_of_ios(&self, iops: Option<f64>) -> Option<bool> {
         let fsyncs = self.ios[2];
         if fsyncs == Some(0.0) || self.requests.is_some() {
@@ -213,7 +213,7 @@ impl Test {
         found.keep(entry);
     }
 
-    /// Sets name, keys and remarks.
+    /// Sets the entry's name, keys and notes.
     fn describe(&self, entry: &mut Entry) {
         let rw = self.mode.as_deref().and_then(|mode| match mode {
             "sequential read" => Some("read"),
@@ -251,7 +251,7 @@ impl Test {
     }
 }
 
-/// Bytes of `16KiB`, or of `16Kb`, which is the same in 0.4 and 0.5.
+/// Parses a block size to bytes: `16KiB`, or `16Kb`, which is also 16 * 1024 bytes in 0.4 and 0.5.
 fn block(text: &str) -> Option<u64> {
     let (value, unit) = number_and_unit(text)?;
     let unit = match unit {

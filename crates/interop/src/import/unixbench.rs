@@ -1,6 +1,6 @@
-//! UnixBench's report (5 and 6, the BYTE benchmark): scores of each test, and their index values.
+//! Reads UnixBench's report (5 and 6, the BYTE benchmark): scores of each test, and index values.
 //!
-//! File copies are rates of bytes; all other scores have no metric here and keep their unit.
+//! File copies are byte rates; other scores match no iotax metric and keep their unit.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,7 +11,7 @@ use super::parse_util::{decimal, half_a_digit, not_understood};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// Finds UnixBench's results in a text. Each run, of one copy or of several concurrent ones, has separate workloads.
+/// Finds UnixBench's results in a text. Workload names differ by the number of parallel copies.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("sample") && !text.contains("INDEX") && !TESTS.iter().any(|test| text.contains(test)) {
         return None;
@@ -50,7 +50,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The tests that have an index: their rows are known without the heads of the table.
+/// Tests with an index, whose rows are recognised without the table's column heads.
 pub(super) const TESTS: [&str; 9] = [
     "Dhrystone 2 using",
     "Double-Precision Whetstone",
@@ -63,20 +63,20 @@ pub(super) const TESTS: [&str; 9] = [
     "System Call Overhead",
 ];
 
-/// `BYTE UNIX Benchmarks (Version 5.1.3)`.
+/// The version in `BYTE UNIX Benchmarks (Version 5.1.3)`.
 fn version(line: &str) -> Option<String> {
     let (_, version) = line.split_once("BYTE UNIX Benchmarks (Version ")?;
     Some(version.split(')').next()?.to_owned())
 }
 
-/// `4 CPUs in system; running 1 parallel copy of tests`.
+/// The number of copies in `4 CPUs in system; running 1 parallel copy of tests`.
 fn copies(line: &str) -> Option<u32> {
     let (_, after) = line.split_once("running ")?;
     let (count, what) = after.split_once(' ')?;
     what.starts_with("parallel cop").then(|| count.parse().ok()).flatten()
 }
 
-/// A line such as `Execl Throughput   1534.1 lps   (29.9 s, 2 samples)`.
+/// A score: `Execl Throughput   1534.1 lps   (29.9 s, 2 samples)`.
 #[derive(Debug)]
 struct Score {
     name: String,
@@ -116,28 +116,29 @@ impl Score {
     }
 }
 
-/// Returns whether the rest of a wrapped line begins with a test's name: all have a capital letter.
+/// Returns whether a text starts with a capital letter or a digit, like every test's name. Distinguishes the start of a name from the rest of
+/// a wrapped line.
 fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit())
         && text.contains(char::is_alphabetic)
 }
 
-/// Returns whether a figure has one decimal, as all in the table do: otherwise it was truncated.
+/// Returns whether a figure has one decimal, as all figures of the table do; otherwise it is truncated.
 fn has_one_decimal(word: &str) -> bool {
     word.rfind(['.', ',']).is_some_and(|point| point + 2 == word.len())
 }
 
-/// A line of the table of index values.
+/// A row of the table of index values.
 #[derive(Debug)]
 struct Rated {
     name: String,
     result: f64,
-    /// The baseline, and the index relative to it; absent for tests without one, which have dashes.
+    /// Baseline, and index relative to the baseline; `None` for tests without them, which have dashes.
     index: Option<(f64, f64)>,
 }
 
 impl Rated {
-    /// A test's line, if its index is ten times its result over the baseline.
+    /// Parses a row; `None` unless the index is ten times the result over the baseline.
     fn of(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [name @ .., baseline, result, index] = &words[..] else { return None };
@@ -169,12 +170,12 @@ impl Rated {
 
 #[derive(Default)]
 struct Run {
-    /// Its begin.
+    /// Start time.
     time: Option<Stamp>,
     copies: Option<u32>,
     scores: Vec<(usize, Score)>,
     indices: Vec<(usize, Rated)>,
-    /// The scores of all together.
+    /// Overall index scores.
     totals: Vec<(usize, String, f64)>,
     in_table: bool,
 }
@@ -243,7 +244,7 @@ impl Run {
         }
     }
 
-    /// A test's name as a workload. Several copies are a separate workload.
+    /// The workload name of a test, which contains the number of copies if there are several.
     fn called(&self, test: &str) -> String {
         match self.copies {
             Some(copies) if copies > 1 => format!("{test}, {copies} copies"),

@@ -1,7 +1,6 @@
-//! vdbench's output: the lines of the console, summary and totals, and flatfile.
+//! Reads vdbench's output: console, summary and totals, and flatfile.
 //!
-//! Both are tables whose columns depend on the version, so each figure is identified by its column's head. The average leaves the
-//! first interval out.
+//! Columns depend on vdbench's version, so each figure is identified by its column head. vdbench's average leaves out the first interval.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,30 +9,30 @@ use super::parse_util::{decimal, not_understood};
 use super::{Entry, Found, Line, Stamp};
 use iotax_analysis::Metric;
 
-/// MB/sec, rate and size of an I/O agree so far; they are rounded.
+/// Largest relative difference between MB/sec and rate times I/O size, due to rounding.
 const AGREE: f64 = 0.02;
 
 #[derive(Default)]
 struct Reader {
     found: Found,
-    /// The current run, with its loops, from the line that starts it.
+    /// Current run with its loop values, from the line that starts it.
     run: Option<String>,
-    /// The two lines of heads.
+    /// The two lines of column heads.
     upper: Vec<String>,
     heads: Vec<String>,
     flat: Vec<String>,
     interval: u64,
-    /// The day of the heads, and the time of the current run's start.
+    /// Date in the column heads, and start time of the current run.
     day: String,
     began: String,
-    /// The last second of the day at which a result of these names and metrics was printed.
+    /// For each combination of name and metrics, the second of the day at which the last such result was printed.
     told: HashMap<String, Option<u64>>,
 }
 
-/// Seconds between two forms of one result: console, summary and totals are written at the same time.
+/// Maximum difference in seconds between prints of one result: console, summary and totals are written at the same time.
 const AT_ONCE: u64 = 2;
 
-/// vdbench's results in a text.
+/// Finds vdbench's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("avg_") {
         return None;
@@ -98,7 +97,7 @@ impl Reader {
         }
     }
 
-    /// The figures of a row of averages.
+    /// Parses a row of averages.
     fn average(&mut self, words: &[&str], line: &str, at: usize) {
         let row = match (self.heads.is_empty(), by_heads(&self.heads, words)) {
             (false, Some(row)) => row,
@@ -145,7 +144,7 @@ impl Reader {
         self.keep(entry, rate, line);
     }
 
-    /// A row of the flat file; only the averages.
+    /// Parses a row of the flatfile; ignores all but averages.
     fn flat_row(&mut self, words: &[&str], line: &str, at: usize) {
         let row: BTreeMap<&str, &str> =
             self.flat.iter().map(String::as_str).zip(words.iter().copied()).collect();
@@ -182,7 +181,7 @@ impl Reader {
         self.keep(entry, rate, line);
     }
 
-    /// Adds an entry, unless another form of the output has it.
+    /// Adds an entry, unless the same result was already read from the console, summary or totals.
     fn keep(&mut self, entry: Entry, rate: Option<f64>, line: &str) {
         if rate.is_none_or(|rate| rate <= 0.0) {
             let reason = if rate.is_some() { "nothing was done in it" } else { "its rate is not a number" };
@@ -197,14 +196,14 @@ impl Reader {
     }
 }
 
-/// True for `avg_2-5`, also where it is glued to the time.
+/// Returns whether a word marks a row of averages, like `avg_2-5`, even if joined to the time.
 fn is_average(word: &str) -> bool {
     word.split_once("avg_").is_some_and(|(before, intervals)| {
         (before.is_empty() || is_timed(before)) && intervals.starts_with(|c: char| c.is_ascii_digit())
     })
 }
 
-/// Units that may follow figures, each with the heads that it matches.
+/// Units that may follow figures, each with its column heads.
 const UNITS: [(&[&str], &[&str]); 5] = [
     (&["IOPS", "iops", "IO/s"], &["i/o rate"]),
     (&["MB/sec", "MB/s"], &["MB/sec", "MB/sec 1024**2"]),
@@ -216,12 +215,12 @@ const UNITS: [(&[&str], &[&str]); 5] = [
     ),
 ];
 
-/// The heads that have this unit; `None` for a word that is not a unit.
+/// The column heads of a unit; `None` for a word that is not a unit.
 fn fitting(word: &str) -> Option<&'static [&'static str]> {
     UNITS.iter().find(|(units, _)| units.contains(&word)).map(|(_, heads)| *heads)
 }
 
-/// The figures by their heads, without the units; `None` if their numbers differ.
+/// Assigns figures to column heads, and drops units; `None` if there are more or fewer figures than heads.
 fn by_heads<'h>(heads: &'h [String], words: &[&str]) -> Option<BTreeMap<&'h str, f64>> {
     let mut words = words.iter().peekable();
     let mut row = BTreeMap::new();
@@ -236,7 +235,7 @@ fn by_heads<'h>(heads: &'h [String], words: &[&str]) -> Option<BTreeMap<&'h str,
     words.next().is_none().then_some(row)
 }
 
-/// The figures that a unit alone gives a head: rate, megabytes and size of an I/O.
+/// Assigns figures to column heads by their units alone: rate, megabytes and I/O size.
 fn by_units(words: &[&str]) -> BTreeMap<&'static str, f64> {
     let figure = |pair: &[&str]| match fitting(pair[1])? {
         [head] | [head @ "MB/sec", _] => Some((*head, decimal(pair[0])?)),
@@ -245,14 +244,14 @@ fn by_units(words: &[&str]) -> BTreeMap<&'static str, f64> {
     words.windows(2).filter_map(figure).collect()
 }
 
-/// Seconds since midnight of the time that a line begins with.
+/// The time at the start of a line, in seconds since midnight.
 fn second_of_day(line: &str) -> Option<u64> {
     let first = line.split_whitespace().next().filter(|_| is_timed(line))?;
     let parts = first.split('.').next()?.split(':').map(|part| part.parse::<u64>().ok());
     parts.collect::<Option<Vec<u64>>>().map(|parts| parts.iter().fold(0, |sum, part| sum * 60 + part))
 }
 
-/// The time of `01/24/2019-16:24:32-MST`: the month is always first.
+/// Parses a time such as `01/24/2019-16:24:32-MST`; the month is always first.
 fn stamped(text: &str) -> Option<Stamp> {
     let (date, clock) = text.split_once('-')?;
     let (month, rest) = date.split_once('/')?;
@@ -261,14 +260,14 @@ fn stamped(text: &str) -> Option<Stamp> {
     Stamp::of(&format!("{year}-{month}-{day} {clock} {zone}"))
 }
 
-/// Returns whether a line begins with the time of day, like every row of the flat file: `16:24:32.0`.
+/// Returns whether a line starts with a time of day such as `16:24:32.0`, like every row of the flatfile.
 fn is_timed(line: &str) -> bool {
     let first = line.split_whitespace().next().unwrap_or_default();
     let part = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
     first.matches(':').count() == 2 && first.split(':').all(part)
 }
 
-/// `rd1 threads=8` of `rd1; I/O rate: Uncontrolled MAX; elapsed=30; For loops: threads=8`.
+/// The name of a run with its loop values: `rd1 threads=8` from `rd1; I/O rate: Uncontrolled MAX; elapsed=30; For loops: threads=8`.
 fn named(run: &str) -> String {
     let name = run.split(';').next().unwrap_or_default().trim();
     match run.split_once("For loops:").map(|(_, loops)| loops.trim()) {
@@ -277,7 +276,7 @@ fn named(run: &str) -> String {
     }
 }
 
-/// Heads of versions that print nothing below MB/sec: the lower line has one word less.
+/// Column heads of versions that print no unit under MB/sec, so that the lower line has one word less.
 fn without_unit(upper: &[String], lower: &[&str]) -> Vec<String> {
     if upper.len() != lower.len() + 1 || lower.contains(&"1024**2") {
         return vec![];
@@ -290,7 +289,7 @@ fn without_unit(upper: &[String], lower: &[&str]) -> Vec<String> {
     upper.iter().filter_map(head).collect()
 }
 
-/// Bytes a second of MB/sec, if rate and size of an I/O show which megabytes are meant.
+/// Converts MB/sec to bytes/s; `None` unless rate and I/O size show the size of a megabyte.
 fn megabytes(mb: Option<f64>, rate: Option<f64>, bytes: Option<f64>) -> Option<f64> {
     let (mb, moved) = (mb?, rate? * bytes?);
     let near = |unit: f64| moved > 0.0 && (mb * unit / moved - 1.0).abs() < AGREE;
@@ -301,7 +300,7 @@ fn megabytes(mb: Option<f64>, rate: Option<f64>, bytes: Option<f64>) -> Option<f
     near(1e6).then_some(mb * 1e6)
 }
 
-/// Sets the keys that are constant for all I/Os.
+/// Sets the workload keys that are the same for all I/Os.
 fn flat_keys(entry: &mut Entry, xfersize: Option<f64>, rdpct: Option<f64>, seekpct: Option<f64>) {
     if let Some(bytes) = xfersize.filter(|bytes| *bytes >= 1.0 && bytes.fract() == 0.0) {
         entry.set("bs", &bytes.to_string());

@@ -9,7 +9,7 @@ use iotax_model::workload::{
     WorkloadKeys,
 };
 
-/// fio's names of checksums for which iotax uses another.
+/// fio's checksums that iotax replaces by another.
 const SUMS: [&str; 19] = [
     "xxhash",
     "crc7",
@@ -51,7 +51,7 @@ pub(super) struct JobBuilder {
     pub(super) cmdprio_split: Option<ByDirection<PrioritySplit>>,
     pub(super) rate: [Option<u64>; 3],
     pub(super) rate_iops: [Option<u64>; 3],
-    /// Distribution by direction.
+    /// Random distribution by direction.
     pub(super) distribution: [Option<Distribution>; 3],
     pub(super) sequence_stride: Option<bool>,
     pub(super) blockalign: [Option<Bytes>; 3],
@@ -61,7 +61,7 @@ pub(super) struct JobBuilder {
     pub(super) zoneskip: Option<Bytes>,
     pub(super) filename: Option<String>,
     pub(super) directory: Option<String>,
-    /// True if its engine is io_uring by way of libblkio.
+    /// True if the engine is libblkio with the io_uring driver.
     pub(super) is_ring_of_libblkio: bool,
     pub(super) libblkio_path: Option<String>,
     pub(super) nrfiles: Option<u64>,
@@ -80,13 +80,13 @@ pub(super) struct JobBuilder {
     pub(super) fallocate: Option<FileLayout>,
     pub(super) goes_on: bool,
     pub(super) verify_only: Option<bool>,
-    /// Errors that do not end the job.
+    /// Error numbers that do not end the job, from `ignore_error`.
     pub(super) tolerated: Vec<Tolerated>,
     pub(super) wait_for: Option<String>,
     pub(super) flow_id: Option<u64>,
     pub(super) fill_device: Option<bool>,
     pub(super) seed: Option<u64>,
-    /// Notes on values with another meaning here than in fio.
+    /// Notes on values that mean something different in iotax than in fio.
     pub(super) notes: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Accepts a slash between two ranges.
+    /// Parses block size ranges, possibly with a slash between two ranges.
     pub(super) fn bsrange(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let text = value.text.replace('/', ",");
         self.bsrange = OptionValue { text: &text, ..value }.triple(OptionValue::range)?;
@@ -145,7 +145,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Parses the priorities by length. Accepts a share of 0, as fio does. Sizes use fio's units.
+    /// Parses priorities by block size; a share of 0 is accepted, as in fio.
     pub(super) fn cmdprio_bssplit(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let entry = |text: &str| {
             let (length, rest) = text.split_once('/').ok_or_else(|| format!("{text:?} has no percentage"))?;
@@ -218,7 +218,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Memory by fio's names. Memory in a file or of a GPU is not supported.
+    /// Parses the type of I/O memory by fio's names; rejects memory in a file or on a GPU.
     pub(super) fn mem(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let known = value.text.parse::<Memory>().ok().filter(|memory| *memory != Memory::Thp);
         let memory =
@@ -248,7 +248,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Parses lists of errors for reads, writes and verification; the last has no effect here.
+    /// Parses lists of errors to ignore for reads, writes and verification. The third list has no effect.
     pub(super) fn ignore_error(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let lists = value.text.split(',').collect::<Vec<_>>();
         if lists.len() > 3 {

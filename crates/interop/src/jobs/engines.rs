@@ -12,7 +12,7 @@ const SPACE: &str = "blocks of files are not exchanged; nearest is falloc, which
 const CPU: &str =
     "work without I/O is not made; nearest is another program beside iotax, with cpus_allowed for both";
 
-/// Engines that iotax replaces by another one, and the difference.
+/// The iotax engine that replaces an fio engine, and the difference; `None` if there is none.
 pub(super) fn done_by(engine: &str) -> Option<(IoEngine, &'static str)> {
     Some(match engine {
         "sync" => (IoEngine::Psync, "sync: pread and pwrite instead of lseek, read and write"),
@@ -32,7 +32,7 @@ pub(super) fn done_by(engine: &str) -> Option<(IoEngine, &'static str)> {
     })
 }
 
-/// Engines that do an operation on each of many files.
+/// The test for an fio engine that does one operation on each of many files.
 pub(super) fn operation(engine: &str) -> Option<Test> {
     Some(match engine {
         "filecreate" => Test::Create,
@@ -45,7 +45,7 @@ pub(super) fn operation(engine: &str) -> Option<Test> {
     })
 }
 
-/// The nearest substitute for an engine of fio that is not supported.
+/// The nearest substitute for an unsupported fio engine, as a hint in the error.
 pub(super) fn nearest(engine: &str) -> Option<&'static str> {
     Some(match engine {
         "fileoperations" => FILES,
@@ -64,7 +64,7 @@ pub(super) fn nearest(engine: &str) -> Option<&'static str> {
     })
 }
 
-/// Options of engines that iotax does not support.
+/// Options of unsupported engines.
 pub(super) const OPTIONS: &[&str] = &[
     "cdb_len",
     "fdp",
@@ -172,6 +172,6 @@ pub(super) const OPTIONS: &[&str] = &[
     "no_completion_thread",
 ];
 
-/// Why options of other engines are refused.
+/// The reason for rejecting options of unsupported engines.
 pub(super) const OF_OTHERS: &str =
     "it is an option of an engine that is not supported; leave it out with that engine";

@@ -1,4 +1,4 @@
-//! The options of fio's examples: which of them become plans.
+//! Tests that fio's example files convert to plans, or are rejected as expected.
 
 use super::known::Support;
 use super::options::find;

@@ -15,18 +15,18 @@ use iotax_model::workload::{
     WorkloadKeys,
 };
 
-/// Time limit of a job that ends when its I/O is done.
+/// Time limit of a job that otherwise ends when its I/O is done.
 pub(super) const LONGEST: Nanos = Nanos::from_secs(3600);
 
 const SECTOR: u64 = 512;
 
-/// An option rejected because of others: its name and the reason.
+/// An option rejected because of other options: its name and the reason.
 type Wrong = (&'static str, String);
 
-/// Resolves one group of interdependent options; may add notes.
+/// Resolves one group of interdependent options.
 type Step = fn(&mut JobBuilder, &mut Notes) -> Result<(), Wrong>;
 
-/// The job that a section describes; `None` if any option was rejected. `size` replaces the section's own, which may be partly unknown
+/// Converts a section to a job; `None` if any option was rejected. `size` replaces the section's own size, of which only a part may be known
 /// here.
 pub(super) fn job(
     section: &Section,
@@ -80,7 +80,7 @@ fn last<'a>(section: &'a Section, name: &str) -> Option<&'a OptionLine> {
     section.options.iter().rev().find(|setting| setting.name == name)
 }
 
-/// The options in effect: the last of several synonyms wins; file order is kept.
+/// The options in effect, in file order; of synonyms, the last one wins.
 fn effective<'a>(
     section: &'a Section,
     trouble: &mut LineErrors,
@@ -106,7 +106,7 @@ fn effective<'a>(
     found
 }
 
-/// Parses one option. Returns the text of a note, if there is one.
+/// Parses one option. Returns the text of a note, if any.
 fn read(
     draft: &mut JobBuilder,
     known: &KnownOption,
@@ -151,7 +151,7 @@ fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
     wrong
 }
 
-/// A job that does an operation on each of its files, of which fio times nothing else.
+/// Resolves a job that does one operation per file, which is all that fio times in it.
 fn on_files(draft: &mut JobBuilder, test: Test, notes: &mut Notes) -> Result<(), Wrong> {
     if draft.filename.is_some() {
         return Err((
@@ -194,7 +194,7 @@ fn rw(draft: &JobBuilder) -> Rw {
     draft.keys.rw.unwrap_or(Rw::Read)
 }
 
-/// Uses io_uring for libblkio's work.
+/// Replaces engine libblkio by io_uring.
 fn libblkio(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let path = draft.libblkio_path.take();
     if draft.keys.ioengine != Some(IoEngine::Libblkio) {
@@ -214,7 +214,7 @@ fn libblkio(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Resolves `verify_only`, which reads and checks what a job would write.
+/// Resolves `verify_only`, which reads and verifies the data that a job would write.
 fn checking(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     if draft.verify_only != Some(true) {
         return Ok(());
@@ -275,13 +275,13 @@ fn lengths(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
     draft.keys.set("bssplit", &text).map_err(|why| ("bs", why))
 }
 
-/// The values of the directions that a pattern uses.
+/// The values of the directions that the pattern `rw` uses.
 fn used<T: Copy>(rw: Rw, [read, write, trim]: [T; 3]) -> Vec<T> {
     let all = [(rw.reads(), read), (rw.writes(), write), (rw.trims(), trim)];
     all.into_iter().filter(|(has, _)| *has).map(|(_, value)| value).collect()
 }
 
-/// Maps per-direction values to the single one that iotax has.
+/// Merges per-direction values to the single value that iotax supports; rejects different ones.
 fn per_direction(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let rw = rw(draft);
     let same = |option, values: [Option<u64>; 3]| {
@@ -325,7 +325,7 @@ fn per_direction(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong>
     Ok(())
 }
 
-/// The value of all directions that a pattern uses.
+/// The common value of all directions that a pattern uses.
 fn used_alike<T: Clone + PartialEq>(
     rw: Rw,
     option: &'static str,
@@ -338,7 +338,7 @@ fn used_alike<T: Clone + PartialEq>(
     Err((option, "reads and writes of a job have one here; give each a job of its own".into()))
 }
 
-/// Combines fio's rates per direction into the job's total rate and mix: in fio they override `rwmixread`.
+/// Combines per-direction rates to the job's total rate, and sets the read percentage from them, because in fio they override `rwmixread`.
 fn rate_of(
     draft: &mut JobBuilder,
     option: &'static str,
@@ -368,7 +368,7 @@ fn rate_of(
     }
 }
 
-/// `rw = read:8k` leaves gaps. `rw = randread:8` draws a new offset every eighth I/O.
+/// Resolves the number after `rw`: `rw = read:8k` leaves gaps, `rw = randread:8` draws a new offset every eighth I/O.
 fn sequence(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
     let Some(step) = draft.step else { return Ok(()) };
     if rw(draft).is_random() {
@@ -391,7 +391,7 @@ fn one_length(draft: &JobBuilder) -> Option<Bytes> {
     draft.keys.bs.filter(|_| draft.keys.bsrange.is_none() && draft.keys.bssplit.is_none())
 }
 
-/// Sequential zones that hold a single I/O are a stride.
+/// Converts sequential zones with a single I/O each to a stride.
 fn zones(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
     if !draft.is_strided {
         return Ok(());
@@ -454,7 +454,7 @@ fn amount(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Treats several files of a job as one area, over which random offsets are spread evenly.
+/// Treats several files of a job as one area, with random offsets spread evenly over it.
 fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     if draft.fill_device == Some(true) {
         (draft.size, draft.filesize) = (None, None);
@@ -483,14 +483,14 @@ fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Rounds a job's amount up to whole I/Os, as in fio.
+/// Rounds the job's `io_size` up to whole I/Os, as in fio.
 fn whole_ios(draft: &mut JobBuilder) {
     let Some(amount) = draft.keys.io_size else { return };
     let rounded = one_length(draft).and_then(|length| amount.0.checked_next_multiple_of(length.0.max(1)));
     draft.keys.io_size = rounded.or(amount.0.checked_next_multiple_of(SECTOR)).map(Bytes);
 }
 
-/// Refuses several names; colons within a name are escaped by a backslash.
+/// Rejects several file names; a colon within a name is escaped by a backslash.
 fn one_file(draft: &mut JobBuilder) -> Result<(), Wrong> {
     const COLON: &str = "\\:";
     let Some(names) = &mut draft.filename else { return Ok(()) };
@@ -503,7 +503,7 @@ fn one_file(draft: &mut JobBuilder) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Resolves the options for what happens before and after the job's I/O.
+/// Resolves options for the steps before and after the job's I/O.
 fn around(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let is_direct = draft.keys.direct == Some(true);
     if draft.keys.pre_read == Some(true) && is_direct {
@@ -532,7 +532,7 @@ fn around(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Resolves the state of the page cache and of a new file when the job begins.
+/// Resolves whether the page cache is dropped and how a new file is laid out before the job.
 fn file_state(draft: &mut JobBuilder) {
     let rw = rw(draft);
     let endless = draft.keys.loops.is_none();

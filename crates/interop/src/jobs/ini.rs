@@ -1,4 +1,4 @@
-//! The grammar of job files: sections, options, comments, includes, variables and keywords.
+//! Parses job files: sections, options, comments, includes, variables and keywords.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use super::{FileLine, Included, LineErrors, MOST_JOBS, MachineKeywords, Surround
 
 /// Maximum nesting of included files.
 const DEEPEST: usize = 8;
-/// Maximum number of included files, which ends recursive includes.
+/// Maximum number of included files; also ends recursive includes.
 const MOST: usize = 100;
-/// Maximum number of options of all jobs. Those of `[global]` count for each job, and long ones count as several.
+/// Maximum number of options of all jobs together. Options of `[global]` count once per job, long ones more than once.
 const MOST_OPTIONS: usize = 1 << 16;
-/// Bytes of an option that count as one.
+/// Number of bytes that count as one option.
 const OPTION: usize = 64;
 /// Maximum length of a value in bytes, after variables are expanded.
 const LONGEST_VALUE: usize = 64 << 10;
@@ -22,7 +22,7 @@ pub(super) struct Section {
     /// Location of the section header.
     pub(super) place: FileLine,
     pub(super) name: String,
-    /// Options in order of precedence: those of `[global]` first.
+    /// Options in file order, those of `[global]` first; later ones take precedence.
     pub(super) options: Vec<OptionLine>,
 }
 
@@ -38,13 +38,13 @@ pub(super) struct OptionLine {
 }
 
 impl OptionLine {
-    /// The number of options it counts as, see `MOST_OPTIONS`.
+    /// Number of options that this one counts as toward `MOST_OPTIONS`.
     fn weight(&self) -> usize {
         1 + (self.quoted.len() + self.value.as_ref().map_or(0, String::len)) / OPTION
     }
 }
 
-/// Reads the sections of a file and of the files it includes.
+/// Parses the sections of a file and of its included files.
 pub(super) fn sections(
     file: &str,
     text: &str,
@@ -135,7 +135,7 @@ impl Reader<'_, '_> {
         self.sections.push(Section { place, name: name.to_owned(), options: self.globals.clone() });
     }
 
-    /// Rejects a file that exceeds a limit. The rest is not read.
+    /// Reports that the file exceeds a limit, and stops reading.
     fn too_many(&mut self, place: &FileLine, line: &str) {
         let why =
             format!("accepted: up to {MOST_JOBS} sections and {MOST_OPTIONS} options in all; split the file");

@@ -1,20 +1,20 @@
-//! An fio option and its support status.
+//! An fio option and how iotax supports it.
 
 use super::builder::JobBuilder;
 use super::value::OptionValue;
 
-/// The support status of an option.
+/// Level of support for an fio option.
 #[derive(Clone, Copy)]
 pub(super) enum Support {
-    /// Supported.
+    /// Supported; holds the parser.
     Supported(fn(&mut JobBuilder, OptionValue<'_>) -> Result<(), String>),
-    /// Accepted without effect; the note says what differs.
+    /// Accepted without effect; holds the note on the difference.
     Ignored(&'static str),
     /// Like [`Self::Ignored`], for a boolean option.
     IgnoredSwitch(&'static str),
-    /// Rejected, because it would change the workload and is not supported. Values that change nothing are accepted.
+    /// Rejected because it changes the workload and is not supported. Values without an effect are accepted.
     Unsupported {
-        /// Values that match what iotax does anyway.
+        /// Accepted values: they ask for behaviour that iotax has anyway.
         unless: &'static [&'static str],
         /// The reason, and the alternative.
         why: &'static str,
@@ -23,10 +23,10 @@ pub(super) enum Support {
 
 /// An fio option.
 pub(super) struct KnownOption {
-    /// Its name and its aliases.
+    /// Name and aliases.
     pub(super) names: &'static [&'static str],
-    /// True if it needs no value.
+    /// True if the option needs no value.
     pub(super) alone: bool,
-    /// Its support status.
+    /// Level of support.
     pub(super) standing: Support,
 }

@@ -1,4 +1,4 @@
-//! Oversized job files: they are rejected with an error before they cost time or memory.
+//! Tests that oversized job files are rejected before they cost time or memory.
 
 use super::tests::refused;
 use super::vdbench;

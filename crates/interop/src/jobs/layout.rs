@@ -1,4 +1,4 @@
-//! Turns jobs into workloads: groups those that run together and assigns each its files on the target.
+//! Converts jobs to workloads: groups concurrent jobs, and assigns each job an area on the target.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,10 +8,10 @@ use iotax_model::plan::MOST as MOST_AT_ONCE;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{FileLayout, Kind, Verify, Workload, WorkloadError};
 
-/// Alignment of areas in bytes, so that a file's position does not affect how its I/O aligns with the blocks below.
+/// Alignment of areas in bytes, so that the position of a file does not change the alignment of its I/O.
 const ALIGNMENT: u64 = 1 << 20;
 
-/// A section with all options parsed.
+/// A section with all its options parsed.
 #[derive(Debug, Clone)]
 pub(super) struct SectionJob {
     /// The workload, without its area on the target.
@@ -27,7 +27,7 @@ pub(super) struct SectionJob {
     pub(super) increment: Option<Bytes>,
     pub(super) delay: Option<Nanos>,
     pub(super) stonewall: bool,
-    /// The name of an earlier job that must have ended.
+    /// Name of an earlier job that must end before this one.
     pub(super) wait_for: Option<String>,
     pub(super) flow_id: u64,
     pub(super) seed: Option<u64>,
@@ -42,7 +42,7 @@ impl SectionJob {
         }
     }
 
-    /// Reports a key that its workload cannot have, at its option if the file sets it.
+    /// Reports a workload key that is not allowed, at its option if the file sets it.
     fn refuse(&self, trouble: &mut LineErrors, error: &WorkloadError) {
         let place = self.places.get(error.key).unwrap_or(&self.place);
         trouble.add(place, format!("[{}]", self.name), error.reason());
@@ -52,7 +52,7 @@ impl SectionJob {
         self.workload.numjobs.into()
     }
 
-    /// The number of workloads it may become.
+    /// Upper bound of the workloads that the job becomes.
     fn count(&self) -> u64 {
         if self.workload.verify == Verify::None { 1 } else { self.clones() }
     }
@@ -62,7 +62,7 @@ impl SectionJob {
         self.increment.map_or(0, |increment| increment.0)
     }
 
-    /// The workloads on these files. A job that verifies becomes one workload per clone, because clones must not share blocks.
+    /// The workloads of the job on these files. A job with verification becomes one workload per clone, because clones must not share blocks.
     fn on(&self, files: &Files) -> Vec<Workload> {
         let mut workload = self.workload.clone();
         workload.size = self.size;
@@ -77,7 +77,7 @@ impl SectionJob {
         (0..self.clones()).map(|number| Workload { offset: begin(number), ..one.clone() }).collect()
     }
 
-    /// File length needed for the clones with areas of `size`; `None` on overflow.
+    /// Length of a file that holds all clones' areas of `size`; `None` on overflow.
     fn file_length(&self, size: Bytes) -> Option<u64> {
         let begin = self.step().checked_mul(self.clones().saturating_sub(1))?;
         begin.checked_add(self.workload.offset.0)?.checked_add(size.0)?.checked_next_multiple_of(ALIGNMENT)
@@ -95,7 +95,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Notes that an option has no effect, and why.
+    /// Adds a note that an option has no effect, with the reason.
     pub(super) fn add(&mut self, setting: &OptionLine, why: &'static str) {
         let option = (setting.name.clone(), setting.place.clone());
         if !self.seen.insert((why, option.clone())) {
@@ -120,7 +120,7 @@ impl Notes {
     }
 }
 
-/// Groups jobs into workloads: a stonewall starts a new group.
+/// Groups jobs into workloads; `stonewall` starts a new group.
 pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut LineErrors) -> Jobs {
     let mut filenames: Vec<(FileLine, String)> = Vec::new();
     let mut seen = HashSet::new();
@@ -158,7 +158,7 @@ pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut Lin
     Jobs { workloads, filenames, own_files, directory, seed, curve: None, notes: notes.into_lines() }
 }
 
-/// Returns whether a job's `wait_for` names the last group, so that it waits for all earlier jobs.
+/// Returns whether a job starts only after all earlier jobs: its `wait_for` names a job of the last group.
 fn waits_for_all(job: &SectionJob, groups: &[Vec<SectionJob>], trouble: &mut LineErrors) -> bool {
     let Some(name) = &job.wait_for else { return false };
     let Some(group) = groups.iter().rposition(|group| group.iter().any(|other| other.name == *name)) else {
@@ -173,7 +173,7 @@ fn waits_for_all(job: &SectionJob, groups: &[Vec<SectionJob>], trouble: &mut Lin
     is_last
 }
 
-/// Treats a file as new only for the first jobs that name it; later ones find what these wrote, or what was filled for them.
+/// Marks a file as new only for the first group that uses it. Later ones find data that was written or filled before.
 fn once_new(groups: &mut [Vec<SectionJob>]) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for (number, job) in groups
@@ -188,7 +188,7 @@ fn once_new(groups: &mut [Vec<SectionJob>]) {
     }
 }
 
-/// Fills a job's area if another job reads it concurrently: reading unwritten blocks would cost nothing.
+/// Fills a job's area first if another job reads it concurrently, because reads of unwritten blocks do no I/O.
 fn fill_for_readers(workloads: &mut [Workload], notes: &mut Notes) {
     let area = |job: &Workload| {
         let length = job.size.and_then(|size| job.span(size)).map_or(0, |span| span.0);
@@ -255,7 +255,7 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
     Some(workload)
 }
 
-/// Combines jobs with separate files, which must be equal, into one workload with a thread for each.
+/// Combines jobs on separate files into one workload with a thread per file; the jobs must be equal.
 fn on_files(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Workload> {
     let (first, last) = (group.first()?, group.last()?);
     let kind = |job: &SectionJob| Workload { name: String::new(), numjobs: 1, ..job.workload.clone() };
@@ -301,15 +301,15 @@ impl Names {
     }
 }
 
-/// The position of a job's files on the target.
+/// Position of a job's files on the target.
 struct Files {
-    /// Start of the first file on the target.
+    /// Start of the first file, in bytes.
     start: u64,
-    /// Offset between clones.
+    /// Distance between the areas of two clones.
     increment: Option<Bytes>,
 }
 
-/// Lays out the files of a group one after another.
+/// Places the files of a group one after another on the target.
 fn place(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Vec<Files>> {
     let distinct = distinct_files(group);
     if distinct > 1 {
@@ -337,10 +337,10 @@ fn place(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> O
     Some(found)
 }
 
-/// Allocates space on the target.
+/// Allocates areas on the target.
 struct Room<'a> {
     group: &'a [SectionJob],
-    /// Start of each named file.
+    /// Start of each named file, in bytes.
     starts: HashMap<&'a str, u64>,
     end: u64,
 }
@@ -372,7 +372,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// The number of distinct files that fio would use.
+/// Number of distinct files that fio would use for a group.
 fn distinct_files(group: &[SectionJob]) -> u64 {
     let mut names: Vec<&str> = group.iter().filter_map(|job| job.filename.as_deref()).collect();
     names.sort_unstable();

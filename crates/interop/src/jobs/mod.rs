@@ -53,15 +53,15 @@ pub struct Included {
     pub text: String,
 }
 
-/// Access to what a job file refers to outside itself.
+/// Access to files, variables and machine facts outside a job file.
 pub struct Surroundings<'a> {
-    /// Loads the file named by an `include`; the first argument is the including file. Returns why the file cannot be read.
+    /// Loads the file of an `include` line. Arguments: the including file, and the name in the line. Fails with the reason.
     pub include: &'a dyn Fn(&str, &str) -> Result<Included, String>,
-    /// Looks up an environment variable.
+    /// Returns the value of an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// Values of the keywords.
     pub machine: MachineKeywords,
-    /// Replaces every job's size.
+    /// Replaces the size of every job.
     pub size: Option<Bytes>,
 }
 
@@ -72,7 +72,7 @@ pub struct Jobs {
     pub workloads: Vec<Workload>,
     /// The distinct values of `filename`, in file order, with the location of the option.
     pub filenames: Vec<(FileLine, String)>,
-    /// True if a section names no file and therefore uses its own.
+    /// True if a section has no `filename`, so that fio would name the file after the job.
     pub own_files: bool,
     /// The value of the first `directory`.
     pub directory: Option<String>,
@@ -80,7 +80,7 @@ pub struct Jobs {
     pub seed: Option<u64>,
     /// The rates of vdbench's `iorate=curve`.
     pub curve: Option<CurveSpec>,
-    /// Options without effect or with a different one than in fio, one line each.
+    /// Options that have no effect, or a different one than in fio; one line each.
     pub notes: Vec<String>,
 }
 
@@ -102,11 +102,11 @@ impl fmt::Display for FileLine {
 /// An error in a job file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LineError {
-    /// Its location.
+    /// File and line.
     pub place: FileLine,
-    /// The text at that location.
+    /// The quoted text.
     pub quoted: String,
-    /// The reason, and the accepted form.
+    /// The reason and the accepted form.
     pub why: String,
 }
 
@@ -121,8 +121,8 @@ impl fmt::Display for LineError {
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct JobsError(pub Vec<LineError>);
 
-/// Returns whether a text looks like a job file: its first non-empty line is a section header, and no line starts an array of tables as in
-/// plans.
+/// Returns whether a text looks like a job file: its first non-empty line is a section header, and no line starts a TOML array of tables as
+/// in plans.
 #[must_use]
 pub fn is_job_file(text: &str) -> bool {
     let mut lines =
@@ -131,10 +131,10 @@ pub fn is_job_file(text: &str) -> bool {
     first.next().is_some_and(|line| line.starts_with('[')) && !lines.any(|line| line.starts_with("[["))
 }
 
-/// Parses a job file. `file` is its name in errors. `only` selects sections; empty selects all.
+/// Parses a job file. `file` is its name in errors. `only` lists the sections to use; if it is empty, all are used.
 ///
 /// # Errors
-/// All errors of the file at once.
+/// All errors of the file together.
 pub fn read(file: &str, text: &str, only: &[String], around: &Surroundings<'_>) -> Result<Jobs, JobsError> {
     let mut trouble = LineErrors::default();
     let sections = ini::sections(file, text, around, &mut trouble);

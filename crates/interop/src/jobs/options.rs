@@ -14,7 +14,8 @@ pub(super) fn find(name: &str) -> Option<&'static KnownOption> {
     OPTIONS.into_iter().flatten().find(|known| known.names.contains(&name))
 }
 
-/// Number of wrong letters accepted in a long mistyped name; 1 in a shorter one, and none up to four letters.
+/// Maximum edit distance for a mistyped name of more than 8 letters. For shorter names it is 1; options of up to 4 letters are never
+/// suggested.
 const MISTYPED: usize = 2;
 
 /// The names of all options, with aliases.
@@ -22,7 +23,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     OPTIONS.into_iter().flatten().flat_map(|known| known.names.iter().copied())
 }
 
-/// The option that a mistyped name stands for, if the misspelling is small.
+/// The option closest to a mistyped name, if the difference is small.
 pub(super) fn meant(name: &str) -> Option<&'static str> {
     let wrong = names().map(|known| (strsim::damerau_levenshtein(name, known), known));
     let most = if name.len() > 8 { MISTYPED } else { 1 };
@@ -43,14 +44,14 @@ const fn switch(
     KnownOption { names, alone: true, standing: Support::Supported(read) }
 }
 
-/// A setter: the destination of a value and its parser.
+/// Makes a setter from a field and the parser of its value.
 macro_rules! into {
     ($($field:ident).+ = $read:ident) => {
         |draft, value| value.$read().map(|value| draft.$($field).+ = Some(value))
     };
 }
 
-/// A setter for a text.
+/// Makes a setter for a text field.
 macro_rules! text {
     ($field:ident) => {
         |draft, value| {

@@ -1,4 +1,4 @@
-//! Options of job files that are refused, with the error text.
+//! Tests of rejected job file options and their error messages.
 
 use super::tests::{read_with, refused};
 

@@ -1,6 +1,6 @@
 //! Size suffixes as fio defines them.
 
-/// The factor of a suffix. As in fio, `k` is 1000 or 1024, and `kib` the other one.
+/// The factor of a size suffix. As in fio, `k` is `kb_base`, and `kib` is 1024 for 1000 and vice versa.
 pub(super) fn suffix(letters: &str, kb_base: u64) -> Option<u64> {
     let lower = letters.to_ascii_lowercase();
     if matches!(lower.as_str(), "" | "b") {

@@ -1,4 +1,4 @@
-//! Options that would change the workload and are not supported.
+//! Options that are rejected because they change the workload and are not supported.
 
 use super::known::{KnownOption, Support};
 
@@ -12,7 +12,7 @@ const fn refused(
     KnownOption { names, alone: false, standing: Support::Unsupported { unless, why } }
 }
 
-/// An option that is rejected even without a value.
+/// An unsupported option that can stand without a value.
 const fn alone(names: &'static [&'static str], why: &'static str) -> KnownOption {
     KnownOption { names, alone: true, standing: Support::Unsupported { unless: OFF, why } }
 }
@@ -28,7 +28,7 @@ const VERIFYING: &str =
 const PRIVILEGES: &str = "jobs run as whoever started iotax; leave it out";
 const COMMANDS: &str = "iotax runs no commands of others; run it before or after";
 
-/// The options, each with the reason and the alternative.
+/// Unsupported options, each with the reason and the alternative.
 pub(super) const UNSUPPORTED: &[KnownOption] = &[
     refused(&["lockfile"], &["none"], "files are not locked; leave it out"),
     refused(&["opendir"], &[], "a job works on one target; name a file with filename"),

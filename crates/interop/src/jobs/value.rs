@@ -1,4 +1,4 @@
-//! Option values: numbers, sizes and times in fio's syntax.
+//! Parses option values: numbers, sizes and times in fio's syntax.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use super::expression::evaluate;
 use super::suffix::suffix;
 use iotax_model::units::{Bytes, Nanos};
 
-/// The text of a value.
+/// The text of an option value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OptionValue<'a> {
     pub(super) text: &'a str,
@@ -23,7 +23,7 @@ impl<'a> OptionValue<'a> {
         Self { text: text.trim(), ..self }
     }
 
-    /// Parses `1` or `0`.
+    /// Parses a boolean: `1` or `0`.
     pub(super) fn bool(self) -> Result<bool, String> {
         match self.text {
             "1" => Ok(true),
@@ -37,7 +37,7 @@ impl<'a> OptionValue<'a> {
         if self.text.is_empty() { Ok(true) } else { self.bool() }
     }
 
-    /// Parses a whole number, with an optional suffix, or an expression.
+    /// Parses a whole number with an optional suffix, or an expression in parentheses.
     pub(super) fn whole(self) -> Result<u64, String> {
         let refuse = || format!("accepted: {SIZES}");
         if let Some(value) = self.expression() {
@@ -65,7 +65,7 @@ impl<'a> OptionValue<'a> {
         T::try_from(value).map_err(|_| format!("{value} is too large"))
     }
 
-    /// Parses a number; 0 means the default.
+    /// Parses a number; `None` for 0, which means the default.
     pub(super) fn unless_zero<T: TryFrom<u64> + PartialEq + Default>(self) -> Result<Option<T>, String> {
         self.number().map(|value| Some(value).filter(|value| *value != T::default()))
     }
@@ -123,8 +123,8 @@ impl<'a> OptionValue<'a> {
         number.checked_mul(unit).map(Nanos).ok_or_else(refuse)
     }
 
-    /// Parses values for reads, writes and trims. A single value applies to all; of two, the second applies to writes and trims. A blank
-    /// one is `None`.
+    /// Parses values for reads, writes and trims. A single value applies to all three; of two, the second applies to writes and trims. An
+    /// empty value is `None`.
     pub(super) fn triple<T: Clone>(
         self,
         one: impl Fn(Self) -> Result<T, String>,
@@ -139,14 +139,14 @@ impl<'a> OptionValue<'a> {
         }
     }
 
-    /// Parses a range, with its bounds in either order. Returns them in ascending order.
+    /// Parses a range, whose bounds may be in either order. Returns the smaller bound first.
     pub(super) fn range(self) -> Result<(Bytes, Bytes), String> {
         let (one, other) = self.text.split_once(['-', ':']).unwrap_or((self.text, self.text));
         let (one, other) = (self.with(one).bytes()?, self.with(other).bytes()?);
         Ok((one.min(other), one.max(other)))
     }
 
-    /// Parses an enumerated value that iotax has too.
+    /// Parses a word that iotax spells like fio.
     pub(super) fn word<T: FromStr<Err: std::fmt::Display>>(self) -> Result<T, String> {
         self.text.parse().map_err(|error: T::Err| error.to_string())
     }

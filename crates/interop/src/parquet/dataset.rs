@@ -1,5 +1,5 @@
-//! Runs as a data set: one file per run and table, in Hive-style directories by month, so that DuckDB and pandas read any number of runs as
-//! one table.
+//! Exports runs as a data set: one Parquet file per run and table, in Hive-style directories by month, so that DuckDB and pandas read any
+//! number of runs as one table.
 
 use std::slice::from_ref;
 
@@ -16,22 +16,22 @@ use super::written;
 
 /// A table of the data set.
 struct Table {
-    /// Its directory.
+    /// Directory of the table's files.
     name: &'static str,
-    /// The author that its files name.
+    /// The `created_by` field of the table's files.
     author: &'static str,
-    /// The rows of a run with these tags.
+    /// Builds the rows of a run with these tags.
     made: fn(&(Run, Judgement), &[String]) -> DataTable,
 }
 
 /// A file of the data set.
 #[derive(Debug, Clone)]
 pub struct DatasetFile {
-    /// Its directory and name below that of the data set: `runs/year=2026/month=11/run-17-20261120T120000Z-1188f.parquet`.
+    /// Path below the data set's directory: `runs/year=2026/month=11/run-17-20261120T120000Z-1188f.parquet`.
     pub path: String,
-    /// Marks it as written by iotax.
+    /// Identifies the file as written by iotax.
     pub mark: Mark,
-    /// Its content.
+    /// Content of the file.
     pub bytes: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ const TABLES: [Table; 6] = [
     },
 ];
 
-/// The files of a run. Its name in each directory follows from its number, start and seed, so that a second export replaces it.
+/// The data set files of a run. Their name is derived from the run's number, start and seed, so that a second export replaces them.
 #[must_use]
 pub fn files(judged: &(Run, Judgement), tags: &[String]) -> Vec<DatasetFile> {
     let (run, _) = judged;
@@ -113,7 +113,7 @@ struct Fact<'a> {
     value: String,
 }
 
-/// The facts under their names in the JSON.
+/// The table of environment facts, with the names that they have in JSON.
 fn environment(run: &Run) -> DataTable {
     let columns = columns!(Fact<'_>, |row|
         "run" => run_number(row.run),
@@ -201,7 +201,7 @@ fn samples(runs: &[(Run, Judgement)]) -> DataTable {
 
 struct Bar {
     direction: &'static str,
-    /// `service` or `response`.
+    /// Kind of latency: `service` or `response`.
     time: &'static str,
     low_ns: u64,
     high_ns: u64,

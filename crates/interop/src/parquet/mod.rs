@@ -1,4 +1,4 @@
-//! Measurements as a Parquet file, for data frames and databases: the columns of `measurements.csv`, typed.
+//! Exports measurements as a Parquet file for data frames and databases: the columns of `measurements.csv`, with types.
 
 pub mod dataset;
 
@@ -16,19 +16,19 @@ use iotax_report::mark::{Mark, MarkPosition};
 use iotax_report::table::{CellValue, ColumnType, DataTable};
 use iotax_report::tables;
 
-/// The author that each file names.
+/// The `created_by` field of each file.
 const AUTHOR: &str = "iotax, a row for each measurement";
 
 pub(super) const MARK: Mark = Mark { format: "parquet", place: MarkPosition::ParquetAuthor(AUTHOR) };
 
-/// A Parquet file with one row per measurement of these runs, in order. Unknown values are null, times of day are timestamps in
-/// milliseconds UTC, counts 64-bit integers.
+/// A Parquet file with one row per measurement of these runs, in order. Unknown values are null, points in time are UTC time stamps in
+/// milliseconds, counts are 64-bit integers.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> Vec<u8> {
     written(AUTHOR, &tables::measurements(runs))
 }
 
-/// A table as the bytes of a file.
+/// Encodes a table as a Parquet file.
 fn written(author: &str, table: &DataTable) -> Vec<u8> {
     let mut file = Vec::new();
     write(author, table, &mut file)
@@ -73,7 +73,7 @@ fn schema(columns: &[(String, ColumnType)]) -> String {
     format!("message measurements {{ {} }}", columns.iter().map(column).collect::<String>())
 }
 
-/// Writes a column: the known values, and for each row whether it has one.
+/// Writes a column: definition levels and the known values.
 fn put<T: DataType>(
     column: &mut SerializedColumnWriter<'_>,
     values: &[&CellValue],

@@ -1,4 +1,4 @@
-//! blkparse's text, in its default form: `8,0 3 1 0.000000000 697 D W 223490 + 8 [kjournald]`.
+//! Reads blkparse's text in its default format: `8,0 3 1 0.000000000 697 D W 223490 + 8 [kjournald]`.
 
 use std::io::Read;
 
@@ -10,7 +10,7 @@ use super::matching::Matcher;
 
 const SECTOR: u64 = 512;
 
-/// A line about a request.
+/// A line with a request.
 struct Line {
     device: u64,
     at_ns: u64,
@@ -22,12 +22,12 @@ struct Line {
     length: u64,
 }
 
-/// True for a line of blkparse.
+/// Returns whether a line is blkparse's.
 pub(super) fn is_line(line: &str) -> bool {
     matches!(parse(line), Ok(Some(_)))
 }
 
-/// Requests as issued to the device (D), or as queued (Q) if the beginning of the trace has no issue.
+/// Requests as issued to the device (D), or as queued (Q) if the start of the trace has no issue events.
 pub(super) fn events(
     source: Box<dyn Read + Send>,
     head: &[u8],
@@ -79,7 +79,7 @@ pub(super) fn events(
     })
 }
 
-/// A line about a request; `None` for others, such as messages and the summary at the end.
+/// Parses a line with a request; `None` for other lines, such as messages and the summary at the end.
 fn parse(line: &str) -> Result<Option<Line>, String> {
     let mut words = line.split_whitespace();
     let Some((major, minor)) = words.next().and_then(|device| device.split_once(',')) else {
@@ -122,8 +122,7 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
     }))
 }
 
-/// Parses the kernel's letters of a request: its kind, and whether it is durable by itself. An F before the direction is a flush before it,
-/// an F after it is FUA.
+/// Parses the kernel's RWBS letters: operation, and whether it has FUA. F before the direction means a preceding flush, F after it FUA.
 #[must_use]
 pub fn operation(letters: &[u8]) -> Option<(TracedOperation, bool)> {
     let mut letters = letters.iter();

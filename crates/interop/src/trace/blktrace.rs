@@ -1,4 +1,4 @@
-//! blktrace's binary files: one per CPU, in either byte order.
+//! Reads blktrace's binary files, one per CPU, in either byte order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,17 +9,17 @@ use iotax_model::trace::{Events, TracedIo, TracedOperation};
 
 use super::matching::Matcher;
 
-/// The upper 24 bits of each record's first word, and the version below them.
+/// Magic number in the upper 24 bits of each record's first word; the lower 8 bits are the version.
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
 const RECORD: usize = 48;
 const SECTOR: u64 = 512;
 
-/// Events of the block layer (`blktrace_api.h`).
+/// Block layer actions (`blktrace_api.h`).
 const ISSUE: u32 = 7;
 const COMPLETE: u32 = 8;
 
-/// Categories, in the upper half of a record's action.
+/// Action categories, in the upper half of a record's action.
 const WRITE: u32 = 1 << 1;
 const FLUSH: u32 = 1 << 2;
 const PACKET: u32 = 1 << 9;
@@ -27,14 +27,14 @@ const NOTIFY: u32 = 1 << 10;
 const DISCARD: u32 = 1 << 13;
 const FUA: u32 = 1 << 15;
 
-/// True for the beginning of a file of blktrace.
+/// Returns whether a file starts like one of blktrace.
 pub(super) fn is_meant(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|word| {
         [u32::from_le_bytes(*word), u32::from_be_bytes(*word)].iter().any(|word| word & !0xff == MAGIC)
     })
 }
 
-/// All files of a trace, given one of them: `NAME.blktrace.N`, by CPU.
+/// All files of a trace, found by one of them: `NAME.blktrace.N`, sorted by CPU.
 pub(super) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let Some((stem, cpu)) = name.rsplit_once('.').filter(|(_, cpu)| cpu.parse::<u32>().is_ok()) else {
@@ -55,7 +55,7 @@ pub(super) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// A record, in the reader's byte order.
+/// A record, converted to the host's byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Record {
     at_ns: u64,
@@ -148,10 +148,10 @@ fn read_up_to(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// The merged files of a trace.
+/// Merges the files of a trace by time.
 struct Merged {
     parts: Vec<Part>,
-    /// The next record of each part: time, part, record.
+    /// Heap of the next record of each file, by time and file index.
     next: BinaryHeap<Reverse<(u64, usize)>>,
     waiting: Vec<Option<Record>>,
     matcher: Matcher,
@@ -159,7 +159,7 @@ struct Merged {
     is_over: bool,
 }
 
-/// The requests of these files, each with its name.
+/// Requests in these files. Each file is given by name and content.
 pub(super) fn events(files: Vec<(String, Box<dyn Read + Send>)>) -> Events {
     let parts: Vec<Part> = files
         .into_iter()

@@ -1,21 +1,21 @@
-//! Fields of a line with commas.
+//! Parses fields of comma-separated lines.
 
 use super::lines::quoted;
 
-/// A whole number.
+/// Parses a whole number.
 pub(super) fn whole(name: &str, text: Option<&str>) -> Result<u64, String> {
     let text = text.unwrap_or_default().trim();
     text.parse().map_err(|_| format!("{name} is {}; accepted: a whole number below 2^64", quoted(text)))
 }
 
-/// A number times a factor, in whole units: `2^63` and the like are refused.
+/// Multiplies a value by a factor; fails if the product exceeds 64 bits.
 pub(super) fn times(name: &str, value: u64, factor: u64) -> Result<u64, String> {
     value
         .checked_mul(factor)
         .ok_or_else(|| format!("{name} is {value}: too large to be in bytes or nanoseconds"))
 }
 
-/// Seconds with a fraction, in nanoseconds.
+/// Parses seconds with a fraction to nanoseconds.
 pub(super) fn seconds(name: &str, text: &str) -> Result<u64, String> {
     let refused = || format!("{name} is {}; accepted: seconds, such as 0.004321", quoted(text));
     let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));

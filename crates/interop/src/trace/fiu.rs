@@ -1,4 +1,4 @@
-//! Traces of Florida International University: `ns pid process lba blocks W|R major minor [MD5]`, blocks of 512 bytes.
+//! Reads traces of Florida International University: `ns pid process lba blocks W|R major minor [MD5]`, with blocks of 512 bytes.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use super::fields::{times, whole};
 use super::lines::quoted;
 use super::volumes::direction;
 
-/// True for a line of it.
+/// Returns whether a line is of this format.
 pub(super) fn is_line(line: &str) -> bool {
     let fields: Vec<&str> = line.split_whitespace().collect();
     matches!(fields.len(), 8 | 9)

@@ -1,6 +1,6 @@
-//! fio's iolog, versions 2 and 3.
+//! Reads fio's iolog, versions 2 and 3.
 //!
-//! Version 2 has `FILE ACTION [OFFSET LENGTH]` and waits between them; version 3 has a time in microseconds before each line.
+//! Version 2 has lines `FILE ACTION [OFFSET LENGTH]` with waits between them. Version 3 starts each line with a time in microseconds.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -10,15 +10,15 @@ use iotax_model::trace::{TracedIo, TracedOperation};
 use super::fields::{times, whole};
 use super::lines::{Lines, quoted};
 
-/// The first words of every version.
+/// Start of the first line in every version.
 pub(super) const MARK: &str = "fio version ";
 /// Maximum number of distinct files.
 const MOST_FILES: usize = 1 << 16;
 
-/// The state of a reader.
+/// State of the reader.
 struct Iolog {
     lines: Lines,
-    /// False before its first line.
+    /// True for version 3, whose lines have times; `None` before the first line.
     has_times: Option<bool>,
     now_ns: u64,
     files: HashMap<String, u32>,
@@ -66,7 +66,7 @@ impl Iolog {
         Err(reason)
     }
 
-    /// The event of a line, if it has one.
+    /// Parses a line; `None` if it has no I/O.
     fn line(&mut self, line: &str, has_times: bool) -> Result<Option<TracedIo>, String> {
         let mut rest = line;
         if has_times {
@@ -122,7 +122,7 @@ impl Iolog {
         }))
     }
 
-    /// The number of a file.
+    /// The number of a file, assigned in order of appearance.
     fn file(&mut self, name: String) -> Result<u32, String> {
         let next = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
         if let Some(number) = self.files.get(&name) {
@@ -136,7 +136,7 @@ impl Iolog {
     }
 }
 
-/// True for the version with a time in each line.
+/// Parses the version; true for version 3, whose lines have times.
 fn version(line: &str) -> Result<bool, String> {
     match line.strip_prefix(MARK) {
         Some("2 iolog") => Ok(false),

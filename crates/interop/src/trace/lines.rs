@@ -1,11 +1,11 @@
-//! Lines of a text of any length.
+//! Reads lines of a text of any length.
 
 use std::io::{BufRead, BufReader, Read};
 
-/// Longest line in bytes.
+/// Maximum line length in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// Reads lines and counts them.
+/// Reads and counts lines.
 pub(super) struct Lines {
     source: BufReader<Box<dyn Read + Send>>,
     number: u64,
@@ -48,13 +48,13 @@ impl Lines {
         Some(Ok(&self.line))
     }
 
-    /// A reason with the number of the line that was read last.
+    /// Prefixes a reason with the number of the last line read.
     pub(super) fn at(&self, reason: &str) -> String {
         format!("line {}: {reason}", self.number)
     }
 }
 
-/// Quotes an invalid text, shortened if it is long.
+/// Quotes a text for an error message, at most 80 characters.
 pub(super) fn quoted(text: &str) -> String {
     let short: String = text.chars().take(80).collect();
     format!("{short:?}")

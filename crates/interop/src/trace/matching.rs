@@ -1,33 +1,33 @@
-//! Issues and completions of a block layer, put together.
+//! Matches issue and completion events of the block layer.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use iotax_model::trace::{TracedIo, TracedOperation};
 
-/// Maximum number of later events that are held back while an issue waits for its completion.
+/// Maximum number of events held back behind an issue that waits for its completion.
 const WINDOW: usize = 1 << 16;
 
-/// Device, first sector and kind, which identify a request in flight.
+/// Identifies a request in flight: device, offset and operation.
 type Key = (u64, u64, TracedOperation);
 
-/// Gives events in the order of their issue, with the time of their completion where it came.
+/// Returns I/Os in order of issue, with their latency if the completion was seen.
 #[derive(Debug, Default)]
 pub struct Matcher {
-    /// Issued events not returned yet, oldest first.
+    /// Issued I/Os that are not returned yet, oldest first.
     issued: VecDeque<Issued>,
-    /// The number of the first of them.
+    /// Number of the first I/O in `issued`.
     first: u64,
-    /// The oldest and the newest in flight of each key, by their numbers.
+    /// Numbers of the oldest and the newest request in flight of each key.
     in_flight: HashMap<Key, (u64, u64)>,
 }
 
-/// A request that was issued.
+/// An issued request.
 #[derive(Debug)]
 struct Issued {
     event: TracedIo,
     device: u64,
-    /// The number of the next with the same key.
+    /// Number of the next request in flight with the same key.
     next_alike: Option<u64>,
     is_done: bool,
 }
@@ -39,7 +39,7 @@ impl Issued {
 }
 
 impl Matcher {
-    /// A request was issued to a device.
+    /// Records that a request was issued to a device.
     pub fn issue(&mut self, device: u64, event: TracedIo) {
         let number = self.first + self.issued.len() as u64;
         let issued = Issued { event, device, next_alike: None, is_done: false };
@@ -56,7 +56,7 @@ impl Matcher {
         self.issued.push_back(issued);
     }
 
-    /// A request was completed.
+    /// Records that a request was completed. Ignores one without a known issue.
     pub fn complete(&mut self, device: u64, offset: u64, operation: TracedOperation, at_ns: u64) {
         let Some(number) = self.take_oldest((device, offset, operation)) else { return };
         if let Some(issued) = self.at(number) {
@@ -65,7 +65,8 @@ impl Matcher {
         }
     }
 
-    /// The next event, if it is complete or too many are held back behind it; with `all`, any remaining one.
+    /// The next I/O in order of issue; `None` while it is incomplete and at most 65,536 I/Os are held back. With `all`, also returns
+    /// incomplete ones.
     pub fn next(&mut self, all: bool) -> Option<TracedIo> {
         let front = self.issued.front()?;
         let (key, is_done) = (front.key(), front.is_done);
@@ -81,7 +82,7 @@ impl Matcher {
         self.issued.pop_front().map(|issued| issued.event)
     }
 
-    /// Removes and returns the oldest event in flight with a key.
+    /// Removes the oldest request in flight of a key. Returns its number.
     fn take_oldest(&mut self, key: Key) -> Option<u64> {
         let Entry::Occupied(mut known) = self.in_flight.entry(key) else { return None };
         let oldest = known.get().0;

@@ -1,6 +1,6 @@
-//! Traces of other tools and of iotax, read as a stream in bounded memory.
+//! Reads I/O traces of iotax and other tools as a stream, in bounded memory.
 //!
-//! Each format has a file here that turns its bytes into events; a trace that is broken ends in a sentence with the line or byte at fault.
+//! Each format has a module that turns its bytes into events. A damaged trace ends with an error that names the line or byte.
 
 mod blkparse;
 mod blktrace;
@@ -36,38 +36,39 @@ pub use write::write;
 /// The first bytes of a file compressed with zstd.
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// A trace that cannot be read, or to be written.
+/// A trace that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file could not be opened or read.
     #[error("{path}: {error}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// The content is not a trace, or a damaged one.
+    /// The content is not a trace, or is damaged.
     #[error("{path}: {reason}")]
     Content {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The line or byte at fault, and the accepted form.
+        /// The reason, with the line or byte and the accepted format.
         reason: String,
     },
 }
 
 /// A trace that is open for reading.
 pub struct Trace {
-    /// Its format.
+    /// Format of the trace.
     pub format: Format,
-    /// Facts of a recording besides its I/Os.
+    /// Facts about a recording, besides its I/Os.
     pub facts: TraceFacts,
-    /// Its I/Os in the order of their times.
+    /// I/Os in order of their times.
     pub events: Events,
 }
 
-/// Opens a trace; its format is recognised by its content. Of blktrace's files, one for each CPU, any one stands for all.
+/// Opens a trace, whose format is recognised by its content. For blktrace, which writes a file per CPU, any of the files opens the whole
+/// trace.
 pub fn open(path: &Path) -> Result<Trace, TraceError> {
     let at = |error| TraceError::File { path: path.to_owned(), error };
     let wrong = |reason| TraceError::Content { path: path.to_owned(), reason };
@@ -103,10 +104,10 @@ pub fn open(path: &Path) -> Result<Trace, TraceError> {
     Ok(Trace { format, facts: TraceFacts::default(), events })
 }
 
-/// The events of a trace in memory, for tests and fuzzing.
+/// Reads a trace in memory; for tests and fuzzing.
 ///
 /// # Errors
-/// It is no trace.
+/// The content is not a trace.
 pub fn read(bytes: Vec<u8>) -> Result<(Format, Events), String> {
     let head = &bytes[..bytes.len().min(recognise::HEAD)];
     if head.starts_with(ZSTD) {
@@ -122,10 +123,10 @@ pub fn read(bytes: Vec<u8>) -> Result<(Format, Events), String> {
     Ok((format, events))
 }
 
-/// A trace within a stream of zstd. Its window is at most 128 MiB, as `zstd` has it by default.
+/// Reads a trace compressed with zstd. The window may be up to 128 MiB, the default limit of `zstd`.
 ///
 /// # Errors
-/// It is no trace, or one that is more than a stream.
+/// The content is not a trace, or of a format that cannot be read as a stream.
 fn compressed(source: Box<dyn Read + Send>) -> Result<(Format, Events), String> {
     let damaged = |error: io::Error| format!("its compression (zstd) is damaged: {error}");
     let mut plain = zstd::Decoder::new(source).map_err(damaged)?;
@@ -139,7 +140,7 @@ fn compressed(source: Box<dyn Read + Send>) -> Result<(Format, Events), String> 
     Ok((format, stream(format, whole, &head)))
 }
 
-/// The events of a format that is a single stream.
+/// Events of a format that can be read as a stream.
 fn stream(format: Format, source: Box<dyn Read + Send>, head: &[u8]) -> Events {
     match format {
         Format::Iolog => Box::new(iolog::events(source)),
@@ -156,10 +157,10 @@ fn stream(format: Format, source: Box<dyn Read + Send>, head: &[u8]) -> Events {
     }
 }
 
-/// Reads a trace through.
+/// Reads a whole trace and summarises it.
 ///
 /// # Errors
-/// The line or byte at which it is broken.
+/// The line or byte at which the trace is damaged.
 pub fn summary(events: impl Iterator<Item = Result<TracedIo, String>>) -> Result<TraceSummary, String> {
     let mut summary = TraceSummary::default();
     for event in events {

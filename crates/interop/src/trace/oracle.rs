@@ -1,5 +1,5 @@
-//! libCacheSim's oracleGeneral: packed little-endian records of 24 bytes: seconds, object, size, and the time of the object's next access.
-//! It has no direction.
+//! Reads libCacheSim's oracleGeneral: little-endian records of 24 bytes with seconds, object, size and the time of the object's next access.
+//! The format does not distinguish reads from writes.
 
 use std::io::Read;
 
@@ -9,13 +9,13 @@ use super::records::{number, of_records};
 
 const LENGTH: usize = 24;
 const SECTOR: u64 = 512;
-/// Number of sectors whose offset in bytes fits: objects identified by a hash are mapped below it.
+/// Number of sectors whose byte offset is representable. Object ids, which may be hashes, are mapped below it.
 const SECTORS: u64 = 1 << 54;
-/// The longest size that such a trace is recognised by.
+/// Maximum I/O size in bytes for which a trace is recognised as oracleGeneral.
 const LONGEST: u64 = 1 << 30;
 /// Maximum number of records of a plausible trace.
 const MOST_RECORDS: u64 = 1 << 40;
-/// Records that are looked at.
+/// Number of records checked to recognise the format.
 const LOOKED_AT: usize = 64;
 
 struct Record {
@@ -37,7 +37,7 @@ impl Record {
     }
 }
 
-/// Recognises the beginning of such a trace: times ascend, sizes are those of I/Os, and the next access is later or never.
+/// Recognises the start of a trace: times ascend, sizes are plausible for I/Os, and the next access is later or never.
 pub(super) fn is_meant(head: &[u8]) -> bool {
     let records: Vec<Record> = head.chunks_exact(LENGTH).take(LOOKED_AT).map(Record::of).collect();
     let is_one = |(number, record): (u64, &Record)| {

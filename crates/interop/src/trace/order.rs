@@ -1,14 +1,14 @@
-//! Events in the order of their times.
+//! Sorts events by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use iotax_model::trace::{Events, TracedIo};
 
-/// Events that are held back to be put in order: traces written at completion are a little out of it.
+/// Number of events held back for sorting, because traces written at completion are slightly out of order.
 const WINDOW: usize = 1 << 16;
 
-/// An event by its time, then by its place in the trace.
+/// An event, ordered by time, then by its position in the trace.
 struct Held(TracedIo, u64);
 
 impl PartialEq for Held {
@@ -37,7 +37,7 @@ impl Held {
     }
 }
 
-/// Sorts events that are at most 65,536 positions out of order, and refuses others.
+/// Sorts events that are at most 65,536 positions out of order; fails if one is further.
 pub fn ordered(events: impl Iterator<Item = Result<TracedIo, String>> + Send + 'static) -> Events {
     let mut events = events.fuse();
     let (mut heap, mut number, mut last, mut broken) = (BinaryHeap::new(), 0_u64, 0, None);

@@ -1,4 +1,4 @@
-//! iotax's own traces: Parquet with zstd, a row for each I/O, so that databases and data frames read them too.
+//! Reads and writes iotax's own traces: Parquet with zstd, one row per I/O, readable by databases and data frames.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,15 +17,15 @@ use ::parquet::schema::parser::parse_message_type;
 use ::parquet::schema::types::ColumnPath;
 use iotax_model::trace::{Events, TracedIo, TracedOperation};
 
-/// The author that each file names.
+/// The `created_by` field of each file.
 const AUTHOR: &str = "iotax, a row for each I/O";
 
-/// Rows of a group, which are in memory while it is written.
+/// Rows per row group, which is held in memory while it is written.
 const GROUP: usize = 1 << 17;
-/// Rows that are read at once.
+/// Number of rows read at once.
 const BATCH: usize = 1 << 13;
 
-/// The columns. Times count from the beginning of the trace.
+/// The columns. Times are relative to the start of the trace.
 const SCHEMA: &str = "message trace {
     required int64 at_ns;
     optional int64 latency_ns;
@@ -39,18 +39,18 @@ const SCHEMA: &str = "message trace {
 
 const NAMES: [&str; 8] = ["at_ns", "latency_ns", "operation", "offset", "length", "fua", "process", "queue"];
 
-/// Facts of a recording besides its I/Os.
+/// Facts about a recording, besides its I/Os.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TraceFacts {
-    /// The source: a device, or the name of another trace.
+    /// Source: a device, or the name of another trace.
     pub source: Option<String>,
-    /// The beginning, in milliseconds since 1970-01-01 UTC.
+    /// Start time in milliseconds since 1970-01-01 UTC.
     pub began_at_ms: Option<u64>,
-    /// Length of the recording in nanoseconds, including times without I/O.
+    /// Length of the recording in nanoseconds, including idle time.
     pub recorded_ns: Option<u64>,
-    /// Bytes of the device.
+    /// Size of the device in bytes.
     pub size: Option<u64>,
-    /// Events that the kernel had no room for.
+    /// Number of events that the kernel dropped because its buffers were full.
     pub lost: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ impl TraceFacts {
     }
 }
 
-/// Writes a trace, a group of rows at a time.
+/// Writes a trace, one row group at a time.
 pub struct TraceWriter<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     rows: Vec<TracedIo>,
@@ -95,7 +95,7 @@ impl<W: Write + Send> TraceWriter<W> {
     /// Starts a trace.
     ///
     /// # Errors
-    /// The destination does not take it.
+    /// Writing to the destination fails.
     pub fn new(to: W) -> Result<Self, String> {
         let schema = parse_message_type(SCHEMA).map_err(|error| error.to_string())?;
         let mut properties = WriterProperties::builder()
@@ -119,7 +119,7 @@ impl<W: Write + Send> TraceWriter<W> {
     /// Adds an I/O.
     ///
     /// # Errors
-    /// The destination does not take more, or a number is beyond what a column holds.
+    /// Writing to the destination fails, or a number is out of its column's range.
     pub fn add(&mut self, event: TracedIo) -> Result<(), String> {
         let known = [Some(event.at_ns), event.latency_ns, Some(event.offset), Some(event.length)];
         if let Some(value) = known.into_iter().flatten().find(|value| i64::try_from(*value).is_err()) {
@@ -143,7 +143,7 @@ impl<W: Write + Send> TraceWriter<W> {
     /// Ends the trace. Returns the destination and the number of I/Os.
     ///
     /// # Errors
-    /// The destination does not take the rest.
+    /// Writing to the destination fails.
     pub fn finish(mut self, facts: &TraceFacts) -> Result<(W, u64), String> {
         self.flush()?;
         facts.pairs().into_iter().for_each(|pair| self.writer.append_key_value_metadata(pair));
@@ -184,10 +184,10 @@ fn put<T: DataType, W: Write + Send>(
     column.close()
 }
 
-/// Opens a trace in Parquet.
+/// Opens a Parquet trace.
 ///
 /// # Errors
-/// It is none, or a column is missing or has another type.
+/// The file is not Parquet, or a column is missing or of another type.
 pub(super) fn open<R: ChunkReader + 'static>(source: R) -> Result<(TraceFacts, Events), String> {
     let opened = guarded(|| SerializedFileReader::new(source).map_err(|error| error.to_string()))?;
     let metadata = opened.metadata().file_metadata();
@@ -210,7 +210,7 @@ pub(super) fn open<R: ChunkReader + 'static>(source: R) -> Result<(TraceFacts, E
     Ok((facts, Box::new(std::iter::from_fn(move || rows.next()))))
 }
 
-/// Catches panics, so that a damaged file does not end the program.
+/// Turns panics into errors, so that a damaged file does not end the program.
 fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("the file is damaged".into()))
 }
@@ -219,7 +219,7 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 struct Rows<R: ChunkReader + 'static> {
     file: SerializedFileReader<R>,
     places: Vec<usize>,
-    /// The next group.
+    /// Index of the next row group.
     group: usize,
     columns: Option<Columns>,
     batch: std::vec::IntoIter<TracedIo>,
@@ -260,7 +260,7 @@ impl<R: ChunkReader + 'static> Rows<R> {
         }
     }
 
-    /// Reads more rows; false at the end.
+    /// Reads more rows. Returns false at the end.
     fn more(&mut self) -> Result<bool, String> {
         if self.columns.is_none() {
             if self.group == self.file.num_row_groups() {
@@ -352,7 +352,7 @@ impl Columns {
     }
 }
 
-/// The next values of a column; `None` for each that is null.
+/// Reads the next values of a column; `None` for nulls.
 fn column<T: DataType>(reader: &mut ColumnReaderImpl<T>) -> Result<Vec<Option<T::T>>, String> {
     let (mut levels, mut values) = (Vec::new(), Vec::new());
     let (rows, ..) = reader

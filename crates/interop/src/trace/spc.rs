@@ -1,4 +1,4 @@
-//! Traces of the Storage Performance Council: `ASU,LBA,Size,Opcode,Timestamp`, sectors of 512 bytes and seconds.
+//! Reads traces of the Storage Performance Council: `ASU,LBA,Size,Opcode,Timestamp`, with sectors of 512 bytes and times in seconds.
 
 use std::io::Read;
 

@@ -1,4 +1,4 @@
-//! Tencent's block traces: `Timestamp,Offset,Size,IOType,VolumeID`, whole seconds and sectors of 512 bytes; 0 is a read.
+//! Reads Tencent's block traces: `Timestamp,Offset,Size,IOType,VolumeID`, with whole seconds and sectors of 512 bytes; IOType 0 is a read.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use super::csv::of_lines;
 use super::fields::{times, whole};
 use super::lines::quoted;
 
-/// True for a line of it.
+/// Returns whether a line is of this format.
 pub(super) fn is_line(line: &str) -> bool {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     fields.len() == 5

@@ -1,4 +1,4 @@
-//! CSV of many volumes: MSR Cambridge and Alibaba. A volume's number is the queue.
+//! Reads CSV traces of many volumes: MSR Cambridge and Alibaba. The volume's number becomes the queue of the I/O.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -12,7 +12,7 @@ use super::lines::quoted;
 /// Maximum number of distinct volumes.
 const MOST: usize = 1 << 20;
 
-/// `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, times in 100 ns.
+/// Reads MSR Cambridge traces: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, with times in units of 100 ns.
 pub(super) fn msr(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     let mut volumes = HashMap::new();
     let mut first = None;
@@ -41,10 +41,10 @@ pub(super) fn msr(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<T
     })
 }
 
-/// Lines may be a little older than the first: 60 s, in 100 ns.
+/// Maximum time by which a line may precede the first one, in units of 100 ns: 60 s.
 const EARLIER: u64 = 600_000_000;
 
-/// `device_id,opcode,offset,length,timestamp`, times in microseconds.
+/// Reads Alibaba traces: `device_id,opcode,offset,length,timestamp`, with times in microseconds.
 pub(super) fn alibaba(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     let mut volumes = HashMap::new();
     of_lines(source, false, move |line| {
@@ -65,7 +65,7 @@ pub(super) fn alibaba(source: Box<dyn Read + Send>) -> impl Iterator<Item = Resu
     })
 }
 
-/// The direction of an I/O, by its first letter.
+/// Parses the direction of an I/O.
 pub(super) fn direction(word: &str) -> Result<TracedOperation, String> {
     match word {
         "R" | "r" | "Read" | "read" => Ok(TracedOperation::Read),
@@ -74,7 +74,7 @@ pub(super) fn direction(word: &str) -> Result<TracedOperation, String> {
     }
 }
 
-/// The number of a volume, from 0 in the order in which they come.
+/// The number of a volume, assigned from 0 in order of appearance.
 fn number(known: &mut HashMap<String, u32>, name: String) -> Result<u32, String> {
     let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
     if known.len() >= MOST && !known.contains_key(&name) {

@@ -1,4 +1,4 @@
-//! CloudPhysics' traces of vSCSI: little-endian records, version 1 of 32 bytes, version 2 of 40. Times in microseconds.
+//! Reads CloudPhysics' vSCSI traces: little-endian records, of 32 bytes in version 1 and 40 in version 2, with times in microseconds.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use super::records::{number, of_records};
 
 const SECTOR: u64 = 512;
 
-/// The versions, in the high byte of a record's `ver`.
+/// Format versions, in the high byte of a record's `ver`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     One,
@@ -43,7 +43,7 @@ impl Version {
     }
 }
 
-/// The version, if the first records have it.
+/// The format version; `None` unless the first records agree on it.
 fn version(head: &[u8]) -> Option<Version> {
     [Version::Two, Version::One].into_iter().find(|version| {
         let mut records = head.chunks_exact(version.length()).take(16).peekable();
@@ -52,7 +52,7 @@ fn version(head: &[u8]) -> Option<Version> {
     })
 }
 
-/// True for the beginning of such a trace.
+/// Returns whether a file starts like such a trace.
 pub(super) fn is_meant(head: &[u8]) -> bool {
     version(head).is_some()
 }
@@ -71,7 +71,7 @@ fn of_version(version: Version, record: &[u8]) -> Result<Option<TracedIo>, Strin
     if version.is_at(record) { read(version, record) } else { Err("a record of another version".into()) }
 }
 
-/// The event of a record; `None` for commands that move no data.
+/// Parses a record; `None` for commands that move no data.
 fn read(version: Version, record: &[u8]) -> Result<Option<TracedIo>, String> {
     let (short, long, wide) =
         (|at| number(record, at, 2), |at| number(record, at, 4), |at| number(record, at, 8));

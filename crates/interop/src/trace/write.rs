@@ -1,4 +1,4 @@
-//! Traces written in other formats.
+//! Writes traces in other formats.
 
 use std::io::Write;
 
@@ -7,13 +7,13 @@ use iotax_model::trace::{TraceExport as Export, TracedIo, TracedOperation};
 use super::csv::HEADER;
 use super::parquet::{TraceFacts, TraceWriter};
 
-/// The file that an iolog names: fio replaces it by `replay_redirect`.
+/// File name in an iolog; fio's `replay_redirect` replaces it.
 const FILE: &str = "trace";
 
 /// Writes a trace. Returns the number of I/Os.
 ///
 /// # Errors
-/// The trace is broken, or the destination does not take it.
+/// The trace is damaged, or writing to the destination fails.
 pub fn write(
     format: Export,
     facts: &TraceFacts,
@@ -36,7 +36,7 @@ pub fn write(
     }
 }
 
-/// Writes a line per event, and a last line if something remains to be said at the end.
+/// Writes one line per event, and possibly a last line at the end.
 fn text(
     head: &str,
     events: impl Iterator<Item = Result<TracedIo, String>>,
@@ -67,7 +67,7 @@ fn csv(event: &TracedIo) -> String {
     format!("{at_ns},{latency},{operation},{offset},{length},{fua},{process},{queue}")
 }
 
-/// fio's times are in microseconds.
+/// Formats an event as an iolog line. fio's times are in microseconds.
 fn iolog(event: &TracedIo) -> String {
     let TracedIo { at_ns, operation, offset, length, .. } = event;
     let at_us = at_ns / 1000;

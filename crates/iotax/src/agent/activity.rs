@@ -18,15 +18,15 @@ pub(super) struct ActivityRecorder {
     monitor: Monitor,
     kernel: KernelThreads,
     runtime_ns: u64,
-    /// True if the measurement starts with the load, so that the counters must miss nothing of it.
+    /// True without a warm-up: the counters must then be read before the load starts.
     has_no_warm_up: bool,
     began: Option<Began>,
-    /// For workloads that record gaps.
+    /// Watches the devices for gaps, if the workload records gaps.
     gaps: Option<DeviceGapWatch>,
     ended: Option<Ended>,
 }
 
-/// The state at the start of the window.
+/// Readings at the start of the window.
 struct Began {
     at: Instant,
     first: MonitorSnapshot,
@@ -34,7 +34,7 @@ struct Began {
     pace: PaceReading,
 }
 
-/// The end of the window.
+/// Readings at the end of the window.
 struct Ended {
     at: Instant,
     activity: HostActivity,
@@ -42,13 +42,13 @@ struct Ended {
 }
 
 impl ActivityRecorder {
-    /// For a network measurement.
+    /// Creates a recorder for a network measurement.
     pub(super) fn of_network(workload: &Workload) -> Self {
         let recorder = Self::new(Path::new("/"), workload);
         Self { monitor: recorder.monitor.with_network(Path::new("/"), None), ..recorder }
     }
 
-    /// For a measurement of a file or device.
+    /// Creates a recorder for a measurement of a file or device.
     pub(super) fn new(path: &Path, workload: &Workload) -> Self {
         let root = Path::new("/");
         let stack = stack::of_path(root, path).unwrap_or_default();
@@ -66,7 +66,8 @@ impl ActivityRecorder {
         Self { monitor, kernel, runtime_ns, has_no_warm_up, began: None, gaps, ended: None }
     }
 
-    /// Takes snapshots when the window begins and ends. The load starts once [`Event::Ready`] was handled, or at a set time.
+    /// Takes snapshots when the window begins and ends. With `starts_at_once` the load starts as soon as [`Event::Ready`] is handled,
+    /// else at a set time.
     pub(super) fn observe(&mut self, event: &Event, starts_at_once: bool) {
         match event {
             Event::Ready if self.has_no_warm_up && starts_at_once => self.begin(),
@@ -78,7 +79,8 @@ impl ActivityRecorder {
         }
     }
 
-    /// The activity in the window, the disks' activity during the flush if there was one, and the gaps of devices; empty without a window.
+    /// Returns the activity in the window and the gaps of devices. With `flushed` the activity includes that of the disks during the
+    /// final flush. `None` if the window did not begin.
     pub(super) fn finish(mut self, flushed: bool) -> (Option<HostActivity>, Vec<DeviceGaps>) {
         if self.ended.is_none() {
             // It ended before its time.

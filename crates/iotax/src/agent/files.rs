@@ -12,8 +12,8 @@ use iotax_testbed::undo::{UndoEntry, UndoLog};
 
 use crate::say::say;
 
-/// The files that this agent made, on record in an undo log of this machine: if the agent is killed, `iotax clean` here
-/// removes them.
+/// Files and directories that this agent created. An undo log on this machine records them, so that `iotax clean` can remove them if
+/// the agent is killed.
 pub(super) struct Files {
     /// The directory of undo logs; `None` if unknown, in which case no file is created.
     dir: Option<PathBuf>,
@@ -24,7 +24,7 @@ pub(super) struct Files {
 /// A created file or directory.
 struct Made {
     entry: UndoEntry,
-    /// Set for a file, which stays open so that no other gets the same identity.
+    /// Set for files, not directories. The file stays open, so that no later file can get the same identity.
     identity: Option<Identity>,
     _held: Option<File>,
 }
@@ -34,7 +34,7 @@ impl Files {
         Self { dir: undo_dir, undo_log: None, made: HashMap::new() }
     }
 
-    /// Creates a file, unless the path exists or the filesystem would lose its reserve.
+    /// Creates a file. Fails if the path exists, or if the file would take from the filesystem's reserve of free space.
     pub(super) fn create(&mut self, path: &Path, size: Bytes) -> Result<(), String> {
         if preflight::look(path, size).map_err(|refusal| refusal.to_string())?.is_some() {
             return Err(format!("{}: something has come to stand there; it is left alone", path.display()));
@@ -51,7 +51,7 @@ impl Files {
         self.made.get(path)?.identity
     }
 
-    /// Creates an empty directory next to a file. Names may be in use: a restarted guest still has those of the last boot.
+    /// Creates an empty directory next to a file. Skips names in use: a restarted guest still has the directories of its last boot.
     pub(super) fn make_directory(&mut self, beside: &Path) -> Result<PathBuf, String> {
         if !beside.is_file() {
             let reason = "no filesystem lies on it for files to be made on; in a guest give it one (filesystem = \"ext4\")";
@@ -65,7 +65,7 @@ impl Files {
         Ok(path)
     }
 
-    /// Removes a directory with its contents; if that fails, it stays on record.
+    /// Removes a directory with its contents; if that fails, it stays in the undo log.
     pub(super) fn remove_directory(&mut self, path: &Path) {
         if let (Some(made), Some(undo_log)) = (self.made.remove(path), &mut self.undo_log) {
             let _ = undo_log.undo(made.entry);
@@ -83,7 +83,7 @@ impl Files {
         Ok(self.undo_log.insert(undo_log))
     }
 
-    /// Drops a file from the record, so that it is kept.
+    /// Removes a file from the undo log, so that it is kept.
     pub(super) fn keep(&mut self, path: &Path) -> Result<(), String> {
         match (self.made.remove(path), &mut self.undo_log) {
             (Some(made), Some(undo_log)) => undo_log.commit(made.entry).map_err(|error| error.to_string()),

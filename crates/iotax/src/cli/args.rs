@@ -54,7 +54,7 @@ pub(super) struct OverwriteArgs {
 }
 
 impl OverwriteArgs {
-    /// The devices as the user named them, and whether their signatures may go.
+    /// Returns the devices of `--overwrite`, and true if their signatures may be overwritten.
     pub(super) fn named(&self) -> (Vec<PathBuf>, bool) {
         (self.overwrite.clone(), self.overwrite_signature)
     }
@@ -86,14 +86,14 @@ pub(super) struct LengthArgs {
     ramp_time: Option<Nanos>,
 }
 
-/// The default time of a ladder.
+/// Default total measuring time of a ladder.
 const DEFAULT_TIME: Nanos = Nanos::from_secs(180);
 /// Duration from which a ladder uses larger disks, so that it does not overwrite them repeatedly.
 const LONG: Nanos = Nanos::from_secs(3600);
 /// The number of rounds that a time is divided into, unless measurements would get too short.
 const ROUNDS: u64 = 24;
 
-/// Windows are multiples of this.
+/// Granularity of windows that are derived from the total time.
 const STEP: Nanos = Nanos::from_millis(50);
 
 impl LengthArgs {
@@ -130,7 +130,7 @@ impl LengthArgs {
         Ok(plan)
     }
 
-    /// The time that it measures for.
+    /// Returns the total measuring time: `--time`, or the default.
     pub(super) fn time(&self) -> Nanos {
         self.time.unwrap_or(DEFAULT_TIME)
     }
@@ -171,7 +171,7 @@ pub(super) struct DesignArgs {
 }
 
 impl SteadyArgs {
-    /// Makes the plan one that waits for a steady state, if the user asks for that.
+    /// Makes the plan add rounds until a steady state, if `--until-steady` is given.
     pub(super) fn apply(self, plan: &mut Plan) {
         if self.until_steady {
             plan.design = Design::UntilSteady(UntilSteady::default());
@@ -296,7 +296,7 @@ impl GuestArgs {
     }
 }
 
-/// A valid target name made from any text.
+/// Turns any text into a valid target name.
 pub(super) fn target_name(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })

@@ -1,4 +1,4 @@
-//! `iotax ask`: the highest rate that keeps conditions on latency.
+//! `iotax ask`: finds the highest rate that meets conditions on latency.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
@@ -48,10 +48,10 @@ pub(super) struct Args {
     run: RunArgs,
 }
 
-/// I/Os that may be outstanding: enough that no target runs out of them before its capacity.
+/// Queue depth: enough outstanding I/Os for every target to reach its capacity.
 const DEPTH: u32 = 64;
-/// Minimum length of a window as a multiple of the longest limit, and below it the maximum: at a rate 2% too high, a growing queue reaches
-/// the limit within it.
+/// Length of a window as a multiple of the longest latency limit, within the bounds of `WINDOWS`: if the rate is 2% too high, the
+/// growing queue reaches the limit within this time.
 const LIMITS: u64 = 50;
 const WINDOWS: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_secs(5));
 const RAMP: Nanos = Nanos::from_millis(200);

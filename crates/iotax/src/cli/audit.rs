@@ -16,10 +16,10 @@ use super::target_args::TargetArgs;
 use super::time::seconds;
 use super::{Failure, OrExit};
 
-/// The suite whose rates tell a limit.
+/// Name of the suite that reveals a rate limit.
 const SUITE: &str = "audit";
 
-/// A limiter at the promised rate delivers a little less: that much of it is kept.
+/// Fraction of a promised rate that must be delivered: a limiter set to the rate delivers slightly less.
 const KEPT: f64 = 0.99;
 
 /// Flags of `iotax audit`.
@@ -50,7 +50,7 @@ pub(super) struct Args {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Promise {
     of: RateUnit,
-    /// Per second.
+    /// I/Os or bytes per second.
     rate: u64,
 }
 
@@ -102,7 +102,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     args.run.session(plan, permission).carry_out()
 }
 
-/// A promise of I/Os is one for the smallest of them, of bytes for the largest; in either direction.
+/// Turns a promise into demands on reads and on writes. A promise in I/Os applies to the workloads with the smallest block size, one in
+/// bytes to those with the largest.
 fn demands(promise: Promise, workloads: &[Workload]) -> Vec<Demand> {
     let pure = || workloads.iter().filter(|one| one.rw.reads() != one.rw.writes());
     let bs = match promise.of {

@@ -102,10 +102,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session { keep: args.keep, ask: false, ..session }.carry_out()
 }
 
-/// Largest size in bytes of a descriptor file of an image whose data are in other files.
+/// Maximum size in bytes of an image's descriptor file, whose data are in other files.
 const DESCRIPTION: u64 = 64 << 10;
 
-/// Adds, for a disk image, the target that a guest's QEMU would read, which shows what the format costs.
+/// For a disk image, adds a target that reads it through QEMU as a guest's disk would be read, which shows what the format costs.
 fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
     let Some(path) = target.path().filter(|_| !workloads.iter().any(Workload::modifies)) else {
         return vec![target];

@@ -89,13 +89,13 @@ fn judged(compared: &Compared) -> Exit {
     }
 }
 
-/// The source of a side.
+/// Source of one side of a comparison.
 enum Source {
     Run(i64),
     File(PathBuf),
 }
 
-/// A side as the user named it.
+/// One side of a comparison as the user named it.
 struct Named {
     source: Source,
     target: Option<String>,

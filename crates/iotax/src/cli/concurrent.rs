@@ -18,7 +18,7 @@ use super::{Failure, OrExit};
 /// Interval between two checks.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// The runs that were met on the disks of a run.
+/// Other runs that were seen on this run's disks.
 pub(super) struct ConcurrentRuns {
     undo_dir: PathBuf,
     /// This run; its number is 0 until announced.
@@ -26,13 +26,13 @@ pub(super) struct ConcurrentRuns {
     begun: Instant,
     looked: Option<Instant>,
     met: Vec<MetRun>,
-    /// Marks on the disks in sysfs, for other users to see.
+    /// Locks in sysfs that mark this run's disks as in use, for runs of other users.
     marks: Vec<DiskMark>,
 }
 
 /// Another run, with the times when it was first and last seen.
 struct MetRun {
-    /// Its number, or its process.
+    /// The other run's number, or its process and user if it is another user's.
     name: String,
     disk: String,
     first: Instant,
@@ -40,7 +40,7 @@ struct MetRun {
 }
 
 impl ConcurrentRuns {
-    /// Looks for runs on the disks on which this plan's targets are or will be.
+    /// Prepares to look for other runs on the disks that hold this plan's targets, or will hold them.
     pub(super) fn beside(
         undo_dir: PathBuf,
         plan: &Plan,
@@ -62,7 +62,7 @@ impl ConcurrentRuns {
         Ok(Self { undo_dir, own, begun: Instant::now(), looked: None, met: Vec::new(), marks })
     }
 
-    /// Tells other runs about this one.
+    /// Announces this run to other runs on the same disks.
     pub(super) fn announce(&mut self, run: i64, undo_log: &UndoLog) -> Result<(), Failure> {
         self.own.run = run;
         self.begun = Instant::now();
@@ -91,7 +91,7 @@ impl ConcurrentRuns {
         lines
     }
 
-    /// The runs that share a disk with this one now, each with the disk; this user's by their numbers.
+    /// Returns the names of the runs that share a disk with this one now, each with the disk.
     fn others(&self) -> Vec<(String, String)> {
         let own = undo::running(&self.undo_dir).into_iter().filter(|run| *run != self.own);
         let own = own.filter_map(|run| Some((called(&self.own, &run), shared(&self.own, &run)?.to_owned())));
@@ -103,7 +103,7 @@ impl ConcurrentRuns {
         own.chain(of_others).collect()
     }
 
-    /// The remark on them in the report.
+    /// Returns a warning for the report about each other run that was seen.
     pub(super) fn warnings(&self) -> Vec<Warning> {
         let all = human::duration(self.begun.elapsed().as_secs_f64());
         let warning = |met: &MetRun| Warning {
@@ -123,12 +123,12 @@ impl ConcurrentRuns {
     }
 }
 
-/// The lowest disk that both have.
+/// Returns the first of this run's disks that the other run uses too.
 fn shared<'a>(own: &'a RunningRun, other: &RunningRun) -> Option<&'a str> {
     own.disks.iter().find(|disk| other.disks.contains(disk)).map(String::as_str)
 }
 
-/// `run 7`, or `run 7 of /srv/other.db`.
+/// Names another run: `run 7`, or `run 7 of /srv/other.db` if it uses another store.
 fn called(own: &RunningRun, other: &RunningRun) -> String {
     let store = if other.store == own.store { String::new() } else { format!(" of {}", other.store) };
     format!("run {}{store}", other.run)

@@ -1,4 +1,4 @@
-//! Limits what a plan from another person may do here.
+//! Limits a plan from another person to certain directories of this machine.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ impl Directories {
         Ok((!resolved.is_empty()).then_some(Self(resolved)))
     }
 
-    /// Refuses a plan that does more than create files below the directories and read what is there. The plan's paths must be absolute.
-    /// Structs are destructured in full, so that a new key of a plan does not compile until it is considered here.
+    /// Refuses a plan that does anything but create and read files in the directories. The plan's paths must be absolute. Structs are
+    /// destructured in full, so that a new key of a plan does not compile until it is considered here.
     pub(super) fn check(&self, plan: &Plan) -> Result<(), Failure> {
         self.plan(plan).map_err(|reason| usage(format!("{self}: the plan goes beyond it: {reason}")))
     }
 
-    /// A file to read, without links; refused if it is in none of the directories. Its content is not looked at.
+    /// Resolves the links in the path of a file to read. Refuses a file outside of the directories. Does not read the file.
     pub(super) fn readable(&self, file: &Path) -> Result<PathBuf, String> {
         let found =
             file.canonicalize().ok().filter(|found| self.0.iter().any(|area| found.starts_with(area)));
@@ -99,7 +99,7 @@ impl Directories {
         Ok(())
     }
 
-    /// A key that names a file to be made.
+    /// Refuses a workload that drops the machine's caches or writes a journal outside of the directories.
     fn workload(&self, workload: &Workload) -> Result<(), String> {
         if workload.jobs().any(|job| job.invalidate_machine) {
             return Err("invalidate_machine drops everybody's caches".into());
@@ -114,7 +114,7 @@ impl Directories {
     }
 }
 
-/// The flags that name them.
+/// Formats the directories as `--confine` flags.
 impl fmt::Display for Directories {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags: Vec<String> = self.0.iter().map(|dir| format!("--confine {}", dir.display())).collect();

@@ -60,9 +60,9 @@ pub(super) fn show_plan(plan: &Plan, seed: Option<u64>, done: usize, space: u64,
     }
 }
 
-/// Targets that a throttle has filled for long.
+/// Returns a sentence for each target whose throttle makes its filling take longer than a minute.
 pub(super) fn slow_fills(plan: &Plan) -> Vec<String> {
-    /// Longest time in seconds that is not announced.
+    /// Longest filling time in seconds that is not reported.
     const SHORT: f64 = 60.0;
     let slow = plan.everything().filter_map(|target| Some((target, runner::throttled_fill(target, plan)?)));
     let sentence = |(target, seconds): (&TargetSpec, f64)| {
@@ -76,7 +76,7 @@ pub(super) fn slow_fills(plan: &Plan) -> Vec<String> {
     slow.filter(|(_, seconds)| *seconds > SHORT).map(sentence).collect()
 }
 
-/// The workloads that drop the whole machine's caches; `None` without any.
+/// Returns a sentence about the workloads that drop the whole machine's caches; `None` if no workload does.
 pub(super) fn machine_caches(plan: &Plan) -> Option<String> {
     let mut names = plan.workloads.iter().filter(|it| it.drops_machine_caches()).map(|it| &it.name);
     let first = names.next()?;
@@ -89,12 +89,12 @@ pub(super) fn machine_caches(plan: &Plan) -> Option<String> {
     ))
 }
 
-/// `1 target`, `2 targets`, `4 to 22 rounds`.
+/// Formats a count and a noun: `1 target`, `2 targets`, `4 to 22 rounds`.
 fn many(count: &str, noun: &str) -> String {
     format!("{count} {noun}{}", if count == "1" { "" } else { "s" })
 }
 
-/// The schedule of a watch's events: commands are not run unseen.
+/// Lists a watch's events with their times, so that the user sees every command before it runs.
 pub(super) fn events(plan: &Plan) -> Vec<String> {
     let Some(watch) = plan.watch() else { return Vec::new() };
     let window = plan.workloads.first().map(|workload| workload.runtime).unwrap_or_default();

@@ -27,7 +27,7 @@ use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, number, target_args, usage};
 use crate::runner::{self, crash::PowerCuts};
 
-/// Time after which an uncut load ends.
+/// Maximum duration of a load whose power is not cut.
 const LONGEST: Nanos = Nanos::from_secs(120);
 
 /// Writes after which the load flushes.
@@ -122,7 +122,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// The targets of a plan before their first cut, each with its index in the plan; one per mode for a database.
+/// The targets of a plan before their first cut, each with its index in the plan. With a database, one for each target and mode.
 fn crashed(plan: &Plan, application: Option<Application>) -> Vec<(usize, CrashedTarget)> {
     let modes: Vec<Option<DatabaseMode>> = match application {
         None => vec![None],
@@ -139,7 +139,7 @@ fn crashed(plan: &Plan, application: Option<Application>) -> Vec<(usize, Crashed
     plan.targets.iter().enumerate().flat_map(each).collect()
 }
 
-/// Cuts each target once in every round, in random order.
+/// Cuts the power of each target once per round, in random order.
 fn all(
     mut cuts: PowerCuts<'_>,
     mut targets: Vec<(usize, CrashedTarget)>,

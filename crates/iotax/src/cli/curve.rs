@@ -39,7 +39,7 @@ pub(super) struct Args {
     run: RunArgs,
 }
 
-/// I/Os that may be outstanding: enough that no target runs out of them before its capacity.
+/// Queue depth: enough outstanding I/Os for every target to reach its capacity.
 const DEPTH: u32 = 64;
 /// Length of a window: many short windows are more accurate than a few long ones.
 const WINDOW: Nanos = Nanos::from_millis(250);

@@ -16,7 +16,7 @@ pub(super) const SIZE: Bytes = Bytes(64 << 20);
 /// Writes in flight.
 const DEPTH: u32 = 8;
 
-/// Stamped writes of 4 KiB at random places, with a flush after a number of them.
+/// Returns a workload of stamped 4 KiB writes at random offsets, with a flush after every `writes_per_flush` writes.
 pub(super) fn load(size: Bytes, writes_per_flush: u32, longest: Nanos) -> Workload {
     let keys = WorkloadKeys { size: Some(size), runtime: Some(longest), ..WorkloadKeys::default() };
     Workload {
@@ -32,7 +32,7 @@ pub(super) fn load(size: Bytes, writes_per_flush: u32, longest: Nanos) -> Worklo
     }
 }
 
-/// Checks the plan of such a load before anything is created. Returns the given seed, or a random one.
+/// Checks the plan of a power-cut load before anything is created. Returns the given seed, or a random one.
 pub(super) fn ready(plan: &mut Plan, permission: &Permission, seed: Option<u64>) -> Result<u64, Failure> {
     plan.check().or_exit(Exit::Usage)?;
     make_absolute(plan).or_exit(Exit::Environment)?;

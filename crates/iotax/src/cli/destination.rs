@@ -15,7 +15,7 @@ use super::replace::{self, Draft};
 use super::{Failure, OrExit, say, usage};
 use crate::runner::Interrupted;
 
-/// The largest result. A larger file cannot be one of iotax's.
+/// Maximum size of a result in bytes. A larger file cannot be one of iotax's.
 const LARGEST: u64 = 256 << 20;
 
 /// A destination for one result in one format.
@@ -37,7 +37,7 @@ enum OutputPlace {
 }
 
 impl Destination {
-    /// Refuses a destination that cannot be written, or that holds anything other than such a result of iotax. Creates nothing.
+    /// Refuses a destination that cannot be written, or that holds anything but a result of the kind of `mark`. Creates nothing.
     pub(super) fn open(name: &Path, mark: Mark) -> Result<Self, Failure> {
         let place = OutputPlace::named(name)?;
         let this = Self { name: name.to_path_buf(), mark, place };
@@ -67,12 +67,12 @@ impl Destination {
         }
     }
 
-    /// True if it is the file of this name.
+    /// True if the destination is the file of this name.
     pub(super) fn is_file(&self, name: &Path) -> bool {
         !self.is_stdout() && is_one_file(&self.name, name)
     }
 
-    /// True if it is a file directly in this directory with this extension.
+    /// True if the destination is a file directly in this directory with this extension.
     pub(super) fn is_in(&self, dir: &Path, extension: &str) -> bool {
         let OutputPlace::File(path) = &self.place else { return false };
         let is_there = fs::canonicalize(dir).is_ok_and(|dir| directory(path) == dir);
@@ -104,7 +104,7 @@ impl Destination {
         }
     }
 
-    /// The existing file, if any. Refuses one that is not such a result of iotax.
+    /// The existing file, if any. Refuses a file that holds anything but a result of the destination's kind.
     fn existing(&self, path: &Path) -> Result<Option<File>, Failure> {
         let file = match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -178,7 +178,7 @@ fn is_stream(metadata: &Metadata) -> bool {
     kind.is_fifo() || kind.is_char_device() && is_terminal || is_sink(metadata)
 }
 
-/// Returns whether it is `/dev/null`, `/dev/zero` or `/dev/full`, which discard what is written to them.
+/// Returns whether the file is `/dev/null`, `/dev/zero` or `/dev/full`, which discard all writes.
 fn is_sink(metadata: &Metadata) -> bool {
     let device = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
     metadata.file_type().is_char_device() && matches!(device, (1, 3 | 5 | 7))

@@ -1,6 +1,6 @@
-//! Marks that show runs of other users which disks are in use: shared locks on a sysfs file of the disk, which everybody may read and
-//! nobody can replace. The kernel lists them in /proc/locks and drops them with the process. No file is created, and none of another user's
-//! is opened.
+//! Locks that show runs of other users which disks are in use: shared locks on a sysfs file of the disk, which everybody may read and
+//! nobody can replace. The kernel lists them in /proc/locks and drops them with the process. This module creates no file, and opens
+//! none of another user's.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -14,10 +14,10 @@ const PROGRAM: &str = "iotax";
 
 /// A disk that a run marks as in use.
 pub(super) struct DiskMark {
-    /// The kernel's name of it.
+    /// The kernel's name of the disk.
     pub(super) disk: String,
     file: File,
-    /// The file as the list of locks names it.
+    /// The locked file as /proc/locks identifies it: device numbers and inode.
     place: String,
 }
 
@@ -42,7 +42,7 @@ impl DiskMark {
         Some(Self { disk: disk.to_owned(), file, place })
     }
 
-    /// Marks the disk until this is dropped. Who holds it alone is listed himself.
+    /// Marks the disk until dropped. A failure is ignored: whoever holds an exclusive lock is in the list of locks too.
     pub(super) fn show(&self) {
         let _ = self.file.try_lock_shared();
     }
@@ -60,12 +60,12 @@ impl DiskMark {
     }
 }
 
-/// The kernel's list of locks; empty where it cannot be read.
+/// Reads /proc/locks; empty if it cannot be read.
 pub(super) fn locks() -> String {
     fs::read_to_string("/proc/locks").unwrap_or_default()
 }
 
-/// The processes that have a flock(2) on the file at `place`, without this one.
+/// Returns the other processes that hold a flock(2) lock on the file identified by `place`.
 fn holders_of<'a>(locks: &'a str, place: &'a str) -> impl Iterator<Item = u32> + 'a {
     let own = getpid().as_raw_nonzero().get().unsigned_abs();
     locks.lines().filter_map(move |line| {

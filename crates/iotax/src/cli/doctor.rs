@@ -77,7 +77,8 @@ fn is_elsewhere(args: &Args) -> bool {
     args.target.as_deref().is_some_and(|target| Machine::is_meant(Path::new(target)))
 }
 
-/// Adds what the last run of `iotax flush` on this machine saw, of targets on the path that is looked at. A guest's definition has none.
+/// Adds the swallowed flushes that the last run of `iotax flush` on this machine found on the checked path. A guest's definition has
+/// none.
 fn add_swallowed_flushes(args: &Args, survey: &mut Survey) -> Result<(), Failure> {
     let path = args.target.as_deref().map(Path::new);
     if path.is_some_and(|path| is_domain(path) || !path.exists()) {

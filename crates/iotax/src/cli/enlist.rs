@@ -17,7 +17,7 @@ use super::say::say;
 use super::session::watch_signals;
 use super::{Failure, OrExit, args, usage};
 
-/// Longest time until a signal is heeded.
+/// Maximum time until a signal is noticed.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Flags of `iotax agent`.
@@ -44,7 +44,7 @@ fn name(given: &str) -> Result<String, String> {
 }
 
 impl Args {
-    /// Waits for fleets until a signal or an operator ends it; without `--nats` absent.
+    /// Waits for fleets until a signal or an operator ends it; `None` without `--nats`.
     pub(super) fn main(&self) -> Option<Result<Exit, Failure>> {
         self.nats.as_ref().map(|address| self.serve(address))
     }
@@ -90,7 +90,7 @@ fn host_name() -> Result<String, Failure> {
         .map_err(|reason| usage(format!("the host name {host:?}: {reason}; give another: --name NAME")))
 }
 
-/// The failure to use a server.
+/// Converts an error of a NATS server to a failure with its exit code.
 pub(super) fn refused(error: NatsError) -> Failure {
     let exit = match error {
         NatsError::Files(_) => Exit::Usage,
@@ -99,7 +99,7 @@ pub(super) fn refused(error: NatsError) -> Failure {
     Failure { exit, error: error.into() }
 }
 
-/// Undoes the effects of a killed earlier agent of this name.
+/// Runs `iotax clean` on the state of an earlier agent of this name that was killed.
 fn clean(program: &Path, place: &PathBuf) -> Result<(), Failure> {
     if !place.exists() {
         return Ok(());
@@ -121,7 +121,7 @@ fn clean(program: &Path, place: &PathBuf) -> Result<(), Failure> {
     Err(Failure { exit: Exit::Environment, error: anyhow::anyhow!(reason) })
 }
 
-/// Starts a separate process that carries out what a coordinator asks for.
+/// Runs a member process for a fleet, and returns once the process has ended.
 fn work(
     agent: &mut Agent,
     fleet: &Fleet,
@@ -152,7 +152,7 @@ fn work(
     Ok(())
 }
 
-/// Merges samples until a signal ends it.
+/// Merges members' samples until a signal arrives.
 fn merge(address: &Address, name: &str) -> Result<Exit, Failure> {
     let mut leaf = Leaf::connect(address, name, crate::version()).map_err(refused)?;
     let stop = watch_signals().or_exit(Exit::Environment)?;

@@ -6,7 +6,7 @@ use iotax_model::units::{Nanos, human};
 
 use crate::runner;
 
-/// `5`, or `5 to 30` where rounds are added.
+/// Formats the number of rounds: `5`, or `5 to 30` if rounds are added.
 pub(super) fn rounds(plan: &Plan) -> String {
     range(plan, u64::from)
 }
@@ -24,7 +24,7 @@ fn range(plan: &Plan, of: impl Fn(u32) -> u64) -> String {
     }
 }
 
-/// `about 12 min 05 s`; for a plan that adds rounds also the most: `about 2 min to 10 min`.
+/// Formats the estimated time: `about 12 min 05 s`, or with the maximum for a plan that adds rounds: `about 2 min to 10 min`.
 pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
     let set_up = || runner::estimate_seconds(plan, 0, 0, accel);
     match &plan.design {
@@ -49,7 +49,8 @@ pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
     }
 }
 
-/// Seconds that a curve measures if its rates are not placed yet: its time limit, or its rounds and one pass to place the rates.
+/// Measuring time in seconds of a curve whose rates are not chosen yet: its time limit, or its rounds plus one pass to choose the
+/// rates.
 fn curve_seconds(plan: &Plan, curve: &CurveSpec) -> f64 {
     let round = plan.round_time().as_secs_f64();
     let rates = f64::from(curve.points_of(plan.targets.len()) + 1);

@@ -17,7 +17,7 @@ const FIRST: &[Example] = &[
     ("iotax net ladder", "And the network?"),
 ];
 
-/// The examples of each command; those of `net` and `plan` are those of their subcommands.
+/// The examples of each command; for `net` and `plan`, those of their subcommands.
 const OF_COMMANDS: &[(&str, &[Example])] = &[
     (
         "ladder",
@@ -359,7 +359,7 @@ pub(super) fn first() -> String {
     )
 }
 
-/// The examples of a command, for its --help. The name of a subcommand follows that of its command: `net run`.
+/// The examples of a command, for its --help. A subcommand's name includes its command's: `net run`.
 pub(super) fn of(command: &str) -> Option<String> {
     let examples =
         if command.is_empty() { FIRST } else { OF_COMMANDS.iter().find(|(name, _)| *name == command)?.1 };

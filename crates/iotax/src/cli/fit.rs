@@ -27,7 +27,7 @@ const PROFILES: [(&str, &str); 4] = [
     ("sqlserver", include_str!("../../profiles/sqlserver.toml")),
 ];
 
-/// The page cache's unit.
+/// Size of a page of the page cache, in bytes.
 const PAGE: u64 = 4096;
 
 /// Flags of `iotax fit`.
@@ -95,7 +95,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session { output: &args.run.output, ..args.run.session(plan, permission) }.carry_out()
 }
 
-/// If a target is a virtio device, whose driver has no page cache, makes buffered writes direct and whole pages.
+/// Makes all workloads use direct I/O in whole pages if any target is a virtio device, whose driver has no page cache.
 fn leave_out_page_cache(plan: &mut Plan) {
     let is_virtio = |target: &TargetSpec| target.stack.has::<VirtioSpec>();
     let Some(target) = plan.targets.iter().find(|target| is_virtio(target)) else { return };

@@ -20,10 +20,10 @@ use super::target_args::TargetArgs;
 use super::time::seconds;
 use super::{Failure, OrExit, usage};
 
-/// The suite whose workloads are the methods.
+/// Name of the suite that has a workload for each method.
 const SUITE: &str = "flush";
 
-/// The methods, for completions.
+/// Names of the methods, for shell completion.
 const METHODS: [&str; 8] =
     ["open_datasync", "fdatasync", "fsync", "open_sync", "rwf_dsync", "msync", "sync_file_range", "write"];
 

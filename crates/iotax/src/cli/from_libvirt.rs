@@ -15,7 +15,7 @@ use super::{Failure, OrExit, input};
 pub(super) struct LadderTargets {
     /// The host's filesystem, the disk as the domain defines it, and alternatives.
     pub(super) targets: Vec<TargetSpec>,
-    /// The disk that was modelled, and where the targets differ from it.
+    /// The modelled disk, and each difference of the targets from it.
     pub(super) notes: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn targets(domain: &str, disk: Option<&str>, dir: &Path) -> Result<La
     Ok(rungs(domain, dir))
 }
 
-/// The targets without their guests: each disk through QEMU's storage daemon, once for targets that differ only in the guest.
+/// Replaces each guest by QEMU's storage daemon, and drops targets that are then identical to an earlier one.
 pub(super) fn without_guests(ladder: LadderTargets) -> LadderTargets {
     let mut targets: Vec<TargetSpec> = Vec::new();
     for mut target in ladder.targets {

@@ -6,7 +6,7 @@ use iotax_model::exit::Exit;
 
 use super::{Cli, examples};
 
-/// Options in `-h` of commands with more options than fit on a screen. The name of a subcommand follows that of its command.
+/// Options shown by `-h`, for commands with more options than fit on a screen. A subcommand's name includes its command's: `net run`.
 const EVERYDAY: [(&str, &str); 22] = [
     (
         "bench",
@@ -176,7 +176,7 @@ fn with_own_defaults(path: &str, command: Command) -> Command {
     })
 }
 
-/// Arranges a command and its subcommands, each by its path: `net run`.
+/// Applies `arrange` to a command and all its subcommands, each with its path, such as `net run`.
 fn each(path: &str, command: Command, arrange: &dyn Fn(&str, Command) -> Command) -> Command {
     let command = command.mut_subcommands(|sub| {
         let path =

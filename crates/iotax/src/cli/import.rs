@@ -93,14 +93,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// A run with too many targets or workloads, with the count and the kind.
+/// Returns the run, the count and the kind of name if the run has too many targets or workloads, else `None`.
 fn too_many(run: &Imported) -> Option<(&Imported, usize, &'static str)> {
     let counts = [(run.plan.targets.len(), "targets"), (run.plan.workloads.len(), "workloads")];
     let (count, what) = counts.into_iter().find(|(count, _)| *count > import::MOST_NAMES)?;
     Some((run, count, what))
 }
 
-/// Reads a file's name and results. If there are none, adds the lines that look like results to `refused`.
+/// Reads the results in a file, and returns them with the file's name. If there are none, adds the lines that look like results to
+/// `refused`.
 fn read(path: &Path, refused: &mut Vec<String>) -> Result<(String, Vec<Found>), Failure> {
     let (name, bytes) = if path == Path::new("-") {
         ("stdin".to_owned(), input::stdin(input::RESULTS)?)
@@ -127,12 +128,12 @@ fn read(path: &Path, refused: &mut Vec<String>) -> Result<(String, Vec<Found>), 
     Ok((name, found))
 }
 
-/// The name without its directory, which is of no use to readers of the report elsewhere.
+/// The file's name without its directory, which means nothing to readers of the report elsewhere.
 fn shown(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The error for files without results. Listed lines say which tool they are from and what is wrong.
+/// The error message for files without results. `refused` has the lines that look like results but were not understood.
 fn nothing(names: &[String], refused: &[String]) -> String {
     let names = names.join(", ");
     if !refused.is_empty() {
@@ -151,7 +152,7 @@ fn keep(store: &mut Store, run: &Imported) -> anyhow::Result<i64> {
     Ok(id)
 }
 
-/// Reports lines that were not understood on stderr, and says where the rest can be seen.
+/// Prints up to 20 lines that were not understood on stderr, then the number of further ones, followed by `rest`.
 fn not_understood(lines: &[String], rest: &str) {
     if lines.is_empty() {
         return;

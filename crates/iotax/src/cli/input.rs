@@ -9,7 +9,7 @@ use iotax_model::units::Bytes;
 
 use super::{Failure, usage};
 
-/// A kind of file with its largest size.
+/// A kind of input file with its maximum size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InputKind {
     what: &'static str,
@@ -71,7 +71,7 @@ pub(super) fn text(path: &Path, kind: InputKind) -> Result<String, Failure> {
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads everything up to the limit, and at most one byte more to notice a longer source.
+/// Reads a source. Fails if it is larger than the limit, after reading at most one byte more.
 fn all_of(source: impl Read, told: Option<u64>, name: &str, kind: InputKind) -> Result<Vec<u8>, Failure> {
     let too_large = |size: String| {
         let InputKind { what, most, remedy } = kind;

@@ -14,7 +14,8 @@ use super::confine::Directories;
 use super::say::note;
 use super::{Failure, OrExit, input, replay, target_args, usage};
 
-/// Default number of rounds for a job file on several targets. One target has nothing to compare with, so it is one, as in fio.
+/// Default number of rounds for a job file on several targets. With one target there is nothing to compare, so the default is 1, as in
+/// fio.
 const REPEAT: u32 = 3;
 
 /// Options that apply only to job files.
@@ -160,7 +161,7 @@ fn common_directory(jobs: &Jobs, base: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// An included file, by its name or next to the including file.
+/// Reads an included file: by its name if that exists, else next to the including file.
 fn included(including: &str, name: &str, confined: Option<&Directories>) -> Result<Included, String> {
     let beside = Path::new(including).parent().map(|directory| directory.join(name));
     let named = Path::new(name).to_path_buf();

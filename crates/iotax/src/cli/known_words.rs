@@ -5,14 +5,14 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command, Error};
 
-/// A parser whose known values are offered as completions. Parsing and errors are the inner parser's.
+/// A parser whose known values are offered as completions. An inner parser does the parsing and reports errors.
 #[derive(Clone)]
 pub(super) struct KnownWords<P> {
     parser: P,
     words: Vec<String>,
 }
 
-/// A parser with its words.
+/// Adds words for shell completion to a parser.
 pub(super) fn known_words<P: TypedValueParser>(
     parser: P,
     words: impl IntoIterator<Item: Into<String>>,
@@ -20,7 +20,7 @@ pub(super) fn known_words<P: TypedValueParser>(
     KnownWords { parser, words: words.into_iter().map(Into::into).collect() }
 }
 
-/// Text, of which the command itself knows what it accepts.
+/// A parser that accepts any text and offers these words for completion; the command itself checks the text.
 pub(super) fn text_of(words: impl IntoIterator<Item: Into<String>>) -> KnownWords<StringValueParser> {
     known_words(StringValueParser::new(), words)
 }

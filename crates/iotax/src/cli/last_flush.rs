@@ -11,7 +11,7 @@ use iotax_model::survey::{Fact, SwallowedFlushes};
 use iotax_model::target::BottomLocation;
 use iotax_store::{Filter, Store, StoreError};
 
-/// The newest runs that are looked through.
+/// Maximum number of recent runs to search.
 const NEWEST: u32 = 100;
 
 /// Layers that swallowed flushes in this machine's last complete run of the suite `flush`. With a path, only targets below or above that
@@ -56,7 +56,7 @@ fn of_run(run: &Run, path: Option<&Path>) -> Vec<Fact<SwallowedFlushes>> {
     found.map(|one| Fact::new(fact(one), source.clone())).collect()
 }
 
-/// Returns whether a target is on a path, or the path within its directory.
+/// Returns whether the target's location is at or below the path, or the path below the location.
 fn is_on(spec: &iotax_model::TargetSpec, path: &Path) -> bool {
     let place = match spec.stack.location() {
         Some(

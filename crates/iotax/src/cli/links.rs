@@ -11,20 +11,20 @@ use std::path::{Component, Path, PathBuf};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// The longest chain of links, as in the kernel.
+/// Maximum number of symbolic links to follow, as in the kernel.
 const MOST_LINKS: u32 = 40;
 const OTHERS_WRITE: u32 = 0o002;
 
-/// The name without links, also for a file that does not exist yet.
+/// Resolves all symbolic links in a path whose last component need not exist.
 ///
 /// # Errors
-/// A directory on the way is missing or no directory, there are too many links, or one is somebody else's in a directory that others can
-/// write.
+/// Fails if a directory on the way is missing or is not a directory, if there are too many links, or if a link belongs to another user
+/// in a directory that others can write.
 pub(super) fn resolved(name: &Path) -> io::Result<PathBuf> {
     walk(name, false)
 }
 
-/// Checks that no other user's link is on the path of something that is created together with its directories.
+/// Refuses a path through another user's link in a directory that others can write. The path's directories need not exist yet.
 pub(super) fn check(name: &Path) -> io::Result<()> {
     walk(name, true).map(drop)
 }

@@ -38,7 +38,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// The state of a run that cannot be read, wholly or in part.
+/// State shown for a run that cannot be read, or only in part.
 const DAMAGED: &str = "damaged";
 
 /// Default number of runs shown on a terminal, and number of those whose outcome is shown.
@@ -79,7 +79,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 /// The outcome of a run, and its user.
 #[derive(Default)]
 struct Outcome {
-    /// Its main figures as text.
+    /// The run's main figures as text.
     figures: Option<String>,
     user: Option<String>,
 }
@@ -94,7 +94,7 @@ impl Outcome {
         Self { figures: iotax_report::outcome(&head, &figures), user: head.environment.user }
     }
 
-    /// `60.5k IOPS; ada@host`.
+    /// Formats the outcome and the user: `60.5k IOPS; ada@host`.
     fn line(self, machine: Option<&str>) -> Option<String> {
         let who = match (self.user, machine) {
             (Some(user), Some(host)) => Some(format!("{user}@{host}")),
@@ -105,7 +105,7 @@ impl Outcome {
     }
 }
 
-/// Says that no run is like what was asked for.
+/// The message that no run matches the arguments, or that no run is stored yet.
 fn nothing(args: &Args) -> String {
     let asked = args.words.iter().map(|word| format!("{word:?}"));
     let asked = asked.chain(args.tags.iter().map(|tag| format!("--tag {tag}")));
@@ -118,7 +118,7 @@ fn nothing(args: &Args) -> String {
     }
 }
 
-/// The runs that were asked for, the newest last.
+/// The runs that match the arguments, newest last.
 fn listed(args: &Args, store: &Store) -> Result<Vec<Listed>, Failure> {
     let is_cut = args.limit.is_none() && !args.json && say::Stream::Stdout.is_terminal();
     let filter = Filter {
@@ -191,7 +191,7 @@ fn state(run: &RunSummary) -> String {
 /// Columns before a run's name, and the indentation of lines below it.
 const BEFORE: (usize, usize) = (53, 7);
 
-/// Prints what belongs to the run above.
+/// Prints text below a run's line, wrapped and indented.
 fn print_below(text: &str, width: usize) {
     let text = visible::line(text).to_string();
     for line in wrap::lines(&text, width.saturating_sub(BEFORE.1)) {

@@ -1,6 +1,6 @@
-//! Publishes a run's progress to everyone who reads the store.
+//! Publishes a run's progress in the store, for everyone who reads it.
 //!
-//! A thread of its own writes the state, at most once a second and only if it changed, so that a slow store holds up no measurement.
+//! A separate thread writes the state, at most once a second and only if it changed, so that a slow store does not delay measurements.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Publishes the state of a run until dropped.
 pub(super) struct Live {
     state: Arc<Mutex<Map<String, Value>>>,
-    /// Dropping it ends the thread.
+    /// Dropped to end the thread.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -41,7 +41,7 @@ impl Live {
         Self { state, end: Some(end), thread: thread.ok() }
     }
 
-    /// Changes a part of the state; `None` takes it out.
+    /// Sets parts of the state; the value `None` removes a part.
     pub(super) fn set(&self, changes: impl IntoIterator<Item = (&'static str, Option<Value>)>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for (key, value) in changes {

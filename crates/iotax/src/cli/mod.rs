@@ -225,7 +225,7 @@ enum Command {
     Volatile(volatile::Args),
 }
 
-/// Carries out the command line.
+/// Parses and executes the command line.
 pub(crate) fn main() -> Result<ExitCode, Failure> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if arguments.len() < 2 {

@@ -32,7 +32,7 @@ pub(super) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// The store at this place.
+    /// Returns the arguments that name the store at `place`.
     pub(super) const fn at(place: PathBuf) -> Self {
         Self { db: Some(place) }
     }
@@ -46,12 +46,12 @@ impl StoreArgs {
         }
     }
 
-    /// The store's file, if it is one.
+    /// The path of a store that is a file; `None` for one on a server.
     pub(super) fn file(&self) -> Result<Option<PathBuf>, Failure> {
         Ok(self.location()?.file().map(Path::to_owned))
     }
 
-    /// The file next to which reports are written: the store's own, or that of the default store for one on a server.
+    /// The file next to which reports are written: the store itself, or the default store's file if the store is on a server.
     fn next_to(&self) -> Result<PathBuf, Failure> {
         if let Some(file) = self.file()? {
             return Ok(file);
@@ -74,17 +74,17 @@ impl StoreArgs {
         Ok(Store::open(place).or_exit(Exit::Environment)?.named(self.name()))
     }
 
-    /// The command that makes the first run of the store.
+    /// A command that would add the first run to the store, for a hint to the user.
     pub(super) fn first(&self) -> String {
         run::command("ladder", "DIR", "", self.name().as_deref())
     }
 
-    /// The store as the user named it, without a password, if not by a variable.
+    /// The value of `--db` without a password; `None` without the flag.
     fn name(&self) -> Option<String> {
         self.db.as_ref().map(|place| Location::from(place).to_string())
     }
 
-    /// Opens a store for reading; `None` if there is none.
+    /// Opens a store for reading; `None` if it does not exist.
     pub(super) fn open_if_there(&self) -> Result<Option<Store>, Failure> {
         let place = self.location()?;
         let is_empty =
@@ -126,8 +126,8 @@ pub(super) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Checks all destinations before anything is measured. Refuses those that cannot be written or that hold anything but
-    /// such a result of iotax, and one destination for two results. `json` is the mark of the JSON document.
+    /// Checks all destinations before anything is measured. Refuses a destination that cannot be written or that holds anything but a
+    /// result of the same kind, and one destination for two results. `json` is the mark of the JSON document.
     pub(super) fn open(&self, json: Mark) -> Result<Destinations, Failure> {
         let open = |path: &Option<PathBuf>, mark| {
             path.as_deref().map(|path| Destination::open(path, mark)).transpose()
@@ -168,12 +168,12 @@ pub(super) struct Destinations {
     formats: output_formats::FormatDestinations,
 }
 
-/// The place of an HTML report.
+/// The location of an HTML report.
 #[derive(Debug)]
 enum Html {
     /// The file that the user named.
     At(Destination),
-    /// A file next to this one, named after it and the run.
+    /// A file next to this path, named after the path and the run.
     NextTo(PathBuf),
 }
 
@@ -196,7 +196,7 @@ impl Html {
 }
 
 impl Destinations {
-    /// All destinations with their flags.
+    /// All destinations that the user named, with their flags.
     fn all(&self) -> Vec<(&'static str, &Destination)> {
         let json = self.json.as_ref().map(|place| ("--json", place));
         let html = self.html.as_ref().and_then(|html| match html {
@@ -206,7 +206,8 @@ impl Destinations {
         json.into_iter().chain(html).chain(self.formats.all()).collect()
     }
 
-    /// Refuses one file for two purposes: results, and the named files that the command itself makes or measures.
+    /// Refuses a path that is both a result and one of `made`, the files that the command creates or measures, or that `made` has for
+    /// two purposes.
     pub(super) fn refuse_made(&self, made: &[(&str, PathBuf)]) -> Result<(), Failure> {
         for (index, (what, path)) in made.iter().enumerate() {
             let earlier = made[..index].iter().filter(|(other, _)| other != what);
@@ -223,7 +224,7 @@ impl Destinations {
         Ok(())
     }
 
-    /// Refuses results among the CSV files of a directory.
+    /// Refuses a result that is named like a CSV file in the directory of `--csv`.
     pub(super) fn refuse_among_csv(&self, dir: &Path) -> Result<(), Failure> {
         match self.all().iter().find(|(_, place)| place.is_in(dir, "csv")) {
             None => Ok(()),
@@ -236,7 +237,7 @@ impl Destinations {
         }
     }
 
-    /// Returns whether a destination was given that holds only one run.
+    /// Returns whether any of the requested formats can hold only one run.
     pub(super) fn take_one_run(&self) -> bool {
         self.html.is_some() || self.formats.all().next().is_some()
     }
@@ -286,13 +287,13 @@ impl Destinations {
     }
 }
 
-/// `iotax-3.html` next to `iotax.db`.
+/// The path of a run's HTML report: `iotax-3.html` next to `iotax.db`.
 fn page_of(store: &Path, run: i64) -> PathBuf {
     let stem = store.file_stem().unwrap_or_default().to_string_lossy();
     store.with_file_name(format!("{stem}-{run}.html"))
 }
 
-/// Loads a run; an unknown number is the user's error, anything else the machine's.
+/// Loads a run. An unknown number is a usage error; any other failure is an error of the environment.
 pub(super) fn load(store: &Store, run: i64) -> Result<Run, Failure> {
     store.load(run).map_err(refused)
 }

@@ -15,7 +15,7 @@ use super::known_words::known_words;
 use super::say::note;
 use super::{Failure, OrExit, csv_dir, usage};
 
-/// The mark of several formats in one file: none, because only the first could begin the file.
+/// The mark of a file with several formats: none, because only the first format could begin the file.
 const SEVERAL: Mark = Mark { format: "a text of several formats", place: mark::MarkPosition::Nowhere };
 
 /// The name of stdout as a destination.
@@ -58,7 +58,7 @@ pub(super) fn exported(text: &str) -> Result<&'static ExportFormat, WordError> {
 }
 
 impl FormatArgs {
-    /// Adds the format of a suite's classic, by its name in the table.
+    /// Adds the output format of the classic benchmark behind a suite, by its name in `FORMATS`.
     pub(super) fn with(self, classic: Option<(&str, PathBuf)>) -> Result<Self, WordError> {
         let classic = classic.map(|(name, path)| Ok((exported(name)?, path))).transpose()?;
         Ok(Self { classic, ..self })

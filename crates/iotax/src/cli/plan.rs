@@ -88,12 +88,13 @@ impl PlanInput {
         self.parse(&self.text()?, permission, None)
     }
 
-    /// The file's text; that of a trace is not a plan's.
+    /// Reads the plan's text; empty for a trace.
     pub(super) fn text(&self) -> Result<String, Failure> {
         if replay::is_meant(&self.plan) { Ok(String::new()) } else { input::text(&self.plan, input::PLAN) }
     }
 
-    /// Like [`Self::read`], for the text of a file, which may include only files from these directories.
+    /// Like [`Self::read`], for text that was read before. With `confined`, refuses included files and traces outside of these
+    /// directories.
     pub(super) fn parse(
         &self,
         text: &str,
@@ -208,7 +209,7 @@ fn devices(plan: &Plan) -> Vec<PathBuf> {
     plan.everything().filter_map(|target| target.device().map(Path::to_owned)).collect()
 }
 
-/// The number of cells, the time and the space in one line.
+/// Formats the numbers of targets, workloads and measurements, the time and the space in one line.
 fn totals(plan: &Plan, space: &[String]) -> String {
     // Of a curve and a search the measurements follow from what the targets can do.
     let of_rounds = if plan.finds_rates() {
@@ -244,7 +245,7 @@ fn like(plan: &Plan, target: usize) -> Option<String> {
     Some(format!("like {}, but {}", other.name, differences.join(", ")))
 }
 
-/// A workload with its concurrent jobs.
+/// Describes the concurrent jobs of a workload, joined by ` + `.
 fn work(workload: &Workload) -> String {
     workload.jobs().map(job).collect::<Vec<_>>().join(" + ")
 }

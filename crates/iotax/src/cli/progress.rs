@@ -15,7 +15,7 @@ use super::live::Live;
 use super::say::{self, Stream, note};
 use crate::runner::{Progress, Step};
 
-/// The age from which an I/O in flight is reported.
+/// Minimum age in nanoseconds at which an I/O in flight is reported.
 const LONG_NS: u64 = 1_000_000_000;
 
 /// Time between lines without a terminal.
@@ -40,11 +40,11 @@ pub(super) struct Watcher<'a> {
     /// IOPS of the current cell's intervals.
     iops: Vec<f64>,
     cell: String,
-    /// Rounds are added until all is decided.
+    /// True if rounds are added until every comparison is decided.
     is_open: bool,
     /// Time of the last message without a terminal.
     said: Instant,
-    /// Publishes the progress in the store; absent if the store cannot.
+    /// Publishes the progress in the store; `None` if the store cannot.
     live: Option<Live>,
     /// Other runs on the same disks.
     concurrent: &'a mut ConcurrentRuns,
@@ -132,7 +132,7 @@ impl Drop for Watcher<'_> {
     }
 }
 
-/// The last values as bars of eighths, scaled to their largest.
+/// Draws the last values as bars in steps of an eighth, scaled to the largest value.
 fn sparkline(values: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let last = &values[values.len().saturating_sub(16)..];

@@ -47,7 +47,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     copy(runs, &from, &mut to)
 }
 
-/// Refuses one place as both stores.
+/// Refuses to copy a store to itself.
 pub(super) fn refuse_itself(store: &Store, other: &str) -> Result<(), Failure> {
     let is_same = match (store.place(), Location::from(other)) {
         (Location::File(a), Location::File(b)) => super::destination::is_one_file(&a, &b),

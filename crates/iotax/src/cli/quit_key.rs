@@ -17,7 +17,7 @@ use iotax_model::threads;
 const MARK: &str = "key pressed";
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Waits for keys on the terminal until it is dropped, which gives the terminal back its mode.
+/// Reads keys from the terminal until dropped, then restores the terminal's mode.
 pub(super) struct QuitKey {
     before: Termios,
     over: Arc<AtomicBool>,
@@ -25,8 +25,8 @@ pub(super) struct QuitKey {
 }
 
 impl QuitKey {
-    /// Watches for the key; `None` if it cannot be pressed, because stdin is no terminal or belongs to another job of the shell. `socket`
-    /// is where the run takes marks.
+    /// Starts to watch for keys; `None` if stdin is not a terminal or belongs to another job of the shell. `socket` is the path where
+    /// the run takes marks.
     pub(super) fn watch(stop: &Interrupt, socket: PathBuf) -> Option<Self> {
         let stdin = io::stdin();
         if !stdin.is_terminal() || !is_ours() {

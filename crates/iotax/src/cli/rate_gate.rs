@@ -10,7 +10,7 @@ use iotax_model::units::human;
 
 use super::say::say;
 
-/// A rate below which a script fails.
+/// The I/O rate below which `--fail-if` fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RateGate {
     iops: u64,

@@ -71,7 +71,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Records, and undoes what that took.
+/// Records the trace, then undoes the changes to the kernel's tracing.
 fn recorded(
     args: &Args,
     disk: &TracedDisk,
@@ -88,7 +88,7 @@ fn recorded(
     written
 }
 
-/// Writes what the kernel shows until the time is over or Ctrl-C.
+/// Writes the kernel's trace events to the file until the time is over or Ctrl-C is pressed.
 fn follow(
     mut trace: BlockTrace,
     time: Nanos,
@@ -138,7 +138,7 @@ fn failed(reason: String) -> Failure {
     }
 }
 
-/// Puts an issue or a completion to the others.
+/// Passes a request's issue or completion to the matcher. Ignores issues before `begin`.
 fn take(matcher: &mut Matcher, request: &DiskRequest, begin: u64) {
     let DiskRequest { at_ns, is_completed, sector, sectors, kind, process } = *request;
     let Some((operation, fua)) = operation(&kind) else { return };

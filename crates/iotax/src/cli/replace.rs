@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 /// The extended attribute of access lists.
 const ACCESS_LIST: &str = "system.posix_acl_access";
-/// Longer than any access list.
+/// Size of the buffer for an access list, larger than any list.
 const ACCESS_LIST_BYTES: usize = 64 << 10;
 
 /// The beginning of a draft's name; process id and a number follow.
@@ -102,8 +102,8 @@ impl Drop for Draft {
     }
 }
 
-/// Removes complete drafts of killed processes from a directory: unlocked files with a draft's name that hold such a result. Unreadable
-/// ones stay.
+/// Removes drafts that killed processes left in a directory: unlocked files with a draft's name and at most `largest` bytes, whose
+/// contents `is_result` accepts. Unreadable ones stay.
 pub(super) fn remove_leftovers(dir: &Path, largest: u64, is_result: impl Fn(&[u8]) -> bool) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for name in entries.flatten().map(|entry| entry.path()).filter(|name| is_drafts(name)) {

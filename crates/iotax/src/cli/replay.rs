@@ -13,11 +13,11 @@ use super::say::note;
 use super::trace::{broken, open};
 use super::{Failure, OrExit};
 
-/// The refusal of a trace without what dependencies are inferred from.
+/// The error for a trace with too few times of completion to infer dependencies from.
 const NO_COMPLETIONS: &str = "replay_pace = dependency needs the times of completion, which most of its I/Os lack; leave replay_pace out, or record \
                               it with iotax record or blktrace";
 
-/// True for a trace, judged by its content; plans and job files are known by their names.
+/// True if the file is a trace, judged by its content. Files that end in .toml, .fio or .job are never taken for one.
 pub(super) fn is_meant(path: &Path) -> bool {
     let named = path.extension().and_then(|extension| extension.to_str());
     !matches!(named, Some("toml" | "fio" | "job")) && trace::open(path).is_ok()
@@ -31,7 +31,8 @@ pub(super) fn plan(path: &Path, targets: Vec<TargetSpec>, repeat: u32) -> Plan {
     Plan { repeat, ..Plan::new(name, targets, vec![workload]) }
 }
 
-/// Reads the traces of a plan through, and plans their replays by what they are.
+/// Reads each trace of a plan to its end, and completes its workload from the summary. Fails on a trace without I/Os, or if
+/// `replay_pace = dependency` lacks most times of completion.
 pub(super) fn take_over(plan: &mut Plan) -> Result<(), Failure> {
     for workload in plan.workloads.iter_mut().filter(|workload| workload.read_iolog.is_some()) {
         let path = PathBuf::from(workload.read_iolog.take().unwrap_or_default());
@@ -58,7 +59,7 @@ pub(super) fn take_over(plan: &mut Plan) -> Result<(), Failure> {
     plan.check().or_exit(Exit::Usage)
 }
 
-/// The part of a trace that a replay has time for.
+/// The note that the runtime is enough for only the first part of a trace.
 fn cut(workload: &Workload, trace: &TraceSummary) -> String {
     let all = workload.scaled(trace.duration_ns);
     format!("note: the first {} of {all} are replayed", workload.runtime)

@@ -11,8 +11,8 @@ pub(super) fn exit(run: &Run, judgement: &Judgement) -> Exit {
     if run.plan.watch().is_some() { of_watch(run) } else { of_demands(run, judgement) }
 }
 
-/// Fails if a requirement is not met, an event did not happen, or acknowledged writes are not recorded. Not judged if a requirement is
-/// undecided, or nothing was measured.
+/// Returns `Gate` if a requirement is not met, `Measurement` if an event failed or the journal is incomplete, and `Unjudged` if a
+/// requirement is undecided or nothing was measured.
 fn of_watch(run: &Run) -> Exit {
     let episodes = episodes(run);
     let passed: Vec<Option<bool>> =
@@ -29,7 +29,7 @@ fn of_watch(run: &Run) -> Exit {
     }
 }
 
-/// Fails if a target misses a demand; not judged if any is undecided.
+/// Returns `Gate` if a target misses a demand, and `Unjudged` if a demand is undecided.
 fn of_demands(run: &Run, judgement: &Judgement) -> Exit {
     let all = demands(run, judgement);
     if all.iter().any(|demand| demand.kept == Kept::No) {

@@ -47,7 +47,7 @@ pub(super) struct Args {
     remote: RemoteArgs,
 }
 
-/// Refuses to change the looks of a run: they were fixed before it began, and its error rate depends on them.
+/// Refuses flags that would change the planned looks of a run: they were fixed before it began, and its error rate depends on them.
 fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
     if run.plan.ask().is_some()
         && let Some(repeat) = args.repeat
@@ -86,7 +86,7 @@ fn refuse_unseen_commands(args: &Args, run: &Run) -> Result<(), Failure> {
     )))
 }
 
-/// A new run of the same plan, whose looks or whose search are spread over the time.
+/// Starts a new run of the same plan, whose looks or search are spread over `time`.
 fn anew(args: &Args, run: &Run, time: Nanos) -> Result<Exit, Failure> {
     let plan = Plan { seed: None, ..run.plan.clone() };
     let plan = match &plan.design {

@@ -17,7 +17,7 @@ use super::say::say;
 use super::{Failure, OrExit, usage};
 use crate::runner;
 
-/// The variable with the token.
+/// Environment variable that holds the token.
 const TOKEN: &str = "IOTAX_TOKEN";
 /// Minimum length of a token: that many hexadecimal digits have 64 bits.
 const SHORTEST: usize = 16;
@@ -125,7 +125,7 @@ fn launch(args: &Args) -> Result<Launch, Failure> {
     Ok(Launch { program, directories: args.allow_run.clone(), plans: args.plans.clone() })
 }
 
-/// True if notes can be kept. Where runs may be begun a store is made if there is none.
+/// Returns whether notes can be stored. With `--allow-run`, creates a missing store.
 fn is_writable(args: &Args) -> Result<bool, Failure> {
     if args.allow_run.is_empty() {
         args.store.open_existing()?;

@@ -49,9 +49,9 @@ pub(super) struct Earlier {
     pub(super) seed: u64,
     /// Finished measurements: target, workload, round.
     pub(super) done: HashSet<(String, String, u32)>,
-    /// The environment in which it began.
+    /// The environment in which the run began.
     pub(super) environment: Environment,
-    /// The records of its targets.
+    /// The records of the run's targets.
     pub(super) targets: Vec<TargetRecord>,
     /// The number of rounds planned before.
     pub(super) rounds: u32,
@@ -105,7 +105,7 @@ pub(super) struct Session<'a> {
 pub(super) trait Membership: Gate {
     /// Steps to skip, because they were measured before: target, workload, round.
     fn done(&self) -> HashSet<(String, String, u32)>;
-    /// The run has this number in the member's store.
+    /// Called when the run begins, with its number in the member's store.
     fn begins(&self, run: i64);
     /// A progress receiver that forwards to the fleet.
     fn watch<'a>(&'a self, watcher: Watcher<'a>) -> Box<dyn Progress + 'a>;
@@ -114,13 +114,13 @@ pub(super) trait Membership: Gate {
 /// Output during a measurement.
 #[derive(Clone, Copy, Default)]
 pub(super) struct LiveOutput<'a> {
-    /// The length of an interval; by default it suits the workload.
+    /// The length of an interval; by default derived from the workload.
     pub(super) interval: Option<Nanos>,
     /// Prints each interval; by default there is only a progress bar, on a terminal.
     pub(super) line: Option<&'a Line<'a>>,
 }
 
-/// Everything that was opened and read for a run.
+/// Everything opened and checked before a run.
 struct Opened {
     needs: Needs,
     tokens: HashMap<String, String>,
@@ -233,7 +233,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Refuses one file for two purposes, and a journal that exists.
+    /// Refuses a path that is used for two of store, target, journal and result, and a journal that exists.
     fn refuse_taken(&self, outputs: &Destinations) -> Result<(), Failure> {
         let local = self.plan.everything().filter(|target| target.remote().is_none());
         let targets = local.filter_map(|target| Some(("the target", target.path()?.to_owned())));
@@ -257,7 +257,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Does everything that may need undoing. `None` if the user declines.
+    /// Carries out the steps that may need undoing. Returns `None` if the user declines.
     fn with_undo_log(&self, opened: &mut Opened) -> Result<Option<Measured>, Failure> {
         let Opened { needs, tokens, tag, undo_log, store, concurrent, checked, stop } = opened;
         let plan = &self.plan;
@@ -369,7 +369,7 @@ impl<'a> Session<'a> {
         Ok(Some(Measured { run, ended }))
     }
 
-    /// Returns whether a new run was refused by its servers: the reason was printed, and the run can be started anew once they run.
+    /// Returns whether all measurements of a new run failed and all targets are servers: such a run is started anew, not resumed.
     fn reached_no_server(&self, ended: &anyhow::Result<Ended>) -> bool {
         let has_servers =
             |target: &TargetSpec| target.network().is_some_and(|network| network.via == NetPath::Server);

@@ -158,7 +158,8 @@ fn plan_of(
     Ok(plan)
 }
 
-/// Adds a filesystem to guests if the workloads create files, and refuses targets that cannot have one. Returns notes about it.
+/// Adds a filesystem to guests without one if the workloads create files, and refuses targets that cannot have one. Returns notes about
+/// the added filesystems.
 fn with_filesystems(targets: &mut [TargetSpec], workloads: &[Workload]) -> Result<Vec<String>, Failure> {
     let makes_files = |w: &&Workload| matches!(w.kind(), Kind::Files(test) if test.needs_directory());
     let Some(workload) = workloads.iter().find(makes_files) else { return Ok(Vec::new()) };

@@ -16,7 +16,7 @@ pub(super) struct PageArgs {
     is_to_paste: bool,
 }
 
-/// The width of what is pasted.
+/// Width in columns of a block to paste.
 const WIDTH: usize = 80;
 
 impl PageArgs {

@@ -8,7 +8,7 @@ use iotax_model::units::Nanos;
 const FIO_UNITS: [(&str, &str); 4] =
     [("runtime", "s"), ("ramp_time", "s"), ("startdelay", "s"), ("thinktime", "us")];
 
-/// The value of a workload key with the unit that fio takes a plain number in.
+/// Returns the value of a workload key, with fio's unit added if it is a plain number.
 pub(super) fn with_unit<'a>(key: &str, text: &'a str) -> Cow<'a, str> {
     match FIO_UNITS.iter().find(|(known, _)| *known == key) {
         Some((_, unit)) if is_plain(text) => Cow::Owned(format!("{text}{unit}")),

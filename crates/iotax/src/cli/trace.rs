@@ -55,7 +55,7 @@ pub(super) fn open(file: &Path) -> Result<Trace, Failure> {
     trace::open(file).or_exit(Exit::Usage)
 }
 
-/// A trace that ends before its end.
+/// The error for a trace that cannot be used.
 pub(super) fn broken(file: &Path, reason: &str) -> Failure {
     usage(format!("{}: {reason}", file.display()))
 }
@@ -184,7 +184,7 @@ fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TracePr
     lines
 }
 
-/// The caches that a reader would choose from, and what the figures rest on.
+/// Describes the hits of caches of several sizes, and the sample that these figures rest on.
 fn reuse_lines(reuse: &Reuse) -> Vec<String> {
     let reads = hits(reuse, "reads", "answer", |cache| cache.reads);
     let writes = hits(reuse, "writes", "hold the blocks of", |cache| cache.writes);
@@ -202,7 +202,7 @@ fn reuse_lines(reuse: &Reuse) -> Vec<String> {
     lines
 }
 
-/// The first caches with half of the hits that any has, with 90% and with all.
+/// Describes the smallest caches with 50%, 90% and 100% of the highest hit rate; `None` without hits.
 fn hits(reuse: &Reuse, ios: &str, does: &str, of: fn(&CacheHits) -> Option<HitShare>) -> Option<String> {
     let caches: Vec<(u64, HitShare)> =
         reuse.caches.iter().filter_map(|cache| Some((cache.cache, of(cache)?))).collect();
@@ -225,7 +225,7 @@ fn hits(reuse: &Reuse, ios: &str, does: &str, of: fn(&CacheHits) -> Option<HitSh
     (most > 0.0).then(|| format!("{ios}: an LRU cache of {}, and no larger one more", told.join(", ")))
 }
 
-/// Reads and writes apart if one has half of its I/Os on an area that is 1.5 times the other's.
+/// Describes the area that takes half of all I/Os. Adds reads and writes if their areas differ by a factor of more than 1.5.
 fn hot_lines(hot: &HotAreas) -> Vec<String> {
     let line = |ios: &str, share: HotShare| {
         format!(

@@ -175,7 +175,7 @@ fn names(runs: &[RunSummary]) -> String {
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// The index of the first run that counts; past the end if none does.
+/// The index of the first run from the run or day `text` on; the number of runs if there is none.
 fn since_of(text: &str, runs: &[PastRun]) -> Result<usize, Failure> {
     let place = |counts: &dyn Fn(&PastRun) -> bool| runs.iter().position(counts).unwrap_or(runs.len());
     if let Ok(id) = text.parse::<i64>() {

@@ -55,7 +55,7 @@ pub(super) struct Args {
 
 /// I/Os per second: enough to locate a gap's beginning to the millisecond, and far below any storage's capacity.
 const RATE: u64 = 1000;
-/// I/Os that may be outstanding: reads go on for a while if only writes hang.
+/// Queue depth: large enough that reads go on for a while if only writes hang.
 const DEPTH: u32 = 512;
 const RUNTIME: Nanos = Nanos::from_secs(60);
 const PINGS: u64 = 100;
@@ -111,7 +111,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     args.run.session(plan, permission).carry_out()
 }
 
-/// A host that answers echo requests, as a target.
+/// Returns a host that answers ICMP echo requests, as a target.
 fn pinged(host: &str) -> Result<TargetSpec, Failure> {
     let peer = Peer::parse(host, PORT).map_err(usage)?;
     let network = NetworkSpec { peer: Some(peer.host.clone()), ..NetworkSpec::new(NetPath::Server) };
@@ -119,7 +119,7 @@ fn pinged(host: &str) -> Result<TargetSpec, Failure> {
     Ok(TargetSpec::new(name, network))
 }
 
-/// Round trips for the duration of the load.
+/// The workload of ICMP echo requests that lasts as long as the load.
 fn ping(load: &Workload) -> Workload {
     let keys = WorkloadKeys {
         net: Some(Traffic { rate: Some(PINGS), ..Traffic::new(NetTest::IcmpRtt) }),

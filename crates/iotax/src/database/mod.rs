@@ -1,4 +1,4 @@
-//! Databases of rows whose content follows from their number: written commit by commit, and checked against what was acknowledged.
+//! Test databases: rows whose content is derived from their number are committed one by one, and checked after a power cut.
 
 pub(crate) mod postgresql;
 pub(crate) mod sqlite;
@@ -7,7 +7,7 @@ use std::io::{self, BufRead, Write};
 
 use iotax_model::crash::LostBlocks;
 
-/// Says that the next commit is the first that counts.
+/// Line that a client prints before its first commit.
 pub(crate) const BEGINS: &str = "begins";
 /// Bytes of a row's content.
 const CONTENT: usize = 100;
@@ -17,15 +17,15 @@ const CONTENT: usize = 100;
 pub(crate) struct DatabaseCheck {
     /// Errors that the database's own check found.
     pub(crate) errors: u64,
-    /// The rows whose commit was acknowledged.
+    /// The rows, compared with those whose commit was acknowledged.
     pub(crate) rows: RowCheck,
 }
 
-/// The rows of a database against those that were acknowledged.
+/// Compares a database's rows with the acknowledged ones.
 #[derive(Debug)]
 pub(crate) struct RowCheck {
     acknowledged: u64,
-    /// The number of the next row, if none is missing.
+    /// The number that the next row must have.
     next: u64,
     pub(crate) lost: LostBlocks,
     /// The number of the first row that is missing or wrong.
@@ -49,7 +49,7 @@ impl RowCheck {
         self.next = number + 1;
     }
 
-    /// The check of all rows.
+    /// Counts the acknowledged rows missing at the end, and returns the result.
     fn finish(mut self) -> Self {
         self.miss(self.acknowledged + 1);
         self
@@ -64,7 +64,7 @@ impl RowCheck {
     }
 }
 
-/// The content of a row.
+/// The content of a row: its number, repeated.
 fn content(number: u64) -> Vec<u8> {
     number.to_le_bytes().into_iter().cycle().take(CONTENT).collect()
 }
@@ -85,7 +85,7 @@ fn commit_rows(
     Ok(())
 }
 
-/// Reads the acknowledged numbers, up to the last complete one.
+/// Reads a client's output. Returns the last complete number, which is 0 if none was acknowledged.
 pub(crate) fn acknowledged(said: &mut impl BufRead) -> io::Result<u64> {
     let (mut last, mut line) = (0, String::new());
     while said.read_line(&mut line)? > 0 {

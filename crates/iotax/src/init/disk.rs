@@ -80,7 +80,7 @@ fn make(kind: GuestFs, disk: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unmounts the filesystem, retrying while the kernel still releases the ended agent's files.
+/// Unmounts the filesystem. Retries for up to 5 s while the kernel releases the ended agent's files.
 pub(super) fn leave() -> Result<()> {
     let end = Instant::now() + LET_GO;
     loop {

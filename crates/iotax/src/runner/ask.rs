@@ -1,4 +1,4 @@
-//! The search for the highest rate that keeps conditions: rounds whose rates follow from the rounds before.
+//! Searches for the highest rate that meets the conditions, with rates in each round that follow from the rounds before.
 
 use std::sync::Arc;
 
@@ -13,11 +13,12 @@ use iotax_model::workload::Workload;
 use super::cell::ScheduledCell;
 use super::{Ended, Interrupted, Runner, Step};
 
-/// Rounds from one look to the next.
+/// Rounds between two reports of the rates found so far.
 const LOOK_EVERY: u32 = 4;
 
 impl Runner<'_> {
-    /// Measures round after round until the question's time is over or nothing is left to try.
+    /// Measures rounds until the next one would exceed the time limit or no rate is left to try, then holds the found rates if the plan
+    /// asks for it.
     pub(super) fn search(&mut self, ask: &AskSpec) -> anyhow::Result<Ended> {
         let (mut missing, mut spent) = (0, 0);
         for round in 1_u32.. {
@@ -74,7 +75,7 @@ impl Runner<'_> {
         Ok(missing)
     }
 
-    /// Measures a cell that is not yet measured. Returns the number of failures, 0 or 1.
+    /// Measures a cell, unless an earlier part of the run did. Returns the number of failures, 0 or 1.
     fn try_cell(&mut self, place: &Trial) -> anyhow::Result<usize> {
         let Trial { cell, round, number, .. } = *place;
         if self.is_done(cell, round) {
@@ -98,7 +99,7 @@ impl Runner<'_> {
         Ok(0)
     }
 
-    /// The cells of a round in random order, whose workloads are added to the plan.
+    /// Chooses the rates of a round and adds their workloads to the plan. Returns the round's cells in random order.
     fn place(&mut self, so_far: &Run, ask: &AskSpec, round: u32) -> Vec<Cell> {
         let mut plan = Plan::clone(&self.plan);
         let mut cells = Vec::new();
@@ -128,7 +129,7 @@ impl Runner<'_> {
     }
 }
 
-/// `round 8: host-file 12.3k IOPS, vm-raw 8.10k IOPS so far`.
+/// Formats the rates found so far: `round 8: host-file 12.3k IOPS, vm-raw 8.10k IOPS so far`.
 fn look(run: &Run, round: u32) -> String {
     let answers = ask::answers(run);
     let targets =
@@ -146,12 +147,12 @@ fn look(run: &Run, round: u32) -> String {
     }
 }
 
-/// A cell, and where it stands in the run.
+/// A cell, and its position in the run.
 struct Trial {
     cell: Cell,
     round: u32,
     number: usize,
-    /// The number of cells to come.
+    /// The expected number of cells of the whole run.
     expected: usize,
 }
 

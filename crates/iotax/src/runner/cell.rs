@@ -25,7 +25,7 @@ use crate::causes::with_causes;
 
 /// Extra runtime of a neighbour, which starts a little earlier.
 const OUTLAST: Nanos = Nanos::from_secs(1);
-/// Intervals of a watch, and those of a long one, which lasts for hours.
+/// Sampling interval of a watch, and `COARSE` for one longer than 15 minutes.
 const FINE: Nanos = Nanos::from_millis(250);
 const COARSE: Nanos = Nanos::from_secs(1);
 const LONG: Nanos = Nanos::from_secs(15 * 60);
@@ -200,7 +200,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Passes on a target and those on the same storage.
+    /// Calls `change` for a target and all others on the same storage.
     fn each_on_storage_of(&mut self, target: usize, mut change: impl FnMut(&mut Target)) {
         let storage = self.plan.storage_of(target);
         let same = (0..self.plan.targets.len()).filter(|other| self.plan.storage_of(*other) == storage);
@@ -209,7 +209,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Fills what was left unwritten, renews snapshots, resumes guests, creates directories and drops caches.
+    /// Prepares a cell: reconnects to lost machines, fills unwritten space, renews snapshots, resumes guests, creates directories and
+    /// drops caches.
     fn prepare(&mut self, scheduled: ScheduledCell) -> anyhow::Result<Prepared> {
         let neighbour = self.neighbour_of(scheduled.cell.target);
         for group in [Some(scheduled.cell.target), neighbour].into_iter().flatten() {
@@ -367,7 +368,7 @@ fn drop_on_host(
     Ok(how)
 }
 
-/// A neighbour's workload, extended beyond the measured one.
+/// The neighbour's workload without a warm-up, 1 s longer than the measured one.
 fn outlasting(neighbour: &Workload, measured: &Workload) -> Workload {
     let runtime = Nanos(measured.duration().0 + OUTLAST.0);
     Workload { ramp_time: Nanos(0), runtime, ..neighbour.clone() }
@@ -382,12 +383,13 @@ pub(super) fn job_seed(seed: u64, workload: usize, round: u32) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The length of intervals of a watch.
+/// The sampling interval of a watch.
 fn watch_interval(workload: &Workload) -> Nanos {
     if workload.window() > LONG { COARSE } else { FINE }
 }
 
-/// The length of intervals: a tenth of the window, from 100 ms to 1 s. Shorter with several guests, whose common window counts only whole intervals.
+/// The sampling interval: a tenth of the window, from 100 ms to 1 s. With several guests from 10 ms to 100 ms, because their common
+/// window counts only whole intervals.
 fn interval(workload: &Workload, guests: usize) -> Nanos {
     if guests > 1 {
         return common_window::fine(workload);

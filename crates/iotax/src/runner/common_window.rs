@@ -9,7 +9,8 @@ use iotax_model::record::{Carried, CpuScope, CpuTime, Flow, Outcome, Sample, Sha
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
 
-/// A short interval of samples, so that little is lost at the ends of a common window.
+/// The sampling interval for several agents: a tenth of the window, from 10 ms to 100 ms, so that little is lost at the ends of the
+/// common window.
 pub(super) fn fine(workload: &Workload) -> Nanos {
     Nanos((workload.window().0 / 10).clamp(10_000_000, 100_000_000))
 }
@@ -19,7 +20,7 @@ pub(super) fn fine(workload: &Workload) -> Nanos {
 pub(super) struct AgentRun {
     /// A guest's number, or a server's address.
     pub(super) name: String,
-    /// The beginning of its window, by the host's clock.
+    /// The beginning of the agent's window, by the host's clock.
     pub(super) began: Instant,
     pub(super) samples: Vec<Sample>,
     pub(super) outcome: Outcome,
@@ -33,11 +34,11 @@ pub(super) struct Merged {
     pub(super) samples: Vec<Sample>,
     /// Each agent's share, if there are several.
     pub(super) shares: Vec<Share>,
-    /// The counted time: from the last beginning to the end of the common window.
+    /// The counted time: from the beginning of the last agent's window to the end of the common window.
     pub(super) window: Window,
 }
 
-/// A period of the host's time.
+/// A period by the host's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) begin: Instant,
@@ -45,7 +46,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The time from the last beginning to the first end.
+    /// The time from the last beginning of a window to the first end.
     fn common(all: &[AgentRun]) -> Option<Self> {
         Some(Self {
             begin: all.iter().map(|ran| ran.began).max()?,
@@ -59,7 +60,7 @@ impl AgentRun {
         self.began + Duration::from_nanos(self.samples.last().map_or(0, |sample| sample.at_ns))
     }
 
-    /// The guest or server, as text.
+    /// The name in notes: `guest 2`, or a server's address.
     fn who(&self) -> String {
         if self.name.parse::<u32>().is_ok() { format!("guest {}", self.name) } else { self.name.clone() }
     }
@@ -73,7 +74,7 @@ impl AgentRun {
         (sent > 0).then_some((received, sent))
     }
 
-    /// Converts counts of some intervals from sent to received, by the ratio over the whole test.
+    /// Scales counts of sent data to received data, by the ratio over the whole test. Without a known ratio they stay unchanged.
     fn as_received(&self, mut tallies: Tallies) -> Tallies {
         if let (Some((received, sent)), Some(write)) = (self.received_of_sent(), &mut tallies.write) {
             write.bytes = part_of(write.bytes, received, sent);
@@ -82,7 +83,7 @@ impl AgentRun {
         tallies
     }
 
-    /// Full-length intervals within a window. Network intervals end when a thread gets a CPU, so their lengths vary.
+    /// Full-length intervals within a window. Network intervals end when a thread gets a CPU, so their lengths may differ by up to 20%.
     fn within(&self, window: Window) -> Vec<&Sample> {
         let full = self.samples.first().map_or(0, |sample| sample.duration_ns);
         let tolerance = if self.outcome.carried.is_some() { full / 5 } else { 0 };
@@ -96,7 +97,7 @@ impl AgentRun {
     }
 }
 
-/// The intervals of each agent in a window, the same number from each.
+/// The intervals of each agent within a window, cut to the same number for each.
 fn aligned(all: &[AgentRun], window: Window) -> Vec<Vec<&Sample>> {
     let mut parts: Vec<Vec<&Sample>> = all.iter().map(|ran| ran.within(window)).collect();
     let count = parts.iter().map(Vec::len).min().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The parts of a run that every step works with.
+//! The shared context of all steps of a run.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ pub(crate) struct RunContext<'a> {
     pub(crate) undo_log: &'a mut UndoLog,
     pub(crate) store: &'a mut Store,
     pub(crate) progress: &'a mut dyn Progress,
-    /// True once the user stops the run.
+    /// Set when the user stops the run.
     pub(crate) stop: &'a Interrupt,
 }
 

@@ -31,14 +31,14 @@ use crate::causes::with_causes;
 /// Minimum time of load before the power is cut, and the range from which the additional time is drawn.
 const EARLIEST: Duration = Duration::from_millis(500);
 const DRAWN: Duration = Duration::from_secs(2);
-/// Time for the load to meet the cut and close its journal before it is killed.
+/// Time for the load to notice the cut and close its journal before it is killed.
 const LAST_RECORDS: Duration = Duration::from_secs(1);
 /// Time limit for a load to begin.
 pub(super) const BEGINNING: Duration = Duration::from_mins(1);
 /// Interval of samples, which are not used.
 const INTERVAL: Nanos = Nanos::from_millis(100);
 
-/// A plan whose targets stand on volatile directories, and the cuts of their power.
+/// Cuts the power of a plan's targets, which are built on volatile directories.
 pub(crate) struct PowerCuts<'a> {
     plan: &'a Plan,
     builder: Builder,
@@ -50,7 +50,7 @@ pub(crate) struct PowerCuts<'a> {
 }
 
 impl<'a> PowerCuts<'a> {
-    /// A campaign. `tag` is part of all names; the caller undoes the effects in `undo_log`.
+    /// Creates the directory for journals. `tag` is part of all created names; the caller undoes the effects in `undo_log`.
     pub(crate) fn new(
         plan: &'a Plan,
         permission: &Permission,
@@ -98,7 +98,7 @@ impl<'a> PowerCuts<'a> {
         Ok(cut)
     }
 
-    /// Builds a target for a cut, whose seed follows.
+    /// Builds a target for its cut `number`. Returns the target as built and the cut's seed.
     pub(super) fn build(
         &mut self,
         target: usize,
@@ -114,7 +114,7 @@ impl<'a> PowerCuts<'a> {
         Ok((spec, seed, built))
     }
 
-    /// Removes what a cut left.
+    /// Removes the storage that is left after a cut. Fails if a part cannot be removed.
     pub(super) fn remove(survivor: Survivor, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         match survivor.remove(undo_log).first() {
             None => Ok(()),
@@ -192,7 +192,7 @@ impl<'a> PowerCuts<'a> {
         Ok((seconds, account, volatile.remove(undo_log)?))
     }
 
-    /// Opens what remains and compares it with the journal.
+    /// Opens the storage that is left after the cut, and compares it with the journal.
     fn read_back(
         &mut self,
         spec: &TargetSpec,
@@ -205,7 +205,7 @@ impl<'a> PowerCuts<'a> {
     }
 }
 
-/// The time from the first write to the cut.
+/// The time from the first write to the cut: 0.5 s to 2.5 s, by the seed.
 pub(super) fn moment(seed: u64) -> Duration {
     EARLIEST + DRAWN.mul_f64((seed >> 11) as f64 / (1_u64 << 53) as f64)
 }

@@ -23,7 +23,7 @@ use crate::database::{self, DatabaseCheck};
 /// Name of the database directory, next to the target's file.
 const NAME: &str = "database";
 
-/// The view of a client until the power of its database went.
+/// Rows acknowledged to a client before the power was cut, the time until then, and the cut.
 struct Acknowledged {
     rows: u64,
     seconds: f64,
@@ -174,7 +174,7 @@ impl PowerCuts<'_> {
     }
 }
 
-/// The client, which is killed with its power.
+/// The client process, killed when dropped.
 struct Client(Child);
 
 impl Client {

@@ -1,18 +1,18 @@
-//! The interface to others that measure at the same time: a fleet.
+//! The interface for starting windows together with the other members of a fleet.
 
 use std::time::Instant;
 
 use iotax_model::record::Measurement;
 use iotax_model::units::Nanos;
 
-/// Holds windows back until others are ready, and is told when they began.
+/// Holds a window back until the other members are ready, and learns when it began.
 pub(crate) trait Gate: Sync {
-    /// Blocks while all agents of a window are ready, until the start time is known. Returns it in nanoseconds of the monotonic clock, or
-    /// `None` to start at once. `order` is the position of its first measurement.
+    /// Called when all agents of a window are ready. Blocks until the start time is known and returns it in nanoseconds of the
+    /// monotonic clock, or `None` to start at once. `order` is the position of the window's first measurement.
     fn pass(&self, order: u32) -> Option<u64>;
-    /// The windows of all agents began at this time, after a warm-up of this length. Called once they are over.
+    /// Called after a window. `at` is the time at which the windows of all agents had begun, `warm_up` the length of their warm-up.
     fn began(&self, order: u32, warm_up: Nanos, at: Instant);
-    /// A measurement is in the store.
+    /// Called when a measurement is in the store.
     fn stored(&self, measurement: &Measurement);
 }
 
@@ -20,7 +20,7 @@ pub(crate) trait Gate: Sync {
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub(super) gate: &'a dyn Gate,
-    /// The position of its first measurement in the run.
+    /// The position of the window's first measurement in the run.
     pub(super) order: u32,
     pub(super) warm_up: Nanos,
 }
@@ -35,7 +35,7 @@ impl Entry<'_> {
     }
 }
 
-/// The gate of a run on one machine.
+/// The gate of a run on one machine, which never waits.
 pub(crate) struct Open;
 
 impl Gate for Open {

@@ -25,7 +25,7 @@ use iotax_testbed::undo::{Effect, UndoLog};
 use super::target::{GuestSlot, MeasuredDevice, RunningGuest, Target};
 use super::{Interrupted, RunContext, own_program};
 
-/// Time limit for the agent of a guest that shows signs of life: it may create a filesystem on a slow disk.
+/// Time limit for a guest to boot while it shows signs of life: it may create a filesystem on a slow disk.
 const BOOT_PATIENCE: Duration = Duration::from_mins(5);
 
 /// The user's options for guests.
@@ -36,7 +36,7 @@ pub(crate) struct GuestOptions {
     pub(crate) modules: Option<PathBuf>,
 }
 
-/// The files that guests boot, and the machine that runs them.
+/// Kernels and initramfs images for the guests, and the accelerator that runs them.
 pub(crate) struct Guests {
     /// Kernel and initramfs per kind of guest.
     boots: BTreeMap<BootKey, Boot>,
@@ -50,7 +50,7 @@ pub(crate) struct Guests {
     prepared_in: Duration,
 }
 
-/// Kernel and needed modules, including filesystems; guests that agree in both boot the same.
+/// Kernel and needed modules, including filesystems; guests with the same key boot the same files.
 type BootKey = (Option<PathBuf>, Vec<&'static str>);
 
 struct Boot {
@@ -217,7 +217,7 @@ impl Guests {
         lost
     }
 
-    /// Waits until a started guest has booted.
+    /// Waits until a started guest has booted. If QEMU crashes while it boots, starts it once more.
     fn bring_up(
         &self,
         slot: &mut GuestSlot<'_>,
@@ -247,7 +247,7 @@ impl Guests {
         self.settle(&mut slot, guest, hello)
     }
 
-    /// Starts a guest, for the first time or again.
+    /// Starts a guest. `first` is false if it replaces an earlier guest of the target.
     fn start(
         &self,
         slot: &GuestSlot<'_>,
@@ -300,7 +300,7 @@ impl Guests {
         }
     }
 
-    /// Pauses a booted guest and keeps it.
+    /// Pauses a booted guest and puts it into its slot.
     fn settle(
         &self,
         slot: &mut GuestSlot<'_>,
@@ -318,7 +318,7 @@ impl Guests {
     }
 }
 
-/// Writes each kernel unpacked, once, for guests to boot; one that cannot be unpacked is booted packed.
+/// Decompresses each kernel once. One that cannot be decompressed is booted as it is.
 fn unpack_kernels(boots: &mut BTreeMap<BootKey, Boot>, run_dir: &Path) -> anyhow::Result<()> {
     let mut unpacked: BTreeMap<PathBuf, Option<PathBuf>> = BTreeMap::new();
     for boot in boots.values_mut() {

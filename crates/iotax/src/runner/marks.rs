@@ -1,5 +1,5 @@
-//! Messages from outside: watches take marks, and a fleet's coordinator takes commands, on a socket next to its undo log that only its user
-//! and root can reach.
+//! Sockets for messages to a run: a watch takes marks and a fleet's coordinator takes commands, on a socket next to the undo log that
+//! only its user and root can reach.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,7 +14,7 @@ use iotax_model::visible;
 use iotax_testbed::undo;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Characters of the longest mark.
+/// Maximum length of a mark in characters.
 const LONGEST: usize = 200;
 /// Timeout for the other end, whose few bytes should be ready.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -97,11 +97,11 @@ pub(crate) fn check(text: &str) -> Result<&str, String> {
 pub(crate) struct Answer {
     /// False if the mark was not accepted.
     pub(crate) is_marked: bool,
-    /// The run, with the time of the mark or the reason.
+    /// The run, followed by the time of the mark or the reason for its refusal.
     pub(crate) text: String,
 }
 
-/// Marks the watch that listens there.
+/// Sends a mark to the watch that listens on the socket.
 pub(crate) fn send(socket: &Path, text: &str) -> io::Result<Answer> {
     let mut stream = short(socket, |short| UnixStream::connect(short))?;
     stream.set_read_timeout(Some(2 * PATIENCE))?;

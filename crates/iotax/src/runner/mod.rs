@@ -1,6 +1,6 @@
 //! Carries out a plan: builds and fills targets, measures round by round, stores each measurement.
 //!
-//! It never makes load itself: agents make every measurement.
+//! All load is made by agents, none by the runner.
 
 mod ask;
 mod cell;
@@ -69,7 +69,7 @@ use target::{GuestSite, HostSite, NetworkSite, RemoteSite, Site, Target};
 /// Time limit for a local agent's first answer.
 const AGENT_START: Duration = Duration::from_secs(10);
 
-/// A plan to carry out, with the decisions that it leaves open.
+/// A plan to carry out, with the run's number, its seed and the user's options.
 pub(crate) struct Order<'a> {
     pub(crate) run: i64,
     pub(crate) plan: &'a Plan,
@@ -88,11 +88,11 @@ pub(crate) struct Order<'a> {
     pub(crate) tokens: &'a HashMap<String, String>,
     /// The targets' records from an earlier part of the run.
     pub(crate) before: &'a [TargetRecord],
-    /// Coordinates with others that measure at the same time.
+    /// Coordinates the run with other members of a fleet.
     pub(crate) gate: &'a dyn Gate,
 }
 
-/// The end of a run.
+/// The way a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// All cells were measured.
@@ -103,7 +103,7 @@ pub(crate) enum Ended {
     Interrupted,
 }
 
-/// The error within a run that the user stops.
+/// The error of a run that the user stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub(crate) struct Interrupted;
@@ -121,8 +121,8 @@ pub(crate) fn fresh_seed() -> anyhow::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Carries out an order. `tag` is part of all names; the caller undoes the effects in the undo log. Measurements are in the store whatever
-/// the result. Fails if the run could not be set up.
+/// Carries out an order. `tag` is part of all created names; the caller undoes the effects in the undo log. Each measurement is stored
+/// as soon as it is complete. Fails if the run could not be set up.
 pub(crate) fn carry_out(
     order: &Order<'_>,
     remote_agents: RemoteAgents,
@@ -156,16 +156,16 @@ pub(crate) fn carry_out(
 /// A run in progress.
 struct Runner<'a> {
     order: &'a Order<'a>,
-    /// The order's plan, with the rates that were placed for it.
+    /// The order's plan, with the rates chosen during the run.
     plan: Arc<Plan>,
-    /// Part of all names.
+    /// Part of the names of all files and processes of the run.
     tag: &'a str,
     /// The agent on this host: measures host targets and drops the host's caches.
     local: AgentClient,
     /// Agents on other machines whose targets are not built yet.
     remote_agents: RemoteAgents,
     context: RunContext<'a>,
-    /// The parts of each target, followed by those of each neighbour: one, or one per guest or server.
+    /// A group for each target, followed by one for each neighbour. Each group has one part, or one for each guest or server.
     groups: Vec<Vec<Target>>,
     /// Indices of groups that the run continues without.
     lost: HashSet<usize>,
@@ -304,7 +304,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// A target on the storage of an earlier one, if it differs from that in settings alone.
+    /// Returns a target that shares the storage of an earlier one, if the two differ only in settings.
     fn built_before(&self, place: usize) -> Option<Target> {
         let plan = self.order.plan;
         let spec = plan.targets.get(place)?;
@@ -424,7 +424,7 @@ fn build_remote(agent: Option<RemoteAgent>, size: Bytes) -> anyhow::Result<Site>
     Ok(Site::Remote(Box::new(site)))
 }
 
-/// The parts of a target and of its neighbour; the latter are empty without one.
+/// The parts of a target and those of its neighbour, which are empty without a neighbour.
 fn pair(
     groups: &mut [Vec<Target>],
     target: usize,
@@ -433,7 +433,7 @@ fn pair(
     members(groups, &[(target, neighbour)]).pop().unwrap_or_default()
 }
 
-/// Like [`pair`], for several targets, each named once.
+/// Like [`pair`], for several targets. Each group may be named only once.
 fn members<'a>(
     groups: &'a mut [Vec<Target>],
     wanted: &[(usize, Option<usize>)],
@@ -486,7 +486,7 @@ pub(crate) fn environment(guests: Option<&Guests>) -> Environment {
 
 /// A rough estimate of the seconds for the rest of `rounds` rounds, of which `done` cells are measured.
 pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Option<Accel>) -> f64 {
-    /// Bytes per second at which targets are filled, on the low side.
+    /// Low estimate of the rate at which targets are filled, in bytes per second.
     const FILL: f64 = 400e6;
     let per_round = plan.round_time().as_secs_f64() + BETWEEN.as_secs_f64() * plan.cells() as f64;
     let cells = plan.cells() * rounds as usize;
@@ -509,7 +509,7 @@ pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Opt
 
 /// Minimum number of seconds for which a throttle in a target's layers slows its filling; `None` without one, or if nothing is filled.
 pub(crate) fn throttled_fill(spec: &TargetSpec, plan: &Plan) -> Option<f64> {
-    /// Bytes of each write of the filling.
+    /// Size in bytes of each write when a target is filled.
     const WRITE: f64 = (1 << 20) as f64;
     let bytes = plan.filled().0 as f64;
     if bytes <= 0.0 || spec.stack.has::<ImageSpec>() {

@@ -1,4 +1,4 @@
-//! Network paths: building them, and their servers.
+//! Builds network paths and starts their servers.
 
 use std::net::ToSocketAddrs;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use iotax_testbed::undo::UndoLog;
 use super::remote_agent::RemoteAgent;
 use super::{RunContext, fresh_seed, fresh_tag, interrupted, own_program};
 
-/// An agent in a namespace is started by another program first.
+/// Time limit for an agent's first answer. In a namespace another program starts it first.
 const AGENT_START: Duration = Duration::from_secs(20);
 
-/// A path and its server.
+/// A network path and its server.
 pub(super) struct NetworkPath {
     pub(super) via: NetPath,
     server: Server,
@@ -32,7 +32,7 @@ enum Server {
     Local { network: Box<BuiltNetwork>, agent: AgentClient },
     /// An agent on another machine.
     Remote(Box<RemoteAgent>),
-    /// A program that was running before.
+    /// A server that was running before.
     Given,
 }
 
@@ -47,7 +47,8 @@ impl Server {
 }
 
 impl NetworkPath {
-    /// Builds the path and starts its server. `number` selects one of several running servers, and `token` is for these.
+    /// Builds the path and starts its server. `number` selects one of several servers that were running before, and `token`
+    /// authenticates to them.
     pub(super) fn build(
         stack: &NetworkStack<'_>,
         number: usize,
@@ -212,7 +213,7 @@ fn placed(agent: &mut AgentClient, place: &str, via: NetPath) -> anyhow::Result<
     Ok(passed.into_iter().map(placed).collect())
 }
 
-/// The place of an interface observed on this host; `None` if the packets do not pass it.
+/// The end of the path that an interface on this host belongs to; `None` if the packets do not pass it.
 pub(super) fn watched_at(via: NetPath, name: &str) -> Option<&'static str> {
     match via {
         NetPath::Loopback => (name == "lo").then_some("client"),

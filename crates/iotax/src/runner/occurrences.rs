@@ -37,7 +37,7 @@ const MOST_NEWS: usize = 100;
 /// Maximum number of characters kept of a command's stderr.
 const MOST_ERROR: u64 = 400;
 
-/// Occurrences in the window of a watch.
+/// The events to carry out in the window of a watch.
 pub(super) struct PlannedEvents<'a> {
     /// Events in order of time.
     pub(super) events: Vec<(Nanos, &'a PlannedEvent)>,
@@ -62,26 +62,26 @@ impl PlannedEvents<'_> {
     }
 }
 
-/// The occurrence.
+/// Everything that a watch has recorded.
 pub(super) struct Seen {
     /// Occurrences in order of time.
     pub(super) occurrences: Vec<Occurrence>,
-    /// Why a source was not read, or not completely.
+    /// The reasons why sources were not read, or not completely.
     pub(super) remarks: Vec<String>,
     /// The start of the window; `None` if it did not begin.
     pub(super) began: Option<Instant>,
-    /// News that were not fetched yet.
+    /// Live lines that were not fetched yet.
     pub(super) news: Vec<String>,
 }
 
-/// The events of a load's window, and its questions about occurrences.
+/// Lets a load signal the beginning and end of its window, and fetch live lines.
 pub(super) struct WatchedWindow<'a> {
     stage: &'a Stage,
     events: Sender<Instant>,
 }
 
 impl WatchedWindow<'_> {
-    /// The window began.
+    /// Signals that the window began at this time.
     pub(super) fn begin(&self, at: Instant) {
         // It begins once.
         let _ = self.stage.began.set(at);
@@ -89,7 +89,7 @@ impl WatchedWindow<'_> {
         let _ = self.events.send(at);
     }
 
-    /// The occurrences since the last call, a line each.
+    /// Takes the live lines for occurrences since the last call.
     pub(super) fn news(&self) -> Vec<String> {
         std::mem::take(&mut locked(&self.stage.news).1)
     }
@@ -110,12 +110,13 @@ impl WatchedWindow<'_> {
     }
 }
 
-/// Carries out `load`, which says when its window began and may ask what is new, and has everything else happen in it. `disks` are the devices below the targets.
+/// Runs `load` and, in its window, the planned events; records marks and events of the machine meanwhile. `disks` are the devices below
+/// the targets.
 ///
-/// A command that has begun is waited for: what it does may have to be done to its end.
+/// Waits for commands that have begun, because stopping them halfway may do harm.
 ///
 /// # Errors
-/// No thread for the events: without them the load says nothing.
+/// Fails if the thread for the events cannot be started.
 pub(super) fn during(
     planned: &PlannedEvents<'_>,
     disks: &[String],
@@ -174,7 +175,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// New occurrences in the guests of these targets, in a window that began then.
+/// Returns the new occurrences in the guests of these targets, timed from `began`. Earlier ones are dropped.
 pub(super) fn of_guests(targets: &mut [Target], began: Instant) -> Vec<Occurrence> {
     let several = targets.len() > 1;
     let (now, clock) = (Instant::now(), SystemTime::now());
@@ -198,7 +199,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// State that concurrent occurrences share.
+/// State that the threads of a watch share.
 #[derive(Default)]
 struct Stage {
     /// The start of the window.
@@ -247,12 +248,12 @@ impl Stage {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Returns a source, or adds a remark that it is not read.
+    /// Returns an opened source. If it cannot be opened, adds a remark and returns `None`.
     fn open<T>(&self, name: &str, opened: io::Result<T>) -> Option<T> {
         opened.map_err(|error| self.remark(format!("{name}: not read: {error}"))).ok()
     }
 
-    /// Starts to read a source, or adds a remark that it is not read.
+    /// Starts a thread that reads a source. If it cannot be started, adds a remark.
     fn begin<'scope>(
         &self,
         scope: &'scope thread::Scope<'scope, '_>,
@@ -283,7 +284,7 @@ impl Stage {
         }
     }
 
-    /// Takes marks in the window, and answers who sent them.
+    /// Takes marks during the window, and answers their senders.
     fn take_marks(&self, marks: &MarkSocket, planned: &PlannedEvents<'_>) {
         let PlannedEvents { name, window, .. } = planned;
         while !self.is_over() {
@@ -313,7 +314,7 @@ impl Stage {
         Seen { occurrences, remarks, began: self.began.into_inner(), news }
     }
 
-    /// Begins each event at its time.
+    /// Starts each event at its time.
     fn carry_out(&self, planned: &PlannedEvents<'_>, begins: &Receiver<Instant>) {
         let Ok(began) = begins.recv() else { return };
         thread::scope(|scope| {
@@ -363,7 +364,7 @@ impl Stage {
         });
     }
 
-    /// Runs a command to its end, or until it is no longer waited for. Returns `None`, or how it failed.
+    /// Runs a command to its end, or until nobody waits for it any more. Returns the reason if it failed, else `None`.
     fn run(&self, name: &str, command: &str, marker: &str) -> io::Result<Option<String>> {
         // A file, not a pipe, which what the command leaves running would keep open.
         // Where a sandbox has none for it, what the command says is not kept.
@@ -422,12 +423,12 @@ fn begin(command: &str, marker: &str, stderr: impl Fn() -> io::Result<Stdio>) ->
     }
 }
 
-/// A piece of news at a time of the window.
+/// Formats a live line with its time in the window.
 pub(super) fn news_line(at_ns: u64, text: &str) -> String {
     format!("{:>8}  {text}", human::time(at_ns as f64))
 }
 
-/// The live line for an occurrence. The kernel's log and events of devices are long, and in the report.
+/// The live line for an occurrence; `None` for those that only the report shows, such as lines of the kernel's log.
 fn news_of(what: &Happened) -> Option<String> {
     match what {
         Happened::Event { name, failure: Some(failure), duration_ns } => {

@@ -19,7 +19,7 @@ pub(super) struct Operations {
 }
 
 impl Operations {
-    /// Makes the files and connects to the guest's QEMU.
+    /// Creates the files that the operations write, and connects to the guest's QEMU.
     pub(super) fn prepare(
         target: &mut Target,
         operations: &[Operation],
@@ -68,7 +68,7 @@ impl Operations {
         Ok(Self { operator: Mutex::new(operator), entries })
     }
 
-    /// Carries out an operation. Returns `None`, or how it failed.
+    /// Carries out an operation. Returns the reason if it failed, else `None`.
     pub(super) fn perform(&self, operation: Operation) -> Option<String> {
         let mut operator = self.operator.lock().unwrap_or_else(PoisonError::into_inner);
         operator.perform(operation).err().map(|error| error.to_string())

@@ -30,7 +30,7 @@ const INTERVAL: Nanos = Nanos::from_millis(1000);
 /// Maximum number of bytes sent to another machine at a time, which is what the pipe's kernel buffer holds.
 const PIECE: usize = 4096;
 
-/// A journal's place.
+/// The location of a journal.
 #[derive(Debug)]
 pub(crate) enum JournalPlace {
     /// A new file on a disk that keeps its power, or a character device such as a serial line.
@@ -39,7 +39,7 @@ pub(crate) enum JournalPlace {
     There(Remote),
 }
 
-/// The end of a load that was not killed with its machine.
+/// The way a load ended that was not killed with its machine.
 pub(crate) enum LoadEnd {
     /// The user interrupted it.
     Interrupted,
@@ -50,7 +50,7 @@ pub(crate) enum LoadEnd {
 /// Writes to the plan's target until the power fails. `begins` is called once the load starts.
 ///
 /// # Errors
-/// The load did not begin.
+/// Fails if the load does not begin.
 pub(crate) fn write(
     plan: &Plan,
     permission: &Permission,

@@ -7,22 +7,22 @@ use iotax_model::units::Bytes;
 #[derive(Debug, Clone)]
 pub(crate) struct Step<'a> {
     pub(crate) round: u32,
-    /// The number of the last round, or of the round of the next look.
+    /// The number of the last round before the next look, or of the last round of the run.
     pub(crate) rounds: u32,
-    /// Number of the first within the run, from 1.
+    /// Number of the first of these cells within the run, from 1.
     pub(crate) cell: usize,
     /// Number of cells up to the end of `rounds`.
     pub(crate) cells: usize,
-    /// Number of cells if no further comparison is decided.
+    /// Maximum number of cells, if no further comparison is decided.
     pub(crate) at_most: usize,
-    /// Open comparisons, and all of them; `None` if the number of rounds is fixed.
+    /// The numbers of undecided comparisons and of all; `None` unless rounds are added until all are decided.
     pub(crate) open: Option<(usize, usize)>,
     /// The names of the targets.
     pub(crate) target: String,
     pub(crate) workload: &'a str,
 }
 
-/// Watches a run.
+/// Receives the progress of a run.
 pub(crate) trait Progress {
     /// A step that takes a while begins.
     fn phase(&mut self, what: &str);

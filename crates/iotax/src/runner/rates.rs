@@ -1,4 +1,4 @@
-//! The capacity of each target, by which the rates of a curve are placed.
+//! Measures the capacity of each target, from which the rates of a curve are chosen.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use iotax_model::units::human;
 use super::Runner;
 use super::cell::ScheduledCell;
 
-/// Measurements of each target's capacity: the first after it was filled is often another.
+/// Number of measurements of each target's capacity: the first one after filling often differs.
 const TRIALS: u32 = 2;
-/// The same for rates given as shares, whose windows are long.
+/// Number of measurements if rates are given as shares of the capacity, whose windows are long.
 const TRIALS_FOR_SHARES: u32 = 1;
 
 impl Runner<'_> {
     /// Measures every workload on every target in a closed loop and at a few rates, and sets the plan's rates from the results. These
-    /// measurements are not kept, so that their noise does not choose both a rate and the figures at it.
+    /// measurements are not stored: otherwise the same noise would affect both the choice of a rate and the result at this rate.
     pub(super) fn place_rates(&mut self) -> anyhow::Result<()> {
         self.context.progress.phase("measuring what the targets can do");
         let plan = Arc::clone(&self.plan);

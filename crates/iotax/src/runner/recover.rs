@@ -119,7 +119,7 @@ impl Runner<'_> {
     }
 }
 
-/// The warning about a measurement that failed. With looks it is not repeated: a resumed run that adds rounds continues after it.
+/// The warning about a failed measurement. A run that adds rounds does not repeat it: when resumed, it continues after this round.
 fn incomplete(plan: &Plan, target: &str, workload: &str, round: u32, evidence: String) -> Warning {
     let remedy = if plan.adds_rounds() {
         "the evidence says where to look; the rounds that follow go on without this one"

@@ -34,7 +34,7 @@ const PINGS: usize = 11;
 /// The user's options for other machines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RemoteOptions {
-    /// Leave the agent's program there.
+    /// Leave the agent's program on the other machine.
     pub(crate) leave_agent: bool,
     /// Allow ssh to ask on the terminal, before the run begins.
     pub(crate) ask: bool,
@@ -116,9 +116,9 @@ impl RemoteAgents {
 /// The purpose of a remote agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Measures the path there.
+    /// Measures storage at the path.
     Storage,
-    /// The server of a network.
+    /// Serves network measurements.
     Server,
 }
 
@@ -131,11 +131,11 @@ struct AgentAccess {
     stop: Interrupt,
 }
 
-/// The agent on the other machine of one target.
+/// An agent on another machine, for one target.
 pub(super) struct RemoteAgent {
     access: AgentAccess,
     client: AgentClient,
-    /// Its record in the undo log; `None` once it is gone.
+    /// The agent's record in the undo log; `None` once the agent is gone.
     recorded: Option<(RecordedAgent, UndoEntry)>,
     hello: AgentHello,
     round_trip: Duration,
@@ -178,12 +178,12 @@ impl RemoteAgent {
         &mut self.client
     }
 
-    /// Drops the target's caches there, or those of the whole machine.
+    /// Drops the target's caches on its machine, or all caches of the machine.
     pub(super) fn drop_caches(&mut self, machine: bool) -> Result<CacheDrop, AgentError> {
         self.client.drop_caches(std::slice::from_ref(&self.access.path), machine)
     }
 
-    /// The path there.
+    /// The measured path on the other machine.
     pub(super) fn path(&self) -> &Path {
         &self.access.path
     }
@@ -240,7 +240,7 @@ impl RemoteAgent {
         self.lost = true;
     }
 
-    /// Reconnects if it was given up. Returns whether the file was created again and must be filled.
+    /// Reconnects to an agent that was given up. Returns true if the file was created again and must be filled.
     pub(super) fn reconnect(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<bool> {
         if !self.lost {
             return Ok(false);
@@ -275,7 +275,7 @@ impl RemoteAgent {
         }
     }
 
-    /// The layers as its machine reports them, and that machine.
+    /// The target's record: its layers and its machine, as the agent reports them.
     pub(super) fn record(&self, name: &str) -> TargetRecord {
         let machine = &self.description.environment;
         let cpus = machine.cpus.map(|cpus| if cpus == 1 { "1 CPU".into() } else { format!("{cpus} CPUs") });
@@ -376,7 +376,7 @@ impl AgentAccess {
     }
 }
 
-/// The median time of a message there and back.
+/// Returns the median round-trip time of a message.
 fn round_trip(agent: &mut AgentClient) -> Result<Duration, AgentError> {
     let mut times = Vec::with_capacity(PINGS);
     for _ in 0..PINGS {

@@ -92,7 +92,7 @@ impl Runner<'_> {
         self.measure(scheduled)
     }
 
-    /// Measures a cell; a second time in a rebooted guest if the guest's disk did not answer.
+    /// Measures a cell. Unless it is a watch, measures it a second time in a rebooted guest if the guest's disk did not answer.
     pub(super) fn measure_alive(&mut self, scheduled: ScheduledCell) -> anyhow::Result<Measurement> {
         let measurement = self.measure_if_there(scheduled)?;
         // What a watch makes happen may well stop a disk, and is not to happen twice.
@@ -118,7 +118,7 @@ fn scheduled(plan: &Plan, whole: &[Cell], cell: Cell, round: u32) -> anyhow::Res
     Ok(ScheduledCell { cell, round, order })
 }
 
-/// The step reported when the window of these cells begins. `number` is that of the first.
+/// The step reported when the window of these cells begins. `number` is the position of the first cell in the run.
 fn step<'a>(plan: &'a Plan, batch: &Batch, cells: &[ScheduledCell], number: usize) -> Step<'a> {
     let targets: Vec<&str> = cells.iter().map(|one| plan.targets[one.cell.target].name.as_str()).collect();
     Step {

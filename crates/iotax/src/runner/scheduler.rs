@@ -15,13 +15,13 @@ use super::Progress;
 /// Rounds measured without a look in between.
 pub(super) struct Batch {
     pub(super) rounds: RangeInclusive<u32>,
-    /// The cells measured in each of them.
+    /// The cells measured in each round.
     pub(super) cells: Vec<Cell>,
-    /// Number of measurements before it.
+    /// Number of measurements before this batch.
     pub(super) before: usize,
-    /// Number of measurements if no further comparison is decided.
+    /// Maximum number of measurements, if no further comparison is decided.
     pub(super) at_most: usize,
-    /// Open comparisons, and all of them; `None` if the number of rounds is fixed.
+    /// The numbers of undecided comparisons and of all; `None` unless rounds are added until all are decided.
     pub(super) open: Option<(usize, usize)>,
 }
 
@@ -40,13 +40,13 @@ impl Batch {
         }
     }
 
-    /// Number of measurements at its end.
+    /// Number of measurements at the end of this batch.
     pub(super) fn after(&self) -> usize {
         self.before + self.rounds.clone().count() * self.cells.len()
     }
 }
 
-/// The rest of a run.
+/// Schedules the remaining rounds of a run.
 pub(super) struct Scheduler<'a> {
     plan: &'a Plan,
     /// Set if rounds are added until every comparison is decided.
@@ -68,7 +68,7 @@ impl<'a> Scheduler<'a> {
         Self { plan, sequential, steady, scheduled: false, begun: Instant::now(), planned_seconds: 0.0 }
     }
 
-    /// Counts a measurement.
+    /// Adds a measurement to the statistics for the next look.
     pub(super) fn measured(&mut self, cell: Cell, measurement: &Measurement) {
         self.planned_seconds += self.seconds(cell);
         if let Some(sequential) = &mut self.sequential {
@@ -79,7 +79,7 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Counts a measurement that failed.
+    /// Records that a measurement failed, for the next look.
     pub(super) fn failed(&mut self, cell: Cell, round: u32) {
         if let Some(sequential) = &mut self.sequential {
             sequential.fail(cell, round);
@@ -107,7 +107,8 @@ impl<'a> Scheduler<'a> {
         Some(batch)
     }
 
-    /// The rounds that a window needs, and then single ones until every cell is in a steady state.
+    /// The next batch of a run to a steady state: first the plan's rounds, then one round at a time until every cell is steady or the
+    /// maximum is reached.
     fn next_towards_steady(&mut self, progress: &mut dyn Progress) -> Option<Batch> {
         let (state, before) = self.steady.as_mut()?;
         let most = self.plan.most_rounds();
@@ -161,7 +162,7 @@ impl<'a> Scheduler<'a> {
         )
     }
 
-    /// Why a batch must not begin: it would end later than the plan allows.
+    /// Returns the reason to stop if a batch would end later than the plan's `max_time`, else `None`.
     fn too_late(&self, batch: &Batch) -> Option<String> {
         let limit = self.plan.until_decided()?.max_time?;
         let planned: f64 = batch.cells.iter().map(|cell| self.seconds(*cell)).sum();
@@ -185,7 +186,7 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    /// Warm-up and window of a cell.
+    /// Expected seconds of a cell's warm-up and window.
     fn seconds(&self, cell: Cell) -> f64 {
         let workload = &self.plan.workloads[cell.workload];
         workload.expected_time().as_secs_f64()

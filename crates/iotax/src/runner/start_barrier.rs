@@ -1,8 +1,8 @@
 //! Starts several agents at once: the guests of a target, and those of its neighbour.
 //!
-//! Each agent sets up its load first. When all are ready, the neighbour starts; when its window has begun, the measured agents start. An
-//! agent that fails blocks nobody: the others finish their work, so that they are ready for the next measurement. An agent flushes what it wrote
-//! only when its [`Event::Over`] was heard, so that no counter of a window has that flush.
+//! Each agent sets up its load first. When all are ready, the neighbour starts; when its window has begun, the measured agents start.
+//! An agent that fails blocks nobody: the others finish their work, so that they are ready for the next measurement. An agent flushes
+//! its writes only after the runner has handled its [`Event::Over`], so that no counter of a window includes the flush.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Sender};
@@ -41,7 +41,7 @@ pub(super) struct AgentEvent {
 
 pub(super) enum EventKind {
     Ready,
-    /// A measured agent whose load starts immediately after this message.
+    /// The load of a measured agent starts right after this event.
     Starting,
     Event(Event),
     /// The agent is done, or has failed.
@@ -106,8 +106,8 @@ pub(super) fn run(
     }
 }
 
-/// The beginnings of the measured agents' windows: as they report, or by the arrival of their messages. On a busy machine messages arrive
-/// late but never early, so the earliest is right.
+/// The times at which the measured agents' windows began, as they report or by the arrival of their messages. On a busy machine
+/// messages arrive late but never early, so the earliest time counts.
 struct Beginnings {
     known: BTreeMap<usize, Option<Instant>>,
     warm_up: Duration,
@@ -143,18 +143,18 @@ impl Beginnings {
         }
     }
 
-    /// The last of them, if all have begun.
+    /// The latest of these times; `None` until all windows have begun.
     fn last(&self) -> Option<Instant> {
         self.known.values().copied().collect::<Option<Vec<Instant>>>()?.into_iter().max()
     }
 }
 
-/// The agents that the others wait for.
+/// Tracks which agents are ready, and starts the neighbours before the measured agents.
 struct Barrier {
     is_neighbour: Vec<bool>,
     starts: Vec<Sender<Option<u64>>>,
     overs: Vec<Sender<()>>,
-    /// The agents' start time.
+    /// The start time in nanoseconds of the monotonic clock; `None` to start at once.
     at_ns: Option<u64>,
     unready: Vec<bool>,
     /// Neighbours whose window has not begun yet.

@@ -28,8 +28,8 @@ fn below(directory: &Path) -> anyhow::Result<Vec<Layer>> {
     Ok(stack::of_path(Path::new("/"), directory)?.layers)
 }
 
-/// Rejects a directory on a different filesystem than before, if nothing has been written there yet, and a missing file: a new one in its
-/// place would be another target.
+/// Rejects a target whose file is gone, because a new one in its place would be another target, and one whose directory is on other
+/// layers than before.
 pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::Result<()> {
     for spec in &plan.targets {
         let Some(directory) = directory(spec) else { continue };

@@ -40,7 +40,7 @@ pub(super) struct Watch<'a> {
     /// The number of measured agents.
     measured: usize,
     runtime_ns: u64,
-    /// True if the measurement starts with the load, so that the counters must miss nothing of it.
+    /// True without a warm-up: the counters must then be read before the load starts.
     has_no_warm_up: bool,
     /// True to keep an agent's results even if it is lost later.
     keeps: bool,
@@ -67,7 +67,7 @@ pub(super) struct Host {
     volatile: Vec<VolatileCounters>,
 }
 
-/// The events of one agent.
+/// Everything that one agent sent.
 #[derive(Default)]
 struct AgentLog {
     name: String,
@@ -76,9 +76,9 @@ struct AgentLog {
     outcome: Option<Result<Outcome, AgentError>>,
 }
 
-/// The time at which all measured agents had begun their windows.
+/// Readings from the time at which all measured agents had begun their windows.
 struct Started {
-    /// The last agent that began; its intervals set the pace of the monitor.
+    /// The index of the last agent to begin, whose intervals set the pace of the monitor.
     lead: usize,
     at: Instant,
     at_ms: u64,
@@ -87,7 +87,7 @@ struct Started {
     counters: Counters,
 }
 
-/// Readings at the beginning of a window, apart from the snapshot.
+/// Counters read at the beginning of a window, in addition to the snapshot.
 struct Counters {
     kernel: Option<KernelCounters>,
     pace: Option<PaceReading>,
@@ -97,13 +97,13 @@ struct Counters {
     volatile: Option<VolatileFlushes>,
 }
 
-/// The machine at one moment, `after` the beginning.
+/// A snapshot of the machine, `after` the beginning of the window.
 struct Beat {
     after: Duration,
     snapshot: Option<MonitorSnapshot>,
 }
 
-/// The time at which the first measured agent reached its window's end.
+/// Readings from the time at which the first measured agent reached the end of its window.
 struct Ended {
     at: Instant,
     kernel: BTreeMap<String, CpuTime>,
@@ -255,13 +255,13 @@ impl<'a> Watch<'a> {
         self.started.is_some() || self.agents[..self.measured].iter().any(|agent| agent.outcome.is_some())
     }
 
-    /// I/Os per second in the last interval of each measured agent.
+    /// The sum of the measured agents' IOPS in their last intervals.
     pub(super) fn iops(&self) -> f64 {
         let rate = |sample: &Sample| sample.tallies.ios() as f64 * 1e9 / sample.duration_ns.max(1) as f64;
         self.latest().map(rate).sum()
     }
 
-    /// The age of the oldest I/O in flight then.
+    /// The age in nanoseconds of the oldest I/O in flight at the end of the last intervals.
     pub(super) fn oldest_ns(&self) -> Option<u64> {
         self.latest().filter_map(|sample| sample.oldest_ns).max()
     }
@@ -361,7 +361,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// All results and observations. Fails if an agent failed.
+    /// Returns all results and observations. Fails if an agent failed, unless results are kept and it has sent some.
     pub(super) fn finish(self) -> anyhow::Result<Watched> {
         let mut measured = Vec::with_capacity(self.agents.len());
         for (number, agent) in self.agents.into_iter().enumerate() {
@@ -411,7 +411,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// CPU time of the participating programs, where `outcome` is that of all agents. `None` if any of them is not observed.
+    /// CPU time of the participating programs; `outcome` is merged from all agents. `None` if any program is not observed.
     pub(super) fn programs_ns(
         &self,
         host: &HostActivity,
@@ -434,7 +434,7 @@ impl Watched {
         self.started.at
     }
 
-    /// The host's activity over the lead's first intervals.
+    /// The host's activity over the first `intervals` intervals of the lead.
     pub(super) fn view(&self, intervals: usize) -> HostView {
         let Started { at, at_ms, beats, .. } = &self.started;
         let last = intervals.min(beats.len() - 1);
@@ -463,7 +463,7 @@ impl Watched {
         }
     }
 
-    /// Times in which the clock of the only agent, a guest or another machine, stood still; `seen` has QEMU's reports.
+    /// Periods in which an agent's clock stood still; empty with several agents. `seen` has QEMU's reports.
     pub(super) fn standstills(&self, seen: &[Occurrence]) -> Vec<Standstill> {
         let [only] = self.measured.as_slice() else { return Vec::new() };
         let arrivals = self.started.beats.iter().skip(1).map(|beat| beat.after);
@@ -481,7 +481,7 @@ impl Watched {
         placed.collect()
     }
 
-    /// The disks' activity after the last beat, if all measured agents flushed at the end.
+    /// The disks' activity from the last beat to the end of the flushes; empty unless all measured agents flushed.
     fn flushed(&self) -> BTreeMap<String, DiskActivity> {
         let all = self.measured.iter().all(|ran| ran.outcome.flush_ns.is_some());
         let last = self.started.beats.last().and_then(|beat| beat.snapshot.as_ref());
@@ -492,14 +492,14 @@ impl Watched {
 
 /// Shortest loss of a clock, in nanoseconds, that counts as a standstill rather than a late message.
 const STOOD_NS: u64 = 50_000_000;
-/// The longest time from the last interval's end until a guest stops, of the intervals of a watch.
+/// Longest time from an interval's end to a guest's stop: a little more than the longest interval of a watch.
 const INTERVAL_NS: u64 = 1_100_000_000;
 
-/// Times in which an agent's clock lost time to the host's for good: of each interval's end, when the host heard of it, and the agent's own time.
-/// `stops` are the times at which QEMU says that it stopped the guest: a standstill begins there.
+/// Finds periods in which an agent's clock stood still. For each interval's end, `ends` has the host's time of its arrival and the
+/// agent's own time. `stops` are the times at which QEMU stopped the guest, where a standstill begins.
 ///
-/// A message that is late is followed by others that are not; what a clock has lost stays lost. The last message is followed by none, and waits
-/// for I/Os that have not returned: of it only a stop tells that the clock stood still.
+/// A late message is followed by punctual ones, but time that a clock has lost stays lost. The last message has no successor and may
+/// wait for outstanding I/Os, so a loss at its end counts only with a stop.
 fn standstills(ends: &[(u64, u64)], stops: &[u64]) -> Vec<Standstill> {
     let mut least = i64::MAX;
     let mut lost: Vec<i64> = Vec::with_capacity(ends.len());

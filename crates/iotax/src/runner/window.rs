@@ -1,4 +1,4 @@
-//! The load of a window, and what happens on the machine meanwhile.
+//! Runs the load of a window, and watches the machine meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use super::watch::{Host, Watch, Watched};
 const SLACK: Duration = Duration::from_secs(30);
 /// Assumed minimum speed of storage, in bytes per second.
 const SLOWEST: u64 = 10_000_000;
-/// The age from which an I/O in flight hangs, for who sits in front of it.
+/// Age in nanoseconds from which an I/O in flight is reported as hanging.
 const HUNG_NS: u64 = 1_000_000_000;
 
 /// The work on one target.
@@ -34,7 +34,7 @@ pub(super) struct Part<'a> {
     pub(super) seed: u64,
     /// The length of sampling intervals.
     pub(super) interval: Nanos,
-    /// One, or one per guest or server.
+    /// The parts of the target: one, or one for each guest or server.
     pub(super) targets: &'a mut [Target],
     pub(super) neighbours: &'a mut [Target],
 }
@@ -170,13 +170,13 @@ fn wait_for_commands(scene: &WatchedWindow<'_>, progress: &mut dyn Progress) {
     }
 }
 
-/// The measurement of a part.
+/// Monitors one part.
 struct PartWatch<'a> {
-    /// The index of its first participant.
+    /// The index of the part's first participant.
     first: usize,
-    /// The name of its target.
+    /// The name of the part's target.
     name: String,
-    /// The greatest age of an I/O that hangs.
+    /// The greatest age in nanoseconds of a hanging I/O; `None` if none hangs.
     hung: Option<u64>,
     watch: Watch<'a>,
 }

@@ -1,4 +1,4 @@
-//! The highest rate at which a target keeps conditions on its I/Os: a plan whose rates are found while it is carried out.
+//! A plan that searches for the highest rate at which a target meets conditions on its I/Os. The rates are chosen during the run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,17 +12,17 @@ use crate::units::Nanos;
 use crate::words::WordError;
 use crate::workload::Workload;
 
-/// Default time to measure for.
+/// Default total time of the search.
 const TIME: Nanos = Nanos::from_secs(180);
-/// Measurements of each target before the search narrows: the closed loop twice, and rates from far below the capacity up to it.
+/// Trials of each target before the search narrows: two in a closed loop, and rates from far below the capacity up to the capacity.
 const COARSE: u64 = 8;
-/// Longest window in which a rate is held; shorter searches use shorter ones.
+/// Length of the windows in which a rate is held; below two minutes of `sustain`, windows of a second are used instead.
 const MINUTE: Nanos = Nanos::from_secs(60);
 const SECOND: Nanos = Nanos::from_secs(1);
 const DAY: Nanos = Nanos::from_secs(86_400);
-/// Suffix of the names of workloads that hold a rate.
+/// Suffix for the names of workloads that hold the rate found.
 const HELD: &str = "-held";
-/// Fewest pairs of rates for an interval.
+/// Minimum number of pairs of rates for a confidence interval.
 const FEWEST_PAIRS: u64 = 6;
 
 /// Finds the highest rate at which each target keeps the conditions, in place of rounds of fixed workloads.
@@ -48,30 +48,30 @@ fn time() -> Nanos {
     TIME
 }
 
-/// A condition on the I/Os of a rate. Latencies are response times: from when an I/O was due to its completion.
+/// A condition on the I/Os at a rate. Latencies are response times: from when an I/O was due to its completion.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Slo {
-    /// A percentile of the latency is at most this; I/Os that failed count as late.
+    /// A limit on a percentile of the latency; failed I/Os count as late.
     Percentile {
-        /// The percentile in percent, above 0 and below 100.
+        /// The percentile, above 0 and below 100.
         percent: f64,
-        /// The highest latency.
+        /// The highest latency that meets the condition.
         most: Nanos,
     },
-    /// The mean latency is at most this.
+    /// A limit on the mean latency.
     Mean {
-        /// The highest latency.
+        /// The highest latency that meets the condition.
         most: Nanos,
     },
     /// No I/O may fail.
     NoErrors,
 }
 
-/// Figures that a condition may use, with the usual percentiles.
+/// Figures that a condition may use. Other percentiles are accepted too.
 const FIGURES: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "p99.9", "errors"];
 
-/// A text that is not a condition.
+/// A text that cannot be parsed as a condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{input:?} is not a condition: {reason}; accepted: pN <= TIME, mean <= TIME, errors = 0, such as \"p99 <= 0.5ms\" or \"p99.9 <= 2ms\""
@@ -82,7 +82,7 @@ pub struct SloError {
 }
 
 impl Slo {
-    /// Its figure: `p99`.
+    /// The figure that the condition limits, as text: `p99`.
     #[must_use]
     pub fn figure(&self) -> String {
         match self {
@@ -173,7 +173,7 @@ impl JsonSchema for Slo {
 }
 
 impl AskSpec {
-    /// A question about these conditions.
+    /// A search with these conditions and default settings.
     #[must_use]
     pub fn new(slo: Vec<Slo>) -> Self {
         Self { slo, time: TIME, iops: None, sustain: None }
@@ -223,7 +223,7 @@ impl AskSpec {
     }
 }
 
-/// Why two conditions contradict each other.
+/// The reason why two conditions conflict; `None` if they do not.
 fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
     if one.figure() == other.figure() {
         return Some("one figure has one limit; leave one out");
@@ -238,7 +238,7 @@ fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
 }
 
 impl Plan {
-    /// The workloads whose rates are searched for, without those added for single rates.
+    /// The workloads whose highest rate is searched for, without the copies at single rates that the search adds.
     pub fn asked(&self) -> impl Iterator<Item = &Workload> {
         let is_added = |workload: &&Workload| {
             workload.is_open_loop()
@@ -250,7 +250,7 @@ impl Plan {
         self.workloads.iter().filter(move |workload| !is_added(workload))
     }
 
-    /// The time of the shortest possible search.
+    /// The minimum time of a search: all trials of all targets at their expected length.
     #[must_use]
     pub fn least_search(&self) -> Nanos {
         let each = self.asked().map(Self::trial_time).fold(0, u64::saturating_add);
@@ -263,12 +263,12 @@ impl Plan {
         workload.expected_time().0.saturating_add(BETWEEN.0)
     }
 
-    /// Adds the workload at this place at a rate, unless it is there. Its place.
+    /// Adds a copy of the workload at this index with a rate, unless it exists. Returns the index of the copy.
     pub fn add_rate(&mut self, workload: usize, rate: u64) -> usize {
         self.add(at_rate(&self.workloads[workload], rate))
     }
 
-    /// Adds the workload at this index with a rate held for consecutive windows, unless it exists. Returns its index.
+    /// Adds a copy of the workload at this index that holds a rate for consecutive windows, unless it exists. Returns the index of the copy.
     pub fn add_held(&mut self, workload: usize, rate: u64, window: Nanos) -> usize {
         let held = at_rate(&self.workloads[workload], rate);
         self.add(Workload { name: held.name.clone() + HELD, runtime: window, ramp_time: Nanos(0), ..held })

@@ -13,27 +13,27 @@ pub const MOST: usize = 200;
 /// Maximum length of an expanded name in bytes.
 const LONGEST_NAME: usize = 40;
 
-/// A key with several values.
+/// A key with several values in a plan file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlanAxis {
-    /// The table's name as written; empty for an unnamed workload.
+    /// The name of the table that contains the key, as written; empty for an unnamed workload.
     pub of: String,
     /// The dotted key, such as `guest.cache`.
     pub key: String,
-    /// Its values as written.
+    /// The values as written.
     pub values: Vec<String>,
 }
 
 /// A combination of axis values that cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// The name it would have.
+    /// The name that the target or workload would have.
     pub name: String,
-    /// The reason.
+    /// The reason why it cannot be built.
     pub reason: String,
 }
 
-/// An error in an axis, and its location.
+/// An error in an axis, and its location in the file.
 pub(super) struct Wrong {
     pub(super) span: Range<usize>,
     pub(super) message: String,
@@ -43,7 +43,7 @@ fn wrong<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Wrong> 
     Err(Wrong { span, message: message.into() })
 }
 
-/// A table and its axes.
+/// A table of a plan file and the axes in it.
 pub(super) struct Product<'i> {
     table: DeTable<'i>,
     /// The name or name template of the table, and its location.
@@ -56,15 +56,15 @@ struct Found<'i> {
     values: Vec<Spanned<DeValue<'i>>>,
 }
 
-/// A table with one value for each axis.
+/// A table with one value chosen on each axis.
 pub(super) struct Combination<'i> {
     pub(super) table: DeTable<'i>,
-    /// The index of the value on each axis.
+    /// The index of the chosen value on each axis.
     pub(super) choice: Vec<usize>,
 }
 
 impl<'i> Product<'i> {
-    /// Finds the axes: every list is one.
+    /// Finds the axes of a table: every key whose value is a list.
     pub(super) fn new(table: &DeTable<'i>) -> Result<Self, Wrong> {
         let mut found = Vec::new();
         find(table, &mut Vec::new(), &mut found)?;
@@ -121,7 +121,7 @@ impl<'i> Product<'i> {
             .collect()
     }
 
-    /// The name of a combination. `unnamed` is the default name, and the keys that it already includes.
+    /// The name of a combination. `unnamed` holds the default name for a table without one, and the keys whose values that name already shows.
     pub(super) fn name(&self, choice: &[usize], unnamed: Option<(&str, &[&str])>) -> Result<String, Wrong> {
         let chosen = || self.found.iter().zip(choice).map(|(axis, value)| (axis, &axis.values[*value]));
         let (span, name) = match (&self.name, unnamed) {
@@ -158,12 +158,12 @@ impl<'i> Product<'i> {
         Ok(name)
     }
 
-    /// The span of an axis value in the text.
+    /// The position of an axis value in the file.
     pub(super) fn value_span(&self, axis: usize, value: usize) -> Range<usize> {
         self.found[axis].values[value].span()
     }
 
-    /// Checks that a name template has each axis in braces, and nothing else. Without axes the name is literal.
+    /// Checks that a name template has a placeholder in braces for each axis, and no other braces. Without axes the name is literal.
     fn check_form(&self) -> Result<(), Wrong> {
         let Some(name) = self.name.as_ref().filter(|name| name.get_ref().contains(['{', '}'])) else {
             return Ok(());
@@ -195,14 +195,14 @@ impl Found<'_> {
         self.path.last().map_or("", String::as_str)
     }
 
-    /// The placeholder in a name template: the last part of the key, unless another axis has the same last part.
+    /// The placeholder of an axis in a name template: the last part of its key, or the whole key if another axis has the same last part.
     fn placeholder(&self, all: &[Self]) -> String {
         let alike = all.iter().filter(|other| other.key() == self.key()).count();
         let key = if alike == 1 { self.key().to_owned() } else { self.path.join(".") };
         format!("{{{key}}}")
     }
 
-    /// The part of a name for a value: words are used directly, numbers and booleans are prefixed with the key.
+    /// The part of a name that stands for a value: words as they are, numbers and booleans prefixed with the key.
     fn word(&self, value: &DeValue<'_>) -> String {
         match value {
             DeValue::Boolean(true) => self.key().to_owned(),
@@ -217,7 +217,7 @@ fn joined(name: &str, words: impl Iterator<Item = String>) -> String {
     std::iter::once(name.to_owned()).chain(words).collect::<Vec<_>>().join("-")
 }
 
-/// Removes characters that a name must not have.
+/// Removes characters that are not allowed in names.
 fn plain(text: &str) -> String {
     let part = |c: char| !(c.is_ascii_alphanumeric() || "_.".contains(c));
     text.split(part).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")

@@ -1,4 +1,4 @@
-//! Latency against offered load: a plan whose rates depend on its targets' capacities.
+//! A plan that measures latency against offered load, at rates chosen by the targets' capacities.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use super::{BETWEEN, Design, MOST_MEASUREMENTS, Plan, PlanError};
 use crate::units::Nanos;
 use crate::workload::Workload;
 
-/// Default time to measure for.
+/// Default time limit of the measurement.
 const TIME: Nanos = Nanos::from_secs(180);
-/// Default number of rates: of a single target, the minimum of each of several, and of several together.
+/// Default number of rates: for a single target, the minimum for each of several targets, and the total to divide among several targets.
 const POINTS: u32 = 12;
 const POINTS_EACH: u32 = 6;
 const POINTS_TOGETHER: u32 = 20;
@@ -21,9 +21,9 @@ const POINTS_TOGETHER: u32 = 20;
 const ACCEPTED: std::ops::RangeInclusive<u32> = 4..=40;
 /// Accepted percentages of a target's capacity.
 const PERCENT: std::ops::RangeInclusive<u32> = 1..=200;
-/// Fewest rounds for an estimate of the scatter.
+/// Minimum number of rounds for an estimate of the spread.
 const LEAST_ROUNDS: u32 = 3;
-/// Factor above its capacity beyond which a target is not measured at rates placed for other targets.
+/// A target is not measured at other targets' rates above this multiple of its own capacity.
 const FAR: f64 = 1.2;
 
 /// Measures each workload at many rates, from a small share of what the targets can do to a little more than that.
@@ -55,7 +55,7 @@ impl CurveSpec {
         self.time.or(self.shares.is_empty().then_some(TIME))
     }
 
-    /// Number of rates for each of `targets` targets.
+    /// Number of rates of each workload for this number of targets.
     #[must_use]
     pub fn points_of(&self, targets: usize) -> u32 {
         let together = POINTS_TOGETHER / u32::try_from(targets).unwrap_or(u32::MAX).max(1);
@@ -112,19 +112,19 @@ impl CurveSpec {
 }
 
 impl Plan {
-    /// Returns whether the rates, and so the number of measurements, follow from what is measured.
+    /// Returns whether the rates, and so the number of measurements, are determined during the run.
     #[must_use]
     pub fn finds_rates(&self) -> bool {
         self.ask().is_some() || self.wants_rates()
     }
 
-    /// Returns whether rates are still to be placed.
+    /// Returns whether this is a curve whose rates have not been chosen yet.
     #[must_use]
     pub fn wants_rates(&self) -> bool {
         self.curve().is_some() && !self.workloads.iter().any(Workload::is_open_loop)
     }
 
-    /// Returns whether a workload, by its index, is measured on a target: it must apply to the target, and in a curve its rate must not be
+    /// Returns whether a workload, by its index, is measured on a target. It must apply to the target, and in a curve its rate must not be
     /// far beyond the target's capacity.
     #[must_use]
     pub fn measures(&self, target: usize, workload: usize) -> bool {
@@ -138,8 +138,8 @@ impl Plan {
             && rate.zip(highest(workload)).is_none_or(|(rate, highest)| rate <= highest)
     }
 
-    /// The name of a workload without its rate, for one whose rate was given as a share, and that share in percent. `None` for others, and
-    /// if small rates of several shares coincide.
+    /// For a workload whose rate was given as a percentage of the capacity: its name without the rate, and the percentage. `None` for other
+    /// workloads, and if several percentages round to the same rate.
     #[must_use]
     pub fn share_of<'a>(&self, workload: &'a str) -> Option<(&'a str, u32)> {
         let (work, _) = workload.rsplit_once('@')?;
@@ -152,11 +152,11 @@ impl Plan {
         (names.len() == shares.len()).then(|| (work, shares[at]))
     }
 
-    /// The plan with a workload for each rate after the closed loop of each workload, and the rounds that its time has room for.
-    /// `seen` is what each target did with each workload, by the target's name, if it could be measured.
+    /// Adds a workload for each rate after each closed-loop workload, and sets the number of rounds that fits the time limit.
+    /// `seen` holds, for each workload, the scouting results by target name; targets that could not be measured are absent.
     ///
     /// # Errors
-    /// A time in which too few rounds fit.
+    /// The time limit is too short for the minimum number of rounds.
     pub fn with_rates(mut self, seen: &[BTreeMap<String, Scouted>]) -> Result<Self, PlanError> {
         let Design::Curve(mut curve) = self.design.clone() else { return Ok(self) };
         let works = std::mem::take(&mut self.workloads);
@@ -200,7 +200,7 @@ impl Plan {
     }
 }
 
-/// Percentages of a capacity, rounded up as in vdbench: to 100 above 1000, else to 10; without repetition.
+/// Rates for percentages of a capacity, rounded up as in vdbench: to a multiple of 100 above 1000, else of 10; without duplicates.
 fn shares_of(capacity: f64, shares: &[u32]) -> Vec<u64> {
     let rate = |share: &u32| {
         let exact = capacity * f64::from(*share) / 100.0;

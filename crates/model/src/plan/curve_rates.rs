@@ -1,20 +1,20 @@
-//! Chooses the rates of a curve: dense where latency rises, sparse where it is flat.
+//! Chooses the rates of a curve: closely spaced where latency rises, widely spaced where it is flat.
 
 use super::rates::rounded;
 
-/// The lowest rate and the highest, as shares of a target's capacity.
+/// The lowest and the highest rate, as shares of a target's capacity.
 const SHARES: (f64, f64) = (0.05, 1.1);
-/// Ratio below which rates of several targets are merged.
+/// Rates of different targets that differ by less than this factor are merged.
 const APART: f64 = 1.08;
-/// Factor over the lowest mean response time above which a response time counts as unbounded, because it only shows the queue's length.
+/// Response times above this multiple of the lowest mean are capped when rates are placed, because they only reflect the queue's length.
 const TALL: f64 = 8.0;
 
-/// Measurements of a target before its rates are placed.
+/// The measurements of a target that its rates are chosen by.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scouted {
-    /// I/Os per second in a closed loop.
+    /// I/Os per second in the closed loop.
     pub capacity: f64,
-    /// Ascending rates with their mean response time in any unit; `None` if the target did not keep up.
+    /// Rates in ascending order with their mean response time, in any unit; `None` if the target did not sustain the rate.
     pub seen: Vec<(u64, Option<f64>)>,
 }
 
@@ -25,7 +25,7 @@ impl Scouted {
         Self { capacity, seen: Vec::new() }
     }
 
-    /// The rates to look at before the rates of the curve are placed.
+    /// The rates to measure before the curve's rates are chosen.
     #[must_use]
     pub fn first_rates(capacity: f64) -> Vec<u64> {
         let mut rates: Vec<u64> =
@@ -34,7 +34,7 @@ impl Scouted {
         rates
     }
 
-    /// The measured curve, as points with load and log latency scaled to 0 to 1; both increase.
+    /// The measured curve as points of load and log latency, each scaled to 0 to 1; both coordinates increase.
     fn knots(&self) -> Vec<(f64, f64)> {
         let place = |rate: u64| (rate as f64 / self.capacity - SHARES.0) / (SHARES.1 - SHARES.0);
         let lowest = self.seen.iter().filter_map(|(_, latency)| *latency).reduce(f64::min);
@@ -54,7 +54,7 @@ impl Scouted {
         knots
     }
 
-    /// `points` rates at equal distances along the curve.
+    /// `points` rates, equally spaced along the length of the curve.
     fn places(&self, points: u32) -> Vec<f64> {
         let knots = self.knots();
         let length = |from: (f64, f64), to: (f64, f64)| (to.0 - from.0).hypot(to.1 - from.1);
@@ -75,7 +75,7 @@ impl Scouted {
     }
 }
 
-/// The rates for these targets: ascending whole numbers without repetition.
+/// The rates for these targets: whole numbers in ascending order, without duplicates.
 pub(super) fn place(targets: &[&Scouted], points: u32) -> Vec<u64> {
     let mut rates: Vec<f64> = targets.iter().flat_map(|target| target.places(points)).collect();
     rates.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! An application's demands on its storage.
+//! An application's requirements on its storage, called demands.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,24 +24,24 @@ pub struct Demand {
     pub source: Option<String>,
 }
 
-/// A figure with its limit.
+/// A figure and its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Keep {
-    /// A latency from the submission of an I/O to its completion.
+    /// A limit on the latency of I/Os, from submission to completion.
     Latency {
-        /// The kind of I/O; `None` for reads and writes.
+        /// The kind of I/O; `None` for reads and writes together.
         of: Option<DemandOn>,
         /// The condition; never [`Slo::NoErrors`].
         slo: Slo,
     },
-    /// At least this many I/Os per second.
+    /// Minimum I/Os per second.
     Iops(u64),
-    /// At least this many a second after bursts, that is behind the last fall of the rate within a measurement.
+    /// Minimum rate after bursts: the rate after its last drop within a measurement.
     Sustained {
-        /// The unit that is counted.
+        /// The unit of the rate: I/Os or bytes.
         of: RateUnit,
-        /// The limit.
+        /// The minimum per second.
         least: u64,
     },
 }
@@ -56,7 +56,7 @@ pub enum RateUnit {
     Bytes,
 }
 
-/// The kind of I/O that a demand is on.
+/// The kind of I/O that a demand applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DemandOn {
     /// Reads.
@@ -68,7 +68,7 @@ pub enum DemandOn {
 }
 
 impl DemandOn {
-    /// Its word in a demand, and the name of its tally.
+    /// The word for the kind in a demand, and the name of its tally.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl DemandOn {
     }
 }
 
-/// A text that is not a demand.
+/// A text that cannot be parsed as a demand.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{input:?} is not a demand: {reason}; accepted: [read|write|sync] pN <= TIME, [read|write|sync] mean <= TIME, [sustained] iops >= N or sustained bytes >= SIZE, such as \"sync p99 <= 10ms\""
@@ -104,7 +104,7 @@ impl fmt::Display for Keep {
 }
 
 impl Keep {
-    /// Its figure as text: `p99 of sync`, `IOPS`.
+    /// The demand's figure as text: `p99 of sync`, `IOPS`.
     #[must_use]
     pub fn figure(&self) -> String {
         match self {
@@ -116,7 +116,7 @@ impl Keep {
         }
     }
 
-    /// Returns whether it is a rate, of which more is better.
+    /// Returns whether the figure is a rate, for which higher is better.
     #[must_use]
     pub const fn is_rate(&self) -> bool {
         match self {
@@ -125,7 +125,7 @@ impl Keep {
         }
     }
 
-    /// Its limit as text: `at most 10 ms`.
+    /// The demand's limit as text: `at most 10 ms`.
     #[must_use]
     pub fn limit(&self) -> String {
         match self {
@@ -207,7 +207,7 @@ impl JsonSchema for Keep {
     }
 }
 
-/// Rejects a demand on a missing workload, or on I/O that the workload does not do.
+/// Rejects a demand on a workload that does not exist, or on a kind of I/O that the workload does not issue.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     for demand in &plan.require {
         let refuse = |why: String| Err(PlanError::Content(format!("require: {}: {why}", demand.keep)));

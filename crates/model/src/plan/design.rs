@@ -1,10 +1,10 @@
-//! The design of a run: it decides what is measured, and when that is enough.
+//! The design of a run: what is measured, and when the run stops.
 
 use serde::{Deserialize, Serialize};
 
 use super::{AskSpec, CurveSpec, Plan, PlanError, UntilDecided, UntilSteady, WatchSpec};
 
-/// The design of a run: it decides what is measured, and when that is enough.
+/// The design of a run, which determines what is measured and when the run stops.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Design {
@@ -13,21 +13,21 @@ pub enum Design {
     FixedRounds,
     /// Rounds are added until every comparison is decided.
     UntilDecided(UntilDecided),
-    /// Rounds are added until every target is in a steady state on every workload; the last five are compared.
+    /// Rounds are added until every target is in a steady state on every workload. Only the last five rounds are compared.
     UntilSteady(UntilSteady),
     /// Every workload is measured at many rates.
     Curve(CurveSpec),
-    /// The rates are those that a search for the highest one that keeps conditions tries.
+    /// A search for the highest rate that meets conditions chooses the rates.
     Ask(AskSpec),
     /// Triggers events during each measurement.
     Watch(WatchSpec),
 }
 
 impl Design {
-    /// The design of a plan file, by its tables.
+    /// The design given by the tables of a plan file.
     ///
     /// # Errors
-    /// Two of them.
+    /// The file has tables of two designs.
     pub(super) fn of_tables(
         until: Option<UntilDecided>,
         steady: Option<UntilSteady>,
@@ -52,7 +52,7 @@ impl Design {
     }
 }
 
-/// Accessors for the parts of designs, each present in one design only. Code that must handle all designs matches on [`Plan::design`].
+/// Accessors for the settings of designs; each is `None` for other designs. Code that must handle all designs matches on [`Plan::design`].
 impl Plan {
     /// The limits of a run that adds rounds until every comparison is decided.
     #[must_use]
@@ -67,7 +67,7 @@ impl Plan {
         }
     }
 
-    /// The rates, if every workload is measured at many.
+    /// The settings of a plan that measures latency curves.
     #[must_use]
     pub const fn curve(&self) -> Option<&CurveSpec> {
         match &self.design {
@@ -80,7 +80,7 @@ impl Plan {
         }
     }
 
-    /// The conditions, if a rate is searched for.
+    /// The settings of a plan that searches for the highest rate.
     #[must_use]
     pub const fn ask(&self) -> Option<&AskSpec> {
         match &self.design {
@@ -93,7 +93,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether the main result is the comparison of targets. For a search it is a rate, for a watch the cost of an event.
+    /// Returns whether the main result compares targets. A search results in a rate, a watch in the cost of an event.
     #[must_use]
     pub const fn compares_targets(&self) -> bool {
         match &self.design {
@@ -102,7 +102,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether the number of rounds follows from what they measure.
+    /// Returns whether the number of rounds depends on the results so far.
     #[must_use]
     pub const fn adds_rounds(&self) -> bool {
         match &self.design {
@@ -111,7 +111,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether targets are compared round by round, so that more rounds add precision.
+    /// Returns whether targets are compared by rounds, so that more rounds give narrower intervals.
     #[must_use]
     pub const fn goes_by_rounds(&self) -> bool {
         match &self.design {
@@ -120,7 +120,7 @@ impl Plan {
         }
     }
 
-    /// The events, if the plan triggers any during measurements.
+    /// The settings of a plan that triggers events during measurements.
     #[must_use]
     pub const fn watch(&self) -> Option<&WatchSpec> {
         match &self.design {

@@ -7,12 +7,12 @@ use toml::{Table, Value};
 
 use crate::target::TargetSpec;
 
-/// A key in which two targets differ.
+/// A plan key whose value differs between two targets.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TargetDifference {
     /// The dotted key, such as `guest.cache`.
     pub key: String,
-    /// Its value in this target; `None` if it has none.
+    /// The value in the first target; `None` if the key is not set there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
 }
@@ -27,8 +27,8 @@ impl fmt::Display for TargetDifference {
     }
 }
 
-/// The differences of `one` from `other`, except the names, and the number of keys in them. A table that only one of them has is one
-/// difference and counts all of its keys.
+/// The differences of `one` from `other`, without the names, and the number of keys that they involve. A table that only one target has is
+/// one difference and counts with all of its keys.
 pub(super) fn between(one: &TargetSpec, other: &TargetSpec) -> (Vec<TargetDifference>, usize) {
     let keys = |target| {
         let mut keys = Table::try_from(target).unwrap_or_default();

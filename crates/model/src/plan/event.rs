@@ -9,7 +9,7 @@ use crate::units::Nanos;
 use crate::visible;
 use crate::words::words;
 
-/// Characters of the longest name.
+/// Maximum length of an event's name in characters.
 const LONGEST: usize = 60;
 
 words! {
@@ -33,26 +33,26 @@ words! {
 }
 
 impl Operation {
-    /// Returns whether it needs another file next to the image.
+    /// Returns whether the operation creates another file next to the image.
     #[must_use]
     pub const fn copies(self) -> bool {
         matches!(self, Self::Mirror | Self::Backup)
     }
 }
 
-/// Something that a watch makes happen.
+/// An event that a watch triggers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "EventEntry", into = "EventEntry")]
 pub struct PlannedEvent {
-    /// Its name in reports.
+    /// The name in reports.
     pub name: String,
-    /// The action.
+    /// The command or operation to carry out.
     pub action: Action,
-    /// Time from the start of the measured window; `None` to spread such events evenly over it.
+    /// Time from the start of the measured window; `None` to space such events evenly over the window.
     pub at: Option<Nanos>,
 }
 
-/// The action of an event.
+/// The way in which an event is triggered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// A command for `sh -c` on this host.
@@ -108,7 +108,7 @@ impl TryFrom<EventEntry> for PlannedEvent {
     }
 }
 
-/// Rejects a name that does not fit into tables.
+/// Rejects a name that does not fit into the tables of reports.
 fn check_name(name: &str) -> Result<(), String> {
     let length = name.chars().count();
     if length <= LONGEST && !name.trim().is_empty() && !name.contains(visible::is_hidden) {
@@ -142,7 +142,7 @@ impl JsonSchema for PlannedEvent {
     }
 }
 
-/// Reads `NAME = COMMAND` and `OPERATION`, the name or operation with `@TIME` if it has a time.
+/// Parses `NAME = COMMAND` or `OPERATION`; `@TIME` after the name or operation sets the time.
 impl FromStr for PlannedEvent {
     type Err = String;
 

@@ -19,18 +19,18 @@ use crate::target::TargetSpec;
 use crate::units::Nanos;
 use crate::workload::{Workload, WorkloadKeys};
 
-/// A plan with the expansion of its file.
+/// A parsed plan file: the plan, and how its axes were expanded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanFile {
-    /// The plan.
+    /// The expanded plan.
     pub plan: Plan,
-    /// The time that its rounds follow from.
+    /// The time limit that determines the number of rounds; `None` if the file sets rounds.
     pub time: Option<Nanos>,
     /// Keys with several values, in file order.
     pub axes: Vec<PlanAxis>,
     /// Combinations of values that cannot be built.
     pub left_out: Vec<LeftOut>,
-    /// The way in which several machines carry it out.
+    /// Settings for running the plan on several machines.
     pub fleet: FleetSpec,
 }
 
@@ -87,14 +87,14 @@ pub(super) struct PlanHead {
     _neighbour: Option<IgnoredAny>,
 }
 
-/// Maximum number of tokens. A parsed token takes many times its size in memory.
+/// Maximum number of tokens in a file, because a parsed token takes many times its size in memory.
 const MOST_WORDS: usize = 1 << 19;
 
-/// A table that expands into one or more entries.
+/// A kind of table that expands into one or more entries, such as targets or workloads.
 trait Row: DeserializeOwned + Clone + PartialEq {
-    /// The key of the list.
+    /// The key of the list in a plan file.
     const TABLE: &'static str;
-    /// The keys that the default name already includes.
+    /// The keys whose values the default name already shows.
     const TOLD: &'static [&'static str];
     fn name(&mut self) -> &mut String;
     fn check(&self) -> Result<(), PlanError>;
@@ -126,13 +126,13 @@ impl Row for Workload {
     }
 }
 
-/// A table and its position.
+/// A table of the file and its position.
 struct Source<'i> {
     table: DeTable<'i>,
     span: Range<usize>,
 }
 
-/// A file being parsed.
+/// The state of parsing a file.
 struct Reader<'i> {
     text: Text<'i>,
     axes: Vec<PlanAxis>,
@@ -141,7 +141,7 @@ struct Reader<'i> {
     named: Vec<(&'static str, String, Source<'i>)>,
 }
 
-/// Parses and checks a plan file. `targets` are for a file without its own.
+/// Parses and checks a plan file. `targets` are used for a file without targets.
 pub(super) fn read(text: &str, targets: Vec<TargetSpec>) -> Result<PlanFile, PlanError> {
     let words = text.as_bytes().chunk_by(|a, b| a.is_ascii_alphanumeric() && b.is_ascii_alphanumeric());
     if words.take(MOST_WORDS + 1).count() > MOST_WORDS {
@@ -233,7 +233,7 @@ impl<'i> Reader<'i> {
         self.text.at(wrong.span, &wrong.message)
     }
 
-    /// The default keys of workloads.
+    /// The keys of `[defaults]`, which apply to all workloads.
     fn defaults(&self, document: &DeTable<'i>) -> Result<DeTable<'i>, PlanError> {
         let Some(value) = document.get("defaults") else { return Ok(DeTable::new()) };
         let DeValue::Table(defaults) = value.get_ref() else {
@@ -300,7 +300,7 @@ impl<'i> Reader<'i> {
         Ok(rows)
     }
 
-    /// Expands a table.
+    /// Expands one table into an entry for each combination of its axes' values.
     fn multiplied<T: Row>(&mut self, source: &Source<'i>) -> Result<Vec<T>, PlanError> {
         let product = Product::new(&source.table).map_err(|error| self.wrong(error))?;
         let has_name = source.table.contains_key("name");
@@ -369,13 +369,13 @@ impl<'i> Reader<'i> {
         Ok(neighbours)
     }
 
-    /// Adds the location to the error of a table: the key that the reason names, or the table.
+    /// Adds the position to an error about a table: that of the key that the reason names, or that of the table.
     fn locate_in(&self, source: &Source<'i>, error: &PlanError) -> PlanError {
         let span = find_key(&source.table, words(&error.reason()));
         self.text.at(span.unwrap_or_else(|| source.span.clone()), &error.to_string())
     }
 
-    /// Adds the location to the error of a whole plan.
+    /// Adds the position to an error about the whole plan.
     fn locate(&self, error: PlanError, document: &DeTable<'i>) -> PlanError {
         let (list, name) = match &error {
             PlanError::Target(target) => (TargetSpec::TABLE, &target.name),
@@ -395,7 +395,7 @@ impl<'i> Reader<'i> {
     }
 }
 
-/// Adds default keys that a table does not set itself.
+/// Adds the default keys that a table does not set.
 fn inherit<'i>(table: &mut DeTable<'i>, defaults: &DeTable<'i>) {
     for (key, value) in defaults {
         if !table.contains_key(key) {

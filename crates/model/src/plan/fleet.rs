@@ -1,4 +1,4 @@
-//! A plan carried out on several machines.
+//! Running a plan on several machines.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,11 +29,11 @@ pub enum FleetRates {
 }
 
 impl Plan {
-    /// Divides the rates of all workloads among `members`, and sets the share of the one at `place`, from 0. The shares add up to the
-    /// total.
+    /// Divides the rates of all workloads among `members`, and sets them to the share of member `place`, counted from 0. The shares of all
+    /// members add up to the plan's rates.
     ///
     /// # Errors
-    /// A rate of less than one I/O or byte per second for a member.
+    /// A member would get less than one I/O or byte per second.
     pub fn divide_rates(&mut self, place: u64, members: u64) -> Result<(), PlanError> {
         let share = |key: &str, whole: u64| match whole / members.max(1)
             + u64::from(place < whole % members.max(1))

@@ -60,9 +60,9 @@ pub struct Plan {
     /// The [suite](crate::suite) that the workloads belong to, if any; reports group them accordingly.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suite: Option<String>,
-    /// Number of rounds; with [`Design::UntilDecided`], those up to the first look.
+    /// Number of rounds; with [`Design::UntilDecided`], the number of rounds before the first look.
     pub repeat: u32,
-    /// The design, which determines what is measured and when to stop.
+    /// The design, which determines what is measured and when the run stops.
     #[serde(default)]
     pub design: Design,
     /// The margin within which ratios count as equal.
@@ -73,7 +73,7 @@ pub struct Plan {
     /// Name of the target that shows the machine's own state: `iotax trend` removes its changes from the others'.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub control: Option<String>,
-    /// Determines order, offsets and payload. If absent, drawn at the start of the run.
+    /// Determines order, offsets and payload. If absent, a seed is drawn at the start of the run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seed: Option<u64>,
     /// At least one; names are unique.
@@ -83,7 +83,7 @@ pub struct Plan {
     /// Background load beside the targets that name it; not measured itself.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub neighbours: Vec<Neighbour>,
-    /// Limits that every target is held against.
+    /// Demands that every target is checked against.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub require: Vec<Demand>,
 }
@@ -99,22 +99,22 @@ pub struct Neighbour {
     pub workload: Workload,
 }
 
-/// Size of a target that no workload uses.
+/// Size in bytes of a target that no workload accesses.
 const UNUSED: u64 = 1 << 20;
 
 /// Default number of rounds.
 pub const DEFAULT_REPEAT: u32 = 5;
 
-/// Expected time between two measurements: caches dropped, guests resumed and paused, data stored.
+/// Assumed time between two measurements: dropping caches, resuming and pausing guests, storing results.
 pub const BETWEEN: Nanos = Nanos::from_millis(100);
 
-/// Maximum number of measurements of a plan. More is a typo.
+/// Maximum number of measurements of a plan; a higher number is taken for a typo.
 pub const MOST_MEASUREMENTS: usize = 10_000;
 
 /// An invalid plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// An error in a plan file; the text gives line and column and shows the line.
+    /// An error in a plan file. The text gives line and column and quotes the line.
     #[error("{0}")]
     File(String),
     /// An invalid target.
@@ -123,15 +123,15 @@ pub enum PlanError {
     /// An invalid workload.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// A name used twice.
+    /// Two targets or two workloads with the same name.
     #[error("two {list}s are named {name:?}; results are told apart by name")]
     Twice {
         /// `target` or `workload`.
         list: &'static str,
-        /// Their name.
+        /// The name that occurs twice.
         name: String,
     },
-    /// Any other error; starts with the key at fault, if there is one.
+    /// Any other error. The text starts with the key at fault, if there is one.
     #[error("{0}")]
     Content(String),
 }
@@ -185,15 +185,15 @@ impl Plan {
         Self::read(text).map(|reading| reading.plan)
     }
 
-    /// Like [`Self::from_toml`], with the file's axes and the combinations that cannot be built.
+    /// Like [`Self::from_toml`], and also returns the file's axes and the combinations that cannot be built.
     pub fn read(text: &str) -> Result<PlanFile, PlanError> {
         file::read(text, Vec::new())
     }
 
-    /// Like [`Self::from_toml`], for a file that leaves the targets to the caller.
+    /// Like [`Self::from_toml`], for a file without targets; the caller supplies them.
     ///
     /// # Errors
-    /// It has targets, or is no plan with these.
+    /// The file has targets, or it is not a valid plan with these targets.
     pub fn of_profile(text: &str, targets: Vec<TargetSpec>) -> Result<Self, PlanError> {
         file::read(text, targets).map(|reading| reading.plan)
     }
@@ -215,7 +215,7 @@ impl Plan {
         Some((other, differences))
     }
 
-    /// Rejects a plan that no machine could run.
+    /// Rejects a plan that cannot be run on any machine.
     pub fn check(&self) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(text));
         if self.targets.is_empty() {
@@ -344,7 +344,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The numbers of rounds after which results are evaluated: one, or several with [`Design::UntilDecided`].
+    /// The numbers of rounds after which results are evaluated: one number, or several with [`Design::UntilDecided`].
     #[must_use]
     pub fn looks(&self) -> Vec<u32> {
         self.until_decided().map_or_else(|| vec![self.repeat], |until| until.looks(self.repeat))
@@ -360,18 +360,18 @@ impl Plan {
         }
     }
 
-    /// Maximum number of rounds of a run with these targets and workloads.
+    /// The maximum number of rounds for which the plan stays within the limit on measurements.
     #[must_use]
     pub fn most_of_a_run(&self) -> u32 {
         let most = MOST_MEASUREMENTS / self.cells().max(1);
         u32::try_from(most).unwrap_or(u32::MAX).min(until::MOST_ROUNDS)
     }
 
-    /// Limits the plan to a time: rounds are added until every comparison is decided or the time is over, with the first look
-    /// after half a minute. A single target, with nothing to decide, gets as many rounds as fit.
+    /// Sets a time limit: rounds are added until every comparison is decided or the time is up, with the first look
+    /// after half a minute. A single target, which has no comparisons, gets as many rounds as fit.
     ///
     /// # Errors
-    /// A time in which fewer rounds fit than the first look needs.
+    /// The time is too short for the rounds that the first look needs.
     pub fn within(self, time: Nanos) -> Result<Self, PlanError> {
         let between = BETWEEN.0.saturating_mul(self.cells() as u64);
         let round = self.round_time().0.saturating_add(between).max(1);
@@ -395,14 +395,14 @@ impl Plan {
         Ok(Self { repeat: first.min(max_rounds - 1), design, ..self })
     }
 
-    /// The number of cells in a round.
+    /// The number of cells in one round.
     #[must_use]
     pub fn cells(&self) -> usize {
         let all = (0..self.targets.len()).flat_map(|t| (0..self.workloads.len()).map(move |w| (t, w)));
         all.filter(|(target, workload)| self.measures(*target, *workload)).count()
     }
 
-    /// Total warm-up and runtime of a round; expected times for workloads that end by themselves.
+    /// Total warm-up and runtime of one round; workloads that end by themselves count with their expected time.
     #[must_use]
     pub fn round_time(&self) -> Nanos {
         let windows = |workload: &Workload, place: usize| {
@@ -422,7 +422,7 @@ impl Plan {
         Nanos(times.fold(0, u64::saturating_add))
     }
 
-    /// Returns whether targets under these workloads are measured in one window.
+    /// Returns whether two workloads share a measured window: in a watch of all targets together, if both or neither are the control.
     #[must_use]
     pub fn share_a_window(&self, one: &Workload, other: &Workload) -> bool {
         self.watch().is_some_and(|watch| {
@@ -430,7 +430,7 @@ impl Plan {
         })
     }
 
-    /// Checks kernel settings, which must apply to one target at a time.
+    /// Checks kernel settings, which can only hold for one target at a time.
     fn check_settings(&self) -> Result<(), PlanError> {
         let has_settings = |target: &&TargetSpec| !target.setting_values().is_empty();
         if let Some(neighbour) = self.neighbours.iter().map(|it| &it.target).find(has_settings) {
@@ -446,14 +446,14 @@ impl Plan {
         }
     }
 
-    /// Index of the first target with the same storage, which is built and filled once for both.
+    /// Index of the first target with the same storage as this target. The storage is built and filled once for all of them.
     #[must_use]
     pub fn storage_of(&self, target: usize) -> usize {
         let spec = &self.targets[target];
         self.targets[..target].iter().position(|earlier| spec.is_same_storage(earlier)).unwrap_or(target)
     }
 
-    /// Returns whether no other target's writes reach this one's storage, except those of targets that differ only in settings.
+    /// Returns whether no other target writes to this target's storage, apart from targets that differ only in settings.
     #[must_use]
     pub fn has_own_storage(&self, target: &TargetSpec) -> bool {
         let shares = |other: &TargetSpec| {
@@ -470,7 +470,7 @@ impl Plan {
         !self.everything().filter(is_other).any(shares)
     }
 
-    /// Checks journals: each serves one measurement, and guests cannot have one.
+    /// Checks journals: a journal records a single measurement, and guests cannot write one.
     fn check_journals(&self) -> Result<(), PlanError> {
         let Some((workload, path)) = self.workloads.iter().find_map(|w| Some((w, w.write_journal.as_ref()?)))
         else {
@@ -488,8 +488,8 @@ impl Plan {
         Err(workload.refusal("write_journal", path, reason).into())
     }
 
-    /// The content that created targets are filled with: that of the workloads, so that compressing and deduplicating layers see the same
-    /// data. Incompressible if the workloads differ.
+    /// The content that created targets are filled with: that of the workloads, so that layers that compress or deduplicate see the same
+    /// kind of data. Incompressible if the workloads' contents differ.
     #[must_use]
     pub fn content(&self) -> Content {
         let mut contents = self.workloads.iter().flat_map(Workload::jobs).map(Workload::content);
@@ -497,13 +497,13 @@ impl Plan {
         if contents.all(|content| content == first) { first } else { Content::default() }
     }
 
-    /// The known suite of the workloads, if any.
+    /// The suite that the workloads belong to, if iotax knows its name.
     #[must_use]
     pub fn known_suite(&self) -> Option<&'static Suite> {
         Suite::named(self.suite.as_ref()?).ok()
     }
 
-    /// The size of a created target: the furthest end of any workload's area.
+    /// The size of a created target: the highest end of any workload's area.
     #[must_use]
     pub fn size(&self) -> Bytes {
         if self.work().any(|workload| !workload.needs_directory()) {
@@ -513,19 +513,19 @@ impl Plan {
         Bytes(self.work().map(|workload| workload.max_bs().0).fold(UNUSED, u64::max))
     }
 
-    /// The furthest end of any workload's area; `None` if none has a size.
+    /// The highest end of any workload's area; `None` if no workload has a size.
     #[must_use]
     pub fn reach(&self) -> Option<Bytes> {
         self.work().filter(|workload| !workload.needs_directory()).filter_map(Workload::end).max()
     }
 
-    /// The part of a created target that is filled before it is measured, from its start; 0 if no workload needs it.
+    /// Bytes from the start of a created target that are filled before measuring; 0 if no workload needs it.
     #[must_use]
     pub fn filled(&self) -> Bytes {
         self.part(Workload::needs_filling)
     }
 
-    /// The part of a created target that takes space, from its start: the null engine touches nothing.
+    /// Bytes from the start of a created target that the workloads may occupy; the null engine occupies none.
     #[must_use]
     pub fn touched(&self) -> Bytes {
         self.part(|job| job.ioengine != IoEngine::Null)
@@ -550,12 +550,12 @@ impl Plan {
         self.work().map(of).max().unwrap_or_default()
     }
 
-    /// The workloads and the neighbours' workloads.
+    /// All workloads, including those of the neighbours.
     fn work(&self) -> impl Iterator<Item = &Workload> {
         self.workloads.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.workload))
     }
 
-    /// The workloads that run on a target: all of them, or the neighbour's own.
+    /// The workloads that run on a target: the plan's workloads that apply to it, or, for a neighbour, its own workload.
     #[must_use]
     pub fn work_on(&self, target: &TargetSpec) -> Vec<&Workload> {
         match self.neighbours.iter().find(|neighbour| neighbour.target.name == target.name) {
@@ -564,7 +564,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether a workload applies to a target: if storage and networks are watched together, each has its own workloads.
+    /// Returns whether a workload applies to a target. In a watch of all targets together, network workloads apply to network targets only.
     pub(crate) fn fits(&self, target: &TargetSpec, workload: &Workload) -> bool {
         !self.is_together() || workload.net.is_some() == target.network().is_some()
     }
@@ -575,12 +575,12 @@ impl Plan {
         self.watch().is_some_and(|watch| watch.together)
     }
 
-    /// Everything to be built: targets, then neighbours.
+    /// All targets that must be built: the plan's targets, then those of its neighbours.
     pub fn everything(&self) -> impl Iterator<Item = &TargetSpec> {
         self.targets.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.target))
     }
 
-    /// The distinct directories of created files.
+    /// The distinct directories in which files are created.
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
         let mut dirs: Vec<PathBuf> = self.everything().filter_map(|t| t.file()?.dir.clone()).collect();

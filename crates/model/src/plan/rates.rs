@@ -1,14 +1,14 @@
-//! Workloads whose rates are determined during a run.
+//! Workloads whose rates are chosen during a run.
 
 use super::Plan;
 use crate::units::Nanos;
 use crate::workload::{Kind, RateProcess, Workload};
 
-/// Average number of I/Os in a window, unless it is limited by [`LONGEST`].
+/// Expected number of I/Os in a window, which is lengthened to hold them, up to [`LONGEST`].
 const IOS: u64 = 25;
 const LONGEST: Nanos = Nanos::from_secs(5);
 
-/// A workload at a rate of I/Os per second, of all its jobs, that are due at random moments.
+/// A copy of a workload at a rate of I/Os per second over all its jobs, with Poisson arrivals.
 pub(super) fn at_rate(work: &Workload, rate: u64) -> Workload {
     Workload {
         name: format!("{}@{rate}", work.name),
@@ -19,14 +19,14 @@ pub(super) fn at_rate(work: &Workload, rate: u64) -> Workload {
     }
 }
 
-/// A rate rounded to three significant digits, which reads better; at least 1.
+/// Rounds a rate to three significant digits, for readability; at least 1.
 #[must_use]
 pub fn rounded(rate: f64) -> u64 {
     let unit = 10_f64.powf((rate.log10().floor() - 2.0).max(0.0));
     whole(((rate / unit).round() * unit).max(1.0))
 }
 
-/// The next whole number.
+/// Rounds up to a whole number.
 pub(super) fn whole(rate: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -37,7 +37,7 @@ pub(super) fn whole(rate: f64) -> u64 {
     whole
 }
 
-/// Why a workload of block I/O cannot have a rate.
+/// The reason why a block I/O workload cannot run at a given rate; `None` if it can.
 fn without_rate(work: &Workload) -> Option<String> {
     if work.io_size.is_some() || work.loops.is_some() {
         return Some("io_size and loops end a window after so much I/O; at a rate it lasts for its runtime: leave them out".into());
@@ -47,7 +47,7 @@ fn without_rate(work: &Workload) -> Option<String> {
 }
 
 impl Plan {
-    /// Rejects workloads that cannot have a rate.
+    /// Rejects plans with a workload that cannot run at a given rate.
     pub(super) fn check_can_have_rates(&self) -> Result<(), String> {
         let cannot = |workload: &&Workload| workload.kind() != Kind::Block || !workload.beside.is_empty();
         match self.workloads.iter().find(cannot) {

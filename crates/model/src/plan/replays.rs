@@ -3,7 +3,7 @@
 use super::{Plan, PlanError};
 
 impl Plan {
-    /// Checks replays: only agents on the host can read the trace, and only the trace determines the rate.
+    /// Checks replays: only agents on this host can read the trace, and no other key may set a rate.
     pub(super) fn check_replays(&self) -> Result<(), PlanError> {
         let Some((workload, path)) = self.work().find_map(|w| Some((w, w.read_iolog.as_ref()?))) else {
             return Ok(());

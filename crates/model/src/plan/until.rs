@@ -17,7 +17,7 @@ pub struct Margin {
     millionths: u32,
 }
 
-/// A text that is not a margin.
+/// A text that cannot be parsed as a margin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{input:?} is not a margin; accepted: a percentage such as 2% or 0.5%, from 0.01% to 50%")]
 pub struct MarginError {
@@ -61,7 +61,7 @@ impl FromStr for Margin {
     }
 }
 
-/// The shortest text that reads back as the same margin.
+/// Prints the shortest text that parses back to the same margin.
 impl fmt::Display for Margin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, rest) = (self.millionths / 10_000, self.millionths % 10_000);
@@ -147,7 +147,7 @@ impl UntilDecided {
         }
     }
 
-    /// Rejects limits that cannot be met.
+    /// Rejects limits that the plan cannot meet.
     pub(super) fn check(&self, repeat: u32, targets: usize, round: Nanos) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(text));
         if targets < 2 {
@@ -177,8 +177,8 @@ impl UntilDecided {
     }
 }
 
-/// Numbers from `first` to `last`, each `percent` of the previous one and at least one more. A last step shorter than half of that is
-/// merged with the previous one.
+/// Numbers from `first` to `last`, each `percent` percent of the previous one, and at least one more. A last step of less than half of that
+/// is merged with the step before it.
 fn spaced(first: u32, last: u32, percent: u32) -> Vec<u32> {
     let mut looks = vec![first];
     let mut next = first;

@@ -1,4 +1,4 @@
-//! A known load during events, and limits on their effect.
+//! A watch: a known load, events during the load, and limits on their effect.
 
 use std::fmt;
 use std::str::FromStr;
@@ -64,28 +64,28 @@ words! {
     }
 }
 
-/// The limit of a figure.
+/// The limit that a requirement sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// A limit on a time.
+    /// A limit on a duration.
     Time(Nanos),
     /// A limit on a number.
     Count(u64),
 }
 
-/// A limit on the effect of events.
+/// A requirement: a limit on the effect of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Requirement {
-    /// The figure.
+    /// The figure that is limited.
     pub figure: WatchFigure,
-    /// The most that passes.
+    /// The limit.
     pub limit: Limit,
-    /// True if the limit itself fails.
+    /// True if a figure must stay below the limit, false if it may equal the limit.
     pub below: bool,
 }
 
-/// A text that is not a requirement.
+/// A text that cannot be parsed as a requirement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{input:?} is not a requirement: {reason}; accepted: gap < TIME, recovery < TIME, late <= N, errors = 0, lost = 0"
@@ -96,7 +96,7 @@ pub struct RequirementError {
 }
 
 impl Requirement {
-    /// Returns whether a figure, in nanoseconds or as a number, passes.
+    /// Returns whether a figure, in nanoseconds or as a count, meets the requirement.
     #[must_use]
     pub const fn allows(&self, value: u64) -> bool {
         let limit = match self.limit {
@@ -186,25 +186,25 @@ impl JsonSchema for Requirement {
 }
 
 impl WatchSpec {
-    /// The events of a workload in the order of their times; none of the control.
+    /// The events during a workload, in order of time; empty for the control.
     #[must_use]
     pub fn events_of(&self, workload: &Workload) -> Vec<(Nanos, &PlannedEvent)> {
         if self.is_control(&workload.name) { Vec::new() } else { self.scheduled(workload.runtime) }
     }
 
-    /// The operations during a workload; none during the control.
+    /// The operations during a workload; empty for the control.
     pub fn operations_of(&self, workload: &Workload) -> impl Iterator<Item = Operation> + '_ {
         let happens = !self.is_control(&workload.name);
         self.operations().filter(move |_| happens)
     }
 
-    /// Returns whether this is the name of the control.
+    /// Returns whether the control has this name.
     #[must_use]
     pub fn is_control(&self, workload: &str) -> bool {
         self.control.as_deref() == Some(workload)
     }
 
-    /// The events in the order of their times, in a window of this length.
+    /// The events of a window of this length with their times, in order. Events without a time are spaced evenly.
     #[must_use]
     pub fn scheduled(&self, window: Nanos) -> Vec<(Nanos, &PlannedEvent)> {
         let spread = self.events.iter().filter(|event| event.at.is_none()).count() as u64 + 1;
@@ -284,7 +284,7 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// Checks the control: it must be one of several workloads, with another to compare.
+    /// Checks the control: it must be one of the plan's workloads, and there must be another one.
     fn check_control(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
         let Some(control) = &self.control else { return Ok(()) };
@@ -303,7 +303,7 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// Checks operations: they are carried out once each by the QEMU of a target's only guest, and a commit follows a snapshot.
+    /// Checks operations: each occurs once and needs a target with a single QEMU guest, and a commit needs an earlier snapshot.
     fn check_operations(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
         let operations: Vec<Operation> = self.operations().collect();
@@ -399,7 +399,7 @@ impl WatchSpec {
     }
 }
 
-/// Returns whether the QEMU of a target, its guest's or a storage daemon, can carry out an operation.
+/// Returns whether a target's QEMU, in a guest or as a storage daemon, supports an operation.
 fn can(target: &TargetSpec, operation: Operation) -> bool {
     let Some((top, below)) = target.stack.layers().split_last() else { return false };
     let is_image = match below.last() {

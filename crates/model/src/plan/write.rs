@@ -10,10 +10,10 @@ use crate::workload::{KEYS, WorkloadKeys};
 /// Keys of a workload that are always written, even with default values.
 const ALWAYS: [&str; 4] = ["name", "rw", "bs", "iodepth"];
 
-/// The keys of a network workload; others have no effect there.
+/// The keys of a network workload; other keys have no effect there.
 const OF_NET: [&str; 4] = ["name", "net", "runtime", "ramp_time"];
 
-/// The key of the concurrent jobs of a workload.
+/// The key that holds a workload's concurrent jobs.
 const BESIDE: &str = "beside";
 
 /// The text of a plan file that parses as this plan. Keys common to all workloads go to `[defaults]`.
@@ -106,7 +106,7 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     Ok(text)
 }
 
-/// The non-default keys that all workloads share. A key that one workload lacks is never shared, because it cannot be unset.
+/// The keys with non-default values that all workloads share. A key that some workload lacks is left out, because `[defaults]` cannot be unset.
 fn common(workloads: &[Table], nothing: &Table) -> Table {
     let Some((first, others)) = workloads.split_first() else { return Table::new() };
     first
@@ -119,7 +119,7 @@ fn common(workloads: &[Table], nothing: &Table) -> Table {
         .collect()
 }
 
-/// Returns whether a key has a meaning in a workload.
+/// Returns whether a key has an effect in a workload.
 fn is_meant(workload: &Table, key: &str) -> bool {
     !workload.contains_key("net") || OF_NET.contains(&key)
 }
@@ -141,13 +141,13 @@ fn own_keys(workload: &Table, common: &Table, nothing: &Table) -> Table {
         .collect()
 }
 
-/// Takes the concurrent jobs out of a workload's table.
+/// Removes the concurrent jobs from a workload's table and returns them.
 fn beside(workload: &Table) -> Vec<Table> {
     let jobs = workload.get(BESIDE).and_then(Value::as_array).into_iter().flatten();
     jobs.filter_map(Value::as_table).cloned().collect()
 }
 
-/// Replaces line breaks: a comment ends with its line.
+/// Replaces line breaks, which would end a comment.
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }

@@ -1,20 +1,20 @@
-//! The time that the I/Os of a window took.
+//! The time over which a window's I/O rate is computed.
 
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
 
-/// Longest period in nanoseconds of a burst and the pause after it: the throttles of the kernel and QEMU, and CPU quotas, use slices of 100
-/// ms.
+/// Maximum length in nanoseconds of a burst and the pause after it: throttles of the kernel and QEMU, and CPU quotas, use slices of
+/// 100 ms.
 const SLICE_NS: u64 = 110_000_000;
 
 impl Outcome {
-    /// The time that the window's I/Os took, in nanoseconds: from the last completion before the window to the last one in it, or the whole
-    /// window if that is not known.
+    /// The time over which to compute the window's rate, in nanoseconds: from the last completion before the window to the last completion in it.
+    /// It is the whole window if the edges are not known, or if a pause at an edge is too long.
     ///
-    /// A device that completes I/O in bursts, as a throttle does, has one burst more or less in a window of fixed length; the time between
-    /// two completions has as many as it counts. A pause at an edge that is longer than a throttle's slice and than an eighth of the window,
-    /// or than half of it, is not cut off: it is a result.
+    /// A device that completes I/O in bursts, as under a throttle, has one burst more or less in a window of fixed length. Between two completions
+    /// the number of bursts matches the time. A pause is too long if it exceeds a throttle's slice (at most half the window) and an eighth of the
+    /// window: it is then part of the result.
     #[must_use]
     pub fn rate_ns(&self) -> u64 {
         let most = SLICE_NS.min(self.duration_ns / 2).max(self.duration_ns / 8);
@@ -27,7 +27,7 @@ impl Outcome {
     }
 }
 
-/// Completions next to the edges of a window.
+/// Distances of the edges of a window from the last completion before each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WindowEdges {
@@ -38,7 +38,7 @@ pub struct WindowEdges {
 }
 
 impl WindowEdges {
-    /// The edges of the I/Os of both.
+    /// Combines the edges of two concurrent loads: the shorter time at each edge.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         Self { before_ns: self.before_ns.min(other.before_ns), after_ns: self.after_ns.min(other.after_ns) }

@@ -1,9 +1,9 @@
-//! A run's place in a fleet.
+//! The membership of a run in a fleet.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The fleet that a run is part of. Each member has a run of its own.
+/// Identifies the fleet that a run is part of. Each member of a fleet has its own run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FleetMember {
@@ -13,7 +13,7 @@ pub struct FleetMember {
     pub member: String,
     /// The mode of the fleet.
     pub mode: FleetMode,
-    /// Its link, by which it is reached again: `ssh://root@box`, `local`.
+    /// The URL by which the coordinator reaches the member: `ssh://root@box`, `local`.
     #[serde(default)]
     pub link: String,
 }
@@ -29,12 +29,12 @@ pub enum FleetMode {
     Shared,
 }
 
-/// The beginning of a measurement in a fleet whose members begin together.
+/// The start of a measurement in a fleet whose members start together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FleetStart {
-    /// From the moment at which all windows were to begin to the beginning of this one, by the coordinator's clock. Negative if it was early.
+    /// Delay from the common start time to the start of this window, by the coordinator's clock. Negative if the window started early.
     pub late_ns: i64,
-    /// Bound on the error of `late_ns`, which is that of the clocks' offset.
+    /// Maximum error of `late_ns`, from the uncertainty of the offset between the clocks.
     pub uncertainty_ns: u64,
 }

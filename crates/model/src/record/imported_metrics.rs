@@ -68,7 +68,7 @@ pub struct ImportSource {
 }
 
 impl ImportSource {
-    /// A remark on the run's time; absent if the source states it.
+    /// A remark on the uncertain time of the run; `None` if the source states the time.
     #[must_use]
     pub fn about_time(&self) -> Option<String> {
         match self.dated? {

@@ -7,17 +7,17 @@ use super::{
     NicActivity, Outcome, Pacing, PageCache, Pressure, Replayed, Sample, Share, WindowEdges,
 };
 
-/// The scope of the CPU time in a load's outcome.
+/// The scope of the CPU times in the outcomes of concurrent loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuScope {
-    /// All loads ran in one process: its figures are in the longest outcome, and count once.
+    /// All loads ran in one process: the outcome of the longest load has that process's CPU time, which counts once.
     SharedProcess,
-    /// Each load ran in a separate process: times are added, and the kernel's other counts of single processes are dropped.
+    /// Each load ran in a separate process: CPU times are added, and the other per-process counters are dropped.
     OwnProcess,
 }
 
 impl Sample {
-    /// Adds the same interval of a concurrent load.
+    /// Adds the same interval of a concurrent load to this one.
     pub fn merge(&mut self, other: Self) {
         let Self { at_ns, duration_ns, tallies, oldest_ns, failed, ways } = other;
         self.at_ns = self.at_ns.max(at_ns);
@@ -35,10 +35,11 @@ impl Sample {
 }
 
 impl Outcome {
-    /// The outcome of concurrent loads: of jobs of one process, of guests, of a client's servers. Each comes with its name, which its notes get.
+    /// Merges the outcomes of concurrent loads: of jobs in one process, of guests, or of a client's servers. Notes are prefixed with the name of
+    /// their load.
     ///
-    /// Counts are added; the window is the longest. What one of several cannot tell is absent: blackouts, gaps of devices, a
-    /// flush that one of those that wrote lacks, an I/O engine if they differ.
+    /// Counts are added, and the longest window is used. Figures that cannot be merged are absent: blackouts, gaps of devices, the flush time if
+    /// a load that wrote has none, the I/O engine if the loads' engines differ.
     pub fn merge(parts: impl IntoIterator<Item = (String, Self)>, scope: CpuScope) -> Self {
         let parts: Vec<(String, Self)> = parts.into_iter().collect();
         let outcomes = || parts.iter().map(|(_, outcome)| outcome);
@@ -118,7 +119,7 @@ impl Outcome {
 }
 
 impl Share {
-    /// Adds a share to a list with one entry per name. Durations of one name become the longest.
+    /// Adds a share to a list with one entry per name. For the same name, tallies are added and the longer duration is kept.
     fn add(known: &mut Vec<Self>, share: &Self) {
         let Self { name, duration_ns, tallies } = share;
         match known.iter_mut().find(|one| one.name == *name) {
@@ -132,8 +133,8 @@ impl Share {
 }
 
 impl HostActivity {
-    /// The activity of several machines, each over its own window: times and I/Os are added, shares of time averaged. A part that any of
-    /// them lacks is absent. Guests of one target have the same disk names.
+    /// Merges the activity of several machines, each over its own window: times and I/Os are added, shares of time averaged. A figure that any
+    /// machine lacks is absent. Disks are matched by name, since guests of a target have the same names.
     #[must_use]
     pub fn merge(machines: &[&Self]) -> Self {
         let mut all = Self::default();
@@ -172,7 +173,7 @@ impl HostActivity {
 }
 
 impl CpuTime {
-    /// The sum of both times.
+    /// The sum of two CPU times.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         let Self { user_ns, system_ns } = other;
@@ -258,7 +259,7 @@ impl DiskActivity {
 }
 
 impl DiskFlushes {
-    /// The sum of both. If devices of one name differ in their cache, it is unknown.
+    /// The sum of two disks' activities. The cache mode is absent if they differ in it.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let Self { done, wait_ns, volatile_cache, fua } = other;
@@ -297,7 +298,7 @@ impl BlockTally {
 }
 
 impl NicActivity {
-    /// The sum of both interfaces.
+    /// The sum of two interfaces' counters.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         let Self { rx_bytes, rx_packets, rx_drops, tx_bytes, tx_packets, tx_drops } = other;

@@ -36,7 +36,7 @@ pub struct Carried {
 }
 
 impl Flow {
-    /// Scales all counts to another length of time; `part` scales one count.
+    /// Scales all counts to a window of another length; `part` scales one count.
     #[must_use]
     pub fn scaled(&self, part: impl Fn(u64) -> u64) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Carried {
     /// Maximum number of gaps kept.
     pub const GAPS: usize = 10;
 
-    /// Adds the statistics of a concurrent network measurement. A value that one of them lacks becomes unknown.
+    /// Adds the statistics of a concurrent network measurement. A value that either measurement lacks becomes absent.
     pub fn merge(&mut self, other: &Self) {
         self.flows.extend(other.flows.iter().cloned());
         self.server_cpu = self.server_cpu.zip(other.server_cpu).map(|(one, more)| one.plus(more));
@@ -134,19 +134,19 @@ pub struct WaySample {
     /// Datagrams that arrived after a later one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub out_of_order: Option<u64>,
-    /// Datagrams received again.
+    /// Datagrams received more than once.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duplicates: Option<u64>,
-    /// Mean interarrival jitter of the streams at its end.
+    /// Mean interarrival jitter of the streams at the end of the interval.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub jitter_ns: Option<u64>,
     /// TCP segments retransmitted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retransmits: Option<u64>,
-    /// TCP's round-trip estimate of the first stream at its end.
+    /// TCP's round-trip time estimate for the first stream at the end of the interval.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rtt_ns: Option<u64>,
-    /// Congestion window of the first stream in bytes at its end.
+    /// Congestion window of the first stream in bytes at the end of the interval.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwnd: Option<u64>,
 }

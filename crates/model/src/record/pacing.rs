@@ -1,4 +1,4 @@
-//! Punctuality of an open loop.
+//! Punctuality of the I/Os in an open loop.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// Combines two concurrent schedules.
+    /// Combines the punctuality of two concurrent loads.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The fidelity of a replay.
+//! The fidelity of a replay to its trace.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ pub struct ReplayPhase {
 }
 
 impl ReplayPhase {
-    /// Merges two concurrent replays; percentiles are those of the slower one.
+    /// Merges the same phase of two concurrent replays; of the 99th percentiles, the higher one is kept.
     fn merge(self, other: Self) -> Self {
         let mean = |one: (u64, Option<u64>), other: (u64, Option<u64>)| {
             let sum = |(ios, mean): (u64, Option<u64>)| ios * mean.unwrap_or(0);

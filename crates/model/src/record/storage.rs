@@ -1,4 +1,4 @@
-//! The state of a target's bytes: cached, allocated, and their contents.
+//! The state of a target's data: cached, allocated, written.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// Combines two areas.
+    /// Combines the states of two areas.
     #[must_use]
     pub const fn merge(self, other: Self) -> Self {
         Self {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 
-/// I/Os of one direction over some window.
+/// I/Os of one direction over a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tally {
@@ -33,7 +33,7 @@ impl Tally {
     }
 }
 
-/// I/Os over some window, by direction. A direction that the workload does not have is absent.
+/// I/Os over a window by direction. A direction that the workload does not use is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tallies {
@@ -52,8 +52,8 @@ pub struct Tallies {
     /// Metadata operations: create, open, stat, rename, unlink; bytes are those moved with them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub meta: Option<Tally>,
-    /// Times of commits: from the submission of the first write after a flush to the end of the next flush, or of the sync_file_range in its
-    /// place. Of workers with one I/O in flight that flush every so many writes. It is no direction: write and flush are in theirs.
+    /// Commit times: from submitting the first write after a flush to the end of the next flush, or of the sync_file_range that replaces it.
+    /// Recorded for workers with one I/O in flight that flush after a number of writes. Not a direction: its writes and flushes count in theirs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub commit: Option<Histogram>,
 }
@@ -69,7 +69,7 @@ impl Tallies {
             .zip([&self.read, &self.write, &self.trim, &self.sync, &self.meta].map(Option::as_ref))
     }
 
-    /// The tally of a direction by name.
+    /// The tally of the direction with this name; `None` for an unknown name.
     pub fn of_mut(&mut self, word: &str) -> Option<&mut Option<Tally>> {
         match word {
             "read" => Some(&mut self.read),

@@ -49,7 +49,7 @@ pub struct Timeout {
 }
 
 impl TimeoutKind {
-    /// Returns whether it is a reaction to an error, not a time.
+    /// Returns whether this is a reaction to an error instead of a time limit.
     #[must_use]
     pub const fn is_on_error(self) -> bool {
         matches!(self, Self::ErrorsContinue | Self::ErrorsRemountReadOnly | Self::ErrorsPanic)
@@ -57,7 +57,7 @@ impl TimeoutKind {
 }
 
 impl Timeout {
-    /// The next thing that happens: when the limit is reached, on an error, or instead of a timeout.
+    /// The consequence when the limit is reached; for reactions, when an error occurs; without a limit, instead of a timeout.
     #[must_use]
     pub const fn then(&self) -> &'static str {
         match (self.kind, self.limit_ns) {

@@ -1,14 +1,14 @@
-//! Counts of a volatile directory.
+//! Flush counts of a volatile directory.
 
 use serde::{Deserialize, Serialize};
 
-/// The flushes of a volatile directory over a window, as it counts them.
+/// Flush counts of a volatile directory over a window, from its own counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolatileFlushes {
-    /// Flushes that it acknowledged.
+    /// Flushes that the directory acknowledged.
     pub done: u64,
-    /// Acknowledged flushes that it did not pass on, as its `drop_flush` setting demands.
+    /// Acknowledged flushes that were not passed on, as `drop_flush` requires.
     pub dropped: u64,
 }
 
@@ -19,7 +19,7 @@ impl VolatileFlushes {
         Self { done: self.done + other.done, dropped: self.dropped + other.dropped }
     }
 
-    /// The counts since an earlier reading.
+    /// The difference to an earlier reading; `None` if a counter went backwards.
     #[must_use]
     pub fn since(self, earlier: Self) -> Option<Self> {
         Some(Self {

@@ -1,4 +1,4 @@
-//! Observations of a load and its surroundings: gaps, standstills, events.
+//! Observations during a watch: gaps, standstills, events.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,51 +16,52 @@ words! {
     }
 }
 
-/// A time in which I/Os of one class were due and none of them completed without an error.
+/// A period in which I/Os of one class were due, and none completed without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Blackout {
     /// The I/Os that were due.
     pub of: IoClass,
-    /// The last completion before it, or when the next I/O was due if that is later; from the start of the measured window.
+    /// Start of the gap: the last completion before it, or the time when the next I/O was due if that is later. Counted from the start of the
+    /// measured window.
     pub at_ns: u64,
-    /// Nanoseconds from there to the next completion, or to the end of the window.
+    /// Nanoseconds from the start of the gap to the next completion, or to the end of the window.
     pub duration_ns: u64,
-    /// False if the window ended first.
+    /// False if the window ended before the gap did.
     pub ended: bool,
 }
 
-/// Times in which I/Os hung in a block device: some were in flight, and none completed.
+/// Periods in which I/Os hung in a block device: some were in flight, and none completed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceGaps {
-    /// The kernel's name of it.
+    /// The kernel's name of the device.
     pub device: String,
-    /// Gaps in order, to 10 ms. A failed I/O counts as completed.
+    /// The gaps in order, with a resolution of 10 ms. A failed I/O counts as completed.
     pub gaps: Vec<Blackout>,
-    /// Times in which nothing looked at it: the machine or the watching process stood still.
+    /// Periods in which the device was not observed, because the machine or the observing process stood still.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub blind: Vec<Blackout>,
 }
 
-/// A time in which the clock of a guest or another machine stood still, as when virtual CPUs are stopped: its programs do not notice.
+/// A period in which the clock of a guest or another machine stood still, for example with stopped virtual CPUs. Programs there do not notice it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standstill {
-    /// The time at which QEMU stopped the guest, by the host's clock, from the start of the measured window. If QEMU did not report it: the
+    /// The time at which QEMU stopped the guest, by the host's clock, from the start of the measured window. If QEMU did not report it, the
     /// end of the last interval before.
     pub at_ns: u64,
-    /// Time that the clock lost.
+    /// Time by which the clock fell behind.
     pub duration_ns: u64,
 }
 
-/// An event besides the load.
+/// Something that happened during a watch, apart from the load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Occurrence {
     /// Time from the start of the measured window, by the host's clock.
     pub at_ns: u64,
-    /// The occurrence.
+    /// The kind of occurrence, with its data.
     pub what: Happened,
 }
 
@@ -68,27 +69,27 @@ pub struct Occurrence {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Happened {
-    /// A command of the plan's.
+    /// A command or operation of the plan.
     Event {
         /// The event's name.
         name: String,
-        /// Duration of the command; absent if it could not be begun or did not end.
+        /// Duration of the event; absent if it could not be started or did not end.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         duration_ns: Option<u64>,
-        /// Why it failed, with the beginning of its stderr; absent if it succeeded.
+        /// The reason for a failure, with the beginning of stderr; absent on success.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         failure: Option<String>,
     },
-    /// A line of the host's kernel log.
+    /// A line from the host's kernel log.
     Kernel {
-        /// Its severity: 0 (emergency) to 7 (debug).
+        /// Severity of the line: 0 (emergency) to 7 (debug).
         level: u8,
         /// The line.
         text: String,
     },
-    /// Something else that was seen, or a mark.
+    /// Another observation, or a mark.
     Seen {
-        /// Where.
+        /// The source of the observation.
         source: Source,
         /// One line of text.
         text: String,

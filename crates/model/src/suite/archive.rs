@@ -1,4 +1,4 @@
-//! A source tree like the kernel's: extracted from an archive, walked, packed into one, deleted.
+//! A source tree like the Linux kernel's: extracted from an archive, walked, archived, deleted.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape};
 use crate::units::{Bytes, Nanos};
@@ -22,9 +22,9 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Record size, larger than tar's 10 KiB, so that the files dominate and not the calls for the archive.
+/// Record size. It is larger than tar's 10 KiB, so that the file operations dominate and not the system calls on the archive.
 const RECORD: Bytes = Bytes(64 << 10);
-/// Time limit on slow targets.
+/// Maximum duration of a test, for slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(300);
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {

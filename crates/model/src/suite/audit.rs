@@ -1,4 +1,4 @@
-//! Rates by direction and block size, which tell a limit on I/Os or bytes from what a device can do.
+//! Measures rates by direction and block size, which tell a rate limit on I/Os or bytes from the capability of a device.
 
 use super::{Suite, SuiteOptions, SuiteShape, named, timed};
 use crate::units::{Bytes, Nanos};
@@ -13,7 +13,7 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Two small sizes, at which a limit on I/Os shows, and two large ones, at which one on bytes does.
+/// Two small block sizes, at which a limit on I/Os shows, and two large ones, at which a limit on bytes shows.
 const SIZES: [(Bytes, u32); 4] =
     [(Bytes(4 << 10), 32), (Bytes(16 << 10), 32), (Bytes(256 << 10), 8), (Bytes(1 << 20), 8)];
 

@@ -1,7 +1,7 @@
 //! The large-file and small-file tests of bonnie++ 2.00.
 //!
-//! bonnie++ cannot drop caches and so uses a file of twice the memory. iotax drops them before each test and includes the flush in write
-//! times, so a fixed file size is enough.
+//! bonnie++ cannot drop caches and therefore uses a file of twice the memory size. iotax drops caches before each test and counts the flush
+//! as part of the write time, so a fixed file size is enough.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape};
 use crate::units::{Bytes, Nanos};
@@ -35,10 +35,10 @@ const CHUNK: Bytes = Bytes(8192);
 /// Bytes written and read one at a time, with a system call each.
 const BY_THE_BYTE: Bytes = Bytes(3 << 20);
 const SEEKERS: u32 = 5;
-/// Seeks in total, divided evenly among the seekers.
+/// Total number of seeks, divided evenly among the seekers.
 const SEEKS: u64 = 8192;
 const FILES: u64 = 16 * 1024;
-/// Time limit on slow targets.
+/// Maximum duration of a test, for slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(60);
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {
@@ -78,8 +78,8 @@ fn workloads(options: &SuiteOptions) -> Vec<Workload> {
     .collect()
 }
 
-/// Empty files, as with `-n 16`. bonnie++ stats and deletes them right after creating them, so caches are not dropped. `seq` follows
-/// creation order for names and directory order for deletes, `ran` is random.
+/// Tests on empty files, as with `-n 16`. bonnie++ stats and deletes files right after creating them, so caches are not dropped. `seq` uses
+/// creation order for names and directory order for deletes, `ran` uses random order.
 fn small_files(options: &SuiteOptions) -> Vec<WorkloadKeys> {
     let orders = [("seq", Rw::Read), ("ran", Rw::RandRead)];
     let tests = [("create", Test::Create), ("stat", Test::Stat), ("del", Test::Delete)];

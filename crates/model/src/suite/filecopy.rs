@@ -1,7 +1,7 @@
 //! UnixBench's file copy: three record sizes, each with its own file size.
 //!
-//! Nothing is flushed, and the files fit into any page cache: it measures the cache, the filesystem's path into it and system calls. The
-//! index is defined for these sizes only; `iotax_analysis::suite::filecopy` computes it from the copies.
+//! Nothing is flushed, and the files fit into any page cache: the test measures the page cache, the filesystem's path into it, and system calls.
+//! UnixBench's index is defined for these sizes only; `iotax_analysis::suite::filecopy` computes it from the results.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape};
 use crate::units::{Bytes, Nanos};

@@ -1,4 +1,4 @@
-//! Methods that make a write durable, with pg_test_fsync's names if it has them.
+//! Methods to make a write durable, under pg_test_fsync's names where it has them.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;
@@ -22,7 +22,7 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Length of the area, which is overwritten from start to end: that of some log segments.
+/// Length of the area, which is overwritten sequentially: the size of some database log segments.
 const SIZE: Bytes = Bytes(64 << 20);
 const BS: Bytes = Bytes(4096);
 

@@ -21,9 +21,9 @@ pub(super) const SUITE: Suite = Suite {
 const FILES: u64 = 100_000;
 /// Numbers of threads; each thread has its own directory.
 const THREADS: [u32; 3] = [1, 2, 4];
-/// A few opens finish too quickly to measure: they are repeated until this total.
+/// With few files, opens finish too quickly to measure: they are repeated until this total.
 const OPENED: u64 = 100_000;
-/// Time limit on slow targets.
+/// Maximum duration of a test, for slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(60);
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {

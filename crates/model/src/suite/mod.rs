@@ -21,20 +21,20 @@ use crate::units::{Bytes, Nanos};
 use crate::words::WordError;
 use crate::workload::{Workload, WorkloadKeys};
 
-/// A suite.
+/// A set of workloads that follows a classic benchmark.
 #[derive(Debug, Clone, Copy)]
 pub struct Suite {
-    /// Its name on the command line.
+    /// The suite's name on the command line.
     pub name: &'static str,
     /// A one-line description.
     pub help: &'static str,
-    /// The dimension in which its workloads differ.
+    /// The dimension in which the workloads differ.
     pub shape: SuiteShape,
-    /// Notes on its results, where the original program measures something unexpected.
+    /// Notes on the results, where the original program measures something unexpected.
     pub remarks: &'static [SuiteRemark],
     /// Default number of rounds.
     pub repeat: u32,
-    /// Returns its workloads.
+    /// Creates the suite's workloads.
     pub workloads: fn(&SuiteOptions) -> Vec<Workload>,
 }
 
@@ -51,7 +51,7 @@ pub struct SuiteRemark {
 /// The dimension in which a test's workloads differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SuiteShape {
-    /// None: each workload is a test.
+    /// None: each workload is a separate test.
     Each,
     /// The block size; names end in it: `randread-4k`.
     Sizes,
@@ -59,9 +59,9 @@ pub enum SuiteShape {
     Depths,
     /// File size and record size; names end in both: `reread-64m-4k`.
     Files,
-    /// The method that makes a write durable; each workload is a test.
+    /// The method that makes a write durable; each workload is a separate test.
     Methods,
-    /// The direction and the block size, whose rates tell a limit from what a device can do; each workload is a test.
+    /// Direction and block size, to find rate limits; each workload is a separate test.
     Limits,
 }
 
@@ -74,9 +74,9 @@ pub struct SuiteOptions {
     pub runtime: Option<Nanos>,
     /// Warm-up of a measurement that does not end by itself. If absent, the suite's default.
     pub ramp_time: Option<Nanos>,
-    /// Number of files of a metadata test, the largest if it has several. If absent, the suite's default.
+    /// Number of files of a metadata test; if it has several numbers, the largest. If absent, the suite's default.
     pub files: Option<u64>,
-    /// For file suites: also use small records on large files.
+    /// For file suites: also combine small records with large files.
     pub all_records: bool,
     /// For the flush suite: length of a write. If absent, the suite's default.
     pub bs: Option<Bytes>,
@@ -111,7 +111,7 @@ impl Suite {
         SUITES.iter().find(|suite| suite.name == name).ok_or_else(|| WordError::new("suite", name, &names))
     }
 
-    /// The test of a workload: its name without the suffix for the suite's shape.
+    /// The test that a workload belongs to: its name without the suffix for the size or depth.
     #[must_use]
     pub fn test<'a>(&self, workload: &'a Workload) -> &'a str {
         let place = match self.shape {
@@ -123,12 +123,12 @@ impl Suite {
         workload.name.strip_suffix(place.as_str()).unwrap_or(&workload.name)
     }
 
-    /// The remarks on one test only.
+    /// The remarks that name this test.
     pub fn remarks_on(&self, test: &str) -> impl Iterator<Item = &'static str> {
         self.remarks.iter().filter(move |remark| remark.tests.contains(&test)).map(|remark| remark.text)
     }
 
-    /// The remarks on all tests.
+    /// The remarks that apply to all tests.
     pub fn remarks_on_all(&self) -> impl Iterator<Item = &'static str> {
         self.remarks.iter().filter(|remark| remark.tests.is_empty()).map(|remark| remark.text)
     }

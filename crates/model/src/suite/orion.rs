@@ -23,13 +23,13 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Outstanding small I/Os.
+/// Numbers of outstanding small I/Os.
 const SMALL: [u32; 8] = [1, 2, 4, 8, 12, 16, 24, 32];
 
-/// Outstanding large I/Os.
+/// Numbers of outstanding large I/Os.
 const LARGE: [u32; 6] = [1, 2, 4, 6, 8, 12];
 
-/// Shares of small I/Os that write, in percent.
+/// Percentages of writes among the small I/Os.
 const WRITES: [u8; 4] = [0, 10, 30, 50];
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {

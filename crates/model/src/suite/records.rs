@@ -60,7 +60,7 @@ const LARGE_RECORD: u64 = 64 << 10;
 /// Stride of the strided read, in records.
 const STRIDE: i64 = 17;
 
-/// Time limit of a measurement.
+/// Maximum duration of a measurement.
 const LONGEST: Nanos = Nanos::from_secs(300);
 
 /// The tests in iozone's order, without frewrite: iotax has no buffered rewrite of an existing file.
@@ -80,7 +80,7 @@ pub(super) const TESTS: [&str; 13] = [
     "freread",
 ];
 
-/// Powers of two times `from`, up to `to`.
+/// Powers of two multiplied by `from`, from `from` up to `to`.
 fn doubling(from: u64, to: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(from), |n| n.checked_mul(2)).take_while(move |n| *n <= to)
 }

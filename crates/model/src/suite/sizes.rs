@@ -1,4 +1,4 @@
-//! Block sizes: shows where the cost per I/O dominates and where bandwidth does.
+//! A sweep over block sizes: shows at which sizes the cost per I/O dominates, and at which bandwidth does.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;
@@ -22,10 +22,10 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// The largest block.
+/// Largest block size in bytes.
 const LARGEST: u64 = 4 << 20;
 
-/// Enough for a device with internal parallelism.
+/// Queue depth, enough for a device with internal parallelism.
 const DEPTH: u32 = 8;
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {

@@ -1,4 +1,4 @@
-//! Queue depths and jobs: shows the depth from which only latency grows.
+//! A sweep over queue depths and jobs: shows from which depth only latency grows.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;

@@ -1,4 +1,4 @@
-//! A value and where it was read.
+//! A value together with the file or command that it was read from.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct Fact<T> {
 pub type Known<T> = Option<Fact<T>>;
 
 impl<T> Fact<T> {
-    /// A value with its source.
+    /// A fact: a value and its source.
     pub fn new(value: T, source: impl Into<String>) -> Self {
         Self { value, source: source.into() }
     }

@@ -40,13 +40,13 @@ pub struct Space {
 }
 
 impl Filesystem {
-    /// True if the option is set, by its full text.
+    /// Returns whether this exact mount option is set.
     #[must_use]
     pub fn has(&self, option: &str) -> bool {
         self.options.value.iter().any(|word| word == option)
     }
 
-    /// The value of `key=value`.
+    /// The value of the mount option `key=value`; `None` if it is not set.
     #[must_use]
     pub fn option(&self, key: &str) -> Option<&str> {
         self.options.value.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))

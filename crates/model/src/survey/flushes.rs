@@ -1,4 +1,4 @@
-//! Flushes that a measurement saw lost.
+//! Flushes that a layer acknowledged but did not pass on, as found by a measurement.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

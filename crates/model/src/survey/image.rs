@@ -94,7 +94,7 @@ pub enum BrokenChain {
 }
 
 impl Image {
-    /// The size of the disk that it holds.
+    /// The size of the virtual disk in the image.
     #[must_use]
     pub fn disk_bytes(&self) -> Option<u64> {
         match (&self.qcow2, &self.format) {

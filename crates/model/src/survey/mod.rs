@@ -1,6 +1,6 @@
 //! Facts about the setup of a machine and its storage, each with the file or command that shows it.
 //!
-//! A survey judges nothing. Facts that could not be read are absent, and [`Survey::unread`] says why.
+//! A survey draws no conclusions. Facts that could not be read are absent, and [`Survey::unread`] gives the reasons.
 
 mod disk;
 mod fact;
@@ -64,7 +64,7 @@ impl Survey {
         self.filesystems.iter().filter(holds).max_by_key(|filesystem| filesystem.point.len())
     }
 
-    /// The disks at the bottom of a device.
+    /// The physical disks that a device consists of: those with no device below them.
     #[must_use]
     pub fn bottoms(&self, name: &str) -> Vec<&Disk> {
         let (mut open, mut seen, mut found) = (vec![name.to_owned()], Vec::new(), Vec::new());

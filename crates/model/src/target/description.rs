@@ -3,7 +3,7 @@
 use super::TargetSpec;
 
 impl TargetSpec {
-    /// Its stack's line, its neighbour and its settings.
+    /// The target on one line: its stack, neighbour and settings.
     #[must_use]
     pub fn description(&self) -> String {
         let beside = self.neighbour.as_ref().map(|name| format!(", beside {name}")).unwrap_or_default();

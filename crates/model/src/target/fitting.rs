@@ -1,4 +1,4 @@
-//! Layers that do not fit together, and which layer would make them fit.
+//! Checks whether layers fit together, and suggests the missing layer.
 
 use super::layers::{self, LayerInterface, PlannedLayer};
 
@@ -11,7 +11,7 @@ pub(super) fn unknown(text: &str) -> String {
     )
 }
 
-/// The lines that put a layer, written as `text`, on a directory or a device.
+/// Lines of stacks that put a layer, written as `text`, on the directory or device `place`.
 pub(super) fn on_place(layer: &PlannedLayer, place: &str, text: &str) -> String {
     let accepted = layer.kind().stands_on();
     let on_file = accepted.contains(&LayerInterface::RawFile).then(|| format!("{place} > raw file > {text}"));
@@ -60,7 +60,7 @@ pub(super) fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<
     Err(format!("{key} needs {needed}, and {below} is {}{between}", offered.words()))
 }
 
-/// `a block device, a raw file or a disk image`.
+/// The accepted interfaces as text: `a block device, a raw file or a disk image`.
 fn needed(accepted: &[LayerInterface]) -> String {
     let words: Vec<&str> = accepted.iter().map(|interface| interface.words()).collect();
     match words.split_last() {
@@ -70,7 +70,7 @@ fn needed(accepted: &[LayerInterface]) -> String {
     }
 }
 
-/// One or two layers that connect an offered interface to an accepted one.
+/// The layer, or two layers, that connect an offered interface to an accepted one; `None` if more would be needed.
 fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<String> {
     let proposals = layers::proposals();
     let on = |offered: LayerInterface| {
@@ -86,7 +86,7 @@ fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<Strin
     })
 }
 
-/// The layers on which a workload can run and that fit on an interface, as keys and as a line.
+/// Layers that fit on an interface and make the stack measurable, each as a plan key and as part of a line.
 pub(super) fn completing(offered: LayerInterface) -> Vec<(&'static str, &'static str)> {
     let fits = |layer: &PlannedLayer| {
         // A file in the target's own filesystem names no directory.

@@ -1,15 +1,15 @@
-//! Ways to reach a target.
+//! The kinds of targets, by the way they are reached.
 
 use std::path::Path;
 
 use super::{Machine, NetworkEnds, NetworkStack, PathSpec, Remote, TargetError, TargetSpec};
 
-/// A target with layers that fit together, by how it is reached.
+/// A checked target, by the way it is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetKind<'a> {
-    /// A file or device on this machine, or a new file there.
+    /// An existing file or device on this machine, or the path of a file to create.
     Path(&'a Path),
-    /// The same, on another machine or in a container.
+    /// A file or device on another machine or in a container.
     Remote(Remote),
     /// Storage that iotax builds on this machine.
     Storage,
@@ -18,7 +18,7 @@ pub enum TargetKind<'a> {
 }
 
 impl TargetSpec {
-    /// The kind of the target, or the reason why it cannot be built. Ignores the name.
+    /// The kind of the target, or the reason why it cannot be built. The name is not checked.
     pub fn kind(&self) -> Result<TargetKind<'_>, TargetError> {
         self.checked_kind().map_err(|reason| self.refused(reason))
     }

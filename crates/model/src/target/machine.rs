@@ -34,7 +34,7 @@ pub enum Machine {
         /// `None` for the port of the user's ssh configuration.
         port: Option<u16>,
     },
-    /// A container, by its engine.
+    /// A container, reached through its engine.
     Container {
         /// The engine.
         engine: ContainerEngine,
@@ -43,18 +43,18 @@ pub enum Machine {
         /// The container's name or id.
         name: String,
     },
-    /// A container of a Kubernetes pod, by kubectl and its current context.
+    /// A container of a Kubernetes pod, reached by kubectl with its current context.
     Pod {
         /// The pod's namespace.
         namespace: String,
         /// The pod.
         name: String,
-        /// `None` for kubectl's default, the pod's first.
+        /// The container in the pod; `None` for kubectl's default, the pod's first.
         container: Option<String>,
     },
 }
 
-/// The scheme and the accepted form of each.
+/// The URL schemes, each with its accepted form.
 const FORMS: [(&str, &str); 7] = [
     ("ssh", "ssh://[user@]host[:port]/path"),
     ("docker", "docker://[user@]container/path"),
@@ -65,7 +65,7 @@ const FORMS: [(&str, &str); 7] = [
     ("kubectl", "kubectl://namespace/pod[:container]/path"),
 ];
 
-/// Splits off a known scheme; the form is that of its URLs.
+/// Splits a URL with a known scheme into the scheme, its accepted form, and the rest; `None` for other texts.
 fn scheme(text: &str) -> Option<(&'static str, &'static str, &str)> {
     let (scheme, rest) = text.split_once("://")?;
     FORMS.into_iter().find(|(known, _)| *known == scheme).map(|(known, form)| (known, form, rest))
@@ -78,10 +78,10 @@ impl Machine {
         scheme(&path.to_string_lossy()).is_some()
     }
 
-    /// Parses a URL with or without a path there.
+    /// Parses a URL of a machine, with or without a path on it.
     ///
     /// # Errors
-    /// Quotes the text and names the accepted form.
+    /// The message quotes the text and names the accepted form.
     pub fn split(text: &str) -> Result<(Self, Option<PathBuf>), String> {
         let Some((scheme, form, rest)) = scheme(text) else {
             let forms: Vec<&str> = FORMS.iter().map(|(_, form)| *form).collect();
@@ -100,13 +100,13 @@ impl Machine {
         Ok((machine, (!path.is_empty()).then(|| Path::new("/").join(path))))
     }
 
-    /// The accepted form of the URLs of its kind.
+    /// The accepted form of URLs with this machine's scheme.
     #[must_use]
     pub fn form(&self) -> &'static str {
         scheme(&self.to_string()).map_or("", |(_, form, _)| form)
     }
 
-    /// The name by which its users know it, without the connection type.
+    /// The name of the host, container or pod, without the scheme.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -115,7 +115,7 @@ impl Machine {
         }
     }
 
-    /// Returns whether it shares its kernel, and so its CPUs, caches and counters, with the machine that it runs on.
+    /// Returns whether the container shares the kernel, and so the CPUs, caches and counters, of the machine that it runs on.
     #[must_use]
     pub const fn shares_kernel(&self) -> bool {
         match self {
@@ -179,7 +179,7 @@ fn pod(namespace: &str, pod: &str) -> Result<Machine, &'static str> {
     Ok(Machine::Pod { namespace: namespace.to_owned(), name: name.to_owned(), container })
 }
 
-/// The names of containers, pods and users everywhere; an option starts with a dash.
+/// Returns whether a word is a valid name of a container, pod or user. A leading dash would make it an option.
 fn is_name(word: &str) -> bool {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     word.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') && word.chars().all(is_fine)

@@ -45,7 +45,7 @@ pub use stack::Stack;
 pub struct RequiredSpace {
     /// Space in the target itself.
     pub area: Bytes,
-    /// Maximum space next to the target on the same filesystem, for files that workloads create.
+    /// Additional space on the target's filesystem for files that workloads create.
     pub files: Bytes,
 }
 
@@ -59,7 +59,7 @@ pub struct TargetSpec {
     pub stack: Stack,
     /// Run the agent on the path's machine under sudo(8).
     pub sudo: bool,
-    /// Name of a `[[neighbour]]` that produces load while this target is measured.
+    /// Name of a `[[neighbour]]` that generates load while this target is measured.
     pub neighbour: Option<String>,
     /// Settings of the kernel that hold while the target is measured.
     pub settings: Option<Settings>,
@@ -79,25 +79,25 @@ impl TargetSpec {
         Self { name: name.into(), stack: stack.into(), ..Self::default() }
     }
 
-    /// The path that is measured where it is.
+    /// The path of an existing file or device that is measured as it is; `None` for other targets.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.stack.find::<PathSpec>().map(|PathSpec(path)| path.as_path())
     }
 
-    /// The block device at the bottom.
+    /// The block device in the stack, which iotax may overwrite; `None` without one.
     #[must_use]
     pub fn device(&self) -> Option<&Path> {
         self.stack.find::<DeviceSpec>().map(|DeviceSpec(path)| path.as_path())
     }
 
-    /// The topmost new volume.
+    /// The topmost logical volume; `None` without one.
     #[must_use]
     pub fn lvm(&self) -> Option<&LvmSpec> {
         self.stack.find()
     }
 
-    /// The key of the layer that formats the device or volume at the bottom.
+    /// The key of the layer that formats the block device or volume at the bottom; `None` if nothing formats it.
     #[must_use]
     pub fn formatted_by(&self) -> Option<&'static str> {
         let is_bottom =
@@ -106,55 +106,56 @@ impl TargetSpec {
         layer.formats().then(|| layer.key())
     }
 
-    /// The topmost new filesystem of the host.
+    /// The topmost filesystem that the host creates; `None` without one.
     #[must_use]
     pub fn filesystem(&self) -> Option<&FilesystemSpec> {
         self.stack.find()
     }
 
-    /// The topmost new file.
+    /// The topmost file that the host creates; `None` without one.
     #[must_use]
     pub fn file(&self) -> Option<&FileSpec> {
         self.stack.find()
     }
 
-    /// The topmost loop device.
+    /// The topmost loop device; `None` without one.
     #[must_use]
     pub fn loop_device(&self) -> Option<&LoopSpec> {
         self.stack.find()
     }
 
-    /// The network path that is measured instead of storage.
+    /// The network path to measure; `None` for storage.
     #[must_use]
     pub fn network(&self) -> Option<&NetworkSpec> {
         self.stack.find()
     }
 
-    /// Returns whether the network's server runs on this host.
+    /// Returns whether the server of a network path runs on this host.
     #[must_use]
     pub fn has_server_here(&self) -> bool {
         self.network().is_some_and(|network| !network.via.is_given())
     }
 
-    /// The guest that is measured.
+    /// The guest in the stack; `None` without one.
     #[must_use]
     pub fn guest(&self) -> Option<&GuestSpec> {
         self.stack.find()
     }
 
-    /// The machine or container of a path that is not on this machine. The path must have passed [`Self::check`].
+    /// The machine or container of a remote path; `None` for targets on this machine. The path must have passed [`Self::check`].
     #[must_use]
     pub fn remote(&self) -> Option<Remote> {
         Remote::parse(&self.path()?.to_string_lossy()).ok()
     }
 
-    /// The kernel settings of the target.
+    /// The kernel settings of the target with their values.
     #[must_use]
     pub fn setting_values(&self) -> Vec<(Setting, String)> {
         self.settings.as_ref().map(Settings::values).unwrap_or_default()
     }
 
-    /// Returns whether this target has settings and the same storage as another one, and is not a guest's.
+    /// Returns whether this target uses the storage of another one: it has settings, and without settings and name the two are equal. Only for
+    /// targets on the host without a snapshot.
     #[must_use]
     pub fn is_same_storage(&self, other: &Self) -> bool {
         let bare = |spec: &Self| Self { name: String::new(), settings: None, ..spec.clone() };
@@ -179,7 +180,7 @@ impl TargetSpec {
         self.guest()?.filesystem
     }
 
-    /// Size of the disk or file needed to measure `space`: a filesystem in the guest takes its part and holds the workloads' files.
+    /// Size of the disk or file needed for `space`. A filesystem in the guest needs additional space and also holds the workloads' files.
     #[must_use]
     pub fn disk_size(&self, space: RequiredSpace) -> Bytes {
         match self.guest() {
@@ -190,14 +191,14 @@ impl TargetSpec {
         }
     }
 
-    /// Size of a filesystem created for the target's file: the file, and on the host the workloads' files.
+    /// Size of a filesystem that holds the target's file and, unless the workloads run in a guest, the workloads' files.
     #[must_use]
     pub fn on_filesystem(&self, space: RequiredSpace) -> Bytes {
         let beside = if self.guest().is_some() { 0 } else { space.files.0 };
         Bytes(self.disk_size(space).0.saturating_add(beside))
     }
 
-    /// Rejects a name that paths and volumes cannot carry, and combinations that cannot be built.
+    /// Rejects a name that cannot be used in paths and volume names, and layers that cannot be built.
     pub fn check(&self) -> Result<(), TargetError> {
         let simple = !self.name.is_empty()
             && self.name.len() <= 40

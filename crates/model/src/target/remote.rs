@@ -14,7 +14,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Returns whether a path has the form of one on another machine or in a container.
+    /// Returns whether a path looks like one on another machine or in a container, valid or not.
     #[must_use]
     pub fn is_meant(path: &Path) -> bool {
         Machine::is_meant(path)

@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::words::words;
 
-/// The files that a setting is in.
+/// The location of the files that hold a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingScope {
     /// `/sys/block/DEVICE/queue` of the devices whose request queues serve the target.
     Queue,
-    /// `/sys/block/DEVICE/queue` of the device that the target's files are read ahead from.
+    /// `/sys/block/DEVICE/queue` of the device whose read-ahead applies to the target's files.
     ReadAhead,
     /// `/proc/sys/vm`.
     Memory,
@@ -108,10 +108,10 @@ pub struct SettingError {
 }
 
 impl Settings {
-    /// One setting with this value.
+    /// Settings with only this one set.
     ///
     /// # Errors
-    /// A value that the setting does not take.
+    /// The setting does not accept the value.
     pub fn one(setting: Setting, value: &str) -> Result<Self, SettingError> {
         let refused = || SettingError { setting, value: value.to_owned() };
         let given = match setting.range() {
@@ -123,7 +123,7 @@ impl Settings {
         one.check().map(|()| one)
     }
 
-    /// Returns whether none is given.
+    /// Returns whether no setting is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -136,7 +136,7 @@ impl Settings {
     }
 }
 
-/// Returns whether a value has the form of a setting.
+/// Returns whether a setting accepts a value.
 fn is_accepted(setting: Setting, value: &str) -> bool {
     match setting.range() {
         Some((least, most)) => value.parse().is_ok_and(|number: u32| (least..=most).contains(&number)),

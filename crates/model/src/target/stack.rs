@@ -31,13 +31,13 @@ impl Stack {
         self
     }
 
-    /// Its layers, from the bottom up.
+    /// The layers, from the bottom up.
     #[must_use]
     pub fn layers(&self) -> &[PlannedLayer] {
         &self.layers
     }
 
-    /// Its layers, to change them.
+    /// The layers as a mutable slice.
     pub fn layers_mut(&mut self) -> &mut [PlannedLayer] {
         &mut self.layers
     }
@@ -48,41 +48,41 @@ impl Stack {
         self.layers.iter().rev().find_map(L::of)
     }
 
-    /// The topmost layer of a kind, to change it.
+    /// The topmost layer of a kind, mutable.
     pub fn find_mut<L: LayerSpec>(&mut self) -> Option<&mut L> {
         self.layers.iter_mut().rev().find_map(L::of_mut)
     }
 
-    /// Returns whether it has a layer of a kind.
+    /// Returns whether the stack has a layer of this kind.
     #[must_use]
     pub fn has<L: LayerSpec>(&self) -> bool {
         self.find::<L>().is_some()
     }
 
-    /// The place of its bottom on this machine.
+    /// The location of the bottom layer on this machine; `None` if it has none.
     #[must_use]
     pub fn location(&self) -> Option<BottomLocation<'_>> {
         self.layers.first()?.kind().location()
     }
 
-    /// The layer whose storage a workload meets: the topmost but for a limit on it.
+    /// The topmost layer, ignoring I/O limits, which offer no storage of their own.
     fn top(&self) -> Option<&PlannedLayer> {
         self.layers.iter().rev().find(|layer| layer.kind().offers() != LayerInterface::Limited)
     }
 
-    /// The interface that it offers to a workload or to a further layer.
+    /// The interface that the stack offers to a workload or to a further layer.
     #[must_use]
     pub fn offers(&self) -> LayerInterface {
         self.top().map_or(LayerInterface::Nothing, |layer| layer.kind().offers())
     }
 
-    /// Returns whether any layer uses the host's page cache, so that even direct I/O may end there.
+    /// Returns whether any layer goes through the host's page cache, so that even direct I/O may be cached.
     #[must_use]
     pub fn is_cached(&self) -> bool {
         self.layers.iter().any(|layer| layer.kind().cache().is_some_and(|mode| !mode.direct()))
     }
 
-    /// The mode of the topmost cache that ignores flushes.
+    /// The mode of the topmost cache that ignores flushes; `None` if flushes pass all caches.
     #[must_use]
     pub fn ignores_flushes(&self) -> Option<CacheMode> {
         let ignoring = |(place, layer): (usize, &PlannedLayer)| {
@@ -93,7 +93,7 @@ impl Stack {
         self.layers.iter().enumerate().rev().find_map(ignoring)
     }
 
-    /// Returns whether a layer moves more data below it than is asked of it.
+    /// Returns whether any layer moves more data below than is requested of it.
     #[must_use]
     pub fn amplifies(&self) -> bool {
         self.layers.iter().any(|layer| layer.kind().amplifies())
@@ -130,7 +130,7 @@ impl Stack {
         self.check_together()
     }
 
-    /// Rejects incompatible settings of different layers.
+    /// Rejects settings of different layers that are incompatible.
     fn check_together(&self) -> Result<(), String> {
         let on_made = self.layers.windows(2).any(
             |pair| matches!(pair, [below, PlannedLayer::Lvm(_)] if !matches!(below, PlannedLayer::Device(_))),
@@ -173,7 +173,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Rejects an I/O backend that QEMU would not use: it opens the extents of a VMDK image with threads.
+    /// Rejects an AIO backend that QEMU would not use: it always opens the extents of a VMDK image with threads.
     fn check_extents(&self) -> Result<(), String> {
         for (place, layer) in self.layers.iter().enumerate() {
             let subformat = FileSpec::of(layer).and_then(|file| file.subformat);
@@ -189,7 +189,7 @@ impl Stack {
         Ok(())
     }
 
-    /// The remedy if file workloads have no filesystem to run on; `None` if the plan shows one.
+    /// The remedy if file workloads have no filesystem to run on; `None` if the stack has one.
     #[must_use]
     pub fn wants_filesystem(&self) -> Option<&'static str> {
         if self.has::<NetworkSpec>() {
@@ -221,10 +221,10 @@ impl Stack {
         segments.collect::<Vec<_>>().join(" > ")
     }
 
-    /// Parses a line.
+    /// Parses a stack's line, as [`Self::line`] writes it.
     ///
     /// # Errors
-    /// A part of it is no layer. Whether the layers fit is for [`Self::check`].
+    /// A part of the line is not a layer. [`Self::check`] checks whether the layers fit together.
     pub fn parse(line: &str) -> Result<Self, String> {
         let mut segments = Segments::of(line)?;
         let mut stack = Self::default();

@@ -11,8 +11,8 @@ impl Workload {
         std::iter::once(self).chain(&self.beside)
     }
 
-    /// The name of this job among the concurrent ones. Job files join the names of all jobs with `+`, and may add a prefix with `: ` or a
-    /// suffix to make the result unique; the first name is this job's.
+    /// The name of this job alone. Job files join the names of all concurrent jobs with `+`, and may add a prefix with `: ` or a
+    /// suffix to make the result unique; the first of the joined names is this job's.
     #[must_use]
     pub fn own_name(&self) -> &str {
         let others: String = self.beside.iter().flat_map(|job| ["+", &job.name]).collect();
@@ -31,15 +31,15 @@ impl Workload {
         Nanos(delay.saturating_add(self.ramp_time.0).saturating_add(self.window().0))
     }
 
-    /// Length of the measured window: until the last job ends. The delay of a single job is not part of it.
+    /// Length of the measured window, up to the end of the last job. The start delay of a single job does not count.
     #[must_use]
     pub fn window(&self) -> Nanos {
         let end = |job: &Self| job.startdelay.map_or(0, |delay| delay.0).saturating_add(job.runtime.0);
         if self.beside.is_empty() { self.runtime } else { Nanos(self.jobs().map(end).max().unwrap_or(0)) }
     }
 
-    /// Estimate of [`Self::duration`]: work without a fixed time runs at its rate, or at [`ASSUMED`] bytes per second, which concurrent
-    /// jobs without a rate share.
+    /// Estimate of [`Self::duration`]. Work that ends by itself is assumed to run at its rate, or else at [`ASSUMED`] bytes per second, divided
+    /// among the concurrent jobs without a rate.
     #[must_use]
     pub fn expected_time(&self) -> Nanos {
         let longest = self.duration();
@@ -67,7 +67,7 @@ impl Workload {
         u64::try_from(work).map_or(self.runtime.0, |work| work.min(self.runtime.0))
     }
 
-    /// Bytes from the start of its first area to the end of its last; with `offset_increment` each of numjobs has its own area. `None`
+    /// Bytes from the start of the first area to the end of the last; with `offset_increment` each job of `numjobs` has its own area. `None`
     /// without a size or on overflow.
     #[must_use]
     pub fn span(&self, size: Bytes) -> Option<Bytes> {
@@ -75,7 +75,7 @@ impl Workload {
         step.checked_mul(u64::from(self.numjobs.max(1)) - 1)?.checked_add(size.0).map(Bytes)
     }
 
-    /// End of the last area from the start of the target, including concurrent jobs; `None` without a size or on overflow.
+    /// End of the last area of all concurrent jobs, from the start of the target; `None` without a size or on overflow.
     #[must_use]
     pub fn end(&self) -> Option<Bytes> {
         let end = |job: &Self| job.span(job.size?)?.0.checked_add(job.offset.0).map(Bytes);
@@ -127,7 +127,7 @@ impl Workload {
         self.check_apart()
     }
 
-    /// Checks that no job writes what another verifies.
+    /// Checks that no job writes to an area that another job verifies.
     fn check_apart(&self) -> Result<(), WorkloadError> {
         let area = |job: &Self| {
             let length = job.size.and_then(|size| job.span(size)).map_or(0, |span| span.0);

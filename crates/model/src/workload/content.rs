@@ -1,4 +1,4 @@
-//! The content of writes.
+//! The content of written data.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,30 +10,30 @@ use super::{DEFAULT_SIZE, Workload, WorkloadError};
 use crate::units::Bytes;
 use crate::words::words;
 
-/// Longest pattern in bytes, as in fio.
+/// Maximum length of a pattern in bytes, as in fio.
 const LONGEST: usize = 512;
 
-/// The composition of written data.
+/// The compressibility, duplicates and stamps of written data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Content {
-    /// Percentage of filler in each chunk; the rest, at its start, is incompressible.
+    /// Percentage of filler in each chunk; the incompressible rest comes first.
     pub filler_percentage: u8,
     /// Length of a chunk, a multiple of 512.
     pub chunk: Bytes,
     /// The pattern of the filler; `None` for zeros.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub filler: Option<BufferPattern>,
-    /// Percentage of writes that repeat the data of an earlier one.
+    /// Percentage of writes that repeat the content of an earlier write.
     pub dedupe_percentage: u8,
-    /// The set of contents for duplicates; `None` to repeat any earlier write.
+    /// The fixed set of contents that duplicates use; `None` to repeat any earlier write.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub working_set: Option<WorkingSet>,
-    /// Stamps on each sector.
+    /// The kind of verification stamp on each sector.
     pub verify: Verify,
 }
 
-/// A fixed set of contents.
+/// A fixed set of contents for duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkingSet {
@@ -68,7 +68,7 @@ impl Default for Content {
 }
 
 impl Workload {
-    /// The content of its writes.
+    /// The content of the workload's writes.
     #[must_use]
     pub fn content(&self) -> Content {
         // As in fio, a pattern without a percentage fills everything.
@@ -84,7 +84,7 @@ impl Workload {
         }
     }
 
-    /// The working set, as in fio: a share of the number of blocks in the area, 5% by default.
+    /// The working set as in fio: a percentage of the number of blocks in the area, 5% by default. `None` without it.
     fn working_set(&self) -> Option<WorkingSet> {
         if self.dedupe_mode != DedupeMode::WorkingSet || self.dedupe_percentage == 0 {
             return None;
@@ -163,7 +163,7 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BufferPattern(Vec<u8>);
 
-/// A text that is not a pattern.
+/// A text that cannot be parsed as a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a pattern; accepted: a text in double quotes such as \"abc\", bytes in hex such as 0xdeadbeef (of either up \
@@ -172,7 +172,7 @@ pub struct BufferPattern(Vec<u8>);
 pub struct PatternError(String);
 
 impl BufferPattern {
-    /// The bytes.
+    /// The bytes of the pattern.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -198,7 +198,7 @@ impl FromStr for BufferPattern {
     }
 }
 
-/// Parses two digits per byte; with an odd number of digits the first is a byte by itself.
+/// Parses hex with two digits per byte; with an odd number of digits, the first digit is a byte by itself.
 fn hex(digits: &str) -> Option<Vec<u8>> {
     let values: Option<Vec<u8>> =
         digits.chars().map(|digit| digit.to_digit(16).and_then(|value| u8::try_from(value).ok())).collect();

@@ -9,12 +9,12 @@ use crate::units::Bytes;
 /// The distribution of random offsets over the area, under fio's names.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
-    /// Uniform.
+    /// Uniform over the area.
     Random,
-    /// The n-th most frequent block is drawn in proportion to n to the power of -theta; frequent blocks are scattered over the area. Above
-    /// 0, at most 100.
+    /// Zipf: the n-th most frequent block is drawn in proportion to n to the power of -theta. Frequent blocks are scattered over the area. Theta
+    /// is above 0 and at most 100.
     Zipf(f64),
-    /// A fraction h of the blocks gets the fraction 1-h of the I/O, recursively; scattered. Between 0 and 1.
+    /// Pareto: a fraction h of the blocks gets the fraction 1-h of the I/O, recursively. Frequent blocks are scattered. Between 0 and 1.
     Pareto(f64),
     /// Normal around the middle of the area, with this standard deviation in percent of the area. Above 0, at most 100.
     Normal(f64),
@@ -26,20 +26,20 @@ pub enum Distribution {
     Sequence(BlockSequence),
 }
 
-/// Blocks in a given order. Text form: `sequence:2,0,1`, or `sequence_stride:2,0,1`.
+/// A fixed sequence of blocks. Text form: `sequence:2,0,1`, or `sequence_stride:2,0,1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockSequence {
-    /// Numbers of blocks from the area's start, 1 to 64 of them.
+    /// Block numbers from the start of the area, 1 to 64 of them.
     pub blocks: Vec<u32>,
-    /// True if each repetition is shifted by the number of blocks in the sequence, until the area's end.
+    /// True if each repetition starts after the previous one by the number of blocks in the sequence, until the end of the area.
     pub is_strided: bool,
 }
 
 impl BlockSequence {
-    /// The most blocks in one.
+    /// Maximum number of blocks in a sequence.
     pub const MOST: usize = 64;
 
-    /// Number of blocks that the area needs for one repetition.
+    /// Number of blocks that the area must have for one repetition.
     #[must_use]
     pub fn blocks_needed(&self) -> u64 {
         self.blocks.iter().max().map_or(0, |last| u64::from(*last) + 1)
@@ -56,21 +56,21 @@ impl BlockSequence {
     }
 }
 
-/// A zone of a given length.
+/// A zone with its length in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AbsoluteZone {
-    /// Percent of the I/O.
+    /// Percentage of the I/O.
     pub access: u8,
-    /// Its length, above 0.
+    /// Length of the zone, above 0.
     pub size: Bytes,
 }
 
-/// A zone of the area.
+/// A zone with its length as a percentage of the area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Zone {
-    /// Percent of the I/O.
+    /// Percentage of the I/O.
     pub access: u8,
-    /// Percent of the area, at least 1.
+    /// Percentage of the area, at least 1.
     pub size: u8,
 }
 
@@ -102,7 +102,7 @@ fn zones(text: &str) -> Result<Vec<Zone>, String> {
     }
 }
 
-/// Reads one zone; without a size it is 0.
+/// Parses one zone, `IO/SIZE`. A missing size is returned as 0.
 fn zone(text: &str) -> Result<Zone, String> {
     let refuse = || format!("{text:?} is not a zone");
     let (access, size) = text.split_once('/').unwrap_or((text, ""));
@@ -116,7 +116,7 @@ fn zone(text: &str) -> Result<Zone, String> {
     }
 }
 
-/// Zones of lengths in bytes.
+/// Parses zones with lengths in bytes.
 fn absolute_zones(text: &str) -> Result<Vec<AbsoluteZone>, String> {
     let zone = |text: &str| -> Result<AbsoluteZone, String> {
         let refuse = || format!("{text:?} is not a zone");

@@ -1,4 +1,4 @@
-//! Tests that create files: their number, sizes, and required space.
+//! Tests that create files: the number and sizes of the files, and the space they need.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,18 +9,18 @@ use crate::units::{Bytes, Nanos};
 
 /// Maximum number of files per job.
 pub(super) const MOST_FILES: u64 = 1_000_000;
-/// Maximum file size, a limit of the archive format.
+/// Maximum file size, set by the archive format.
 const LARGEST: Bytes = Bytes(1 << 31);
-/// Default number of files of a single-file test.
+/// Default number of files of a test on single files.
 const FILES: u64 = 1000;
 /// Default number of files of a tree: a third of the Linux kernel source.
 const TREE_FILES: u64 = 24_000;
-/// Default bytes of such a tree; scales with the number of files.
+/// Total bytes of a tree with the default number of files; other numbers scale it.
 const TREE_BYTES: u64 = 320 << 20;
-/// Filesystem overhead per file, besides its blocks. ext4 has one inode per 16 KiB of its device, so a device full of small files needs
+/// Filesystem overhead per file, besides its data blocks. ext4 creates one inode per 16 KiB of the device, so a device full of small files needs
 /// this much for each.
 const INODE: u64 = 16 << 10;
-/// Assumed nanoseconds of a call, for time estimates: per byte, per seek, per file.
+/// Assumed nanoseconds per byte, per seek and per file, for estimates of tests dominated by system calls.
 const BYTE_NS: u64 = 1_000;
 const SEEK_NS: u64 = 1_000_000;
 const FILE_NS: u64 = 100_000;
@@ -107,7 +107,7 @@ impl Workload {
         Some(self.nrdirs.unwrap_or(usual))
     }
 
-    /// Maximum space for its own files on the target's filesystem, besides the area; 0 if it creates none.
+    /// Maximum space on the target's filesystem for files that the workload creates, in addition to the area; 0 if it creates none.
     #[must_use]
     pub fn room(&self) -> Bytes {
         let Some(test) = self.test.filter(|_| self.needs_directory()) else { return Bytes(0) };
@@ -127,16 +127,16 @@ impl Workload {
         Bytes(each.saturating_mul(self.numjobs.into()))
     }
 
-    /// Upper bound of the time to create or remove its files, on any storage worth measuring.
+    /// Maximum time to create or remove the workload's files, on storage with at least the assumed minimum speed.
     #[must_use]
     pub fn set_up_at_most(&self) -> Nanos {
-        /// Minimum bytes and files per second.
+        /// Assumed minimum speed: bytes per second and files per second.
         const SLOWEST: (u64, u64) = (10_000_000, 100);
         let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs));
         Nanos::from_secs(self.room().0 / SLOWEST.0 + files / SLOWEST.1)
     }
 
-    /// Estimated nanoseconds of a test dominated by calls rather than bytes; `None` for other work.
+    /// Estimated nanoseconds of a test dominated by system calls rather than bytes; `None` for other work.
     pub(super) fn time_of_calls(&self) -> Option<u64> {
         let test = self.test?;
         let passes = self.loops.unwrap_or(1);
@@ -150,7 +150,7 @@ impl Workload {
         Some(calls.saturating_mul(each).saturating_add(content).saturating_mul(passes))
     }
 
-    /// Estimated nanoseconds to create the files that a test needs, and to read the area into the cache.
+    /// Estimated nanoseconds to create the files that a test needs, and to read the area into the page cache for `pre_read`.
     pub(super) fn time_of_set_up(&self) -> u64 {
         let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs)).saturating_mul(FILE_NS);
         let ahead = if self.pre_read { self.size.unwrap_or(DEFAULT_SIZE).0 } else { 0 };
@@ -158,19 +158,19 @@ impl Workload {
         files.saturating_add(bytes.saturating_mul(1_000_000_000 / ASSUMED))
     }
 
-    /// Returns whether it creates its own files in a directory next to the area, instead of using the area.
+    /// Returns whether the workload creates its own files in a directory next to the area, instead of using the area.
     #[must_use]
     pub const fn needs_directory(&self) -> bool {
         matches!(self.test, Some(test) if test.needs_directory())
     }
 
-    /// Returns whether the whole machine's caches are dropped before it: for metadata nothing less makes it cold.
+    /// Returns whether the caches of the whole machine are dropped before the workload. Tests of metadata need it, because there is no narrower way.
     #[must_use]
     pub fn drops_machine_caches(&self) -> bool {
         self.invalidate && (self.invalidate_machine || self.test.is_some_and(Test::is_on_files))
     }
 
-    /// Rejects file settings that no test can use.
+    /// Rejects file settings that the workload's test cannot use.
     pub(super) fn check_files(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn fmt::Display, accepted: &str| Err(self.refusal(key, value, accepted));
         let Some(test) = self.test.filter(|test| test.is_on_files()) else {

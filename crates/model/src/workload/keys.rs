@@ -1,4 +1,4 @@
-//! The keys of a workload. Plan files, the flags of `iotax bench` and JSON are generated from this table.
+//! The keys of a workload. Plan files, the flags of `iotax bench` and JSON are generated from the table in this module.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -20,11 +20,11 @@ use crate::net::Traffic;
 use crate::number;
 use crate::units::{Bytes, Nanos};
 
-/// A type that a key can have.
+/// A type that the value of a key can have.
 pub trait KeyValue: FromStr<Err: Display> + DeserializeOwned {
-    /// True for a boolean, whose flag needs no value.
+    /// True for booleans, whose flag needs no value.
     const SWITCH: bool = false;
-    /// Its words, for a type that has a fixed set of them; for completions.
+    /// The accepted words of an enumerated type, for shell completion.
     const WORDS: &'static [&'static str] = &[];
 
     /// Parses a value from the command line.
@@ -35,21 +35,21 @@ pub trait KeyValue: FromStr<Err: Display> + DeserializeOwned {
         text.parse().map_err(|error: Self::Err| error.to_string())
     }
 
-    /// Reads a value of a plan file.
+    /// Deserializes a value in a plan file.
     ///
     /// # Errors
-    /// It has another type.
+    /// The value has another type.
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Self::deserialize(from)
     }
 
-    /// Its number, if it is a plain one.
+    /// The value as a number, for numeric types.
     fn number(&self) -> Option<u64> {
         None
     }
 }
 
-/// Reads an optional key of a plan file.
+/// Deserializes an optional key in a plan file.
 fn read<'de, D: Deserializer<'de>, T: KeyValue>(from: D) -> Result<Option<T>, D::Error> {
     struct Read<T>(T);
 
@@ -62,7 +62,7 @@ fn read<'de, D: Deserializer<'de>, T: KeyValue>(from: D) -> Result<Option<T>, D:
     Ok(Option::<Read<T>>::deserialize(from)?.map(|Read(value)| value))
 }
 
-/// Reads a whole number, or one in quotes as the flags accept it.
+/// Deserializes a whole number, or a quoted number in the form that flags accept.
 struct NumberOrText<T>(PhantomData<T>);
 
 impl<T: DeserializeOwned + TryFrom<u64>> Visitor<'_> for NumberOrText<T> {
@@ -88,7 +88,7 @@ impl<T: DeserializeOwned + TryFrom<u64>> Visitor<'_> for NumberOrText<T> {
     }
 }
 
-/// The numbers that a key takes.
+/// The numbers that a key accepts.
 #[derive(Debug)]
 pub struct Form {
     range: RangeInclusive<u64>,
@@ -104,7 +104,7 @@ impl Form {
 impl KeyValue for bool {
     const SWITCH: bool = true;
 
-    /// Accepts fio's booleans, and the words.
+    /// Parses `1`, `true` or `yes`, and `0`, `false` or `no`.
     fn from_text(text: &str, _: &Form) -> Result<Self, String> {
         match text {
             "1" | "true" | "yes" => Ok(true),
@@ -162,26 +162,26 @@ plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, SyncFileRange, 
 word!(Rw, IoEngine, RateProcess, ReplayPace, Stamps, Verify, SyncMode, Test);
 word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode);
 
-/// The description of a key.
+/// The description of a workload key.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadKey {
-    /// fio's name for it, with underscores.
+    /// fio's name of the key, with underscores.
     pub name: &'static str,
     /// The help text.
     pub help: &'static str,
-    /// The placeholder of its value, in capitals.
+    /// The placeholder for the value in help texts, in capitals.
     pub value: &'static str,
     /// The default value as text.
     pub default: Option<fn() -> String>,
     /// True for a boolean.
     pub switch: bool,
-    /// Its accepted words, if it is an enumerated key.
+    /// The accepted words of an enumerated key.
     pub words: &'static [&'static str],
-    /// Checks a text. The error quotes it and names the accepted form.
+    /// Checks the text of a value. The error quotes it and names the accepted form.
     pub check: fn(&str) -> Result<(), String>,
 }
 
-/// The range of a number: the given one, or any.
+/// The range of a numeric key: the declared one, or that of `u64`.
 macro_rules! range {
     () => {
         0..=u64::MAX
@@ -191,8 +191,8 @@ macro_rules! range {
     };
 }
 
-/// Declares the keys: first those with a default, then the optional ones. A key has a help text, a name, the placeholder of its value, the
-/// range of a number, and a type.
+/// Declares the keys: first those with a default, then the optional ones. A key consists of a help text, a name, the placeholder for its value,
+/// the range of a number, and a type.
 macro_rules! keys {
     (
         with_default {

@@ -3,12 +3,12 @@
 use super::{Test, Workload};
 use crate::net::Traffic;
 
-/// The kind of work that a workload is. What depends on it matches on this.
+/// The kind of a workload's work. Code that depends on the kind matches on this enum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind<'a> {
     /// Reads, writes, trims and flushes of a file or device.
     Block,
-    /// Operations on files beyond plain I/O: bytes, streams, copies, trees.
+    /// File operations beyond plain I/O: bytes, streams, copies, trees.
     Files(Test),
     /// Streams over a network.
     Streams(&'a Traffic),
@@ -30,13 +30,13 @@ impl Workload {
 }
 
 impl<'a> Kind<'a> {
-    /// Returns whether it uses the network.
+    /// Returns whether this kind uses the network.
     #[must_use]
     pub const fn is_network(self) -> bool {
         self.traffic().is_some()
     }
 
-    /// The traffic, if it goes over a network.
+    /// The network traffic; `None` for storage.
     #[must_use]
     pub const fn traffic(self) -> Option<&'a Traffic> {
         match self {

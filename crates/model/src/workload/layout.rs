@@ -1,4 +1,4 @@
-//! The state of a file that iotax created when a measurement begins.
+//! The state of a file that iotax created at the start of a measurement.
 
 use super::{IoEngine, SyncMode, Workload, WorkloadError};
 use crate::units::Bytes;
@@ -35,25 +35,25 @@ words! {
 }
 
 impl Workload {
-    /// Returns whether this job needs its area filled, without regard to concurrent jobs. The null engine accesses nothing.
+    /// Returns whether this job, without its concurrent jobs, needs its area filled. The null engine does not access it.
     #[must_use]
     pub fn needs_filling(&self) -> bool {
         self.layout == FileLayout::Filled && self.ioengine != IoEngine::Null
     }
 
-    /// Returns whether it or a concurrent job leaves parts of its area unwritten.
+    /// Returns whether this or a concurrent job asks for a layout other than a filled area.
     #[must_use]
     pub fn lays_out(&self) -> bool {
         self.jobs().any(|job| job.layout != FileLayout::Filled)
     }
 
-    /// Returns whether it or a concurrent job leaves blocks without data, by trims or by truncating the file.
+    /// Returns whether this or a concurrent job frees blocks, by trims or by truncating the file.
     #[must_use]
     pub fn frees_space(&self) -> bool {
         self.trims() || self.jobs().any(|job| job.ioengine == IoEngine::Ftruncate)
     }
 
-    /// End of the areas of its jobs that match `is_meant`: `size` for a job without a size, 0 without such a job.
+    /// The highest end of the areas of jobs that match `is_meant`, at most `size`. A job without a size ends at `size`; 0 if no job matches.
     pub(crate) fn end_of(&self, size: Bytes, is_meant: impl Fn(&Self) -> bool) -> Bytes {
         let end = |job: &Self| match job.size {
             Some(own) => job.span(own).map_or(size, |span| Bytes(span.0.saturating_add(job.offset.0))),
@@ -62,7 +62,7 @@ impl Workload {
         self.jobs().filter(|job| is_meant(job)).map(end).max().unwrap_or_default().min(size)
     }
 
-    /// Rejects keys about caches and files that are incompatible with others.
+    /// Rejects incompatible combinations of keys about caches and files.
     pub(super) fn check_file(&self) -> Result<(), WorkloadError> {
         if self.invalidate_machine && !self.invalidate {
             return Err(self.refusal(
@@ -89,7 +89,7 @@ impl Workload {
         Ok(())
     }
 
-    /// Rejects engine keys that a mapping cannot honour.
+    /// Rejects keys that the mmap engine does not support.
     pub(super) fn check_mapping(&self) -> Result<(), WorkloadError> {
         if self.ioengine != IoEngine::Mmap {
             return Ok(());
@@ -107,7 +107,7 @@ impl Workload {
 }
 
 impl Workload {
-    /// Rejects keys that the engines for a file's space cannot honour.
+    /// Rejects keys that the engines for allocating and truncating files do not support.
     pub(super) fn check_space(&self) -> Result<(), WorkloadError> {
         let refuse = |remedy: &str| Err(self.refusal("ioengine", &self.ioengine, remedy));
         match self.ioengine {

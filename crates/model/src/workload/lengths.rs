@@ -7,20 +7,20 @@ use super::Workload;
 use super::text::{TextError, text_form};
 use crate::units::Bytes;
 
-/// The largest block size.
+/// Maximum block size.
 const LONGEST: Bytes = Bytes(64 << 20);
-/// The smallest unit of storage.
+/// Sector size in bytes, the unit of block sizes.
 const SECTOR: u64 = 512;
 
-/// The accepted block sizes.
+/// The accepted block sizes, for error messages.
 pub(super) const LENGTH: &str = "a multiple of 512 from 512 to 64MiB";
 
-/// Returns whether this is a valid block size.
+/// Returns whether this is a valid block size for direct or verified I/O.
 pub(super) fn is_length(bytes: Bytes) -> bool {
     (SECTOR..=LONGEST.0).contains(&bytes.0) && bytes.0.is_multiple_of(SECTOR)
 }
 
-/// Returns whether this is a valid block size for unverified buffered I/O.
+/// Returns whether this is a valid block size for unverified buffered I/O: any number of bytes up to the maximum.
 pub(super) fn is_buffered_length(bytes: Bytes) -> bool {
     (1..=LONGEST.0).contains(&bytes.0)
 }
@@ -103,15 +103,15 @@ impl fmt::Display for LengthRange {
     }
 }
 
-/// Block sizes with percentages. Text form: `4k/10:64k/50:32k/40`. Blank percentages share the rest of 100 evenly in whole percents; the
-/// first ones get the remainder.
+/// Block sizes with percentages. Text form: `4k/10:64k/50:32k/40`. Sizes without a percentage share the rest of 100 evenly in whole percents;
+/// the first of them get the remainder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LengthSplit {
     parts: Vec<(Bytes, Option<u8>)>,
 }
 
 impl LengthSplit {
-    /// Sizes and percentages; all percentages are above 0 and add up to 100.
+    /// Block sizes with their percentages, which are above 0 and add up to 100.
     pub fn shares(&self) -> impl Iterator<Item = (Bytes, u8)> {
         let given: u8 = self.parts.iter().filter_map(|(_, share)| *share).sum();
         let blank = self.parts.iter().filter(|(_, share)| share.is_none()).count();
@@ -209,7 +209,7 @@ text_form!(ByDirection<LengthRange>);
 text_form!(ByDirection<LengthSplit>);
 
 impl Workload {
-    /// The smallest and largest I/O of each direction in the pattern; all sizes are multiples of the smallest.
+    /// The smallest and largest block size of each direction that the workload uses; all its sizes are multiples of the smallest.
     fn extremes(&self) -> impl Iterator<Item = (u64, u64)> {
         let extremes = match (&self.bsrange, &self.bssplit) {
             (Some(ranges), _) => {
@@ -224,25 +224,25 @@ impl Workload {
         extremes.into_iter().zip(has).filter(|(_, has)| *has).map(|((min, max), _)| (min.0, max.0))
     }
 
-    /// The smallest I/O.
+    /// The smallest block size in any direction.
     #[must_use]
     pub fn min_bs(&self) -> Bytes {
         Bytes(self.extremes().map(|(min, _)| min).min().unwrap_or(self.bs.0))
     }
 
-    /// The largest I/O.
+    /// The largest block size in any direction.
     #[must_use]
     pub fn max_bs(&self) -> Bytes {
         Bytes(self.extremes().map(|(_, max)| max).max().unwrap_or(self.bs.0))
     }
 
-    /// The common divisor of all block sizes.
+    /// The greatest common divisor of all block sizes.
     #[must_use]
     pub fn bs_unit(&self) -> Bytes {
         Bytes(self.extremes().map(|(min, _)| min).fold(0, greatest_common_divisor))
     }
 
-    /// The alignment of all offsets and lengths: no I/O covers part of such a block.
+    /// The greatest common divisor of all offsets and lengths, so that every I/O covers whole blocks of this size.
     #[must_use]
     pub fn unit(&self) -> Bytes {
         let stride = self.stride.map_or(0, |stride| stride.0.unsigned_abs());

@@ -1,4 +1,4 @@
-//! The memory of I/O buffers.
+//! The memory that I/O buffers are allocated from.
 
 use super::Workload;
 use crate::words::words;
@@ -25,11 +25,11 @@ words! {
     }
 }
 
-/// Size of a huge page in bytes. Buffers of a job use huge pages from this size on.
+/// Size of a huge page in bytes. A job's buffers use huge pages if they are at least this large.
 const HUGE: u64 = 2 << 20;
 
 impl Workload {
-    /// Returns whether the buffers of each of its jobs are asked for in transparent huge pages.
+    /// Returns whether the buffers of each job request transparent huge pages.
     #[must_use]
     pub fn asks_for_huge_pages(&self) -> bool {
         self.mem == Memory::Thp && self.max_bs().0.saturating_mul(self.iodepth.into()) >= HUGE

@@ -1,4 +1,4 @@
-//! Workloads: the I/O to issue. The keys are fio's.
+//! Workloads: the I/O to issue. Keys have fio's names.
 
 mod beside;
 mod classic;
@@ -66,31 +66,31 @@ words! {
 }
 
 impl Rw {
-    /// Returns whether it reads.
+    /// Returns whether the pattern reads.
     #[must_use]
     pub const fn reads(self) -> bool {
         matches!(self, Self::Read | Self::RandRead | Self::ReadWrite | Self::RandRw)
     }
 
-    /// Returns whether it writes.
+    /// Returns whether the pattern writes.
     #[must_use]
     pub const fn writes(self) -> bool {
         matches!(self, Self::Write | Self::RandWrite | Self::ReadWrite | Self::RandRw)
     }
 
-    /// Returns whether it trims.
+    /// Returns whether the pattern trims.
     #[must_use]
     pub const fn trims(self) -> bool {
         matches!(self, Self::Trim | Self::RandTrim)
     }
 
-    /// Returns whether it changes the target.
+    /// Returns whether the pattern changes the target.
     #[must_use]
     pub const fn modifies(self) -> bool {
         self.writes() || self.trims()
     }
 
-    /// Returns whether offsets are random.
+    /// Returns whether the pattern's offsets are random.
     #[must_use]
     pub const fn is_random(self) -> bool {
         matches!(self, Self::RandRead | Self::RandWrite | Self::RandRw | Self::RandTrim)
@@ -124,13 +124,13 @@ words! {
 }
 
 impl IoEngine {
-    /// Returns whether each job has only one I/O in flight.
+    /// Returns whether the engine keeps only one I/O of each job in flight.
     #[must_use]
     pub const fn is_synchronous(self) -> bool {
         matches!(self, Self::Psync | Self::Pvsync2 | Self::Mmap | Self::Falloc | Self::Ftruncate)
     }
 
-    /// Returns whether its reads and writes move data.
+    /// Returns whether the engine's reads and writes move data.
     #[must_use]
     pub const fn moves_data(self) -> bool {
         !matches!(self, Self::Null | Self::Falloc | Self::Ftruncate)
@@ -183,10 +183,10 @@ words! {
     }
 }
 
-/// The default size of a created target.
+/// Default size of a created target.
 pub const DEFAULT_SIZE: Bytes = Bytes(1 << 30);
 
-/// Bytes per second assumed in time estimates.
+/// Throughput assumed in time estimates, in bytes per second.
 pub const ASSUMED: u64 = 200_000_000;
 
 /// An invalid workload.
@@ -201,7 +201,7 @@ pub struct WorkloadError {
 }
 
 impl WorkloadError {
-    /// The reason, without the workload's name.
+    /// The reason as text, without the workload's name.
     #[must_use]
     pub fn reason(&self) -> String {
         format!("{} = {}: {}", self.key, self.value, self.accepted)
@@ -209,32 +209,32 @@ impl WorkloadError {
 }
 
 impl Workload {
-    /// Returns whether I/Os start on a schedule, independent of earlier completions.
+    /// Returns whether I/Os are issued on a schedule, independent of earlier completions.
     #[must_use]
     pub const fn is_open_loop(&self) -> bool {
         let is_timed = !matches!(self.replay_pace, ReplayPace::NoStall);
         self.rate_iops.is_some() || self.rate.is_some() || self.read_iolog.is_some() && is_timed
     }
 
-    /// Returns whether it or a concurrent job reads.
+    /// Returns whether this or a concurrent job reads.
     #[must_use]
     pub fn reads(&self) -> bool {
         self.jobs().any(|job| job.test.map_or(job.rw.reads(), Test::reads))
     }
 
-    /// Returns whether it or a concurrent job writes, including to its own files.
+    /// Returns whether this or a concurrent job writes, including to files of its own.
     #[must_use]
     pub fn writes(&self) -> bool {
         self.jobs().any(|job| job.test.map_or(job.rw.writes(), Test::writes))
     }
 
-    /// Returns whether it or a concurrent job trims.
+    /// Returns whether this or a concurrent job trims.
     #[must_use]
     pub fn trims(&self) -> bool {
         self.jobs().any(|job| job.test.is_none() && job.rw.trims())
     }
 
-    /// Returns whether its offsets are random.
+    /// Returns whether the job's offsets are random.
     #[must_use]
     pub const fn is_random(&self) -> bool {
         match self.test {
@@ -243,7 +243,7 @@ impl Workload {
         }
     }
 
-    /// Its pattern or test, as a key and its value.
+    /// The pattern or test as `key = value`, for error messages.
     #[must_use]
     pub fn doing(&self) -> String {
         match (&self.net, self.test) {
@@ -256,19 +256,19 @@ impl Workload {
         }
     }
 
-    /// Returns whether it or a concurrent job changes the target's area.
+    /// Returns whether this or a concurrent job changes the target's area.
     #[must_use]
     pub fn modifies(&self) -> bool {
         self.jobs().any(|job| job.test.map_or(job.rw.modifies(), Test::modifies_area))
     }
 
-    /// Returns whether it flushes its writes during the measurement.
+    /// Returns whether the job flushes its writes during the measurement.
     #[must_use]
     pub fn flushes(&self) -> bool {
         self.writes() && (self.flush_call().is_some() || self.end_fsync)
     }
 
-    /// The system call that flushes during the measurement, and the number of writes between two calls.
+    /// The system call that flushes during the measurement, and the number of writes between two calls; `None` without one.
     #[must_use]
     pub fn flush_call(&self) -> Option<(&'static str, u64)> {
         let call = |name, writes: Option<u64>| writes.map(|writes| (name, writes));
@@ -279,7 +279,7 @@ impl Workload {
             .filter(|_| writes)
     }
 
-    /// Number of writes in one durable step: 1 if each write is durable by itself, `None` if no write is made durable.
+    /// Number of writes per commit: 1 if each write is durable by itself; `None` if no write is made durable.
     #[must_use]
     pub fn writes_per_commit(&self) -> Option<u64> {
         let writes = self.rw.writes() && self.test.is_none() && self.net.is_none();
@@ -287,7 +287,7 @@ impl Workload {
         by_itself.or(self.fsync).or(self.fdatasync).filter(|_| writes)
     }
 
-    /// `-fdatasync` after each write, `-fsync8` after eight.
+    /// The flushes in a default name: `-fdatasync` for one after each write, `-fsync8` for one after every 8 writes.
     fn flushes_in_name(&self) -> String {
         match self.flush_call() {
             None => String::new(),
@@ -296,7 +296,7 @@ impl Workload {
         }
     }
 
-    /// Bytes that all jobs transfer before the workload ends by itself; `None` if only the runtime ends it.
+    /// Total bytes that all jobs transfer until the workload ends by itself; `None` if only the runtime ends it.
     #[must_use]
     pub fn amount(&self) -> Option<Bytes> {
         // A test repeats io_size until loops ends it.
@@ -319,7 +319,7 @@ impl Workload {
         WorkloadError { name, key, value, accepted }
     }
 
-    /// Rejects I/O keys on a network workload.
+    /// Rejects keys of storage I/O on a network workload.
     fn check_net(&self, net: &Traffic) -> Result<(), WorkloadError> {
         if let Some(test) = self.test {
             return Err(self.refusal("test", &test, "net has a test of its own"));
@@ -349,7 +349,7 @@ impl Workload {
         net.check().map_err(|reason| self.refusal("net", &net.test, &reason))
     }
 
-    /// Rejects what no engine can run.
+    /// Rejects a workload that no engine can run.
     pub fn check(&self) -> Result<(), WorkloadError> {
         let refuse =
             |key, value: &dyn fmt::Display, accepted: String| Err(self.refusal(key, value, &accepted));
@@ -469,7 +469,7 @@ impl FromStr for Workload {
     }
 }
 
-/// The workloads of a ladder: name, pattern, bytes, depth.
+/// The standard workloads of `iotax ladder`: name, pattern, block size in bytes, queue depth.
 pub const STANDARD: [(&str, Rw, u64, u32); 5] = [
     ("randread-4k-qd1", Rw::RandRead, 4096, 1),
     ("randread-4k-qd32", Rw::RandRead, 4096, 32),

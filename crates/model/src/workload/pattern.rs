@@ -1,4 +1,4 @@
-//! Checks of the keys of a pattern.
+//! Checks of the keys that define an access pattern.
 
 use std::fmt::Display;
 

@@ -7,7 +7,7 @@ use super::text::{TextError, text_form};
 use super::{IoEngine, Workload, WorkloadError};
 use crate::words::words;
 
-/// The largest number of a CPU or node, one less than the kernel's bound.
+/// Highest CPU or node number, one less than the kernel's maximum count.
 const LARGEST: u32 = 8191;
 
 /// Numbers of CPUs or NUMA nodes, in ranges. Text form: `0-3,8`.
@@ -15,7 +15,7 @@ const LARGEST: u32 = 8191;
 pub struct NumberList(Vec<(u32, u32)>);
 
 impl NumberList {
-    /// All numbers in the list's order.
+    /// All numbers of the list, in its order.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().flat_map(|(first, last)| *first..=*last)
     }
@@ -61,15 +61,15 @@ words! {
     }
 }
 
-/// The NUMA nodes that a job's memory comes from, as fio's `numa_mem_policy`. Text form: `bind:0`, `interleave:0-1`, `prefer:1`,
+/// The NUMA nodes that a job's memory is allocated from, as fio's `numa_mem_policy`. Text form: `bind:0`, `interleave:0-1`, `prefer:1`,
 /// `local` or `default`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryPolicy {
     /// The process's default policy.
     Default,
-    /// The node of the CPU that asks.
+    /// The node of the CPU that allocates.
     Local,
-    /// This node while it has free memory.
+    /// This node, as long as it has free memory.
     Prefer(u32),
     /// Only these nodes.
     Bind(NumberList),
@@ -111,7 +111,7 @@ impl fmt::Display for MemoryPolicy {
 text_form!(MemoryPolicy);
 
 impl Workload {
-    /// Rejects a placement that no kernel knows.
+    /// Rejects a placement that the kernel does not support.
     pub(super) fn check_placement(&self) -> Result<(), WorkloadError> {
         let takes_priorities = matches!(self.ioengine, IoEngine::IoUring | IoEngine::Libaio);
         let remedy = "needs ioengine = io_uring or libaio";

@@ -7,45 +7,45 @@ use super::lengths::ByDirection;
 use super::text::{TextError, text_form};
 use crate::units::Bytes;
 
-/// The largest hint: it has ten bits.
+/// Highest hint value: hints have ten bits.
 const MOST_HINT: u16 = 1023;
 
 /// An I/O priority, as in ioprio_set(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
-    /// 1 (real time), 2 (best effort) or 3 (idle).
+    /// Priority class: 1 (real time), 2 (best effort) or 3 (idle).
     pub class: u16,
-    /// 0 (first) to 7.
+    /// Level within the class: 0 (highest) to 7.
     pub level: u16,
-    /// 0 for none; 1 to 7 select a command duration limit of the drive.
+    /// I/O hint: 0 for none; 1 to 7 select a command duration limit of the drive.
     pub hint: u16,
 }
 
 impl Priority {
-    /// The number that the kernel takes.
+    /// The priority as encoded for the kernel.
     #[must_use]
     pub const fn number(self) -> u16 {
         self.class << 13 | self.hint << 3 | self.level
     }
 }
 
-/// A share of the I/Os of one length, and their priority.
+/// A share of the I/Os of one length, with their priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PriorityShareOfLength {
-    /// Bytes of the I/Os.
+    /// Length of the I/Os.
     pub length: Bytes,
-    /// 0 to 100.
+    /// Percentage of the I/Os of that length, 0 to 100.
     pub percent: u8,
-    /// `None`: that of cmdprio_class and cmdprio.
+    /// The priority; `None` for that of `cmdprio_class` and `cmdprio`.
     pub priority: Option<Priority>,
 }
 
-/// Shares of the I/Os of each length that have a separate priority. Text form: `64k/25/1/1:64k/75/3/2`.
+/// For each I/O length, the shares of I/Os with a priority of their own. Text form: `64k/25/1/1:64k/75/3/2`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrioritySplit(Vec<PriorityShareOfLength>);
 
 impl PrioritySplit {
-    /// The shares; those of one length add up to at most 100 percent.
+    /// All shares; those of the same length add up to at most 100 percent.
     #[must_use]
     pub fn shares(&self) -> &[PriorityShareOfLength] {
         &self.0

@@ -1,4 +1,4 @@
-//! Replays of a trace.
+//! Replays of recorded traces.
 
 use super::{Distribution, FileLayout, ReplayPace, Rw, Verify, Workload, WorkloadError, WorkloadKeys};
 use crate::trace::{LONGEST, TraceSummary};
@@ -6,23 +6,23 @@ use crate::units::{Bytes, Nanos};
 
 /// The default name of a replay.
 pub(super) const REPLAY: &str = "replay";
-/// Default number of I/Os in flight: with fewer, a slow moment delays later I/Os.
+/// Default maximum of I/Os in flight. With fewer, a slow period of the target delays later I/Os.
 const DEPTH: u32 = 128;
-/// Default length, which is longer than any trace.
+/// Default runtime, longer than any trace.
 const ALL_OF_IT: Nanos = Nanos::from_secs(366 * 24 * 3600);
 /// Minimum time after the last recorded I/O for late I/Os to start and complete.
 const LEAST_GRACE: Nanos = Nanos::from_secs(2);
-/// Longest replay that waits for its target, as a multiple of the trace's length.
+/// Maximum duration of a replay that waits for its target, as a multiple of the trace's duration.
 const MOST_SLOWDOWN: u64 = 3;
 /// Maximum memory for a replay's buffers, in bytes.
 const MOST_MEMORY: u64 = 512 << 20;
-/// Direct I/O is a multiple of this everywhere.
+/// Alignment of direct I/O in bytes, which suffices for every device.
 const BLOCK: u64 = 4096;
-/// The size of the area is rounded up to this.
+/// The size of the area is rounded up to a multiple of this.
 const AREA_UNIT: u64 = 1 << 20;
 
 impl Workload {
-    /// Sets a replay's defaults: all of the trace, without a warm-up.
+    /// Sets the defaults of a replay: the whole trace, no warm-up.
     pub(super) fn complete_replay(&mut self, own: &WorkloadKeys, defaults: &WorkloadKeys) {
         if self.read_iolog.is_none() {
             return;
@@ -34,8 +34,8 @@ impl Workload {
         self.iodepth = own.iodepth.or(defaults.iodepth).unwrap_or(depth);
     }
 
-    /// Adopts the trace's directions, longest I/O, length and extent. A created target is as large as the trace's extent, up to the default
-    /// size.
+    /// Sets directions, block size, runtime and size from the trace. A created target is as large as the trace's extent if that is at most the
+    /// default size.
     #[must_use]
     pub fn replaying(self, trace: &TraceSummary) -> Self {
         let modifies = trace.writes + trace.trims > 0;
@@ -64,14 +64,14 @@ impl Workload {
         }
     }
 
-    /// A time of the trace, scaled for the replay.
+    /// Scales a time in the trace by the speed of the replay.
     #[must_use]
     pub fn scaled(&self, recorded_ns: u64) -> Nanos {
         let scaled = u128::from(recorded_ns) * 100 / u128::from(self.replay_time_scale.max(1));
         Nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
 
-    /// Rejects keys without a meaning in a replay.
+    /// Rejects keys that have no effect in a replay.
     pub(super) fn check_replay(&self) -> Result<(), WorkloadError> {
         if self.read_iolog.is_none() {
             let needed = "needs read_iolog, the trace";

@@ -7,20 +7,20 @@ use super::text::{TextError, text_form};
 
 /// The steps of sync_file_range(2), and the number of writes between two calls. Text form: `write,wait_after:1`.
 ///
-/// It starts or waits for the writing of dirty pages. It flushes neither the device's cache nor metadata, so that it makes nothing durable.
+/// The call starts the writeback of dirty pages or waits for it. It flushes neither the device's cache nor metadata, so it makes nothing durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyncFileRange {
-    /// Wait for pages that are being written already.
+    /// Wait for pages that are already being written back.
     pub wait_before: bool,
-    /// Begin writing dirty pages.
+    /// Start writing back dirty pages.
     pub write: bool,
-    /// Wait until they are written.
+    /// Wait until these pages are written.
     pub wait_after: bool,
-    /// Writes between two calls.
+    /// Number of writes between two calls.
     pub writes: u64,
 }
 
-/// The words for the steps, in the kernel's order.
+/// The words for the steps, in the order in which the kernel performs them.
 const STEPS: [&str; 3] = ["wait_before", "write", "wait_after"];
 
 impl SyncFileRange {

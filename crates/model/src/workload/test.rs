@@ -1,4 +1,4 @@
-//! Work other than plain I/O.
+//! Tests: work other than plain I/O.
 
 use crate::words::words;
 
@@ -51,7 +51,7 @@ words! {
 }
 
 impl Test {
-    /// Returns whether it measures metadata operations.
+    /// Returns whether the test measures metadata operations on files.
     #[must_use]
     pub const fn is_on_files(self) -> bool {
         use Test::{Create, Delete, Open, Pack, RemoveTree, Rename, Stat, Unpack, Walk};
@@ -59,39 +59,39 @@ impl Test {
             || matches!(self, Create | Open | Stat | Rename | Delete | Pack | Unpack | Walk | RemoveTree)
     }
 
-    /// Returns whether each of its files is an empty directory.
+    /// Returns whether the test uses empty directories in place of files.
     #[must_use]
     pub const fn is_on_directories(self) -> bool {
         matches!(self, Self::MakeDirectory | Self::StatDirectory | Self::RemoveDirectory)
     }
 
-    /// Returns whether it reads file contents.
+    /// Returns whether the test reads file contents.
     #[must_use]
     pub const fn reads(self) -> bool {
         use Test::{Copy, Getc, Pack, Rewrite, Seeks, StdioRead, Unpack};
         matches!(self, Getc | Rewrite | Seeks | StdioRead | Copy | Pack | Unpack)
     }
 
-    /// Returns whether it writes file contents, including to its own files.
+    /// Returns whether the test writes file contents, including to its own files.
     #[must_use]
     pub const fn writes(self) -> bool {
         use Test::{Copy, Create, Pack, Putc, Rewrite, Seeks, StdioWrite, Unpack, WriteNew};
         matches!(self, Putc | Rewrite | Seeks | WriteNew | StdioWrite | Copy | Create | Pack | Unpack)
     }
 
-    /// Returns whether it creates its own files, and so needs a directory rather than an area.
+    /// Returns whether the test creates its own files, and so needs a directory rather than an area.
     #[must_use]
     pub const fn needs_directory(self) -> bool {
         !matches!(self, Self::Getc | Self::Rewrite | Self::Seeks | Self::StdioRead | Self::Foreign)
     }
 
-    /// Returns whether its files form a tree.
+    /// Returns whether the test's files form a directory tree.
     #[must_use]
     pub const fn is_on_trees(self) -> bool {
         matches!(self, Self::Pack | Self::Unpack | Self::Walk | Self::RemoveTree)
     }
 
-    /// Returns whether it changes the target's area.
+    /// Returns whether the test changes the target's area.
     #[must_use]
     pub const fn modifies_area(self) -> bool {
         matches!(self, Self::Rewrite | Self::Seeks)

@@ -1,6 +1,6 @@
-//! Helpers for values with a text form.
+//! Types that are serialized as text: their error, and a macro for serde.
 
-/// An invalid value of a key.
+/// A text that cannot be parsed as the value of a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{input:?} is not {what}: {reason}; accepted: {accepted}")]
 pub struct TextError {
@@ -17,7 +17,7 @@ impl TextError {
     }
 }
 
-/// Implements serde for a type by its text form.
+/// Implements serde for a type through its text form.
 macro_rules! text_form {
     ($type:ty) => {
         impl serde::Serialize for $type {

@@ -1,30 +1,30 @@
-//! Failed I/Os that do not count toward the end of a measurement.
+//! Failed I/Os that do not count toward `max_errors`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::text::{TextError, text_form};
 
-/// Tolerated failures of one direction: all, or those with one error.
+/// Tolerated failures of one direction: all, or those with one error code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tolerated {
     /// `read`, `write` or `trim`.
     pub direction: String,
-    /// The error's name or number, such as `ENOSPC` or `122`; `None` for all.
+    /// The error's name or number, such as `ENOSPC` or `122`; `None` for all errors.
     pub error: Option<String>,
 }
 
 impl Tolerated {
-    /// All errors of a direction.
+    /// Tolerates all errors of a direction.
     #[must_use]
     pub fn all(direction: &str) -> Self {
         Self { direction: direction.to_owned(), error: None }
     }
 
-    /// One error of a direction.
+    /// Tolerates one error of a direction.
     ///
     /// # Errors
-    /// The accepted form.
+    /// The error is not a known name or number; the message names the accepted form.
     pub fn one(direction: &str, error: &str) -> Result<Self, String> {
         let is_name =
             error.len() > 1 && error.starts_with('E') && error.bytes().all(|b| b.is_ascii_alphanumeric());
@@ -35,7 +35,7 @@ impl Tolerated {
     }
 }
 
-/// A list of such failures. Text form: `read,write:ENOSPC,write:122`.
+/// A list of tolerated failures. Text form: `read,write:ENOSPC,write:122`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToleratedErrors(pub Vec<Tolerated>);
 

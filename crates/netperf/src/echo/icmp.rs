@@ -1,4 +1,4 @@
-//! Messages that are ICMP echo requests: the server's kernel answers them.
+//! Messages as ICMP echo requests, which the server's kernel answers.
 //!
 //! Uses a ping socket (icmp(7)) if the sysctl net.ipv4.ping_group_range allows it, else a raw one (raw(7)), which takes
 //! CAP_NET_RAW. The kernel stamps replies, so a reply's wait for a CPU is not part of the round trip.
@@ -20,23 +20,23 @@ use super::transport::{Reply, Transport, unless_blocked};
 
 /// Bytes of an echo's header: type, code, checksum, identifier, sequence number (RFC 792, RFC 4443).
 const HEADER: usize = 8;
-/// The longest header of IPv4.
+/// Length of the longest IPv4 header in bytes.
 const IP_HEADER: usize = 60;
-/// Types of IPv4: the reply and the request.
+/// ICMP types for IPv4: echo reply, then echo request.
 const REPLY_4: u8 = 0;
 const REQUEST_4: u8 = 8;
-/// Types of IPv6.
+/// ICMP types for IPv6: echo request, then echo reply.
 const REQUEST_6: u8 = 128;
 const REPLY_6: u8 = 129;
 /// ICMP_FILTER of linux/icmp.h: a bitmap of types that a raw socket does not receive, which the crate in use does not define.
 const ICMP_FILTER: i32 = 1;
 const SOL_RAW: i32 = 255;
-/// linux/icmpv6.h: likewise, 256 bits.
+/// `ICMPV6_FILTER` of linux/icmpv6.h: likewise, with 256 bits.
 const ICMPV6_FILTER: i32 = 1;
 /// Bytes of a control message with a time: its header and the time.
 const CONTROL: usize = 16 + 16;
 
-/// A socket for echoes of one host.
+/// A socket for echoes to one host.
 #[derive(Debug)]
 pub(super) struct Icmp {
     socket: OwnedFd,
@@ -48,10 +48,10 @@ pub(super) struct Icmp {
 }
 
 impl Icmp {
-    /// Echoes with `length` bytes after their header.
+    /// Opens a socket for echoes with `length` bytes after their header.
     ///
     /// # Errors
-    /// A system that lets this process have no such socket, in words that name the remedy, and a host that no route leads to.
+    /// The system permits this process no such socket (the text names the remedy), or has no route to the host.
     pub(super) fn new(host: IpAddr, bind: Option<IpAddr>, length: usize) -> io::Result<Self> {
         let is_v4 = host.is_ipv4();
         let (socket, is_raw) = open(is_v4)?;
@@ -74,12 +74,12 @@ impl Icmp {
         })
     }
 
-    /// The kind of socket that the kernel gave.
+    /// Name of the kind of socket that the kernel permitted.
     pub(super) const fn kind(&self) -> &'static str {
         if self.is_raw { "a raw socket" } else { "a ping socket" }
     }
 
-    /// The echo's header and message in the bytes that were read.
+    /// The echo's header and message in a received packet of `length` bytes.
     fn echo(&self, length: usize) -> Option<&[u8]> {
         let bytes = self.reply.get(..length)?;
         // Only a raw socket of IPv4 gives the header of IP too, whose length is in words of four bytes.
@@ -134,7 +134,7 @@ const fn low_16(number: u64) -> u16 {
     number as u16
 }
 
-/// A socket, and whether it is raw.
+/// Opens an ICMP socket. Returns true with it if it is raw.
 fn open(is_v4: bool) -> io::Result<(OwnedFd, bool)> {
     let (family, protocol): (AddressFamily, Protocol) =
         if is_v4 { (AddressFamily::INET, ipproto::ICMP) } else { (AddressFamily::INET6, ipproto::ICMPV6) };
@@ -177,7 +177,7 @@ fn option(socket: &OwnedFd, level: i32, name: i32, value: &[u8]) -> io::Result<(
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads one packet: its length, and when the kernel got it by the system's clock.
+/// Reads one packet. Returns its length, and its arrival time on the system's clock if known.
 fn read(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Option<Timespec>)> {
     // In words, so that the kernel's structures lie aligned in it.
     let mut control = [0_u64; CONTROL / 8];
@@ -211,7 +211,7 @@ fn since(then: Timespec) -> u64 {
     u64::try_from(nanos).ok().filter(|nanos| *nanos < 1_000_000_000).unwrap_or(0)
 }
 
-/// The Internet checksum (RFC 1071) of bytes whose own field for it is 0.
+/// The Internet checksum (RFC 1071) of bytes whose checksum field is 0.
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes
         .chunks(2)

@@ -6,7 +6,7 @@ use iotax_model::record::Probes;
 #[derive(Debug, Clone, Copy)]
 struct SentMessage {
     sent_at: u64,
-    /// The intended time of sending; in a closed loop the same as `sent_at`.
+    /// The intended send time; in a closed loop the same as `sent_at`.
     intended_at: u64,
     is_back: bool,
 }
@@ -14,11 +14,11 @@ struct SentMessage {
 /// The times of a round trip in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RoundTrip {
-    /// Time since sending.
+    /// Time from sending to the reply.
     pub(super) service: u64,
-    /// From the intended start.
+    /// Time from the intended start to the reply.
     pub(super) response: u64,
-    /// True if its message counts.
+    /// True if the message belongs to the window.
     pub(super) counts: bool,
 }
 
@@ -34,9 +34,9 @@ pub(super) struct InFlightMessages {
     first: Option<u64>,
     /// One more than the highest number that has returned.
     seen: u64,
-    /// The longest trip.
+    /// The longest round trip in nanoseconds.
     longest: u64,
-    /// A message that comes back later than this after it went out is lost.
+    /// Round-trip time in nanoseconds above which a message counts as lost.
     deadline: u64,
     late: u64,
     probes: Probes,
@@ -69,7 +69,7 @@ impl InFlightMessages {
         (number & (self.room() - 1)) as usize
     }
 
-    /// The number of the message that goes out next.
+    /// The number of the next message.
     pub(super) const fn next(&self) -> u64 {
         self.next
     }
@@ -118,7 +118,7 @@ impl InFlightMessages {
         (!again && !is_late).then_some(trip)
     }
 
-    /// The time at which the last message was sent, if it is not back.
+    /// The time at which the last message was sent; `None` if it is answered.
     pub(super) fn awaits_since(&self) -> Option<u64> {
         let last = self.places[self.place(self.next.checked_sub(1)?)];
         (!last.is_back).then_some(last.sent_at)

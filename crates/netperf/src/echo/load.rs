@@ -1,4 +1,4 @@
-//! Streams of TCP that go while round trips are measured.
+//! TCP streams that run while round trips are measured.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,14 +34,14 @@ pub(super) fn prepare(
     ClientTest { traffic, peer, time: workload.window(), omit: workload.ramp_time, interval }.prepare()
 }
 
-/// A load under way.
+/// A load in progress.
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<TestReport, EngineError>>>,
 }
 
 impl Load {
-    /// Lets it go; returns when its streams are connected, or with why they cannot be.
+    /// Starts the load. Returns once its streams are connected, or with the reason why they cannot be.
     pub(super) fn start(prepared: Prepared) -> Result<Self, EngineError> {
         let stop = Arc::new(AtomicBool::new(false));
         let (started, is_started) = mpsc::channel();

@@ -1,10 +1,9 @@
 //! The message that is sent to the server and back.
 
-/// The least length of a message in bytes.
+/// Minimum length of a message in bytes.
 pub(crate) const LEAST: usize = 16;
 
-/// The beginning of a message: its measurement's cookie and its number from 0, both big-endian. Zeros fill the rest of the
-/// message's length.
+/// The start of a message: its measurement's cookie and its number from 0, both big-endian. Zeros fill the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) cookie: u64,
@@ -12,7 +11,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Writes it to the beginning of `bytes`, of which there must be at least [`LEAST`].
+    /// Writes the message to the start of `bytes`, which must have at least [`LEAST`] bytes.
     pub(super) fn write(self, bytes: &mut [u8]) {
         bytes[..8].copy_from_slice(&self.cookie.to_be_bytes());
         bytes[8..LEAST].copy_from_slice(&self.number.to_be_bytes());

@@ -1,6 +1,6 @@
 //! Round trips: messages that the server sends back, and how long each took.
 //!
-//! The client's `prober` is one worker like those of a disk's measurement: it sends on schedule, whatever became of earlier
+//! The client's `prober` is one worker like those of a disk's measurement: it sends on schedule, regardless of earlier
 //! messages, and reports its counts by interval. A `transport` carries the messages: `icmp`, which any host's kernel answers, or
 //! a `udp` or `tcp` socket connected to an iotax server, which [answers](server) it. The two agree on a test as iperf3 does on a
 //! test of one stream. A `load` next to it is a separate test at the same server.
@@ -52,7 +52,7 @@ use iotax_engine::{Control, EngineError};
 
 /// Default length of a message.
 const LENGTH: Bytes = Bytes(64);
-/// Longest round trip accepted, and maximum number of messages lost, before the measurement starts.
+/// Time to wait for the reply to a greeting, and the number of attempts.
 const GREETING: Duration = Duration::from_millis(500);
 const GREETINGS: u32 = 10;
 
@@ -95,7 +95,7 @@ pub(super) fn measure(
     }
 }
 
-/// The failure of a measurement with an iotax server.
+/// A failure at the server or at this end.
 enum Failure {
     Server(NetError),
     Here(EngineError),
@@ -119,7 +119,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Adds the peer's name to an error. If nobody listens, the remedy differs from a stream's.
+/// Adds the peer's name to an error. If nobody listens, the remedy is that for round trips.
 fn named(peer: &Peer, error: NetError) -> EngineError {
     match error {
         NetError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => EngineError::Net(format!(
@@ -141,7 +141,7 @@ fn parameters(workload: &Workload, traffic: &Traffic, mss: Option<u32>, auth: bo
     Parameters::new(&one, workload.window(), workload.ramp_time, mss, auth)
 }
 
-/// Round trips with a server that agreed to them.
+/// Measures round trips with a server that agreed to them.
 fn on_session(
     end: &AtomicBool,
     job: &Job,
@@ -178,7 +178,7 @@ fn on_session(
     Ok(outcome)
 }
 
-/// Exchanges one message before measuring: an iperf3 takes a test of round trips for a stream, and would not answer.
+/// Exchanges one message before measuring: an iperf3 would take the test for a stream, and not answer.
 fn greet(socket: &Socket, length: usize) -> Result<(), NetError> {
     let message = vec![0; length];
     let mut reply = vec![0; length];
@@ -217,7 +217,7 @@ fn conclude(session: ClientSession, mut outcome: Outcome) -> Result<Outcome, Net
     Ok(outcome)
 }
 
-/// Runs the round trips of the window that begins now, and the load.
+/// Measures round trips in the window that begins now, with the load next to them.
 fn go(
     end: &AtomicBool,
     job: &Job,
@@ -257,7 +257,7 @@ fn icmp(traffic: &Traffic, peer: &Peer) -> Result<Icmp, EngineError> {
     Err(EngineError::Net(format!("{name}: {error}")))
 }
 
-/// Bytes of a message.
+/// Length of a message in bytes.
 fn length(traffic: &Traffic) -> usize {
     usize::try_from(traffic.length.unwrap_or(LENGTH).0).unwrap_or(usize::MAX)
 }
@@ -290,7 +290,7 @@ impl Prepared {
         Ok(Self { job: Job { workload, ..job.clone() }, workers, room, totals })
     }
 
-    /// Makes the round trips of a window.
+    /// Measures the round trips of a window.
     fn go(
         mut self,
         end: &AtomicBool,
@@ -322,7 +322,7 @@ impl Prepared {
     }
 }
 
-/// Round trips in the words of I/O: a message that comes back is a read.
+/// Describes round trips as I/O: a message that comes back is a read.
 fn as_io(workload: &Workload, traffic: &Traffic) -> Workload {
     Workload {
         rw: Rw::Read,

@@ -49,13 +49,13 @@ const AT_ONCE: u32 = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProbeTotals {
     pub(super) probes: Probes,
-    /// Came back after [`DEADLINE`].
+    /// Replies that came after [`DEADLINE`].
     pub(super) late: u64,
     /// Standard deviation of the counted round trips in nanoseconds; `None` without any.
     pub(super) mdev_ns: Option<u64>,
 }
 
-/// Work of a worker: round trips on a transport.
+/// Measures round trips on a transport.
 pub(super) struct Prober<L> {
     pub(super) transport: L,
     /// The test as a workload: it reads, `bs` is the message length, and `rate_iops` the messages per second.
@@ -123,14 +123,14 @@ impl<L: Transport> Prober<L> {
     }
 }
 
-/// A measurement under way.
+/// A measurement in progress.
 struct Round<L> {
     transport: L,
     cookie: u64,
     length: u32,
     spins: bool,
     window: Window,
-    /// Absent in a closed loop.
+    /// The schedule of an open loop; `None` in a closed loop.
     pace: Option<Pace>,
     in_flight: InFlightMessages,
     recorder: IntervalRecorder,
@@ -190,7 +190,7 @@ impl<L: Transport> Round<L> {
         }
     }
 
-    /// Counts a failure of the socket, or ends the measurement with it.
+    /// Counts a socket error; fails if the transport cannot continue.
     #[cold]
     fn failed(&mut self, direction: &'static str, error: &io::Error) -> Result<(), EngineError> {
         if self.transport.ends_with(error) {
@@ -206,7 +206,7 @@ impl<L: Transport> Round<L> {
         Ok(())
     }
 
-    /// Closes the interval that is over. True if the work is done: the last interval waits for messages in flight.
+    /// Closes the current interval if it is over. Returns true if the work is done: the last interval waits for messages in flight.
     fn is_over(&mut self, now: u64) -> bool {
         if now < self.recorder.boundary {
             return false;
@@ -224,7 +224,7 @@ impl<L: Transport> Round<L> {
         self.window.end + LAST_CALL.max(2 * self.in_flight.longest()).min(DEADLINE).min(LAST_CALL_MOST)
     }
 
-    /// Sends the messages that are due. Returns the time of the next action if nothing arrives.
+    /// Sends the messages that are due. Returns the time of the next action if no reply arrives.
     fn send_due(&mut self, now: u64) -> Result<u64, EngineError> {
         let boundary = if now < self.window.end { self.recorder.boundary } else { self.gives_up() };
         self.no_room = false;
@@ -303,7 +303,7 @@ impl Spread {
         self.squares += value * value;
     }
 
-    /// The square root of the mean square less the square of the mean, as ping(8) has it.
+    /// The standard deviation as in ping(8): the square root of the mean square less the square of the mean. `None` without values.
     fn deviation(self) -> Option<u64> {
         // 2^33 ns squared, 2^30 times, and that times 2^30: it fits.
         let squares = (self.count * self.squares).checked_sub(self.sum * self.sum)?;

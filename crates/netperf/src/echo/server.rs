@@ -13,7 +13,7 @@ use super::message::LEAST;
 use super::transport::{deepen, unless_blocked};
 use iotax_model::threads;
 
-/// The interval at which a thread that waits checks for a stop.
+/// Interval at which a waiting thread checks for a stop.
 const LOOK_UP: Duration = Duration::from_millis(100);
 /// Maximum number of bytes read at once, if no message is longer.
 const AT_ONCE: usize = 64 << 10;
@@ -21,9 +21,9 @@ const AT_ONCE: usize = 64 << 10;
 /// The method of waiting for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// In the kernel.
+    /// Sleeps in the kernel.
     Asleep,
-    /// Polling, which occupies a whole CPU.
+    /// Polls, which occupies a whole CPU.
     Spinning,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct EchoServer {
 }
 
 impl EchoServer {
-    /// Starts to answer on sockets connected with the client, as its parameters say.
+    /// Starts answering on sockets that are connected to the client, as its parameters say.
     pub(crate) fn start(sockets: Vec<Socket>, parameters: &Parameters) -> io::Result<Self> {
         let mut echo_server = Self { stop: Arc::default(), threads: Vec::with_capacity(sockets.len()) };
         let length = usize::try_from(parameters.length()).map_err(io::Error::other)?;
@@ -69,7 +69,7 @@ impl Drop for EchoServer {
 /// Sends every datagram of at most `length` bytes back to the connected peer, until `stop`. Datagrams too short to be messages are ignored.
 ///
 /// # Errors
-/// A socket that cannot be set up. That a datagram cannot be read or answered is no error: it is lost.
+/// The socket cannot be set up. A datagram that cannot be read or answered is lost, which is not an error.
 pub(super) fn datagrams(
     socket: &UdpSocket,
     length: usize,
@@ -90,10 +90,10 @@ pub(super) fn datagrams(
     Ok(())
 }
 
-/// Sends every message of `length` bytes back on its connection, whole, until that ends or until `stop`.
+/// Sends every message of `length` bytes back whole, until the connection ends or until `stop`.
 ///
 /// # Errors
-/// A connection that broke.
+/// The connection broke.
 pub(super) fn messages(
     mut stream: &TcpStream,
     length: usize,

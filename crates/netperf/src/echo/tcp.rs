@@ -10,12 +10,12 @@ use super::transport::{Reply, Transport, unless_blocked};
 /// Maximum number of bytes read at once, if no message is longer.
 const AT_ONCE: usize = 64 << 10;
 
-/// A connection with the server.
+/// A TCP connection to the server.
 #[derive(Debug)]
 pub(super) struct Tcp {
     stream: TcpStream,
     message: Box<[u8]>,
-    /// Bytes of the message already sent; all of them between two messages.
+    /// Bytes of the current message already sent; its full length between two messages.
     gone: usize,
     replies: Box<[u8]>,
     /// Bytes of an incomplete message at the start of `replies`.
@@ -23,7 +23,7 @@ pub(super) struct Tcp {
 }
 
 impl Tcp {
-    /// Messages of `length` bytes.
+    /// Wraps a connection for messages of `length` bytes.
     pub(super) fn new(stream: TcpStream, length: usize) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;

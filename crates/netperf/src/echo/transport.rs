@@ -32,11 +32,11 @@ pub(super) trait Transport: Send {
         false
     }
 
-    /// True if an error of the socket ends it.
+    /// True if the socket cannot be used after this error.
     fn ends_with(&self, error: &io::Error) -> bool;
 }
 
-/// Returns whether something was read or written; a call that would block is not an error.
+/// Turns the error of a call that would block, or was interrupted, into `None`.
 pub(super) fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(done) => Ok(Some(done)),

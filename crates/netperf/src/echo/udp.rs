@@ -1,4 +1,4 @@
-//! Messages that are datagrams of UDP.
+//! Messages as UDP datagrams.
 
 use std::io;
 use std::net::UdpSocket;
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::message::Message;
 use super::transport::{Reply, Transport, unless_blocked};
 
-/// A socket that is connected with the server's.
+/// A UDP socket connected to the server's.
 #[derive(Debug)]
 pub(super) struct Udp {
     socket: UdpSocket,
@@ -16,7 +16,7 @@ pub(super) struct Udp {
 }
 
 impl Udp {
-    /// Messages of `length` bytes.
+    /// Wraps a connected socket for messages of `length` bytes.
     pub(super) fn new(socket: UdpSocket, length: usize) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self { socket, message: vec![0; length].into(), reply: vec![0; length].into() })

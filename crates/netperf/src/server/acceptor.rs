@@ -17,12 +17,12 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// iperf3's error number for "unable to receive parameters from client".
 const RECEIVING_PARAMETERS: u32 = 114;
 
-/// A connection that has not said yet what it is for.
+/// A connection whose purpose is not known yet.
 #[derive(Debug)]
 pub(super) struct PendingConnection {
     pub(super) socket: TcpStream,
     pub(super) address: IpAddr,
-    /// Counts connections in the order of their arrival.
+    /// The connection's number in the order of arrival.
     pub(super) number: u64,
     deadline: Instant,
     stage: Stage,
@@ -57,7 +57,7 @@ impl PendingConnection {
         Ok(Self { socket, address, number, deadline, stage: Stage::Cookie, buffer: Vec::new() })
     }
 
-    /// True if its time is over.
+    /// True if the connection's deadline has passed.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         now >= self.deadline
     }
@@ -88,7 +88,7 @@ impl PendingConnection {
         }
     }
 
-    /// The length of the next message, as far as known.
+    /// Bytes needed of the next message: 4 until its length is known.
     fn wanted(&self) -> Result<usize, NetError> {
         match (&self.stage, self.buffer.get(..4)) {
             (Stage::Cookie, _) => Ok(COOKIE),
@@ -100,7 +100,7 @@ impl PendingConnection {
         }
     }
 
-    /// Reads until the buffer has at most `wanted` bytes. Returns true if any arrived.
+    /// Reads once, until the buffer has at most `wanted` bytes. Returns true if any arrived.
     fn read(&mut self, wanted: usize) -> io::Result<bool> {
         let mut part = [0; 4096];
         let most = part.len().min(wanted - self.buffer.len());
@@ -117,7 +117,7 @@ impl PendingConnection {
         }
     }
 
-    /// Handles a whole message.
+    /// Handles one complete message.
     fn handle(
         &mut self,
         text: Vec<u8>,
@@ -177,7 +177,7 @@ impl PendingConnection {
         }
     }
 
-    /// Sends a few bytes, which fit into an honest peer's socket buffer.
+    /// Sends a few bytes without blocking; they fit into the socket buffer of any peer that reads.
     fn send(&mut self, bytes: &[u8]) -> ClientRequest {
         match self.socket.write(bytes) {
             Ok(written) if written == bytes.len() => ClientRequest::Incomplete,

@@ -9,7 +9,7 @@ const MOST: usize = 256;
 /// Time without a repetition after which a failure has ceased.
 const CEASED: Duration = Duration::from_secs(10);
 
-/// The failure of a connection, or of a client in its test.
+/// The kind of failure of a connection or of a client's test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FailureKind {
     WrongProtocol,
@@ -37,7 +37,7 @@ impl FailureKind {
     }
 }
 
-/// The failures so far.
+/// The failures so far, with their repetitions.
 #[derive(Debug, Default)]
 pub(super) struct ErrorLog {
     seen: BTreeMap<(FailureKind, Option<IpAddr>), Repeats>,
@@ -50,7 +50,7 @@ struct Repeats {
 }
 
 impl ErrorLog {
-    /// Adds a failure. Returns the line to report, if it is the first of its kind.
+    /// Counts a failure. Returns the line to report if it is the first of its kind from this address.
     pub(super) fn add(
         &mut self,
         kind: FailureKind,
@@ -70,7 +70,7 @@ impl ErrorLog {
         Some(format!("{address} {}{separator}{more}", kind.words()))
     }
 
-    /// Removes and returns the repetitions that have ceased by now, or all of them if `end`.
+    /// Returns lines for the repetitions that have ceased by `now`, or for all if `end`, and resets their counts.
     pub(super) fn repeats(&mut self, now: Instant, end: bool) -> Vec<String> {
         let due = |repeats: &Repeats| {
             repeats.unreported > 0 && (end || now.saturating_duration_since(repeats.last) >= CEASED)

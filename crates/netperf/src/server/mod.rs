@@ -1,5 +1,5 @@
-//! The server. One thread accepts connections and handles each until it is a stream or a test, without blocking on any. Each
-//! test runs in a separate thread.
+//! The server. One thread accepts connections and handles each, without blocking, until it is known to be a stream or a test. Each test
+//! runs in a separate thread.
 
 mod acceptor;
 mod error_log;
@@ -29,7 +29,7 @@ use iotax_model::threads;
 
 /// Maximum number of incomplete connections; beyond that the oldest is dropped.
 const MOST_PENDING: usize = 64;
-/// Maximum number of concurrent tests of an agent.
+/// Maximum number of concurrent tests at an agent's server.
 const AGENTS_TESTS: usize = 64;
 /// Number of concurrent round-trip tests that are always permitted, even if the limit on tests is lower.
 const MOST_ROUND_TRIPS: usize = 8;
@@ -47,7 +47,7 @@ pub struct Serving {
     pub token: Option<String>,
     /// Maximum number of concurrent tests; iperf3 runs one.
     pub most_tests: usize,
-    /// Ends with the first test if true.
+    /// True to end the server after the first test.
     pub one_off: bool,
 }
 
@@ -97,10 +97,10 @@ struct ActiveTest {
     cookie: Cookie,
     address: IpAddr,
     parameters: Parameters,
-    /// Streams that are still missing.
+    /// Number of streams that are not connected yet.
     left: AtomicU32,
     streams: SyncSender<Arrival>,
-    /// The addresses from which streams of datagrams come.
+    /// Client addresses of the UDP streams.
     peers: Mutex<Vec<SocketAddr>>,
 }
 
@@ -108,20 +108,20 @@ struct ActiveTest {
 type Arrival = (u64, Socket);
 
 impl Server {
-    /// Listens on an address for an agent; `port` 0 takes a free one. Events are dropped.
+    /// Starts a server for an agent, without a receiver of events; `port` 0 takes a free one.
     ///
     /// # Errors
-    /// An address that cannot be listened on.
+    /// The address cannot be listened on.
     pub fn start(bind: &str, port: u16, token: Option<&str>) -> io::Result<Self> {
         let token = token.map(str::to_owned);
         let serving = Serving { bind: bind.into(), port, token, most_tests: AGENTS_TESTS, one_off: false };
         Self::listen(serving, Box::new(|_| {}))
     }
 
-    /// Listens, and reports events to `tell`.
+    /// Starts a server that reports events to `tell`.
     ///
     /// # Errors
-    /// An address that cannot be listened on.
+    /// The address cannot be listened on.
     pub fn listen(serving: Serving, tell: Tell) -> io::Result<Self> {
         // It takes a moment, which would delay the first test.
         clock::calibrate();
@@ -153,7 +153,7 @@ impl Server {
         self.address.port()
     }
 
-    /// The address that it listens on.
+    /// The address that the server listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -224,7 +224,7 @@ struct Acceptor {
     listener: TcpListener,
     datagrams: UdpSocket,
     pending: Vec<PendingConnection>,
-    /// Connections so far.
+    /// Number of connections accepted so far.
     accepted: u64,
     sessions: Vec<JoinHandle<()>>,
 }
@@ -303,7 +303,7 @@ impl Acceptor {
         }
     }
 
-    /// Gives a connection to its test.
+    /// Passes a connection to its test as a stream.
     fn hand_over(&self, connection: PendingConnection, cookie: &Cookie) {
         let tests = self.server.tests();
         let Some(entry) = tests.iter().find(|entry| entry.cookie == *cookie) else { return };
@@ -313,7 +313,7 @@ impl Acceptor {
         }
     }
 
-    /// Starts a test, if there is room for it.
+    /// Starts a test, or denies it if the limit of concurrent tests is reached.
     fn start_test(&mut self, mut connection: PendingConnection, cookie: Cookie, parameters: Parameters) {
         let (sends, receives) = parameters.streams();
         let streams = sends + receives;
@@ -345,7 +345,7 @@ impl Acceptor {
         }
     }
 
-    /// Opens UDP streams to clients that call.
+    /// Answers the datagrams by which clients open UDP streams.
     fn answer_calls(&self) {
         let mut buffer = [0; handshake::LENGTH + 1];
         let mut calls = Vec::new();
@@ -363,7 +363,7 @@ impl Acceptor {
         }
     }
 
-    /// Opens a UDP stream to a caller. Returns the other calls that reached its socket before that was connected.
+    /// Opens a UDP stream to `peer`. Returns other clients' opening datagrams that reached the new socket before it was connected.
     fn open_datagrams(
         &self,
         peer: SocketAddr,
@@ -410,7 +410,7 @@ impl Acceptor {
 }
 
 impl ActiveTest {
-    /// Uses up one of the missing streams, if any.
+    /// Claims one of the missing streams; returns false if none is missing.
     fn takes_one(&self) -> bool {
         let less = |left: u32| left.checked_sub(1);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()

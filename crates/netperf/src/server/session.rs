@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const OURS_PATIENCE: Duration = Duration::from_mins(2);
 /// Additional time for a client beyond its announced duration.
 const GRACE_NS: u64 = 30_000_000_000;
-/// The longest time without a byte in a test of streams, or in one without a time.
+/// Maximum nanoseconds without a byte in a test of streams, or in any test without a time limit.
 const QUIET_NS: u64 = 120_000_000_000;
 /// Maximum number of repeated opening datagrams answered at once.
 const CALLS: usize = 64;
@@ -106,7 +106,7 @@ impl ServerSession {
         self.conclude(streams, start, local)
     }
 
-    /// Waits for the streams' sockets and returns them in the order of their arrival.
+    /// Waits until all streams are connected and returns their sockets in the order of arrival.
     fn await_streams(&self) -> Result<Vec<Socket>, NetError> {
         let (sends, receives) = self.parameters.streams();
         let wanted = (sends + receives) as usize;
@@ -223,7 +223,7 @@ impl ServerSession {
     }
 }
 
-/// Answers calls that were repeated because the answer was late.
+/// Answers opening datagrams that were repeated because the answer came late.
 fn answer_again(socket: &Socket) {
     let Socket::Udp(socket) = socket else { return };
     let mut buffer = [0; handshake::LENGTH + 1];

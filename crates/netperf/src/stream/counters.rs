@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::Settings;
 use super::pace::Pace;
 
-/// The shortest gap that is noted, in a stream that sends more often.
+/// Minimum length of a gap, in a stream that sends more often.
 const SHORTEST_GAP_NS: u64 = 10_000_000;
 /// Number of gaps kept: the longest ones.
 const KEPT: usize = 10;
@@ -26,9 +26,9 @@ pub(crate) struct Counters {
     last_arrival: AtomicU64,
     /// Start of the window; earlier gaps do not count.
     begin: AtomicU64,
-    /// The shortest silence that counts as a gap, if longer than the default.
+    /// Minimum length of a gap, if longer than the default.
     shortest: AtomicU64,
-    /// A [`SendMethod`]; 0 if unknown.
+    /// The [`SendMethod`] in use; 0 if unknown.
     way: AtomicU8,
     gaps: Mutex<Vec<GapSpan>>,
 }
@@ -44,23 +44,23 @@ pub(crate) struct Snapshot {
     pub(crate) lost: u64,
     /// Datagrams that arrived after a later one, each counted once.
     pub(crate) out_of_order: u64,
-    /// Datagrams that came once more.
+    /// Duplicate datagrams.
     pub(crate) duplicates: u64,
     /// Interarrival jitter (RFC 3550, section 6.4.1). Never a difference.
     pub(crate) jitter_ns: u64,
 }
 
-/// The way of datagrams between the program and the kernel.
+/// The method of passing datagrams between the program and the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendMethod {
-    /// One by one, several with a call.
+    /// Several separate datagrams per call.
     Many = 1,
-    /// Joined, and cut by the kernel (UDP_SEGMENT, UDP_GRO).
+    /// Datagrams joined in one buffer, which the kernel splits and joins (UDP_SEGMENT, UDP_GRO).
     Segmented = 2,
 }
 
 impl SendMethod {
-    /// In words, of datagrams that are sent or received.
+    /// Describes the method for sent or received datagrams.
     pub(crate) const fn words(self, sends: bool) -> &'static str {
         match (self, sends) {
             (Self::Many, true) => "datagrams went to the kernel one by one (sendmmsg)",
@@ -151,12 +151,12 @@ impl Counters {
         self.shortest.load(Ordering::Relaxed).max(SHORTEST_GAP_NS)
     }
 
-    /// Sets the intended interval between blocks, which does not count as a gap.
+    /// Sets the expected interval between blocks from the bitrate; a gap is at least three times as long.
     pub(super) fn expect_blocks(&self, settings: &Settings) {
         self.expect_every(settings.bitrate.map_or(0, |bitrate| Pace::gap_ns(bitrate, settings.length)));
     }
 
-    /// Sets the time between two arrivals, in nanoseconds, if nothing delays them.
+    /// Sets the expected interval between arrivals in nanoseconds; a gap is at least three times as long.
     fn expect_every(&self, gap_ns: u64) {
         self.shortest.store(gap_ns.saturating_mul(3), Ordering::Relaxed);
     }
@@ -184,7 +184,7 @@ impl Counters {
         }
     }
 
-    /// Adds bytes that arrived, and those lost before them.
+    /// Adds received bytes; `lost_bytes` were lost before them.
     #[inline]
     pub(super) fn arrived(&self, bytes: u64, now: u64, lost_bytes: u64) {
         add(&self.bytes, bytes);
@@ -195,7 +195,7 @@ impl Counters {
         }
     }
 
-    /// Adds a gap if it is long enough. Also called at the first arrival, because the clock is never near 0.
+    /// Adds the gap before an arrival if it is long enough. Records the time of the first arrival.
     #[cold]
     fn add_gap(&self, last: u64, now: u64, lost_bytes: u64) {
         if last == 0 {
@@ -217,13 +217,13 @@ impl Counters {
     }
 }
 
-/// Adds to a number that this thread alone writes.
+/// Adds to a counter that only this thread writes.
 #[inline]
 fn add(number: &AtomicU64, more: u64) {
     number.store(number.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-/// Keeps a gap if it is among the longest. Gaps before the begin are ignored.
+/// Keeps a gap if it is among the longest. Ignores gaps that are too short or have no start.
 fn keep(gaps: &mut Vec<GapSpan>, gap: GapSpan, shortest: u64) {
     if gap.begin == 0 || gap.duration() < shortest {
         return;

@@ -1,10 +1,10 @@
-//! The kernel's figures of a TCP connection.
+//! The kernel's metrics of a TCP connection (TCP_INFO).
 #![expect(unsafe_code, reason = "the crates in use have no TCP_INFO with the newer kernels' counts")]
 
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-/// Bytes of the kernel's structure (linux/tcp.h) that are looked at.
+/// Bytes of the kernel's structure (linux/tcp.h) that are read.
 const ROOM: usize = 232;
 
 /// The kernel's TCP_CLOSE (net/tcp_states.h).
@@ -13,13 +13,13 @@ const CLOSED: u8 = 7;
 /// The part of TCP_INFO that is reported. Times are nanoseconds. Counts that an older kernel lacks are absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Largest segment that is sent, in bytes.
+    /// Maximum segment size for sending, in bytes.
     pub mss: u32,
-    /// Largest packet of the path, in bytes.
+    /// Path MTU in bytes.
     pub pmtu: u32,
-    /// TCP's smoothed estimate of the round trip.
+    /// Smoothed round-trip time.
     pub rtt_ns: u64,
-    /// Its mean deviation.
+    /// Mean deviation of the round-trip time.
     pub rttvar_ns: u64,
     /// The congestion window in bytes.
     pub snd_cwnd: u64,
@@ -27,15 +27,15 @@ pub struct TcpInfo {
     pub retransmits: u64,
     /// Smallest observed round trip.
     pub min_rtt_ns: Option<u64>,
-    /// Segments with data that were received, since the connection began; the kernel counts to 2^32.
+    /// Received segments with data since the connection began, modulo 2^32.
     pub data_segs_in: Option<u32>,
-    /// Segments with data that were sent, those sent again with them; the kernel counts to 2^32.
+    /// Sent segments with data since the connection began, including retransmits, modulo 2^32.
     pub data_segs_out: Option<u32>,
     /// Bytes that the peer has acknowledged.
     pub bytes_acked: Option<u64>,
-    /// True if bytes wait to be sent, or to be acknowledged.
+    /// True if bytes wait to be sent or acknowledged.
     pub waiting: bool,
-    /// The peer's window in bytes.
+    /// The peer's receive window in bytes.
     pub snd_wnd: Option<u32>,
 }
 

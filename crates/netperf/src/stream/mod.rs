@@ -27,7 +27,7 @@ pub use info::TcpInfo;
 pub(crate) use info::tcp_info;
 pub(crate) use options::{Options, busy_polls};
 
-/// Buffers are multiples of it.
+/// Sector size in bytes; buffers are multiples of it.
 const SECTOR: usize = 512;
 
 /// The longest that a call may block before the stream checks for a stop.
@@ -49,7 +49,7 @@ pub(crate) struct Settings {
     pub(crate) bitrate: Option<u64>,
     /// True to send pages without copying, as far as the kernel can.
     pub(crate) zerocopy: bool,
-    /// Drop what arrives over TCP without copying it.
+    /// True to drop data that arrives over TCP without copying it.
     pub(crate) skip_copy: bool,
     /// Datagrams are numbered with 64 bits, as by iperf3's --udp-counters-64bit.
     pub(crate) udp64: bool,
@@ -65,17 +65,18 @@ pub(crate) struct Amount {
 }
 
 impl Amount {
-    /// A number of bytes.
+    /// Limits the amount to this number of bytes.
     pub(crate) const fn bytes(bytes: u64) -> Self {
         Self { left: AtomicU64::new(bytes), in_blocks: false }
     }
 
-    /// A number of writes or datagrams.
+    /// Limits the amount to this number of writes or datagrams.
     pub(crate) const fn blocks(blocks: u64) -> Self {
         Self { left: AtomicU64::new(blocks), in_blocks: true }
     }
 
-    /// Takes as many of `blocks` writes of `length` bytes as remain; the last one may exceed the bytes, as in iperf3. They count as sent.
+    /// Takes up to `blocks` writes of `length` bytes from the amount. Returns their number; the last one may exceed the bytes, as in
+    /// iperf3.
     fn take(&self, blocks: u64, length: usize) -> u64 {
         let unit = if self.in_blocks { 1 } else { length.max(1) as u64 };
         let left = |left: u64| left.saturating_sub(blocks.saturating_mul(unit));
@@ -88,7 +89,7 @@ impl Amount {
 /// has arrived and was not read by then is not counted.
 ///
 /// # Errors
-/// An error of the socket that does not pass. A link that is down loses datagrams and does not end the stream.
+/// A permanent socket error. A link that is down loses datagrams but does not end the stream.
 pub(crate) fn transfer(
     sends: bool,
     socket: &Socket,
@@ -113,7 +114,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// A buffer of `length` bytes, zeroed.
+    /// Allocates a zeroed buffer of `length` bytes.
     fn new(length: usize) -> io::Result<Self> {
         let (buffers, slots) = Buffers::new(1, length.max(1).next_multiple_of(SECTOR))?;
         let slot = slots.into_iter().next().ok_or(io::ErrorKind::OutOfMemory)?;
@@ -135,7 +136,7 @@ fn payload(length: usize) -> io::Result<Memory> {
     Ok(memory)
 }
 
-/// Returns whether a failed call only has to be repeated.
+/// Returns whether a failed call only has to be retried.
 fn passes(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }

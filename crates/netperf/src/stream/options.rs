@@ -59,7 +59,7 @@ impl Options {
     }
 }
 
-/// True if the kernel polls the device for a socket.
+/// True if busy polling is enabled for a socket.
 pub(crate) fn busy_polls(socket: &Socket) -> bool {
     let descriptor = match socket {
         Socket::Tcp(socket) => socket.as_raw_fd(),
@@ -88,7 +88,7 @@ fn named<E: Into<io::Error>>(key: &str, value: impl std::fmt::Display) -> impl F
     }
 }
 
-/// Sets an option that is a number.
+/// Sets a numeric socket option.
 pub(super) fn number(socket: BorrowedFd<'_>, level: i32, option: i32, value: u64) -> io::Result<()> {
     let value = i32::try_from(value).map_err(|_| io::ErrorKind::InvalidInput)?;
     let length = libc::socklen_t::try_from(size_of_val(&value)).map_err(io::Error::other)?;

@@ -7,16 +7,15 @@ use iotax_model::threads;
 
 /// The shortest sleep: blocks due within it are sent together. iperf3's timer has a millisecond.
 const TICK_NS: u64 = 250_000;
-/// Longest delay in nanoseconds that a stream makes up for. iperf3 makes up for all, which after a link failure would be a burst of
-/// seconds.
+/// Maximum delay in nanoseconds that a stream catches up on. iperf3 has no limit, which after a link failure means a burst of seconds.
 const MOST_BEHIND_NS: u64 = 100_000_000;
 
 /// The schedule of a stream with a bitrate.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Nanoseconds of one block.
+    /// Nanoseconds per block.
     gap: f64,
-    /// The due time of the next block.
+    /// Due time of the next block, in nanoseconds from `begin`.
     due: f64,
     begin: u64,
 }
@@ -27,7 +26,7 @@ impl Pace {
         Self { gap: gap(bitrate, length), due: 0.0, begin: now }
     }
 
-    /// Takes the due blocks, at most `most`, which count as sent. 0 if none is due.
+    /// Takes the blocks that are due, at most `most`; they count as sent. Returns their number, 0 if none is due.
     pub(super) fn take(&mut self, now: u64, most: u64) -> u64 {
         let elapsed = now.saturating_sub(self.begin) as f64;
         if elapsed < self.due {

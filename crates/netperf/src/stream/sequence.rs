@@ -11,9 +11,9 @@ pub(super) struct Sequence {
     received: u64,
     out_of_order: u64,
     duplicates: u64,
-    /// A bit for each of the numbers up to the highest, by the number's rest.
+    /// Bitmap of the recent numbers, indexed by the number modulo [`REMEMBERED`].
     seen: Box<[u64]>,
-    /// The last datagram's time on its way, plus an unknown constant: two clocks.
+    /// Transit time of the last datagram, plus the unknown offset between the two clocks.
     transit: Option<i64>,
     jitter: f64,
 }
@@ -31,7 +31,7 @@ impl Sequence {
         }
     }
 
-    /// The full number of a datagram with only the lowest 32 bits: the one nearest to the highest number so far.
+    /// Restores a datagram's number from its lowest 32 bits: the one nearest to the highest number so far.
     #[inline]
     pub(super) const fn extended(&self, low: u32) -> u64 {
         #[expect(
@@ -43,7 +43,7 @@ impl Sequence {
         self.highest.saturating_add_signed(ahead as i64)
     }
 
-    /// Records an arrival. Returns how many numbers it skipped.
+    /// Records an arrival. Returns how many sequence numbers it skipped.
     #[inline]
     pub(super) fn arrived(&mut self, number: u64) -> u64 {
         if number == self.highest.wrapping_add(1) {
@@ -82,7 +82,7 @@ impl Sequence {
         0
     }
 
-    /// The time from a datagram's sending to its arrival, of any two clocks. RFC 3550, section 6.4.1.
+    /// Updates the jitter (RFC 3550, section 6.4.1) with a datagram's transit time, measured by any two clocks.
     #[inline]
     pub(super) fn took(&mut self, transit: i64) {
         let before = self.transit.replace(transit).unwrap_or(transit);
@@ -115,7 +115,7 @@ impl Sequence {
         self.received
     }
 
-    /// Datagrams below the highest that did not arrive.
+    /// Datagrams numbered below the highest that did not arrive.
     pub(super) const fn lost(&self) -> u64 {
         self.highest.saturating_sub(self.received)
     }

@@ -12,7 +12,7 @@ use super::pace::Pace;
 use super::{Counters, Memory, PATIENCE, Settings, passes, payload};
 use iotax_engine::clock;
 
-/// The bytes that are sent over and over, and the call that sends them.
+/// The bytes that are sent repeatedly, and the call that sends them.
 enum Block {
     /// Copied from this memory.
     Copied(Memory),

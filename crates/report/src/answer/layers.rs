@@ -1,4 +1,4 @@
-//! The cost of each layer, one line per layer. Steps of a ladder with the same verdicts share a line.
+//! The cost of each layer, one line per layer. Ladder steps with the same name and the same verdicts share a line.
 
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::verdict::Verdict;
@@ -11,7 +11,7 @@ use super::speed;
 use super::together::{self, Where};
 use crate::sentences::{amount, margin};
 
-/// The longest line, in characters, that names its workloads; a longer one only counts them.
+/// Maximum length in characters of a line that names its workloads; a longer line only gives their number.
 const LONG: usize = 78;
 
 /// Steps with the same name and the same verdicts; at least one.
@@ -19,7 +19,7 @@ struct Layer<'a> {
     places: Vec<StepOfTable<'a>>,
 }
 
-/// A step and its comparisons by each workload's headline metric, in the plan's order.
+/// A ladder step with the comparison of each workload's headline metric, in the plan's order.
 struct StepOfTable<'a> {
     edge: &'a Edge,
     comparisons: Vec<&'a Comparison>,
@@ -35,7 +35,7 @@ enum Said {
     Withheld,
 }
 
-/// The lines in the order of the ladder, then each target without a layer of its own, compared with the baseline.
+/// The lines: the steps in the order of the ladder, then up to [`MOST_PAIRS`] targets that no step leads to, against the baseline.
 pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut lines =
         along(run, &judgement.edges, |workload, edge, metric| judgement.step(workload, edge, metric));
@@ -57,9 +57,9 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     lines
 }
 
-/// Maximum number of lines for pairs of targets without a layer between them.
+/// Most targets outside the ladder that get a line each; with more, only the table shows them.
 const MOST_PAIRS: usize = 3;
-/// Separator between the names of such a pair.
+/// Separator between a target outside the ladder and the baseline.
 const AGAINST: &str = " against ";
 
 fn along<'a>(
@@ -167,7 +167,7 @@ impl Layer<'_> {
         }
     }
 
-    /// ` (within 6%)`: how far apart the targets are at most where that is not decided, by the widest of the intervals that decide.
+    /// ` (within 6%)`: the largest difference that the intervals of the undecided comparisons still allow; empty above [`WIDEST`].
     fn bound(&self) -> String {
         let comparisons = self.places.iter().flat_map(|place| &place.comparisons);
         let open = comparisons.filter(|comparison| said(comparison) == Said::Open);
@@ -200,10 +200,10 @@ impl Layer<'_> {
     }
 }
 
-/// The widest difference that is worth saying of what is not decided.
+/// Undecided differences that could exceed this fraction are not quantified.
 const WIDEST: f64 = 0.5;
 
-/// The largest difference that an interval of ratios allows, as a fraction.
+/// The largest difference from 1 that an interval of ratios allows, as a fraction.
 fn widest(interval: Interval) -> f64 {
     (interval.high - 1.0).max(1.0 - interval.low)
 }

@@ -1,4 +1,4 @@
-//! The answer of a run on one screen: a line per layer, one table of all cells, and the most serious remarks.
+//! The one-screen answer of a run: a line per layer, one table of all cells, and the most serious remarks.
 
 mod layers;
 mod remarks;
@@ -21,7 +21,7 @@ pub(crate) struct Answer {
     pub(crate) layers: Vec<String>,
     /// All cells; absent if nothing was measured.
     pub(crate) table: Option<Table>,
-    /// Undecided comparisons and the gravest findings.
+    /// Undecided comparisons and the most serious findings.
     pub(crate) remarks: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Remarks that qualify the table: three lines at most, the rest on request.
+//! Remarks on the results in the table: three lines at most, the rest on request.
 
 use iotax_analysis::cells::{place, place_of};
 use iotax_analysis::grade::Grade;
@@ -15,7 +15,7 @@ use crate::remarks::{checks, remarks};
 use crate::sentences::{lost, next_step};
 
 const MOST: usize = 3;
-/// Highest rank of warnings whose figures are wrong or answer another question.
+/// Warnings with a rank up to this make figures wrong, or make them measure something else than intended.
 const GRAVE: u8 = 2;
 
 /// One line that says whether the figures of a single-target run can be trusted.
@@ -47,13 +47,13 @@ pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
     )
 }
 
-/// The remarks in full that make the figures of a single-target run wrong or the answer to another question.
+/// The full remarks on a single-target run whose rank is at most [`GRAVE`].
 pub(crate) fn grave(run: &Run, judgement: &Judgement) -> Vec<String> {
     let all = remarks(run, &judgement.warnings);
     all.iter().filter(|remark| rank(remark.kind) <= GRAVE).map(ToString::to_string).collect()
 }
 
-/// The lines; the last names the command that shows the rest.
+/// The remarks, most serious first; the last line names the command that shows the rest.
 pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut found = grouped(&judgement.warnings);
     found.sort_by_key(|(kind, _)| rank(*kind));
@@ -81,7 +81,7 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     lines
 }
 
-/// Failures, each with its workload if the run has several.
+/// One line per failure, with its workload if the run has several.
 fn failed<'a>(run: &'a Run, judgement: &'a Judgement) -> impl Iterator<Item = String> + 'a {
     run.plan.workloads.iter().flat_map(move |workload| {
         let lines = marks::failures(run, judgement, workload).into_iter();
@@ -164,7 +164,7 @@ fn finding(run: &Run, kind: WarningKind, warnings: &[&Warning]) -> String {
     format!("{}: {words}{place}", kind.word().replace('_', " "))
 }
 
-/// Warnings about clocks have two causes.
+/// Describes clock warnings by cause: disagreeing or slow clocks, steal time, or both.
 fn of_clocks(warnings: &[&Warning]) -> &'static str {
     let is_steal = |warning: &&&Warning| warning.evidence.contains("(steal)");
     match warnings.iter().filter(is_steal).count() {
@@ -174,7 +174,7 @@ fn of_clocks(warnings: &[&Warning]) -> &'static str {
     }
 }
 
-/// The gravest first: figures are wrong, answer another question, or are uncertain.
+/// Severity of a warning, 0 to 6; the lowest is the most serious.
 const fn rank(kind: WarningKind) -> u8 {
     match kind {
         WarningKind::Corrupt => 0,

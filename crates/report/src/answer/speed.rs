@@ -7,7 +7,7 @@ const TIMES_SLOWER: f64 = 0.051;
 /// Ratios of at least this are written as multiples (`2.5x as fast`).
 const TIMES_FASTER: f64 = 2.0;
 
-/// The range of ratios that all point the same way: `28-31% slower`, for latencies `12% higher latency`.
+/// A range of ratios that are all slower or all faster: `28-31% slower`, for latencies `12% higher latency`.
 pub(super) fn range(metric: Metric, ratios: &[f64]) -> String {
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let most = ratios.iter().copied().fold(0.0, f64::max);

@@ -12,7 +12,7 @@ use crate::figure::{UNKNOWN, megabytes, microseconds, or_unknown, rate};
 use crate::marks;
 use crate::sentences::margin;
 
-/// The block size from which cells show bytes per second instead of IOPS.
+/// Block size in bytes from which cells show bytes per second instead of IOPS.
 const LARGE: u64 = 64 << 10;
 
 /// A table with a row per target and a column per workload.
@@ -38,13 +38,13 @@ pub(crate) struct Cell {
 /// A difference from the baseline.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Change {
-    /// Within the margin.
+    /// The difference is within the margin.
     Same,
     /// Slower or faster by this ratio.
     Decided(Verdict, f64),
     /// Undecided at this ratio: more rounds may move it to either side of the margin.
     Open(f64),
-    /// A measurement cannot be used.
+    /// Not compared, because a measurement is unusable.
     Withheld,
 }
 

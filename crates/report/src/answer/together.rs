@@ -5,7 +5,7 @@ use iotax_model::Workload;
 use iotax_model::units::human::listed;
 use iotax_model::workload::Kind;
 
-/// A class of workloads: its name, and the test for membership.
+/// A class of workloads: its name, and a predicate that says whether a workload belongs to it.
 type Class = (&'static str, fn(&Workload) -> bool);
 
 const CLASSES: [Class; 8] = [
@@ -23,17 +23,17 @@ fn only_reads(workload: &Workload) -> bool {
     workload.jobs().all(|job| job.rw.reads() && !job.rw.writes())
 }
 
-/// A trim neither reads nor writes.
+/// True if every job writes and none reads; a trim counts as neither.
 fn only_writes(workload: &Workload) -> bool {
     workload.jobs().all(|job| job.rw.writes() && !job.rw.reads())
 }
 
-/// Workloads of a run.
+/// The workloads of a run that a statement covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Where {
-    /// The only one, or all.
+    /// All workloads of the run.
     Everywhere,
-    /// A class of them or their names.
+    /// The name of a class of workloads, the workloads' names, or their number.
     On(String),
 }
 

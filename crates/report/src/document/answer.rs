@@ -71,7 +71,7 @@ fn short(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// The table of an unfinished run of several targets, as far as its cells are known.
+/// The table of an unfinished run of several targets, with the cells measured so far.
 #[must_use]
 pub fn so_far(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
@@ -87,7 +87,7 @@ pub fn so_far(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// The curves, or in their place the grids that they make.
+/// Adds the latency curves, or the read-write grids if the curves form any.
 fn add_curves(page: &mut Page, run: &Run, judgement: &Judgement, curves: &[Curves<'_>]) {
     let grids = curve::grids(curves);
     grids.iter().for_each(|grid| super::grid::add(page, grid));
@@ -101,7 +101,7 @@ fn add_table(page: &mut Page, table: Table) {
     page.add(Part::Lines(vec![table.legend]));
 }
 
-/// The page of a single target: what was measured, whether to trust it, and the figures by direction.
+/// The page of a single target: the workload, a line on the validity of the results, and the figures by direction.
 fn bench(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     let mut lines: Vec<String> =

@@ -1,4 +1,4 @@
-//! Percentiles that tables leave out, and trends over the run.
+//! Percentiles omitted for lack of I/Os, and drift over the run.
 
 use iotax_model::record::Tally;
 use iotax_model::units::human::listed;
@@ -20,7 +20,7 @@ pub(super) fn left_out(rows: &[(&str, &Tally)], quantiles: &[f64]) -> Option<Str
     (!missing.is_empty()).then(|| format!("Not given: {}.", listed(&missing)))
 }
 
-/// The drift of a workload's figures over the run, if it exceeds the margin and is not chance.
+/// The drift of a workload's figures over the run, if it exceeds the margin and is statistically significant.
 pub(crate) fn over_the_run(
     judgement: &Judgement,
     workload: &str,

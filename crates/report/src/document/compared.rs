@@ -12,10 +12,10 @@ use iotax_analysis::compare::{
 };
 use iotax_analysis::stats::verdict::Verdict;
 
-/// The metrics shown by default.
+/// The metrics shown unless the user names others.
 pub const SHOWN: [Metric; 4] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99, Metric::IOPS, Metric::CPU_PER_IO];
 
-/// The page of a comparison: the conclusions, both sides and how their setups differ, the figures of each workload.
+/// The page of a comparison: conclusions, both sides, the differences in their setups, and the figures of each workload.
 #[must_use]
 pub fn compared(a: &Side<'_>, b: &Side<'_>, compared: &Compared, metrics: &[Metric]) -> Page {
     let mut page = Page::default();
@@ -64,7 +64,7 @@ fn introduced(side: &Side<'_>, which: Which, compared: &Compared) -> String {
     format!("{which}: {}, {run}{}, {}{role}{source}", side.called(), account.name, account.started_at)
 }
 
-/// `kernel: 6.1 in A, 6.2 in B`; a difference that several targets share is listed once.
+/// `kernel: 6.1 in A, 6.2 in B`; a difference common to several targets is listed once.
 fn differing(compared: &Compared) -> Vec<String> {
     let mut lines: Vec<String> = compared.machines.iter().map(|d| said("", d)).collect();
     for pair in &compared.targets {

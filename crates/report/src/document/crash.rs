@@ -1,4 +1,4 @@
-//! The page of cuts of power: speed against safety.
+//! The page of power-cut tests: speed against safety.
 
 use iotax_analysis::crash::{CrashVerdict, at_most_of_none};
 use iotax_model::crash::{CrashDocument, DatabaseMode};
@@ -7,7 +7,7 @@ use iotax_model::units::human;
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{counted, grouped};
 
-/// The head of the table.
+/// Heading above the table.
 pub(crate) const CRASH_HEAD: &str = "Speed against safety";
 
 /// The page of `iotax crash` and `iotax powercut check`.
@@ -94,7 +94,7 @@ fn sentence(verdict: &CrashVerdict<'_>) -> String {
     format!("{name}: {speed}{flushed}{}{}.", others.unwrap_or_default(), unusable.unwrap_or_default())
 }
 
-/// The unit of work.
+/// `commits` for a database, else `writes`.
 const fn unit(verdict: &CrashVerdict<'_>) -> &'static str {
     if verdict.database.is_some() { "commits" } else { "writes" }
 }
@@ -124,7 +124,7 @@ fn row(verdict: &CrashVerdict<'_>) -> Vec<Field> {
     row
 }
 
-/// The condition of what is left.
+/// The state of the database or image after the cuts: `usable`, `image sound`, or its faults with the number of cuts that have each.
 fn afterwards(verdict: &CrashVerdict<'_>) -> String {
     let of = |cuts: u64, what: &str| (cuts > 0).then(|| format!("{what} in {cuts} of {}", verdict.cuts));
     let what = if verdict.database.is_some() { "database" } else { "image" };

@@ -1,4 +1,4 @@
-//! Latency against offered load: a table for each work.
+//! Latency against offered load: a table for each workload.
 
 use super::{Field, Grid, Page, Part, figure};
 use crate::curve::{heading, legend, sentences};
@@ -23,7 +23,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, curves: &Cu
     page.add(Part::Lines(vec![legend(alone)]));
 }
 
-/// The letter for a target, if there are several.
+/// The letter that stands for a target in the plot; `None` with a single target.
 fn letter(curves: &Curves<'_>, number: usize) -> Option<char> {
     ('A'..='Z').cycle().nth(number).filter(|_| curves.targets.len() > 1)
 }
@@ -70,7 +70,7 @@ fn in_full(points: &[RatePoint<'_>]) -> Grid {
     grid
 }
 
-/// `98.0%`, rounded down, so that it never appears to reach the limit when the share does not.
+/// `98.0%`, rounded down, so that a share just below a limit is not shown as the limit.
 fn share(kept: f64) -> String {
     format!("{:.1}%", (1000.0 * kept).floor() / 10.0)
 }

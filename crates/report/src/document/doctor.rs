@@ -1,4 +1,4 @@
-//! The findings of a doctor, and its rules.
+//! The findings of `iotax doctor`, and the list of its rules.
 
 use iotax_doctor::{Finding, Rule, Sureness, Violation};
 use iotax_model::survey::{MachineSetup, Survey};
@@ -7,7 +7,7 @@ use iotax_model::units::human::listed;
 use super::{Page, Part};
 use crate::figure::listed_briefly;
 
-/// The answer first, then each finding with its evidence, reason and remedy. Findings of one rule in several places are combined.
+/// The answer first, then each finding with its evidence, reason and remedy. Findings of the same rule are combined.
 #[must_use]
 pub fn doctor(subject: &str, survey: &Survey, findings: &[Finding]) -> Page {
     let mut parts = vec![Part::Sentence(format!("{subject}: {}", ended(&headline(survey, findings))))];
@@ -28,7 +28,7 @@ pub fn doctor(subject: &str, survey: &Survey, findings: &[Finding]) -> Page {
     Page { parts }
 }
 
-/// The findings of each rule, in the order of the first of each.
+/// Groups findings by rule, in order of first appearance.
 fn by_rule(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     let mut rules: Vec<Vec<&Finding>> = Vec::new();
     for finding in findings {
@@ -40,7 +40,7 @@ fn by_rule(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     rules
 }
 
-/// A line for each place; lines that differ only in the place's name are combined.
+/// One line per device or file; lines that differ only in its name are combined.
 fn each(findings: &[&Finding], line: impl Fn(&Violation) -> String) -> Vec<String> {
     let mut lines: Vec<(String, String, Vec<String>)> = Vec::new();
     for Finding { violation, .. } in findings {
@@ -59,13 +59,13 @@ fn each(findings: &[&Finding], line: impl Fn(&Violation) -> String) -> Vec<Strin
     said.collect()
 }
 
-/// A sentence ending with a period, unless it already ends with a mark.
+/// Adds a period unless the sentence already ends with a punctuation mark.
 fn ended(sentence: &str) -> String {
     let is_ended = sentence.ends_with(['.', '?', '!']);
     format!("{sentence}{}", if is_ended { "" } else { "." })
 }
 
-/// The findings, or the reason why there are none.
+/// The number of findings by severity, or the reason why there are none.
 fn headline(survey: &Survey, findings: &[Finding]) -> String {
     match &survey.subject_unread {
         Some(reason) if findings.is_empty() => format!("could not be read: {reason}"),
@@ -97,7 +97,7 @@ fn answer(findings: &[Finding]) -> String {
     if counts.is_empty() { "nothing found".to_owned() } else { counts.join(", ") }
 }
 
-/// The scope of the survey, so that "nothing found" is not mistaken for "nothing examined".
+/// The scope of the survey, so that "nothing found" is not read as "nothing examined".
 fn looked_at(survey: &Survey) -> String {
     let numbers = [
         (survey.disks.len(), "block device"),

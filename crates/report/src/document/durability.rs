@@ -1,4 +1,4 @@
-//! Durable writes: a table of methods, the account of flushes, and what follows.
+//! Durable writes: a table of methods, the number of flushes at each layer, and the conclusions.
 
 use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
 use iotax_analysis::{Judgement, Metric};
@@ -10,7 +10,7 @@ use crate::durability::{account_lines, against, sentences};
 use crate::figure::{UNKNOWN, change, or_unknown};
 use crate::marks;
 
-/// Adds the methods of a run; returns whether it has any.
+/// Adds the durable-write methods of a run; returns whether the run has any.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement) -> bool {
     let Some(writes) = DurableWrites::of(run, judgement) else { return false };
     add_figures(page, run, judgement, &writes);
@@ -33,7 +33,7 @@ fn title(run: &Run) -> String {
     format!("Durable writes of {}{jobs}", first.lengths())
 }
 
-/// The table and the account of a run, for HTML; empty for a run of other work.
+/// The table and the flush counts of a run, for HTML; empty if the run tested no durable writes.
 pub(crate) fn section(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     if let Some(writes) = DurableWrites::of(run, judgement) {

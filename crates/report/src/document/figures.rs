@@ -1,4 +1,4 @@
-//! All known figures: a row each, with the targets side by side.
+//! All known figures: one row per figure, with the targets side by side.
 
 use iotax_model::Workload;
 
@@ -58,7 +58,7 @@ pub(crate) fn rows(
     judgement.figures.iter().filter(known).map(row).collect()
 }
 
-/// Returns whether a value is worth a row: counts of 0 (nothing lost, nothing failed) are not.
+/// Returns whether a value deserves a row: counts of 0 (nothing lost, nothing failed) do not.
 fn says(metric: Metric, value: f64) -> bool {
     metric.definition().unit != Unit::Count || value > 0.0
 }

@@ -1,4 +1,4 @@
-//! The answer of a fleet.
+//! The result of a fleet.
 
 use iotax_analysis::fleet::{FleetAnswer, HostCell, SharedCell, SharedGroup};
 use iotax_model::RunState;
@@ -12,7 +12,7 @@ use super::{Field, Grid, Page, Part, figure, words};
 /// Shown for an unknown figure.
 const UNKNOWN: &str = "-";
 
-/// The answer first: which hosts differ from the others, or the sum over all; then every figure.
+/// The answer first: the hosts that differ from the others, or the sum over all hosts; then every figure.
 #[must_use]
 pub fn fleet(fleet: &FleetAnswer) -> Page {
     let mut page = Page::default();
@@ -111,7 +111,7 @@ fn hosts(cell: &HostCell) -> Grid {
     grid
 }
 
-/// The sum over the members of a group.
+/// The total IOPS and bandwidth of a group that ran at the same time, its latency, and the spread of its start times.
 fn together(group: &SharedGroup) -> String {
     let interval = group.iops_interval.map_or(String::new(), |interval| {
         format!(" (95% interval {} to {})", human::count(interval.low), human::count(interval.high))

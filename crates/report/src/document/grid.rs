@@ -1,4 +1,4 @@
-//! Reads against writes: a table of the rates at which latency is the same.
+//! Reads against writes: a table of the load at which each response time is reached, by share of reads.
 
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, or_unknown};

@@ -1,4 +1,4 @@
-//! Each guest's or job's share, and the load of neighbours.
+//! The share of each guest or job, and the load of neighbours.
 
 use iotax_model::Workload;
 use iotax_model::units::human;
@@ -9,7 +9,7 @@ use crate::neighbours;
 use iotax_analysis::{CellJudgement, GroupFairness, Judgement, MemberKind, Metric};
 use iotax_model::Run;
 
-/// The part of a cell about these members.
+/// Selects the fairness figures of a cell: those of its guests or those of its jobs.
 fn part(of: MemberKind) -> fn(&CellJudgement) -> Option<&GroupFairness> {
     match of {
         MemberKind::Guests => |cell| cell.guests.as_ref(),

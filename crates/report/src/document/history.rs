@@ -1,4 +1,4 @@
-//! Several runs side by side.
+//! A history of several runs side by side.
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::figure::{UNKNOWN, bits_with, change, time_with, title};

@@ -1,4 +1,4 @@
-//! Runs measured by another tool, with its own figures.
+//! Runs measured by another tool, with the figures that the tool reported.
 
 use iotax_model::record::{ImportSource, ImportedMetric, Measurement};
 use iotax_model::units::human;
@@ -22,7 +22,7 @@ const SHOWN: [(Metric, &str); 8] = [
     (Metric::CPU_PER_IO, "CPU/IO"),
 ];
 
-/// Adds an overview of all cells, and every other figure.
+/// Adds an overview of all cells, and a table of the tool's remaining figures.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &ImportSource) {
     let told = source.to_string();
     page.add(Part::Head(format!("{}{}.", told[..1].to_uppercase(), &told[1..])));
@@ -129,7 +129,7 @@ fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     grid.filled()
 }
 
-/// Summarizes a figure over rounds according to its name.
+/// Summarizes a figure over rounds: minimum, maximum, sum or mean as its name suggests, otherwise the median.
 fn over_rounds(figure: &ImportedMetric, values: &[f64]) -> Option<f64> {
     let sum = || values.iter().sum::<f64>();
     let is_count = figure.unit.is_empty();
@@ -142,7 +142,7 @@ fn over_rounds(figure: &ImportedMetric, values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Formats a value in a unit that iotax knows; others are shown as given.
+/// Formats a value in a unit that iotax knows; in another unit with up to three decimals.
 fn shown(value: f64, unit: &str) -> String {
     match unit {
         "ns" => human::time(value),

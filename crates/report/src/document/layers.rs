@@ -1,4 +1,4 @@
-//! The cost of each layer, and where latency arises.
+//! The cost of each layer, and the latency breakdown by layer.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Limits before a storage: what was found, and the rates that it was found by.
+//! Rate limits in front of a storage target: the limits found, and the measured rates they follow from.
 
 use iotax_analysis::limits::{LimitsOnTarget, limits};
 use iotax_model::Run;
@@ -8,7 +8,7 @@ use super::{Grid, Page, Part, figure, words};
 use crate::figure::{megabytes, share};
 use crate::limits::sentences;
 
-/// Adds the limits of a run of the suite audit; returns whether it is one.
+/// Adds the rate limits found by the suite `audit`; returns whether the run is one of that suite.
 pub(super) fn add(page: &mut Page, run: &Run) -> bool {
     let all = limits(run);
     if all.is_empty() {
@@ -20,7 +20,7 @@ pub(super) fn add(page: &mut Page, run: &Run) -> bool {
     true
 }
 
-/// The same for HTML; empty for a run of other work.
+/// The rate limits as a section for HTML; empty for a run of another kind.
 pub(crate) fn section(run: &Run) -> Page {
     let mut page = Page::default();
     add(&mut page, run);

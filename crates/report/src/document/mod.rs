@@ -47,13 +47,13 @@ use iotax_model::{Run, visible};
 use crate::sentences;
 use iotax_analysis::stats::verdict::Verdict;
 
-/// A document of several parts in order.
+/// A document: headings, tables and sentences in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
     pub(super) parts: Vec<Part>,
 }
 
-/// Prefixes a page with the progress of an unfinished run, and with the measurements whose verification was incomplete.
+/// Puts the progress of an unfinished run, and the measurements whose verification was incomplete, in front of a page.
 fn behind_incomplete(mut page: Page, run: &Run) -> Page {
     let line = |m: &Measurement| {
         let reason = m.outcome.verify.as_ref()?.incomplete()?;
@@ -66,10 +66,10 @@ fn behind_incomplete(mut page: Page, run: &Run) -> Page {
     page
 }
 
-/// A part of a page.
+/// An element of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Part {
-    /// A heading for the next parts.
+    /// A heading for the parts that follow.
     Head(String),
     /// A paragraph.
     Sentence(String),
@@ -94,7 +94,7 @@ pub(super) struct Grid {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Field {
     pub(super) text: String,
-    /// For a head whose text is a name: the unit below it, for terminals.
+    /// For a column head: the unit, which terminals put below the name.
     pub(super) unit: Option<String>,
     /// A shorter text for narrow terminals.
     pub(super) short: Option<String>,
@@ -108,12 +108,12 @@ pub(super) fn words(text: impl Into<String>) -> Field {
     Field { text: text.into(), unit: None, short: None, is_figure: false, verdict: None }
 }
 
-/// A figure, or the head of a column of them.
+/// A numeric field, or the head of a numeric column.
 pub(super) fn figure(text: impl Into<String>) -> Field {
     Field { is_figure: true, ..words(text) }
 }
 
-/// A text field in the colour of a verdict.
+/// A text field, coloured by the verdict.
 fn verdict(text: impl Into<String>, verdict: Option<Verdict>) -> Field {
     Field { verdict, ..words(text) }
 }
@@ -148,7 +148,7 @@ fn show(text: &mut String) {
 }
 
 impl Page {
-    /// A copy with control and invisible characters escaped: any part may hold foreign names.
+    /// A copy with control and invisible characters escaped, since any part may contain names that iotax did not choose.
     pub(super) fn visible(&self) -> Self {
         let mut page = self.clone();
         for part in &mut page.parts {

@@ -29,12 +29,12 @@ pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     grid.filled()
 }
 
-/// One row per target and direction; absent if the totals say the same.
+/// One row per target and direction; absent if the totals already show the same figures.
 pub(super) fn ways(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     set(&network::ways(run, judgement, workload)?, false).filled()
 }
 
-/// The names and figures, with a column for verdicts on request.
+/// Lays out a network table, with a column for verdicts if `verdicts`.
 fn set(table: &Table<'_>, verdicts: bool) -> Grid {
     let mut head = vec![words("")];
     head.extend(table.head.iter().map(figure));

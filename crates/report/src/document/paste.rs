@@ -1,4 +1,4 @@
-//! A block to paste into a ticket or a mail: the answer, and on what machine and stacks it was measured.
+//! A block to paste into a ticket or a mail: the answer, and the machine and the stacks that it was measured on.
 
 use iotax_analysis::Judgement;
 use iotax_model::Run;
@@ -21,7 +21,7 @@ pub fn paste(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// Adds a part without blank lines between lines, and without hints that need the store.
+/// Adds a part without blank lines between its lines, and without hints to commands that need the store.
 fn add(page: &mut Page, run: &Run, part: Part) {
     let Part::Lines(mut lines) = part else { return page.add(part) };
     let detail = run.command("report", "--detail");

@@ -138,7 +138,7 @@ fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<St
     certainty::left_out(&rows, &SHOWN)
 }
 
-/// A direction's part of a cell's figures; all directions add up to the cell's.
+/// The rates of one direction; over all directions except flushes they add up to the cell's.
 struct Rates {
     iops: Option<f64>,
     bytes_per_s: Option<f64>,

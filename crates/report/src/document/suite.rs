@@ -17,7 +17,7 @@ use iotax_model::Run;
 /// Marks a figure in a map that cannot be used.
 const UNUSABLE: &str = " (unusable)";
 
-/// Adds a heading, a table over sizes or depths (or per target a map over file and record sizes), and its sentences.
+/// Adds a heading, a table over sizes or depths (or, per target, a map over file and record sizes), and the conclusions.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, test: &SuiteTest<'_>) {
     page.add(Part::Head(sweep::title(test)));
     let mut lines: Vec<String> = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, test: &Suit
     page.add_lines(lines);
 }
 
-/// UnixBench's index of its file copies, a table for each target that has it.
+/// Adds UnixBench's index of the file copies: one table for each target that has it.
 pub(super) fn add_indexes(page: &mut Page, run: &Run) {
     for (target, rows) in sweep::indexes(run) {
         page.add(Part::Head(format!("UnixBench's index of {target}")));
@@ -57,7 +57,7 @@ pub(super) fn add_indexes(page: &mut Page, run: &Run) {
     }
 }
 
-/// One row per point and target.
+/// One row per target at each size or depth.
 fn table(run: &Run, judgement: &Judgement, test: &SuiteTest<'_>) -> Grid {
     let compares = run.plan.targets.len() > 1;
     let sizes = test.shape == SuiteShape::Sizes;

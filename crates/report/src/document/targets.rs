@@ -47,7 +47,7 @@ pub(super) fn tax_and_verdict(run: &Run, judgement: &Judgement, workload: &str, 
     [figure(cost), verdict(said.join(", "), latency.map(|c| c.ratio.verdict))]
 }
 
-/// The row of a lost target in a table of `columns`; absent for other targets, and if nothing was measured at all.
+/// The row of a lost target in a table of `columns`; `None` if the target was not lost, or if the run measured nothing at all.
 pub(super) fn lost_row(run: &Run, judgement: &Judgement, target: &str, columns: usize) -> Option<Vec<Field>> {
     (marks::is_lost(run, target) && !judgement.cells.is_empty()).then(|| {
         let mut row = vec![words(target)];

@@ -3,7 +3,7 @@
 use super::{Grid, Page, Part, figure, words};
 use iotax_analysis::Timing;
 
-/// A table of the phases, and the share of the time in which nothing was measured. The phase `measure` includes warm-up.
+/// A table of the phases, and the share of the run's time that was not spent measuring. The phase `measure` includes warm-up.
 #[must_use]
 pub fn timing(timing: Option<&Timing>) -> Page {
     let mut page = Page::default();

@@ -9,7 +9,7 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::tune::{Candidate, Confirmation, ConfirmedGain, Tried, Tuning};
 use iotax_analysis::{Comparison, Metric};
 
-/// The page of a tuning.
+/// Builds the page of `iotax tune`.
 #[must_use]
 pub fn tuned(tuning: &Tuning) -> Page {
     let mut page = Page::default();
@@ -104,7 +104,7 @@ fn amount(comparison: &Comparison) -> String {
     format!("{more} on {}{}", comparison.workload, interval.unwrap_or_default())
 }
 
-/// One row per workload and metric.
+/// The effect of the settings on the other workloads and metrics, one row each.
 fn elsewhere(confirmed: &Confirmation) -> Grid {
     let mut grid = Grid::new(&["workload", "figure", "change", "verdict"]);
     for comparison in confirmed.objective.iter().chain(&confirmed.elsewhere) {

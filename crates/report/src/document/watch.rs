@@ -1,4 +1,4 @@
-//! The price of events: a sentence, a table of the events, and what was required.
+//! The cost of events: a sentence, a table of the events, and the verdicts on requirements.
 
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown};
@@ -14,7 +14,7 @@ use iotax_model::Run;
 use iotax_model::plan::WatchSpec;
 use iotax_model::units::human;
 
-/// Adds the measurements of a watch, on request with all observations. Returns whether the run is a watch.
+/// Adds the measurements of a watch, with all observations if `in_full`. Returns whether the run is a watch.
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let Some(watch) = run.plan.watch() else { return false };
     let episodes = episodes(run);
@@ -88,7 +88,7 @@ fn events_side_by_side(run: &Run, episodes: &[Episode<'_>]) -> Grid {
     grid
 }
 
-/// The price of events over all rounds.
+/// The cost of events over all rounds.
 fn add_summary(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episode<'_>], in_full: bool) {
     let prices = prices(run, episodes);
     if !prices.is_empty() {
@@ -185,7 +185,7 @@ fn of_timeouts(episode: &Episode<'_>) -> Grid {
     grid
 }
 
-/// The timeouts against the longest gap.
+/// Adds the timeouts of the layers, compared with the longest gap.
 fn add_timeouts(page: &mut Page, episode: &Episode<'_>) {
     if timeouts::has_hung(episode) {
         page.add(Part::Head("Timeouts".into()));
@@ -194,7 +194,7 @@ fn add_timeouts(page: &mut Page, episode: &Episode<'_>) {
     }
 }
 
-/// The longest gap as each layer saw it.
+/// Adds the longest gap as seen at each layer.
 fn add_sights(page: &mut Page, episode: &Episode<'_>) {
     let rows = sights(episode);
     if !rows.is_empty() {
@@ -204,7 +204,7 @@ fn add_sights(page: &mut Page, episode: &Episode<'_>) {
     }
 }
 
-/// The observations, or their number and where to find them.
+/// Adds the observations, or only their number and the command that lists them.
 fn add_seen(page: &mut Page, run: &Run, episode: &Episode<'_>, in_full: bool) {
     if in_full {
         let line = |one: SeenEvent<'_>| {

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use crate::answer::{Answer, Cell, Change, Table};
 
-/// Number of shades for changes; the deepest stands for a factor of two or more.
+/// Number of colour shades for changes; the darkest stands for a factor of two or more.
 const SHADES: f64 = 5.0;
 
 /// The section; empty for a run with a single target, a suite, or an imported run.
@@ -55,7 +55,7 @@ fn one(cell: &Cell) -> Markup {
     }
 }
 
-/// The CSS class of a cell's colour, from `slow1` or `fast1` to `slow5` or `fast5`; none without a decision.
+/// The CSS class of a cell's colour, from `slow1` or `fast1` to `slow5` or `fast5`; `None` if the change is not decided.
 fn shade(change: Change) -> Option<String> {
     let Change::Decided(verdict, ratio) = change else { return None };
     let depth = (ratio.ln().abs() / std::f64::consts::LN_2 * SHADES).ceil().clamp(1.0, SHADES);

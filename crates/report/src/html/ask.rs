@@ -1,4 +1,4 @@
-//! The highest rate that meets the conditions, and how latency grows around it.
+//! The highest rate that meets the conditions, and latency against rate around it.
 
 use maud::{Markup, html};
 
@@ -31,7 +31,7 @@ pub(super) fn sections(run: &Run) -> Markup {
     }
 }
 
-/// The figure of a condition against the rate, with its limit.
+/// The chart of one condition: its latency against the rate, with the limit as a line.
 fn chart(run: &Run, ask: &AskSpec, answers: &Answers<'_>, slo: &Slo, most: Nanos) -> Chart {
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     for answer in &answers.targets {

@@ -13,7 +13,7 @@ pub(super) struct Stack {
     pub(super) parts: Vec<(String, f64)>,
 }
 
-/// The chart of times per I/O, GiB ... (`per`); without rows if all parts are 0.
+/// The chart of times per I/O, per GiB or another unit (`per`); without rows if all parts are 0.
 pub(super) fn stacks(bars: &[Stack], key: &'static str, per: &str, title: &str, note: &str) -> Chart {
     let total = |bar: &Stack| bar.parts.iter().map(|(_, ns)| ns).sum::<f64>();
     let drawn: Vec<&Stack> = bars.iter().filter(|bar| total(bar) > 0.0).collect();
@@ -48,7 +48,7 @@ pub(super) fn stacks(bars: &[Stack], key: &'static str, per: &str, title: &str, 
     }
 }
 
-/// All parts' names, each once, in an order consistent with every bar.
+/// The names of all parts, each once, in an order that agrees with the order within every bar.
 fn order<'a>(bars: &[&'a Stack]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for bar in bars {

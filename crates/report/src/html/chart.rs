@@ -10,10 +10,10 @@ use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Digits of a figure in a table.
+/// Significant digits of a figure in a table.
 const DIGITS: i32 = 5;
 
-/// Heights in pixels; `draw.js` has them too.
+/// Heights of plots in pixels; keep in sync with `draw.js`.
 const CURVE_HEIGHT: usize = 366;
 const MAP_HEIGHT: usize = 400;
 const POINTS_HEIGHT: usize = 420;
@@ -66,7 +66,7 @@ impl From<Option<f64>> for Cell {
     }
 }
 
-/// A decimal number that a spreadsheet reads, without needless zeros.
+/// Formats a number in decimal without trailing zeros, for spreadsheets.
 fn digits(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
@@ -81,7 +81,7 @@ fn digits(value: f64) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Unit {
-    /// Microseconds; the axis takes a larger unit where that reads better.
+    /// A time in microseconds; the axis switches to a larger unit for large values.
     Time,
     /// A plain count.
     Count,
@@ -91,7 +91,7 @@ pub(super) enum Unit {
     Rate,
     /// Bits per second.
     Bits,
-    /// An ordinal number, such as a run's: the axis begins at the first.
+    /// An ordinal number, such as a run's; the axis starts at the lowest value instead of 0.
     Ordinal,
 }
 
@@ -100,33 +100,33 @@ pub(super) enum Unit {
 pub(super) struct Axis {
     pub(super) label: String,
     pub(super) unit: Unit,
-    /// Logarithmic; else it begins at 0.
+    /// True for a logarithmic axis; a linear one starts at 0.
     pub(super) log: bool,
     /// The axis extends at least to this value.
     pub(super) at_least: f64,
 }
 
-/// The horizontal axis of lines.
+/// The horizontal axis of a line plot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum Across {
-    /// The words of a column, in their order.
+    /// The categories in a text column, in order of appearance.
     Words { column: usize, label: String },
-    /// The figures of a column.
+    /// The values of a numeric column.
     Figures { column: usize, axis: Axis },
-    /// Rounds side by side, each with its seconds.
+    /// Time within each round, with the rounds side by side.
     Rounds(Rounds),
 }
 
 /// The layout of several rounds side by side on one time axis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Rounds {
-    /// The column of the round.
+    /// Index of the column with the round number.
     pub(super) round: usize,
-    /// The columns of an interval's beginning and end, in seconds of the measured window.
+    /// Indices of the columns with an interval's start and end, in seconds from the start of the measured window.
     pub(super) from: usize,
     pub(super) to: usize,
-    /// The rounds in their order.
+    /// Round numbers in the order of drawing.
     pub(super) order: Vec<u32>,
     /// Seconds between the starts of two rounds.
     pub(super) pitch: f64,
@@ -139,14 +139,14 @@ pub(super) struct Panel {
     pub(super) axis: Axis,
     /// Height in pixels.
     pub(super) height: u32,
-    /// The columns of a confidence interval's ends.
+    /// Indices of the columns with the ends of the confidence interval.
     pub(super) ends: Option<(usize, usize)>,
 }
 
 /// The text above a bar.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Label {
-    /// The bar's name, as in its column.
+    /// The bar's name, as in the table's name column.
     pub(super) name: String,
     pub(super) words: String,
     /// The index of the label whose bar ends where this one begins.
@@ -154,7 +154,7 @@ pub(super) struct Label {
     pub(super) beneath: Option<usize>,
 }
 
-/// The kind of plot and its columns, numbered from 0.
+/// The kind of plot. Columns are given by index from 0.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum Plot {
@@ -163,18 +163,18 @@ pub(super) enum Plot {
     /// Horizontal bars; rows with the same name are stacked.
     Bars {
         name: usize,
-        /// The column that colours go by.
+        /// The column that determines the colour.
         series: usize,
-        /// The column with the start of bars; `None` if they begin at 0 or at the end of the previous part.
+        /// The column with the start of each bar; `None` if bars are stacked from 0.
         from: Option<usize>,
-        /// The column of their length.
+        /// The column with the length of each bar.
         value: usize,
         /// The columns of a confidence interval's ends.
         ends: Option<(usize, usize)>,
         labels: Vec<Label>,
         axis: Axis,
     },
-    /// One line per series through points of two figures; points may have notes.
+    /// One line per series through points given by two numeric columns; points may have notes.
     Curve {
         series: usize,
         x: usize,
@@ -190,60 +190,60 @@ pub(super) enum Plot {
         x: usize,
         across: Axis,
         panels: Vec<Panel>,
-        /// When, and what.
+        /// Events: time in seconds and label.
         events: Vec<(f64, String)>,
-        /// Shaded spans, from start to end.
+        /// Shaded spans: start and end in seconds.
         shaded: Vec<(f64, f64)>,
     },
     /// One point per row, labelled with its name.
     Points { name: usize, series: usize, x: usize, across: Axis, y: usize, up: Axis },
-    /// A heat map: a figure by the words of two columns, in their order.
+    /// A scatter plot: one point per row, labelled with its name.
     Map { x: usize, across: String, y: usize, up: String, value: usize, unit: Unit },
-    /// One heat map per series: counts by time and latency.
+    /// One heat map per series: number of I/Os by time and latency.
     Heat {
         series: usize,
         across: Rounds,
-        /// The column of the first bin; the others follow.
+        /// The column of the first bin; the columns of the other bins follow in order.
         first: usize,
-        /// The edges of the bins in microseconds, one more than bins.
+        /// Edges of the bins in microseconds: one more than there are bins.
         edges: Vec<f64>,
     },
 }
 
-/// A figure on the page.
+/// A chart with its table and caption.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Chart {
-    /// Unique among the charts of a workload; part of file names.
+    /// Unique among the charts of a workload; used in file names.
     pub(super) key: String,
     pub(super) title: String,
     /// The rest of the caption: units, omissions.
     pub(super) note: String,
     /// A sentence that describes the picture to screen readers.
     pub(super) message: String,
-    /// Names with units: `latency_us`.
+    /// Column names with units, such as `latency_us`.
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Vec<Cell>>,
-    /// Each series with its colour's name, in the order of legends.
+    /// Each series with its CSS colour class, in legend order.
     pub(super) colours: Vec<(String, String)>,
     pub(super) plot: Plot,
 }
 
-/// The run and workload that a chart belongs to, for the names of files and anchors.
+/// The run and workload that a chart belongs to; used in file names and anchors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChartId<'a> {
     pub(super) run: i64,
     pub(super) workload: &'a str,
-    /// The workload's number in the plan: its name may be anything.
+    /// The workload's number in the plan, for anchors: its name may contain any characters.
     pub(super) number: usize,
 }
 
 impl Chart {
-    /// The figure; nothing without rows.
+    /// The chart as a `figure` element; empty if it has no rows.
     pub(super) fn figure(&self, place: ChartId<'_>) -> Markup {
         self.drawn(place, self.has_legend())
     }
 
-    /// The figure for a page that has one [`legend`] above all charts.
+    /// The chart without a legend, for a page that has one [`legend`] above all charts.
     pub(super) fn figure_below_legend(&self, place: ChartId<'_>) -> Markup {
         self.drawn(place, false)
     }
@@ -280,7 +280,7 @@ impl Chart {
         }
     }
 
-    /// The plot specification as JSON that cannot close its own element.
+    /// The plot specification as JSON, with `<` escaped so that it cannot close its script element.
     fn spec(&self) -> String {
         #[derive(Serialize)]
         struct Spec<'a> {
@@ -295,7 +295,7 @@ impl Chart {
         spec.to_string().replace('<', "\\u003c")
     }
 
-    /// True if nothing next to the marks explains their colours.
+    /// Returns whether the chart needs a colour legend. If labels or axes already name the series, it does not.
     fn has_legend(&self) -> bool {
         match &self.plot {
             Plot::Lines { .. } | Plot::Curve { .. } | Plot::Course { .. } => self.colours.len() > 1,
@@ -319,14 +319,14 @@ impl Chart {
     }
 }
 
-/// Explains colours.
+/// A colour legend: one entry per series.
 pub(super) fn legend(colours: &[(String, String)]) -> Markup {
     html! {
         ul.legend.parts { @for (name, colour) in colours { li class=(colour) { span.swatch {} (name) } } }
     }
 }
 
-/// Escapes texts as on the page, where the script looks them up.
+/// Escapes hidden characters in all strings as the table does, so that the script finds the names there.
 fn show(value: &mut Value) {
     match value {
         Value::String(text) => *text = visible::text(text).into_owned(),
@@ -336,7 +336,7 @@ fn show(value: &mut Value) {
     }
 }
 
-/// Letters, digits and dots; a hyphen for everything else.
+/// Makes a text safe for file names: letters, digits and dots are kept, all else becomes a hyphen.
 pub(super) fn file_name(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c } else { '-' }).collect()
 }

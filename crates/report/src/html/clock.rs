@@ -1,10 +1,10 @@
-//! Time on the pictures of a workload: rounds side by side, and intervals joined where there are too many.
+//! The time axis of a workload's charts: rounds side by side, with neighbouring intervals merged if there are too many.
 
 use iotax_model::record::Measurement;
 
 use super::chart::Rounds;
 
-/// A workload's measurements in time.
+/// The measurements of a workload on a common time axis.
 pub(super) struct Clock<'a> {
     /// Sorted by target in the plan's order, then by round.
     pub(super) measurements: Vec<&'a Measurement>,
@@ -36,12 +36,12 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// The time axis of a table with these columns.
+    /// The time axis of a table whose columns `round`, `from` and `to` have these indices.
     pub(super) fn across(&self, round: usize, from: usize, to: usize) -> Rounds {
         Rounds { round, from, to, order: self.rounds.clone(), pitch: self.pitch }
     }
 
-    /// The note on resolution for captions.
+    /// A note for captions on the time resolution of the chart.
     pub(super) fn note(&self) -> String {
         match self.joined {
             1 => "interval by interval".into(),

@@ -1,4 +1,4 @@
-//! Latency against offered load: charts with all targets in one.
+//! Latency against offered load: charts with all targets of a workload in one.
 
 use maud::{Markup, html};
 
@@ -41,12 +41,12 @@ fn section(run: &Run, judgement: &Judgement, curves: &Curves<'_>, number: usize)
     }
 }
 
-/// The mark of the measured rate that is next to the knee, which is between two of them.
+/// Label of the measured rate closest to the estimated knee.
 fn beside_knee(power: &Located) -> String {
     format!("knee at {}", human::count(power.at))
 }
 
-/// A figure of the response time against the rate, of the rates that were sustained.
+/// A chart of a response time (`of`) against the rate, for sustained rates only.
 fn chart(run: &Run, curves: &Curves<'_>, name: &str, of: impl Fn(&RatePoint<'_>) -> Option<f64>) -> Chart {
     let row = |curve: &Curve<'_>, point: &RatePoint<'_>| -> Vec<Cell> {
         let is_next = |at: f64| {

@@ -1,4 +1,4 @@
-//! Reads against writes: lines of equal latency over the two rates.
+//! Reads against writes: lines of equal latency over read rate and write rate.
 
 use iotax_analysis::curve::{Grid, Located, Ray};
 use iotax_model::Run;
@@ -9,7 +9,7 @@ use super::COLOURS;
 use super::chart::{Axis, Cell, Chart, ChartId, Plot, Unit};
 use crate::grid::{LEGEND, heading, sentence, shares};
 
-/// A section for each.
+/// One section per grid.
 pub(super) fn sections(run: &Run, grids: &[Grid<'_>]) -> Markup {
     html! {
         @for (number, grid) in (1..).zip(grids) {
@@ -23,7 +23,7 @@ pub(super) fn sections(run: &Run, grids: &[Grid<'_>]) -> Markup {
     }
 }
 
-/// The name of the line of the greatest rates.
+/// Name of the line through the highest sustained rates.
 const MOST: &str = "at most";
 
 fn chart(grid: &Grid<'_>) -> Chart {

@@ -1,4 +1,4 @@
-//! Concurrent guests or jobs: the share of each, tail latency by their number, and the load of neighbours.
+//! Concurrent guests or jobs: the share of each, tail latency by number of guests, and the load of neighbours.
 
 use iotax_model::Workload;
 use iotax_model::units::human;
@@ -15,7 +15,7 @@ use iotax_model::Run;
 
 const SHOWN: [Metric; 3] = [Metric::LATENCY_P50, Metric::LATENCY_P99, Metric::LATENCY_P99_9];
 
-/// The tables and charts; nothing if every target was a single guest without neighbours.
+/// The tables and charts; empty if every target was a single guest or job without neighbours.
 pub(super) fn several(run: &Run, judgement: &Judgement, here: ChartId<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
     let crowds: Vec<_> = judgement.on(workload, |cell| cell.guests.as_ref()).collect();

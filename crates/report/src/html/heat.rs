@@ -9,25 +9,25 @@ use super::colours;
 use super::timeline::span;
 use iotax_model::Run;
 
-/// Bins for each factor of ten.
+/// Bins per factor of ten in latency.
 const PER_DECADE: f64 = 12.0;
 
-/// Maximum number of bins, whatever the range.
+/// Maximum number of bins, for any range of latencies.
 const MOST_BINS: f64 = 40.0;
 
-/// The number of columns that identify an interval: target, round, beginning, end.
+/// Number of leading columns that identify an interval: target, round, start, end.
 const WHEN: usize = 4;
 
 /// Bins of equal width on a logarithmic axis.
 struct Bins {
     least_ns: f64,
-    /// Upper edge over lower edge.
+    /// Ratio of a bin's upper edge to its lower edge.
     factor: f64,
     count: usize,
 }
 
 impl Bins {
-    /// Bins that span all latencies; absent without I/O.
+    /// Bins that span all latencies; `None` without I/O.
     fn of(measurements: &[&Measurement]) -> Option<Self> {
         let all = || measurements.iter().flat_map(|m| &m.samples).map(|s: &Sample| s.tallies.latency());
         let least = all().filter_map(|l| l.min()).min()?.max(1) as f64;
@@ -52,7 +52,7 @@ impl Bins {
         (steps.max(0.0) as usize).min(self.count - 1)
     }
 
-    /// The edges in microseconds, one more than bins.
+    /// Edges of the bins in microseconds: one more than there are bins.
     fn edges(&self) -> Vec<f64> {
         (0..=self.count).map(|edge| self.least_ns * self.factor.powf(edge as f64) / 1e3).collect()
     }

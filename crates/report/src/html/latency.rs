@@ -17,12 +17,12 @@ const STEP: f64 = 0.02;
 /// Factor by which the remaining share shrinks between two points in the tail.
 const TAIL: f64 = 1.6;
 
-/// An axis of latencies.
+/// A logarithmic axis for latencies.
 pub(super) fn logarithmic(label: &str) -> Axis {
     Axis { label: label.into(), unit: Unit::Time, log: true, at_least: 0.0 }
 }
 
-/// The chart of percentiles; without rows if none is known.
+/// The chart of latency percentiles; without rows if none is known.
 pub(super) fn percentiles(run: &Run, cells: &[&CellJudgement]) -> Chart {
     let known = |s: &Summary| -> Vec<(String, PercentileValue)> {
         let values = s.percentiles.iter().filter_map(|p| Some((name(p.q), p.value.filter(|v| v.ns > 0.0)?)));
@@ -91,7 +91,7 @@ pub(super) fn not_given(cells: &[&CellJudgement]) -> Option<String> {
     (!missing.is_empty()).then(|| format!("Not given: {}.", listed(&missing)))
 }
 
-/// The chart of the distribution; without rows if nothing was measured.
+/// The chart of the cumulative latency distribution; without rows if nothing was measured.
 pub(super) fn distribution(run: &Run, workload: &Workload, cells: &[&CellJudgement]) -> Chart {
     let what = if workload.kind().is_network() { "Round trips" } else { "I/Os" };
     let rows: Vec<_> = cells
@@ -125,7 +125,7 @@ pub(super) fn distribution(run: &Run, workload: &Workload, cells: &[&CellJudgeme
     }
 }
 
-/// Points (nanoseconds, share of I/Os that took no longer) of the distribution: the first, the last, and as many in between as are visually
+/// Points (nanoseconds, share of I/Os that took no longer) of the distribution: the first, the last, and as many in between as are visibly
 /// distinct. Each is exact up to the histogram's error.
 fn cumulated(latency: &Histogram) -> Vec<(f64, f64)> {
     let all = latency.count() as f64;

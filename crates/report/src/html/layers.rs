@@ -14,24 +14,24 @@ use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::{Edge, Judgement, Metric, Tax};
 use iotax_model::Run;
 
-/// A rung, in nanoseconds.
+/// A rung of the ladder. Times are in nanoseconds.
 struct Rung {
     name: String,
     /// The added layer and its cost, as text.
     words: String,
-    /// The layer that it adds; empty for a lowest rung.
+    /// The layer that the rung adds; empty for a lowest rung.
     layer: String,
-    /// The start of its bar: the end of the rung below, or 0.
+    /// Start of the bar: the end of the rung below, or 0.
     from: f64,
-    /// The length of its bar.
+    /// Length of the bar; negative if the layer is faster.
     adds: f64,
-    /// The confidence interval of its end.
+    /// Confidence interval of the end of the bar.
     ends: Option<Interval>,
-    /// The index of the rung below, always an earlier one.
+    /// Index of the rung below, which comes earlier in the list.
     beneath: Option<usize>,
 }
 
-/// For each target, the edge on which it is drawn, and its cost.
+/// For each target, the edge by which the chart reaches it, and that edge's cost.
 type Steps<'a> = HashMap<&'a str, (&'a Edge, Tax)>;
 
 /// The ladders of all workloads; empty if nothing was compared.
@@ -125,7 +125,7 @@ fn ladder(run: &Run, judgement: &Judgement, on: &Workload, metric: Metric) -> Ch
     }
 }
 
-/// Every target against the baseline.
+/// The cost of every target against the baseline, as separate bars.
 fn taxes(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Vec<Rung> {
     let rung = |name: &str| {
         let comparison = judgement.comparison(workload, name, metric)?;
@@ -165,7 +165,7 @@ fn rungs(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Ve
     rungs
 }
 
-/// The edge on which each target is drawn: the first one with a known cost.
+/// For each target, the first edge that leads to it and has a known cost.
 fn steps_to<'a>(judgement: &'a Judgement, workload: &str, metric: Metric) -> Steps<'a> {
     let of_it = judgement.steps.iter().filter(|c| c.workload == workload && c.metric == metric);
     let costs: HashMap<_, Tax> =
@@ -179,7 +179,7 @@ fn steps_to<'a>(judgement: &'a Judgement, workload: &str, metric: Metric) -> Ste
     steps
 }
 
-/// Adds the rungs above the last one, recursively.
+/// Adds the rungs that stand on the last one, recursively.
 fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
     let Some(place) = rungs.len().checked_sub(1) else { return };
     let (beneath, from) = (rungs[place].name.clone(), rungs[place].from + rungs[place].adds);

@@ -1,4 +1,4 @@
-//! Network workloads: their tables, the throughput of each target, and the path of the packets.
+//! Network workloads: their tables, the throughput of each target, and the interfaces on the path.
 
 use iotax_model::Workload;
 use iotax_model::record::{Measurement, TargetRecord};
@@ -77,7 +77,7 @@ fn figures(row: &Row<'_>, unknown: &str) -> Markup {
     }
 }
 
-/// Directions, gaps and interfaces; nothing for workloads without a network.
+/// Directions, gaps and interfaces; empty for workloads without network traffic.
 pub(super) fn details(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let gaps: Vec<_> = judgement
         .on(&workload.name, |cell| cell.network.as_ref())
@@ -160,7 +160,7 @@ pub(super) fn throughput(run: &Run, workload: &Workload) -> Chart {
     }
 }
 
-/// A target's interfaces at the start of measuring; nothing if none is recorded.
+/// A target's interfaces before the first measurement; empty if none is recorded.
 pub(super) fn interfaces(record: &TargetRecord) -> Markup {
     html! {
         @for interface in &record.interfaces {

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::document::{Field, Grid, Page, Part};
 
-/// The page as the content of a `main` element: headings of the second level, tables that scroll where they are too wide.
+/// The page as the content of a `main` element, with `h2` headings and tables that scroll horizontally if too wide.
 #[must_use]
 pub fn set(page: &Page) -> Markup {
     let page = page.visible();

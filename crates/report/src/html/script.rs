@@ -1,13 +1,13 @@
-//! The scripts of a page, and the content security policy that permits no others.
+//! The scripts of a page, and a content security policy that allows only these.
 
 use data_encoding::BASE64;
 use maud::{Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-/// The plotting library, unchanged.
+/// The plotting library, unmodified.
 const PLOTLY: &str = include_str!("plotly/plotly-cartesian.min.js");
 
-/// All scripts with the names of their files, dependencies first: `draw.js` turns tables into plots, `report.js` decides when to draw.
+/// All scripts with their file names, dependencies first: `draw.js` turns tables into plots, `report.js` decides when to draw.
 pub const SCRIPTS: [(&str, &str); 3] =
     [("plotly.js", PLOTLY), ("draw.js", include_str!("draw.js")), ("report.js", include_str!("report.js"))];
 

@@ -1,4 +1,4 @@
-//! The tests of a suite, one section each: sweeps over sizes and depths, maps and surfaces of file and record sizes.
+//! The tests of a suite, one section each: sweeps over sizes and depths, and maps and surfaces over file and record sizes.
 
 use iotax_model::suite::SuiteShape;
 use iotax_model::units::human;
@@ -63,7 +63,7 @@ fn axis(label: &str, unit: Unit, log: bool) -> Axis {
     Axis { label: label.into(), unit, log, at_least: 0.0 }
 }
 
-/// The figures of every target at each size or depth, in stacked panels.
+/// The figures of every target by size or depth, in stacked panels.
 fn over_points(run: &Run, test: &SuiteTest<'_>) -> Chart {
     let each = test.series.iter().flat_map(|course| course.points.iter().map(move |point| (course, point)));
     let row = |(course, point): (&TargetSeries<'_>, &SuiteCell<'_>)| -> Vec<Cell> {
@@ -158,7 +158,7 @@ fn latency_by_rate(run: &Run, test: &SuiteTest<'_>) -> Chart {
     }
 }
 
-/// A map and a surface of one target.
+/// The heat map and the surface of one target's bandwidth over file and record sizes.
 fn maps(run: &Run, test: &SuiteTest<'_>, course: &TargetSeries<'_>, here: ChartId<'_>) -> Markup {
     let map = Map::of(course);
     html! {

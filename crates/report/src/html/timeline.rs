@@ -1,4 +1,4 @@
-//! A workload over time, and below it the host's layers: one row per interval, one panel per figure.
+//! A workload over time, with the host's layers below: one row per interval, one panel per figure.
 
 use iotax_model::Workload;
 use iotax_model::record::HostActivity;
@@ -13,21 +13,21 @@ use iotax_analysis::figures::{bottom_disks, done, is_stream};
 use iotax_analysis::stats::median;
 use iotax_model::Run;
 
-/// The number of columns that identify an interval: target, round, beginning, end.
+/// Number of leading columns that identify an interval: target, round, start, end.
 const WHEN: usize = 4;
 
-/// Reads a figure off the host's activity while a target (by name) was measured.
+/// Extracts a figure from the host's activity during a target's measurement; the target is given by name.
 type Of<'a> = Box<dyn Fn(&str, &HostActivity) -> Option<f64> + 'a>;
 
-/// A figure of the host, interval by interval.
+/// A host figure that is drawn over time in its own panel.
 struct Layer<'a> {
     column: String,
     label: String,
     unit: Unit,
-    /// Its axis reaches at least this far.
+    /// The axis extends at least to this value.
     at_least: f64,
     height: u32,
-    /// The mean over the interval; absent if unknown.
+    /// Returns the mean over an interval; `None` if unknown.
     of: Of<'a>,
 }
 
@@ -108,14 +108,14 @@ fn rows(clock: &Clock<'_>, layers: &[Layer<'_>]) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Beginning and end in seconds of consecutive intervals (end, length); `None` if they have no length.
+/// Start and end in seconds of consecutive intervals, given as (end, length) in nanoseconds; `None` if their total length is 0.
 pub(super) fn span(mut intervals: impl Iterator<Item = (u64, u64)>) -> Option<(f64, f64)> {
     let (at, length) = intervals.next()?;
     let (from, to) = (at.saturating_sub(length), intervals.last().map_or(at, |(at, _)| at));
     (to > from).then_some((from as f64 / 1e9, to as f64 / 1e9))
 }
 
-/// The mean over several intervals, weighted by length; absent if one of them is unknown.
+/// The mean over several intervals, weighted by length; `None` if the figure is unknown in any of them.
 fn mean(activities: &[HostActivity], figure: &dyn Fn(&HostActivity) -> Option<f64>) -> Option<f64> {
     let known = activities.iter().filter(|h| h.duration_ns > 0);
     let ns: u64 = known.clone().map(|h| h.duration_ns).sum();
@@ -187,7 +187,7 @@ fn layers(run: &Run) -> Vec<Layer<'_>> {
     layers
 }
 
-/// The rates of each target, as text.
+/// A sentence with the rates of each target, for screen readers.
 fn message(run: &Run, rows: &[Vec<Cell>], unit: Unit) -> String {
     let words = |rate: f64| if unit == Unit::Bits { human::bits(rate / 8.0) } else { human::count(rate) };
     let of = |target: &str| {

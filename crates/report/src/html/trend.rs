@@ -1,4 +1,4 @@
-//! A history of runs as a chart: the target, its control, and what is followed, with the changes.
+//! The trend of a series as a chart: the target's mean, the followed figure, and the changes.
 
 use maud::Markup;
 
@@ -8,8 +8,8 @@ use crate::sentences::trend::{cell, changed, run};
 use iotax_analysis::metric::Unit as MetricUnit;
 use iotax_analysis::trend::{PastRun, Trend};
 
-/// The chart of a series: run numbers on the horizontal axis, the target's mean above the followed figure (its ratio to the control in
-/// percent), changes as lines with their size, and the runs that may have caused each shaded. `number` makes ids unique within a page.
+/// The chart of a series by run number: the target's mean in the upper panel, the followed figure (its ratio to the control in percent) in the
+/// lower one. Changes are lines with their size, and the runs that may have caused them are shaded. `number` makes ids unique within a page.
 #[must_use]
 pub fn trend(runs: &[PastRun], trend: &Trend, number: usize) -> Markup {
     let id = |point: usize| runs[trend.points[point].run].id as f64;

@@ -8,7 +8,7 @@ use iotax_analysis::Comparison;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_model::Run;
 
-/// The verdict, with the reason if it is withheld or the rounds that would decide.
+/// The verdict, with the reason if it is withheld or with the number of rounds that would decide it.
 pub(super) fn verdict(run: &Run, c: &Comparison) -> Markup {
     let more = c.ratio.needed_rounds.map(|needed| needed.saturating_sub(c.rounds));
     html! {
@@ -22,7 +22,7 @@ pub(super) fn verdict(run: &Run, c: &Comparison) -> Markup {
     }
 }
 
-/// A figure whose interval has a separate style.
+/// Puts the interval of a figure into an element with its own style.
 pub(super) fn with_interval(words: &str) -> Markup {
     html! {
         @match words.split_once(" [") {

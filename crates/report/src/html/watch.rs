@@ -1,4 +1,4 @@
-//! The price of events: the load over time with events and marks, and gaps shaded.
+//! The cost of events: the load over time, with events and marks as lines and gaps shaded.
 
 use maud::{Markup, html};
 
@@ -61,7 +61,7 @@ pub(super) fn sections(run: &Run) -> Markup {
     }
 }
 
-/// Windows of several targets in the order of the plan, round by round.
+/// The measured windows ordered by round, and by the plan's order of targets within each.
 fn in_plan<'a, 'b>(run: &Run, all: &'b [Episode<'a>]) -> Vec<&'b Episode<'a>> {
     let place = |name: &str| run.plan.targets.iter().position(|target| target.name == name);
     let mut all: Vec<&Episode<'_>> = all.iter().collect();
@@ -128,7 +128,7 @@ fn comparison_table(run: &Run, compared: &[PriceComparison<'_>]) -> Markup {
     }
 }
 
-/// The longest gap as each layer saw it.
+/// The longest gap as seen at each layer.
 fn layers(episode: &Episode<'_>) -> Markup {
     let rows = sights(episode);
     html! {

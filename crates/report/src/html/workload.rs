@@ -1,4 +1,4 @@
-//! The section of one workload: latencies, guests, breakdowns, and all of it over time.
+//! The section of one workload: latencies, guests, breakdowns, and figures over time.
 
 use iotax_model::Workload;
 use iotax_model::record::Measurement;
@@ -12,13 +12,13 @@ use crate::figure::title_in;
 use iotax_analysis::{CellJudgement, Judgement};
 use iotax_model::Run;
 
-/// Maximum number of intervals in all timelines together: more would dominate the file, and could not be told apart.
+/// Maximum number of intervals in all timelines together: more would bloat the file, and could not be told apart on screen.
 const INTERVALS: usize = 6_000;
 
-/// Maximum number of intervals in all heat maps together, because each has dozens of figures.
+/// Maximum number of intervals in all heat maps together: each interval has dozens of bins.
 const COLUMNS: usize = 1_500;
 
-/// The section; nothing if the workload was not measured.
+/// The section; empty if the workload was not measured.
 pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let targets: Vec<&str> = run.plan.targets.iter().map(|target| target.name.as_str()).collect();
     let cells = figures::cells(run, judgement, workload);
@@ -54,7 +54,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     }
 }
 
-/// All known figures, collapsed.
+/// All known figures, in an element that is initially collapsed.
 fn all_figures(judgement: &Judgement, workload: &Workload, cells: &[&CellJudgement]) -> Markup {
     html! {
         details {

@@ -1,4 +1,4 @@
-//! The JSON of answers: the highest rate that keeps conditions.
+//! The JSON of rate searches: the highest rate that meets the conditions.
 
 use iotax_analysis::ask::{Answer, Answers, HighestRate, Possible, answers};
 use iotax_analysis::stats::paired::Interval;
@@ -64,7 +64,7 @@ struct PossibleEntry {
     answer: Possible,
 }
 
-/// The answers of a run.
+/// The results of a run's rate searches.
 pub(super) fn all(run: &Run) -> Vec<AnswerEntry<'_>> {
     let Some(ask) = run.plan.ask() else { return Vec::new() };
     answers(run).into_iter().flat_map(|answers| of_work(ask, answers)).collect()

@@ -52,7 +52,7 @@ struct FailureEntry<'a> {
     reason: &'a str,
 }
 
-/// Time by the word of a role.
+/// CPU time by the name of a role.
 type ByRole = BTreeMap<&'static str, f64>;
 
 #[derive(Serialize, JsonSchema)]

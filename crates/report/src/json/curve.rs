@@ -54,7 +54,7 @@ struct ResponseTimes {
     max: Option<f64>,
 }
 
-/// The curves of a run.
+/// The JSON of a run's latency curves.
 pub(super) fn all<'a>(curves: &'a [Curves<'a>]) -> Vec<CurveEntry<'a>> {
     let of_work = |curves: &'a Curves<'a>| curves.targets.iter().map(|found| curve(&curves.work.name, found));
     curves.iter().flat_map(of_work).collect()

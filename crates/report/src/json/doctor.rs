@@ -1,5 +1,5 @@
-//! The document `iotax-doctor/1`, whose JSON Schema is `crates/report/schema/iotax-doctor-1.schema.json`: findings, and the facts that they
-//! rest on.
+//! The document `iotax-doctor/1`: findings, and the facts that they rest on. Its JSON Schema is
+//! `crates/report/schema/iotax-doctor-1.schema.json`.
 
 use iotax_doctor::{Finding, Subject, Sureness};
 use iotax_model::survey::Survey;
@@ -13,7 +13,7 @@ use crate::mark::Mark;
 /// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
 pub const SCHEMA: &str = "iotax-doctor/1";
 
-/// Marks a file as such a document.
+/// Identifies a file as an `iotax-doctor/1` document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
 /// The findings of a doctor and the facts that they rest on. What is unknown has no key.
@@ -51,7 +51,7 @@ struct FindingEntry<'a> {
     source: &'a str,
 }
 
-/// Findings, the surest first, then all facts, each with its source.
+/// The findings, the most certain first, then all facts, each with its source.
 #[must_use]
 pub fn document(subject: &str, survey: &Survey, findings: &[Finding]) -> Value {
     json(&DoctorDocument {

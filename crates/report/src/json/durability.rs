@@ -1,4 +1,4 @@
-//! The JSON of durable writes: the methods on each target, and the account of their flushes.
+//! The JSON of durable writes: the methods on each target, and their flushes at each layer.
 
 use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
 use iotax_analysis::flushes::{FlushAccount, FlushCount, FlushFate, FlushLevel, SwallowEvidence};
@@ -79,7 +79,7 @@ enum NoCount {
     NotCounted,
 }
 
-/// The methods of a run.
+/// The JSON of a run's durable-write methods.
 pub(super) fn entry<'a>(writes: &'a DurableWrites<'a>) -> DurableWritesEntry<'a> {
     DurableWritesEntry { reference: writes.reference, methods: writes.cells.iter().map(method).collect() }
 }

@@ -16,7 +16,7 @@ use crate::mark::Mark;
 /// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
 pub const SCHEMA: &str = "iotax-fleet/1";
 
-/// Marks a file as such a document.
+/// Identifies a file as an `iotax-fleet/1` document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
 /// A fleet. What is unknown has no key.
@@ -106,7 +106,7 @@ struct MemberShare<'a> {
     share: f64,
 }
 
-/// A fleet.
+/// The document of a fleet's result.
 #[must_use]
 pub fn document(fleet: &FleetAnswer) -> Value {
     json(&FleetDocument {

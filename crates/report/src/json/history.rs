@@ -15,7 +15,7 @@ use crate::mark::Mark;
 /// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
 pub const SCHEMA: &str = "iotax-history/1";
 
-/// Marks a file as such a document.
+/// Identifies a file as an `iotax-history/1` document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
 /// Several runs side by side. What is unknown has no key.
@@ -83,7 +83,7 @@ struct ChangeEntry<'a> {
     withheld: Option<&'a str>,
 }
 
-/// Several runs side by side.
+/// The document of a history: several runs side by side.
 #[must_use]
 pub fn document(accounts: &[Account], history: &History) -> Value {
     json(&HistoryDocument {

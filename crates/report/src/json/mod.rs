@@ -1,6 +1,6 @@
 //! The document `iotax/1`, whose JSON Schema is `crates/report/schema/iotax-1.schema.json`.
 //!
-//! Each document is a type, from which its schema is generated (`schema.rs`). A figure that is unknown has no key. There is no null, NaN or
+//! Each document is a type, and `schema.rs` generates the JSON Schema from it. An unknown figure has no key; documents never contain null, NaN or
 //! infinity.
 
 mod ask;
@@ -51,14 +51,13 @@ use serde_json::Value;
 use crate::mark::Mark;
 use crate::sentences::conclusions;
 
-/// The value of `schema`. Its number rises when a key changes its meaning or goes; new keys come with a new edition of
-/// the schema's file.
+/// The value of `schema`. The number rises when a key is removed or changes its meaning; a new key only changes the schema file.
 pub const SCHEMA: &str = "iotax/1";
 
-/// Marks a file as such a document.
+/// Identifies a file as an `iotax/1` document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
-/// The form of times.
+/// Pattern of a UTC timestamp.
 const UTC: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$";
 
 /// A run with its judgement. What is unknown has no key. Times end in their unit; latencies are service times, from submission to completion.
@@ -178,9 +177,9 @@ struct FigureEntry {
 #[schemars(extend("propertyNames" = { "pattern": "^[a-z][a-z0-9_]*$" }))]
 struct Metrics(BTreeMap<&'static str, f64>);
 
-/// A run with its judgement.
+/// The document of a run with its judgement.
 ///
-/// A measurement's `metrics` are the figures that comparing needs, by the ids of [`Metric`]; [`read`] reads them back.
+/// A measurement's `metrics` are the figures needed for comparisons, by the ids of [`Metric`]; [`read`] parses them.
 /// `cells` hold the figures of one target and workload over all rounds.
 #[must_use]
 pub fn document(run: &Run, judgement: &Judgement) -> Value {
@@ -264,7 +263,7 @@ fn figure(metric: Metric) -> FigureEntry {
     FigureEntry { id: definition.id, unit: definition.unit, better: definition.better, help: definition.help }
 }
 
-/// A document as JSON, without what is unknown: absent values, and numbers that are not finite.
+/// Converts a document to JSON, omitting absent values and numbers that are not finite.
 fn json(document: &impl Serialize) -> Value {
     without_null(serde_json::to_value(document).expect("every key is a text"))
 }

@@ -1,4 +1,4 @@
-//! Parts that the document uses in several places.
+//! Types that several parts of the documents share.
 
 use iotax_analysis::figures::bottom_of;
 use iotax_analysis::latency_breakdown::quantile;
@@ -122,7 +122,7 @@ fn direction(tally: &Tally, duration_ns: u64) -> DirectionEntry {
     }
 }
 
-/// Mean, deviation, extremes and percentiles; absent without I/O.
+/// Mean, standard deviation, extremes and percentiles; absent without I/O.
 pub(super) fn latency(histogram: &Histogram) -> Option<Latencies> {
     (histogram.count() > 0).then(|| Latencies {
         mean: histogram.mean(),

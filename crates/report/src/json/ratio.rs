@@ -107,7 +107,7 @@ impl<'a> From<&'a Comparison> for ComparisonEntry<'a> {
     }
 }
 
-/// A comparison along an edge, which has a name.
+/// A comparison along an edge of the ladder, with the edge's name.
 pub(super) fn step<'a>(judgement: &'a Judgement, c: &'a Comparison) -> Option<StepEntry<'a>> {
     Some(StepEntry { name: &judgement.edge(c)?.name, comparison: c.into() })
 }

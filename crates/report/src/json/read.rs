@@ -26,10 +26,10 @@ pub enum ReadError {
         "its schema is {found}, not \"{SCHEMA}\"; accepted: a file that --json of bench, ladder, run, resume or report wrote"
     )]
     Schema {
-        /// The schema that it names.
+        /// The schema that the document names.
         found: String,
     },
-    /// The text is from a version that did not store each measurement's figures yet.
+    /// The document is from a version that did not yet store each measurement's figures.
     #[error(
         "it was written by an iotax that did not yet write what comparing needs; write it again from its store: \
          iotax report {run} --json FILE"
@@ -38,17 +38,17 @@ pub enum ReadError {
         /// The run's number.
         run: i64,
     },
-    /// A part of it differs from what iotax writes.
+    /// A part of the document is not as iotax writes it.
     #[error("{place}: {reason}")]
     Part {
-        /// The key or the measurement.
+        /// The key or measurement at fault.
         place: String,
-        /// The error there.
+        /// The reason why this part is rejected.
         reason: String,
     },
 }
 
-/// The run's head, with the fields that comparing needs.
+/// The run's metadata, reduced to the fields that a comparison needs.
 #[derive(Deserialize)]
 struct Head {
     id: i64,
@@ -70,7 +70,7 @@ struct Planned {
     curve: Option<Value>,
 }
 
-/// A curve, with the fields that comparing needs.
+/// A curve, reduced to the fields that a comparison needs.
 #[derive(Deserialize)]
 struct ReadCurve {
     target: String,
@@ -90,7 +90,7 @@ struct ReadRate {
     high: Option<f64>,
 }
 
-/// An answer, with the fields that comparing needs.
+/// The result of a rate search, reduced to the fields that a comparison needs.
 #[derive(Deserialize)]
 struct ReadAnswer {
     target: String,
@@ -101,7 +101,7 @@ struct ReadAnswer {
     high: Option<f64>,
 }
 
-/// A measurement, with the fields that comparing needs.
+/// A measurement, reduced to the fields that a comparison needs.
 #[derive(Deserialize)]
 struct Measured {
     target: String,
@@ -113,7 +113,7 @@ struct Measured {
     grade: String,
 }
 
-/// Reads the run in a document. `label` names it in sentences, such as the file's name.
+/// Parses the run in a document. `label` names the run in sentences; usually it is the file's name.
 pub fn account(text: &str, label: &str) -> Result<Account, ReadError> {
     let mut document: Value = serde_json::from_str(text).map_err(ReadError::Json)?;
     if document["schema"] != SCHEMA {
@@ -159,7 +159,7 @@ fn part<T: DeserializeOwned>(document: &mut Value, key: &str) -> Result<T, ReadE
     })
 }
 
-/// The rates that curves and answers looked for.
+/// The rates found by curves and rate searches.
 fn rates(curves: Vec<ReadCurve>, answers: Vec<ReadAnswer>) -> Vec<LocatedRate> {
     let located = |at: f64, low: Option<f64>, high: Option<f64>| {
         let interval = low.zip(high).map(|(low, high)| Interval { low, high });

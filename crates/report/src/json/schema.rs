@@ -8,7 +8,7 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-/// The schema of a document as it is written: closed, and without null.
+/// The JSON Schema of a document as written: no unknown keys, no null.
 fn schema<T: JsonSchema>(file: &str) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let generator = settings.with_transform(RecursiveTransform(closed)).into_generator();
@@ -18,7 +18,7 @@ fn schema<T: JsonSchema>(file: &str) -> Value {
     schema
 }
 
-/// Rejects unknown keys. Defaults are those of readers.
+/// Rejects unknown keys, and removes defaults, which only concern readers.
 fn closed(schema: &mut Schema) {
     schema.remove("default");
     schema.remove("format");

@@ -91,7 +91,7 @@ struct SizeTransition {
     misfit: f64,
 }
 
-/// The suite of a run; absent for a run of none.
+/// The JSON of the suite that a run belongs to; absent for other runs.
 pub(super) fn suite<'a>(run: &'a Run, tests: &'a [SuiteTest<'a>]) -> Option<SuiteEntry<'a>> {
     Some(SuiteEntry {
         name: run.plan.suite.as_deref()?,

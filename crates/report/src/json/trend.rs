@@ -15,7 +15,7 @@ use crate::mark::Mark;
 /// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
 pub const SCHEMA: &str = "iotax-trend/1";
 
-/// Marks a file as such a document.
+/// Identifies a file as an `iotax-trend/1` document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
 /// Changes over a history of runs, which are named by their numbers in the store. Means are in the metric's unit: I/Os or bytes per second,
@@ -144,7 +144,7 @@ struct TrippedSeries {
     run: i64,
 }
 
-/// A history.
+/// The document of a trend over several runs.
 #[must_use]
 pub fn document(runs: &[PastRun], trends: &Trends) -> Value {
     json(&TrendDocument {

@@ -61,7 +61,7 @@ struct ConfirmationEntry<'a> {
     elsewhere: Vec<ComparisonEntry<'a>>,
 }
 
-/// A tuning. `recommended` is empty unless a confirmation in fresh rounds decided that the settings pay.
+/// The document of a tuning. `recommended` is empty unless fresh rounds confirmed that the settings help.
 #[must_use]
 pub fn document(tuning: &Tuning) -> Value {
     json(&TuneDocument {

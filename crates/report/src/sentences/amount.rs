@@ -6,22 +6,22 @@ use super::Versus;
 use iotax_analysis::{Comparison, Metric};
 use iotax_model::Run;
 
-/// The figure that a ratio belongs to.
+/// The metric that a ratio refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
-    /// IOPS, in a closed loop.
+    /// IOPS, for a closed loop.
     Iops,
-    /// Latency, in an open loop with a given rate.
+    /// Latency, for an open loop, whose rate is fixed.
     Latency,
 }
 
-/// `29% fewer IOPS`, or in an open loop `12% longer`, over the comparisons of several pairs on one workload.
+/// `29% fewer IOPS`, or in an open loop `12% longer`: the range over the comparisons of several pairs on one workload.
 pub(super) fn relative(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> Option<String> {
     let (of, ratios) = ratios(run, pairs)?;
     Some(share(of, &ratios))
 }
 
-/// The ratios of all pairs: of IOPS, or of latency if the rate is given. Absent if one is unknown.
+/// The ratios of all pairs: of IOPS, or of latency in an open loop. `None` if any is unknown.
 pub(super) fn ratios(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> Option<(Of, Vec<f64>)> {
     let is_paced = |c: &Comparison| {
         let workload = run.plan.workloads.iter().find(|w| w.name == c.workload);
@@ -35,13 +35,13 @@ pub(super) fn ratios(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> Option<
     Some((Of::Iops, iops?))
 }
 
-/// The distance from the baselines: `35.2 us` or `27.0 to 28.2 us`; absent if one is unknown.
+/// The added time over the baselines: `35.2 us` or `27.0 to 28.2 us`; `None` if any is unknown.
 pub(super) fn absolute(comparisons: &[&Comparison]) -> Option<String> {
     let amounts: Option<Vec<f64>> = comparisons.iter().map(|c| Some(c.ratio.tax?.ns.abs())).collect();
     range(&amounts?, human::time)
 }
 
-/// `a` or `a to b`, from the least to the most, with a common unit written once; absent without values.
+/// `a` or `a to b`, from the smallest to the largest value, with a common unit written once; `None` without values.
 pub(crate) fn range(values: &[f64], words: impl Fn(f64) -> String) -> Option<String> {
     let least = words(values.iter().copied().reduce(f64::min)?);
     let most = words(values.iter().copied().reduce(f64::max)?);

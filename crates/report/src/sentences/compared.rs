@@ -1,4 +1,4 @@
-//! The conclusions of a comparison. Each sentence states a verdict, or that there is none.
+//! The conclusions of a comparison. Each sentence states a verdict, or that there is no verdict.
 
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
@@ -11,8 +11,7 @@ use iotax_analysis::stats::verdict::Verdict;
 
 /// The sentences: decided verdicts by target, then undecided and withheld ones.
 ///
-/// They are about the mean latency, or the throughput of streams, or the first requested metric if that is not among
-/// the requested ones.
+/// They are about the mean latency, or for streams the throughput. If that was not requested, they are about the first requested metric.
 #[must_use]
 pub fn conclusions(compared: &Compared) -> Vec<String> {
     let asked = &compared.metrics;
@@ -41,7 +40,7 @@ pub fn conclusions(compared: &Compared) -> Vec<String> {
     sentences
 }
 
-/// Why a run that adds rounds may leave undecided what is decided here.
+/// Explains why the report of a run that adds rounds may leave undecided what this comparison decides.
 fn stricter(more: &More) -> String {
     format!(
         "These verdicts are of this comparison alone, from all rounds at once. The report of {} looks several times, at more comparisons, and asks \
@@ -95,14 +94,14 @@ fn is_open(cell: &ComparedCell) -> bool {
     cell.ratio.verdict == Verdict::Undecided && cell.ratio.withheld.is_none()
 }
 
-/// Fewest rounds of a run for an interval.
+/// Minimum number of rounds of a run for a confidence interval.
 const FEWEST_ROUNDS: u32 = 2;
 
-/// Fewest rounds for an estimate of the noise: with fewer it is known to a factor of two at best, and the rounds needed to a factor of
-/// four.
+/// Minimum number of rounds for an estimate of the noise. With fewer, the noise is known to a factor of two at best, and the number of rounds
+/// needed to a factor of four.
 const KNOWN_NOISE: u32 = 8;
 
-/// The rounds of each run that decide as many cells as possible.
+/// The rounds of each run needed to decide every cell for which this number is known; `None` if it is known for none.
 fn deciding(open: &[&ComparedCell]) -> Option<u32> {
     let needed = open.iter().filter_map(|cell| cell.ratio.needed_rounds).max();
     needed.or_else(|| open.iter().any(|cell| cell.rounds.0.min(cell.rounds.1) < 2).then_some(FEWEST_ROUNDS))

@@ -124,7 +124,7 @@ impl Layer<'_> {
     }
 }
 
-/// `randread-4k-qd1 by 35.2 us per I/O (29% fewer IOPS)`.
+/// `randread-4k-qd1 by 35.2 us per I/O (29% fewer IOPS)`: the cost on one workload.
 fn amount(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> String {
     let comparisons: Vec<&Comparison> = pairs.iter().map(|(_, c)| *c).collect();
     let absolute = absolute(&comparisons).map(|time| format!(" by {time} per I/O")).unwrap_or_default();

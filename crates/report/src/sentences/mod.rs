@@ -1,4 +1,4 @@
-//! The conclusions of a run. Each sentence states a verdict, or that there is none.
+//! The conclusions of a run. Each sentence states a verdict, or that there is no verdict.
 
 pub(super) mod amount;
 pub mod compared;
@@ -46,7 +46,7 @@ pub fn unfinished(run: &Run) -> Option<String> {
     Some(if can_go_on { format!("{state} Go on: {}", run.command("resume", "")) } else { state })
 }
 
-/// All sentences: whether demands are met, and the results of the comparisons.
+/// All conclusions: whether demands are met, and the results of the comparisons.
 #[must_use]
 pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut all = crate::demands::sentences(run, judgement);
@@ -54,7 +54,7 @@ pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
     all
 }
 
-/// The steady state, if requested, and the comparisons. Demands have a separate section.
+/// The conclusions without demands: whether a steady state was reached, if the plan asks for one, and the comparisons.
 #[must_use]
 pub(crate) fn meaning(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut all = crate::steady_state::sentences(run);
@@ -65,7 +65,7 @@ pub(crate) fn meaning(run: &Run, judgement: &Judgement) -> Vec<String> {
 /// The sentences on comparisons, most important first: the cost of each layer, every other target against the baseline, withheld
 /// verdicts with their reason, undecided comparisons.
 ///
-/// In a closed loop latency and IOPS say the same: costs are those of the mean latency, and what is open is the figure of the table.
+/// In a closed loop, latency and IOPS carry the same information: costs are given in mean latency, undecided comparisons by the headline metric.
 fn comparisons<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     match &run.plan.design {
         Design::Ask(_) => return crate::ask::all(run),
@@ -112,7 +112,7 @@ fn comparisons<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     sentences
 }
 
-/// Why the targets of an import are not compared.
+/// The reason why the targets of an imported run are not compared; `None` for other runs.
 fn unpaired(run: &Run) -> Option<String> {
     (run.source.is_some() && run.plan.targets.len() > 1).then(|| {
         "The targets are not compared: the repetitions of one were not measured beside those of another."
@@ -120,7 +120,7 @@ fn unpaired(run: &Run) -> Option<String> {
     })
 }
 
-/// Reports verification only if it found no faults; faults are warnings.
+/// States that verification found no faults; `None` otherwise, because faults are reported as warnings.
 pub(crate) fn verified(run: &Run) -> Option<String> {
     let mut all = Findings::default();
     run.measurements.iter().filter_map(|m| m.outcome.verify.clone()).for_each(|findings| all.merge(findings));
@@ -171,7 +171,7 @@ impl<'a> Versus<'a> {
         self.comparisons.iter().copied().filter(move |c| c.metric == metric)
     }
 
-    /// The verdict of a comparison as the table has it: on latency that of the metric that decides the workload.
+    /// The verdict shown in the table: for latency, the verdict by the workload's headline metric.
     fn verdict(&self, run: &Run, comparison: &Comparison) -> Verdict {
         let workload = run.plan.workloads.iter().find(|workload| workload.name == comparison.workload);
         let deciding = workload.filter(|_| comparison.metric == Metric::LATENCY_MEAN).map(Metric::headline);
@@ -184,7 +184,7 @@ impl<'a> Versus<'a> {
         self.by(metric).find(|c| c.workload == comparison.workload)
     }
 
-    /// True if emulation is part of the difference: between two emulated guests it is not.
+    /// True if the target is emulated and the baseline is not, so that emulation is part of the difference.
     fn only_one_emulated(&self, run: &Run) -> bool {
         is_emulated(run, self.target) && !is_emulated(run, self.baseline)
     }

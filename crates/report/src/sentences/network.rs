@@ -10,8 +10,8 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
 
-/// One sentence per pair with a decided comparison, the ladder's steps first. Targets that a step leads to share one
-/// sentence against the baseline, because their steps already account for the cost.
+/// One sentence per pair with a decided comparison, the ladder's steps first. Targets with a step of their own share one
+/// sentence against the baseline, because the steps already account for their cost.
 pub(super) fn costs(
     run: &Run,
     judgement: &Judgement,
@@ -40,7 +40,7 @@ pub(super) fn costs(
     sentences
 }
 
-/// Gaps in the received data; they are not part of any verdict.
+/// Sentences on gaps in the received data, which affect no verdict.
 pub(super) fn facts(judgement: &Judgement) -> Vec<String> {
     let gaps: Vec<String> = judgement
         .cells

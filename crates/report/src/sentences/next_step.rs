@@ -1,4 +1,4 @@
-//! The command that would decide what a run left undecided, and the time that it takes.
+//! The command that would decide the open comparisons of a run, and the time it takes.
 
 use iotax_analysis::compare::More;
 use iotax_analysis::stats::verdict::rounds_for_most;
@@ -8,11 +8,11 @@ use iotax_model::plan::FIRST_LOOK;
 use iotax_model::units::{Nanos, human};
 use iotax_model::{Run, RunState};
 
-/// Rounds needed with several looks, in percent of those that a single test needs.
+/// Rounds that a run with several looks needs, in percent of the rounds that a single test needs.
 const LOOKS_COST: u32 = 125;
 
-/// `20 min would decide 6 of them: iotax resume 1 --time 20m`. `needed` has the total rounds for each open comparison, absent if unknown or
-/// beyond the most.
+/// `20 min would decide 6 of them: iotax resume 1 --time 20m`. `needed` has the total rounds for each open comparison; `None` if unknown or
+/// above the maximum.
 pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]) -> String {
     if run.source.is_some() {
         return "more repetitions of the imported tool may decide".into();
@@ -63,7 +63,7 @@ pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]
     format!("a new run of {words} would decide {which}: {}", run.command("resume", &format!("--time {time}")))
 }
 
-/// The rounds of a run with looks that decides the same as a single test of `rounds` rounds.
+/// The rounds that a run with several looks needs to decide the same comparisons as a single test of `rounds` rounds.
 fn with_looks(rounds: u32) -> u32 {
     (rounds.saturating_mul(LOOKS_COST)).div_ceil(100).max(FIRST_LOOK + 2)
 }
@@ -86,7 +86,7 @@ fn rounds_of(rounds: u32) -> String {
     crate::figure::counted(rounds, "round")
 }
 
-/// The time of this many rounds, as an option and as text, rounded up to a convenient value.
+/// The time for this many rounds, rounded up to a convenient value, with the option that sets it.
 fn time(run: &Run, rounds: u32) -> (Nanos, String) {
     time_of(round_time(run), rounds)
 }

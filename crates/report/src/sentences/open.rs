@@ -7,7 +7,7 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Standing, Stopped};
 use iotax_model::Run;
 
-/// Maximum number of pairs named; the rest is counted, and marked in the tables.
+/// Maximum number of pairs named; with more, only their number is given.
 const MOST_NAMED: usize = 3;
 
 /// One sentence per lost target.
@@ -22,7 +22,7 @@ pub(crate) fn lost(run: &Run) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// Verdicts that are withheld because they rest on an unusable measurement.
+/// One sentence on the verdicts withheld because of unusable measurements; `None` if there are none.
 pub(super) fn withheld(judgement: &Judgement, all: &[&Comparison]) -> Option<String> {
     let found: Vec<&Comparison> = all.iter().copied().filter(|c| c.ratio.withheld.is_some()).collect();
     let reason = found.first()?.ratio.withheld.as_deref()?;
@@ -32,7 +32,7 @@ pub(super) fn withheld(judgement: &Judgement, all: &[&Comparison]) -> Option<Str
     Some(format!("No verdict is given: {which}; {instance}{reason}."))
 }
 
-/// One sentence on undecided comparisons, with what would decide them.
+/// One sentence on undecided comparisons, with the command that would decide them; `None` if there are none.
 pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -> Option<String> {
     let is_open = |c: &&Comparison| c.ratio.verdict == Verdict::Undecided && c.ratio.withheld.is_none();
     let open: Vec<&Comparison> = all.iter().copied().filter(is_open).collect();
@@ -43,7 +43,7 @@ pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -
     Some(format!("Not decided: {}; {}", named(judgement, &open), next_step(run, judgement, &needed)))
 }
 
-/// The number of rounds after which a run that adds rounds had decided every comparison.
+/// States after how many rounds a run that adds rounds had decided every comparison; `None` if it stopped for another reason.
 pub(super) fn decided(standing: &Standing) -> Option<String> {
     (standing.stopped == Some(Stopped::Decided)).then(|| {
         let most = standing.looks.last().copied().unwrap_or_default();

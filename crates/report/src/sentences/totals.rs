@@ -1,4 +1,4 @@
-//! Sentences that compare each target with the baseline as a whole, if no single layer separates the two.
+//! Sentences that compare each target with the baseline as a whole, for pairs that no single layer separates.
 
 use super::amount::{Of, range, ratios, share};
 use super::{Versus, margin, places};
@@ -7,7 +7,7 @@ use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
 use iotax_model::units::human;
 
-/// One sentence for all targets whose layers have separate sentences, and one each, with CPU time, for the others.
+/// One sentence for all targets whose layers have their own sentences, and one with CPU time for each of the others.
 pub(super) fn totals(run: &Run, judgement: &Judgement, totals: &[Versus<'_>]) -> Vec<String> {
     // The layers' costs add up to the total, so only targets without layers are described in full.
     let (reached, others): (Vec<&Versus<'_>>, Vec<&Versus<'_>>) =

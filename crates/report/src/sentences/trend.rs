@@ -7,7 +7,7 @@ use iotax_analysis::compare::Difference;
 use iotax_analysis::time::utc;
 use iotax_analysis::trend::{PastRun, Trend, TrendChange, TrendGate, Trends};
 
-/// Most differences that a sentence names.
+/// Maximum number of differences that a sentence names.
 const NAMED: usize = 4;
 
 /// `run 41`.
@@ -31,7 +31,7 @@ pub(crate) fn direction(change: &TrendChange) -> &'static str {
 }
 
 /// `Since run 41, 2026-11-20: vm-qcow2 on randread-4k: mean latency +5.2% [+4.1, +6.3], slower, against 40 runs before; the machine itself
-/// -0.3% [-1.1, +0.4].`
+/// -0.3% [-1.1, +0.4].` The last part is the change of the control.
 pub(crate) fn changed(runs: &[PastRun], trend: &Trend, found: &TrendChange) -> String {
     let place = if found.last_before + 1 == found.first_after {
         String::new()
@@ -58,7 +58,7 @@ pub(crate) fn changed(runs: &[PastRun], trend: &Trend, found: &TrendChange) -> S
     )
 }
 
-/// Other changes between two runs, each pair once: settings, users, and notes.
+/// For each change, the other differences between the runs before and after it: settings, users, notes. Identical lines are given once.
 pub(crate) fn causes<'a>(
     runs: &[PastRun],
     changes: impl Iterator<Item = (&'a Trend, &'a TrendChange)>,
@@ -102,7 +102,8 @@ fn difference(difference: &Difference) -> String {
     format!("{} {} instead of {}", difference.what, side(&difference.b), side(&difference.a))
 }
 
-/// `vm-raw on randread-4k: the last 2 runs are +5.1%; 3 more like them make it a change.`
+/// `vm-raw on randread-4k: mean latency: the last 2 runs are +5.1%; pending: 3 more like them decide.` `None` if the newest runs do not
+/// deviate.
 pub(crate) fn pending(trend: &Trend) -> Option<String> {
     let found = trend.pending?;
     let (are, them) = if found.points == 1 { ("run is", "it") } else { ("runs are", "them") };

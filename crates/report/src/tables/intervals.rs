@@ -1,4 +1,4 @@
-//! Tables with several rows per measurement: intervals, devices and interfaces in them, streams.
+//! Tables with several rows per measurement: one per interval, per device or interface in an interval, or per stream.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{MeasurementRow, directions, place, rows_of};
 use crate::columns;
 use crate::table::{Column, DataTable, column, seconds};
 
-/// Times of I/Os.
+/// Columns with figures of a latency histogram.
 pub fn latency<R>(of: impl for<'r> Fn(&'r R) -> &'r Histogram + Copy + 'static) -> [Column<R>; 3] {
     [
         column("latency_mean_ns", move |row| of(row).mean()),
@@ -21,7 +21,7 @@ pub fn latency<R>(of: impl for<'r> Fn(&'r R) -> &'r Histogram + Copy + 'static) 
     ]
 }
 
-/// An interval: its beginning and its length in nanoseconds.
+/// Columns with the start and length of an interval in nanoseconds.
 pub fn span<R>(of: impl Fn(&R) -> (u64, u64) + Copy + 'static) -> [Column<R>; 2] {
     [column("at_s", move |row| seconds(of(row).0)), column("duration_s", move |row| seconds(of(row).1))]
 }
@@ -76,7 +76,7 @@ pub fn nics(runs: &[(Run, Judgement)]) -> DataTable {
     )
 }
 
-/// A disk or NIC of the machine in an interval.
+/// One disk or NIC of the machine in one interval.
 struct MachinePart<'a, T> {
     during: &'a HostActivity,
     name: &'a str,

@@ -1,4 +1,4 @@
-//! Measurements, the cells that they are repetitions of, and the comparisons of cells.
+//! The tables of measurements, of cells over all rounds, and of comparisons between cells.
 
 use iotax_analysis::compare::account::Kinds;
 use iotax_analysis::figures::{began, lasted};
@@ -53,7 +53,7 @@ fn metric_column<'a, T>(metric: Metric) -> Column<MeasurementRow<'a, T>> {
     }
 }
 
-/// A count that went through floating point, which is exact below 2^53.
+/// Converts a count back from floating point, which is exact below 2^53.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -97,7 +97,7 @@ pub fn cells(runs: &[(Run, Judgement)]) -> DataTable {
 
 struct ComparisonRow<'a> {
     run: &'a Run,
-    /// The name of a step of the ladder.
+    /// The name of the ladder step; `None` for a comparison with the baseline.
     step: Option<&'a str>,
     c: &'a Comparison,
 }

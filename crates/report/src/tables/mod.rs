@@ -1,4 +1,4 @@
-//! The tables of runs: their columns and rows.
+//! The tables exported from runs: their columns and rows.
 
 mod history;
 mod intervals;
@@ -30,14 +30,14 @@ pub fn emulated(run: &Run, target: &str) -> Option<bool> {
     run.targets.iter().find(|record| record.name == target).map(|record| record.emulated)
 }
 
-/// Something of a measurement.
+/// A row about part of a measurement, such as an interval or a stream.
 #[derive(Debug, Clone, Copy)]
 pub struct MeasurementRow<'a, T> {
-    /// Its run.
+    /// The run of the measurement.
     pub run: &'a Run,
     /// The measurement.
     pub m: &'a Measurement,
-    /// The rest of the row.
+    /// The part of the measurement that the row is about.
     pub datum: T,
 }
 
@@ -52,7 +52,7 @@ pub fn place<'a, T>() -> [Column<MeasurementRow<'a, T>>; 4] {
     )
 }
 
-/// A row per item of each measurement.
+/// One row per item that `T` stands for, in each measurement.
 pub fn rows_of<'a, T>(
     runs: &'a [(Run, Judgement)],
     data: impl Fn(&'a Measurement) -> Vec<T> + Copy,
@@ -61,7 +61,7 @@ pub fn rows_of<'a, T>(
     runs.iter().flat_map(move |(run, _)| run.measurements.iter().flat_map(move |m| of(run, m)))
 }
 
-/// I/Os by direction.
+/// Columns with the I/Os of each direction.
 fn directions<R>(
     of: impl for<'r> Fn(&'r R) -> &'r Tallies + Copy + 'static,
 ) -> impl Iterator<Item = Column<R>> {

@@ -1,4 +1,4 @@
-//! Latency against offered load, and the highest rates that keep conditions.
+//! The tables of latency against offered load, and of the highest rates that meet the conditions.
 
 use iotax_analysis::Judgement;
 use iotax_analysis::ask::{self, Answer, HighestRate};
@@ -84,7 +84,7 @@ impl AnswerRow<'_> {
     }
 }
 
-/// One row per target and workload of a search. Rates are I/Os per second.
+/// One row per target and workload of a rate search. Rates are I/Os per second.
 #[must_use]
 pub fn answers(runs: &[(Run, Judgement)]) -> DataTable {
     let asked = runs.iter().filter(|(run, _)| run.plan.ask().is_some());

@@ -9,10 +9,10 @@ use iotax_model::wrap;
 
 use super::document::{Page, Part};
 
-/// Width below which sentences are not wrapped further.
+/// Minimum width in columns for wrapping sentences; a narrower terminal is treated as this wide.
 const NARROWEST: usize = 40;
 
-/// A text for a terminal whose only escape sequences are iotax's own.
+/// Text for a terminal. Its only escape sequences are those that iotax added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Styled(String);
 
@@ -30,8 +30,8 @@ impl fmt::Display for Styled {
     }
 }
 
-/// Lays out a page at most `width` columns wide, as far as single names and figures allow: sentences wrap between words, tables
-/// get tighter, and their last columns move below. With `colour`, ANSI colours.
+/// Lays out a page in at most `width` columns, except where single names or figures are wider: sentences wrap between words, tables
+/// are compacted, and their last columns continue below. With `colour`, uses ANSI colours.
 #[must_use]
 pub fn set(page: &Page, width: usize, colour: bool) -> Styled {
     let page = page.visible();
@@ -65,7 +65,7 @@ fn add(text: &mut String, before: &str, line: &str) {
     let _ = writeln!(text, "{before}{line}");
 }
 
-/// A sentence whose later lines are indented by four.
+/// Adds a wrapped sentence; lines after the first are indented by four blanks.
 fn hanging(text: &mut String, sentence: &str, first: &str, width: usize) {
     for (i, line) in wrap::lines(sentence, width - 4).iter().enumerate() {
         add(text, if i == 0 { first } else { "    " }, line);

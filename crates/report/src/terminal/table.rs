@@ -1,4 +1,4 @@
-//! Tables of a terminal.
+//! Lays out tables for terminals.
 
 use std::fmt::Write as _;
 
@@ -8,17 +8,17 @@ use crate::document::{Field, Grid};
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_model::wrap;
 
-/// Width at which texts of several words in the first column are wrapped.
+/// Width in characters at which multi-word texts in the first column are wrapped.
 const NAME: usize = 24;
 
-/// The steps that make a table narrower, tried in order.
+/// The measures that make a table narrower; combinations of them are tried in order.
 #[derive(Clone, Copy, Default)]
 struct Setting {
     /// One blank between columns instead of two.
     tight: bool,
     /// Uses shorter texts of fields that have them.
     short: bool,
-    /// Puts units below names, where they differ.
+    /// Puts units below column names instead of next to them.
     units: bool,
     /// Wraps heads that are wider than their columns.
     heads: bool,
@@ -26,7 +26,7 @@ struct Setting {
     stacked: bool,
     /// Puts intervals below their estimates.
     intervals: bool,
-    /// Wraps texts of several words in the first column.
+    /// Wraps multi-word texts in the first column.
     words: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn add(text: &mut String, grid: &Grid, width: usize, colour: bool) {
     }
 }
 
-/// The table in as many parts as the width requires, each with its setting.
+/// Splits the table into as many parts as the width requires, and chooses the measures for each part.
 fn parts(grid: &Grid, width: usize) -> Vec<(Grid, Setting)> {
     let mut setting = Setting::default();
     let steps: [fn(&mut Setting); 10] = [
@@ -78,7 +78,7 @@ fn parts(grid: &Grid, width: usize) -> Vec<(Grid, Setting)> {
     split(grid, setting, width).into_iter().map(|part| (part, setting)).collect()
 }
 
-/// Splits the columns into parts of at most `width`, filled from the last column, so that a verdict stays next to its figures.
+/// Splits the columns into parts of at most `width`, starting from the last column, so that a verdict stays next to its figures.
 fn split(grid: &Grid, setting: Setting, width: usize) -> Vec<Grid> {
     let mut parts: Vec<Vec<usize>> = Vec::new();
     for column in (1..grid.head.len()).rev() {
@@ -101,7 +101,7 @@ fn only(grid: &Grid, columns: &[usize]) -> Grid {
     Grid { head: some(&grid.head), rows: grid.rows.iter().map(some).collect() }
 }
 
-/// The width of the longest line.
+/// The width of the table's longest line, in characters.
 fn columns(grid: &Grid, setting: Setting) -> usize {
     let lines = lines(grid, setting, false);
     lines.iter().map(|line| line.trim_end().chars().count()).max().unwrap_or_default()
@@ -115,7 +115,7 @@ fn lines(grid: &Grid, setting: Setting, colour: bool) -> Vec<String> {
     table.lines().collect()
 }
 
-/// The heads in as many lines as needed. A unit common to all columns is shown once, in the first column.
+/// The column heads, in as many lines as needed. A unit common to all columns is shown once, in the first column.
 fn heads(grid: &Grid, setting: Setting) -> Vec<String> {
     let mut units: Vec<Option<&str>> = grid.head.iter().skip(1).map(|field| field.unit.as_deref()).collect();
     units.dedup();

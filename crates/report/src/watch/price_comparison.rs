@@ -1,4 +1,4 @@
-//! The costs of events compared with the baseline's: a row per event and target, and what would decide the rest.
+//! The cost of events compared with the baseline's: a row per event and target, and the command that would decide open comparisons.
 
 use iotax_analysis::stats::verdict::{Verdict, rounds_for_most};
 use iotax_analysis::watch::{EventFigure, PriceComparison};
@@ -7,9 +7,9 @@ use iotax_model::units::human;
 
 use crate::figure::{UNKNOWN, change, change_with, counted};
 
-/// Fewest rounds for an estimate of the noise: with fewer it is known to a factor of two at best.
+/// Minimum number of rounds for an estimate of the noise; with fewer it is known to a factor of two at best.
 const KNOWN_NOISE: u32 = 8;
-/// The fewest rounds whose interval is of use.
+/// Minimum number of rounds for a useful confidence interval.
 const FEWEST_ROUNDS: u32 = 3;
 
 /// The comparisons of one event on one target.
@@ -21,12 +21,12 @@ pub(crate) struct Row<'a> {
     pub(crate) cells: Vec<Option<&'a PriceComparison<'a>>>,
 }
 
-/// The figures that any comparison has, in column order.
+/// The figures that at least one comparison has, in column order.
 pub(crate) fn figures(all: &[PriceComparison<'_>]) -> Vec<EventFigure> {
     EventFigure::ALL.into_iter().filter(|figure| all.iter().any(|one| one.figure == *figure)).collect()
 }
 
-/// The name of a figure at the head of a column, as in the table of prices.
+/// The column head of a figure, as in the table of costs.
 pub(crate) const fn column(figure: EventFigure) -> &'static str {
     match figure {
         EventFigure::Took => "took",
@@ -65,7 +65,7 @@ pub(crate) fn heading(run: &Run) -> String {
     )
 }
 
-/// `+131%`, `=`, `+3.1%?`, `!`; with the interval on request.
+/// `+131%`, `=`, `+3.1%?`, `!`; with the confidence interval if `with_interval`.
 pub(crate) fn cell(one: Option<&PriceComparison<'_>>, with_interval: bool) -> String {
     let Some(one) = one else { return UNKNOWN.into() };
     let ratio = &one.ratio;
@@ -114,7 +114,7 @@ fn is_open(one: &PriceComparison<'_>) -> bool {
     one.ratio.verdict == Verdict::Undecided && one.ratio.withheld.is_none()
 }
 
-/// The command that decides those that are open.
+/// The command that would decide the open comparisons; `None` if there are none.
 fn advice(run: &Run, all: &[PriceComparison<'_>]) -> Option<String> {
     let open: Vec<&PriceComparison<'_>> = all.iter().filter(|one| is_open(one)).collect();
     let least = open.iter().map(|one| one.rounds).min()?;

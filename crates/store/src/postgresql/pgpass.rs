@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use ::postgres::config::{Config, Host};
 
-/// The password in the file for this database. As in libpq, a file that others can read is ignored.
+/// The password for this database from the password file. As in libpq, a file that others can read is ignored.
 pub(super) fn password(config: &Config) -> Option<String> {
     let path = env::var_os("PGPASSFILE")
         .map(PathBuf::from)
@@ -26,7 +26,7 @@ pub(super) fn password(config: &Config) -> Option<String> {
     find(&fs::read_to_string(path).ok()?, [&host, &port, config.get_dbname().unwrap_or(user), user])
 }
 
-/// The password of the first line that fits host, port, database and user.
+/// The password of the first line that matches host, port, database and user.
 pub(super) fn find(text: &str, wanted: [&str; 4]) -> Option<String> {
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let (fields, password) = split(line)?;
@@ -35,7 +35,7 @@ pub(super) fn find(text: &str, wanted: [&str; 4]) -> Option<String> {
     })
 }
 
-/// Four fields and the rest. A backslash takes the meaning of the character after it.
+/// Splits a line into four fields and the password. A backslash escapes the next character.
 fn split(line: &str) -> Option<(Vec<String>, String)> {
     let mut fields = vec![String::new()];
     let mut characters = line.chars();

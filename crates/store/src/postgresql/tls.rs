@@ -9,12 +9,12 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// The certificates that are accepted.
+/// The server certificates to accept.
 #[derive(Debug)]
 pub(super) enum Trust {
     /// Any certificate: the connection is encrypted, but the server is not authenticated.
     Anyone,
-    /// A certificate for the host's name, signed by an authority from this file, or from the system.
+    /// A certificate for the host's name, signed by an authority in this file, or by one of the system's.
     Roots(Option<String>),
 }
 

@@ -1,8 +1,8 @@
 //! Claims on runs: a lock on a file next to the store, which the kernel releases when the process ends for any reason.
 //!
-//! The directory is one that nobody else writes into, and the file one that nobody else can open: whoever can open a file can lock it. A
-//! file that a killed process left claims nothing; whoever claims a run of the store next removes it. Another user, who cannot lock it,
-//! finds in /proc/locks whether somebody has.
+//! Only this user can write to the directory and open the file, because anyone who can open a file can lock it. A file left by a killed
+//! process is not locked and so claims nothing; the next process that claims a run removes it. Another user, who cannot lock the file, looks
+//! in /proc/locks for its lock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -15,20 +15,20 @@ use rustix::fs::{OFlags, statfs};
 
 use super::neighbours;
 
-/// Longest time for which a reader holds a file.
+/// Maximum time that a reader holds the lock of a claim file.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The initial PID namespace. /proc/locks omits locks of processes outside the reader's namespace.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Number of readings of the list of locks before it counts as complete.
+/// Number of times that /proc/locks is read before a missing lock is believed.
 const LOOKS: u32 = 3;
 
 /// Local filesystems with unique inode numbers: ext4, XFS, tmpfs and btrfs.
 const LOCAL: [i128; 4] = [0xEF53, 0x5846_5342, 0x0102_1994, 0x9123_683E];
 
-/// A run that this process works on.
+/// This process's claim on a run; removes its file when dropped.
 #[derive(Debug)]
 pub(super) struct Claim {
     path: PathBuf,
@@ -42,10 +42,10 @@ impl Drop for Claim {
     }
 }
 
-/// Claims a run of the store in a file.
+/// Claims a run of the store at this path.
 ///
 /// # Errors
-/// [`ErrorKind::AddrInUse`] if a process has it, or the error of making or locking the file.
+/// [`ErrorKind::AddrInUse`] if another process holds the claim for 0.5 s, or an error from creating or locking the file.
 pub(super) fn claim(store: &Path, run: i64) -> io::Result<Claim> {
     let path = path(store, run)?;
     sweep(&path);
@@ -61,8 +61,8 @@ pub(super) fn claim(store: &Path, run: i64) -> io::Result<Claim> {
     }
 }
 
-/// Returns whether a process works on the run of the store with this file of claims. A user who may not open it asks the kernel's list of
-/// locks, and takes the file for a claim where that list may lack one.
+/// Returns whether a process holds this claim file. A user who may not open it looks in /proc/locks, and assumes that it is held where that
+/// list may be incomplete.
 pub(super) fn is_held(path: &Path) -> bool {
     match open(OpenOptions::new().read(true), path) {
         // Shared, so that two who look do not take each other for the run's process.
@@ -72,7 +72,7 @@ pub(super) fn is_held(path: &Path) -> bool {
     }
 }
 
-/// Returns whether the kernel's list of locks names the file, or cannot prove that it is unlocked.
+/// Returns whether /proc/locks lists the file's lock, or may be incomplete.
 fn may_be_locked(path: &Path) -> bool {
     let is_complete = fs::read_link("/proc/self/ns/pid").is_ok_and(|own| own.as_os_str() == FIRST_NAMESPACE)
         && path.parent().is_some_and(|parent| {
@@ -84,7 +84,7 @@ fn may_be_locked(path: &Path) -> bool {
     !is_complete || (0..LOOKS).any(|_| listed().unwrap_or(true))
 }
 
-/// Returns whether a list of locks contains this inode. Its device is not compared, because btrfs shows a different one there.
+/// Returns whether a text in the format of /proc/locks contains this inode. Ignores the device number, which differs on btrfs.
 fn names(locks: &str, inode: u64) -> bool {
     let inode_of = |line: &str| {
         let place = line.split_whitespace().find(|word| word.split(':').count() == 3)?;
@@ -93,12 +93,12 @@ fn names(locks: &str, inode: u64) -> bool {
     locks.lines().any(|line| inode_of(line) == Some(inode))
 }
 
-/// The file whose lock is the claim on a run. It is next to the store, with links resolved.
+/// Path of the claim file of a run: next to the store, with symbolic links resolved.
 pub(super) fn path(store: &Path, run: i64) -> io::Result<PathBuf> {
     Ok(neighbours::beside(&store.canonicalize()?, &format!("-claim-{run}")))
 }
 
-/// Locks the file, and creates it if missing. `None` if another process holds it or has just removed it.
+/// Creates the file if missing, and locks it. `None` if another process holds the lock or has just removed the file.
 fn take(path: &Path) -> io::Result<Option<File>> {
     // Writable, which NFS asks for.
     let file = open(OpenOptions::new().create(true).truncate(false).write(true).mode(0o600), path)?;
@@ -119,7 +119,7 @@ fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }
 
-/// Removes claim files of killed processes on other runs of the store.
+/// Removes claim files that killed processes left for other runs of the store.
 fn sweep(claim: &Path) {
     let of = |path: &Path| {
         let (store, run) = path.file_name()?.to_str()?.rsplit_once('-')?;

@@ -1,7 +1,7 @@
 //! The progress of a run in a SQLite store: a file in memory, so that updates do not disturb the measured disk.
 //!
-//! The files are in a directory that only this user can enter. In /dev/shm itself others could put links under their names. Before the
-//! state each has the path of the run's claim, by which it is known whether anybody still works on it.
+//! The files are in a directory in /dev/shm that only this user can enter; in /dev/shm itself, others could create links under their names.
+//! Each file starts with the path of the run's claim file, which shows whether a process still works on the run.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::claim;
 
-/// Replaces the state of a run.
+/// Writes or replaces the progress of a run.
 pub(super) fn put(store: &Path, run: i64, state: &str) -> io::Result<()> {
     let directory = directory();
     if let Err(error) = DirBuilder::new().mode(0o700).create(&directory)
@@ -34,7 +34,7 @@ pub(super) fn put(store: &Path, run: i64, state: &str) -> io::Result<()> {
     }
 }
 
-/// The published state of a run, if any.
+/// The published progress of a run, if any.
 pub(super) fn get(store: &Path, run: i64) -> Option<String> {
     let directory = directory();
     refuse_foreign(&directory).ok()?;
@@ -43,7 +43,7 @@ pub(super) fn get(store: &Path, run: i64) -> Option<String> {
     String::from_utf8(bytes.split_off(end + 1)).ok()
 }
 
-/// Removes the state of a run, and the directory if it was the last.
+/// Removes the progress of a run, and the directory if it is then empty.
 pub(super) fn end(store: &Path, run: i64) {
     let directory = directory();
     if let (Ok(()), Ok(name)) = (refuse_foreign(&directory), name(store, run)) {
@@ -52,7 +52,7 @@ pub(super) fn end(store: &Path, run: i64) {
     }
 }
 
-/// Removes the states of runs whose processes were killed.
+/// Removes the progress of runs whose processes were killed.
 pub(super) fn sweep() {
     let directory = directory();
     if refuse_foreign(&directory).is_err() {

@@ -1,36 +1,36 @@
-//! The end of a load that the user interrupts.
+//! The early end of a load when the user interrupts.
 
 use std::io::Write;
 
 use iotax_model::wire::{self, Event, Job, Request};
 
-/// The effect of an interrupt on a load.
+/// The reaction of a running load to an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Nobody waits for it any more.
+    /// An interrupt abandons the load without waiting for its outcome.
     Never,
-    /// The same, until the window begins.
+    /// Like `Never` during the warm-up; becomes `Possible` once the measurement window begins.
     OnceMeasuring,
-    /// The load can be told to end; its outcome is then waited for.
+    /// An interrupt ends the load early, and its outcome is waited for.
     Possible,
-    /// The load was told to end.
+    /// The agent was told to end the load; its outcome is pending.
     Told,
 }
 
 impl Ending {
-    /// The state for a job: one that records gaps is a watch, which may end early.
+    /// The initial state for a job: only a job that records gaps may end early.
     pub(super) const fn of(job: &Job) -> Self {
         if job.workload.blackout.is_some() { Self::OnceMeasuring } else { Self::Never }
     }
 
-    /// Sees that a window begins.
+    /// Allows an early end once the measurement window begins.
     pub(super) fn see(&mut self, event: &Event) {
         if *event == Event::Measuring && *self == Self::OnceMeasuring {
             *self = Self::Possible;
         }
     }
 
-    /// Tells the agent to end its load, if that may end early. Returns whether to wait for its outcome.
+    /// Tells the agent to end its load, if the load may end early. Returns whether to wait for the outcome.
     pub(super) fn tell(&mut self, writer: Option<&mut Box<dyn Write + Send>>) -> bool {
         if *self == Self::Possible {
             let told = writer.map(|writer| wire::send(writer, &Request::End));

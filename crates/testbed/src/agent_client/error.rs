@@ -13,7 +13,7 @@ pub enum AgentError {
     /// A local agent could not be started.
     #[error("{}: the agent could not be started: {source}", exe.display())]
     Spawn {
-        /// The program.
+        /// The program that was started.
         exe: PathBuf,
         /// The system's error.
         source: std::io::Error,
@@ -50,7 +50,7 @@ pub enum AgentError {
         /// Exit status and last output, as far as known.
         detail: String,
     },
-    /// The stream carries something other than messages.
+    /// The peer sent data that is not a valid message.
     #[error("{peer}: {source}")]
     Protocol {
         /// The agent's name.
@@ -58,7 +58,7 @@ pub enum AgentError {
         /// The protocol error.
         source: WireError,
     },
-    /// A message that does not answer the request.
+    /// The agent answered with a message that does not fit the request.
     #[error("{peer} answered {request} with {answer}")]
     Unexpected {
         /// The agent's name.
@@ -68,16 +68,16 @@ pub enum AgentError {
         /// The beginning of the message.
         answer: String,
     },
-    /// The agent has another protocol version.
+    /// The agent speaks another protocol version.
     #[error(
         "{peer} is iotax {version} and has protocol {theirs}, this one has {PROTOCOL}; use the same version on both ends"
     )]
     Version {
         /// The agent's name.
         peer: String,
-        /// Its version of iotax.
+        /// The agent's version of iotax.
         version: String,
-        /// Its protocol version.
+        /// The agent's protocol version.
         theirs: u16,
     },
     /// The request failed; the connection remains usable.

@@ -1,8 +1,8 @@
-//! Messages, classified by the pending request.
+//! Messages from an agent, classified by their relation to the pending request.
 
 use iotax_model::wire::Event;
 
-/// A message, classified by the pending request.
+/// A message from the agent, classified by its relation to the pending request.
 pub(super) enum Heard<T> {
     /// The answer.
     Answer(T),

@@ -1,4 +1,4 @@
-//! An agent's process on this machine.
+//! Starts agents as processes of this machine, and collects their exit status and stderr.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -20,15 +20,15 @@ const STDERR_KEPT: usize = 4096;
 pub struct AgentProcess<R> {
     /// The process, which may be ssh.
     pub child: Child,
-    /// Its input.
+    /// The process's stdin.
     pub stdin: ChildStdin,
-    /// Its output, positioned at the first frame.
+    /// The process's stdout, positioned at the first frame.
     pub stdout: R,
-    /// The tail of its stderr.
+    /// The tail of the process's stderr.
     pub said: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Shell script that runs the program as a fleet member, and undoes what it could not undo itself, however it ended.
+/// Shell script that runs the program as a fleet member and, if it fails or is killed, runs `iotax clean` on its state.
 const MEMBER: &str = r#"
 trap : HUP INT TERM PIPE
 export XDG_STATE_HOME="$2"

@@ -1,21 +1,21 @@
 //! Pages of the kernel's trace buffers, as `trace_pipe_raw` gives them (Documentation/trace/ring-buffer-design.rst and
 //! `events/header_page`, `events/header_event`).
 
-/// Bytes before the events of a page: a time stamp and a length.
+/// Length of a page's header in bytes: a time stamp and the length of the events.
 const HEADER: usize = 16;
-/// Mask of the length of a page's events; the bits above report losses.
+/// Bits of the header that hold the length of the events; higher bits report losses.
 const LENGTH: u64 = (1 << 30) - 1;
 /// Types of entries that are not events.
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
-/// Bits of an absolute time stamp; those above it are the page's.
+/// Bits of an absolute time stamp; the page's time stamp supplies the higher bits.
 const STAMP_BITS: u32 = 59;
 
-/// Gives each event of a page with its time to `event`.
+/// Calls `event` with the time and the content of each event of a page.
 ///
 /// # Errors
-/// The page contradicts itself.
+/// The page is malformed.
 pub(super) fn events(page: &[u8], mut event: impl FnMut(u64, &[u8])) -> Result<(), String> {
     let wide = |at: usize| page.get(at..at + 8).and_then(|part| part.try_into().ok()).map(u64::from_ne_bytes);
     let (Some(mut time), Some(commit)) = (wide(0), wide(8)) else {

@@ -15,7 +15,7 @@ use crate::host_info::boot_id;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedDisk {
-    /// The boot in which the other fields are valid.
+    /// The boot id under which `disk` is valid.
     boot_id: Option<String>,
     disk: DiskId,
 }

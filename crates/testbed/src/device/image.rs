@@ -1,4 +1,4 @@
-//! Headers of disk images written directly to a device, which wipefs(8) does not recognise.
+//! Detects headers of disk images written directly to a device, which wipefs(8) does not recognise.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -8,13 +8,13 @@ use std::os::unix::fs::FileExt;
 #[derive(Debug, Clone, Copy)]
 enum MagicOffset {
     Start(u64),
-    /// Bytes before the end.
+    /// Bytes before the end of the device.
     End(u64),
 }
 
 use MagicOffset::{End, Start};
 
-/// Magic bytes, from the formats' specifications or from QEMU's block drivers.
+/// Image formats with the offset and bytes of their magic numbers, from the formats' specifications or QEMU's block drivers.
 const MARKS: [(&str, MagicOffset, &[u8]); 16] = [
     // qcow and qcow2 share the magic number; the version follows it.
     ("qcow2", Start(0), b"QFI\xfb"),

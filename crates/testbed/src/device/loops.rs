@@ -1,4 +1,4 @@
-//! Loop devices and their backing files, identified by numbers: names may be gone or reused.
+//! Loop devices and their backing files, identified by device and inode numbers because paths may be removed or reused.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -30,12 +30,12 @@ pub(super) enum Below {
     /// The block device with this number.
     Device(u64),
     File,
-    /// A backing file without a name.
+    /// A backing file that no path leads to.
     Unknown,
 }
 
 impl Loop {
-    /// Returns whether the two overlap in what is, or may be, the same backing file.
+    /// Returns whether two loop devices overlap in a backing file that is, or may be, the same.
     pub(super) fn shares(&self, other: &Self) -> bool {
         let end = |device: &Self| device.offset.saturating_add(device.length);
         let is_one = match (self.file, other.file) {
@@ -49,7 +49,7 @@ impl Loop {
         is_one && self.offset < end(other) && other.offset < end(self)
     }
 
-    /// Returns whether its length is possible over a device of `length`.
+    /// Returns whether this loop device can have a backing device of `length` bytes.
     pub(super) fn suits(&self, length: u64) -> bool {
         let end = self.offset.saturating_add(self.length);
         end == length || (self.limited && end < length)

@@ -1,4 +1,4 @@
-//! Block devices that may be overwritten: only those named twice, and only if they are not in use.
+//! Block devices that may be overwritten: only those that the user also names with `--overwrite`, and only if they are not in use.
 //!
 //! A name is resolved once, when it is permitted. From then on the device is known by its number and disk sequence number, opened through
 //! the kernel's own node, and kept open so that no other disk gets its number.
@@ -36,7 +36,7 @@ pub(crate) use overwritten::{blank, until_free};
 pub(crate) use signature::WIPEFS;
 pub(crate) use signed::SignedDevice;
 
-/// Time for which a tool that scans devices may have one open.
+/// Time to wait for a tool that scans devices to close one.
 const PASSING: Duration = Duration::from_millis(500);
 
 /// The user's permission to overwrite devices.
@@ -53,13 +53,13 @@ pub struct Permission {
 #[derive(Debug, Clone)]
 struct Allowed {
     path: PathBuf,
-    /// The disk; `None` if there was none.
+    /// The disk at that path; `None` if there was none.
     disk: Option<DiskId>,
 }
 
 impl Permission {
-    /// Permits overwriting the devices at these paths, and the exports of NBD servers that they name by URIs; with `signature`, even if they
-    /// carry one.
+    /// Permits overwriting the devices at these paths, and NBD exports given by their URIs; with `signature`, even if a device carries a
+    /// signature.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>, signature: bool) -> Self {
         let mut permission = Self { signature, ..Self::default() };
         for path in paths {
@@ -127,12 +127,12 @@ pub struct DeviceClaim {
     /// The whole device, by the kernel's node.
     pub block: DeviceArea,
     pin: DevicePin,
-    /// The device first, then the devices below it whose own claim does not cover it.
+    /// Open files: the device, then those devices below it that the claim of the device does not cover.
     held: Vec<File>,
 }
 
 impl DeviceClaim {
-    /// Releases the exclusive claim for the tools that need it, and keeps the device open.
+    /// Returns a handle that keeps the device open after the exclusive claim is dropped, so that tools can claim the device.
     pub(super) fn pin(&self) -> DevicePin {
         self.pin.clone()
     }
@@ -143,7 +143,7 @@ impl DeviceClaim {
     }
 }
 
-/// Rejects a device that the plan may not use in this way.
+/// Rejects a target's device that does not exist, or that is to be overwritten and cannot be claimed.
 pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let Some(path) = spec.device() else { return Ok(()) };
     permission.disk(path)?;
@@ -155,7 +155,7 @@ pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<
     claim(path, permission).map(drop)
 }
 
-/// Adds to an error how to permit overwriting, for a device that was given as a read-only path.
+/// Adds the way to permit overwriting to an error about a device that was given as a read-only path.
 pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refusal {
     let writes = plan.workloads.iter().find(|workload| workload.modifies());
     match writes.filter(|_| node::disk_at(path).is_ok()) {
@@ -216,7 +216,8 @@ pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal
     Ok(())
 }
 
-/// Claims a device exclusively, read-only. Fails with the user of the device.
+/// Claims a permitted device exclusively, without writing to it. Rejects a device in use, naming its user, and one whose signature the
+/// permission does not cover.
 pub fn claim(path: &Path, permission: &Permission) -> Result<DeviceClaim, Refusal> {
     let disk = permission.disk(path)?;
     let shown = path.display();

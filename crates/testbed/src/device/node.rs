@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use crate::host_info::text;
 use crate::refusal::Refusal;
 
-/// The disk at a path.
+/// Identifies the disk at a path.
 pub(super) fn disk_at(path: &Path) -> Result<DiskId, Refusal> {
     let found = fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -29,7 +29,7 @@ pub(super) fn disk_at(path: &Path) -> Result<DiskId, Refusal> {
     Ok(DiskId { number: found.rdev(), sequence: sequence(found.rdev()) })
 }
 
-/// The disk of an open device. Its number stays valid while it is open.
+/// Identifies the disk of an open device. The result stays valid while the device is open.
 pub(crate) fn disk_of(file: &File) -> io::Result<DiskId> {
     let number = file.metadata()?.rdev();
     Ok(DiskId { number, sequence: sequence(number) })
@@ -64,7 +64,7 @@ pub(crate) fn kernel_node(number: u64) -> Result<PathBuf, String> {
     ))
 }
 
-/// Opens a device for reading through its node; `exclusive` fails if it is claimed, and claims it.
+/// Opens a device for reading through the kernel's node. With `exclusive`, claims it, and fails if it is claimed already.
 pub(super) fn open(node: &Path, number: u64, exclusive: bool) -> io::Result<File> {
     let flags = if exclusive { OFlags::NOFOLLOW | OFlags::EXCL } else { OFlags::NOFOLLOW };
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
@@ -76,7 +76,7 @@ pub(super) fn open(node: &Path, number: u64, exclusive: bool) -> io::Result<File
     Ok(file)
 }
 
-/// A path to an open file that stays valid when its names change, for tools that take paths.
+/// A path to an open file that stays valid when the file is renamed, for tools that take paths.
 pub(crate) fn by_descriptor(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }

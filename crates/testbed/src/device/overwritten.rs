@@ -34,8 +34,8 @@ impl OverwrittenDevice {
         Self { disk: RecordedDisk::of(&node).map(Box::new), node }
     }
 
-    /// Blanks the device if it is still the same disk. After a reboot that is unknown; a device that is blank or in use again is accepted
-    /// then too.
+    /// Blanks the ends of the device if it is known to be the same disk. Otherwise, as after a reboot, fails unless the device is already
+    /// blank or carries a new signature.
     pub(crate) fn blank(&self) -> io::Result<()> {
         if self.disk.as_ref().is_some_and(|disk| disk.is_at(&self.node)) {
             return blank(&self.node);
@@ -54,8 +54,8 @@ impl OverwrittenDevice {
     }
 }
 
-/// Writes zeros over both ends of a device, so that it is found as empty as before. A device with a signature belongs to someone again, and
-/// is not touched.
+/// Writes zeros over both ends of a device, so that it is empty again for the next run. Leaves a device with a signature untouched, because
+/// someone uses it again.
 pub(crate) fn blank(node: &Path) -> io::Result<()> {
     let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
     let mut opened = None;
@@ -99,7 +99,7 @@ fn ends(mut device: &File) -> io::Result<[(u64, usize); 2]> {
     Ok([(0, size(first)?), (length - last, size(last)?)])
 }
 
-/// Retries while the resource is busy.
+/// Retries an action that fails, for up to 10 s, while the resource is busy.
 pub(crate) fn until_free(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

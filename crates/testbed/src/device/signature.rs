@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{image, node};
 use crate::program::{Program, ProgramError};
 
-/// Finds and wipes signatures.
+/// The tool that finds and wipes signatures.
 pub(crate) const WIPEFS: Program = Program { name: "wipefs", package: "util-linux" };
 
 /// A signature on a device.
@@ -20,7 +20,7 @@ pub(crate) struct Signature {
     pub(crate) kind: String,
     pub(crate) uuid: Option<String>,
     label: Option<String>,
-    /// True if wipefs knows it.
+    /// True if wipefs(8) recognises it.
     #[serde(skip, default = "yes")]
     pub(super) wipeable: bool,
 }

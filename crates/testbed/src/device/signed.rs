@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 use super::{RecordedDisk, WIPEFS, blank, by_descriptor, signature, until_free};
 use crate::lock::ProcessLock;
 
-/// A device with a signature of iotax's.
+/// A device with a signature that iotax wrote.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SignedDevice<'a> {
     /// The device node.
@@ -19,7 +19,7 @@ pub(crate) struct SignedDevice<'a> {
     pub(crate) disk: Option<&'a RecordedDisk>,
     /// The type of the signature under wipefs's name: `ext4`, `crypto_LUKS`.
     pub(crate) kind: &'a str,
-    /// Its UUID.
+    /// The signature's UUID.
     pub(crate) uuid: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! Users of a block device according to /proc and /sys below a root path.
+//! Finds users of a block device, from /proc and /sys below a root path.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,12 +10,12 @@ use crate::holders::{self, BackingFile};
 use crate::host_info::text;
 use crate::stack::{self, mount};
 
-/// A device, one of its partitions, or its disk. They share bytes.
+/// A device that shares bytes with the checked one: itself, one of its partitions, or its disk.
 #[derive(Debug, PartialEq, Eq)]
 struct Relative {
-    /// Its directory in /sys.
+    /// The device's directory in /sys.
     directory: PathBuf,
-    /// The kernel's name for it.
+    /// The kernel's name of the device.
     name: String,
     /// Device number, `major:minor`.
     number: String,
@@ -28,14 +28,14 @@ impl Relative {
     }
 }
 
-/// Everything that shares bytes with a device.
+/// The devices and files that share bytes with a device.
 #[derive(Debug, Default)]
 pub(super) struct SharedBytes {
-    /// Device numbers (`rdev`): the device, its relatives, and `below`.
+    /// Device numbers (`rdev`) of the device, its partitions or disk, and the devices in `below`.
     pub(super) devices: Vec<u64>,
-    /// The backing files below it.
+    /// The backing files below the device.
     pub(super) files: Vec<BackingFile>,
-    /// Numbers of devices below it, whose own users do not count as this device's.
+    /// Numbers of the devices below; their other users do not count as users of this device.
     pub(super) below: Vec<u64>,
 }
 
@@ -82,7 +82,7 @@ fn in_use(root: &Path, family: &[Relative]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the backing devices of a loop device, which it does not claim.
+/// Checks the backing devices of a loop device, because the kernel does not claim them for it.
 fn check_below(root: &Path, below: &[Loop], others: &[Loop]) -> Result<(), String> {
     for device in below {
         if let Some(other) = others.iter().find(|other| device.shares(other)) {
@@ -104,7 +104,7 @@ fn check_below(root: &Path, below: &[Loop], others: &[Loop]) -> Result<(), Strin
     Ok(())
 }
 
-/// Everything that shares bytes with the device `number` (`major:minor`).
+/// Collects the devices and files that share bytes with the device `number` (`major:minor`).
 pub(super) fn shared(root: &Path, number: &str) -> Result<SharedBytes, String> {
     let mut shared = SharedBytes::default();
     add_shared(root, number, &loops::attached(root)?, &mut shared)?;
@@ -155,7 +155,7 @@ fn split(directory: &Path, loops: &[Loop]) -> (Vec<Loop>, Vec<Loop>) {
     loops.iter().cloned().partition(|device| names.contains(&device.name))
 }
 
-/// The device and its relatives; the device is first.
+/// The device, then its partitions and, for a partition, its disk.
 fn family(directory: &Path) -> Vec<Relative> {
     let relative = |directory: PathBuf| {
         // /sys replaces a slash in a device name with an exclamation mark.
@@ -177,7 +177,7 @@ fn title(holders: &Path, name: &str) -> String {
     }
 }
 
-/// The relative to which a path such as `/dev/sda1`, `/dev/disk/by-label/home` or `/srv/node` leads.
+/// The device of `family` that a path such as `/dev/sda1`, `/dev/disk/by-label/home` or `/srv/node` leads to.
 fn named<'a>(root: &Path, path: &str, family: &'a [Relative]) -> Option<&'a Relative> {
     let place = root.join(path.strip_prefix('/')?);
     if let Ok(found) = fs::metadata(&place)
@@ -248,7 +248,7 @@ fn swapped(root: &Path, family: &[Relative]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks loop devices over the device: they are not in its list of holders.
+/// Checks for loop devices over the device, which its list of holders does not show.
 fn looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String> {
     for above in loops {
         let name = &above.name;
@@ -269,7 +269,7 @@ fn looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String
     Ok(())
 }
 
-/// Checks for an active loop device whose backing file has no name and, by its length, may be this device.
+/// Checks for an attached loop device whose backing file is unknown and whose length fits this device.
 fn perhaps_looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String> {
     let fits = |above: &&Loop| {
         let suits = |relative: &Relative| relative.length().is_some_and(|length| above.suits(length));

@@ -26,9 +26,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A guest that is booted to find out whether KVM works.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe<'a> {
-    /// Appears in the command line.
+    /// Marker for QEMU's command line.
     pub marker: &'a str,
-    /// The kernel.
+    /// The kernel to boot.
     pub kernel: &'a Kernel,
     /// The initramfs from [`super::initramfs::write`] for this kernel.
     pub initramfs: &'a Path,
@@ -77,7 +77,7 @@ fn decide(wanted: Accel, obstacle: Option<String>) -> Result<(Accel, String), Gu
     }
 }
 
-/// Why this user cannot open the KVM device; `None` if the device is usable, which does not prove that guests run on it.
+/// The reason why this user cannot open the KVM device; `None` if it can be opened, which does not prove that guests run on KVM.
 #[must_use]
 pub fn no_device() -> Option<String> {
     let error = File::options().read(true).write(true).open(DEVICE).err()?;

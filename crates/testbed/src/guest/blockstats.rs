@@ -1,6 +1,6 @@
 //! Counters of QEMU's block layer for the guest's disk, with the time of each request below the bus.
 //!
-//! They belong to the disk device, not to its image, and so continue when the image is swapped.
+//! The counters belong to the disk device, not to its image, and so continue when the image is swapped.
 
 use iotax_model::record::{BlockStats, BlockTally};
 use serde_json::{Value, json};
@@ -40,7 +40,8 @@ pub(super) fn begin(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     }
 }
 
-/// The device by its id, or, if the bus nests it in another object, by its place in QEMU's device tree.
+/// Returns a QEMU device's name if it is the guest's disk: by its id or, if the bus nests it in another object, by its path in QEMU's
+/// device tree.
 fn is_disk(device: &str) -> Option<String> {
     let behind = device.strip_prefix("/machine/peripheral/").and_then(|rest| rest.split('/').next());
     (device == DISK || behind == Some(DISK)).then(|| device.to_owned())

@@ -14,7 +14,7 @@ use super::{GuestError, disk, find_qemu, nic, qemu_version};
 use crate::lock::ProcessLock;
 use crate::refusal::Refusal;
 
-/// Keys of a device that are not properties of its driver.
+/// Keys of a device's options that are not properties of its driver.
 const COMMON: [&str; 3] = ["driver", "id", "bus"];
 
 /// The capabilities that QEMU reported.
@@ -23,13 +23,13 @@ pub struct Capabilities {
     machines: BTreeSet<String>,
     /// The properties of each queried driver; `None` for one that QEMU lacks.
     drivers: BTreeMap<String, Option<BTreeSet<String>>>,
-    /// Why io_uring does not work; `None` if it does or was not queried.
+    /// The reason why io_uring does not work; `None` if it works or was not queried.
     no_io_uring: Option<String>,
-    /// Why QEMU has no user-mode network stack; `None` if it has one, or was not asked.
+    /// The reason why QEMU has no user-mode network stack; `None` if it has one or was not queried.
     no_slirp: Option<String>,
 }
 
-/// A guest to check, and its network if it has one instead of a disk.
+/// A guest to check; with a network, it has a network card instead of a disk.
 pub type Wanted<'a> = (&'a GuestSpec, Option<&'a NetworkSpec>);
 
 /// The optional devices of a guest.
@@ -197,7 +197,7 @@ fn no_io_uring(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     }
 }
 
-/// The values of these keys in a list of objects.
+/// Collects the values of these keys from a list of objects.
 fn names(list: &Value, keys: &[&str]) -> BTreeSet<String> {
     let entries = list.as_array().into_iter().flatten();
     let values = entries.flat_map(|entry| keys.iter().filter_map(|key| entry.get(key)?.as_str()));

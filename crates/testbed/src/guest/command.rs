@@ -29,7 +29,7 @@ const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic cryptom
 /// The inputs of the command line.
 #[derive(Debug)]
 pub struct QemuMachine<'a> {
-    /// Appears in `-name`, to identify the process by its command line.
+    /// Marker in `-name`, which identifies the process by its command line.
     pub marker: &'a str,
     /// The guest's settings.
     pub spec: &'a GuestSpec,
@@ -49,7 +49,7 @@ pub struct QemuMachine<'a> {
     pub run_dir: &'a Path,
 }
 
-/// The arguments, without the program.
+/// QEMU's arguments, without the program.
 #[must_use]
 pub fn arguments(machine: &QemuMachine) -> Vec<String> {
     let mut arguments: Vec<String> = Vec::new();
@@ -94,7 +94,7 @@ pub fn arguments(machine: &QemuMachine) -> Vec<String> {
     arguments
 }
 
-/// A socket path that exceeds the kernel's limit, if any.
+/// The first socket path in the run directory that exceeds the kernel's limit of 107 bytes; `None` if all fit.
 #[must_use]
 pub fn too_long(run_dir: &Path) -> Option<std::path::PathBuf> {
     [AGENT_SOCKET, QMP_SOCKET]

@@ -29,16 +29,16 @@ pub struct DiskChain<'a> {
 /// QEMU's options for a drive's images.
 #[derive(Debug, Clone, Copy)]
 pub struct Drive {
-    /// Its cache mode.
+    /// The drive's cache mode.
     pub cache: CacheMode,
-    /// Its I/O backend.
+    /// The drive's I/O backend.
     pub aio: Aio,
     /// The treatment of discarded blocks.
     pub discard: Discard,
 }
 
 impl DiskChain<'_> {
-    /// The arguments for this disk.
+    /// QEMU's arguments for this disk.
     pub(super) fn arguments(&self, spec: &GuestSpec) -> Vec<String> {
         let mut arguments = Vec::new();
         let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
@@ -62,13 +62,13 @@ impl DiskChain<'_> {
         arguments
     }
 
-    /// Returns whether opening it takes the key.
+    /// Returns whether any image of the chain is encrypted, so that QEMU needs the key.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.chain.iter().any(|image| image.format == Format::Luks)
     }
 
-    /// The names of its files that are opened with threads in place of `given`.
+    /// The names of the chain's files that QEMU opens with threads instead of the I/O backend `given`.
     #[must_use]
     pub fn with_threads(&self, given: Aio) -> Vec<String> {
         let files =
@@ -135,8 +135,8 @@ impl DiskChain<'_> {
     }
 }
 
-/// The I/O backend for a file: the given one, or threads in place of io_uring if the file ends within a sector. QEMU before 10.0.7 and 10.1.3 may
-/// hang there: the rest of a short read is queued and, where the read is completed at the end of `ioq_submit` (block/io_uring.c), not submitted.
+/// The I/O backend for a file: `given`, or threads instead of io_uring if the file's length is not a multiple of 512 bytes. QEMU before
+/// 10.0.7 and 10.1.3 may hang there: `ioq_submit` (block/io_uring.c) may queue the rest of a short read without submitting it.
 pub(crate) fn aio(path: &Path, given: Aio) -> Aio {
     let ends_within = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() % SECTOR != 0);
     if ends_within && given == Aio::IoUring { Aio::Threads } else { given }

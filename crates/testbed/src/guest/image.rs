@@ -46,7 +46,7 @@ pub enum ImageError {
 pub struct ChainImage {
     /// The file or device.
     pub path: PathBuf,
-    /// Its format.
+    /// The image's format.
     pub format: Format,
     /// The part of a block device that holds the image; `None` for a whole file.
     pub part: Option<DevicePart>,
@@ -65,9 +65,9 @@ impl ChainImage {
 /// A part of a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DevicePart {
-    /// Byte offset of its start, a multiple of 512.
+    /// Byte offset of the part's start, a multiple of 512.
     pub offset: Bytes,
-    /// Its length. The guest's disk is rounded up to whole sectors of 512 bytes.
+    /// The part's length. The guest's disk is rounded up to whole sectors of 512 bytes.
     pub size: Bytes,
     /// True if the guest may write it. Otherwise it is opened read-only.
     pub writable: bool,
@@ -135,10 +135,10 @@ fn data_file(path: &Path) -> PathBuf {
     path.with_extension("data")
 }
 
-/// Bytes of a file of a VMDK image in several.
+/// Maximum size of each file of a split VMDK image.
 const EXTENT: u64 = 2 << 30;
 
-/// The files that a new image of `size` bytes consists of besides its own, as qemu-img names them.
+/// The additional files of a new image of `size` bytes, as qemu-img names them.
 pub(crate) fn companions(path: &Path, file: &FileSpec, size: Bytes) -> Vec<PathBuf> {
     let named = |more: &str| {
         let mut name = path.file_stem().unwrap_or_default().to_owned();
@@ -156,7 +156,7 @@ pub(crate) fn companions(path: &Path, file: &FileSpec, size: Bytes) -> Vec<PathB
     }
 }
 
-/// A path within an option: a comma in it is written twice.
+/// Escapes a path for a QEMU option: doubles commas.
 fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
@@ -205,15 +205,15 @@ fn data_of(info: &Value, image: &Path) -> Option<PathBuf> {
 /// The header data of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundImage {
-    /// Its format, by its content.
+    /// The image's format, detected by content.
     pub format: Format,
     /// The bytes that a guest sees.
     pub size: Bytes,
     /// qcow2: true if another file holds its data.
     pub has_data_file: bool,
-    /// True if it, or a file that it reads, is encrypted.
+    /// True if the image, or a file that it refers to, is encrypted.
     pub encrypted: bool,
-    /// The names of the files that it reads besides its own: backing files, nearest first, and data files of qcow2 images.
+    /// The names of other files that the image refers to: backing files, nearest first, and data files of qcow2 images.
     pub others: Vec<String>,
 }
 
@@ -264,27 +264,27 @@ pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
 /// Maximum number of backing files of a measured image.
 const DEEPEST: usize = 64;
 
-/// An extent of an image as its guest sees it.
+/// A contiguous range of an image, as its guest sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct ImageExtent {
     /// Length in bytes.
     pub length: u64,
-    /// Index in the chain of the image that holds it.
+    /// Position in the chain of the image that holds the range; 0 is the topmost.
     pub depth: u32,
-    /// True if it is allocated in any image of the chain.
+    /// True if the range is allocated in any image of the chain.
     #[serde(default = "there")]
     pub present: bool,
-    /// True if it is read from storage; known zeros are not.
+    /// True if the range is read from storage; false for known zeros.
     pub data: bool,
-    /// The place of its data in the file that holds it, in bytes.
+    /// Byte offset of the data in the file that holds it.
     #[serde(default)]
     pub offset: Option<u64>,
-    /// True if it is compressed; older versions of qemu-img do not report it.
+    /// True if the data is compressed; older versions of qemu-img do not report it.
     #[serde(default)]
     pub compressed: bool,
 }
 
-/// The default for versions of qemu-img that do not report it.
+/// The default of `present`, for versions of qemu-img that do not report it.
 const fn there() -> bool {
     true
 }
@@ -312,7 +312,7 @@ pub fn map(path: &Path, format: Format) -> Result<Vec<ImageExtent>, ImageError> 
     })
 }
 
-/// The length of what an NBD server offers.
+/// Queries the length of an NBD server's export.
 pub fn length_of_export(server: &Value, shown: &str) -> Result<Bytes, ImageError> {
     let path = Path::new(shown);
     let node = format!("json:{server}");
@@ -360,7 +360,7 @@ fn make<'a>(
 /// The largest unit of direct I/O: the sector of a 4Kn disk.
 const LARGEST_SECTOR: u64 = 4096;
 
-/// Fills the last sector of a new qcow2 image, within which a table ends: QEMU may hang as it reads that (see `disk::aio`).
+/// Pads a new qcow2 image to a multiple of 4 KiB: QEMU may hang when it reads a table in a partial last sector (see `disk::aio`).
 fn fill_sector(path: &Path) -> Result<(), ImageError> {
     let fill = || {
         let file = File::options().write(true).open(path)?;
@@ -383,7 +383,7 @@ fn qemu_img<'a>(
     run(action, path, Stdio::null(), arguments, &Interrupt::default(), program::PATIENCE)
 }
 
-/// Time to inspect an image's headers: a file that it names may be a pipe, or on a server that hangs.
+/// Timeout for reading an image's headers: a file that they name may be a pipe, or on a server that hangs.
 const A_LOOK: Duration = Duration::from_secs(5);
 
 /// Runs qemu-img in its own process group, because the runner handles Ctrl-C.

@@ -1,4 +1,4 @@
-//! The condition of an image, by `qemu-img check`.
+//! The condition of an image, as reported by `qemu-img check`.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::image::ImageError;
 use crate::interrupt::Interrupt;
 use crate::program;
 
-/// The counts that qemu-img prints; one that is missing is 0.
+/// The counts in the output of `qemu-img check`; 0 if missing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 struct Checked {
@@ -24,7 +24,7 @@ struct Checked {
 /// Checks an image that is not in use, without changing it. Formats without tables, or without a check in QEMU, are not checked.
 ///
 /// # Errors
-/// qemu-img cannot be run. An image that it cannot read is a damaged one.
+/// qemu-img cannot be run. An image that it cannot read counts as damaged.
 pub fn check(path: &Path, format: Format) -> Result<ImageCondition, ImageError> {
     if !matches!(format, Format::Qcow2 | Format::Vmdk | Format::Vhdx | Format::Vdi | Format::Parallels) {
         return Ok(ImageCondition::Unchecked);

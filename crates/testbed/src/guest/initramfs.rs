@@ -14,14 +14,14 @@ use super::mkfs::{self, Placed};
 use super::modules::{self, Module, ModulesError};
 use crate::program::ProgramError;
 
-/// Size to which the archive is padded. QEMU puts it at the last page boundary from which it fits below the end of a microvm's memory,
-/// where the firmware has its ACPI tables (under 1 KiB). An archive of whole pages leaves a page for them.
+/// Alignment of the archive's length. QEMU loads the archive at the last page boundary at which it fits below the end of a microvm's
+/// memory, where the firmware has its ACPI tables (under 1 KiB). A whole number of pages leaves a page for them.
 const PAGE: usize = 4096;
 
 /// An error while building the initramfs.
 #[derive(Debug, thiserror::Error)]
 pub enum InitramfsError {
-    /// A file that cannot be read or written.
+    /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.

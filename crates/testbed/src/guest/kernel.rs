@@ -29,7 +29,7 @@ pub enum KernelError {
         boot: PathBuf,
         /// The directory searched for modules.
         modules: PathBuf,
-        /// Images without read permission, as text; empty without any.
+        /// Images that this user cannot read, as text; empty if there are none.
         unreadable: String,
     },
     /// The specified kernel cannot be read.

@@ -74,7 +74,7 @@ pub struct GuestConfig {
     pub kernel: Kernel,
     /// The initramfs from [`initramfs::write`] for this kernel.
     pub initramfs: PathBuf,
-    /// The device under which the guest is measured.
+    /// The disk or network card through which the guest is measured.
     pub device: GuestDevice,
     /// Additional kernel parameters; usually empty.
     pub kernel_parameters: String,
@@ -84,7 +84,7 @@ pub struct GuestConfig {
     pub lock: ProcessLock,
 }
 
-/// The device that a guest is measured by.
+/// The disk or network card through which a guest is measured.
 #[derive(Debug, Clone)]
 pub enum GuestDevice {
     /// A disk.
@@ -94,7 +94,7 @@ pub enum GuestDevice {
 }
 
 impl GuestDevice {
-    /// Its disk, if it has one.
+    /// The guest's disk, if it has one.
     #[must_use]
     pub const fn disk(&self) -> Option<&GuestStorage> {
         match self {
@@ -103,7 +103,7 @@ impl GuestDevice {
         }
     }
 
-    /// Its network card, if it has one.
+    /// The guest's network card, if it has one.
     #[must_use]
     pub const fn nic(&self) -> Option<&NicBackend> {
         match self {
@@ -142,7 +142,7 @@ impl GuestStorage {
 pub struct GuestFilesystem {
     /// True to create it; false if an earlier boot has created it.
     pub make: bool,
-    /// Length of the test file on it.
+    /// Length of the test file on the filesystem.
     pub size: Bytes,
 }
 
@@ -167,10 +167,10 @@ pub enum GuestError {
         /// The socket.
         path: PathBuf,
     },
-    /// An error on a file, socket or program.
+    /// A system call on a file, socket or program failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Its path.
+        /// The path of the file, socket or program.
         path: PathBuf,
         /// The system's error.
         source: std::io::Error,
@@ -184,7 +184,7 @@ pub enum GuestError {
     /// An error of QEMU's monitor.
     #[error("{error}{}", if exit_diagnostics.is_empty() { String::new() } else { format!(" ({exit_diagnostics})") })]
     Qmp {
-        /// The error.
+        /// The monitor's error.
         error: QmpError,
         /// If QEMU has exited: its exit status and output, and the console's last lines.
         exit_diagnostics: String,
@@ -314,7 +314,7 @@ impl Guest {
         &mut self.agent
     }
 
-    /// The client of the guest's agent, and the block layer, for use at the same time.
+    /// The client of the guest's agent and QEMU's block layer, for concurrent use.
     pub const fn agent_and_blocks(&mut self) -> (&mut AgentClient, BlockLayer<'_>) {
         (&mut self.agent, BlockLayer { qmp: &mut self.qmp, device: self.device.as_ref() })
     }
@@ -384,8 +384,8 @@ impl Guest {
         done
     }
 
-    /// Closes the old image before opening the new one, because QEMU locks images and the old one may be a backing file of the new one.
-    /// Restores the old image if the new one fails to open.
+    /// Replaces the disk's image. Closes the old image first, because QEMU locks images and the old one may be a backing file of the new
+    /// one. Restores the old image if the new one fails to open.
     fn exchange(&mut self, chain: Vec<ChainImage>) -> Result<(), GuestError> {
         const NOTHING: &str = "nothing";
         let (old, new) = (disk::node_name(self.swaps), disk::node_name(self.swaps + 1));
@@ -420,7 +420,7 @@ impl Guest {
         self.execute("qom-set", &json!({ "path": device, "property": "drive", "value": node })).map(drop)
     }
 
-    /// Returns whether it must be rebooted: QEMU has exited, or the agent's connection is unusable.
+    /// Returns whether the guest must be rebooted: QEMU has exited, or the agent's connection is unusable.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.agent.is_over() || self.process.status().is_some()
@@ -472,8 +472,8 @@ impl Guest {
         self.process.console_tail()
     }
 
-    /// Powers the guest off; if that fails, tells QEMU to quit; if that fails, kills it. Takes bounded time, also after an interrupt. When
-    /// it returns QEMU has exited, and everything that the guest flushed is in its image.
+    /// Powers the guest off; if that fails, tells QEMU to quit; if that fails, kills QEMU. Takes bounded time, also after an interrupt. On
+    /// return, QEMU has exited, and all data that the guest flushed is in its image.
     pub fn shutdown(mut self) {
         // A paused guest cannot hear the request.
         if !self.paused && self.agent.shutdown(HEARD).is_ok() && self.process.wait(CLOSED).is_some() {

@@ -44,7 +44,7 @@ pub fn needed(spec: &GuestSpec, network: Option<&NetworkSpec>) -> Vec<&'static s
 /// A module to load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
-    /// Its name, with underscores.
+    /// The module's name, with underscores.
     pub name: String,
     /// The ELF object, decompressed.
     pub object: Vec<u8>,

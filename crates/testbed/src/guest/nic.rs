@@ -29,7 +29,7 @@ pub struct NicBackend {
     pub backend: Backend,
     /// Number of queue pairs.
     pub queues: u32,
-    /// Its address and prefix length, configured by PID 1.
+    /// The card's address and prefix length, which PID 1 configures.
     pub address: (Ipv4Addr, u8),
     /// Largest packet in bytes; `None` for the driver's default.
     pub mtu: Option<u32>,
@@ -42,9 +42,9 @@ pub struct NicBackend {
 pub enum Backend {
     /// An existing tap device.
     Tap {
-        /// Its name.
+        /// The tap device's name.
         interface: String,
-        /// True if the host's kernel moves the packets instead of QEMU.
+        /// True to use vhost-net, which moves packets in the host's kernel instead of QEMU.
         vhost: bool,
     },
     /// QEMU's own network stack (slirp).
@@ -54,13 +54,13 @@ pub enum Backend {
 }
 
 impl NicBackend {
-    /// The arguments for this card.
+    /// QEMU's arguments for this card.
     pub(super) fn arguments(&self, spec: &GuestSpec, run_dir: &Path) -> [String; 4] {
         let device = device(spec, self.nic, self.queues).to_string();
         ["-netdev".into(), self.backend(run_dir), "-device".into(), device]
     }
 
-    /// The backend in option syntax: QEMU before 7.2 takes no JSON here.
+    /// The backend in QEMU's option syntax, because QEMU before 7.2 accepts no JSON here.
     fn backend(&self, run_dir: &Path) -> String {
         match &self.backend {
             Backend::Tap { interface, vhost } => {
@@ -85,7 +85,7 @@ impl NicBackend {
     }
 }
 
-/// The card as a device.
+/// The card as a QEMU device.
 pub(super) fn device(spec: &GuestSpec, nic: Nic, queues: u32) -> Value {
     let machine = spec.machine_type();
     let driver = match nic {

@@ -1,5 +1,5 @@
-//! Operations on a running guest and its disk, or on the export of a storage daemon. They use a separate monitor, and so wait for nothing
-//! else.
+//! Operations on a running guest and its disk, or on a storage daemon's export. A separate monitor connection keeps them from waiting for
+//! other commands.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -16,11 +16,11 @@ use super::disk::{DiskChain, Drive};
 use super::image::ChainImage;
 use super::qmp::{Qmp, QmpError};
 
-/// Time for which the virtual CPUs are stopped.
+/// Time for which `Operation::Stop` halts the virtual CPUs.
 const STOPPED: Duration = Duration::from_secs(1);
-/// Time between two looks at a job.
+/// Polling interval for a job's status.
 const LOOK: Duration = Duration::from_millis(20);
-/// QEMU's names of the snapshot's node, the node that a chain is streamed into, the copy's node and the job.
+/// QEMU's names of the snapshot's node, the node that a chain is streamed into, the copy's node, and the job.
 const OVERLAY: &str = "watch-overlay";
 const STREAMED: &str = "watch-streamed";
 const COPY: &str = "watch-copy";
@@ -29,7 +29,7 @@ const JOB: &str = "watch-job";
 /// An error of an operation.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
-    /// QEMU refused a command, or is gone.
+    /// QEMU rejected a command, or has exited.
     #[error(transparent)]
     Qmp(#[from] QmpError),
     /// A job ended with an error.
@@ -43,10 +43,10 @@ pub enum OperationError {
     /// QEMU does not report the disk's length.
     #[error("QEMU does not tell how long the disk is")]
     Length,
-    /// The copy's file.
+    /// A system call on the copy's file failed.
     #[error("{}: {source}", path.display())]
     File {
-        /// Its path.
+        /// The copy's path.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -56,9 +56,9 @@ pub enum OperationError {
 /// Files that operations write; the caller creates and removes them.
 #[derive(Debug, Clone, Default)]
 pub struct OperationFiles {
-    /// An empty overlay on the image.
+    /// An empty overlay on the image, for a snapshot.
     pub overlay: Option<PathBuf>,
-    /// Another image, into which the chain is streamed.
+    /// An image that the chain is streamed into.
     pub streamed: Option<PathBuf>,
     /// An empty file for each copy.
     pub copies: Vec<(Operation, PathBuf)>,
@@ -68,23 +68,23 @@ pub struct OperationFiles {
 #[derive(Debug)]
 pub struct Operator {
     qmp: Qmp,
-    /// The node of the disk's image.
+    /// Name of the block node of the disk's image.
     image: String,
     drive: Drive,
     l2_cache_size: Option<Bytes>,
     files: OperationFiles,
-    /// The disk after the operations.
+    /// Changes that the operations have made to the disk.
     state: DiskState,
 }
 
-/// A disk after operations.
+/// The state of a disk after operations.
 #[derive(Debug, Default)]
 struct DiskState {
-    /// The nodes above the image; the last is the disk's own.
+    /// Nodes above the image, from the bottom up; the last is the disk's current node.
     over: Vec<&'static str>,
-    /// True if the lowest of `over` holds everything below it.
+    /// True if the lowest of `over` no longer depends on the image, because the chain was streamed into it.
     is_streamed: bool,
-    /// The length before the disk was made longer.
+    /// The original length, if the disk was enlarged.
     length: Option<Bytes>,
 }
 
@@ -99,7 +99,7 @@ impl Operator {
         Self { qmp, image, drive, l2_cache_size, files, state: DiskState::default() }
     }
 
-    /// Carries out an operation to its end.
+    /// Performs an operation and waits for its end.
     pub fn perform(&mut self, operation: Operation) -> Result<(), OperationError> {
         match operation {
             Operation::Stop => self.stop(),
@@ -111,7 +111,7 @@ impl Operator {
         }
     }
 
-    /// Restores the disk's original image and length, and commits into it what was written meanwhile.
+    /// Restores the disk's original image and length. Commits everything written during the operations into that image.
     pub fn restore(&mut self) -> Result<(), OperationError> {
         if self.state.is_streamed {
             // Beneath it again, the image takes what is committed.
@@ -131,7 +131,7 @@ impl Operator {
         Ok(())
     }
 
-    /// The disk's topmost node.
+    /// The name of the disk's topmost node.
     fn top(&self) -> &str {
         self.state.over.last().copied().unwrap_or(&self.image)
     }
@@ -143,7 +143,7 @@ impl Operator {
         self.execute("cont", &json!({}))
     }
 
-    /// Puts an empty overlay on the disk.
+    /// Puts an empty overlay on top of the disk's nodes.
     fn cover(&mut self, node: &'static str, path: Option<PathBuf>) -> Result<(), OperationError> {
         self.open(node, &path.unwrap_or_default(), Format::Qcow2)?;
         if self.state.length.is_some() {
@@ -160,7 +160,7 @@ impl Operator {
         self.commit_into(self.state.over.len().saturating_sub(1))
     }
 
-    /// Commits what is above one of the nodes (the image or one above it) into that node and no lower one.
+    /// Commits all nodes from index `height` of `over` upward into the node directly below them.
     fn commit_into(&mut self, height: usize) -> Result<(), OperationError> {
         let base = height.checked_sub(1).map_or(self.image.as_str(), |below| self.state.over[below]);
         self.begin("block-commit", &json!({ "device": self.top(), "base-node": base }))?;
@@ -256,7 +256,7 @@ impl Operator {
         self.execute("blockdev-add", &node)
     }
 
-    /// A node for another image, with the options of the disk's.
+    /// A block node for another image, with the options of the disk's drive.
     fn node(&self, node: &str, path: &Path, format: Format) -> Value {
         let chain = [ChainImage::new(path.to_owned(), format)];
         let disk = DiskChain { chain: &chain, l2_cache_size: self.l2_cache_size };

@@ -20,9 +20,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub(super) struct Passt(Child);
 
 impl Passt {
-    /// Starts it in the card's namespace. It exits when QEMU does (`--one-off`).
+    /// Starts passt in the card's namespace. It exits when QEMU does (`--one-off`).
     ///
-    /// The options are those of passt's manual from 2024 on. Untested.
+    /// The options are those in passt's manual since 2024. This backend is untested.
     pub(super) fn start(nic: &NicBackend, run_dir: &Path) -> Result<Self, GuestError> {
         let program = PASST.path().map_err(|error| Refusal::environment(error.to_string()))?;
         let socket = run_dir.join(PASST_SOCKET);

@@ -22,9 +22,9 @@ use iotax_model::threads;
 const PROGRAM: &str = "qemu-system-x86_64";
 /// Location in Red Hat's packages, outside of PATH.
 const ELSEWHERE: &str = "/usr/libexec/qemu-kvm";
-/// QEMU creates its sockets before it starts the guest.
+/// Time for QEMU to create its sockets, which it does before it starts the guest.
 const SOCKETS: Duration = SILENCE;
-/// CPU time that counts as a sign of life: a hundredth of the time after which a silent guest is given up.
+/// CPU time that counts as a sign of life: 1% of the time after which a silent guest is given up.
 const LIVELY: Duration = Duration::from_millis(150);
 /// CPU time per virtual CPU without console output after which the guest is considered stuck in a loop. An emulated boot takes a fifth of
 /// it.
@@ -103,7 +103,7 @@ impl QemuProcess {
         &self.command_line
     }
 
-    /// The files and block devices that it has open, except those in its own directory.
+    /// The files and block devices that QEMU has open, except those in its run directory.
     pub(super) fn open_files(&self) -> Vec<PathBuf> {
         let links = fs::read_dir(format!("/proc/{}/fd", self.pid)).into_iter().flatten().flatten();
         let opened = links.filter_map(|link| fs::read_link(link.path()).ok());
@@ -132,7 +132,7 @@ impl QemuProcess {
         }
     }
 
-    /// CPU time of all its threads, at the kernel's tick resolution; `None` if it has exited.
+    /// CPU time of all of QEMU's threads, at the kernel's tick resolution; `None` if QEMU has exited.
     fn cpu(&self) -> Option<Duration> {
         let fields = stat(self.pid)?;
         let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -157,7 +157,7 @@ impl QemuProcess {
         }
     }
 
-    /// Kills it and waits for its exit.
+    /// Kills QEMU and waits for its exit.
     pub(super) fn kill(&self) {
         // An error means that it has exited already.
         let _ = self.child().kill();
@@ -249,7 +249,7 @@ pub(super) fn is_stopped(pid: u32) -> bool {
     stat(pid).is_some_and(|fields| matches!(fields.first().map(String::as_str), Some("T" | "t")))
 }
 
-/// A process's state in words, from those of its threads: `it waits for a disk`.
+/// A process's state in words, derived from its threads, such as `it waits for a disk`.
 pub(crate) fn state(pid: u32) -> &'static str {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());

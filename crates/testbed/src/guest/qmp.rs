@@ -45,7 +45,7 @@ pub enum QmpError {
     Silent {
         /// The command.
         command: String,
-        /// The one that it did not answer.
+        /// The earlier command that QEMU did not answer.
         earlier: String,
     },
     /// The user interrupted.
@@ -86,12 +86,12 @@ pub struct Qmp {
 /// Maximum number of events kept until they are fetched.
 const MOST_EVENTS: usize = 500;
 
-/// Something that happened in QEMU.
+/// An event that QEMU reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QmpEvent {
-    /// When, by QEMU's clock, which is the host's.
+    /// Time of the event by QEMU's clock, which is the host's.
     pub at: SystemTime,
-    /// Its name and data: `BLOCK_IO_ERROR: action=stop device=disk operation=write`.
+    /// Name and data, such as `BLOCK_IO_ERROR: action=stop device=disk operation=write`.
     pub text: String,
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const MOST: u64 = 512 << 20;
 /// Unpacked size of a block in LZ4's legacy format; the last one may be shorter.
 const LZ4_BLOCK: usize = 8 << 20;
-/// The note: the lengths of name and value, its type, and its name. The value is an address of 32 or 64 bits.
+/// The ELF note's header and name: lengths of name and value, type, name. The value that follows is an address of 32 or 64 bits.
 const NOTES: [&[u8]; 2] = [b"\x04\0\0\0\x04\0\0\0\x12\0\0\0Xen\0", b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0"];
 
 /// Writes the kernel of an image to `path`, as [`unpack`] returns it. `None` if the image itself must be booted.

@@ -8,7 +8,7 @@ use roxmltree::Node;
 
 use super::{DomainError, child, image, text};
 
-/// A disk's properties outside of the guest's settings.
+/// Properties of a disk that are not settings of the guest.
 pub(super) struct DomainDisk {
     pub(super) name: String,
     pub(super) source: Option<PathBuf>,
@@ -28,7 +28,7 @@ const DRIVER: [&str; 10] = [
     "rerror_policy",
     "detect_zeroes",
 ];
-/// Elements of a disk that are supported, or that only identify it.
+/// Elements of `<disk>` that are supported, or that only identify the disk.
 const PARTS: [&str; 12] = [
     "driver",
     "source",
@@ -73,7 +73,7 @@ pub(super) fn name<'a>(disk: Node<'a, '_>) -> &'a str {
     child(disk, "target").and_then(|target| target.attribute("dev")).unwrap_or_default()
 }
 
-/// Reads a disk; its settings go into `guest`.
+/// Reads a disk element; the guest's settings go into `guest`.
 pub(super) fn read(
     root: Node<'_, '_>,
     disk: Node<'_, '_>,
@@ -210,7 +210,7 @@ fn file(disk: Node<'_, '_>, format: Format, notes: &mut Vec<String>) -> FileSpec
     image::like(source.as_deref(), format, u32::try_from(backing).unwrap_or(u32::MAX), notes)
 }
 
-/// Adds notes on the parts of the disk that are not reproduced.
+/// Adds a note for each part of the disk that iotax does not reproduce.
 fn not_done(
     disk: Node<'_, '_>,
     driver: Option<Node<'_, '_>>,

@@ -81,7 +81,7 @@ pub fn dumpxml(domain: &str) -> Result<String, ProgramError> {
     Ok(String::from_utf8_lossy(&xml).into_owned())
 }
 
-/// Asks libvirt for the locations of the guest's volumes. One that is not a local file or device stays unknown.
+/// Asks libvirt for the paths of the guest's volumes. The path of a volume that is not a local file or device stays unknown.
 pub fn locate_volumes(guest: &mut GuestSetup) {
     for disk in &mut guest.disks {
         let Some((pool, volume)) = disk.volume.as_ref().and_then(|volume| volume.value.split_once('/'))
@@ -132,7 +132,7 @@ fn domain<'a, 'i>(document: &'a Document<'i>) -> Result<Node<'a, 'i>, DomainErro
     Err(DomainError::at(root, format!("<{found}>: accepted: <domain>, as virsh dumpxml prints it")))
 }
 
-/// CPUs, memory and machine. A domain without them gets the settings of the disk.
+/// Reads CPUs, memory and machine type into a guest's settings. Adds a note for each value that is limited.
 fn machine(root: Node<'_, '_>, notes: &mut Vec<String>) -> Result<GuestSpec, DomainError> {
     match root.attribute("type") {
         Some("kvm") => {}

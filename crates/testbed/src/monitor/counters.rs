@@ -16,7 +16,7 @@ pub(super) fn tick_ns() -> u64 {
     1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 
-/// `(later - earlier) * unit`; `None` if the counter ran backwards.
+/// Returns `(later - earlier) * unit`; `None` if the counter ran backwards.
 pub(super) fn since(earlier: u64, later: u64, unit: u64) -> Option<u64> {
     later.checked_sub(earlier)?.checked_mul(unit)
 }
@@ -37,7 +37,7 @@ pub(super) struct DiskCounters {
     flushes: Option<(u64, u64)>,
 }
 
-/// The kernel's view of a device's cache, by which it sends flushes or none. /sys/block/X/queue.
+/// The settings in /sys/block/X/queue by which the kernel decides whether to send a device flushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FlushPolicy {
     volatile_cache: Option<bool>,
@@ -99,8 +99,8 @@ impl DiskCounters {
         })
     }
 
-    /// The device's activity up to `later`, `duration_ns` after this reading. `cache` says what the kernel sends flushes for; `None` for a
-    /// device whose flushes it does not count.
+    /// The device's activity up to `later`, which was read `duration_ns` after this reading. `cache` is the flush policy; `None` for a
+    /// device whose flushes the kernel does not count.
     pub(super) fn until(
         &self,
         later: &Self,

@@ -1,6 +1,6 @@
-//! Finds times in which I/Os hang in a block device: in flight, without a completion.
+//! Finds gaps during which I/Os are in flight on a block device and none completes.
 //!
-//! A thread looks at the counters of each device every 10 ms, which costs a few microseconds for each.
+//! A thread reads the counters of each device every 10 ms, which costs a few microseconds per device.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Maximum number of gaps kept per device.
 const MOST: usize = 1000;
 
-/// A thread that looks for hanging I/Os.
+/// A thread that finds gaps of block devices.
 #[derive(Debug)]
 pub struct DeviceGapWatch {
     over: Arc<AtomicBool>,
@@ -71,7 +71,8 @@ impl Drop for DeviceGapWatch {
     }
 }
 
-/// A device after the paths to it: the head of an NVMe namespace, `nvme0n1`, has its I/Os in flight on its paths, `nvme0c0n1`, which are hidden.
+/// The kernel names to read for a device: its hidden NVMe paths such as `nvme0c0n1`, on which the I/Os of the multipath head `nvme0n1` are
+/// in flight, then the device itself.
 fn with_paths(root: &Path, name: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     if let Some((subsystem, namespace)) = name.strip_prefix("nvme").and_then(|rest| rest.split_once('n')) {
@@ -88,7 +89,7 @@ fn with_paths(root: &Path, name: &str) -> Vec<String> {
     names
 }
 
-/// Times between two readings that exceed the shortest gap: the machine, or this process, stood still.
+/// Intervals between two readings that are at least as long as the shortest gap: the machine or this process was stalled.
 #[derive(Debug)]
 struct Looks {
     least: Duration,
@@ -110,7 +111,7 @@ impl Looks {
     }
 }
 
-/// The part within a window of a span that may have no end.
+/// The part of a gap that is within a window; `to` is `None` for a gap that has not ended. Returns `None` if no part is in the window.
 fn blackout(from: Instant, to: Option<Instant>, begin: Instant, end: Instant) -> Option<Blackout> {
     let (at, until) = (from.max(begin), to.unwrap_or(end).min(end));
     let gap = until.checked_duration_since(at)?;
@@ -128,7 +129,7 @@ struct Device {
     stat: ProcFile,
     in_flight: ProcFile,
     least: Duration,
-    /// Reads, writes.
+    /// Gaps of reads, gaps of writes.
     ways: [DirectionGaps; 2],
     last: Option<Instant>,
 }
@@ -137,7 +138,7 @@ struct Device {
 #[derive(Debug, Default)]
 struct DirectionGaps {
     completed: u64,
-    /// The time since which I/Os have been in flight without a completion.
+    /// Start of the current gap: I/Os have been in flight since then without a completion.
     hangs: Option<Instant>,
     found: Vec<(Instant, Instant)>,
 }
@@ -177,7 +178,7 @@ impl Device {
         }
     }
 
-    /// Returns whether it could be read.
+    /// Returns whether the device's counters could be read.
     const fn is_known(&self) -> bool {
         self.last.is_some()
     }

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use crate::host_info::text;
 
-/// States of an md array that follow from writes alone.
+/// States between which an md array changes because of ordinary writes.
 const WRITTEN: [&str; 4] = ["active", "active-idle", "clean", "write-pending"];
 const ABSENT: &str = "absent";
 
 /// The states of some devices: of SCSI and NVMe disks and their controllers, of md arrays and their members.
 #[derive(Debug)]
 pub struct DeviceStates {
-    /// Their directories, by kernel name.
+    /// The devices' directories in /sys, by kernel name.
     devices: Vec<(String, PathBuf)>,
     last: BTreeMap<String, String>,
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
-/// Largest record, which is read at once.
+/// Maximum size of a log record in bytes; a read returns one whole record.
 const RECORD: usize = 8192;
 
 /// Reads the kernel's log, starting now.
@@ -17,10 +17,10 @@ pub struct KernelLog {
     file: File,
 }
 
-/// A line of the log.
+/// A line of the kernel's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelLine {
-    /// 0 (emergency) to 7 (debug).
+    /// Severity, from 0 (emergency) to 7 (debug).
     pub level: u8,
     /// The message.
     pub text: String,
@@ -57,7 +57,8 @@ impl KernelLog {
     }
 }
 
-/// `6,339,5140900,-;NET: Registered ...`: facility and severity, number, microseconds since boot, flags; the message; continuation lines.
+/// Parses a record such as `6,339,5140900,-;NET: Registered ...`: facility and severity, number, microseconds since boot, flags; the
+/// message; continuation lines.
 fn line(record: &str) -> Option<KernelLine> {
     let (head, text) = record.split_once(';')?;
     let priority: u32 = head.split(',').next()?.parse().ok()?;

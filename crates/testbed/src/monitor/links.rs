@@ -1,4 +1,4 @@
-//! Follows network interfaces that go up and down.
+//! Watches network interfaces for going up and down.
 
 use std::collections::HashMap;
 use std::io;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::netlink::{LinkNews, Multicast, link_news};
 
-/// The interfaces of this process's network namespace.
+/// A watch on the interfaces of this process's network namespace.
 #[derive(Debug)]
 pub struct Links {
     kernel: Multicast,
@@ -14,15 +14,16 @@ pub struct Links {
 }
 
 impl Links {
-    /// Asks the kernel for the interfaces and for their changes.
+    /// Subscribes to changes of interfaces, after a description of each current one.
     ///
     /// # Errors
-    /// The kernel's errors.
+    /// The netlink socket cannot be opened.
     pub fn open() -> io::Result<Self> {
         Ok(Self { kernel: Multicast::links()?, states: LinkStates::default() })
     }
 
-    /// The changes since, after at most `patience`: `eth1: down`, `eth1: up`, `eth1: removed`. Up is with a carrier.
+    /// The changes since the last call, after waiting at most `patience`, such as `eth1: down`, `eth1: up`, `eth1: removed`. An interface
+    /// is up only with a carrier.
     pub fn next(&mut self, patience: Duration) -> Vec<String> {
         let datagrams = self.kernel.next(patience);
         datagrams
@@ -33,12 +34,12 @@ impl Links {
     }
 }
 
-/// The last state of each interface, by its index.
+/// The last state of each interface, by interface index.
 #[derive(Debug, Default)]
 struct LinkStates(HashMap<[u8; 4], bool>);
 
 impl LinkStates {
-    /// The change that a message reports. The first message of an interface only describes it.
+    /// Returns the change that a message reports, if any. The first message about an interface only sets its initial state.
     fn hear(&mut self, news: LinkNews) -> Option<String> {
         let LinkNews { index, name, is_up } = news;
         let Some(is_up) = is_up else {

@@ -159,8 +159,8 @@ pub(super) fn between(earlier: &[GuestCounters], later: &[GuestCounters]) -> BTr
     roles.into_iter().filter_map(|(role, spent)| Some((role, spent?))).collect()
 }
 
-/// The CPU time of each role of one process; `None` if unknown. A new thread counts in full; ended threads count as those without a name. If a
-/// named role lost a thread, that role and theirs are unknown.
+/// The CPU time of each role of one process; `None` if unknown. A new thread counts in full. Ended threads count under the role of unnamed
+/// threads. If a named role lost a thread, its time and that of the unnamed role are unknown.
 fn of_process(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String, Option<CpuTime>> {
     let unnamed = later.unnamed.as_str();
     let before: BTreeMap<_, _> = earlier.threads.iter().map(|thread| (thread.identity(), thread)).collect();
@@ -210,7 +210,7 @@ fn ended(earlier: &GuestCounters, later: &GuestCounters, living: CpuTime) -> Opt
     Some(CpuTime { user_ns: total - system_ns, system_ns })
 }
 
-/// The sum; `None` if one is.
+/// The sum of two times; `None` if either is unknown.
 pub(super) fn sum(one: Option<CpuTime>, other: Option<CpuTime>) -> Option<CpuTime> {
     let (one, other) = one.zip(other)?;
     Some(CpuTime {

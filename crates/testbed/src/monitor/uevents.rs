@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::netlink::Multicast;
 
-/// Subsystems of storage. Device mapper's events, such as a path that failed, are of `block`.
+/// Subsystems whose events are reported. Device-mapper events, such as a failed path, belong to `block`.
 const SUBSYSTEMS: [&str; 3] = ["block", "scsi", "nvme"];
-/// Devices in memory and of files come and go with tools.
+/// Prefixes of in-memory and loop devices, which tools create and remove all the time.
 const LEFT_OUT: [&str; 3] = ["loop", "ram", "zram"];
-/// Keys without information: serial numbers, and what the first line says already.
+/// Keys that are not shown: serial numbers, and values that the event's first line already contains.
 const SILENT: [&str; 15] = [
     "ACTION",
     "DEVNAME",
@@ -33,10 +33,10 @@ const SILENT: [&str; 15] = [
 pub struct Uevents(Multicast);
 
 impl Uevents {
-    /// Opens a socket for them.
+    /// Opens a socket for kernel events.
     ///
     /// # Errors
-    /// The kernel's errors.
+    /// The netlink socket cannot be opened.
     pub fn open() -> io::Result<Self> {
         Multicast::uevents().map(Self)
     }
@@ -47,7 +47,7 @@ impl Uevents {
     }
 }
 
-/// `change@/devices/virtual/block/dm-0`, then `KEY=VALUE`s, each ended by a zero byte.
+/// Formats a kernel event: `change@/devices/virtual/block/dm-0`, then `KEY=VALUE` strings, each ended by a zero byte.
 fn line(message: &[u8]) -> Option<String> {
     let message = String::from_utf8_lossy(message);
     let mut parts = message.split('\0');

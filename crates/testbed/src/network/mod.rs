@@ -23,22 +23,22 @@ const VHOST: &str = "/dev/vhost-net";
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 91, 0, 1);
 /// Address of the client side.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 91, 0, 2);
-/// Their prefix length.
+/// Prefix length of the addresses of server and client.
 const PREFIX: u8 = 30;
 /// The address that the user-mode stack would assign by DHCP.
 const GUEST_OF_USER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 15);
-/// Its prefix length.
+/// Prefix length of `GUEST_OF_USER`.
 const PREFIX_OF_USER: u8 = 24;
 const VETH: &str = "veth0";
 const BRIDGE: &str = "br0";
 const TAP: &str = "tap0";
 
-/// An end of a path.
+/// One end of a network path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkEnd {
-    /// The network namespace of its agent or, for a guest, of QEMU; `None` for this process's.
+    /// The network namespace of this end's agent or, for a guest, of QEMU; `None` for this process's.
     pub namespace: Option<String>,
-    /// The address at which the other end can reach it.
+    /// The address at which the other end can reach this one.
     pub address: IpAddr,
 }
 
@@ -75,7 +75,7 @@ pub fn build(
     }
 }
 
-/// Two namespaces, joined by a pair of interfaces.
+/// Builds two namespaces joined by a veth pair.
 fn veth(spec: &NetworkSpec, tag: &str, undo_log: &mut UndoLog) -> Result<BuiltNetwork, BuildError> {
     let client = Namespace::make(format!("iotax-{tag}-client"), undo_log)?;
     let server = Namespace::make(format!("iotax-{tag}-server"), undo_log)?;
@@ -96,7 +96,7 @@ fn veth(spec: &NetworkSpec, tag: &str, undo_log: &mut UndoLog) -> Result<BuiltNe
     })
 }
 
-/// A namespace with a bridge, which has the server's address, and a tap device on it for the guest.
+/// Builds a namespace with a bridge, which has the server's address, and a tap device on it for the guest.
 fn bridge(
     spec: &NetworkSpec,
     guest: &GuestSpec,
@@ -128,7 +128,7 @@ fn bridge(
     Ok(BuiltNetwork { client: side(CLIENT), server: side(SERVER), listen: SERVER.into(), nic: Some(nic) })
 }
 
-/// A namespace with only a loopback interface, which a user-mode network stack connects the guest to.
+/// Builds a namespace with only a loopback interface, to which a user-mode network stack connects the guest.
 fn user(
     spec: &NetworkSpec,
     backend: Backend,

@@ -24,13 +24,13 @@ impl Namespace {
         Ok(made)
     }
 
-    /// Runs ip(8) in it.
+    /// Runs ip(8) in the namespace.
     pub(super) fn ip(&self, undo_log: &UndoLog, arguments: &[&str]) -> Result<(), BuildError> {
         undo_log.run(IP, ["-n", &self.name].iter().chain(arguments))?;
         Ok(())
     }
 
-    /// Creates an interface in it, with these arguments for ip(8).
+    /// Creates an interface in the namespace, with these arguments for ip(8).
     pub(super) fn add(
         &self,
         undo_log: &mut UndoLog,

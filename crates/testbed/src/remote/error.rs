@@ -22,7 +22,7 @@ pub enum RemoteError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The program that leads there exited before the script answered.
+    /// The program that connects to the machine exited before the remote script answered.
     #[error("{host}: {said}; {}", reach::remedy(&host.machine, said))]
     Unreachable {
         /// The machine.
@@ -38,7 +38,7 @@ pub enum RemoteError {
         /// The reason and the remedy.
         reason: String,
     },
-    /// Something remains on the machine.
+    /// Files or processes of iotax remain on the machine.
     #[error("{host}: {said}")]
     Left {
         /// The machine.

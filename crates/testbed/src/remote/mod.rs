@@ -1,4 +1,4 @@
-//! Agents on other machines, over the user's ssh, and in containers, by the engine's own exec.
+//! Agents on other machines, over the user's ssh, and in containers, through the engine's exec command.
 //!
 //! One connection is enough: a POSIX shell script creates a directory for this program, receives the program on stdin unless it is cached,
 //! and executes it as the agent on the same stream. When the stream ends, the script removes the directory. [`leave`] removes what a lost
@@ -33,7 +33,7 @@ use session::{RemoteSession, SessionOutput};
 const ENTER: &str = concat!(include_str!("place.sh"), include_str!("enter.sh"));
 const LEAVE: &str = concat!(include_str!("place.sh"), include_str!("leave.sh"));
 
-/// Exit status of the script where it leaves something. ssh, engines and kubectl exit with others.
+/// Exit status of the script if it could not remove everything. ssh, engines and kubectl exit with others.
 const LEFT: i32 = 3;
 /// Login timeout, beyond ssh's own for connecting: logins take long on a busy machine.
 const LOGIN: Duration = Duration::from_mins(1);
@@ -60,15 +60,15 @@ pub struct RemoteHost {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedAgent {
-    /// Its machine.
+    /// The agent's machine.
     pub host: RemoteHost,
     /// Unique and secret: marks the script's output, and appears in no command line.
     pub tag: String,
-    /// Hash of its program in the format of sha256sum(1).
+    /// SHA-256 hash of the agent's program in the format of sha256sum(1).
     pub sha256: String,
     /// The path to measure; the agent may have created a file there.
     pub target: String,
-    /// Its directory; `None` before it exists, when nothing has run yet.
+    /// The agent's directory; `None` before it exists, when nothing has run yet.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<RemoteDirectory>,
 }
@@ -79,12 +79,12 @@ pub struct RecordedAgent {
 pub struct RemoteDirectory {
     /// Absolute path without symbolic links.
     pub path: String,
-    /// Its inode number.
+    /// The directory's inode number.
     pub inode: u64,
-    /// The inode number of its parent.
+    /// The inode number of the parent directory.
     pub parent: u64,
-    /// The kernel's boot id and the start of the first process if it is lost with one of them, as in memory or in a container; `-` if it
-    /// is on a machine's disk.
+    /// Boot id and start time of the first process, for a directory that does not survive them, as in memory or in a container; `-` for a
+    /// directory on a machine's disk.
     pub boot: String,
 }
 
@@ -119,7 +119,7 @@ pub struct AgentProgram {
 }
 
 impl AgentProgram {
-    /// Reads it from a file.
+    /// Reads the program from a file.
     pub fn read(path: &Path) -> io::Result<Self> {
         let bytes = fs::read(path)?;
         Ok(Self { path: path.to_owned(), length: bytes.len() as u64, sha256: sha256(&bytes) })
@@ -162,7 +162,7 @@ pub fn address(destination: &str, port: Option<u16>) -> Result<String, ProgramEr
 pub struct AgentLaunch<'a> {
     /// The machine.
     pub host: &'a RemoteHost,
-    /// Unique and secret.
+    /// The agent's unique, secret tag, which marks the script's output.
     pub tag: &'a str,
     /// The path to measure.
     pub target: &'a str,
@@ -170,13 +170,13 @@ pub struct AgentLaunch<'a> {
     pub program: &'a AgentProgram,
     /// True to keep the program on the machine, so that it need not be copied again.
     pub leave: bool,
-    /// The program's task there.
+    /// The role of the program on the machine.
     pub role: RemoteRole,
     /// True if ssh may prompt on the terminal, for a password or a host key.
     pub ask: bool,
 }
 
-/// The task of a copied program on another machine.
+/// The role of a copied program on another machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoteRole {
     /// Generates load for a runner here.
@@ -186,7 +186,7 @@ pub enum RemoteRole {
 }
 
 impl RemoteRole {
-    /// The words after the program's name.
+    /// The program's command-line arguments for this role.
     const fn command(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -195,7 +195,7 @@ impl RemoteRole {
     }
 }
 
-/// Records an agent in the undo log.
+/// A callback that records an agent in the undo log.
 pub type RecordAgent<'a> =
     &'a mut dyn FnMut(RecordedAgent) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
@@ -237,7 +237,7 @@ pub fn start(
     }
 }
 
-/// Runs the script's protocol up to the first frame of the agent.
+/// Talks to the script until the agent's first frame.
 fn converse(
     session: &mut RemoteSession,
     visit: &AgentLaunch<'_>,
@@ -277,7 +277,7 @@ fn converse(
     }
 }
 
-/// Ends an agent and removes whatever is left of it.
+/// Ends an agent and removes everything that is left of it on its machine.
 pub fn leave(agent: &RecordedAgent, ask: bool) -> Result<(), RemoteError> {
     let mut session =
         RemoteSession::open(&agent.host, &agent.tag, ask, &format!("{LEAVE}{}", leaving(agent)))?;
@@ -293,7 +293,7 @@ pub fn leave(agent: &RecordedAgent, ask: bool) -> Result<(), RemoteError> {
     result
 }
 
-/// The script's invocation. The path comes from the other machine and must be quoted.
+/// The script's command that removes an agent. The path comes from the other machine and must be quoted.
 fn leaving(agent: &RecordedAgent) -> String {
     let place = agent.place.as_ref().map_or_else(
         || "'' '' '' ''".to_owned(),

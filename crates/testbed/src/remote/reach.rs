@@ -15,7 +15,7 @@ const INCUS: Program = Program { name: "incus", package: "incus" };
 const LXD: Program = Program { name: "lxc", package: "lxd" };
 const KUBECTL: Program = Program { name: "kubectl", package: "kubernetes-client" };
 
-/// The program that leads there.
+/// The local program that connects to a machine or container.
 pub(super) const fn program(machine: &Machine) -> Program {
     match machine {
         Machine::Ssh { .. } => SSH,
@@ -28,7 +28,7 @@ pub(super) const fn program(machine: &Machine) -> Program {
     }
 }
 
-/// The command line without options, for messages.
+/// The connecting command line without options, for messages.
 pub(super) fn shown(machine: &Machine) -> String {
     match machine {
         Machine::Ssh { destination, .. } => format!("ssh {destination} sh"),
@@ -36,7 +36,7 @@ pub(super) fn shown(machine: &Machine) -> String {
     }
 }
 
-/// The command that starts a shell there, which reads its script from stdin.
+/// The command that starts a shell on a machine or in a container. The shell reads its script from stdin.
 pub(super) fn shell(machine: &Machine, ask: bool) -> Command {
     if let Machine::Ssh { destination, port } = machine {
         return ssh(destination, *port, ask);
@@ -140,7 +140,7 @@ const OF_CONTAINERS: [(&str, &str); 18] = [
     ("unable to connect", NO_DAEMON),
 ];
 
-/// The remedy for a failure of the program that leads there.
+/// The remedy for a failed connection, by the messages in `said`.
 pub(super) fn remedy(machine: &Machine, said: &str) -> String {
     let known = match machine {
         Machine::Ssh { .. } => OF_SSH.iter().find(|(words, _)| said.contains(words)),

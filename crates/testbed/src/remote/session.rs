@@ -105,7 +105,7 @@ impl RemoteSession {
         }
     }
 
-    /// Hands the process over to the client of the remote agent.
+    /// Converts the session to a process for an agent client, once the remote agent runs.
     pub(super) fn into_process(self, stdout: BufReader<ChildStdout>) -> AgentProcess<BufReader<ChildStdout>> {
         AgentProcess { child: self.child, stdin: self.stdin, stdout, said: self.said }
     }

@@ -10,7 +10,7 @@ use super::session::{RemoteSession, SessionOutput};
 use super::{LOGIN, LOGIN_ASKING, RemoteError, RemoteHost, quoted};
 use crate::interrupt::Interrupt;
 
-/// A new file on another machine. tee(1) there confirms what it has written.
+/// A new file on another machine, written through tee(1), whose output confirms each write.
 #[derive(Debug)]
 pub struct RemoteStream {
     child: Child,
@@ -65,7 +65,7 @@ fn host(remote: &Remote) -> RemoteHost {
     RemoteHost { machine: remote.machine.clone(), sudo: false }
 }
 
-/// Runs a script there up to the line after which its streams are the file's.
+/// Runs a remote script up to the line after which its stdin and stdout carry the file's content.
 fn open(
     remote: &Remote,
     tag: &str,

@@ -99,7 +99,7 @@ impl Walk<'_> {
         self.stack.disks.push(name);
     }
 
-    /// The directory of a device by its kernel name.
+    /// The /sys directory of the device with this kernel name.
     fn directory(&self, name: &str) -> Option<PathBuf> {
         fs::canonicalize(self.root.join("sys/class/block").join(name)).ok()
     }
@@ -153,7 +153,7 @@ pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
     sorted(&directory.join("slaves")).iter().filter_map(|link| fs::canonicalize(link).ok()).collect()
 }
 
-/// The file or device that is an NVMe namespace's, if this machine's kernel serves it.
+/// The file or device behind an NVMe namespace, if this machine's kernel serves it.
 fn served_here(root: &Path, directory: &Path) -> Option<PathBuf> {
     let (subsystem, uuid) = (text(&directory.parent()?.join("subsysnqn"))?, text(&directory.join("uuid"))?);
     let namespaces = root.join("sys/kernel/config/nvmet/subsystems").join(subsystem).join("namespaces");
@@ -173,7 +173,7 @@ fn sectors(directory: &Path, file: &str) -> Option<String> {
     Some(human::bytes(number(directory, file)?.checked_mul(SECTOR)?))
 }
 
-/// Joins the known parts.
+/// Joins the known parts with commas.
 fn row(parts: impl IntoIterator<Item = Option<String>>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -208,7 +208,7 @@ fn is_virtio(place: &Path) -> bool {
     index.is_some_and(|index| !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The active scheduler, in brackets; a single one has none.
+/// The active scheduler, which is in brackets; the whole text if there are no brackets.
 pub(crate) fn in_use(schedulers: &str) -> &str {
     schedulers.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(schedulers, |(name, _)| name)
 }
@@ -218,7 +218,7 @@ fn partition(directory: &Path, name: &str) -> Layer {
     Layer::new(LayerKind::Partition, name, row([sectors(directory, "size"), start]))
 }
 
-/// The layer of the device mapper whose tool gave it this UUID: the tool's prefix ends at the dash.
+/// The name of the layer that created a device-mapper device, from the prefix of its UUID up to the dash.
 fn creator(uuid: &str) -> String {
     match uuid.split_once('-') {
         Some(("LVM", _)) => "LVM".to_owned(),

@@ -24,11 +24,11 @@ pub(crate) struct Mount {
     pub(crate) kind: String,
     /// The mounted source, as the filesystem calls it.
     pub(crate) source: String,
-    /// The distinct options of mount and filesystem.
+    /// Options of the mount and of the filesystem, without duplicates.
     pub(crate) options: String,
 }
 
-/// Precedes, in the source of a volatile directory's mount, the directory that holds what is flushed to it.
+/// Prefix of a volatile directory's mount source; the directory with its flushed data follows.
 pub(crate) const VOLATILE_SOURCE: &str = "iotax-volatile:";
 
 impl Mount {

@@ -141,14 +141,14 @@ impl Walk<'_> {
     }
 }
 
-/// A limit as a file has it.
+/// A limit, as read from a file.
 enum ReadLimit {
     Unknown,
     Off,
     Ns(u64),
 }
 
-/// A file of a block device, by its usual path.
+/// The path in /sys/class/block of a block device's file.
 fn sys_block(directory: &Path, file: &str) -> String {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     format!("/sys/class/block/{name}/{file}")
@@ -164,7 +164,7 @@ fn is_numbered(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
-/// The controllers of a namespace: the one above it, or for multipath all of its subsystem.
+/// The controllers of an NVMe namespace: the one above it or, with multipath, all controllers of its subsystem.
 fn controllers(directory: &Path) -> Vec<String> {
     let is_controller = |name: &str| {
         name.strip_prefix("nvme")

@@ -18,7 +18,7 @@ const SMARTCTL: Program = Program { name: "smartctl", package: "smartmontools" }
 /// /sys counts sizes and offsets in 512-byte sectors on all devices.
 const SECTOR: u64 = 512;
 
-/// Name prefixes of devices without persistent data.
+/// Name prefixes of devices that are left out: most hold no persistent data.
 const PASSED_OVER: [&str; 6] = ["ram", "zram", "sr", "fd", "nbd", "mtdblock"];
 
 /// All devices that are or could be in use: those with a size, and loop devices with a file.
@@ -40,7 +40,7 @@ pub(super) fn disks(reader: &Reader<'_>, names: &[String]) -> Vec<Disk> {
     names.iter().map(|name| disk(reader, name, &mapper, interrupts.as_ref())).collect()
 }
 
-/// A file of a device, by its usual path.
+/// The path in /sys/class/block of a device's file.
 fn of(name: &str, file: &str) -> String {
     format!("/sys/class/block/{}/{file}", name.replace('/', "!"))
 }
@@ -117,7 +117,7 @@ fn kind(name: &str, directory: &Path) -> DiskKind {
     }
 }
 
-/// The kernel names of the devices directly below.
+/// The kernel names of the devices directly below a device.
 fn below(reader: &Reader<'_>, name: &str, directory: &Path) -> Vec<String> {
     let last = |path: &Path| Some(path.file_name()?.to_string_lossy().replace('!', "/"));
     if directory.join("partition").exists() {
@@ -132,7 +132,7 @@ fn below(reader: &Reader<'_>, name: &str, directory: &Path) -> Vec<String> {
     device::below(directory).iter().filter_map(|place| last(place)).collect()
 }
 
-/// The write cache that the disk itself reports: of SCSI, and of virtio.
+/// The write cache that a SCSI or virtio disk reports.
 fn device_cache(reader: &Reader<'_>, name: &str) -> Known<String> {
     let of_scsi = of(name, "device/scsi_disk");
     let scsi = reader.names(&of_scsi).into_iter().next();
@@ -161,7 +161,7 @@ fn host_node(reader: &Reader<'_>, directory: &Path) -> Known<i64> {
     reader.number(&format!("/{}/numa_node", place.strip_prefix(root).ok()?.display()))
 }
 
-/// The controller of a local namespace: `nvme0` of `nvme0n1`.
+/// Adds the controller of a local NVMe namespace, such as `nvme0` for `nvme0n1`.
 fn add_controller(reader: &Reader<'_>, name: &str, disk: &mut Disk) {
     let Some(end) = name.rfind('n').filter(|end| *end > 0) else { return };
     let controller = format!("/sys/class/nvme/{}", &name[..end]);

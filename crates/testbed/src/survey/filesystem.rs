@@ -46,7 +46,7 @@ pub(super) fn filesystem(reader: &Reader<'_>, mount: &Mount) -> Filesystem {
     }
 }
 
-/// The kernel name of its device; for btrfs that of its source.
+/// The kernel name of a mount's device; for btrfs, that of its source.
 fn device(reader: &Reader<'_>, mount: &Mount) -> Option<String> {
     let number = fs::canonicalize(reader.place("sys/dev/block").join(&mount.number)).ok();
     let source = || fs::canonicalize(reader.place(&mount.source)).ok();

@@ -68,7 +68,7 @@ fn extents(reader: &Reader<'_>, path: &str) -> Known<u64> {
     told.read(|text| text.rsplit_once(": ")?.1.split_whitespace().next()?.parse().ok())
 }
 
-/// Parses `---------------C------ PATH`.
+/// Parses lsattr(1)'s `---------------C------ PATH`, in which `C` marks a file that is overwritten in place.
 fn in_place(reader: &Reader<'_>, path: &str) -> Known<bool> {
     // Elsewhere than on btrfs the attribute means nothing.
     let table = crate::stack::mount::of(reader.root(), std::path::Path::new(path)).ok()?;

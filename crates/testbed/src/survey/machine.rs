@@ -1,4 +1,4 @@
-//! Facts about the machine as a whole.
+//! Facts about the whole machine: kernel settings, memory, CPU time and cgroup limits.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use iotax_model::survey::{CgroupLimit, Fact, GuestSetup, Known, MachineSetup, Tc
 use super::reader::Reader;
 use crate::host_info;
 
-/// Files of limits: of the unified hierarchy, and of the two older controllers.
+/// Files with limits: of cgroup v2, and of the v1 controllers blkio and cpu.
 const LIMITS: [&str; 7] = [
     "io.max",
     "cpu.max",
@@ -89,7 +89,7 @@ fn nodes(reader: &Reader<'_>) -> Known<u64> {
     (count > 0).then(|| Fact::new(count, PLACE))
 }
 
-/// Known on machines with systemd, whose timer it is, or with a job of cron.
+/// Returns whether fstrim runs periodically, by systemd's timer or a cron job; `None` on machines without systemd.
 fn trim_timer(reader: &Reader<'_>) -> Known<bool> {
     const TIMER: &str = "/etc/systemd/system/timers.target.wants/fstrim.timer";
     if !reader.place("/etc/systemd/system").is_dir() {

@@ -1,6 +1,7 @@
-//! Reads the setup of a machine, of what is below a path, or of a libvirt domain, as [`Survey`]s.
+//! Reads the setup of a machine, of the layers below a path, or of a libvirt domain, as [`Survey`]s.
 //!
-//! Only looks: no device is opened for writing, and each program has a time limit. On a recorded tree the outputs of programs are files.
+//! Changes nothing: no device is opened for writing, and each program has a time limit. In a recorded tree, files hold the output of
+//! programs.
 
 mod disk;
 mod filesystem;
@@ -86,13 +87,13 @@ pub fn answers(root: &Path, path: &Path) -> Result<(), String> {
     }
 }
 
-/// A guest's definition, without facts of this machine, which need not be its host.
+/// A survey of a guest's definition only, without facts about this machine, which may not be the guest's host.
 #[must_use]
 pub fn definition(guest: GuestSetup) -> Survey {
     Survey { unread: unlocated(&guest).collect(), guests: vec![guest], ..Survey::default() }
 }
 
-/// Its disks with unknown location.
+/// Messages about the guest's disks whose location is unknown.
 fn unlocated(guest: &GuestSetup) -> impl Iterator<Item = String> {
     let disks = guest.disks.iter().filter(|disk| disk.path.is_none() && disk.protocol.is_none());
     disks.map(|disk| match &disk.volume {
@@ -160,7 +161,7 @@ fn add_path(reader: &Reader<'_>, survey: &mut Survey, path: &Path) -> Result<(),
     Ok(())
 }
 
-/// Adds the partitions and volumes on the topmost device, because a device stands for its contents too.
+/// Adds the partitions and volumes on the topmost device: a survey of a device includes its contents.
 fn add_above(reader: &Reader<'_>, survey: &mut Survey) {
     let mut names: Vec<String> = survey.disks.last().map(|top| top.name.clone()).into_iter().collect();
     let mut others = disk::disks(reader, &disk::all(reader));

@@ -51,14 +51,14 @@ fn interface(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> Netw
     }
 }
 
-/// The name that a link of /sys leads to.
+/// The name of the entry that a link in /sys points to.
 fn linked(reader: &Reader<'_>, path: &str) -> Known<String> {
     let target = std::fs::read_link(reader.place(path)).ok()?;
     Some(Fact::new(target.file_name()?.to_string_lossy().into_owned(), path))
 }
 
-/// The interface below, by a link `lower_NAME` or by its index. An index may belong to another namespace, so a veth's counts only if its
-/// peer has ours.
+/// The lower interface, from a link `lower_NAME` or an interface index. An index may belong to another namespace, so that of a veth counts
+/// only if the peer refers back to the veth.
 fn lower(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> Known<String> {
     let place = format!("{CLASS}/{name}");
     let is_master =

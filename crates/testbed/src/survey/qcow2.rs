@@ -1,6 +1,6 @@
 //! Headers of qcow2 images and of the images below them, by QEMU's docs/interop/qcow2.rst.
 //!
-//! qemu-img is not asked: it opens whatever a header names, such as a server or an external data file.
+//! Does not use qemu-img, which opens everything that a header names, such as a server or an external data file.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

@@ -1,4 +1,4 @@
-//! Guests by the command lines of running QEMU processes.
+//! Finds running guests by the command lines of QEMU processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use super::reader::Reader;
 
-/// The options of a QEMU that are read.
+/// The options of a QEMU command line, each with its keys and values.
 type Options = Vec<(String, BTreeMap<String, String>)>;
 
 /// Maximum number of nodes followed for a disk, because a command line may form a cycle.
 const MOST_NODES: usize = 32;
 
-/// Running guests.
+/// The guests that run on this machine.
 pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
     let processes = reader.names("/proc").into_iter().filter_map(|name| name.parse::<u32>().ok());
     let guest = |pid: u32| {
@@ -318,7 +318,7 @@ fn threads(line: &Line<'_>) -> u64 {
     }
 }
 
-/// The contents of `-drive`.
+/// Adds the settings of a `-drive` option to a disk.
 fn add_drive(disk: &mut GuestDisk, drive: &Line<'_>) {
     // A file name may describe a node instead.
     let described = drive.get("file").and_then(|name| name.strip_prefix("json:")).map(|json| {
@@ -415,7 +415,7 @@ fn add_nodes(disk: &mut GuestDisk, device: &Line<'_>, top: &str, nodes: &[Line<'
     disk.cache = (stated || writes_through).then(|| Fact::new(mode.to_owned(), device.source));
 }
 
-/// Normalises `on` and `off`, which QEMU accepts for the two words as well.
+/// Normalises a discard setting, for which QEMU also accepts `on` and `off`.
 fn discard(word: Fact<String>) -> Fact<String> {
     let value = if ["unmap", "on"].contains(&word.value.as_str()) { "unmap" } else { "ignore" };
     Fact { value: value.to_owned(), ..word }
@@ -454,7 +454,7 @@ fn nic(device: &Line<'_>, netdevs: &[Line<'_>]) -> Option<GuestNic> {
     })
 }
 
-/// The model of a card without what its bus adds to the name.
+/// The model of a network card: its driver name without the bus.
 fn model(driver: Fact<String>) -> Fact<String> {
     let value = if driver.value.starts_with("virtio") { "virtio".to_owned() } else { driver.value };
     Fact { value, source: driver.source }

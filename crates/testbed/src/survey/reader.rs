@@ -11,7 +11,7 @@ use iotax_model::survey::{Fact, Known};
 use crate::host_info::text;
 use crate::program::{Program, ProgramError};
 
-/// Time limit of a program or a path: one that takes longer waits for something that hangs.
+/// Time limit of a program or of an access to a path; anything slower hangs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Directory of a recorded tree with the output of programs, in a file named after each command line; slashes become exclamation marks.
@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
         self.root
     }
 
-    /// The place of an absolute path in this tree.
+    /// The location of an absolute path in this tree.
     pub(super) fn place(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }

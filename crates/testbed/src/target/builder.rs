@@ -21,7 +21,7 @@ use crate::undo::{Effect, UndoLog};
 #[derive(Debug)]
 pub struct Builder {
     pub(super) tag: String,
-    /// Space of created targets.
+    /// The space that created targets need.
     pub(super) space: RequiredSpace,
     /// End of the workloads' areas; `None` to use whole devices.
     reach: Option<Bytes>,
@@ -33,7 +33,7 @@ pub struct Builder {
     pub(super) volumes: Volumes,
     /// The folders that iotax created, by parent directory.
     folders: BTreeMap<PathBuf, PathBuf>,
-    /// The directory that a cut of power left: its files are opened instead of made.
+    /// The directory that survived a power cut, whose files are opened instead of created.
     pub(super) survivor: Option<Survivor>,
     /// Devices claimed by targets of this run, by the kernel's node.
     claims: BTreeMap<PathBuf, Weak<DeviceClaim>>,
@@ -65,7 +65,7 @@ impl Builder {
         raw::build(path, self.space.area, Preallocation::Off, undo_log).map(Into::into)
     }
 
-    /// Rebuilds a target's storage on what a power cut left.
+    /// Rebuilds a target's storage on a directory that survived a power cut.
     pub fn rebuild(
         &mut self,
         target: &TargetSpec,
@@ -118,12 +118,12 @@ impl Builder {
         Ok(Built { size, origin, warnings, exported, volatile, limit, ..built })
     }
 
-    /// The part of a device that the workloads reach.
+    /// The length of a device that the workloads use.
     pub(super) fn reached(&self, length: Bytes) -> Bytes {
         self.reach.map_or(length, |reach| reach.min(length))
     }
 
-    /// The target on a bare device.
+    /// The storage of a target on a bare device.
     fn on(&self, ground: BlockGround) -> Built {
         let BlockGround { area, shared, identity, claim, .. } = ground;
         let built = Built::at(area.path, Format::Raw, self.reached(area.size));
@@ -131,7 +131,7 @@ impl Builder {
         Built { offset, writable: true, shared, identity, claim, ..built }
     }
 
-    /// The claim of a device, which targets share.
+    /// Returns the claim of a device, which all targets on it share.
     pub(super) fn claim(
         &mut self,
         path: &Path,

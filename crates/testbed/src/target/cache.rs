@@ -1,4 +1,4 @@
-//! dm-cache and dm-writecache on raw files with loop devices, before a block device.
+//! dm-cache and dm-writecache in front of a block device, with the cache on loop devices over raw files.
 
 use std::path::{Path, PathBuf};
 
@@ -79,7 +79,7 @@ const fn kernel_target(kind: CacheType) -> (&'static str, &'static str) {
     }
 }
 
-/// The line of a mapping over all of `origin`. The files are new, so that the kernel finds zeros and formats them.
+/// The device-mapper table line that maps all of `origin`. The files are new, so that the kernel finds zeros and formats them.
 fn table(spec: &CacheSpec, origin: &Path, length: Bytes, cache: &Path, metadata: Option<&Path>) -> String {
     let (origin, cache, length) = (origin.display(), cache.display(), length.0 / SECTOR);
     let block = spec.block().0;

@@ -1,4 +1,4 @@
-//! Control groups with the processes of a target's load.
+//! Control groups for the processes that do a target's I/O.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ impl Build for CgroupSpec {
     }
 }
 
-/// The hierarchy of control groups that limits I/O here.
+/// The cgroup hierarchy that can limit I/O on this machine.
 fn hierarchy() -> Result<Hierarchy, Refusal> {
     let found = Hierarchy::find(Path::new("/"));
     let found = found.map_err(|error| Refusal::environment(format!("cgroup: the mount table: {error}")))?;
@@ -79,7 +79,7 @@ fn hierarchy() -> Result<Hierarchy, Refusal> {
     })
 }
 
-/// The file or device of this machine that has a target's bytes.
+/// The local file or device that holds a target's data.
 fn bytes_of(below: &Ground, at: &LayerSite<'_>) -> Result<PathBuf, BuildError> {
     let stored = at.exported.as_ref().and_then(|image| image.stored.as_ref());
     let path = match (stored, below) {
@@ -94,8 +94,8 @@ fn bytes_of(below: &Ground, at: &LayerSite<'_>) -> Result<PathBuf, BuildError> {
     Ok(path.clone())
 }
 
-/// The `major:minor` of the first disk that I/O to a file or device reaches. For a partition it is the disk, because partitions have no
-/// limits.
+/// The `major:minor` of the first disk that I/O to a file or device reaches; for a partition, its disk, because limits do not apply to
+/// partitions.
 fn disk_of(path: &Path) -> Result<String, Refusal> {
     let found =
         stack::of_path(Path::new("/"), path).map_err(|error| Refusal::environment(error.to_string()))?;

@@ -22,7 +22,7 @@ pub fn open(path: &Path) -> Result<Built, BuildError> {
     Ok(Built { identity: Some(identity), held: Some(file), ..Built::at(place, Format::Raw, size) })
 }
 
-/// The path of an open file or device without the user's links, and its identity.
+/// The path of an open file or device with symbolic links resolved, and its identity.
 fn stand(file: &File, path: &Path) -> std::io::Result<(PathBuf, Identity)> {
     let found = file.metadata()?;
     if !found.file_type().is_block_device() {

@@ -76,7 +76,7 @@ impl Build for ImageSpec {
     }
 }
 
-/// Size of an empty overlay.
+/// Size of an empty overlay in bytes.
 const EMPTY: u64 = 1 << 20;
 
 /// Inspects an image. Fails if it cannot be measured.
@@ -162,13 +162,13 @@ fn kind_by_magic(path: &Path) -> Option<Format> {
     MAGIC.into_iter().find(|(place, magic, _)| has(*place, magic)).map(|(_, _, format)| format)
 }
 
-/// The files that an image reads besides its own.
+/// The other files that an image refers to.
 #[must_use]
 pub fn others(path: &Path) -> Vec<String> {
     image::look(path, true).map(|found| found.others).unwrap_or_default()
 }
 
-/// A file that is an image; `None` for raw bytes. Fails for an image that cannot be measured, with the reason.
+/// Inspects a file; `None` for raw bytes. Fails for an image that cannot be measured, with the reason.
 pub fn found(path: &Path) -> Result<Option<FoundImage>, String> {
     if !path.is_file() {
         return Ok(None);

@@ -36,39 +36,39 @@ use crate::program::ProgramError;
 use crate::refusal::Refusal;
 use crate::undo::{UndoEntry, UndoLog};
 
-/// The daemon's name for the image.
+/// The daemon's name for the image's node.
 const NODE: &str = "image";
-/// Its name for the socket of its monitor.
+/// The daemon's name for its monitor socket.
 const MONITOR: &str = "monitor0";
 /// Time for the daemon to open an image and export it. It waits for the disk: one that others write to has taken more than a minute.
 const PATIENCE: Duration = Duration::from_mins(3);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// An image that daemons of iotax's export.
+/// An image that storage daemons of iotax export.
 #[derive(Debug)]
 pub struct ExportedImage {
     /// The image's file, or the device, and its format; `None` if a server outside of iotax holds it.
     pub stored: Option<(PathBuf, Format)>,
     /// The daemons, from the image up.
     pub daemons: Vec<StorageDaemon>,
-    /// True if the daemon's main loop, and no I/O thread, serves the virtio device's queues.
+    /// True if the daemon's main loop, instead of an I/O thread, serves the virtio device's queues.
     pub in_main_loop: bool,
-    /// Names of files that the daemon opens with threads in place of the I/O backend that was asked for.
+    /// Names of files that the daemon opens with threads instead of the requested I/O backend.
     with_threads: Vec<String>,
     /// The export of an image below which there are no other layers.
     export: Option<Export>,
-    /// Topmost overlays made so far.
+    /// Number of topmost overlays created so far.
     count: u32,
-    /// The topmost.
+    /// The undo log's entry of the topmost overlay.
     top: Option<UndoEntry>,
-    /// Images between it and the base image, from the bottom up.
+    /// Images between the topmost overlay and the base image, from the bottom up.
     lower: Vec<PathBuf>,
 }
 
 /// An export and how its daemon reads the image.
 #[derive(Debug)]
 pub(super) struct Export {
-    /// Unique to the daemon's command line.
+    /// Marker that is unique to the daemon's command line.
     pub(super) marker: String,
     pub(super) drive: Drive,
     /// The image's settings.
@@ -77,17 +77,17 @@ pub(super) struct Export {
     pub(super) node: BlockNode,
 }
 
-/// A way in which a daemon exports an image; each is a kind of layer.
+/// A type of export by a daemon; each is a kind of layer.
 pub(super) trait Shows: fmt::Debug {
-    /// The place where it is found: a socket, or a file.
+    /// The path of the export: a socket or a file.
     fn point(&self) -> &Path;
 
-    /// The name of the program that exports it, which another may start.
+    /// The name of the program that exports the image; the command may start it through another program.
     fn program(&self) -> &'static str {
         DAEMON.name
     }
 
-    /// The call of that program.
+    /// The command that starts the program.
     fn command(&self, export: &Export, node: &BlockNode) -> Result<Command, BuildError>;
 
     /// Flags to open the export; a socket cannot be opened for reading.
@@ -110,7 +110,7 @@ pub(super) trait Shows: fmt::Debug {
         }
     }
 
-    /// Removes what an ended daemon left.
+    /// Removes the files that an ended daemon left.
     fn clear(&self) -> io::Result<()> {
         match fs::remove_file(self.point()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -125,7 +125,7 @@ impl Export {
         self.form.point()
     }
 
-    /// Exports the node; its image is that of the target, with the daemon. Returns what the export shows, open.
+    /// Exports the node, and records its image and daemon for the target. Returns the opened export.
     pub(super) fn start_for(self, at: &mut LayerSite<'_>) -> Result<File, BuildError> {
         // The daemon locks the image.
         let with_threads = self.node.with_threads(self.drive.aio)?;
@@ -153,7 +153,7 @@ impl Export {
         Ok(shown)
     }
 
-    /// Starts a daemon that exports a node, and waits until the export is there.
+    /// Starts a daemon that exports a node, and waits until the export is usable.
     fn start(&self, node: &BlockNode, undo_log: &UndoLog) -> Result<(StorageDaemon, File), BuildError> {
         let mut command = self.form.command(self, node)?;
         let program = PathBuf::from(command.get_program());
@@ -174,7 +174,8 @@ impl Export {
         Ok((StorageDaemon::new(daemon, self.form.program()), shown.map_err(BuildError::file(self.point()))?))
     }
 
-    /// The command of QEMU's storage daemon for a node, with what the export type adds to the export and what precedes it.
+    /// The command by which QEMU's storage daemon exports a node. `form` holds the options of the export type; the arguments `first`
+    /// precede all others.
     pub(super) fn by_storage_daemon(
         &self,
         node: &BlockNode,
@@ -226,7 +227,7 @@ impl Export {
     }
 }
 
-/// A daemon's messages on standard error, in one line after a colon, and without its arguments, which precede what it says of them.
+/// A daemon's messages on stderr, in one line after a colon. Drops the JSON argument that precedes a message about it.
 fn messages(said: &mut File) -> String {
     let mut text = String::new();
     // What it does not say is not known.
@@ -237,7 +238,8 @@ fn messages(said: &mut File) -> String {
 }
 
 impl ExportedImage {
-    /// ` (threads for base.vmdk)`: the files that are opened so although something else was asked for.
+    /// A note such as ` (threads for base.vmdk)`, with the files that the daemon opens with threads instead of the requested I/O backend;
+    /// empty without any.
     pub(super) fn with_threads(&self) -> String {
         let names = &self.with_threads;
         if names.is_empty() { String::new() } else { format!(" (threads for {})", listed(names)) }
@@ -272,7 +274,7 @@ impl ExportedImage {
         Some(path.with_extension(extension))
     }
 
-    /// The files that the image consists of besides its own, of `size` bytes.
+    /// The additional files of an image of `size` bytes.
     pub(super) fn companions(&self, size: Bytes) -> Vec<PathBuf> {
         let Some((export, (path, format))) = self.export.as_ref().zip(self.stored.as_ref()) else {
             return Vec::new();
@@ -338,7 +340,7 @@ fn monitor_of(name: &OsStr) -> String {
     format!("{}.qmp", name.to_string_lossy())
 }
 
-/// Its path.
+/// Path of the daemon's monitor socket.
 pub(super) fn monitor_path(point: &Path) -> PathBuf {
     point.with_file_name(monitor_of(point.file_name().unwrap_or_default()))
 }
@@ -348,7 +350,8 @@ pub(super) fn possible() -> Result<(), Refusal> {
     DAEMON.find().map_err(|error| Refusal::environment(error.to_string()))
 }
 
-/// Checks that QEMU has a client, which distributions package separately; `nowhere` is a node of it without a server.
+/// Checks that QEMU has a client for a kind of server, which distributions package separately; `nowhere` is a node of that client without a
+/// server.
 pub(super) fn has_client(nowhere: &Value, name: &str) -> Result<(), Refusal> {
     match DAEMON.run(["--blockdev", &nowhere.to_string()]) {
         Err(ProgramError::Failed { reason, .. }) if reason.contains("Unknown driver") => {
@@ -362,7 +365,7 @@ pub(super) fn has_client(nowhere: &Value, name: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Rejects a snapshot that a daemon does not renew.
+/// Rejects a snapshot that a daemon cannot renew.
 pub(super) fn check_snapshot(at: &Check<'_>, key: &str) -> Result<(), Refusal> {
     match at.target.file().and_then(|file| file.snapshot) {
         Some(Snapshot::Internal) => Err(Refusal::input(format!(
@@ -372,13 +375,13 @@ pub(super) fn check_snapshot(at: &Check<'_>, key: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Returns whether an overlay is made anew before each measurement.
+/// Returns whether an overlay is created anew before each measurement.
 pub(super) fn is_renewed(target: &TargetSpec) -> bool {
     let has_overlay = target.stack.find::<ImageSpec>().is_some_and(|image| image.overlay.is_some());
     has_overlay || target.file().is_some_and(|file| file.snapshot == Some(Snapshot::External))
 }
 
-/// A path of a socket by its open directory: an address takes 107 bytes, and paths may be longer.
+/// A short path to a socket through its open directory: a socket address holds at most 107 bytes, and paths may be longer.
 pub(super) fn by_descriptor(path: &Path) -> io::Result<(File, PathBuf)> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));

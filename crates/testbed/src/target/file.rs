@@ -90,9 +90,9 @@ fn allocated(file: &FileSpec, at: &Check<'_>) -> RequiredSpace {
     }
 }
 
-/// An image of `size`, a snapshot that is written completely, and the overhead of formats.
+/// Bytes of an image of `size`, of a completely written snapshot, and of the formats' overhead.
 fn space(file: &FileSpec, size: Bytes) -> u64 {
-    /// Size of an empty overlay.
+    /// Size of an empty overlay in bytes.
     const EMPTY: u64 = 1 << 20;
     let images = if file.snapshot.is_some() { 2 } else { 1 };
     let below = file.backing_depth.unwrap_or(1) - 1;

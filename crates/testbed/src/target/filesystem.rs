@@ -124,7 +124,7 @@ fn build(
     Ok(point)
 }
 
-/// Identifies the filesystem's creator after a power failure.
+/// Filesystem label, which identifies iotax as its creator after a power failure.
 const LABEL: &str = "iotax";
 
 /// The options for mount(8)'s -o.

@@ -1,4 +1,4 @@
-//! Block filters, which the daemon above them opens.
+//! Filters in QEMU's block layer, which the storage daemon above them opens.
 
 use iotax_model::target::{FilterSpec, FilterType, Format, Layer, LayerKind};
 

@@ -23,7 +23,7 @@ use crate::guest::disk::Drive;
 use crate::refusal::Refusal;
 use crate::undo::Effect;
 
-/// The kernel's side of FUSE.
+/// The kernel's FUSE device.
 const FUSE: &str = "/dev/fuse";
 
 impl Build for FuseSpec {

@@ -1,4 +1,4 @@
-//! The part of a target that is built so far: the ground for its next layer.
+//! The topmost layer of a target under construction, on which its next layer is built.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -22,7 +22,7 @@ use crate::refusal::Refusal;
 pub(super) enum Ground {
     /// Only the machine; no layer is built yet.
     Machine,
-    /// A block device of the user's, or a volume.
+    /// A user's block device, or a volume.
     Block(BlockGround),
     /// A directory for the target's files.
     Directory(PathBuf),
@@ -34,11 +34,11 @@ pub(super) enum Ground {
     Built(Box<Built>),
 }
 
-/// A node for a storage daemon.
+/// A block node for a storage daemon.
 #[derive(Debug)]
 pub(super) struct NodeGround {
     pub(super) node: BlockNode,
-    /// Its size in bytes, if different from the plan's.
+    /// The node's size in bytes, if different from the plan's.
     pub(super) size: Option<Bytes>,
     pub(super) claim: Option<Arc<DeviceClaim>>,
     pub(super) identity: Option<Identity>,
@@ -48,11 +48,11 @@ pub(super) struct NodeGround {
 #[derive(Debug)]
 pub(super) struct BlockGround {
     pub(super) area: DeviceArea,
-    /// True if LVM holds it.
+    /// True if LVM holds the device.
     pub(super) shared: bool,
     pub(super) identity: Option<Identity>,
     pub(super) claim: Option<Arc<DeviceClaim>>,
-    /// True if its contents are lost with it: its key is not stored, or its bytes are in iotax's files.
+    /// True if its data is lost when the device is removed: its key is not stored, or its data is in iotax's files.
     pub(super) transient: bool,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct BlockGround {
 #[derive(Debug)]
 pub(super) struct TakenBlock {
     pub(super) area: DeviceArea,
-    /// True of a device of the user's, which `--overwrite` names.
+    /// True for a user's device, which `--overwrite` names.
     pub(super) is_users: bool,
     pub(super) transient: bool,
     /// Keeps the device's identity fixed until the tools have claimed it.
@@ -68,7 +68,7 @@ pub(super) struct TakenBlock {
 }
 
 impl BlockGround {
-    /// Leaves the device to tools that claim it themselves; `signature` permits one that carries a signature.
+    /// Releases the exclusive claim for tools that claim the device themselves; `signature` permits a device that carries a signature.
     pub(super) fn take(self, signature: bool) -> Result<TakenBlock, Refusal> {
         let Self { area, claim, transient, .. } = self;
         if let Some(claim) = claim.as_ref().filter(|_| !signature) {
@@ -80,7 +80,7 @@ impl BlockGround {
 }
 
 impl Ground {
-    /// The block device that a layer stands on.
+    /// The block device for the next layer; fails for any other storage.
     pub(super) fn block(self) -> Result<BlockGround, BuildError> {
         match self {
             Self::Block(block) => Ok(block),
@@ -96,7 +96,7 @@ impl Ground {
         }
     }
 
-    /// A new block device of iotax's at a path, which exists as long as the layers above it.
+    /// A new block device that iotax created, which exists as long as the layers above it.
     pub(super) fn made(path: PathBuf) -> Result<Self, BuildError> {
         let mut device = File::open(&path).map_err(BuildError::file(&path))?;
         let disk = device::disk_of(&device).map_err(BuildError::file(&path))?;
@@ -106,12 +106,12 @@ impl Ground {
         Ok(Self::Block(BlockGround { area, shared: false, identity, claim: None, transient: true }))
     }
 
-    /// The directory that a layer stands on.
+    /// The directory for the next layer; fails for any other storage.
     pub(super) fn directory(self) -> Result<PathBuf, BuildError> {
         if let Self::Directory(path) = self { Ok(path) } else { Err(unfit("a directory")) }
     }
 
-    /// The node that a storage daemon opens.
+    /// The block node that a storage daemon opens.
     pub(super) fn node(self) -> Result<NodeGround, BuildError> {
         let on_file = |path, format, identity| NodeGround {
             node: BlockNode::image(path, format),
@@ -146,7 +146,7 @@ impl Ground {
         }
     }
 
-    /// The raw file that a layer stands on.
+    /// The raw file for the next layer; fails for any other storage.
     pub(super) fn raw(self) -> Result<RawFile, BuildError> {
         if let Self::Raw(file) = self { Ok(file) } else { Err(unfit("a raw file")) }
     }

@@ -15,7 +15,7 @@ use crate::guest::image;
 const BLOCKS: u64 = 64;
 /// Bytes per block.
 const BLOCK: u64 = 16 << 10;
-/// A fast compression level, because storage does not spend more time on inline compression.
+/// A fast compression level, similar to inline compression by storage.
 const ZSTD_LEVEL: i32 = 1;
 
 /// The allocation of a file or image. `None` for a raw device, and if neither the filesystem nor qemu-img reports it.

@@ -1,4 +1,4 @@
-//! Raw files served by iSCSI.
+//! Raw files exported over iSCSI.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
@@ -21,11 +21,11 @@ use crate::program::Program;
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
 
-/// Sets environment and directory of another program.
+/// The tool that sets the environment and directory of another program.
 const ENV: Program = Program { name: "env", package: "coreutils" };
 /// An iSCSI target in user space.
 const TGTD: Program = Program { name: "tgtd", package: "tgt" };
-/// Tells a running tgtd what to serve.
+/// The tool that configures a running tgtd.
 const TGTADM: Program = Program { name: "tgtadm", package: "tgt" };
 /// The name by which the initiator identifies itself.
 const USER: &str = "iotax";

@@ -22,14 +22,14 @@ use crate::undo::UndoLog;
 
 /// A kind of layer that is built on this machine.
 pub(super) trait Build {
-    /// Rejects what cannot be built here, before anything is touched, and adds the space that it needs.
+    /// Rejects a layer that cannot be built here, before anything is touched, and adds the space that the layer needs.
     fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal>;
 
-    /// Builds it on `below`.
+    /// Builds the layer on `below`.
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError>;
 
-    /// Its layers in a target's record, from the bottom up, but for those that the system itself shows; `exported` is the image that daemons
-    /// of iotax's export.
+    /// The layer's entries in a target's record, from the bottom up, except those that sysfs already shows; `exported` is the image that
+    /// iotax's daemons export.
     fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
         let _ = exported;
         Vec::new()
@@ -74,12 +74,12 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
     }
 }
 
-/// A layer of a plan that is checked.
+/// A layer of a plan to check, with its target.
 pub(super) struct Check<'a> {
     pub(super) plan: &'a Plan,
     pub(super) permission: &'a Permission,
     pub(super) target: &'a TargetSpec,
-    /// The layers above it.
+    /// The layers above the checked one.
     pub(super) above: &'a [PlannedLayer],
 }
 
@@ -88,9 +88,9 @@ pub(super) struct LayerSite<'a> {
     pub(super) builder: &'a mut Builder,
     pub(super) undo_log: &'a mut UndoLog,
     pub(super) target: &'a TargetSpec,
-    /// The layers below it.
+    /// The layers below the one being built.
     pub(super) below: &'a [PlannedLayer],
-    /// The layers above it.
+    /// The layers above the one being built.
     pub(super) above: &'a [PlannedLayer],
     /// The volume among the layers, if it needs snapshots.
     pub(super) origin: &'a mut Option<Origin>,
@@ -100,12 +100,12 @@ pub(super) struct LayerSite<'a> {
     pub(super) exported: &'a mut Option<Box<ExportedImage>>,
     /// The volatile directory among the layers.
     pub(super) volatile: &'a mut Option<Box<Volatile>>,
-    /// The limit on the load.
+    /// The I/O limit on the target's load.
     pub(super) limit: &'a mut Option<IoLimit>,
 }
 
 impl LayerSite<'_> {
-    /// The bytes that the layer has to offer.
+    /// Bytes that the layer must provide.
     pub(super) fn size(&self) -> Bytes {
         size_on(self.above, self.builder.space)
     }
@@ -129,7 +129,8 @@ impl LayerSite<'_> {
         )))
     }
 
-    /// A path for the socket of an export of this layer's, next to the image, or in a folder of iotax's own where the image is the user's or a device.
+    /// A path for the socket of this layer's export: next to the image, or in a folder of iotax if the image is a device or belongs to the
+    /// user.
     pub(super) fn socket<L: LayerSpec>(
         &mut self,
         node: &BlockNode,
@@ -149,7 +150,7 @@ impl LayerSite<'_> {
         Ok(folder.join(name))
     }
 
-    /// A name for what this layer creates: the target's, numbered if there is another layer of its kind below.
+    /// A name for the files and devices of this layer: the target's name, numbered if there is another layer of its kind below.
     pub(super) fn name<L: LayerSpec>(&self) -> String {
         match self.below.iter().filter_map(L::of).count() {
             0 => self.target.name.clone(),

@@ -31,7 +31,7 @@ impl Build for LoopSpec {
     }
 }
 
-/// Checks that loop devices can be attached here, which `layer` needs.
+/// Checks that loop devices can be attached here; `layer` is the kind of layer that needs them, for the error.
 pub(super) fn check(layer: &str) -> Result<(), Refusal> {
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal::environment(format!(

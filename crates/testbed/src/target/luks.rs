@@ -60,7 +60,7 @@ impl Build for LuksSpec {
     }
 }
 
-/// cryptsetup's arguments.
+/// Builds cryptsetup's arguments from the layer's settings.
 trait Arguments {
     fn format_arguments(&self, device: &Path, key: &Path, uuid: &str) -> Vec<String>;
     fn open_arguments(&self, device: &Path, key: &Path, name: &str) -> Vec<String>;

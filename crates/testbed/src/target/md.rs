@@ -1,4 +1,4 @@
-//! Arrays of md's over files, each with a loop device.
+//! md arrays over files, each with a loop device.
 
 use std::path::{Path, PathBuf};
 

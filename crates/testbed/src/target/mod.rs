@@ -1,8 +1,7 @@
 //! Builds targets, layer by layer, and checks beforehand that they can be built.
 //!
-//! There is one file per kind of layer, named as in `iotax_model::target`: `device`, `lvm`, `md`, `integrity`, `cache`, `luks`, `filesystem`, `file` with `raw` and
-//! `image`, `existing_image`, `filter`, `nbd`, `nbd_export`, `iscsi`, `nfs`, `rbd`, `volatile`, `fuse` and `virtio` with `node` and `export`, `loop_device`, `nvme_tcp`, `cgroup`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
-//! examines it before it is measured.
+//! There is one module per kind of layer, named as in `iotax_model::target`; `layer` holds their common interface. [`Builder`] builds a
+//! target from the bottom up; [`inspect`] examines it before it is measured.
 
 mod builder;
 mod cache;
@@ -65,7 +64,7 @@ pub struct Built {
     pub path: PathBuf,
     /// Byte offset of the target's area.
     pub offset: Bytes,
-    /// Its format.
+    /// The storage's format.
     pub format: Format,
     /// Other files that are part of the image.
     pub companions: Vec<PathBuf>,
@@ -81,9 +80,9 @@ pub struct Built {
     pub held: Option<File>,
     /// The claim of a device, held as long as the target exists.
     pub claim: Option<Arc<DeviceClaim>>,
-    /// Its entry in the undo log; `None` if it existed before.
+    /// The target's entry in the undo log; `None` if it existed before.
     pub entry: Option<UndoEntry>,
-    /// The snapshot to take once it is filled.
+    /// The snapshot to take once the target is filled.
     pub snapshot: Option<Snapshot>,
     /// The volume below it, if that needs snapshots.
     pub origin: Option<origin::Origin>,
@@ -93,12 +92,12 @@ pub struct Built {
     pub exported: Option<Box<ExportedImage>>,
     /// The volatile directory below it.
     pub volatile: Option<Box<Volatile>>,
-    /// The limit on the processes that make its load.
+    /// The I/O limit on the processes that generate the load.
     pub limit: Option<IoLimit>,
 }
 
 impl Built {
-    /// Storage that is only read, so that there is nothing to undo.
+    /// Existing storage that is only read, so that there is nothing to undo.
     const fn at(path: PathBuf, format: Format, size: Bytes) -> Self {
         Self {
             path,
@@ -131,7 +130,7 @@ impl Built {
         }
     }
 
-    /// The files and devices of this machine whose pages may be cached for it.
+    /// The local files and devices whose page cache may hold the target's data.
     #[must_use]
     pub fn cached(&self) -> Vec<PathBuf> {
         let image = self.exported.iter().filter_map(|image| image.stored.clone()).map(|(path, _)| path);

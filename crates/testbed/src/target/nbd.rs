@@ -1,4 +1,4 @@
-//! Images served by NBD.
+//! Images exported over NBD.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ use crate::undo::Effect;
 
 /// QEMU's NBD server.
 const QEMU_NBD: Program = Program { name: "qemu-nbd", package: "qemu-utils" };
-/// An NBD server with plugins and filters.
+/// nbdkit, an NBD server with plugins and filters.
 const NBDKIT: Program = Program { name: "nbdkit", package: "nbdkit" };
 
 /// An NBD export at a socket.
@@ -29,7 +29,7 @@ const NBDKIT: Program = Program { name: "nbdkit", package: "nbdkit" };
 struct NbdSocket {
     socket: PathBuf,
     server: NbdServer,
-    /// nbdkit: a pause before each request.
+    /// Delay before each request; only nbdkit supports it.
     delay: Option<Nanos>,
 }
 

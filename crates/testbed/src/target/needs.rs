@@ -19,7 +19,7 @@ pub struct Needs {
     shared: BTreeSet<PathBuf>,
 }
 
-/// The space that new files need on one filesystem.
+/// The space that new files need on one filesystem, and the space available there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
     /// A directory on the filesystem.
@@ -28,12 +28,12 @@ pub struct Room {
     pub device: u64,
     /// Bytes that are needed.
     pub need: u64,
-    /// The bytes that the filesystem has.
+    /// The filesystem's available and total bytes.
     pub space: FilesystemSpace,
 }
 
 impl Needs {
-    /// Bytes in all directories.
+    /// The total bytes needed in all directories.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.space.values().sum()
@@ -42,7 +42,7 @@ impl Needs {
     /// The bytes needed on each filesystem, and those available.
     ///
     /// # Errors
-    /// A directory or its filesystem cannot be looked at.
+    /// The filesystem of a directory cannot be queried.
     pub fn rooms(&self) -> Result<Vec<Room>, Refusal> {
         let mut rooms: BTreeMap<u64, Room> = BTreeMap::new();
         for (dir, need) in &self.space {
@@ -57,7 +57,7 @@ impl Needs {
         Ok(rooms.into_values().collect())
     }
 
-    /// Adds the workloads' files next to a target; once per directory, because targets are measured one at a time.
+    /// Adds the files that workloads create next to a target; once per directory, because targets are measured one at a time.
     pub(super) fn beside(&mut self, dir: &Path, plan: &Plan) {
         let files = plan.space().files.0;
         if files > 0 && self.shared.insert(dir.to_owned()) {

@@ -1,4 +1,4 @@
-//! Raw files served by NFS.
+//! Raw files exported over NFS.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -23,18 +23,19 @@ use crate::undo::Effect;
 
 /// An NFS server in user space.
 const GANESHA: Program = Program { name: "ganesha.nfsd", package: "nfs-ganesha" };
-/// Tells clients a server's port, which libnfs asks for.
+/// rpcbind, which tells clients a server's port. libnfs asks it.
 const RPCBIND: Program = Program { name: "rpcbind", package: "rpcbind" };
-/// Asks a server for a sign of life.
+/// The tool that checks whether a server answers.
 const RPCINFO: Program = Program { name: "rpcinfo", package: "rpcbind" };
-/// Creates mounts that only the servers see.
+/// The tool that creates mounts which only the servers see.
 const MOUNT: Program = Program { name: "mount", package: "mount" };
 /// The number and version of NFS's mount protocol.
 const MOUNTD: [&str; 2] = ["100005", "3"];
 /// Path under which the servers see the file's directory.
 const SHARED: &str = "/run/export";
 
-/// Starts both servers. ip(8) gave them a separate mount namespace, so their files in /run and their portmapper are not this machine's.
+/// Shell script that starts both servers. ip(8) gave them a separate mount namespace, so their files in /run and their portmapper are not
+/// this machine's.
 const START: &str = r#"
 set -e
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -58,7 +59,7 @@ exec "$1" -F -L STDERR -N NIV_MAJ -f /run/ganesha.conf -p "/run/$4.pid"
 struct NfsServer {
     /// The namespace's name.
     namespace: String,
-    /// Its file for ip(8).
+    /// The namespace's file in ip(8)'s directory.
     point: PathBuf,
     /// The directory that is served.
     directory: PathBuf,

@@ -1,4 +1,4 @@
-//! Nodes that a storage daemon opens: images and filters in QEMU's block layer.
+//! Block nodes that a storage daemon opens: images and filters in QEMU's block layer.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::guest::image::{self, DevicePart, KEY, SECRET};
 #[derive(Debug, Clone)]
 pub(super) struct BlockNode {
     pub(super) base: NodeBase,
-    /// The image of the user's that the base is an overlay on.
+    /// The user's image, if the base is an overlay on it.
     pub(super) over: Option<(PathBuf, Format)>,
     /// The filters on it, from the bottom up.
     pub(super) filters: Vec<FilterSpec>,
@@ -31,13 +31,13 @@ pub(super) enum NodeBase {
 /// A QEMU client for a server's storage.
 #[derive(Debug, Clone)]
 pub(super) struct ClientNode {
-    /// Its driver and the address of the server.
+    /// The client's driver and the address of the server.
     pub(super) node: Value,
     /// The `--object` of the secret, if needed.
     pub(super) secret: Option<Value>,
-    /// The directory of the server's own socket, from where its address may be relative.
+    /// The working directory of the client, because the address of the server's socket may be relative to it.
     pub(super) directory: Option<PathBuf>,
-    /// The file of the network namespace in which it reaches the server; `None` for this process's.
+    /// The file of the network namespace in which the client reaches the server; `None` for this process's.
     pub(super) namespace: Option<PathBuf>,
     pub(super) read_only: bool,
 }
@@ -51,30 +51,30 @@ pub(super) fn client(address: &NbdAddress, export: &str) -> Value {
     json!({ "driver": "nbd", "server": server, "export": export })
 }
 
-/// The number of that error.
+/// The number of the error EIO.
 const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 
-/// The arguments by which a daemon opens a node.
+/// The arguments with which a daemon opens a node.
 #[derive(Debug)]
 pub(super) struct NodeArguments {
-    /// `--blockdev`.
+    /// The value of `--blockdev`.
     pub(super) node: Value,
-    /// The `--object`s that it needs.
+    /// The values of `--object` that the node needs.
     pub(super) objects: Vec<Value>,
 }
 
 impl BlockNode {
-    /// An image that iotax may write.
+    /// The node of an image that iotax may write.
     pub(super) const fn image(path: PathBuf, format: Format) -> Self {
         Self::on(NodeBase::Image { path, format, part: None, read_only: false })
     }
 
-    /// A base with nothing on it.
+    /// A node without filters.
     pub(super) const fn on(base: NodeBase) -> Self {
         Self { base, over: None, filters: Vec::new() }
     }
 
-    /// The image's file or device, and its format; `None` if a server has it.
+    /// The image's file or device, and its format; `None` if a server holds the image.
     pub(super) fn stored(&self) -> Option<(&Path, Format)> {
         match &self.base {
             NodeBase::Image { path, format, .. } => Some((path, *format)),
@@ -82,7 +82,7 @@ impl BlockNode {
         }
     }
 
-    /// The file of the network namespace in which it is opened; `None` for this process's.
+    /// The file of the network namespace in which the node is opened; `None` for this process's.
     pub(super) fn namespace(&self) -> Option<&Path> {
         match &self.base {
             NodeBase::Image { .. } => None,
@@ -90,7 +90,7 @@ impl BlockNode {
         }
     }
 
-    /// Returns whether it is only read.
+    /// Returns whether the node is read-only.
     pub(super) const fn is_read_only(&self) -> bool {
         match &self.base {
             NodeBase::Image { read_only, .. } => *read_only,
@@ -98,7 +98,7 @@ impl BlockNode {
         }
     }
 
-    /// The names of its files that are opened with threads in place of `aio`.
+    /// The names of the node's files that QEMU opens with threads instead of `aio`.
     pub(super) fn with_threads(&self, aio: Aio) -> Result<Vec<String>, BuildError> {
         let Some((path, format)) = self.stored() else { return Ok(Vec::new()) };
         let chain = image::chain(path, format)?;

@@ -4,7 +4,7 @@ use crate::build_error::BuildError;
 use crate::lvm::{Group, LVM, Scope};
 use crate::undo::{Effect, UndoEntry, UndoLog};
 
-/// A volume that needs snapshots.
+/// A logical volume that snapshots are taken of.
 #[derive(Debug, Clone)]
 pub struct Origin {
     pub(super) group: Group,

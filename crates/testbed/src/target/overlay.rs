@@ -62,7 +62,7 @@ impl Build for OverlaySpec {
     }
 }
 
-/// The mount's data. Colons and commas are escaped with a backslash.
+/// The mount's options. Colons and commas are escaped with a backslash.
 fn options(root: &Path, volatile: bool) -> CString {
     let escaped = |part: &str| {
         let path = root.join(part).into_os_string();

@@ -22,12 +22,12 @@ use crate::network;
 use crate::refusal::Refusal;
 use crate::settings::KernelSettings;
 
-/// Space left free: a tenth of a small filesystem, 1 GiB of a medium one, 5% of a large one.
+/// Bytes to leave free on a filesystem: 10% up to 10 GiB, 1 GiB up to 20 GiB, 5% above.
 fn reserve(total: u64) -> u64 {
     (total / 20).max((total / 10).min(1 << 30))
 }
 
-/// The space that a plan needs, or the reason why it cannot run here.
+/// Checks a plan. Returns the space that it needs, or the reason why it cannot run here.
 pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     let mut needs = Needs::default();
     device::check_permission(plan, permission)?;
@@ -171,7 +171,7 @@ pub(super) fn check_nothing_beside(shown: &str, work: &[&Workload]) -> Result<()
 /// Rejects files of `need` bytes that would fill a directory's filesystem.
 ///
 /// # Errors
-/// They would leave less than is always left free, or that is unknown.
+/// The files would leave less than the reserve, or the free space cannot be read.
 pub fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
     check_space(dir, free_space(dir)?, need)
 }
@@ -179,7 +179,7 @@ pub fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
 /// Rejects files of `need` bytes that would fill the filesystem of a directory, which has this space.
 ///
 /// # Errors
-/// They would leave less than is always left free.
+/// The files would leave less than the reserve.
 pub fn check_space(dir: &Path, space: FilesystemSpace, need: u64) -> Result<(), Refusal> {
     let keep = reserve(space.total.0);
     if space.available.0 >= need.saturating_add(keep) {

@@ -13,25 +13,25 @@ use super::Built;
 use crate::build_error::BuildError;
 use crate::undo::{Effect, FileId, UndoEntry, UndoLog};
 
-/// A file that was created here.
+/// A raw file that iotax created.
 #[derive(Debug)]
 pub struct RawFile {
     /// Absolute path.
     pub path: PathBuf,
-    /// Its length.
+    /// The file's length.
     pub size: Bytes,
     /// Device number from stat(2).
     pub device: u64,
     /// Inode number from stat(2).
     pub inode: u64,
-    /// Its entry in the undo log.
+    /// The file's entry in the undo log.
     pub entry: UndoEntry,
-    /// The open file: its inode is not reused meanwhile.
+    /// Keeps the file open, so that its inode is not reused.
     pub held: File,
 }
 
 impl RawFile {
-    /// Its expected identity.
+    /// The file's expected identity.
     #[must_use]
     pub const fn identity(&self) -> Identity {
         Identity::File { device: self.device, inode: self.inode }
@@ -71,7 +71,7 @@ pub fn build(
     Ok(RawFile { path, size, device: found.dev(), inode: found.ino(), entry, held: file })
 }
 
-/// Opens a file that a cut of power left.
+/// Opens a file that survived a power cut.
 pub(super) fn open(path: PathBuf, size: Bytes, undo_log: &mut UndoLog) -> Result<RawFile, BuildError> {
     let held = File::options().write(true).open(&path).map_err(BuildError::file(&path))?;
     let found = held.metadata().map_err(BuildError::file(&path))?;

@@ -1,4 +1,4 @@
-//! Images of a Ceph cluster whose disk is a raw file.
+//! Images of Ceph clusters that iotax starts, with one OSD whose disk is a raw file.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -32,13 +32,13 @@ use crate::undo::{Effect, UndoLog};
 const MON: Program = Program { name: "ceph-mon", package: "ceph-mon" };
 /// The cluster's storage daemon.
 const OSD: Program = Program { name: "ceph-osd", package: "ceph-osd" };
-/// Queries the monitors.
+/// The tool that queries the monitors.
 const CEPH: Program = Program { name: "ceph", package: "ceph-common" };
-/// Creates images.
+/// The tool that creates images.
 const RBD: Program = Program { name: "rbd", package: "ceph-common" };
-/// Makes keys.
+/// The tool that makes keys.
 const AUTHTOOL: Program = Program { name: "ceph-authtool", package: "ceph-common" };
-/// The file that all programs of a cluster read first.
+/// The configuration file that all programs of a cluster read first.
 const CONF: &str = "ceph.conf";
 /// The keys with which the programs authenticate one another.
 const KEYRING: &str = "keyring";
@@ -47,9 +47,9 @@ const POOL: &str = "rbd";
 const IMAGE: &str = "disk";
 /// Seconds after which a request that no OSD has answered fails, as in the kernel's SCSI layer.
 const TIMEOUT_S: u32 = 30;
-/// Time for a daemon to answer a question about itself.
+/// Timeout of a status query to a daemon.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The longest answer that is read.
+/// Maximum length of a daemon's answer in bytes.
 const LONGEST: u32 = 16 << 20;
 
 /// A Ceph cluster in its own directory and network namespace.
@@ -67,11 +67,11 @@ struct Cluster {
 #[derive(Debug)]
 struct CephDaemon {
     program: Program,
-    /// Its name within the cluster.
+    /// The daemon's name within the cluster.
     id: &'static str,
-    /// The socket at which it answers questions.
+    /// The socket that answers status queries.
     socket: PathBuf,
-    /// The question after its state, and the state in which it serves.
+    /// The status command, and the value of `state` in its answer once the daemon serves requests.
     ready: (&'static str, &'static str),
     cluster: Cluster,
 }
@@ -99,7 +99,7 @@ impl Shows for CephDaemon {
 }
 
 impl Cluster {
-    /// The arguments by which a program belongs to the cluster.
+    /// The arguments with which a program uses this cluster.
     fn arguments(&self) -> [&str; 4] {
         ["--cluster", &self.marker, "-c", CONF]
     }
@@ -114,7 +114,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Writes its settings and keys, with an empty directory for each daemon. The OSD's disk is `file`.
+    /// Writes the cluster's settings and keys, and creates a directory for each daemon. The OSD's disk is a link to `file`.
     fn lay_out(&self, spec: &RbdSpec, file: &Path) -> Result<(), BuildError> {
         let key = AUTHTOOL.run(["--gen-print-key"])?;
         let key = String::from_utf8_lossy(&key).trim().to_owned();
@@ -128,7 +128,7 @@ impl Cluster {
         write().map_err(BuildError::file(&self.directory))
     }
 
-    /// Starts a daemon and waits until it serves.
+    /// Starts a daemon and waits until it serves requests.
     fn start(&self, daemon: CephDaemon, node: &BlockNode, at: &mut LayerSite<'_>) -> Result<(), BuildError> {
         // It opens the file past the page cache itself; the rest is for layers above.
         let drive = Drive { cache: CacheMode::None, aio: Aio::Native, discard: Discard::Unmap };

@@ -1,4 +1,4 @@
-//! The bytes that layers take of those below them.
+//! The space that layers need from those below them.
 
 use iotax_model::target::{DeviceSpec, LayerSpec, LvmSpec, PlannedLayer, RequiredSpace, TargetSpec};
 use iotax_model::units::Bytes;
@@ -11,7 +11,7 @@ pub(super) fn on_block(target: &TargetSpec) -> &[PlannedLayer] {
     &layers[below..]
 }
 
-/// The bytes that a layer has to offer so that those above it offer `space` to the workloads.
+/// The bytes that a layer must provide so that the layers above it provide `space` to the workloads.
 pub(super) fn size_on(above: &[PlannedLayer], space: RequiredSpace) -> Bytes {
     let mut files = Some(space.files);
     above.iter().rev().fold(space.area, |size, layer| layer.kind().size_below(size, &mut files))

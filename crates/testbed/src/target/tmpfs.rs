@@ -19,7 +19,7 @@ use crate::host_info::memory_available;
 use crate::refusal::Refusal;
 use crate::undo::Effect;
 
-/// Room for directories and the ends of pages.
+/// Extra bytes for directories and partly used pages.
 const SPARE: u64 = 1 << 20;
 
 impl Build for TmpfsSpec {

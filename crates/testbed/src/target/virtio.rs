@@ -23,16 +23,16 @@ use crate::guest::disk::Drive;
 use crate::refusal::Refusal;
 use crate::undo::Effect;
 
-/// The daemon's name for a thread of the export's own.
+/// The daemon's name for the export's I/O thread.
 const IOTHREAD: &str = "iothread0";
 
 /// A virtio block device at a socket.
 #[derive(Debug)]
 struct VhostUser {
     socket: PathBuf,
-    /// Its queues.
+    /// The number of queues.
     queues: u16,
-    /// True if a separate I/O thread serves them.
+    /// True if a separate I/O thread serves the queues.
     iothread: bool,
 }
 
@@ -107,7 +107,7 @@ impl Build for VirtioSpec {
     }
 }
 
-/// Checks that images can be shown here; the error names what is missing.
+/// Checks that images can be exported here; the error names what is missing.
 pub fn possible() -> Result<(), Refusal> {
     export::possible()
 }

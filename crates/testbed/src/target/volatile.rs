@@ -1,4 +1,4 @@
-//! Volatile directories that iotax mounts, cuts and removes.
+//! Volatile directories: mounts them, cuts their power, and removes them.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
@@ -27,10 +27,10 @@ use crate::refusal::Refusal;
 use crate::undo::{Effect, NotUndone, UndoEntry, UndoLog};
 use crate::volatile::{COUNT, CUT, MOUNTED, PROGRAM};
 
-/// Time to mount, and to write what survives a cut.
+/// Time to mount, and to write the data that survives a power cut.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A volatile directory. It is served until its mount is undone.
+/// A volatile directory, which a separate process serves until its mount is undone.
 #[derive(Debug)]
 pub struct Volatile {
     control: UnixStream,
@@ -39,12 +39,12 @@ pub struct Volatile {
     point: PathBuf,
 }
 
-/// The directory that outlives a cut of power.
+/// The directory below a volatile directory, which survives a power cut.
 #[derive(Debug, Clone)]
 pub struct Survivor {
-    /// Its path, which holds what was flushed.
+    /// The directory's path, which holds the flushed data.
     pub directory: PathBuf,
-    /// Its entry in the undo log; all later entries are lost with it.
+    /// The directory's entry in the undo log; all later entries are lost with it.
     entry: UndoEntry,
 }
 
@@ -85,7 +85,7 @@ impl Build for VolatileSpec {
     }
 }
 
-/// Starts the process that serves it, and waits until it is mounted.
+/// Starts the serving process and waits until the directory is mounted.
 fn serve(
     spec: &VolatileSpec,
     below: &Path,
@@ -121,12 +121,12 @@ fn serve(
     Err(Refusal::environment(format!("volatile: {}", reason.trim())).into())
 }
 impl Volatile {
-    /// Cuts the power: unflushed writes are lost as its settings determine, and nothing can be read or written any more.
+    /// Cuts the power: unflushed writes are lost according to the settings, and every later request fails.
     pub fn cut(&mut self) -> Result<VolatileCut, BuildError> {
         self.ask().map_err(BuildError::file(&self.point))
     }
 
-    /// Kills and removes it and everything on it. Returns what survived.
+    /// Kills the serving process, and removes the mount with everything on it. Returns the directory that survives.
     pub fn remove(mut self, undo_log: &mut UndoLog) -> Result<Survivor, BuildError> {
         // Its files are in the survivor, which is removed with its contents.
         undo_log.commit_below(&self.point)?;
@@ -139,7 +139,7 @@ impl Volatile {
         }
     }
 
-    /// A reader of its counters, which works until the cut.
+    /// A reader of the directory's counters, which works until the power cut.
     pub fn counters(&self) -> io::Result<VolatileCounters> {
         self.control.try_clone().map(|control| VolatileCounters { control })
     }
@@ -156,7 +156,7 @@ pub struct VolatileCounters {
 }
 
 impl VolatileCounters {
-    /// Its flushes since it was mounted; `None` if it no longer answers.
+    /// The flush counters since the mount; `None` if the serving process no longer answers.
     pub fn read(&mut self) -> Option<VolatileFlushes> {
         ask(&mut self.control, COUNT).ok()
     }
@@ -171,7 +171,7 @@ fn ask<T: DeserializeOwned>(control: &mut UnixStream, command: &str) -> io::Resu
 }
 
 impl Survivor {
-    /// Removes it, and what was built on it since.
+    /// Removes the directory and everything that was built on it since. Returns the failures.
     pub fn remove(self, undo_log: &mut UndoLog) -> Vec<NotUndone> {
         let mut failures = undo_log.undo_after(self.entry);
         failures.extend(undo_log.undo(self.entry).err());

@@ -151,12 +151,13 @@ fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, UndoLogError> {
 pub struct Leftover {
     standing: PendingEffect,
     goes_along: bool,
-    /// True for a directory below an existing mount: it is visible again once that is gone.
+    /// True for a directory that an existing mount hides; it is visible again once that mount is removed.
     is_covered: bool,
 }
 
 impl Leftover {
-    /// Why it cannot be undone at the moment, if so. Accesses its filesystem, which may take long.
+    /// The reason why the file or directory cannot be removed at the moment; `None` if there is no known one. Accesses its filesystem,
+    /// which may take long.
     #[must_use]
     pub fn hindrance(&self) -> Option<String> {
         if self.is_covered {
@@ -216,14 +217,14 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     Ok(left)
 }
 
-/// The undo logs in a directory that cannot be read, and so cannot be undone. Does not wait.
+/// The undo logs in a directory that are unreadable, so that their effects cannot be undone. Does not wait.
 pub fn unreadable(dir: &Path) -> Result<Vec<UndoLogError>, UndoLogError> {
     let Some(dir) = &believed(dir)? else { return Ok(Vec::new()) };
     let look = |path: PathBuf| open(&path).and_then(|log| Record::read(&log, &path)).err();
     Ok(log_files(dir, NAMED)?.into_iter().filter_map(look).collect())
 }
 
-/// Lists the settings of the kernel that runs have changed, whether they live or not. The logs are read without their locks.
+/// Lists the kernel settings that runs have changed, including active runs. Reads the logs without locking them.
 pub fn settings_in_force(dir: &Path) -> Result<Vec<Effect>, UndoLogError> {
     let Some(dir) = &believed(dir)? else { return Ok(Vec::new()) };
     let records = log_files(dir, NAMED)?.into_iter().filter_map(|path| {

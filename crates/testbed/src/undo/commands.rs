@@ -1,4 +1,4 @@
-//! The commands of events, which are known by a variable of their environment: whatever they start inherits it.
+//! Kills the commands that events started. They and their children are found by an inherited environment variable.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_group};
 
-/// The variable that names the window of a run in which a command began.
+/// Environment variable that names the measurement window in which a command was started.
 pub const EVENT_OF: &str = "IOTAX_EVENT_OF";
 
 /// Kills the processes with this marker, and the process groups that they lead, whose members may have a different environment. Returns

@@ -35,7 +35,7 @@ pub enum Effect {
     Directory {
         /// Absolute path.
         path: PathBuf,
-        /// Its identity, so that another directory there is not touched. Absent until it has its final name.
+        /// The directory's identity, so that another directory at this path is not touched. Absent until the directory has its final name.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },
@@ -43,25 +43,25 @@ pub enum Effect {
     Tree {
         /// Absolute path.
         path: PathBuf,
-        /// Its identity, so that another directory there is not touched.
+        /// The directory's identity, so that another directory at this path is not touched.
         identity: FileId,
     },
     /// A file; removed.
     File {
         /// Absolute path.
         path: PathBuf,
-        /// Its identity, so that another file there is not touched. Absent until the tool that creates it has ended.
+        /// The file's identity, so that another file at this path is not touched. Absent until the tool that creates the file has exited.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },
     /// A QEMU process; killed.
     Guest {
-        /// Unique to its command line.
+        /// Marker that is unique to the process's command line.
         marker: String,
     },
     /// A storage daemon, a server of storage or of a database; killed with its tools.
     Daemon {
-        /// Unique to its command line.
+        /// Marker that is unique to the process's command line.
         marker: String,
     },
     /// An agent on another machine or in a container; ended, and its directory and files removed.
@@ -72,54 +72,54 @@ pub enum Effect {
     VolumeGroup {
         /// Contains the run's tag.
         name: String,
-        /// Its physical volume.
+        /// The physical volume of the group.
         physical: Physical,
     },
     /// A logical volume; removed.
     LogicalVolume {
-        /// Its group.
+        /// The volume group of the logical volume.
         group: Group,
         /// The group's name when it was created.
         group_name: String,
         /// Contains the run's tag, or its group's name does.
         name: String,
     },
-    /// An overwritten device, whose ends are blanked.
+    /// An overwritten device; its ends are blanked.
     Overwritten(OverwrittenDevice),
     /// A filesystem on a device; its signature is wiped.
     Filesystem(CreatedFilesystem),
-    /// A header of LUKS on a device of the user's; wiped.
+    /// A LUKS header on a user's device; wiped.
     Luks(LuksHeader),
-    /// A mapping of the device mapper's; removed.
+    /// A device-mapper mapping; removed.
     Mapping(Mapping),
-    /// A subsystem of the kernel's NVMe target with its port; removed.
+    /// A subsystem of the kernel's NVMe target, with its port; removed.
     NvmeTarget(NvmeTarget),
-    /// A connection to it; ended.
+    /// A connection to such a subsystem; ended.
     NvmeConnection(NvmeConnection),
-    /// An array of md's; stopped.
+    /// An md array; stopped.
     Array(CreatedArray),
     /// A mount; unmounted.
     Mount(Mounted),
     /// A loop device; detached.
     Loop(Attached),
-    /// A process with what it shows by FUSE, an image of a storage daemon's or a volatile directory; killed and unmounted.
+    /// A process and its FUSE mount, which exposes a storage daemon's image or a volatile directory; killed and unmounted.
     FuseExport(FuseExport),
     /// A network namespace; removed with its contents.
     Namespace(Namespace),
     /// A network interface in iotax's namespace; removed.
     Interface(NetnsInterface),
-    /// The commands of a window's events; killed with what they started.
+    /// The commands that a window's events started; killed with their children.
     Commands {
         /// Marker in their environment.
         marker: String,
     },
-    /// A control group; its processes go back, and it is removed.
+    /// A control group; its processes are moved back, and it is removed.
     Cgroup(RunCgroup),
-    /// The controller of I/O, which was off for cgroup v2; turned off.
+    /// The I/O controller of cgroup v2, which was disabled; disabled again.
     IoController(IoController),
-    /// A setting of the kernel; put back.
+    /// A kernel setting; restored.
     Setting(Box<KernelFile>),
-    /// An instance of the kernel's tracing; removed.
+    /// A trace instance; removed.
     TraceInstance(TraceInstance),
 }
 
@@ -140,7 +140,7 @@ impl Effect {
         path != point && path.starts_with(point)
     }
 
-    /// The identity of that file or directory.
+    /// The identity of the effect's file or directory.
     pub(super) fn identity(&self) -> Option<FileId> {
         match self {
             Self::Directory { identity, .. } | Self::File { identity, .. } => *identity,
@@ -188,8 +188,8 @@ impl std::fmt::Display for Effect {
     }
 }
 
-/// Undoes an effect other than a file or directory. Missing is fine; what no longer belongs to iotax is reported and not touched. Tools
-/// hold the lock.
+/// Undoes an effect other than a file or directory. Succeeds if it is missing. Reports an object that no longer belongs to iotax, and does
+/// not touch it. Tools hold the lock.
 pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
     match effect {
         Effect::Directory { .. } | Effect::Tree { .. } | Effect::File { .. } => {
@@ -269,7 +269,7 @@ fn until_none(kill: impl Fn() -> io::Result<Vec<u32>>) -> io::Result<()> {
     }
 }
 
-/// Kills the processes of iotax's with this marker in their command line and returns their ids.
+/// Kills iotax's processes with this marker in their command line. Returns their ids.
 fn kill_marked(marker: &str) -> io::Result<Vec<u32>> {
     let pids = guests_marked(Path::new("/proc"), marker)?;
     for pid in &pids {

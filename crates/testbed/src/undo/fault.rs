@@ -45,7 +45,7 @@ impl InjectedFault {
         Ok(Self { kind: Some(kind), left })
     }
 
-    /// Called before a line is written. Returns true if writing must fail.
+    /// Counts a line about to be written, and kills this process if that fault is due. Returns true if writing must fail.
     pub(super) fn before(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         match self.kind {
@@ -58,7 +58,7 @@ impl InjectedFault {
         }
     }
 
-    /// Called after a line was written.
+    /// Kills this process after a line was written, if that fault is due.
     pub(super) fn after(&self) {
         if self.left == 0 && self.kind == Some(Kind::KillAfter) {
             die();

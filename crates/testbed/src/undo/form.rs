@@ -11,9 +11,9 @@ use crate::nvme_tcp;
 
 /// Prefix of all names of guests, namespaces, groups and volumes.
 const OURS: &str = "iotax-";
-/// The least length of a run's tag.
+/// Minimum length of a run's tag.
 const TAG: usize = 4;
-/// The groups of characters of LVM's UUIDs.
+/// Lengths of the groups of characters in an LVM UUID.
 const PHYSICAL: [usize; 7] = [6, 4, 4, 4, 4, 4, 6];
 /// Lengths of the groups of a filesystem's UUID.
 const UUID: [usize; 5] = [8, 4, 4, 4, 12];
@@ -21,7 +21,7 @@ const UUID: [usize; 5] = [8, 4, 4, 4, 12];
 const LONGEST: usize = 64;
 
 impl Effect {
-    /// Checks that iotax could have recorded this. `root` is where /sys and /proc are.
+    /// Checks that iotax could have recorded this effect. /sys and /proc are below `root`.
     pub(super) fn check_form(&self, root: &Path) -> Result<(), String> {
         match self {
             Self::Directory { path, .. } | Self::Tree { path, .. } | Self::File { path, .. } => {
@@ -124,26 +124,26 @@ fn absolute(path: &Path) -> Result<(), String> {
     expect(is_fine, "an absolute path without ..", &path.to_string_lossy())
 }
 
-/// The name of an NVMe subsystem or host of iotax's, by a UUID.
+/// Checks that an NVMe subsystem or host has a name of iotax's: a prefix and a UUID.
 fn nqn(name: &str) -> Result<(), String> {
     let uuid = name.strip_prefix(nvme_tcp::NQN).unwrap_or_default();
     expect(is_uuid(uuid, &UUID), "the NVMe name of what iotax made", name)
 }
 
-/// A directory of control groups.
+/// Checks that a path is below the cgroup directory.
 fn in_cgroups(root: &Path, path: &Path) -> Result<(), String> {
     absolute(path)?;
     let is_there = path.starts_with(root.join(cgroup::CGROUPS.trim_start_matches('/')));
     expect(is_there, "a directory of control groups", &path.to_string_lossy())
 }
 
-/// Letters and digits, with the signs that LVM and ip(8) take within a name.
+/// Returns whether a name has only letters, digits and the characters that LVM and ip(8) allow.
 fn is_name(name: &str) -> bool {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || "+_.-".contains(c);
     !name.is_empty() && !name.starts_with(['-', '.']) && name.chars().all(is_fine)
 }
 
-/// `iotax-`, a run's tag, and perhaps more.
+/// Checks that a name is `iotax-` and a run's tag, optionally followed by more.
 fn tagged(what: &str, name: &str) -> Result<(), String> {
     let tag = name.strip_prefix(OURS).map(|rest| rest.split('-').next().unwrap_or_default());
     let is_tag = tag.is_some_and(|tag| tag.len() >= TAG && tag.chars().all(|c| c.is_ascii_alphanumeric()));

@@ -93,7 +93,7 @@ impl PendingEffect {
         Self { effect, within, directory, own: None, removing: false }
     }
 
-    /// The file or directory, and the identity of its parent.
+    /// The created file or directory with the identity of its parent; `None` for other effects.
     fn made(&self) -> Option<(CreatedFile<'_>, &ParentDirectory)> {
         let Self { effect, own, removing, .. } = self;
         let made = CreatedFile { effect, path: effect.path()?, own: own.as_ref(), removing: *removing };
@@ -119,7 +119,7 @@ impl CreatedFile<'_> {
     }
 }
 
-/// Returns whether an effect is on a filesystem that one of these mounted.
+/// Returns whether an effect is on a filesystem that one of the pending effects mounted.
 fn goes_along(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
     effect.path().is_some_and(|path| all.values().any(|other| other.effect.holds(path)))
 }
@@ -129,7 +129,7 @@ fn goes_along(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
 pub struct NotUndone {
     /// The effect.
     pub effect: Effect,
-    /// The reason.
+    /// The reason why the effect could not be undone.
     pub reason: String,
 }
 
@@ -213,7 +213,8 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Records the start of a removal: the line that completes it, without its end. If the file is missing afterwards, iotax removed it.
+    /// Records the start of a removal: writes the line that marks the effect as undone, without the line's end. If the file is missing
+    /// afterwards, iotax removed it.
     fn begin_removal(&mut self, id: u64) {
         if self.begun == Some(id) {
             return;
@@ -262,7 +263,7 @@ impl UndoLog {
         self.lock.run(program, arguments)
     }
 
-    /// The place for a socket by which others speak to this process. It is removed with the log.
+    /// The path for a socket through which other processes reach this one. It is removed with the log.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.path.with_extension(SOCKET)
@@ -480,8 +481,8 @@ const LOCK: &str = "lock";
 /// The extension of a socket next to a log, see [`UndoLog::socket`].
 pub const SOCKET: &str = "socket";
 
-/// The end of the time that `clean` spends waiting for locks, whatever the number of undo logs: a killed process may hold its own while it
-/// exits, or in a child just forked.
+/// Deadline for all waits of `clean` for locks, whatever the number of undo logs. A killed process, or a child that it just forked, may
+/// hold its lock while it exits.
 #[derive(Debug, Clone, Copy)]
 struct Patience(Instant);
 

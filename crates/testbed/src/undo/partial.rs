@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Effect, NotUndone, UndoEntry, UndoLog, UndoLogError};
 
 impl UndoLog {
-    /// Commits the files and directories below a directory: they are removed with it, or with what they lie on.
+    /// Commits the entries of files and directories below a directory, because they are removed together with it.
     pub fn commit_below(&mut self, directory: &Path) -> Result<(), UndoLogError> {
         let is_below = |effect: &Effect| {
             effect.path().is_some_and(|path| path != directory && path.starts_with(directory))

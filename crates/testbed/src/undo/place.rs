@@ -24,7 +24,7 @@ use crate::stack::mount;
 /// Time for which a workload that is being stopped may still add files to a directory that is being removed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The directory that something was created in.
+/// The directory in which an effect created a file or directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ParentDirectory {
@@ -34,13 +34,13 @@ pub(super) struct ParentDirectory {
     boot_id: Option<String>,
 }
 
-/// The state of that directory.
+/// The state of a parent directory.
 pub(super) enum ParentState {
-    /// Found.
+    /// The directory exists, and is open.
     Directory(File),
-    /// Removed, with its contents.
+    /// The directory was removed, with its contents.
     Gone,
-    /// Not found, for the given reason.
+    /// The directory was not found, for the given reason.
     Lost(String),
 }
 
@@ -53,7 +53,7 @@ impl ParentDirectory {
         Ok((Self { id, boot_id }, directory))
     }
 
-    /// Finds it: through the open handle, or as the parent of `path`.
+    /// Finds the directory through the open handle, or as the parent of `path`.
     pub(super) fn find(&self, path: &Path, held: Option<&File>) -> io::Result<ParentState> {
         if let Some(held) = held
             && held.metadata()?.nlink() > 0
@@ -116,7 +116,7 @@ pub(super) struct CreatedFile<'a> {
 }
 
 impl CreatedFile<'_> {
-    /// Removes it from its directory. Calls `begin` first if this removes the last name.
+    /// Removes the file or directory. Calls `begin` first if this removes the last name.
     pub(super) fn remove(&self, directory: &File, begin: impl FnOnce()) -> io::Result<()> {
         let Some(there) = self.look(directory)? else { return Ok(()) };
         let others = self.other_names(directory, &there)?;
@@ -169,12 +169,12 @@ impl CreatedFile<'_> {
         )))
     }
 
-    /// Its path, whatever its directory is called now.
+    /// The file's path, even if the directory was renamed.
     fn at(&self, directory: &File) -> PathBuf {
         through(directory).join(self.path.file_name().unwrap_or_default())
     }
 
-    /// The number of its names besides this one and those with their own entries.
+    /// The number of hard links to the file besides this name and those with their own entries.
     fn other_names(&self, directory: &File, there: &fs::Metadata) -> io::Result<u64> {
         if there.is_dir() || there.nlink() < 2 || self.path.file_name().is_some_and(is_scratch) {
             return Ok(0);

@@ -1,4 +1,4 @@
-//! The disks that active runs measure: a file next to the undo log of each, by which they find one another.
+//! Announces the disks that active runs measure, in a file next to each run's undo log.
 
 use std::fs::{OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -14,10 +14,10 @@ use crate::own_file;
 /// The extension of the file.
 pub(super) const RUNNING: &str = "run";
 
-/// A run that is under way.
+/// An active run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningRun {
-    /// Its number.
+    /// The run's number in its store.
     pub run: i64,
     /// The run's store.
     pub store: String,
@@ -39,7 +39,7 @@ impl UndoLog {
     }
 }
 
-/// Lists the running runs of this user that have announced their disks. Unreadable ones are left out.
+/// Lists the active runs of this user that have announced their disks. Unreadable announcements are left out.
 #[must_use]
 pub fn running(dir: &Path) -> Vec<RunningRun> {
     let files = believed(dir).ok().flatten().and_then(|dir| log_files(&dir, RUNNING).ok());

@@ -15,7 +15,7 @@ use rustix::fs::FallocateFlags;
 use super::Faults;
 use super::pending::{Draw, Pending};
 
-/// Bytes that wait in memory, over all files; of a file that would exceed them the oldest writes go down.
+/// Maximum bytes of pending writes, over all files. Beyond it, the oldest writes of the file that is being written go to disk.
 const MOST: u64 = 256 << 20;
 
 /// The state that all files share.
@@ -42,7 +42,7 @@ impl Power {
         }
     }
 
-    /// Fails after the cut.
+    /// Fails with EIO after the power cut.
     pub(super) fn check(&self) -> io::Result<()> {
         if self.is_off.load(Ordering::SeqCst) { Err(rustix::io::Errno::IO.into()) } else { Ok(()) }
     }
@@ -60,7 +60,7 @@ impl Power {
         VolatileFlushes { done: count(&self.flushes), dropped: count(&self.dropped_flushes) }
     }
 
-    /// Switches off: what begins from now on fails, and of the files that wait each loses what the draw says.
+    /// Cuts the power: later operations fail, and each file loses a random selection of its pending writes.
     pub(super) fn cut<'a>(&self, files: impl Iterator<Item = &'a VolatileFile>) -> io::Result<VolatileCut> {
         self.is_off.store(true, Ordering::SeqCst);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.faults.seed);
@@ -82,7 +82,7 @@ impl Power {
     }
 }
 
-/// A file.
+/// A regular file of a volatile directory.
 #[derive(Debug)]
 pub(super) struct VolatileFile {
     contents: Mutex<Contents>,
@@ -90,11 +90,11 @@ pub(super) struct VolatileFile {
 
 #[derive(Debug)]
 struct Contents {
-    /// The file below.
+    /// The open file in the directory below.
     below: File,
     pending: Pending,
-    /// Writes with O_DSYNC, since the last one without it. Each was a flush by itself; behind one that was not asynchronous the kernel sends
-    /// another, which is the same.
+    /// O_DSYNC writes since the last other write, each already counted as a flush. The kernel sends a flush request after each such write
+    /// unless it was asynchronous; these requests are not counted again.
     settled: u64,
 }
 
@@ -107,14 +107,14 @@ impl VolatileFile {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the file, if there is power: an operation with the lock either completes before a cut, or sees it.
+    /// Locks the file; fails after the power cut. An operation that holds the lock completes before a cut takes effect on the file.
     fn lock_with(&self, power: &Power) -> io::Result<MutexGuard<'_, Contents>> {
         let contents = self.lock();
         power.check()?;
         Ok(contents)
     }
 
-    /// The end of the writes that wait.
+    /// The end offset of the last pending write; 0 if there are none.
     pub(super) fn pending_end(&self) -> u64 {
         self.lock().pending.end()
     }
@@ -128,7 +128,7 @@ impl VolatileFile {
         debug_assert!(discarded.is_ok());
     }
 
-    /// Returns whether nothing waits.
+    /// Returns whether the file has no pending writes.
     pub(super) fn is_clean(&self) -> bool {
         self.lock().pending.bytes() == 0
     }
@@ -176,7 +176,7 @@ impl VolatileFile {
         contents.acknowledge(power)
     }
 
-    /// Sets the length, at once.
+    /// Sets the length; takes effect below at once.
     pub(super) fn set_len(&self, power: &Power, length: u64) -> io::Result<()> {
         self.lock_with(power)?.change(power, |below, pending| {
             pending.forget(length, u64::MAX);
@@ -184,7 +184,7 @@ impl VolatileFile {
         })
     }
 
-    /// Allocates, punches or zeroes, at once.
+    /// Allocates, punches or zeroes a range; takes effect below at once.
     pub(super) fn allocate(
         &self,
         power: &Power,
@@ -205,7 +205,7 @@ impl VolatileFile {
 }
 
 impl Contents {
-    /// Changes what waits, and counts its bytes.
+    /// Changes the pending writes, and updates the total of pending bytes.
     fn change<T>(
         &mut self,
         power: &Power,
@@ -217,14 +217,14 @@ impl Contents {
         changed
     }
 
-    /// Writes the oldest down; returns its bytes.
+    /// Writes the oldest pending write to the file below; returns its length in bytes.
     fn evict(&mut self, power: &Power) -> io::Result<u64> {
         self.change(power, |below, pending| {
             pending.evict(&mut |offset, data| below.write_all_at(data, offset))
         })
     }
 
-    /// Counts a flush and carries it out, unless it is to be dropped.
+    /// Counts a flush and performs it, unless faults drop it.
     fn acknowledge(&mut self, power: &Power) -> io::Result<()> {
         if power.drops_flush() {
             return Ok(());
@@ -234,8 +234,8 @@ impl Contents {
         })
     }
 
-    /// Writes everything to disk. If the power is cut meanwhile, any part may have been written: everything becomes pending again, for the
-    /// cut's random choice.
+    /// Writes all pending data to disk. If the power is cut meanwhile, restores the file below: the writes stay pending for the cut's
+    /// random choice.
     fn flush(&mut self, power: &Power) -> io::Result<()> {
         self.change(power, |below, pending| {
             let length = below.metadata()?.len();

@@ -1,4 +1,4 @@
-//! The kernel's requests.
+//! The FUSE filesystem, which answers the kernel's requests.
 
 use std::ffi::OsStr;
 use std::io;
@@ -24,10 +24,10 @@ use super::inodes::{Inode, Inodes};
 
 /// Cache time for the kernel: no other process changes the files below.
 const KEPT: Duration = Duration::from_secs(1);
-/// Bytes of a write, at most.
+/// Maximum bytes of a write request.
 const LONGEST_WRITE: u32 = 1 << 20;
 
-/// The filesystem; its clones are the same one.
+/// The filesystem. Clones share the same state.
 #[derive(Debug, Clone)]
 pub(super) struct VolatileFs {
     inodes: Arc<Inodes>,
@@ -39,7 +39,7 @@ impl VolatileFs {
         Self { inodes: Arc::new(Inodes::new(root)), power: Arc::new(power) }
     }
 
-    /// Its flushes since it was mounted.
+    /// The flush counters since the mount.
     pub(super) fn flushes(&self) -> VolatileFlushes {
         self.power.flushes()
     }
@@ -136,7 +136,7 @@ fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds.max(0).cast_unsigned()) + Duration::from_nanos(nanoseconds)
 }
 
-/// Answers a request: `reply!(reply, result => method(values))`.
+/// Replies to a request: `reply!(reply, result => method(values))`.
 macro_rules! answer {
     ($reply:ident, $result:expr, |$value:pat_param| $method:ident($($argument:expr),*)) => {
         match $result {

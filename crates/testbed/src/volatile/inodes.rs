@@ -1,4 +1,4 @@
-//! The files and directories that the kernel knows, by the inodes below.
+//! Files and directories that the kernel refers to, by their inode numbers in the directory below.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,10 +11,11 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, statat};
 
 use super::file::{Power, VolatileFile};
 
-/// The kernel's number of the topmost directory.
+/// The kernel's inode number of the root directory.
 const ROOT: u64 = 1;
 
-/// A file or directory below, opened with O_PATH only. It keeps its number while it is known here, even if renamed.
+/// A file or directory of the directory below, opened with O_PATH only. Its inode number is not reused while the kernel refers to it, even
+/// if it is renamed.
 #[derive(Debug)]
 pub(super) struct Inode {
     pub(super) place: OwnedFd,
@@ -24,7 +25,7 @@ pub(super) struct Inode {
 #[derive(Debug)]
 struct Known {
     inode: Arc<Inode>,
-    /// References that the kernel has.
+    /// Number of references that the kernel holds.
     lookups: u64,
 }
 
@@ -37,7 +38,7 @@ impl Inode {
         Self { place, file: OnceLock::new() }
     }
 
-    /// A path to it that survives renames.
+    /// A path to the file or directory that survives renames.
     pub(super) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.place.as_raw_fd()))
     }
@@ -56,7 +57,7 @@ impl Inode {
         Ok(self.file.get_or_init(|| VolatileFile::new(below)))
     }
 
-    /// Its contents, if they were used.
+    /// The contents of a regular file, if they were accessed before.
     pub(super) fn used(&self) -> Option<&VolatileFile> {
         self.file.get()
     }

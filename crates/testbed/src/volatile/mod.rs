@@ -1,8 +1,8 @@
 //! A directory whose power can be cut: a FUSE filesystem that keeps writes in memory until they are flushed.
 //!
-//! A process of its own serves it (`serve`), which the process that started it commands over a socket: `mounted` says that it is there, `count` has
-//! it tell its flushes, `cut` lose what was not flushed and answer every request with EIO from then on. Of a file's writes it keeps the newest (`pending`) until a flush
-//! of that file has them on the disk (`file`); all that concerns names (`inodes`) and lengths passes at once.
+//! A separate process serves it ([`serve`]). The process that started it sends commands over a socket: `mounted` reports the mount, `count`
+//! returns the flush counters, and `cut` discards unflushed writes and makes every later request fail with EIO. Pending writes (`pending`)
+//! go to disk when their file is flushed (`file`); changes of names (`inodes`) and of lengths take effect at once.
 
 mod file;
 mod filesystem;
@@ -23,38 +23,38 @@ use filesystem::VolatileFs;
 
 /// Process name, by which it is found when it must be killed.
 pub(crate) const PROGRAM: &str = "iotax-volatile";
-/// Says that the directory is mounted.
+/// Message that the directory is mounted.
 pub(crate) const MOUNTED: &str = "mounted";
-/// Cuts the power.
+/// Command that cuts the power.
 pub(crate) const CUT: &str = "cut";
-/// Asks for its counters.
+/// Command that returns the flush counters.
 pub(crate) const COUNT: &str = "count";
-/// Threads that serve requests.
+/// Number of threads that serve requests.
 const THREADS: usize = 4;
 
 /// The treatment of unflushed writes at a cut, and of flushes.
 #[derive(Debug, Clone, Copy)]
 pub struct Faults {
-    /// Draws what a cut keeps.
+    /// Seed of the random choice of writes that survive a cut.
     pub seed: u64,
-    /// True to keep pending writes in any order, false to keep the oldest.
+    /// True to keep any selection of pending writes, false to keep only the oldest ones.
     pub reorder: bool,
-    /// Tear writes between sectors.
+    /// True to tear writes between sectors.
     pub tear: bool,
-    /// Acknowledge every Nth flush without doing it.
+    /// Acknowledge every Nth flush without performing it.
     pub drop_flush: Option<u32>,
 }
 
 /// The directories of a volatile directory's process.
 #[derive(Debug, Clone)]
 pub struct Places {
-    /// Keeps what was flushed.
+    /// The directory that holds the flushed data.
     pub below: PathBuf,
     /// The mount point.
     pub point: PathBuf,
 }
 
-/// Mounts a volatile directory and serves it until it is unmounted; standard output is the socket of who commands it.
+/// Mounts a volatile directory and serves it until it is unmounted. Stdout must be the control socket.
 ///
 /// # Errors
 /// The directory cannot be mounted.

@@ -14,26 +14,26 @@ const SECTOR: u64 = 512;
 pub(super) struct Pending {
     /// Pending writes by offset, without overlaps.
     writes: BTreeMap<u64, Write>,
-    /// Their ages and offsets.
+    /// The age and offset of each pending write, oldest first.
     ages: BTreeSet<(u64, u64)>,
     bytes: u64,
 }
 
 #[derive(Debug)]
 struct Write {
-    /// Its number.
+    /// Sequence number of the write; a lower one is older.
     age: u64,
     data: Vec<u8>,
 }
 
-/// The order and the integrity of writes that a cut of power leaves.
+/// Options of the random choice of writes that survive a power cut.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Draw {
     pub(super) reorder: bool,
     pub(super) tear: bool,
 }
 
-/// The numbers of writes by what a cut of power did to them.
+/// The numbers of writes that a power cut kept, tore and lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Fates {
     pub(super) kept: u64,
@@ -41,11 +41,11 @@ pub(super) struct Fates {
     pub(super) lost: u64,
 }
 
-/// Writes bytes to the file below.
+/// A callback that writes bytes at an offset of the file below.
 pub(super) type Down<'a> = &'a mut dyn FnMut(u64, &[u8]) -> io::Result<()>;
 
 impl Pending {
-    /// The bytes that wait.
+    /// The total bytes of pending writes.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -55,13 +55,13 @@ impl Pending {
         self.writes.last_key_value().map_or(0, |(start, write)| start + write.data.len() as u64)
     }
 
-    /// Returns whether something waits for bytes from `start` to `end`.
+    /// Returns whether a pending write overlaps the bytes from `start` to `end`.
     pub(super) fn overlaps(&self, start: u64, end: u64) -> bool {
         let last = self.writes.range(..end).next_back();
         last.is_some_and(|(offset, write)| offset + write.data.len() as u64 > start)
     }
 
-    /// Adds a write.
+    /// Adds a write, which replaces older ones at the same bytes.
     pub(super) fn put(&mut self, offset: u64, data: Vec<u8>, age: u64) {
         if data.is_empty() {
             return;
@@ -91,7 +91,7 @@ impl Pending {
         }
     }
 
-    /// Applies pending writes to bytes that were read from `offset` below.
+    /// Applies pending writes to bytes that were read at `offset` from the file below.
     pub(super) fn lay_over(&self, offset: u64, read: &mut [u8]) {
         let end = offset + read.len() as u64;
         let before = self.writes.range(..offset).next_back();
@@ -104,17 +104,17 @@ impl Pending {
         }
     }
 
-    /// Writes everything down; it waits all the same until it is cleared.
+    /// Writes all pending data to the file below, and keeps it pending until [`Self::clear`].
     pub(super) fn write_down(&self, down: Down<'_>) -> io::Result<()> {
         self.writes.iter().try_for_each(|(offset, write)| down(*offset, &write.data))
     }
 
-    /// Drops everything.
+    /// Drops all pending writes.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Writes the oldest down; returns its bytes.
+    /// Writes the oldest pending write to the file below; returns its length in bytes, 0 if none is pending.
     pub(super) fn evict(&mut self, down: Down<'_>) -> io::Result<u64> {
         let Some((_, offset)) = self.ages.first().copied() else { return Ok(0) };
         let Some(write) = self.take(offset) else { return Ok(0) };
@@ -122,7 +122,7 @@ impl Pending {
         Ok(write.data.len() as u64)
     }
 
-    /// Draws which unflushed writes reach the disk, and writes those.
+    /// Chooses randomly which pending writes survive a power cut, and writes those to the file below.
     pub(super) fn cut(&mut self, draw: Draw, random: &mut impl Rng, down: Down<'_>) -> io::Result<Fates> {
         let mut fates = Fates::default();
         let oldest: Vec<u64> = std::mem::take(&mut self.ages).into_iter().map(|(_, offset)| offset).collect();
@@ -164,7 +164,7 @@ impl Pending {
     }
 }
 
-/// The first or the last sectors of a write; `None` if it is within a single sector.
+/// The part of a torn write that survives: its first or its last sectors; `None` if the write is within a single sector.
 fn torn(offset: u64, length: u64, random: &mut impl Rng) -> Option<(u64, u64)> {
     let end = offset + length;
     let first = offset / SECTOR + 1;

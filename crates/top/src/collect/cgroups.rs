@@ -27,7 +27,7 @@ impl Cgroups {
         Self { top, groups: Vec::new() }
     }
 
-    /// Finds the groups again.
+    /// Scans for control groups again.
     pub(super) fn refresh(&mut self) {
         let mut found = Vec::new();
         let mut open = vec![self.top.clone()];
@@ -76,7 +76,7 @@ fn is_within(path: &str, group: &str) -> bool {
     path.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Parses `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0`.
+/// Parses a line of `io.stat`, such as `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0`.
 fn parse(path: &str, line: &str) -> Option<CgroupIo> {
     let (device, rest) = line.split_once(' ')?;
     let value = |key: &str| {

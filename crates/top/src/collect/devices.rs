@@ -35,7 +35,7 @@ impl Devices {
         self.order.len()
     }
 
-    /// Reads the stack of devices again.
+    /// Scans the devices and their stack order again.
     pub(super) fn refresh(&mut self) {
         let Some(text) = self.diskstats.read() else { return };
         let of_line = |(name, number, fields): (&str, String, Vec<u64>)| {

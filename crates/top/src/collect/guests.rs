@@ -21,7 +21,7 @@ impl Guests {
         Self { root: root.to_owned(), known: HashMap::new() }
     }
 
-    /// The guests among the processes. With `again`, the disks of known ones are read again.
+    /// Returns the guests among the processes. With `again`, the disks of known guests are read again.
     pub(super) fn read(&mut self, processes: &[Process], again: bool) -> Vec<QemuGuest> {
         let mut known = std::mem::take(&mut self.known);
         for process in processes.iter().filter(|process| is_qemu(&process.name)) {
@@ -71,13 +71,13 @@ fn is_qemu(name: &str) -> bool {
     name.starts_with("qemu-system") || matches!(name, "qemu-kvm" | "kvm")
 }
 
-/// Facts from a command line of QEMU.
+/// Settings from a QEMU command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Command {
     name: Option<String>,
     /// Files and devices of disks, without repetition.
     disks: Vec<String>,
-    /// Descriptors by the set that `-add-fd` puts them in.
+    /// File descriptors by the set that `-add-fd` adds them to.
     descriptors: HashMap<String, String>,
 }
 
@@ -115,7 +115,7 @@ impl Command {
     }
 }
 
-/// The file of a -drive or -blockdev.
+/// The file in the value of a -drive or -blockdev option.
 fn file_of(value: &str) -> Option<String> {
     if value.starts_with('{') {
         return filename(&serde_json::from_str(value).ok()?);
@@ -130,7 +130,7 @@ fn file_of(value: &str) -> Option<String> {
     })
 }
 
-/// The first `filename` within.
+/// The first `filename` within a JSON value.
 pub(super) fn filename(value: &Value) -> Option<String> {
     let object = value.as_object()?;
     let own = object.get("filename").and_then(Value::as_str).map(str::to_owned);

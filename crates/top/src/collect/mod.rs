@@ -1,4 +1,4 @@
-//! Reads a machine's counters. Files stay open, and what changes seldom is looked at every ten seconds.
+//! Reads a machine's counters. Files stay open, and data that rarely changes is scanned every ten seconds.
 
 mod cgroups;
 mod devices;
@@ -144,7 +144,7 @@ fn allow_many_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// The names in a directory that are numbers: processes.
+/// The names in a directory that are numbers, which in /proc are process ids.
 fn numbers(directory: &Path) -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::numbers;
 use crate::raw::{Process, ProcessIo};
 
-/// Bytes of /proc/PID/io: seven lines of a name and a number.
+/// Bytes to read of /proc/PID/io: seven lines of a name and a number.
 const LONGEST: usize = 512;
 /// Maximum number of attempts to read counters without a child being waited for in between.
 const TRIES: u32 = 3;
@@ -24,7 +24,7 @@ pub(super) struct Processes {
     denied: usize,
 }
 
-/// A process that was seen.
+/// A process seen before.
 #[derive(Debug)]
 struct Known {
     /// The open file; `None` if this user may not read it.
@@ -74,7 +74,7 @@ impl Processes {
         Some(known)
     }
 
-    /// Its counters, and the faults of the children included in them; `None` if it has ended.
+    /// Reads a process's counters, and the page faults of the children included in them; `None` if the process has ended.
     fn counters(&self, pid: u32, file: &File) -> Option<(ProcessIo, u64)> {
         let stat = self.directory(pid).join("stat");
         let faults = || children_faults(&fs::read_to_string(&stat).ok()?);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::raw::{QemuDisk, QemuGuest};
 
-/// Time for a guest to answer; one that exceeds it is not asked again.
+/// Time for QEMU to answer; a monitor that exceeds it is not asked again.
 const DEADLINE: Duration = Duration::from_millis(500);
 
 /// Connections to guests' monitors.
@@ -25,7 +25,7 @@ pub(super) struct QemuMonitors {
 #[derive(Debug)]
 struct Monitor {
     socket: PathBuf,
-    /// QEMU's process.
+    /// Process id of QEMU.
     pid: u32,
     qmp: Qmp,
 }

@@ -8,7 +8,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crate::rates::Frame;
 use crate::table::TableKind;
 
-/// The intervals that + and - go through.
+/// Intervals that `+` and `-` step through.
 const INTERVALS: [Duration; 8] = [
     Duration::from_millis(200),
     Duration::from_millis(500),
@@ -20,7 +20,7 @@ const INTERVALS: [Duration; 8] = [
     Duration::from_mins(1),
 ];
 
-/// Frames that `[` and `]` go over.
+/// Number of frames that `[` and `]` skip.
 const LEAP: usize = 10;
 
 /// Contents of the screen.
@@ -74,24 +74,24 @@ pub(super) struct App {
     pub(super) help: Option<usize>,
     /// The figure by which each table is sorted; without one the busiest rows come first.
     pub(super) by: BTreeMap<TableKind, usize>,
-    /// Devices as one list.
+    /// True to show devices as one list instead of a tree.
     pub(super) is_flat: bool,
-    /// Columns scrolled past.
+    /// Number of columns scrolled past.
     pub(super) skip: usize,
-    /// Rows contain this text.
+    /// Text that the shown rows must contain.
     pub(super) filter: String,
-    /// Keys go to the filter.
+    /// True while keys edit the filter.
     pub(super) is_typing: bool,
     pub(super) place: FramePosition,
     pub(super) interval: Duration,
     pub(super) is_paused: bool,
     /// The marked row of the page's first table.
     pub(super) selected: usize,
-    /// The subject of the marked row, so that the mark stays with it; `None` for the first row, whatever it is.
+    /// Key of the marked row, so that the mark follows it; `None` to mark the first row.
     pub(super) pinned: Option<String>,
-    /// The mark was moved since the last drawing.
+    /// True if the mark was moved since the last drawing.
     pub(super) has_moved: bool,
-    /// The rows that fit, for PgUp and PgDn; known after drawing.
+    /// Number of rows that fit, for PgUp and PgDn; known after drawing.
     pub(super) fitting: usize,
 }
 
@@ -139,7 +139,7 @@ impl App {
         self.failure = Some(reason);
     }
 
-    /// Obeys a key.
+    /// Handles a key.
     pub(super) fn press(&mut self, key: KeyEvent) -> Change {
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
             return Change::Quit;
@@ -210,7 +210,7 @@ impl App {
         }
     }
 
-    /// The first line of the help after a key; `None` if it was closed.
+    /// First line of the help after a key; `None` if the key closed it.
     fn read_help(&self, first: usize, key: KeyCode) -> Option<usize> {
         match key {
             KeyCode::Char('?' | 'h' | 'q') | KeyCode::Esc => None,
@@ -235,7 +235,7 @@ impl App {
         }
     }
 
-    /// Sorts the page's first table by the next or the previous figure; the busiest rows first is between the last and the first.
+    /// Sorts the page's first table by the next or the previous figure; sorting by load comes between the last and the first.
     fn sort(&mut self, forwards: bool) {
         let kind = self.page.tables()[0];
         let last = kind.columns() - 1;
@@ -248,7 +248,7 @@ impl App {
         self.by.extend(next.map(|by| (kind, by)));
     }
 
-    /// Takes a longer or a shorter interval.
+    /// Selects the next longer or shorter interval.
     fn wait(&mut self, longer: bool) {
         let next = if longer {
             INTERVALS.iter().find(|interval| **interval > self.interval)

@@ -12,7 +12,7 @@ use crate::figure::{self, Figure};
 use crate::rates::Frame;
 use crate::table::{self, Look, Table, TableKind};
 
-/// Rows of each table that stay on the page of all, if the screen is small.
+/// Rows of each table that stay on the page of all tables, if the screen is small.
 const FEW: usize = 3;
 
 /// Number of lines below which a screen shows no sentences.
@@ -105,7 +105,7 @@ fn head(app: &App) -> String {
     format!("iotax top  {place}  {}  {moment}", visible::line(&app.host))
 }
 
-/// A failure, else stall times.
+/// The failure to show, else stall times.
 fn stalls(app: &App, frame: &Frame) -> String {
     app.failure.clone().or_else(|| table::pressure(frame)).unwrap_or_default()
 }
@@ -149,7 +149,7 @@ fn heights(tables: &[Table], room: usize) -> Vec<usize> {
     heights
 }
 
-/// The marked row as text.
+/// Text about the marked row.
 fn footer(app: &App, frame: &Frame, table: &Table) -> String {
     let Some(row) = table.rows.get(app.selected) else {
         return if app.filter.is_empty() { String::new() } else { format!("no row has {:?}", app.filter) };
@@ -213,7 +213,7 @@ fn explained<R>(figures: &'static [Figure<R>]) -> Vec<(&'static str, String)> {
     figures.iter().map(|figure| (figure.title, figure.help.to_owned())).collect()
 }
 
-/// Explanations, two on a line if both fit, and wrapped if one does not.
+/// Lays out explanations, two on a line if both fit, and wrapped if one does not.
 fn in_pairs(entries: &[(&str, String)], width: usize) -> Vec<String> {
     let half = width / 2;
     let mut lines: Vec<String> = Vec::new();
@@ -237,7 +237,7 @@ fn in_pairs(entries: &[(&str, String)], width: usize) -> Vec<String> {
     lines
 }
 
-/// Lines from the top of the screen down.
+/// Draws lines from the top of the screen down.
 struct Lines<'a, 'b> {
     terminal: &'a mut Terminal<'b>,
     area: Rect,

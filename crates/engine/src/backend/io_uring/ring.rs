@@ -14,7 +14,7 @@ use crate::error::EngineError;
 const SECOND: u64 = 1_000_000_000;
 /// Longest wait in nanoseconds: the kernel adds it to its clock, which a longer one would overflow.
 const LONGEST_WAIT: u64 = 3600 * SECOND;
-/// Milliseconds without I/O that put the kernel's submitting thread to sleep.
+/// Idle time in milliseconds after which the kernel's submission thread sleeps.
 const IDLE: u32 = 1000;
 
 /// A ring with its queues kept borrowed. Their head and tail are thus written once per call instead of once per I/O, and the kernel need
@@ -23,13 +23,13 @@ pub(in crate::backend) struct Ring {
     submitter: Submitter<'static>,
     submissions: SubmissionQueue<'static>,
     completions: cqueue::CompletionQueue<'static>,
-    /// True if the ring is polled: nothing interrupts a wait.
+    /// True if completions must be polled for: none wakes a sleeping wait.
     polled: bool,
     /// Dropped last, because the other fields borrow from it.
     _owner: Owner,
 }
 
-/// The ring itself, at a fixed address, owned as a box is.
+/// The ring itself, at a fixed address, owned like a `Box`.
 struct Owner(NonNull<IoUring>);
 
 impl Drop for Owner {
@@ -61,12 +61,12 @@ impl Ring {
         })
     }
 
-    /// The handle to register files and buffers with.
+    /// The handle for registering files and buffers.
     pub(super) const fn submitter(&self) -> &Submitter<'static> {
         &self.submitter
     }
 
-    /// Adds an entry, which the next call submits.
+    /// Queues an entry for the next submission.
     ///
     /// # Safety
     /// The buffer and file of the entry stay valid until its completion.
@@ -116,7 +116,7 @@ impl Ring {
         }
     }
 
-    /// Handles the result of entering the kernel.
+    /// Handles the result of an io_uring_enter(2) call; a timeout or an interruption is not an error.
     #[inline]
     fn entered(&mut self, result: io::Result<usize>) -> io::Result<()> {
         // Reads how much the kernel has taken, which frees room in the queue.

@@ -9,27 +9,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(super) struct ControlBlock {
-    /// Comes back in the event.
+    /// Returned in the completion event.
     pub(super) data: u64,
-    /// The key, which is the kernel's, and the flags of preadv2, in an order that depends on the machine's.
+    /// The kernel's key and the flags of preadv2; their order depends on the machine's byte order.
     pub(super) key_and_flags: u64,
     pub(super) opcode: u16,
     pub(super) priority: i16,
     pub(super) file: u32,
     pub(super) buffer: u64,
-    /// In bytes.
+    /// Length in bytes.
     pub(super) length: u64,
-    /// In bytes.
+    /// Offset in bytes.
     pub(super) offset: u64,
     pub(super) reserved: u64,
     pub(super) flags: u32,
     pub(super) event_file: u32,
 }
 
-/// `IOCB_FLAG_IOPRIO`: the priority counts.
+/// `IOCB_FLAG_IOPRIO`: use the request's priority.
 pub(super) const HAS_PRIORITY: u32 = 2;
 
-/// `IOCB_CMD_PREAD` and its like.
+/// `IOCB_CMD_PREAD`; the other opcodes follow.
 pub(super) const PREAD: u16 = 0;
 pub(super) const PWRITE: u16 = 1;
 pub(super) const FSYNC: u16 = 2;
@@ -42,7 +42,7 @@ pub(super) struct Event {
     pub(super) data: u64,
     /// Address of the control block.
     pub(super) block: u64,
-    /// Bytes moved, or an errno below zero.
+    /// Bytes moved, or a negative errno.
     pub(super) result: i64,
     pub(super) result2: i64,
 }
@@ -53,9 +53,9 @@ pub(super) struct Event {
 struct Ring {
     id: u32,
     places: u32,
-    /// The next event to take; moved by its reader.
+    /// Index of the next event to take; advanced by this process.
     head: AtomicU32,
-    /// The place of the next event; moved by the kernel.
+    /// Index of the next free entry; advanced by the kernel.
     tail: AtomicU32,
     magic: u32,
     compatible_features: u32,
@@ -102,10 +102,10 @@ impl Context {
         self.ring.as_ptr().expose_provenance() as libc::c_ulong
     }
 
-    /// Submits I/Os, at least one unless it fails. Returns their number.
+    /// Submits I/Os. Returns the number that the kernel took, at least one.
     ///
     /// # Safety
-    /// The control blocks are valid, and what they name stays so until the I/O's event is there.
+    /// The control blocks are valid, and the memory that they point to stays valid until the I/O's event arrives.
     #[inline]
     pub(super) unsafe fn submit(&self, blocks: &[NonNull<ControlBlock>]) -> io::Result<usize> {
         // SAFETY: as many addresses of control blocks as it is told; the caller answers for the rest.

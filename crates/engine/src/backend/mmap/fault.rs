@@ -1,10 +1,10 @@
-//! Lets a thread survive SIGBUS in one stretch of memory.
+//! Lets a thread survive SIGBUS in one memory range.
 //!
-//! The kernel sends it when a page of a mapped file cannot be had: the file has shrunk, the device failed, no space is left.
-//! The handler puts an empty page in that place and returns, the copy goes on as if nothing had happened, and afterwards the
-//! thread learns of it. Nothing is jumped over, so no destructor and no assumption of the compiler is. (A copy through the
-//! kernel, process_vm_readv(2) on oneself, would give EFAULT instead, at three times the cost of the copy: 1850 ns for 4 KiB
-//! of page cache against 600, where pread takes 1000. What was measured then would not be mmap.)
+//! The kernel sends SIGBUS when it cannot provide a page of a mapped file: the file has shrunk, the device failed, no space is left. The
+//! handler maps an empty page there and returns; the copy goes on as if nothing had happened, and the thread checks for the fault
+//! afterwards. No code is skipped, so destructors and the compiler's assumptions stay intact. (A copy through the kernel,
+//! process_vm_readv(2) on oneself, would return EFAULT instead, at three times the cost: 1850 ns for 4 KiB of page cache, against 600 for
+//! the copy and 1000 for pread. That would not measure mmap.)
 #![expect(unsafe_code, reason = "a signal handler")]
 
 use std::io;
@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::param::page_size;
 
-/// A thread's mapping and its last fault, for the handler. Both run on the same thread, so atomics only restrain the compiler.
+/// A thread's watched range and last fault, for the signal handler. The handler runs on the same thread, so atomics only restrain the
+/// compiler.
 struct Watched {
     begin: AtomicUsize,
     end: AtomicUsize,
@@ -37,15 +38,15 @@ thread_local! {
     };
 }
 
-/// The earlier handler of SIGBUS.
+/// The previous SIGBUS action.
 static BEFORE: OnceLock<io::Result<libc::sigaction>> = OnceLock::new();
 
-/// The memory range in which this thread survives faults until this is dropped. A thread has one at a time.
+/// The memory range in which this thread survives faults until this is dropped. A thread has at most one.
 #[derive(Debug)]
 pub(super) struct Watch(PhantomData<*const ()>);
 
 impl Watch {
-    /// Watches over `length` bytes of a mapping.
+    /// Watches `length` bytes of a mapping.
     pub(super) fn over(memory: NonNull<u8>, length: usize) -> io::Result<Self> {
         if let Err(error) = BEFORE.get_or_init(install) {
             return Err(io::Error::from(error.kind()));
@@ -79,7 +80,7 @@ impl Drop for Watch {
     }
 }
 
-/// Installs the process's handler. Returns the previous action.
+/// Installs the SIGBUS handler of the process. Returns the previous action.
 fn install() -> io::Result<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action it only tells the present one.

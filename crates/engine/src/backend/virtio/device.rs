@@ -20,20 +20,20 @@ use virtio_driver::{
 
 /// Entries per queue: the maximum of QEMU's devices.
 const ENTRIES: u16 = 1024;
-/// Entries that a request takes: its header, its data, its status.
+/// Queue entries per request: header, data, status.
 const PER_REQUEST: u16 = 3;
 /// I/Os that a queue holds.
 pub(crate) const DEEPEST: u32 = VirtioSpec::DEEPEST;
 const _: () = assert!(DEEPEST * PER_REQUEST as u32 <= ENTRIES as u32);
-/// Bytes of the sectors that requests count in.
+/// Sector size of requests in bytes.
 pub(crate) const SECTOR: u64 = 512;
-/// Time for a server to answer. It serves one connection at a time.
+/// Time to wait for the server's answer: it serves one connection at a time.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A device's queue, whose requests are identified by their slot's number.
+/// A device's queue; each request carries its slot's number.
 pub(super) type Queue = VirtioBlkQueue<'static, Request>;
 
-/// The backend's handle of a request.
+/// The handle of a request in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Request {
     /// The number of its slot.
@@ -49,7 +49,7 @@ pub(crate) struct Device {
     /// True if it supports discard.
     pub(crate) discards: bool,
     queues: usize,
-    /// Unused queues with their numbers. They lie in memory of the transport.
+    /// Unused queues with their numbers, in memory of `transport`.
     free: Mutex<Vec<(usize, Queue)>>,
     transport: Mutex<Box<VirtioBlkTransport>>,
     /// The serving process, if the kernel reports it.
@@ -65,14 +65,14 @@ impl std::fmt::Debug for Device {
     }
 }
 
-/// A device and the identity of its socket.
+/// A device, and the identity of its socket: filesystem device and inode.
 type Known = ((u64, u64), Weak<Device>);
 
 /// The devices that this process is connected to.
 static CONNECTED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 impl Device {
-    /// The device at a socket, which is open with O_PATH only.
+    /// Returns the device at a socket opened with O_PATH; connects to it if this process is not connected yet.
     pub(crate) fn at(socket: &File) -> io::Result<Arc<Self>> {
         let found = socket.metadata()?;
         let identity = (found.dev(), found.ino());
@@ -126,7 +126,7 @@ impl Device {
         })
     }
 
-    /// Takes a queue.
+    /// Takes a free queue. Fails if all are in use.
     pub(super) fn take(&self) -> io::Result<(usize, Queue)> {
         held(&self.free).pop().ok_or_else(|| {
             io::Error::other(format!(
@@ -144,33 +144,33 @@ impl Device {
         held(&self.free).push((number, queue));
     }
 
-    /// Notifies the device of new requests in a queue.
+    /// Returns the notifier that tells the device of new requests in a queue.
     pub(super) fn notifier(&self, number: usize) -> Box<dyn QueueNotifier> {
         held(&self.transport).get_submission_notifier(number)
     }
 
-    /// Readable when the device has completed something of a queue.
+    /// Returns the event descriptor that becomes readable when the device has completed requests of a queue.
     pub(super) fn completions(&self, number: usize) -> Arc<EventFd> {
         held(&self.transport).get_completion_fd(number)
     }
 
-    /// A descriptor that becomes readable when the server ends.
+    /// A descriptor that becomes readable when the server ends; `None` if unknown.
     pub(super) fn server(&self) -> Option<BorrowedFd<'_>> {
         self.server.as_ref().map(AsFd::as_fd)
     }
 
-    /// Gives the device access to memory, which must be that of a file.
+    /// Gives the device access to mapped memory of a memory file.
     pub(super) fn share(&self, address: usize, bytes: usize, memory: &OwnedFd) -> io::Result<()> {
         held(&self.transport).map_mem_region(address, bytes, memory.as_raw_fd(), 0).map(drop)
     }
 
-    /// Takes the memory back.
+    /// Revokes the device's access to memory.
     pub(super) fn unshare(&self, address: usize, bytes: usize) -> io::Result<()> {
         held(&self.transport).unmap_mem_region(address, bytes)
     }
 }
 
-/// The state after a panic is valid: nothing here is changed in two steps.
+/// Locks a mutex even after a panic: no change takes two steps, so the state is valid.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,13 +10,13 @@ const MOST: usize = 1 << 16;
 /// The I/Os that the next one waits for, and the pause after the last of them.
 #[derive(Debug)]
 pub(super) struct Dependencies {
-    /// Recorded completion and number of I/Os begun that no I/O waited for yet, the earliest completion first.
+    /// I/Os that no later I/O waits for yet: recorded completion and number, the earliest completion first.
     ahead: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Completion times of the I/Os that have completed.
+    /// Completion times of these I/Os in the replay; `u64::MAX` while in flight.
     done: HashMap<u64, u64>,
     /// I/Os in flight that the next one waits for.
     waited_for: HashSet<u64>,
-    /// The latest completion, in the trace, of all dependencies so far, and the latest in the replay.
+    /// Latest completion of all dependencies so far in the trace; `replayed` is the latest in the replay.
     recorded: u64,
     replayed: u64,
 }
@@ -33,7 +33,7 @@ impl Dependencies {
         }
     }
 
-    /// An I/O started that completes at `completes` in the trace.
+    /// Records the start of an I/O that completes at `completes` in the trace; an I/O without that time is not tracked.
     pub(super) fn begun(&mut self, number: u64, completes: Option<u64>) {
         if let Some(completes) = completes.filter(|_| self.ahead.len() < MOST) {
             self.ahead.push(Reverse((completes, number)));
@@ -42,7 +42,7 @@ impl Dependencies {
         }
     }
 
-    /// An I/O has completed.
+    /// Records the completion of an I/O.
     pub(super) fn completed(&mut self, number: u64, now: u64) {
         if self.waited_for.remove(&number) {
             self.replayed = self.replayed.max(now);
@@ -51,7 +51,7 @@ impl Dependencies {
         }
     }
 
-    /// The next I/O started in the trace at `at`, so it waits for all that had completed by then.
+    /// Collects the dependencies of the next I/O, which started at `at` in the trace: all I/Os that had completed by then.
     pub(super) fn follow(&mut self, at: u64) {
         while let Some(Reverse((completes, number))) =
             self.ahead.peek().copied().filter(|next| next.0.0 <= at)
@@ -65,7 +65,7 @@ impl Dependencies {
         }
     }
 
-    /// The due time of the next I/O, which started at `at` in the trace; `u64::MAX` while it waits for another.
+    /// The due time of the next I/O, which started at `at` in the trace; `u64::MAX` while it waits for I/Os in flight.
     pub(super) fn due(&self, at: u64) -> u64 {
         if self.waited_for.is_empty() {
             self.replayed.saturating_add(at.saturating_sub(self.recorded))

@@ -5,11 +5,11 @@ use iotax_model::record::ReplayPhase;
 
 use crate::replay::TraceTimes;
 
-/// The most phases.
+/// Maximum number of phases.
 const MOST: usize = 16;
-/// The length of a phase at first: it doubles as the trace goes on.
+/// Initial length of a phase; it doubles as the trace goes on.
 const SHORTEST_NS: u64 = 1_000_000;
-/// Fewest I/Os for a 99th percentile.
+/// Minimum number of I/Os for a 99th percentile.
 const LEAST_IOS: u64 = 100;
 
 /// Phases of equal length, starting at the first I/O. Their length depends on the trace alone, so all targets have the same.
@@ -32,7 +32,7 @@ impl Phases {
         Self { length_ns: SHORTEST_NS, each: std::iter::repeat_with(phase).take(MOST).collect() }
     }
 
-    /// Adds an I/O.
+    /// Adds the response time of an I/O to its phase.
     pub(super) fn add(&mut self, times: &TraceTimes, response_ns: u64) {
         let place = loop {
             let place = usize::try_from(times.at / self.length_ns).unwrap_or(usize::MAX);
@@ -49,7 +49,7 @@ impl Phases {
         }
     }
 
-    /// Makes one phase of two.
+    /// Doubles the length of the phases by merging them in pairs.
     fn double(&mut self) {
         self.length_ns *= 2;
         for place in 0..MOST {

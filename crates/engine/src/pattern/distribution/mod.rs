@@ -16,10 +16,10 @@ use self::zoned::Zoned;
 use super::permutation::{Bijection, Permutation};
 use crate::random::{Purpose, SplitMix64};
 
-/// Draws numbers from 0 to one less than its count.
+/// Draws block numbers below a count.
 #[derive(Debug, Clone)]
 pub(super) enum Draw {
-    /// Each block once per pass.
+    /// Visits each block once per pass.
     Once(Permutation),
     Uniform {
         count: u64,
@@ -46,7 +46,7 @@ pub(super) enum Draw {
     Sequence(Sequence),
 }
 
-/// The positions of the frequent blocks: scattered over the area, and the same for every job of a workload.
+/// The positions of frequently accessed blocks: scattered over the area, and the same for every job of a workload.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     count: u64,
@@ -99,7 +99,7 @@ impl Draw {
         }
     }
 
-    /// A separate function, to keep the common case short.
+    /// Draws from the uneven distributions; a separate function keeps the common case short.
     #[inline(never)]
     fn next_uneven(&mut self) -> u64 {
         match self {

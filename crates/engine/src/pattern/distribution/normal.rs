@@ -12,7 +12,7 @@ pub(in crate::pattern) struct Normal {
 }
 
 impl Normal {
-    /// For blocks below `count`, at least 1; the standard deviation is `percent` of them, above 0.
+    /// Creates the distribution for `count` blocks, at least 1; the standard deviation is `percent` of them, above 0.
     pub(super) fn new(count: u64, percent: f64) -> Self {
         Self { count: count as f64, deviation: count as f64 * percent / 100.0 }
     }

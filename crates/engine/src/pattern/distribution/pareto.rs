@@ -11,7 +11,7 @@ pub(in crate::pattern) struct Pareto {
 }
 
 impl Pareto {
-    /// For ranks below `count`, at least 1; `h` is between 0 and 1.
+    /// Creates the distribution for `count` ranks, at least 1; `h` is between 0 and 1.
     pub(super) fn new(count: u64, h: f64) -> Self {
         Self { count, power: h.ln() / (-h).ln_1p() }
     }

@@ -6,18 +6,18 @@ use iotax_model::workload::BlockSequence;
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Sequence {
     blocks: Vec<u32>,
-    /// The next one's place in `blocks`.
+    /// Index of the next block in `blocks`.
     at: usize,
-    /// Added to all blocks of this repetition.
+    /// Added to all blocks of the current repetition.
     base: u64,
     /// Added to the base by each repetition.
     step: u64,
-    /// The base that begins anew.
+    /// Limit of the base, from which it starts again at 0.
     end: u64,
 }
 
 impl Sequence {
-    /// A sequence over blocks below `count`; it must name no others.
+    /// Creates a sequence over `count` blocks; its block numbers must be below that.
     pub(super) fn new(count: u64, sequence: &BlockSequence) -> Self {
         let step = if sequence.is_strided { sequence.blocks.len() as u64 } else { 0 };
         let end = (count + 1).saturating_sub(sequence.blocks_needed()).max(1);

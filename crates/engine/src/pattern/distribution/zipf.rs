@@ -5,26 +5,26 @@ use crate::random::SplitMix64;
 /// Draws ranks from 0; the n-th (from 1) in proportion to n to the power of -theta.
 ///
 /// By rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
-/// distributions", ACM TOMACS 6(3), 1996): no table, and hardly ever a second attempt. An integral of x^-theta stands for the
-/// sum; it is inverted at a random point and the result rounded; the point is refused if it lies in the part of the rank's
-/// strip that the integral has and the sum has not.
+/// distributions", ACM TOMACS 6(3), 1996): no table, and hardly ever a second attempt. An integral of x^-theta approximates the
+/// sum; it is inverted at a random point and the result rounded; the point is rejected if it lies in the part of the rank's
+/// strip that belongs to the integral but not to the sum.
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Zipf {
     count: f64,
     theta: f64,
-    /// 1 - theta, and one by it.
+    /// 1 - theta; `root` is its reciprocal.
     power: f64,
     root: f64,
-    /// The integral up to the last rank's end.
+    /// The integral up to the end of the last rank.
     high: f64,
-    /// Distance from there down to the first rank's beginning.
+    /// Distance from `high` to the start of the first rank; negative.
     down: f64,
     /// Distance above its point up to which a rank is accepted without further computation.
     sure: f64,
 }
 
 impl Zipf {
-    /// For ranks below `count`, at least 1; `theta` is above 0.
+    /// Creates the distribution for `count` ranks, at least 1; `theta` is above 0.
     pub(super) fn new(count: u64, theta: f64) -> Self {
         let (count, power) = (count as f64, 1.0 - theta);
         let mut zipf = Self { count, theta, power, root: power.recip(), high: 0.0, down: 0.0, sure: 0.0 };
@@ -34,7 +34,7 @@ impl Zipf {
         zipf
     }
 
-    /// An integral of x^-theta: the logarithm for a theta of 1, where the general formula has none.
+    /// An integral of x^-theta: the logarithm if theta is 1, for which the general formula does not exist.
     fn integral(&self, x: f64) -> f64 {
         if self.power == 0.0 { x.ln() } else { x.powf(self.power) * self.root }
     }

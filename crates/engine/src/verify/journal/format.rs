@@ -9,9 +9,9 @@
 //! | 24 | bytes of a block | generation | nanoseconds since the journal began | 0 | 0 |
 //! | 32 | checksum (XXH3) of the rest, seeded with the measurement; a header's with 0 | the same | the same | the same | the same |
 //!
-//! A journal begins with a header, and so does each batch of records that is synced. It is closed by two ends. The total stands behind
-//! the first header. It is 0 unless the journal could not be written to its end: then it is written again in its place, for
-//! which a full disk has room.
+//! A journal begins with a header, and so does each batch of records that is synced. Two end frames close it. The total follows
+//! the first header. It is 0 unless the journal could not be written completely: then it is overwritten in place, which
+//! works even on a full disk.
 
 use iotax_model::units::Nanos;
 use iotax_model::verify_errors::JOURNAL_MAGIC;
@@ -20,10 +20,10 @@ use crate::verify::stamp::SECTOR;
 
 /// Bytes of a frame.
 pub(super) const LENGTH: usize = 40;
-/// The marker of a frame, by which reading resumes after bad bytes.
+/// The bytes at the start of every frame, by which reading resumes after bad bytes.
 pub(super) const MARKER: [u8; 3] = *b"ioj";
 
-/// The measurement of the records.
+/// The measurement and the block size that the records belong to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The measurement's number, as in the stamps on the target.
@@ -32,7 +32,7 @@ pub(crate) struct Header {
     pub(crate) block: u64,
 }
 
-/// Something that the target acknowledged.
+/// An acknowledged write or flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Record {
     Write {
@@ -53,14 +53,14 @@ pub(super) enum Content {
     Header(Header),
     Record(Record),
     End,
-    /// Number of acknowledged writes if records of some are missing, else 0.
+    /// Number of acknowledged writes if some have no record, else 0.
     Total(u64),
 }
 
-/// A piece of a journal that vouches for itself.
+/// A piece of a journal, protected by a checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// Records before it.
+    /// Number of records before this frame.
     pub(super) number: u64,
     pub(super) content: Content,
 }
@@ -91,7 +91,7 @@ impl Frame {
         bytes
     }
 
-    /// Decodes a frame of a measurement's journal; none if a bit of it is wrong. A header names the measurement itself.
+    /// Decodes a frame of the journal of measurement `run`; `None` if any bit is wrong. A header names its own measurement.
     pub(super) fn decode(bytes: &Bytes, run: u64) -> Option<Self> {
         let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
         let length = bytes[4..].first_chunk().map(|word| u32::from_le_bytes(*word))?;
@@ -120,7 +120,7 @@ const VERSION: u32 = {
     u32::from_le_bytes([a, b, c, d])
 };
 
-/// Records of an older journal, which may remain on the disk after this one's end, do not match.
+/// Checksum of a frame, seeded with the measurement, so that frames of an older journal that remain on the disk do not match.
 fn checksum(bytes: &Bytes, run: u64) -> u64 {
     let seed = if bytes[3] == b'H' { 0 } else { run };
     xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[..32], seed)

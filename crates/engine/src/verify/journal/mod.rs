@@ -5,7 +5,7 @@
 //! lags behind by about two syncs of its own storage.
 //!
 //! An acknowledged flush has a record too, with the number of records before it began: their writes are durable if the target
-//! keeps its word.
+//! honours flushes.
 //!
 //! The records of one block are in the order in which its writes were acknowledged.
 //!
@@ -43,10 +43,10 @@ pub(crate) struct Journal {
 
 #[derive(Debug)]
 struct Shared {
-    /// The measurement.
+    /// The measurement's number.
     run: u64,
     began: Instant,
-    /// Bytes that may wait to be written before workers wait too.
+    /// Bytes waiting to be written from which workers wait too.
     most_pending: usize,
     state: Mutex<State>,
     /// Signals that there is something to write, or that the journal ends.
@@ -66,17 +66,17 @@ struct State {
     recorded_writes: u64,
     /// Writes with a synced record.
     synced_writes: u64,
-    /// A flush has failed.
+    /// True after a failed flush.
     distrusted: bool,
-    /// The journal takes no more records, or cannot write any.
+    /// True once the journal takes no more records or cannot be written.
     closed: bool,
 }
 
 impl Journal {
-    /// Creates a journal, whose header is on disk before this returns.
+    /// Creates a journal; its header is on disk when this returns.
     ///
     /// # Errors
-    /// A file that exists already, and any error of creating it.
+    /// The file exists already, or cannot be created.
     pub(crate) fn create(path: &Path, header: Header) -> io::Result<Self> {
         let sink = Arc::new(Sink::create(path)?);
         sink.append(&header.frame(0))?;
@@ -106,7 +106,7 @@ impl Journal {
         Ok(Self { shared, sink, writer: Mutex::new(Some(writer)) })
     }
 
-    /// True if it lies on the filesystem of another file, or on that filesystem's block device.
+    /// True if the journal is on the filesystem of `other`, or on a filesystem whose block device is `other`.
     pub(super) fn shares_filesystem(&self, other: &File) -> bool {
         other.metadata().is_ok_and(|of| {
             self.sink.filesystem()
@@ -114,12 +114,12 @@ impl Journal {
         })
     }
 
-    /// Puts an acknowledged write on record.
+    /// Records an acknowledged write.
     pub(super) fn write(&self, io: &Io, generation: u64) {
         self.shared.add(Record::Write { offset: io.offset, length: io.length, generation });
     }
 
-    /// The number of records: a flush that begins now makes their writes durable.
+    /// Number of records so far; a flush that begins now makes their writes durable.
     pub(super) fn records(&self) -> u64 {
         self.shared.lock().records
     }
@@ -139,7 +139,7 @@ impl Journal {
     }
 
     /// Closes the journal: waits until all records so far, and the mark of completeness, are on disk; later ones are left out. If some
-    /// records are missing, the journal says so itself, if its storage still works.
+    /// records are missing, that is written into the journal, if its storage still works.
     pub(super) fn finish(&self) -> Result<(), IncompleteJournal> {
         self.shared.lock().closed = true;
         self.shared.filled.notify_all();
@@ -158,7 +158,7 @@ impl Journal {
 }
 
 impl Drop for Journal {
-    /// Its writer would wait for ever.
+    /// Ends the writer thread, which would otherwise wait forever.
     fn drop(&mut self) {
         let _ = self.finish();
     }
@@ -187,7 +187,7 @@ impl Shared {
         self.filled.notify_one();
     }
 
-    /// Writes and syncs records until it is closed, each batch after a header.
+    /// Writes and syncs records in batches, each after a header, until the journal is closed.
     fn write_all(&self, sink: &Sink, header: Header) -> io::Result<()> {
         let (mut batch, mut synced) = (Vec::new(), 0);
         loop {
@@ -221,13 +221,13 @@ impl Shared {
     }
 }
 
-/// The bytes of the total, which follows the first header.
+/// Encodes the total, which follows the first header.
 fn total(run: u64, writes: u64) -> format::Bytes {
     Frame { number: 0, content: Content::Total(writes) }.encode(run)
 }
 
 impl Header {
-    /// Its bytes before the record of this number.
+    /// Encodes the header that precedes the record of this number.
     fn frame(self, number: u64) -> format::Bytes {
         Frame { number, content: Content::Header(self) }.encode(self.run)
     }

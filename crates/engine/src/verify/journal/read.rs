@@ -1,7 +1,7 @@
 //! Reads a journal, also past damaged bytes, and determines its state.
 //!
-//! A batch is written after the one before it was synced. So bad bytes with a header behind them are damage, and so are numbers that
-//! are missing. What comes last may have been torn when the machine stopped: nothing vouches for it.
+//! Each batch is written after the previous one was synced. So bad bytes with a header behind them are damage, and so are missing record
+//! numbers. The last batch may have been torn when the machine stopped, which is no damage.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -52,18 +52,18 @@ fn first_header(source: &mut impl Read) -> io::Result<Header> {
     Err(io::Error::new(io::ErrorKind::InvalidData, "it is no journal of iotax bench --write-journal"))
 }
 
-/// The state of reading.
+/// The state of the reader.
 #[derive(Debug, Default)]
 struct Survey {
     header: Header,
     state: JournalState,
-    /// Bytes so far.
+    /// Bytes read so far.
     at: u64,
     /// The position of the last header.
     batch: u64,
     /// The number of the next record.
     expected: u64,
-    /// Bad bytes right before this.
+    /// Bad bytes directly before this position.
     bad: u64,
 }
 
@@ -119,7 +119,7 @@ enum Piece {
     Bad(usize),
 }
 
-/// A journal in pieces. A bad piece ends at the next marker.
+/// Splits a journal into frames and bad pieces. A bad piece ends at the next marker.
 struct Frames<'a, R> {
     source: &'a mut R,
     run: u64,
@@ -160,7 +160,7 @@ impl<'a, R: Read> Frames<'a, R> {
     }
 }
 
-/// The number of bytes before the next marker, or before the possible beginning of one.
+/// Number of bytes before the next marker, or before a possible start of one.
 fn bad_bytes(rest: &[u8], ended: bool) -> usize {
     let marker = rest[1..].windows(MARKER.len()).position(|window| window == MARKER);
     match marker {

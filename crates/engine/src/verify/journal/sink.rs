@@ -1,4 +1,4 @@
-//! The place of a journal: a new file, or a pipe or line that leads elsewhere.
+//! The destination of a journal: a new file, or a pipe or serial line.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,8 +10,8 @@ use rustix::fs::OFlags;
 
 use super::format::LENGTH;
 
-/// Bytes that may be queued for a serial line. They are lost with the power, together with what they record: a hundred records are the last
-/// third of a second on a serial line of 115,200 baud.
+/// Maximum number of bytes queued for a serial line. A power cut loses them with their records: a hundred records take a third of a second
+/// at 115,200 baud.
 const MOST_PENDING_OF_LINE: usize = 100 * LENGTH;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) enum Sink {
 }
 
 impl Sink {
-    /// Makes a new file, or opens a pipe or character device that exists.
+    /// Creates a new file, or opens an existing pipe or character device.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let is_line = |found: fs::Metadata| {
             let kind = found.file_type();
@@ -52,7 +52,7 @@ impl Sink {
         }
     }
 
-    /// Writes over what is there.
+    /// Overwrites bytes at `offset` of a file; fails on a pipe or line.
     pub(super) fn write_over(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         match self {
             Self::File(file) => {
@@ -63,7 +63,7 @@ impl Sink {
         }
     }
 
-    /// Makes the name of a new file durable.
+    /// Makes the directory entry of a new file durable.
     pub(super) fn sync_name(&self, path: &Path) -> io::Result<()> {
         let Self::File(file) = self else { return Ok(()) };
         file.sync_all()?;
@@ -71,7 +71,7 @@ impl Sink {
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    /// Maximum number of bytes waiting to be written. A batch has one record more, a header and two end frames.
+    /// Maximum number of bytes waiting to be written. A batch adds one record, a header and two end frames.
     pub(super) const fn most_pending(&self) -> usize {
         match self {
             Self::File(_) => JOURNAL_BATCH - 4 * LENGTH,
@@ -79,7 +79,7 @@ impl Sink {
         }
     }
 
-    /// The filesystem that a file lies on.
+    /// Device number of the filesystem that the journal's file is on; `None` for a pipe or line.
     pub(super) fn filesystem(&self) -> Option<u64> {
         match self {
             Self::File(file) => file.metadata().ok().map(|found| found.dev()),

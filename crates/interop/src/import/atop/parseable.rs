@@ -6,10 +6,10 @@ use super::super::parse_util::not_understood;
 use super::super::{DeviceInterval, Found, ImportedInterval, Stamp};
 use super::{Devices, LONGEST_SECONDS, SINCE_BOOT};
 
-/// Number of fields of a line in the oldest supported version.
+/// Number of fields per line in the oldest supported version.
 const FIELDS: usize = 12;
 
-/// Adds the lines of a text.
+/// Adds the `-P` results of a text.
 pub(super) fn read(text: &str, found: &mut Found) {
     let mut devices = Devices::default();
     for event in events(text) {
@@ -22,7 +22,7 @@ pub(super) fn read(text: &str, found: &mut Found) {
     devices.entries(found);
 }
 
-/// The samples by interval: those with the same time belong together.
+/// The `-P` samples grouped into intervals: samples of the same time form one.
 pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> {
     let mut intervals: Vec<ImportedInterval> = Vec::new();
     for event in events(text) {
@@ -56,13 +56,13 @@ pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> 
     intervals
 }
 
-/// The contents of a line.
+/// The content of a `-P` line.
 enum Event<'t> {
-    /// A session ends: the next sample is since boot.
+    /// Start of a session: the next sample covers the time since boot.
     Session,
-    /// An ordinary sample: its line, device and numbers.
+    /// An ordinary sample: line number, device and figures.
     Sample(usize, &'t str, [u64; 7]),
-    /// An unusable sample, and why.
+    /// An unusable sample: line number, line and reason.
     Unclear(usize, &'t str, &'static str),
 }
 
@@ -104,7 +104,7 @@ fn is_stamp(word: &str) -> bool {
     word.len() >= 9 && word.chars().all(|c| c.is_ascii_digit())
 }
 
-/// The device and its numbers: time since 1970, seconds, milliseconds busy, reads, sectors, writes, sectors.
+/// The device and its figures: seconds since 1970, interval in seconds, milliseconds busy, reads, sectors read, writes, sectors written.
 fn sample<'a>(words: &[&'a str]) -> Option<(&'a str, [u64; 7])> {
     let number = |at: usize| words.get(at)?.parse::<u64>().ok();
     let numbers = [number(2)?, number(5)?, number(7)?, number(8)?, number(9)?, number(10)?, number(11)?];

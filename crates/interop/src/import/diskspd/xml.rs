@@ -1,4 +1,4 @@
-//! DiskSpd's XML (`-Rxml`): counts of each thread and target, and the percentiles of all.
+//! Reads DiskSpd's XML (`-Rxml`): counts per thread and target, and percentiles over all threads.
 
 use super::super::json_tree::newlines;
 use super::super::parse_util::{add_percentile, decimal, not_understood, whole_nanos};
@@ -6,11 +6,11 @@ use super::super::{Entry, Found, Stamp};
 use super::Work;
 use iotax_analysis::Metric;
 
-/// Limits of nesting depth and tag length.
+/// Limits on nesting depth and tag length in bytes.
 const DEEPEST: usize = 32;
 const LONGEST_TAG: usize = 1000;
 
-/// A document that is being read.
+/// A partly parsed document.
 #[derive(Default)]
 struct Document<'t> {
     line: usize,
@@ -18,11 +18,11 @@ struct Document<'t> {
     works: Vec<Work>,
     time: Option<Stamp>,
     span: Span,
-    /// Results so far.
+    /// Number of timespans so far.
     spans: usize,
 }
 
-/// A result that is being read.
+/// A partly parsed timespan.
 #[derive(Default)]
 struct Span {
     seconds: Option<f64>,
@@ -30,7 +30,7 @@ struct Span {
     seen: usize,
     cpu: Option<f64>,
     mean: Option<f64>,
-    /// Bytes and I/Os: reads, then writes.
+    /// Bytes and I/Os of reads, then of writes.
     sums: [[u64; 2]; 2],
     target: Target,
     percent: Option<String>,

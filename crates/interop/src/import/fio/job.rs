@@ -1,4 +1,4 @@
-//! A job of fio in any of its formats, and its entry.
+//! An fio job from any of fio's output formats, and its conversion to an entry.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -10,15 +10,13 @@ use iotax_model::workload::{KEYS, WorkloadKey};
 use super::super::{Entry, Line, Stamp};
 use iotax_analysis::Metric;
 
-/// The directions in fio's order.
-///
-/// The last one is all of them in one, where fio was asked for that (`unified_rw_reporting`).
+/// Directions in fio's order; the last combines all directions, if fio was run with `unified_rw_reporting`.
 pub(super) const DIRECTIONS: [&str; 4] = ["read", "write", "trim", MIXED];
 
 /// fio's word for all directions combined.
 pub(super) const MIXED: &str = "mixed";
 
-/// Its place among the directions.
+/// Index of [`MIXED`] in [`DIRECTIONS`].
 pub(super) const ALL_IN_ONE: usize = 3;
 
 /// A job, or one of its clones.
@@ -26,40 +24,40 @@ pub(super) const ALL_IN_ONE: usize = 3;
 pub(super) struct Job {
     pub(super) name: String,
     pub(super) group: Option<String>,
-    /// The number of the run's output in the text; clones have it in common.
+    /// Number of the fio output in the text; clones of a job share it.
     pub(super) document: usize,
-    /// The host that it ran on, in client/server mode.
+    /// Host that the job ran on, in client/server mode.
     pub(super) host: Option<String>,
-    /// The requested options, by fio's names. Absent if the text does not list them; otherwise a missing option has fio's
-    /// default, and the value of an empty one is unknown.
+    /// The requested options, by fio's names; `None` if the text does not list them. An option missing from the list has fio's default; the
+    /// value of an empty one is unknown.
     pub(super) options: Option<Options>,
     /// Results by [`DIRECTIONS`]; `None` for a direction without I/O.
     pub(super) directions: [Option<Box<Direction>>; 4],
-    /// True if the job certainly has no other directions.
+    /// True if it is certain that the job has no other directions.
     pub(super) is_whole: bool,
-    /// True if clones may be missing in the text, so that sums are impossible.
+    /// True if clones may be missing from the text, so that no sum is possible.
     pub(super) is_torn: bool,
     pub(super) error: Option<String>,
-    /// Its begin, or the time of fio's report.
+    /// Start time, or the time of fio's report.
     pub(super) time: Option<Stamp>,
-    /// Shares of one CPU in percent.
+    /// User and system CPU time, as percentages of one CPU.
     pub(super) cpu: Option<(f64, f64)>,
-    /// Duration in milliseconds; of all clones if fio reports them as one.
+    /// Duration in milliseconds; over all clones if fio reports them as one job.
     pub(super) took_ms: Option<f64>,
-    /// Mean latency of its flushes.
+    /// Mean latency of flushes in nanoseconds.
     pub(super) sync_ns: Option<f64>,
-    /// The number of clones that these figures sum up already.
+    /// Number of clones if fio has already summed their figures.
     pub(super) clones: Option<u32>,
-    /// The version of the format, because one text may have several.
+    /// Version of fio; a text may have several.
     pub(super) version: String,
-    /// Another remark about the job.
+    /// A note about the job.
     pub(super) note: Option<String>,
     pub(super) line: usize,
     /// Unreadable or impossible figures, which invalidate the result.
     pub(super) unread: Vec<Line>,
 }
 
-/// A job's own options, which take precedence, and the global ones.
+/// The options of a job's own section, which take precedence, and of `[global]`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Options {
     pub(super) shared: Rc<BTreeMap<String, String>>,
@@ -75,7 +73,7 @@ impl Options {
         self.get(name).is_some()
     }
 
-    /// All settings in effect, each once.
+    /// The options in effect, each once.
     fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let shared = self.shared.iter().filter(|(name, _)| !self.own.contains_key(*name));
         shared.chain(&self.own).map(|(name, value)| (name.as_str(), value.as_str()))
@@ -90,18 +88,18 @@ pub(super) struct Direction {
     pub(super) iops: Option<f64>,
     pub(super) bytes_per_s: Option<f64>,
     pub(super) runtime_ms: Option<f64>,
-    /// Mean latency: from issue to completion if known, else from submission.
+    /// Mean latency in nanoseconds: from issue to completion if known, else from submission.
     pub(super) mean_ns: Option<f64>,
-    /// True if latencies count from submission.
+    /// True if latencies are measured from submission.
     pub(super) is_from_submission: bool,
     pub(super) max_ns: Option<f64>,
-    /// Percent, as printed, and nanoseconds.
+    /// Percentiles: the percentage as printed, and the latency in nanoseconds.
     pub(super) percentiles: Vec<(f64, f64)>,
-    /// Nanoseconds and their counts, for all I/Os.
+    /// Histogram of all I/Os: latency in nanoseconds and count.
     pub(super) bins: Option<Vec<(u64, u64)>>,
 }
 
-/// Largest ratio of a job's time to its I/O's; two clones would take twice as long.
+/// Largest ratio of a job's duration to its I/O runtime that rules out several clones; two would take twice as long.
 const OVER_ITS_IO: f64 = 1.05;
 
 impl Job {
@@ -117,8 +115,7 @@ impl Job {
     }
 }
 
-/// Turns jobs into entries: clones summed, the others unchanged, in order. Also returns the jobs that are unusable: concurrent clones with
-/// missing figures have no sum.
+/// Turns jobs into entries in order, with clones summed. Also returns a line for each unusable job: clones with missing figures have no sum.
 pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
     let mut groups: Vec<Vec<Job>> = Vec::new();
     let mut known = HashMap::new();
@@ -231,7 +228,7 @@ fn entry(clones: &[Job]) -> Option<Entry> {
     entry.has_figures().then_some(entry)
 }
 
-/// The metrics of directions together.
+/// Sets an entry's metrics to those of several directions combined.
 fn state(entry: &mut Entry, all: &[&Direction]) {
     let sum =
         |of: fn(&Direction) -> Option<f64>| all.iter().map(|direction| of(direction)).sum::<Option<f64>>();
@@ -266,7 +263,7 @@ fn mean(all: &[&Direction]) -> Option<f64> {
     (weights > 0.0).then(|| sum / weights)
 }
 
-/// The figures of one direction, by its name.
+/// Adds the figures of one direction, named by `word`.
 fn by_itself(entry: &mut Entry, word: &str, of: &[&Direction]) {
     let sum = |figure: fn(&Direction) -> Option<f64>| {
         of.iter().map(|direction| figure(direction)).sum::<Option<f64>>()
@@ -282,7 +279,7 @@ fn by_itself(entry: &mut Entry, word: &str, of: &[&Direction]) {
     }
 }
 
-/// Percentiles that are not metrics, and the maximum.
+/// Adds percentiles that are not iotax metrics, and the maximum.
 fn more_percentiles(entry: &mut Entry, before: &str, of: &Direction) {
     entry.add(format!("{before}latency_p95"), of.percentile(95.0), "ns");
     entry.add(format!("{before}latency_p99_99"), of.percentile(99.99), "ns");
@@ -295,7 +292,7 @@ impl Direction {
     }
 }
 
-/// Whole histograms, if every direction of every clone has bins.
+/// Complete histograms; `None` unless every direction of every clone has buckets.
 fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
     let mut tallies = Box::<Tallies>::default();
     let (mut all_ios, mut all_bytes) = (0, 0);
@@ -320,7 +317,7 @@ fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
     (tallies.latency().count() > 0).then_some(tallies)
 }
 
-/// The sum of two counts, if the store can represent it.
+/// The sum of two counts; `None` if it exceeds the store's range, 2^63 - 1.
 fn added(a: u64, b: u64) -> Option<u64> {
     a.checked_add(b).filter(|sum| i64::try_from(*sum).is_ok())
 }
@@ -335,7 +332,7 @@ impl Job {
     }
 }
 
-/// The object of the work: its host, its file, its directory.
+/// The target of the job: its host, file or directory.
 fn target(job: &Job) -> Option<String> {
     let place = job.option("filename").or_else(|| job.option("directory"));
     match (&job.host, place) {
@@ -344,7 +341,7 @@ fn target(job: &Job) -> Option<String> {
     }
 }
 
-/// Options that fio lacks, or uses with another meaning.
+/// Workload keys that fio lacks, or uses with another meaning.
 const NOT_FIOS: [&str; 9] = [
     "stamps",
     "blackout",
@@ -361,7 +358,7 @@ const NOT_FIOS: [&str; 9] = [
 const DEFAULTS: [(&str, &str); 5] =
     [("rw", "read"), ("bs", "4k"), ("iodepth", "1"), ("numjobs", "1"), ("direct", "0")];
 
-/// Options that an entry has elsewhere: the object of the work, the form of the output.
+/// Options that are stored elsewhere in an entry, or only concern fio's output.
 const SAID: [&str; 6] = ["name", "filename", "directory", "group_reporting", "kb_base", "description"];
 
 /// The key that corresponds to an fio option.
@@ -375,7 +372,7 @@ fn key_of(option: &str) -> &str {
     }
 }
 
-/// Sets the keys from fio's options, in fio's terms. Options that iotax lacks are in a note.
+/// Sets an entry's keys from fio's options. Returns a note on options that iotax lacks.
 fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
     let options = job.options.as_ref()?;
     for (key, value) in DEFAULTS {
@@ -409,7 +406,7 @@ fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
     (!foreign.is_empty()).then(|| format!("not in iotax's terms: {}", foreign.join(", ")))
 }
 
-/// An option's value in iotax's form; `None` if there is none.
+/// An option's value in iotax's syntax; `None` if iotax cannot express it.
 fn ours(key: &WorkloadKey, option: &str, value: &str, base_is_1000: bool) -> Option<String> {
     let is_whole = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
     Some(match key.value {
@@ -429,7 +426,7 @@ fn ours(key: &WorkloadKey, option: &str, value: &str, base_is_1000: bool) -> Opt
     })
 }
 
-/// Parses a size of fio's, where `k` and `kb` are 1024 and `kib` is 1000 unless `kb_base` swaps them.
+/// Parses a size in fio's syntax: `k` and `kb` are 1024 and `kib` is 1000, or vice versa with `kb_base` 1000.
 fn size(value: &str, base_is_1000: bool) -> Option<String> {
     let (digits, unit) = value.split_at(value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len()));
     let unit = unit.trim().to_ascii_lowercase();

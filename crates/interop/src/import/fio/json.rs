@@ -1,4 +1,4 @@
-//! fio's JSON, wherever in a text it stands.
+//! Reads fio's JSON documents at any position in a text.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -11,7 +11,7 @@ use super::super::{Line, Stamp};
 use super::Read;
 use super::job::{DIRECTIONS, Direction, Job, MIXED, Options};
 
-/// Reads every document in a text. From a truncated one, takes the complete jobs.
+/// Reads all documents of a text, and the complete jobs of truncated documents.
 pub(super) fn read(text: &str) -> Read {
     let mut read = Read::default();
     if !text.contains("\"jobs\"") && !text.contains("\"jobname\"") {
@@ -43,7 +43,7 @@ pub(super) fn read(text: &str) -> Read {
     read
 }
 
-/// Gives figures that cannot be read their line's number, instead of their place in the text.
+/// Replaces byte positions of unreadable figures by line numbers.
 fn number_unread(text: &str, read: &mut Read) {
     let mut unread = read.jobs.iter_mut().flat_map(|job| &mut job.unread).peekable();
     if unread.peek().is_some() {
@@ -52,12 +52,12 @@ fn number_unread(text: &str, read: &mut Read) {
     }
 }
 
-/// Reads the figures of a job, and keeps those that cannot be read.
+/// Reads the figures of a job and collects the unreadable ones.
 #[derive(Default)]
 struct Figures(Vec<Line>);
 
 impl Figures {
-    /// A number scaled to a unit; absent if the text has none.
+    /// A number multiplied by `factor`; `None` if the text has none or it is unreadable.
     fn number(&mut self, value: Value<'_>, factor: f64, unit: &str) -> Option<f64> {
         let number = value.f64().map(|number| number * factor);
         let why = match number {
@@ -84,8 +84,8 @@ impl Figures {
     }
 }
 
-/// Drops jobs of truncated documents without `numjobs` (which may be cut off) if the text has others of that name: these may be its clones,
-/// and its figures only a part.
+/// Drops a job of a truncated document if its `numjobs` is missing and the text has other jobs of that name: they may be clones, and the
+/// job's figures only a part.
 fn leave_doubtful_out(text: &str, read: &mut Read) {
     let is_unsure = |job: &Job| job.is_torn && !job.options.iter().any(|known| known.has("numjobs"));
     if !read.jobs.iter().any(is_unsure) {
@@ -107,12 +107,12 @@ fn leave_doubtful_out(text: &str, read: &mut Read) {
     }
 }
 
-/// True if a document begins here.
+/// Returns whether an fio document begins at this brace.
 fn is_head(text: &str) -> bool {
     text[1..].trim_start().starts_with("\"fio version\"")
 }
 
-/// Finds fio's documents in a value, which may be another tool's record around them, and single jobs of a truncated one.
+/// Finds fio documents in a JSON value, which may be another tool's record around them, and single jobs of a truncated document.
 fn documents(value: Value<'_>, line: usize, read: &mut Read) {
     if !value.is_map() {
         return value.items().for_each(|value| documents(value, line, read));
@@ -152,11 +152,11 @@ struct Document<'t> {
     line: usize,
     global: Rc<BTreeMap<String, String>>,
     value: Value<'t>,
-    /// True for a server's document, which sums up the results of its clients.
+    /// True for the document of an fio server, which also sums up its clients' results.
     of_clients: bool,
 }
 
-/// The start of a job, else the time at which its document was printed.
+/// The start time of a job; if unknown, the time at which its document was printed.
 fn time(job: Value<'_>, document: &Document<'_>, figures: &mut Figures) -> Option<Stamp> {
     let [printed_ms, printed_s] = ["timestamp_ms", "timestamp"].map(|key| document.value.get(key));
     [(job.get("job_start"), 1), (printed_ms, 1), (printed_s, 1000)].into_iter().find_map(|(value, unit)| {
@@ -168,26 +168,26 @@ fn time(job: Value<'_>, document: &Document<'_>, figures: &mut Figures) -> Optio
     })
 }
 
-/// The options of all jobs.
+/// The document's global options.
 fn shared(document: Value<'_>) -> Rc<BTreeMap<String, String>> {
     Rc::new(told(document.get("global options")).collect())
 }
 
-/// Options in JSON. One without a value is an enabled switch.
+/// Options in JSON. An option without a value is an enabled switch and becomes `1`.
 fn told(options: Value<'_>) -> impl Iterator<Item = (String, String)> + use<'_> {
     let of = |text: String| if text.is_empty() { "1".to_owned() } else { text };
     options.entries().filter_map(move |(key, value)| Some((key.into_owned(), of(value.string()?))))
 }
 
-/// `3.33` of `fio-3.33`.
+/// The version without its prefix: `3.33` from `fio-3.33`.
 pub(super) fn plain_version(text: &str) -> String {
     text.trim_start_matches("fio-").to_owned()
 }
 
-/// The name of the sum over all clients.
+/// The job name of fio's sum over all clients.
 pub(super) const ALL_CLIENTS: &str = "All clients";
 
-/// A job of a document.
+/// Parses a job of a document; `None` if the value is not a job.
 fn job(value: Value<'_>, document: &Document<'_>) -> Option<Job> {
     let name = value.get("jobname").string()?;
     let host = value.get("hostname").string();
@@ -224,12 +224,12 @@ fn job(value: Value<'_>, document: &Document<'_>) -> Option<Job> {
     })
 }
 
-/// True if there is a count of I/Os or a rate.
+/// Returns whether a direction has a count of I/Os or a rate.
 fn is_told(direction: Value<'_>) -> bool {
     ["total_ios", "iops", "bw", "bw_bytes"].iter().any(|key| !direction.get(key).is_null())
 }
 
-/// Absent if nothing was done in it.
+/// Parses a direction; `None` if it had no I/O.
 fn direction(value: Value<'_>, figures: &mut Figures) -> Option<Direction> {
     let is_none = |key: &&str| !value.get(key).is_there() || value.get(key).f64() == Some(0.0);
     if ["total_ios", "iops", "bw", "io_kbytes"].iter().all(is_none) {

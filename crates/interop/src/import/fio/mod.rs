@@ -1,7 +1,7 @@
-//! fio's output: JSON and JSON+, terse lines of versions 2 to 5, and the text for people.
+//! Reads fio's output: JSON and JSON+, terse lines of versions 2 to 5, and human-readable text.
 //!
-//! All three come down to [`Job`]s. fio writes one job several times where `numjobs` makes clones of it and nothing adds them up;
-//! they ran at once, so they are added up here and are no repetitions.
+//! All formats become [`Job`]s. Without `group_reporting`, fio writes a job once per clone (`numjobs`). Clones run concurrently, so they are
+//! summed here and are not repetitions.
 
 mod job;
 mod json;
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use super::{Entry, Found, Line, MOST_ROWS};
 use job::Job;
 
-/// Largest relative difference of one rate between two formats of one output: text rounds to three digits.
+/// Largest relative difference of the same rate between two formats of one run: text rounds to three digits.
 const ROUNDING: f64 = 0.006;
 
 /// Maximum number of entries with the same name and rate that are searched for a match from another format.
@@ -25,9 +25,9 @@ struct Read {
     version: Option<String>,
     jobs: Vec<Job>,
     not_understood: Vec<Line>,
-    /// Number of outputs of fio so far.
+    /// Number of fio outputs so far.
     documents: usize,
-    /// True if there are more rows than the limit.
+    /// True if rows were dropped because of a limit.
     is_cut: bool,
 }
 
@@ -52,7 +52,7 @@ impl Read {
     }
 }
 
-/// fio's results in a text.
+/// Finds fio's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "fio", ..Found::default() };
     for read in [json::read(text), terse::read(text), text::read(text)] {
@@ -72,7 +72,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The rates of entries by their names, in rising order: I/Os and bytes.
+/// IOPS and bytes/s of entries by name, sorted by IOPS.
 struct RatesByName(HashMap<String, Vec<(f64, f64)>>);
 
 impl RatesByName {

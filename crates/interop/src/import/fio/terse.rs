@@ -1,4 +1,4 @@
-//! fio's terse lines, versions 2 to 5: fields apart by semicolons, times in microseconds, rates in KiB/s.
+//! Reads fio's terse lines, versions 2 to 5: fields separated by semicolons, times in microseconds, rates in KiB/s.
 
 use super::super::Line;
 use super::super::lines::lines;
@@ -7,11 +7,11 @@ use super::Read;
 use super::job::{Direction, Job};
 use super::json::plain_version;
 
-/// The fields of a version of the format.
+/// The number of fields in a version of the format.
 struct Layout {
-    /// Fields before the first direction.
+    /// Number of fields before the first direction.
     head: usize,
-    /// Fields of one direction.
+    /// Number of fields per direction.
     direction: usize,
     directions: usize,
 }
@@ -28,16 +28,16 @@ impl Layout {
         })
     }
 
-    /// Up to the CPU's two shares.
+    /// Number of fields up to and including user and system CPU share.
     fn fields(&self) -> usize {
         self.head + self.directions * self.direction + 2
     }
 }
 
-/// Context switches and page faults.
+/// Number of fields for context switches and page faults.
 const COUNTS: usize = 3;
 
-/// Fields with the shares of depths and of latencies.
+/// Number of fields for the distributions of depths and latencies.
 const SHARES: usize = 29;
 
 /// Number of percentile fields per direction, such as `99.000000%=872`.
@@ -78,8 +78,8 @@ pub(super) fn read(text: &str) -> Read {
     read
 }
 
-/// Adds the job of a line. Adjacent lines of one job may be concurrent clones or repetitions, which look alike: the first is kept, with a
-/// note about the others. A line that recurs after another job is a repetition.
+/// Adds the job of a line. Adjacent lines of one job may be concurrent clones or repetitions, which look alike: keeps the first and adds a
+/// note about the others. A job that recurs after another one is a repetition.
 fn add(read: &mut Read, mut job: Job, version: &str) {
     version.clone_into(&mut job.version);
     let same =
@@ -141,7 +141,7 @@ fn job(fields: &[&str], layout: &Layout, line: usize) -> Option<Job> {
     })
 }
 
-/// Parses the fields of a direction. `None` if they are not those of one; `Some(None)` if it had no I/O.
+/// Parses the fields of a direction. `None` if they are invalid; `Some(None)` if it had no I/O.
 #[expect(clippy::option_option, reason = "what is none and what is no direction are two answers")]
 fn direction(fields: &[&str]) -> Option<Option<Direction>> {
     let figures: Vec<f64> = fields[..12].iter().map(|field| number(field)).collect::<Option<_>>()?;

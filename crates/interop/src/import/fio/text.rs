@@ -1,7 +1,7 @@
-//! fio's human-readable output, of versions 2 and 3.
+//! Reads fio's human-readable output, of versions 2 and 3.
 //!
-//! A value counts only if the sign that ends it is on the same line: a number that a terminal broke in two would be another one.
-//! Values found twice in one job belong to two jobs, one without its head, so neither is taken.
+//! A value counts only if the character that ends it is on the same line, because a number wrapped by a terminal would be read wrongly. If a
+//! value appears twice in one job, a second job's header is missing, so neither value is used.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -17,24 +17,24 @@ use super::json::ALL_CLIENTS;
 #[derive(Default)]
 struct Reader {
     read: Read,
-    /// The options of each job, from lines before the jobs: `NAME: (g=0): rw=...`.
+    /// Options of each job, by name, from the lines before the results: `NAME: (g=0): rw=...`.
     asked: HashMap<String, Rc<BTreeMap<String, String>>>,
-    /// The time that the last job's head was printed.
+    /// Time of printing in the header of the last job.
     printed: Option<String>,
-    /// True if results followed since the last run's output began.
+    /// True if results were read since the last fio output began.
     has_results: bool,
     /// True once the part after the jobs has begun.
     is_over: bool,
     job: Option<Job>,
     direction: Option<usize>,
-    /// Nanoseconds in the unit of the percentiles that follow.
+    /// Unit of the following percentiles, in nanoseconds.
     percentiles_in: Option<f64>,
-    /// True if the job's directions are over.
+    /// True after the last direction of the job.
     is_past: bool,
-    /// Directions that were found twice.
+    /// For each direction, true if it was found twice.
     twice: [bool; 4],
     issued: Option<Vec<u64>>,
-    /// Lines of times of this direction: from submission, from issue, and heads of percentiles.
+    /// Numbers of lines with times of this direction: from submission, from issue, and headers of percentiles.
     times: [usize; 3],
 }
 
@@ -188,7 +188,7 @@ impl Reader {
         self.job.as_mut()?.directions[self.direction?].as_deref_mut()
     }
 
-    /// `clat (usec): min=8, max=5484, avg=57.50, stdev=168.47`; `lat` is issue to completion and takes the place of `clat`.
+    /// Parses `clat (usec): min=8, max=5484, avg=57.50, stdev=168.47`. `lat` replaces `clat`, because it covers issue to completion.
     fn times(&mut self, word: &str, line: &str, at: usize) {
         let Some(unit) = in_brackets(word).and_then(nanos_in) else { return };
         let is_clat = word.starts_with("clat");
@@ -209,7 +209,7 @@ impl Reader {
         }
     }
 
-    /// `| 99.00th=[ 1663], 99.50th=[ 3982],`
+    /// Parses percentiles: `| 99.00th=[ 1663], 99.50th=[ 3982],`
     fn percentiles(&mut self, line: &str, at: usize) {
         let Some(unit) = self.percentiles_in else { return };
         for part in line.split_inclusive(']') {
@@ -253,7 +253,7 @@ impl Reader {
     }
 }
 
-/// `read: IOPS=8473, BW=33.1MiB/s (34.7MB/s)(33.1MiB/1001msec)`
+/// Returns whether a line is a direction's rate: `read: IOPS=8473, BW=33.1MiB/s (34.7MB/s)(33.1MiB/1001msec)`
 fn is_rate(line: &str) -> bool {
     DIRECTIONS.iter().any(|word| line.starts_with(word)) && line.contains("IOPS=") && line.contains("BW=")
 }
@@ -264,11 +264,11 @@ struct Head {
     group: String,
     clones: u32,
     error: Option<String>,
-    /// The time of printing, the same for all jobs of a run; empty if unknown.
+    /// Time of printing, the same for all jobs of a run; empty if unknown.
     printed: String,
 }
 
-/// `NAME: (groupid=0, jobs=1): err= 0: pid=25370: Sun Nov 22 03:53:55 2026`
+/// Parses a job's first line: `NAME: (groupid=0, jobs=1): err= 0: pid=25370: Sun Nov 22 03:53:55 2026`
 fn head(line: &str) -> Option<Head> {
     let (name, rest) = line.split_once(": (groupid=")?;
     let (group, rest) = rest.split_once(',')?;
@@ -298,7 +298,7 @@ fn is_at_once(one: &str, other: &str) -> bool {
         || second(one).zip(second(other)).is_some_and(|(one, other)| one.abs_diff(other) <= 1)
 }
 
-/// `NAME: (g=0): rw=randread, bs=(R) 4096B-4096B, ..., ioengine=psync, iodepth=1`
+/// Parses a job's options: `NAME: (g=0): rw=randread, bs=(R) 4096B-4096B, ..., ioengine=psync, iodepth=1`
 fn asked(line: &str, next: Option<&str>) -> Option<(String, BTreeMap<String, String>)> {
     let (name, rest) = line.split_once(": (g=")?;
     let rest = rest.split_once("): ")?.1;
@@ -319,7 +319,7 @@ fn asked(line: &str, next: Option<&str>) -> Option<(String, BTreeMap<String, Str
     Some((name.to_owned(), options))
 }
 
-/// `4096B` of `(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B` or `4K-4K/4K-4K/4K-4K`, if it is one for all.
+/// The block size in `(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B` or `4K-4K/4K-4K/4K-4K`; `None` if they differ.
 fn block_size(text: &str) -> Option<String> {
     let list = text.split_once("bs=")?.1.split_once(", ioengine")?.0;
     let is_mark = |part: &&str| part.starts_with('(') || part.is_empty();
@@ -328,7 +328,7 @@ fn block_size(text: &str) -> Option<String> {
     sizes.all(|size| size == first).then(|| first.to_owned())
 }
 
-/// `usec` of `clat (usec)`.
+/// The text in round brackets: `usec` in `clat (usec)`.
 fn in_brackets(text: &str) -> Option<&str> {
     Some(text.split_once('(')?.1.split_once(')')?.0)
 }
@@ -371,7 +371,7 @@ fn possible(text: &str, figure: Option<f64>, unit: &str) -> Result<Option<f64>, 
         .map_or_else(|| Ok((figure > 0.0).then_some(figure)), |why| Err(format!("{text}: {why}")))
 }
 
-/// `8571.1k` is 8571100: fio's counts and times have suffixes of 1000.
+/// Parses a count or time with a decimal suffix: `8571.1k` is 8571100.
 fn scaled(text: &str) -> Option<f64> {
     let (value, suffix) = number_and_unit(text)?;
     let factor = match suffix {
@@ -384,7 +384,7 @@ fn scaled(text: &str) -> Option<f64> {
     Some(value * factor)
 }
 
-/// `read: IOPS=8473, BW=33.1MiB/s (34.7MB/s)(33.1MiB/1001msec)`, and before version 3
+/// Parses a direction's rates: `read: IOPS=8473, BW=33.1MiB/s (34.7MB/s)(33.1MiB/1001msec)`, or before version 3
 /// `read : io=1024.0MB, bw=98765KB/s, iops=24691, runtime= 10618msec`, whose KB are 1024 bytes.
 fn direction(line: &str) -> Result<Direction, String> {
     if value(line, "bw").is_some() {
@@ -417,7 +417,7 @@ fn direction(line: &str) -> Result<Direction, String> {
     })
 }
 
-/// A figure with the largest rounding error that its digits allow, as a share of it.
+/// A figure with the largest relative rounding error that its digits allow.
 struct Rounded {
     value: f64,
     error: f64,
@@ -440,7 +440,7 @@ impl Rounded {
     }
 }
 
-/// Bytes per second, from the least rounded part of `BW=50.6MiB/s (53.0MB/s)(50.6MiB/1001msec)`. `None` if that is truncated.
+/// Bytes per second, from the most precise part of `BW=50.6MiB/s (53.0MB/s)(50.6MiB/1001msec)`; `None` if that part is truncated.
 fn bytes_per_s(line: &str) -> Result<Option<f64>, String> {
     let Some(first) = value(line, "BW") else { return Ok(None) };
     let no_figure = |text: &str| format!("{text} is no figure");
@@ -466,7 +466,7 @@ fn bytes_per_s(line: &str) -> Result<Option<f64>, String> {
     possible(&format!("BW={first}"), Some(least.value), "B/s")
 }
 
-/// `issued rwts: total=8482,0,0,0 short=0,0,0,0`, before version 3 `issued : total=r=8482/w=0/d=0, short=...`.
+/// The I/O counts in `issued rwts: total=8482,0,0,0 short=0,0,0,0`, or before version 3 `issued : total=r=8482/w=0/d=0, short=...`.
 fn issued(line: &str) -> Option<Vec<u64>> {
     let list = line.split_once("total=")?.1.split_once(" short=")?.0.trim_end_matches(',');
     let count = |part: &str| part.trim_start_matches(['r', 'w', 'd', '=']).parse().ok();

@@ -1,4 +1,4 @@
-//! iostat's reports: devices and their columns, from text and from JSON.
+//! Parses iostat's reports, in text and JSON, to devices and columns.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -8,18 +8,18 @@ use super::super::lines::Lines;
 use super::super::parse_util::{decimal, not_understood};
 use super::super::{Found, MOST_ROWS, Stamp};
 
-/// The output of one call of iostat.
+/// The output of one iostat command.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     pub(super) reports: Vec<Report>,
-    /// True if its command leaves the first report out (`-y`).
+    /// True if the command left out the first report (`-y`).
     pub(super) without_first: bool,
 }
 
 /// The figures of one interval.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// Its line in the text.
+    /// Line number in the text.
     pub(super) line: usize,
     /// End of the interval in seconds of the day, if `-t` printed it.
     pub(super) at: Option<u32>,
@@ -38,7 +38,7 @@ pub(super) type Columns = BTreeMap<Rc<str>, f64>;
 /// Column names.
 struct Header {
     columns: Vec<Rc<str>>,
-    /// True if the device is the last column: in reports for people.
+    /// True if the device is the last column, as in human-readable reports.
     device_last: bool,
 }
 
@@ -79,9 +79,9 @@ struct State {
     header: Option<Header>,
     at: Option<u32>,
     time: Option<Stamp>,
-    /// True if rows are expected.
+    /// True if rows may follow.
     inside: bool,
-    /// The columns that the last report has in any row, and where its devices are.
+    /// The columns in any row of the last report, and the row index of each device.
     columns: HashSet<Rc<str>>,
     places: HashMap<String, usize>,
     /// The number of rows so far.
@@ -174,7 +174,7 @@ impl State {
 }
 
 impl Header {
-    /// Reads a header, which may continue in the lines below. Returns its number of lines too.
+    /// Parses a header, which may continue in the lines below. Also returns its number of lines.
     fn of(lines: &Lines<'_>, at: usize) -> Option<(Self, usize)> {
         let line = lines.get(at)?;
         // Most lines are rows.
@@ -209,7 +209,7 @@ fn is_column(word: &str) -> bool {
     endings.iter().any(|end| word.ends_with(end))
 }
 
-/// Parses a value. Human-readable ones have their own unit instead of the column's.
+/// Parses a value. Human-readable values have their own unit instead of the column's.
 fn value(word: &str, column: &str) -> Option<f64> {
     let word = word.strip_suffix('%').unwrap_or(word);
     let power = match word.chars().last()? {
@@ -223,12 +223,12 @@ fn value(word: &str, column: &str) -> Option<f64> {
     Some(if column.contains("MB") { kib / 1024.0 } else { kib })
 }
 
-/// `Linux 6.1.0 (box) 11/22/26 _x86_64_ (2 CPU)`.
+/// Returns whether a line is iostat's banner: `Linux 6.1.0 (box) 11/22/26 _x86_64_ (2 CPU)`.
 fn is_banner(line: &str) -> bool {
     line.contains('(') && line.contains("CPU)")
 }
 
-/// Returns whether an iostat command skips the first report; `None` if the line is not one.
+/// Returns whether an iostat command leaves out the first report; `None` if the line is not an iostat command.
 fn command(line: &str) -> Option<bool> {
     let mut words = line.split_whitespace().skip_while(|word| word.rsplit('/').next() != Some("iostat"));
     words.next()?;
@@ -236,7 +236,7 @@ fn command(line: &str) -> Option<bool> {
     Some(words.any(flag))
 }
 
-/// Seconds of the day of a line that is a time: `11/22/26 03:51:31`, `03/01/2017 03:51:31 PM`, `2026-11-22T03:51:31+0000`.
+/// Parses a line with a time to seconds since midnight: `11/22/26 03:51:31`, `03/01/2017 03:51:31 PM`, `2026-11-22T03:51:31+0000`.
 fn time_of_day(line: &str) -> Option<u32> {
     let trimmed = line.trim();
     let words: Vec<&str> = trimmed.split([' ', 'T']).collect();

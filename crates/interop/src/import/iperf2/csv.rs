@@ -1,5 +1,5 @@
-//! iperf 2's CSV: time, own address and port, the other's address and port, number, interval, bytes, bits per second; of
-//! UDP also jitter in milliseconds, packets lost and sent, loss in percent, and packets out of order.
+//! Reads iperf 2's CSV: time, local address and port, remote address and port, stream number, interval, bytes, bits per second; UDP rows add
+//! jitter in milliseconds, datagrams lost and sent, loss in percent, and datagrams out of order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,7 +20,7 @@ struct Row<'a> {
     from: f64,
     to: f64,
     bits_per_s: f64,
-    /// The fields of UDP alone.
+    /// The UDP fields: jitter, lost, sent, loss and out of order; `None` for TCP.
     datagrams: Option<[f64; 5]>,
 }
 
@@ -58,31 +58,31 @@ impl<'a> Row<'a> {
         (row.to > row.from && agree(given, row.bits_per_s, share)).then_some(row)
     }
 
-    /// True for incoming data: a server's port is the lower one.
+    /// Returns whether the data is incoming. The end with the lower port is taken for the server.
     fn comes_in(&self) -> bool {
         let port = |text: &str| text.parse::<u32>().unwrap_or(0);
         self.id >= 0 && port(self.own_port) < port(self.port)
     }
 
-    /// The key that rows of one stream share.
+    /// Key shared by the rows of a stream.
     fn stream(&self) -> (&'a str, i32, &'a str) {
         (self.own_port, self.id, self.other)
     }
 
-    /// The key that rows of one test share.
+    /// Key shared by the rows of a test.
     fn test(&self) -> (&'a str, &'a str, bool, bool) {
         (self.other, self.stamp, self.comes_in(), self.datagrams.is_some())
     }
 }
 
-/// The time of `20230301100010`.
+/// Parses a time such as `20230301100010`.
 fn stamped(digits: &str) -> Option<Stamp> {
     let part = |from: usize| digits.get(from..from + 2);
     let (year, month, day) = (digits.get(..4)?, part(4)?, part(6)?);
     Stamp::of(&format!("{year}-{month}-{day} {}:{}:{}", part(8)?, part(10)?, part(12)?))
 }
 
-/// Adds the tests of a text.
+/// Adds the results of all tests in a text.
 pub(super) fn read(text: &str, found: &mut Found) {
     if !text.contains(',') {
         return;

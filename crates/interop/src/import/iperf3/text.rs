@@ -1,4 +1,4 @@
-//! iperf3's text: the rows that end in `sender` and `receiver`.
+//! Reads iperf3's text: the rows that end in `sender` and `receiver`.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,11 +10,11 @@ use super::super::{Entry, Found, Stamp};
 use super::{SENDERS, add_retransmits, unknown};
 use iotax_analysis::Metric;
 
-/// Words of which every relevant line has at least one.
+/// Strings of which every relevant line contains at least one.
 const WORDS: [&str; 6] =
     ["bits/sec", "sender", "receiver", "iperf3: error", "Connecting to host", "Accepted connection"];
 
-/// Adds the tests of a text.
+/// Adds the results of all tests in a text.
 pub(super) fn read(text: &str, found: &mut Found) {
     if !WORDS.iter().any(|word| text.contains(word)) {
         return;
@@ -43,7 +43,7 @@ pub(super) fn read(text: &str, found: &mut Found) {
     test.close(found);
 }
 
-/// `Connecting to host 10.0.0.2, port 5201`, `Accepted connection from 10.0.0.5, port 39104`.
+/// The host in `Connecting to host 10.0.0.2, port 5201` or `Accepted connection from 10.0.0.5, port 39104`.
 fn host(line: &str) -> Option<String> {
     let after = ["Connecting to host ", "Accepted connection from "]
         .iter()
@@ -51,8 +51,8 @@ fn host(line: &str) -> Option<String> {
     Some(after.split([',', ' ']).next()?.to_owned())
 }
 
-/// The lines, with `sender` and `receiver` rejoined if a narrow window put them on a separate line. A receiver's row must follow the
-/// sender's directly; otherwise lines are missing, and a row may be the sender's.
+/// The lines of a text, with a wrapped `sender` or `receiver` rejoined to its row. A receiver's row must directly follow the sender's;
+/// otherwise lines are missing, and the row may be the sender's.
 fn unwrapped(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let mut lines = lines(text).enumerate().peekable();
     // The line on which the last sender's row ended.
@@ -77,7 +77,7 @@ fn unwrapped(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     })
 }
 
-/// A total of one end.
+/// The total of one end, sender or receiver.
 struct Total {
     sum: bool,
     role: Option<String>,
@@ -86,7 +86,7 @@ struct Total {
     bits_per_s: f64,
     retransmits: Option<f64>,
     datagrams: Option<(f64, f64, f64)>,
-    /// True for the sender's rate with the receiver's losses.
+    /// True if the row has the sender's rate but the receiver's losses.
     mixed: bool,
 }
 
@@ -96,21 +96,21 @@ const MOST_ROLES: usize = 4;
 #[derive(Default)]
 struct Test {
     host: Option<String>,
-    /// Its begin.
+    /// Start time.
     time: Option<Stamp>,
     reverse: bool,
-    /// True below a head of iperf 2.
+    /// True below a header of iperf 2.
     is_others: bool,
-    /// The last row without a word for its end: of an interval, or of iperf 2.
+    /// The last row without `sender` or `receiver`: of an interval, or of iperf 2.
     interval: Option<(usize, String)>,
     udp: bool,
-    /// True if there were several streams: a single one has no sum row.
+    /// True if there is a sum row, which only several streams have.
     summed: bool,
-    /// Streams by role and number, as far as lines name them.
+    /// Roles and numbers of the streams named so far.
     streams: BTreeSet<(String, String)>,
     sent: Vec<Total>,
     received: Vec<Total>,
-    /// The last row of a stream that does not name its end, as old versions printed for UDP.
+    /// The last row that names neither sender nor receiver, as old versions print for UDP.
     bare: Option<Total>,
 }
 
@@ -169,7 +169,7 @@ impl Test {
         }
     }
 
-    /// The total of a role: that of all streams, or of the only one. Streams are never summed here, because some may be missing.
+    /// The total of a role: the sum row, or the row of the only stream. Does not add up streams, because some may be missing.
     fn total<'t>(&self, all: &'t [Total], role: Option<&String>) -> Option<&'t Total> {
         let mut mine = all.iter().filter(|total| total.role.as_ref() == role);
         let of_role = |(known, _): &&(String, String)| role.is_none_or(|role| known == role);
@@ -236,7 +236,7 @@ impl Test {
         }
     }
 
-    /// The name that the same test has in JSON, as far as the text has the details.
+    /// The test's name, the same as in JSON as far as the text has the details.
     fn name(&self, role: Option<&str>) -> String {
         let mut name = if self.udp { "udp" } else { "tcp" }.to_owned();
         if self.reverse {

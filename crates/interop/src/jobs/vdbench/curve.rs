@@ -6,17 +6,17 @@ use super::take;
 use super::values::{list, number, one};
 use iotax_model::plan::CurveSpec;
 
-/// vdbench's percentages of the highest rate.
+/// vdbench's default loads, in percent of the maximum rate.
 const SHARES: [u32; 6] = [10, 50, 70, 80, 90, 100];
-/// Highest load in percent; above capacity a queue only grows.
+/// Maximum load in percent; above 100 the queue only grows.
 const MOST: u64 = 200;
 
-/// Returns whether a key asks for a curve.
+/// Returns whether an `iorate` is `curve`.
 pub(super) fn is_curve(iorate: &VdbenchKey) -> bool {
     matches!(iorate.values.as_slice(), [one] if one.eq_ignore_ascii_case("curve"))
 }
 
-/// The rates of a file whose run definitions are curves; all must have the same, because a plan has one set.
+/// The loads of the file's `curve` run definitions. They must all be equal, because a plan has one set.
 pub(super) fn curve<'a>(
     runs: impl Iterator<Item = &'a Definition> + Clone,
     notes: &mut Vec<String>,
@@ -65,7 +65,7 @@ pub(super) fn curve<'a>(
     Some(CurveSpec { shares: given?, ..CurveSpec::default() })
 }
 
-/// Percentages, rising.
+/// Parses percentages in rising order.
 fn percentages(key: &VdbenchKey) -> Result<Vec<u32>, String> {
     let refused = || format!("accepted: percentages from 1 to {MOST}, such as curve=(10,50,70,80,90,100)");
     let read = |value: &String| {

@@ -1,4 +1,4 @@
-//! `fsd=` and `fwd=`: operations on files, as tests of files.
+//! Converts `fsd=` and `fwd=`, operations on files, to file tests.
 
 use super::super::{FileLine, LineErrors};
 use super::lines::Definition;
@@ -15,11 +15,11 @@ const OF_WORK: [&str; 8] =
     ["fsd", "operation", "fileio", "fileselect", "xfersizes", "threads", "rdpct", "openflags"];
 const OF_RUN: [&str; 9] =
     ["fwd", "fwdrate", "format", "operations", "elapsed", "interval", "pause", "forthreads", "forxfersize"];
-/// vdbench's default for files.
+/// vdbench's default transfer size for files.
 const TRANSFER: Bytes = Bytes(128 << 10);
-/// Directories or files of a storage. More is a typo.
+/// Maximum number of directories or files of a storage. More is a typo.
 const MOST: u64 = 1_000_000;
-/// Passes over files that the elapsed time ends.
+/// Number of passes that the elapsed time always ends.
 const ENDLESS: u64 = 1_000_000;
 
 /// A file system definition.
@@ -27,7 +27,7 @@ const ENDLESS: u64 = 1_000_000;
 pub(super) struct FileStorage {
     name: String,
     pub(super) anchor: Option<(FileLine, String)>,
-    /// Directories that hold files.
+    /// Number of directories that contain files.
     directories: u64,
     files: u64,
     size: Option<Bytes>,
@@ -129,7 +129,7 @@ pub(super) fn work(definition: &Definition, storages: &[FileStorage], trouble: &
     }
 }
 
-/// Returns whether a run definition is about files.
+/// Returns whether a run definition names file system workloads.
 pub(super) fn is_meant(run: &Definition) -> bool {
     run.key("fwd").is_some()
 }
@@ -192,7 +192,7 @@ pub(super) fn workloads(
 
 type Setter = fn(&mut FileWork, &str) -> Result<(), String>;
 
-/// Combines each workload with each value.
+/// Combines each pass with each loop value.
 fn looped(
     passes: &[(String, FileWork)],
     values: &[String],
@@ -210,7 +210,7 @@ fn looped(
     passes.iter().flat_map(|pass| values.iter().map(move |value| with(pass, value))).collect()
 }
 
-/// The keys of one operation.
+/// The workload keys of one operation.
 fn keys(work: &FileWork, storage: &FileStorage, elapsed: Nanos) -> Result<WorkloadKeys, String> {
     let test = match work.operation.as_str() {
         "create" => Test::Create,
@@ -242,7 +242,7 @@ fn keys(work: &FileWork, storage: &FileStorage, elapsed: Nanos) -> Result<Worklo
     Ok(keys)
 }
 
-/// Replaces random I/O over many files by that over one area of the same total length.
+/// Converts random I/O over many files to random I/O over one area of the same total length.
 fn area(work: &FileWork, storage: &FileStorage, elapsed: Nanos) -> Result<WorkloadKeys, String> {
     if !work.has_random_io || !work.picks_randomly {
         return Err(format!(

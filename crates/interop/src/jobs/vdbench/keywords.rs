@@ -3,7 +3,7 @@
 /// Minimum number of letters of an abbreviated keyword.
 const SHORTEST: usize = 2;
 
-/// Keywords of `sd=`, in vdbench's order in all lists: an abbreviation means the first keyword that it begins.
+/// Keywords of `sd=`. All lists are in vdbench's order, because an abbreviation stands for the first keyword that starts with it.
 const STORAGE: [&str; 17] = [
     "host",
     "lun",
@@ -114,7 +114,7 @@ const RUN: [&str; 31] = [
     "foroperations",
 ];
 
-/// Synonyms of keywords in a kind of definition.
+/// Synonyms of keywords: the kind of definition, the synonym and the keyword.
 const SAME: [(&str, &str, &str); 9] = [
     ("wd", "readpct", "rdpct"),
     ("rd", "forreadpct", "forrdpct"),

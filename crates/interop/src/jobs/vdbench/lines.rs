@@ -1,4 +1,4 @@
-//! The text of a vdbench parameter file: definitions with their keys.
+//! Parses the text of a vdbench parameter file to definitions and keys.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::super::{FileLine, LineErrors, MOST_JOBS};
 use super::keywords::full;
 use super::{HOSTS, REPLAY};
 
-/// General parameters that change no workload, and why.
+/// General parameters that do not change the workload, each with the reason.
 const UNNEEDED: [(&str, &str); 10] = [
     ("messagescan", "the system's log is not read"),
     ("formatsds", "what is read is filled before anything is measured"),
@@ -20,29 +20,29 @@ const UNNEEDED: [(&str, &str); 10] = [
     ("fwd_thread_adjust", "threads are as many as they are given"),
 ];
 
-/// The supported definitions, and the one general parameter. All others are rejected with a reason.
+/// The supported kinds of definitions, and the one supported general parameter. All others are rejected with a reason.
 const KINDS: [&str; 6] = ["data_errors", "sd", "wd", "fsd", "fwd", "rd"];
 
-/// Maximum number of keys and values of all definitions. Defaults count for each definition, and long ones count as several.
+/// Maximum number of keys and values in all definitions together. Defaults count once per definition, long values more than once.
 const MOST_KEYS: usize = 1 << 16;
 
-/// `sd=NAME,key=value,...`.
+/// A definition: `sd=NAME,key=value,...`.
 #[derive(Debug, Clone)]
 pub(super) struct Definition {
     /// One of [`KINDS`].
     pub(super) kind: &'static str,
     pub(super) name: String,
     pub(super) place: FileLine,
-    /// Keys in file order, after those of the `default` of its kind.
+    /// Keys in file order, after the keys of the `default` definition of the same kind.
     pub(super) keys: Vec<VdbenchKey>,
 }
 
-/// `key=value`, `key=(value,value)` or `key=value,value`.
+/// A key: `key=value`, `key=(value,value)` or `key=value,value`.
 #[derive(Debug, Clone)]
 pub(super) struct VdbenchKey {
-    /// The full name.
+    /// Full keyword.
     pub(super) name: String,
-    /// As in the file.
+    /// Keyword as in the file.
     written: String,
     pub(super) values: Vec<String>,
     pub(super) place: FileLine,
@@ -57,14 +57,14 @@ impl VdbenchKey {
         }
     }
 
-    /// The number of keys it counts as, see `MOST_KEYS`.
+    /// Number of keys that this one counts as toward `MOST_KEYS`.
     fn weight(&self) -> usize {
         1 + self.values.iter().map(|value| 1 + value.len() / 64).sum::<usize>()
     }
 }
 
 impl Definition {
-    /// The last key of a name, which is the one in effect.
+    /// The key of this name that is in effect, which is the last one.
     pub(super) fn key(&self, name: &str) -> Option<&VdbenchKey> {
         self.keys.iter().rev().find(|key| key.name == name)
     }
@@ -75,7 +75,7 @@ impl Definition {
 pub(super) struct Definitions {
     /// Definitions in order. A `default` is merged into the definitions below it.
     pub(super) found: Vec<Definition>,
-    /// The `default` of workloads, all of them merged.
+    /// All `default` definitions of workloads, merged.
     pub(super) work: Definition,
 }
 
@@ -144,8 +144,8 @@ pub(super) fn definitions(
     Definitions { found, work }
 }
 
-/// Splits a text into statements, each with the number of its first line. A line that ends in a comma continues on the next. Text after a
-/// blank is a comment, as is everything from a line that begins with `eof`.
+/// Splits a text into statements, each with the number of its first line. A line that ends in a comma continues on the next line. Text after
+/// a blank is a comment, and a line that starts with `eof` ends the file.
 fn statements(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -165,7 +165,7 @@ fn statements(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The hosts that are this machine.
+/// Names of hosts that stand for this machine.
 struct LocalHosts(Vec<String>);
 
 impl Default for LocalHosts {
@@ -175,7 +175,7 @@ impl Default for LocalHosts {
 }
 
 impl LocalHosts {
-    /// Processes a host definition. Returns false if it is another machine, or stands for several clients.
+    /// Processes a host definition. Returns false if it names another machine or several clients.
     fn take(&mut self, keys: &[VdbenchKey]) -> bool {
         let value =
             |key: &VdbenchKey| key.values.first().map(String::as_str).unwrap_or_default().to_lowercase();
@@ -188,7 +188,7 @@ impl LocalHosts {
         is_local && key("clients").is_none() && key("system").is_none_or(|system| self.0.contains(&system))
     }
 
-    /// Removes `host=` where it means this machine.
+    /// Removes `host=` keys that name this machine.
     fn leave_out(&self, definition: &mut Definition, notes: &mut Vec<String>) {
         definition.keys.retain(|key| {
             let is_here =
@@ -201,7 +201,7 @@ impl LocalHosts {
     }
 }
 
-/// Returns whether a line affects no workload, and adds a note on it.
+/// Returns whether a statement does not change the workload; if so, adds a note.
 fn is_unneeded(
     place: &FileLine,
     keys: &[VdbenchKey],
@@ -240,7 +240,7 @@ fn definition(place: &FileLine, keys: &[VdbenchKey], trouble: &mut LineErrors) -
     Some(Definition { kind, name: name.clone(), place: place.clone(), keys })
 }
 
-/// Splits at commas outside of parentheses. A part without `=` is one more value of the key before it.
+/// Splits a statement at commas outside of parentheses. A part without `=` is another value of the previous key.
 fn keys(place: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<Vec<VdbenchKey>> {
     let mut keys: Vec<VdbenchKey> = Vec::new();
     let (mut depth, mut start) = (0_u32, 0);

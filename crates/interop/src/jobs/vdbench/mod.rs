@@ -1,7 +1,7 @@
-//! Converts vdbench parameter files: each run definition becomes one workload per combination of its loop values.
+//! Converts vdbench parameter files: each run definition becomes one workload per combination of loop values.
 //!
-//! Work that vdbench runs concurrently becomes one workload with concurrent jobs. Storages that name different files or devices are laid
-//! out one after the other on the target.
+//! Work that vdbench runs concurrently becomes one workload with concurrent jobs. Storages on different files or devices are placed one after
+//! another on the target.
 
 mod curve;
 mod files;
@@ -19,7 +19,7 @@ use iotax_model::words::nearest;
 /// Maximum number of workloads from one file.
 const MOST_IN_ALL: usize = 10_000;
 
-/// Returns whether a text looks like a parameter file: a line starts a run definition, and none a section or a table.
+/// Returns whether a text looks like a parameter file: a line starts a run definition, and no line starts a section or a table.
 #[must_use]
 pub fn is_meant(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim_start);
@@ -29,7 +29,7 @@ pub fn is_meant(text: &str) -> bool {
 /// Parses a parameter file. `file` is its name in errors.
 ///
 /// # Errors
-/// All errors of the file at once.
+/// All errors of the file together.
 pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
     let mut trouble = LineErrors::default();
     let mut notes = Vec::new();
@@ -97,7 +97,7 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
     trouble.into_result(Jobs { workloads, filenames, own_files, directory, seed: None, curve, notes })
 }
 
-/// The directory that contains all files.
+/// The directory that contains all file storages.
 fn anchor(storages: &[files::FileStorage], trouble: &mut LineErrors) -> Option<String> {
     let mut anchors = storages.iter().filter_map(|storage| storage.anchor.as_ref());
     let (_, first) = anchors.next()?;
@@ -109,7 +109,7 @@ fn anchor(storages: &[files::FileStorage], trouble: &mut LineErrors) -> Option<S
     Some(first.clone())
 }
 
-/// The number of failed I/Os that ends a measurement.
+/// Number of failed I/Os after which a measurement ends.
 fn max_errors(definition: &Definition, trouble: &mut LineErrors) -> Option<u64> {
     refuse_unknown(definition, &[], trouble);
     let number = definition.name.parse().ok().filter(|number| *number > 0);

@@ -1,4 +1,4 @@
-//! `rd=`: duration, rate and loop values.
+//! Converts `rd=`: duration, rate and loop values.
 
 use super::super::LineErrors;
 use super::lines::Definition;
@@ -29,7 +29,7 @@ const KEYS: [&str; 16] = [
     "openflags",
 ];
 const LOOPS: [&str; 4] = ["forthreads", "forxfersize", "forrdpct", "forseekpct"];
-/// vdbench's default.
+/// vdbench's default duration.
 const ELAPSED: Nanos = Nanos::from_secs(30);
 /// Maximum number of workloads from one run definition. More is a typo.
 const MOST: usize = 1000;
@@ -40,18 +40,18 @@ pub(super) struct RunContext<'a> {
     /// Start of each storage's file on the target.
     pub(super) bases: &'a [u64],
     pub(super) work: &'a [Work],
-    /// The defaults of workloads, for run definitions that name storages alone.
+    /// Default workload for run definitions that name storages but no workload.
     pub(super) default: Option<&'a Work>,
-    /// The number of failed I/Os that ends a measurement.
+    /// Number of failed I/Os after which a measurement ends.
     pub(super) max_errors: Option<u64>,
 }
 
-/// Returns whether a run definition names storages but no workload, and so runs the default workload.
+/// Returns whether a run definition names storages but no workload, so that the default workload applies.
 pub(super) fn takes_default(definition: &Definition) -> bool {
     definition.key("sd").is_some() && definition.key("wd").is_none()
 }
 
-/// Notes keys that change no workload.
+/// Adds a note on each key that does not change the workload.
 pub(super) fn note_unneeded(definition: &Definition, notes: &mut Vec<String>) {
     for (key, why) in [
         ("interval", "figures come in intervals of their own here"),
@@ -63,15 +63,15 @@ pub(super) fn note_unneeded(definition: &Definition, notes: &mut Vec<String>) {
     }
 }
 
-/// Length of the measurement.
+/// Measurement duration; 30 s by default.
 pub(super) fn elapsed(definition: &Definition, trouble: &mut LineErrors) -> Nanos {
     take(definition, "elapsed", trouble, |key| time(one(key)?)).unwrap_or(ELAPSED)
 }
 
-/// A combination of loop values.
+/// One combination of loop values.
 #[derive(Debug, Clone, Default)]
 struct Pass {
-    /// Name suffix.
+    /// Suffix of the workload's name.
     suffix: String,
     threads: Option<u64>,
     lengths: Option<TransferSizes>,
@@ -79,7 +79,7 @@ struct Pass {
     seeks: Option<super::work::SeekPattern>,
     /// I/Os per second; `None` for unlimited.
     rate: Option<u64>,
-    /// True if its rates depend on the storage's capacity.
+    /// True if the rates depend on the storage's capacity (`iorate=curve`).
     is_curve: bool,
 }
 
@@ -114,7 +114,7 @@ impl RunContext<'_> {
         workloads
     }
 
-    /// The work of a run definition, with the storages and flags that it gives itself.
+    /// The work of a run definition. Its own `sd=` and `openflags=` replace those of the work.
     fn work(&self, definition: &Definition, trouble: &mut LineErrors) -> Vec<Work> {
         let mut work: Vec<Work> = match self.default.filter(|_| takes_default(definition)) {
             Some(default) => vec![default.clone()],
@@ -134,7 +134,7 @@ impl RunContext<'_> {
         work
     }
 
-    /// The work that a run definition names; without a name all of it.
+    /// The work that a run definition names; all work if it names none.
     fn named(&self, definition: &Definition, trouble: &mut LineErrors) -> Vec<&Work> {
         let Some(key) = definition.key("wd") else {
             if self.work.is_empty() && trouble.0.is_empty() {
@@ -243,7 +243,7 @@ fn together(
 /// Divides a rate among jobs in whole I/Os per second, carrying the rounding error over to the next job.
 #[derive(Debug, Default)]
 struct WholeRates {
-    /// The sum of the exact rates, in `Share::WHOLE`ths.
+    /// Sum of the exact rates so far, in units of 1/`Share::WHOLE` I/O/s.
     exact: u64,
     given: u64,
 }
@@ -257,7 +257,7 @@ impl WholeRates {
     }
 }
 
-/// The rate of each workload in `Share::WHOLE`ths of an I/O a second: its own, or its share of the rest, by `skew` or evenly.
+/// The rate of each workload in units of 1/`Share::WHOLE` I/O/s: its own, or its share of the remaining rate, by `skew` or evenly.
 fn rates(work: &[Work], pass: &Pass) -> Result<Vec<Option<u64>>, String> {
     let skewed: u64 = work.iter().filter_map(|work| work.skew).map(|share| share.0).sum();
     let own = |work: &Work| work.rate.map(|rate| rate * Share::WHOLE);
@@ -299,7 +299,7 @@ fn times(definition: &Definition, trouble: &mut LineErrors) -> WorkloadKeys {
     }
 }
 
-/// Parses an amount of data. vdbench takes a small number without a unit for something else.
+/// Parses an amount of data. Rejects a small number without a unit, to which vdbench gives another meaning.
 fn amount(text: &str) -> Result<Bytes, String> {
     let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
     size(text).ok().filter(|bytes| has_unit && bytes.0 > 0).ok_or_else(|| {
@@ -307,7 +307,7 @@ fn amount(text: &str) -> Result<Bytes, String> {
     })
 }
 
-/// A single job over the areas of several storages: random I/O over all of them, with their I/Os in flight added up.
+/// Combines work on several storages into a single job with random I/O over all their areas, and the sum of their queue depths.
 fn one_area(all: &[WorkloadKeys]) -> Result<WorkloadKeys, String> {
     let refuse = || {
         "iorate=curve on several storages: accepted where one workload goes to random places of storages of one size; give the \
@@ -332,7 +332,7 @@ fn one_area(all: &[WorkloadKeys]) -> Result<WorkloadKeys, String> {
     Ok(WorkloadKeys { size: Some(size), iodepth: Some(depth), ..first.clone() })
 }
 
-/// All combinations of loop values and rates. The first loop in the file is the outermost, rates are the innermost.
+/// All combinations of loop values and rates. The first loop in the file is the outermost one, and rates are the innermost.
 fn passes(definition: &Definition, trouble: &mut LineErrors) -> Vec<Pass> {
     let mut passes = vec![Pass::default()];
     let loops = definition.keys.iter().filter(|key| LOOPS.contains(&key.name.as_str()));

@@ -1,4 +1,4 @@
-//! `sd=`: the area under test.
+//! Converts `sd=`: the area under test.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use iotax_model::workload::{DEFAULT_SIZE, SyncMode};
 
 const KEYS: [&str; 9] =
     ["lun", "size", "threads", "openflags", "range", "offset", "align", "hitarea", "count"];
-/// vdbench's default.
+/// vdbench's default number of I/Os in flight.
 const THREADS: u64 = 8;
 const HITAREA: Bytes = Bytes(1 << 20);
 
@@ -22,9 +22,9 @@ pub(super) struct StorageDefinition {
     pub(super) lun: Option<(FileLine, String)>,
     /// Start offset in the file or device.
     offset: u64,
-    /// Its length from there; `None` for the rest of the file or device.
+    /// Length from `offset` on; `None` for the rest of the file or device.
     whole: Option<Bytes>,
-    /// The part of it that I/O goes to.
+    /// Part of the storage that I/O goes to.
     range: Option<SeekRange>,
     pub(super) threads: u64,
     pub(super) flags: OpenFlags,
@@ -32,7 +32,7 @@ pub(super) struct StorageDefinition {
     pub(super) hitarea: Bytes,
 }
 
-/// A part of a storage.
+/// A part of a storage: start and end, in percent or in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SeekRange {
     Percent(u64, u64),
@@ -47,7 +47,7 @@ pub(super) struct OpenFlags {
 }
 
 impl StorageDefinition {
-    /// Start and length of the area that I/O goes to, within the file or device; `range` is that of a workload.
+    /// Start and length of the area that I/O goes to, within the file or device. `range` is the workload's, which replaces the storage's.
     pub(super) fn area(&self, range: Option<SeekRange>) -> Result<(u64, Option<Bytes>), String> {
         let (from, to) = match (range.or(self.range), self.whole) {
             (None, whole) => return Ok((self.offset, whole)),
@@ -69,7 +69,7 @@ impl StorageDefinition {
         Ok((self.offset.saturating_add(from), Some(Bytes(to - from))))
     }
 
-    /// End offset in the file or device, if the file specifies it.
+    /// End offset in the file or device; `None` if the parameter file does not specify it.
     fn end(&self) -> Option<u64> {
         let ranged = match self.range {
             Some(SeekRange::Bytes(_, to)) => Some(Bytes(to)),
@@ -83,7 +83,7 @@ impl StorageDefinition {
     }
 }
 
-/// The storages of all definitions.
+/// Parses all storage definitions.
 pub(super) fn storages<'a>(
     definitions: impl Iterator<Item = &'a Definition>,
     notes: &mut Vec<String>,
@@ -116,7 +116,7 @@ pub(super) fn storages<'a>(
     all
 }
 
-/// Gives each storage a size, because storages on one target are placed one after another: its file's size, or that of a new file.
+/// Sets the size of storages without one to that of their file, or of a new file, so that they can be placed one after another on one target.
 fn give_sizes(storages: &mut [StorageDefinition], notes: &mut Vec<String>) {
     if distinct(storages) < 2 {
         return;
@@ -143,13 +143,13 @@ fn give_sizes(storages: &mut [StorageDefinition], notes: &mut Vec<String>) {
     }
 }
 
-/// The number of files or devices.
+/// Number of distinct files or devices.
 fn distinct(storages: &[StorageDefinition]) -> usize {
     let luns: HashSet<&str> = storages.iter().filter_map(StorageDefinition::lun).collect();
     luns.len() + storages.iter().filter(|storage| storage.lun.is_none()).count()
 }
 
-/// Start of each storage's file on the target: one after another.
+/// Places the storages' files one after another. Returns the start of each on the target.
 pub(super) fn lay_out(storages: &[StorageDefinition], notes: &mut Vec<String>) -> Vec<u64> {
     let mut starts: Vec<(Option<&str>, u64)> = Vec::new();
     let mut end = 0_u64;
@@ -188,7 +188,7 @@ fn storage(definition: &Definition, trouble: &mut LineErrors) -> StorageDefiniti
     }
 }
 
-/// One storage, or several numbered ones with `count=(FIRST,NUMBER)`.
+/// Expands a definition with `count=(FIRST,NUMBER)` to numbered storages.
 fn counted(
     definition: &Definition,
     storage: StorageDefinition,
@@ -214,7 +214,7 @@ fn counted(
     numbered.unwrap_or_else(|| vec![storage])
 }
 
-/// A name with a number in place of `%d`, `%04d` or `*`, or appended.
+/// Inserts a number into a name in place of `%d`, `%04d` or `*`; appends it if the name has none of these.
 fn with_number(name: &str, number: u64) -> Result<String, String> {
     let Some((before, rest)) = name.split_once('%') else {
         return Ok(match name.split_once('*') {
@@ -231,7 +231,7 @@ fn with_number(name: &str, number: u64) -> Result<String, String> {
     Ok(format!("{before}{number:0width$}{behind}"))
 }
 
-/// Parses the number of I/Os in flight.
+/// Parses the number of I/Os in flight, at most 4096.
 pub(super) fn threads(text: &str) -> Result<u64, String> {
     match number(text, 4096)? {
         0 => Err("accepted: 1 and more".to_owned()),
@@ -241,7 +241,7 @@ pub(super) fn threads(text: &str) -> Result<u64, String> {
 
 const RANGE: &str = "accepted: (from,to) in percent of a size that is given, or in bytes such as (1g,3g)";
 
-/// Parses a range: percent up to 100, otherwise bytes.
+/// Parses a range: bounds up to 100 are percent, larger ones bytes.
 pub(super) fn range(key: &VdbenchKey) -> Result<SeekRange, String> {
     let [from, to] = key.values.as_slice() else { return Err(RANGE.to_owned()) };
     let range = match (from.parse::<u64>(), to.parse::<u64>()) {

@@ -1,4 +1,4 @@
-//! Values of keys: numbers, sizes, times and lists.
+//! Parses values of vdbench keys: numbers, sizes, times and lists.
 
 use super::lines::VdbenchKey;
 use iotax_model::units::{Bytes, Nanos};
@@ -6,7 +6,7 @@ use iotax_model::units::{Bytes, Nanos};
 /// Maximum number of values in a list.
 const MOST: usize = 1000;
 
-/// The value of a key that takes exactly one.
+/// The value of a key that must have exactly one.
 pub(super) fn one(key: &VdbenchKey) -> Result<&str, String> {
     match key.values.as_slice() {
         [one] => Ok(one),
@@ -27,11 +27,11 @@ pub(super) fn number(text: &str, most: u64) -> Result<u64, String> {
 pub(super) struct Share(pub(super) u64);
 
 impl Share {
-    /// 100%.
+    /// The whole: 100%.
     pub(super) const WHOLE: u64 = 1_000_000;
 }
 
-/// Parses percent with up to four decimals.
+/// Parses a percentage with up to four decimals.
 pub(super) fn share(text: &str) -> Result<Share, String> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let parts = format!("{whole}{decimals:0<4}");
@@ -88,7 +88,7 @@ pub(super) fn list(values: &[String]) -> Result<Vec<String>, String> {
     Ok(all.iter().map(ToString::to_string).collect())
 }
 
-/// The names that match the patterns: a name, or a prefix and `*`.
+/// The known names that match any of the patterns: a name, or a prefix with `*`.
 pub(super) fn names<'a>(patterns: &[String], known: &[&'a str]) -> Result<Vec<&'a str>, String> {
     let mut found: Vec<&str> = Vec::new();
     for pattern in patterns {

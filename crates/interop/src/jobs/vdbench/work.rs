@@ -1,4 +1,4 @@
-//! `wd=`: the access pattern as workload keys.
+//! Converts `wd=` to workload keys.
 
 use super::super::LineErrors;
 use super::lines::{Definition, VdbenchKey};
@@ -24,7 +24,7 @@ const KEYS: [&str; 13] = [
     "openflags",
 ];
 
-/// The transfer sizes.
+/// Transfer sizes of a workload.
 #[derive(Debug, Clone)]
 pub(super) enum TransferSizes {
     One(Bytes),
@@ -32,7 +32,7 @@ pub(super) enum TransferSizes {
     Range(String),
 }
 
-/// The offsets.
+/// Order of the offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SeekPattern {
     /// Percentage of random I/Os.
@@ -51,17 +51,17 @@ pub(super) struct Work {
     /// Percentage of reads.
     pub(super) reads: u8,
     pub(super) seeks: SeekPattern,
-    /// Its share of the rate.
+    /// Share of the run's rate (`skew`).
     pub(super) skew: Option<Share>,
-    /// Its own rate.
+    /// Rate of this work in I/Os per second (`iorate`).
     pub(super) rate: Option<u64>,
     /// Percentage of reads and writes that go to the hit area.
     pub(super) hits: u8,
     pub(super) stride: Option<Stride>,
     pub(super) threads: Option<u64>,
-    /// Instead of its storages' range.
+    /// Replaces the storages' range.
     pub(super) range: Option<SeekRange>,
-    /// Instead of its storages' flags.
+    /// Replaces the storages' open flags.
     pub(super) flags: Option<OpenFlags>,
 }
 
@@ -124,7 +124,7 @@ pub(super) fn percent(text: &str) -> Result<u8, String> {
     number(text, 100).map(|percent| u8::try_from(percent).unwrap_or(100))
 }
 
-/// Parses I/Os per second.
+/// Parses a rate in I/Os per second.
 pub(super) fn rate(text: &str) -> Result<u64, String> {
     match number(text, u64::from(u32::MAX)) {
         Ok(0) | Err(_) => Err(format!("{text:?} is not a number of I/Os a second from 1 on")),
@@ -141,7 +141,7 @@ pub(super) fn seeks(text: &str) -> Result<SeekPattern, String> {
     }
 }
 
-/// Parses `4k`, `(4k,30,8k,70)` or `(MIN,MAX,ALIGN)`.
+/// Parses transfer sizes: `4k`, `(4k,30,8k,70)` or `(MIN,MAX,ALIGN)`.
 pub(super) fn lengths(values: &[String]) -> Result<TransferSizes, String> {
     match values {
         [one] => size(one).map(TransferSizes::One),
@@ -179,7 +179,7 @@ fn stride(key: &VdbenchKey) -> Result<Stride, String> {
 }
 
 impl Work {
-    /// Workload keys for one storage, without rate and times.
+    /// Workload keys of this work on one storage, without rate and times.
     pub(super) fn keys(&self, storage: &StorageDefinition, base: u64) -> Result<WorkloadKeys, String> {
         let (offset, size) = storage.area(self.range)?;
         let flags = self.flags.unwrap_or(storage.flags);
@@ -228,7 +228,7 @@ impl Work {
         Ok(keys)
     }
 
-    /// The distribution with a hit area at the start.
+    /// The random distribution of a storage with a hit area at its start.
     fn hot(&self, storage: &StorageDefinition, size: Option<Bytes>) -> Result<Distribution, String> {
         let whole = size.map(|size| size.0).filter(|size| *size > storage.hitarea.0);
         let Some(whole) = whole else {

@@ -17,7 +17,7 @@ use iotax_testbed::target::preflight;
 
 use crate::causes::with_causes;
 
-/// The claims of an assignment on this machine, or the reason why it cannot be carried out. Touches nothing.
+/// Returns the claims of an assignment on this machine, or the reason why it cannot be carried out. Changes nothing.
 pub(super) fn of(assignment: &Assignment, permission: &Permission) -> Result<Claims, String> {
     let plan = &assignment.plan;
     let refused = |refusal: Refusal| with_causes(&refusal.into());
@@ -42,7 +42,7 @@ pub(super) fn of(assignment: &Assignment, permission: &Permission) -> Result<Cla
     Ok(Claims { boot_id: host_info::boot_id(), filesystems: rooms.collect(), files })
 }
 
-/// The claim for a file to be created or a device to be written.
+/// Returns the claim for a file to be created or a device to be written; `None` for any other path that exists.
 fn file(path: &Path, is_written: bool) -> std::io::Result<Option<FileClaim>> {
     if path.try_exists()? {
         let found = fs::metadata(path)?;
@@ -96,7 +96,7 @@ fn both_do(claim: &FileClaim) -> &'static str {
     }
 }
 
-/// The filesystems without enough space for all members together. Each member has checked for itself alone.
+/// Returns an error for each filesystem without enough space for all members together; each member has checked only its own need.
 fn full(members: &[(&str, &Claims)]) -> Vec<String> {
     let mut together: BTreeMap<(&str, u64), (Vec<&str>, FilesystemClaim)> = BTreeMap::new();
     for (name, claims) in members {

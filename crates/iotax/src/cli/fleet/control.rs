@@ -59,7 +59,7 @@ pub(super) fn tell(args: &Args, what: &str) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// A line for each member.
+/// The status of all members, one line each.
 pub(super) fn lines(coordinator: &Coordinator) -> String {
     let members: Vec<_> = coordinator.members().collect();
     let width = members.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Ctrl-C at a coordinator: a second one ends the process only after the members were told of the first.
+//! Ctrl-C at a coordinator: a second one ends the process only after the members have been told to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use iotax_testbed::interrupt::{Interrupt, POLL, PRESSED};
 use super::super::session::watch_signals_with;
 use iotax_model::threads;
 
-/// Longest time for which Ctrl-C does not end the process, because the coordinator may be blocked forever.
+/// Time after which a second Ctrl-C ends the process in any case, because the coordinator may be blocked forever.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// True while members are at work and have not been told to stop.

@@ -23,7 +23,7 @@ const MOST: usize = 1000;
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) link: Link,
-    /// Values of `${KEY}` in its plan.
+    /// Values that replace `${KEY}` in the member's plan.
     pub(super) values: BTreeMap<String, String>,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Link {
 }
 
 impl Link {
-    /// Returns whether everything is measured on this machine.
+    /// Returns whether the member runs on this machine.
     pub(super) const fn is_here(&self) -> bool {
         matches!(self, Self::Local | Self::Namespace(_))
     }
@@ -58,7 +58,7 @@ impl std::fmt::Display for Link {
     }
 }
 
-/// Reads `--hosts`.
+/// Parses `--hosts`: a list, a file, or the URL of a NATS server.
 pub(super) fn read(given: &str) -> Result<Vec<Host>, Failure> {
     if is_nats(given) {
         return enlisted(given);
@@ -87,7 +87,7 @@ pub(super) fn is_nats(address: &str) -> bool {
     address.starts_with("nats://") || address.starts_with("tls://")
 }
 
-/// Parses how a member is reached, as stored with its run.
+/// Parses a member's address, as stored with its run.
 pub(super) fn link(given: &str) -> Result<Option<Link>, Failure> {
     if is_nats(given) {
         return Ok(Some(Link::Nats(given.to_owned())));

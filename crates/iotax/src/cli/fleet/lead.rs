@@ -1,4 +1,4 @@
-//! Leads a fleet from the first greeting to the last member's end.
+//! Coordinates a fleet, from the members' first message to the end of the last one.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -31,9 +31,9 @@ use super::planned_member::PlannedMember;
 use super::{claims, control, ctrl_c, report, requests, start};
 use crate::runner::{self, marks::MarkSocket};
 
-/// Time for a member to greet once its process has started: a busy machine may be slow to start a program.
+/// Time limit for a member's first message after its process has started: a busy machine may be slow to start a program.
 const JOINED: Duration = Duration::from_mins(1);
-/// Time for members of a coordinator that was killed to undo what they did.
+/// Time limit for the members of a killed coordinator to undo their changes.
 const UNDOING: Duration = Duration::from_mins(1);
 /// Interval between two checks of timeouts.
 const TICK: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ pub(super) struct Lead<'a> {
     pub(super) yes: bool,
 }
 
-/// A run of the store that a member's parts go to.
+/// A run in the store that receives a member's results.
 struct Kept {
     name: String,
     run: i64,
@@ -184,14 +184,14 @@ fn undo_log(dir: &Path, fleet: &str, stop: &Interrupt) -> Result<UndoLog, Failur
         .or_exit(Exit::Environment)
 }
 
-/// The request of a signal, and what keeps a second Ctrl-C from ending the process.
+/// The stop flag that a signal sets, and the flag that keeps a second Ctrl-C from ending the process.
 #[derive(Clone, Copy)]
 struct Signals<'a> {
     stop: &'a Interrupt,
     members_at_work: &'a ctrl_c::MembersAtWork,
 }
 
-/// A fleet at work.
+/// A running fleet.
 struct AtWork<'a> {
     lead: &'a Lead<'a>,
     hub: &'a mut dyn Hub,
@@ -245,7 +245,7 @@ impl AtWork<'_> {
         self.hub.send(To::One(member), message).or_exit(Exit::Environment)
     }
 
-    /// Puts a part of a member's run on the disk.
+    /// Stores a part of a member's run.
     fn keep(&mut self, member: &str, part: &RunPart) -> Result<(), StoreError> {
         let Some(Kept { run, .. }) = self.kept.iter().find(|kept| kept.name == member) else { return Ok(()) };
         match part {
@@ -330,8 +330,8 @@ impl AtWork<'_> {
         Ok(())
     }
 
-    /// Shows the plan, asks for confirmation, and begins. Returns false if the user declined. Fails if any member cannot take part; nothing
-    /// was touched yet.
+    /// Shows the plan, asks for confirmation, and begins. Returns false if the user declined. Fails, before anything is changed, if any
+    /// member cannot take part.
     fn begin(&mut self) -> Result<bool, Failure> {
         let (mut against, mut claimed) = (Vec::new(), Vec::new());
         for (name, status) in self.coordinator.members() {
@@ -419,7 +419,7 @@ impl AtWork<'_> {
         self.act(actions)
     }
 
-    /// Measures until all members are through.
+    /// Processes messages until all members have finished.
     fn measure(&mut self) -> Result<Exit, Failure> {
         let measured = loop {
             if self.coordinator.is_over() {
@@ -439,13 +439,13 @@ impl AtWork<'_> {
         exit
     }
 
-    /// Ends all members before they have begun.
+    /// Cancels all members before they begin.
     fn leave(&mut self) -> Result<(), Failure> {
         let actions = self.coordinator.cancel();
         self.act(actions)
     }
 
-    /// Keeps how each member ended.
+    /// Stores the final state of each member's run. Returns the worst exit code.
     fn settle(&mut self) -> Result<Exit, StoreError> {
         let mut worst = Exit::Fine;
         for Kept { name, run, .. } in &self.kept {

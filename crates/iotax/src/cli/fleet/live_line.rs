@@ -13,7 +13,7 @@ use super::super::say::{self, Stream};
 /// Period over which I/Os are summed in nanoseconds: several samples of each member, which arrive about once a second.
 const WINDOW_NS: u64 = 5_000_000_000;
 
-/// The I/Os of all members together.
+/// Recent I/Os of all members together.
 #[derive(Debug, Default)]
 pub(super) struct RecentIos {
     /// Arrival time of each sample by the coordinator's clock, and its I/Os.
@@ -32,7 +32,7 @@ impl RecentIos {
         }
     }
 
-    /// Recent news of the members as text; `None` without any.
+    /// Formats the IOPS of all members over the last 5 s; `None` without I/Os.
     pub(super) fn text(&mut self, now_ns: u64) -> Option<String> {
         self.forget(now_ns);
         let ios: u64 = self.samples.iter().fold(0, |sum, (_, ios)| sum.saturating_add(*ios));
@@ -68,7 +68,7 @@ impl LiveLine {
         self.bar.tick();
     }
 
-    /// Prints something above the line.
+    /// Runs `say` with the line hidden, so that its output appears above the line.
     pub(super) fn above(&self, say: impl FnOnce()) {
         self.bar.suspend(say);
     }

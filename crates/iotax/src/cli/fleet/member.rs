@@ -28,7 +28,7 @@ use super::claims;
 use crate::causes::with_causes;
 use crate::runner::{self, Gate, Progress, Step};
 
-/// Shortest time between two samples sent to the coordinator: less than the interval of all but short measurements.
+/// Minimum time between two samples sent to the coordinator; only short measurements have shorter intervals.
 const SAMPLE: Duration = Duration::from_millis(500);
 
 /// Serves a coordinator on stdin and stdout.
@@ -36,7 +36,7 @@ pub(super) fn main() -> Result<Exit, Failure> {
     serve(PipeLink::new(io::stdin(), io::stdout()))
 }
 
-/// Serves a coordinator until it has nothing more to do.
+/// Serves a coordinator until the member's part is over.
 pub(super) fn serve(link: impl MemberLink) -> Result<Exit, Failure> {
     // Stdout belongs to the coordinator, and what is said on stderr is why this member failed.
     say::be_quiet(true);
@@ -71,7 +71,7 @@ fn permission(assignment: &Assignment) -> Permission {
     Permission::new(assignment.overwrite.clone(), assignment.overwrite_signature)
 }
 
-/// Carries out the plan with a temporary store. Returns once the coordinator has everything.
+/// Carries out the plan with a temporary store. Returns once the coordinator has all results.
 fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Result<Exit, Failure> {
     let tag = format!("member-{}", runner::fresh_tag().or_exit(Exit::Environment)?);
     let undo_dir = args::undo_dir()?;
@@ -126,7 +126,7 @@ fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Resu
     Ok(exit)
 }
 
-/// A member while it carries its plan out.
+/// The state of a member that is carrying out its plan.
 struct ActiveMember<'a, L> {
     member: &'a Member<L>,
     assignment: &'a Assignment,
@@ -144,7 +144,8 @@ impl<'a, L: MemberLink> ActiveMember<'a, L> {
         Self { member, assignment, store, run, told, at_ns }
     }
 
-    /// Returns what is new in the run, except measurements.
+    /// Sends everything new in the run to the coordinator, except measurements. Returns the run; `None` if it has not begun or cannot
+    /// be read.
     fn tell_rest(&self) -> Option<Run> {
         let run = (*lock(&self.run))?;
         let run = Store::open_to_read(&self.store).and_then(|store| store.load(run)).ok()?;
@@ -221,7 +222,7 @@ impl<L: MemberLink> Membership for ActiveMember<'_, L> {
     }
 }
 
-/// The cell of a step: target, workload, round.
+/// Returns the target, the workload and the round of a step; steps count from 1.
 fn cell(plan: &Plan, seed: u64, step: u64) -> Option<(String, String, u32)> {
     let cells = plan.cells() as u64;
     let round = u32::try_from((step.checked_sub(1)?).checked_div(cells)? + 1).ok()?;
@@ -251,7 +252,7 @@ impl<L: MemberLink> ProgressReport<'_, L> {
 }
 
 impl<L: MemberLink> Drop for ProgressReport<'_, L> {
-    /// Tells of the last I/Os.
+    /// Sends the last I/Os to the coordinator.
     fn drop(&mut self) {
         self.tell_sample();
     }
@@ -325,7 +326,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The error bound of this machine's wall clock by chrony; absent where it does not run.
+/// Maximum error of this machine's wall clock in nanoseconds, as chrony estimates it; `None` if chrony does not run.
 ///
 /// chronyc(1), tracking: the error is at most the offset, the root dispersion and half the root delay together.
 fn chrony_error_ns() -> Option<u64> {

@@ -9,7 +9,7 @@ use super::super::enlist::refused;
 use super::super::{Failure, usage};
 use super::requests;
 
-/// Time for agents to answer.
+/// Time limit for the agents' answers.
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// Carries out the command if `given` is a server's URL, and returns the message to print.

@@ -4,10 +4,10 @@ use iotax_fleet::message::Assignment;
 
 use super::hosts::Host;
 
-/// A member to start, and what it is to do.
+/// A member to start, with its assignment.
 pub(super) struct PlannedMember {
     pub(super) host: Host,
     pub(super) assignment: Assignment,
-    /// Its run in the store, if this goes on with an earlier attempt.
+    /// The member's run in the store, if a fleet is resumed.
     pub(super) run: Option<i64>,
 }

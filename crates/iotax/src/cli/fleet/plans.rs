@@ -13,7 +13,7 @@ use super::super::plan::{PlanInput, say_left_out};
 use super::super::{Failure, OrExit, usage};
 use super::hosts::Host;
 
-/// The plans of all members, in the order of the hosts, and what they measure together.
+/// Returns the fleet's mode, and the plans of all members in the order of the hosts.
 pub(super) fn of(
     input: &PlanInput,
     hosts: &[Host],
@@ -45,7 +45,7 @@ pub(super) fn of(
     Ok((together, plans))
 }
 
-/// The paths of a plan.
+/// Returns the paths, devices and directories that a plan's targets name.
 fn paths(plan: &Plan) -> impl Iterator<Item = &Path> {
     plan.everything().flat_map(|target| {
         let dir = target.file().and_then(|file| file.dir.as_deref());
@@ -82,7 +82,8 @@ fn check(plan: &Plan, mode: FleetMode) -> Result<(), Failure> {
     }
 }
 
-/// Members that measure the same steps have the same targets and workloads.
+/// Refuses plans that differ in the names of targets or workloads, in rounds or in the seed: members with one shared storage measure
+/// the same steps.
 fn check_alike(hosts: &[Host], plans: &[Plan]) -> Result<(), Failure> {
     let names = |plan: &Plan| {
         let targets: Vec<String> = plan.targets.iter().map(|target| target.name.clone()).collect();

@@ -30,7 +30,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Checks where the results go.
+/// Checks the destinations of the results. Refuses `--html`, which only the members' own runs have.
 pub(super) fn open(output: &OutputArgs) -> Result<Destinations, Failure> {
     if output.html.is_some() {
         return Err(usage("--html is for the members' own runs: iotax report RUN --html FILE"));

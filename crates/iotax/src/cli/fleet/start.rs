@@ -28,10 +28,10 @@ use crate::runner;
 
 /// Maximum number of connections made concurrently: sshd refuses more (`MaxStartups`), and each copies the program.
 const AT_ONCE: usize = 8;
-/// Time for a member to end once it has nothing to do.
+/// Time limit for the members' processes to end once their work is done.
 const FAREWELL: Duration = Duration::from_secs(30);
 
-/// Attempts to undo what a killed member did.
+/// Maximum number of attempts to undo a killed member's changes while its undo log is in use.
 const AGAIN: u32 = 100;
 
 /// The member processes started here.
@@ -44,16 +44,16 @@ struct Process {
     name: String,
     child: Child,
     said: Arc<Mutex<Vec<u8>>>,
-    /// Its record in the undo log, if it is on another machine.
+    /// The member's entry in the undo log, if it runs on another machine.
     entry: Option<UndoEntry>,
-    /// The directory of its state, if it is on this machine.
+    /// The directory of the member's state, if it runs on this machine.
     state: Option<PathBuf>,
 }
 
 /// The links to all members, the processes started here, and each member that could not be started, with the reason.
 type Reached = (Box<dyn Hub>, Started, Vec<(String, String)>);
 
-/// Starts all members and connects the hub to them. Those that cannot be started come back with their reasons.
+/// Starts all members and connects the hub to them. Also returns the members that could not be started, with the reasons.
 pub(super) fn all(
     hosts: &[Host],
     undo_log: &mut UndoLog,
@@ -114,7 +114,7 @@ pub(super) fn all(
     Ok((Box::new(hub), started, failed))
 }
 
-/// The hub of agents that wait at a NATS server. Absent for others: `--hosts` never mixes the two.
+/// Connects to the agents that wait at a NATS server; `None` for other hosts, because `--hosts` never mixes the two.
 fn enlisted(hosts: &[Host], fleet: &str) -> Result<Option<NatsHub>, Failure> {
     let Some(Host { link: Link::Nats(url), .. }) = hosts.first() else { return Ok(None) };
     let address = url.parse().map_err(|error: AddressError| usage(error))?;
@@ -188,7 +188,7 @@ fn reach(
 }
 
 impl Process {
-    /// Kills it with all its children, and undoes on this machine what it can no longer undo itself.
+    /// Kills the member's process group. If the member ran on this machine, also undoes its changes.
     fn kill(&mut self) {
         if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);
@@ -219,7 +219,8 @@ impl Started {
         said.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
-    /// Waits until all have ended; their links are closed. What could not be removed on another machine stays recorded.
+    /// Waits up to 30 s for all processes to end, then kills the rest. Members on other machines that did not end cleanly stay in the
+    /// undo log.
     pub(super) fn end(self, undo_log: &mut UndoLog) {
         let end = Instant::now() + FAREWELL;
         for mut process in self.processes {

@@ -154,7 +154,7 @@ fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result
     Ok(there)
 }
 
-/// The reason to build no rungs with guests; an error if they were asked for.
+/// Returns the reason why no guests can be built, or `None` if they can. Fails with that reason if the user asked for guests.
 fn no_guests(args: &Args, asked: bool) -> Result<Option<String>, Failure> {
     let options = args.run.guest.options();
     let is_wanted = asked || args.emulated || args.guests != [1] || args.run.guest.is_specific();
@@ -178,7 +178,7 @@ fn no_guests(args: &Args, asked: bool) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Returns whether the session refuses to begin: there is no such directory.
+/// Returns whether a run would be refused because the directory does not exist.
 fn is_refused(args: &Args) -> bool {
     !args.print_plan && args.dir.as_ref().is_some_and(|dir| !dir.is_dir())
 }
@@ -192,7 +192,7 @@ fn targets(rung: &Rung, args: &Args) -> Vec<TargetSpec> {
     numbers.iter().map(|count| rung.target(named(count), *count, dir, device)).collect()
 }
 
-/// The targets, with notes on them.
+/// The targets of all rungs, or those modelled on a libvirt domain, with notes on them.
 fn ladder_targets(args: &Args, workloads: &[Workload]) -> Result<LadderTargets, Failure> {
     if let (Some(domain), Some(dir)) = (&args.like, &args.dir) {
         let ladder = from_libvirt::targets(domain, args.like_disk.as_deref(), dir)?;

@@ -1,4 +1,4 @@
-//! The rungs of a ladder: their names, and the layers that these stand for.
+//! The rungs of a ladder: their names and their layers.
 
 use std::path::Path;
 
@@ -13,20 +13,20 @@ use crate::cli::{Failure, OrExit, usage};
 /// The storage below a rung.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Base {
-    /// `--device`.
+    /// The block device of `--device`.
     Device,
-    /// The directory.
+    /// The directory that the command names.
     Directory,
-    /// Provided by its lowest layer, such as memory.
+    /// Nothing: the rung's lowest layer brings its own storage, such as memory.
     Own,
 }
 
 /// The ladders that include a rung by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ladder {
-    /// Every ladder.
+    /// Included in every ladder.
     Default,
-    /// `--everything`.
+    /// Included only with `--everything`.
     Everything,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Rung {
 use Base::{Device, Directory, Own};
 use Ladder::{Default, Everything};
 
-/// The rungs from the lowest up. Those of other formats are named after them: `virtio-vmdk`, `vm-vmdk`.
+/// The rungs from the lowest up. Rungs with other image formats are named alike: `virtio-vmdk`, `vm-vmdk`.
 const RUNGS: [(&str, Ladder, Base, &str); 25] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),
@@ -80,7 +80,7 @@ const RUNGS: [(&str, Ladder, Base, &str); 25] = [
     ),
 ];
 
-/// The names of all rungs except those of other formats.
+/// The names of all rungs except those with other image formats.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     RUNGS.into_iter().map(|(name, ..)| name)
 }
@@ -90,7 +90,7 @@ pub(super) fn usual() -> Vec<Rung> {
     RUNGS.iter().filter(|rung| rung.1 == Default).filter_map(|(name, ..)| Rung::known(name)).collect()
 }
 
-/// All image formats, each on a plain file.
+/// The plain file, then every image format through QEMU's block layer.
 pub(super) fn formats() -> Vec<Rung> {
     ["host-file".to_owned()].into_iter().chain(of_formats()).filter_map(|name| Rung::known(&name)).collect()
 }
@@ -103,12 +103,12 @@ pub(super) fn everything() -> Vec<Rung> {
     all.filter_map(|name| Rung::known(&name)).collect()
 }
 
-/// The names of the rungs of each format without a guest.
+/// The names of the rungs with each image format, without a guest.
 fn of_formats() -> impl Iterator<Item = String> {
     Format::WORDS.iter().map(|format| format!("virtio-{format}"))
 }
 
-/// The layers of a rung of another format.
+/// The stack line of a rung such as `virtio-vmdk` or `vm-vmdk`; `None` for other names.
 fn line_of_format(name: &str) -> Option<String> {
     let (above, format) = name.split_once('-')?;
     let format: Format = format.parse().ok()?;
@@ -120,7 +120,7 @@ fn line_of_format(name: &str) -> Option<String> {
 }
 
 impl Rung {
-    /// A rung of the lists above, or one with another image format.
+    /// Returns the rung of this name from `RUNGS`, or one with another image format; `None` for other names.
     fn known(name: &str) -> Option<Self> {
         let (base, line) = match RUNGS.into_iter().find(|(known, ..)| *known == name) {
             Some((_, _, base, line)) => (base, line.to_owned()),
@@ -130,7 +130,8 @@ impl Rung {
         Some(Self { name: name.to_owned(), base, layers })
     }
 
-    /// A rung by its name, or by the line of its layers on the directory or, if they begin with a volume or a filesystem, the device.
+    /// Parses a rung: a name, or a stack line. The lowest layer of a line decides whether the rung stands on the directory, on the
+    /// device or on nothing.
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
         if !text.contains(' ') {
             return Self::known(text)

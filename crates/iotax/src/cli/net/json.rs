@@ -88,7 +88,7 @@ fn losses(map: &mut Map<String, Value>, received: &StreamFigures, packets: u64) 
     map.insert("lost_percent".into(), json!(percent));
 }
 
-/// The number of datagrams sent, by the receiver's count.
+/// The number of datagrams sent, as the receiver knows it: received plus lost.
 fn all_packets(figures: &StreamFigures) -> u64 {
     figures.packets.unwrap_or(0) + figures.lost.unwrap_or(0)
 }
@@ -132,7 +132,7 @@ fn interval(interval: &TestInterval, report: &TestReport) -> Value {
     value
 }
 
-/// The suffixes of the keys of the sums, and true where this end, the server, sends.
+/// The suffixes of the keys of the sums, each with true if the server sends in that direction.
 fn sums(start: &Start) -> Vec<(&'static str, bool)> {
     if start.bidirectional { vec![("", false), ("_bidir_reverse", true)] } else { vec![("", start.reverse)] }
 }

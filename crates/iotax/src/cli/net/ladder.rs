@@ -79,7 +79,7 @@ const RUNGS: [Rung; 6] = [
 /// The rung between two ends on the host, the preferred baseline.
 const HOST: &str = "veth";
 
-/// A datagram that fits into a packet of 1500 bytes with the headers of any path.
+/// Datagram size that fits into an MTU of 1500 bytes with the headers of any path.
 const DATAGRAM: Bytes = Bytes(1400);
 
 /// The default workloads.
@@ -99,7 +99,7 @@ const WORKLOADS: [(NetTest, Direction, bool); 10] = [
     (NetTest::UdpRtt, Direction::Download, true),
 ];
 
-/// All workloads.
+/// Builds the workloads of `WORKLOADS`.
 fn known_workloads() -> [Workload; 10] {
     WORKLOADS.map(|(test, direction, loaded)| {
         let mut net = Traffic { direction, loaded, ..Traffic::new(test) };
@@ -110,7 +110,7 @@ fn known_workloads() -> [Workload; 10] {
     })
 }
 
-/// The workload of a name.
+/// Finds a workload by its name.
 fn workload(name: &str) -> Result<Workload, WordError> {
     let known = known_workloads();
     let names: Vec<&str> = known.iter().map(|workload| workload.name.as_str()).collect();
@@ -179,7 +179,7 @@ impl Args {
     }
 }
 
-/// The shortest measurement: TCP takes a moment to find its rate.
+/// Minimum length of a measurement: TCP needs a moment to find its rate.
 const SHORTEST: Nanos = Nanos::from_secs(1);
 
 /// The name of the competing traffic on the host.

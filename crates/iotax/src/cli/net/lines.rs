@@ -4,7 +4,7 @@ use iotax_model::record::{Sample, WaySample};
 use iotax_model::units::{Nanos, human};
 use iotax_netperf::{Start, StreamFigures, TestReport};
 
-/// `9.41 Gbit/s`.
+/// Formats a rate: `9.41 Gbit/s`, or `-` if no time has passed.
 fn rate(bytes: u64, ns: u64) -> String {
     if ns == 0 {
         return "-".into();
@@ -12,12 +12,12 @@ fn rate(bytes: u64, ns: u64) -> String {
     bits(bytes as f64 * 8e9 / ns as f64)
 }
 
-/// A rate in bits a second.
+/// Formats a rate that is given in bits per second.
 fn bits(per_s: f64) -> String {
     human::bits(per_s / 8.0)
 }
 
-/// The settings of a test.
+/// Formats the settings of a test.
 pub(super) fn asked(start: &Start) -> String {
     let protocol = if start.udp { "UDP" } else { "TCP" };
     let way = match (start.bidirectional, start.reverse) {
@@ -42,7 +42,7 @@ pub(super) fn asked(start: &Start) -> String {
     format!("{protocol}, {way}, {streams} of {}{bitrate}, {until}", human::bytes(start.length))
 }
 
-/// An interval of streams, summed by direction.
+/// Formats an interval of streams, summed by direction.
 pub(super) fn streams(sample: &Sample) -> String {
     let mut line = format!("{:>8.2} s", Nanos(sample.at_ns).as_secs_f64());
     for way in &sample.ways {
@@ -62,7 +62,7 @@ pub(super) fn streams(sample: &Sample) -> String {
     line
 }
 
-/// An interval of round trips.
+/// Formats an interval of round trips.
 pub(super) fn round_trips(sample: &Sample) -> String {
     let line = format!("{:>8.2} s", Nanos(sample.at_ns).as_secs_f64());
     let Some(tally) = &sample.tallies.read else { return format!("{line}  nothing came back") };
@@ -95,7 +95,7 @@ pub(super) fn extend(so_far: &mut Sample, next: &Sample) {
     }
 }
 
-/// Retransmits, losses and jitter of a direction; `packets` were received.
+/// Formats the retransmits, losses and jitter of one direction; `packets` is the number received.
 fn counts(way: &WaySample, packets: u64) -> String {
     let mut text = String::new();
     if let Some(retransmits) = way.retransmits {
@@ -117,7 +117,7 @@ fn counts(way: &WaySample, packets: u64) -> String {
     text
 }
 
-/// The result of a test in one line.
+/// Formats the result of a test in one line.
 pub(super) fn brief(report: &TestReport) -> String {
     if report.start.round_trips {
         return "its round trips are over".into();

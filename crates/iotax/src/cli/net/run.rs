@@ -16,7 +16,7 @@ use crate::cli::{Failure, usage};
 /// iperf3's default bitrate for UDP.
 const UDP_BITRATE: BitRate = BitRate(1 << 20);
 
-/// The longest test that ends by bytes.
+/// Maximum duration of a test that ends after a number of bytes.
 const LONGEST: Nanos = Nanos::from_secs(3600);
 
 /// Flags of `iotax net run`, with iperf3's names.

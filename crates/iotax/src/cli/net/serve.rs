@@ -42,7 +42,7 @@ pub(in crate::cli) struct Args {
     json: bool,
 }
 
-/// Running tests by cookie.
+/// Running tests by cookie, each with its settings and the intervals so far.
 type Tests = Mutex<BTreeMap<String, (Start, Vec<TestInterval>)>>;
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {

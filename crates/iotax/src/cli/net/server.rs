@@ -20,7 +20,7 @@ use crate::cli::say::say;
 use crate::cli::session::{LiveOutput, Session};
 use crate::cli::{Failure, OrExit, usage};
 
-/// The longest name of a target.
+/// Maximum length of a target's name.
 const LONGEST_NAME: usize = 40;
 
 /// Options for reaching a server.
@@ -48,7 +48,7 @@ pub(super) struct Measurement<'a> {
 }
 
 impl ServerArgs {
-    /// One target for one or several servers.
+    /// Builds the target: one server, or several that are measured at once.
     pub(super) fn target(&self, hosts: &[String], cport: Option<u16>) -> Result<TargetSpec, Failure> {
         let peers = hosts.iter().map(|host| Peer::parse(host, self.port).map_err(usage));
         let peers = peers.collect::<Result<Vec<Peer>, _>>()?;

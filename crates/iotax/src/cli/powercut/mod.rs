@@ -36,7 +36,7 @@ fn target(path: &Path) -> Result<PathBuf, Failure> {
     Ok(if path.is_dir() { path.join(NAME) } else { path })
 }
 
-/// A journal's place by its name.
+/// Parses `--journal`: a path on this machine, or `ssh://user@host:port/path` on another one.
 fn journal(name: &Path) -> Result<JournalPlace, Failure> {
     match name.to_str().filter(|_| Remote::is_meant(name)) {
         Some(url) => Remote::parse(url).map(JournalPlace::There).map_err(usage),

@@ -22,7 +22,7 @@ use crate::causes::with_causes;
 use crate::runner;
 use crate::runner::powercut::{self, JournalPlace, LoadEnd};
 
-/// Time after which an uncut load ends.
+/// Maximum duration of a load whose power does not fail.
 const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
 
 /// Flags of `iotax powercut start`.
@@ -99,7 +99,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Interrupted)
 }
 
-/// Refuses a file that exists, and a line that changes what it carries.
+/// Refuses a journal that exists, and a serial line whose terminal settings change the bytes that it sends.
 fn check_journal(path: &Path) -> Result<(), Failure> {
     let name = path.display();
     let context = || format!("--journal {name}");

@@ -34,7 +34,7 @@ use output::Output;
 /// Shortest interval: the kernel counts in milliseconds, so shorter ones are too coarse.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// The required source.
+/// The kernel's file that `iotax top` cannot do without.
 const DISKSTATS: &str = "/proc/diskstats";
 
 /// Flags of `iotax top`.
@@ -99,7 +99,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     go_on(&mut reader, interval, is_once, output, &stop)
 }
 
-/// Reads at an interval until it is interrupted, or once.
+/// Reads and prints a frame at each interval until interrupted, or just one if `is_once`.
 fn go_on(
     reader: &mut Reader,
     interval: Duration,
@@ -129,7 +129,7 @@ fn go_on(
     }
 }
 
-/// Reads this machine, and passes on what was read.
+/// Takes readings of this machine, and passes them to the recording and to Prometheus.
 struct Reader {
     collector: Collector,
     before: Option<MachineSnapshot>,
@@ -178,7 +178,7 @@ fn host() -> String {
     if name.is_empty() { "this machine".to_owned() } else { name }
 }
 
-/// A file in an error.
+/// Formats the name of a file for an error.
 fn named(file: &Path) -> String {
     file.display().to_string()
 }

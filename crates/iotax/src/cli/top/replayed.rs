@@ -22,7 +22,7 @@ use super::output::Output;
 const LARGEST_TEXT: usize = 256 << 20;
 /// Longest line in bytes: lines of iostat or atop have some hundred, but a JSON document may be a single line.
 const LONGEST_LINE: usize = 16 << 20;
-/// Bytes that are read at once.
+/// Bytes per read.
 const PART: u64 = 1 << 20;
 
 /// The recording that is replayed.
@@ -115,7 +115,7 @@ impl Replay {
     }
 }
 
-/// Appends the rest of a text. Refuses one that no tool wrote before it fills the memory.
+/// Reads the rest of a text. Fails as soon as the text exceeds [`LARGEST_TEXT`] or a line exceeds [`LONGEST_LINE`].
 fn read_text(source: &mut impl Read, text: &mut Vec<u8>, file: &Path) -> Result<(), Failure> {
     let mut line = 0;
     loop {
@@ -153,7 +153,7 @@ fn recorded(recording: &mut Recording, index: usize) -> Result<Frame, String> {
     rates::between(&earlier, &later).ok_or_else(|| format!("no time passed before reading {}", index + 2))
 }
 
-/// The frame of an interval that another tool printed.
+/// Converts an interval that another tool printed to a frame.
 fn told(interval: &ImportedInterval) -> Frame {
     Frame {
         at_ms: interval.end.map(|end| end.ms),

@@ -86,7 +86,7 @@ fn present(base: &TargetSpec, setting: Setting) -> Option<String> {
         .map(|(_, now)| now)
 }
 
-/// A key's value in the guest's table.
+/// The value of a key in the settings of the target's guest.
 fn guest_value(base: &TargetSpec, key: &str) -> Option<String> {
     let guest = serde_json::to_value(base.guest()?).ok()?;
     match guest.get(key)? {
@@ -95,7 +95,7 @@ fn guest_value(base: &TargetSpec, key: &str) -> Option<String> {
     }
 }
 
-/// The target with one value.
+/// Returns the candidate for one value of a key, with its target.
 fn candidate(base: &TargetSpec, key: &str, value: &str) -> Result<Tryable, Failure> {
     let target = with(base, key, value)?;
     let name = args::target_name(&format!("{key}-{value}"));
@@ -103,7 +103,7 @@ fn candidate(base: &TargetSpec, key: &str, value: &str) -> Result<Tryable, Failu
     Ok((candidate, TargetSpec { name, ..target }))
 }
 
-/// A target with a value changed.
+/// Returns the target with one key changed.
 pub(super) fn with(base: &TargetSpec, key: &str, value: &str) -> Result<TargetSpec, Failure> {
     let target = if GUEST_KEYS.iter().any(|(known, _)| *known == key) {
         let mut target = base.clone();

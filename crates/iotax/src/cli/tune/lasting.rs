@@ -1,4 +1,4 @@
-//! Makes settings last: udev rules, sysctl files.
+//! Makes settings persistent by udev rules and sysctl files.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -20,7 +20,7 @@ use super::super::{Failure, OrExit};
 /// The first line of a file that iotax wrote.
 const MARK: &str = "# Written by iotax tune";
 
-/// A file that makes settings last.
+/// A udev rule or sysctl file that makes settings persistent.
 #[derive(Debug, PartialEq, Eq)]
 struct LastingFile {
     path: PathBuf,
@@ -28,7 +28,7 @@ struct LastingFile {
     lines: Vec<(String, String)>,
 }
 
-/// The files for a target's settings of the kernel.
+/// Returns the files that make a target's kernel settings persistent.
 fn files(root: &Path, target: &TargetSpec) -> Vec<LastingFile> {
     let mut files: Vec<LastingFile> = Vec::new();
     let mut add =
@@ -54,7 +54,8 @@ fn files(root: &Path, target: &TargetSpec) -> Vec<LastingFile> {
     files
 }
 
-/// The part of a udev rule that finds a device: its serial number or its map's name, where udev knows one, since kernel names change.
+/// The part of a udev rule that matches a device: its device-mapper name or serial number if udev knows one, else its kernel name,
+/// which may change.
 fn matching(root: &Path, device: &str) -> String {
     let number =
         fs::read_to_string(root.join("sys/class/block").join(device).join("dev")).unwrap_or_default();
@@ -71,7 +72,7 @@ fn matching(root: &Path, device: &str) -> String {
 }
 
 impl LastingFile {
-    /// The new text: these lines, and the lines of an earlier one for other settings.
+    /// The file's new text: these lines after those of an earlier file by iotax for other settings.
     fn text(&self, origin: &str, old: Option<&str>) -> String {
         let is_kept = |line: &&str| {
             !line.trim().is_empty()
@@ -101,7 +102,7 @@ impl LastingFile {
         Ok(backup)
     }
 
-    /// Keeps a copy under the first free name. udev and sysctl read no files with this ending.
+    /// Copies the old text to the first free backup name. udev and sysctl read no files with this ending.
     fn back_up(&self, old: &str) -> io::Result<PathBuf> {
         let dir = self.path.parent().unwrap_or(Path::new("/"));
         for number in 1.. {
@@ -116,7 +117,7 @@ impl LastingFile {
         Err(io::Error::other("no free name for a backup"))
     }
 
-    /// The present text; `None` if there is no file.
+    /// The file's current text; `None` if there is no file.
     fn old(&self) -> io::Result<Option<String>> {
         match fs::read_to_string(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -125,7 +126,7 @@ impl LastingFile {
     }
 }
 
-/// Shows what makes a recommendation last. With `apply` writes it and applies the settings now.
+/// Shows the files that make a recommendation persistent. With `apply`, writes them and applies the settings now.
 pub(super) fn offer(target: &TargetSpec, tuning: &Tuning, apply: bool, yes: bool) -> Result<Exit, Failure> {
     let (root, origin) = (Path::new("/"), origin(tuning));
     let files = files(root, target);
@@ -169,7 +170,7 @@ fn origin(tuning: &Tuning) -> String {
     format!("# Confirmed by run {run}: iotax report {run}")
 }
 
-/// Applies the settings for good.
+/// Applies the kernel settings now, and does not undo them.
 fn apply_now(root: &Path, target: &TargetSpec) -> anyhow::Result<()> {
     let plan = Plan::new("apply".into(), vec![target.clone()], Vec::new());
     Ok(KernelSettings::find(root, &plan)?.apply_for_good(0)?)

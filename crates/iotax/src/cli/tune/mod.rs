@@ -128,7 +128,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     conclude(&tuner, &tuning)
 }
 
-/// Says how to make a recommendation permanent, or applies it.
+/// Prints how to make a recommendation permanent, or applies it.
 fn conclude(tuner: &Tuner<'_>, tuning: &Tuning) -> Result<Exit, Failure> {
     if measured_nothing(&tuning.tried) {
         note!("No candidate could be measured; the reasons are above.");
@@ -164,7 +164,7 @@ fn base(args: &Args, permission: &Permission) -> Result<TargetSpec, Failure> {
     }
 }
 
-/// The work to tune for.
+/// The workloads to tune for.
 fn works(args: &Args, base: &TargetSpec) -> Result<Vec<Workload>, Failure> {
     let keys = &args.workload.0;
     let is_new = base.path().is_none_or(|path| !path.exists());
@@ -200,7 +200,7 @@ fn permitted(args: &Args, base: &TargetSpec) -> Result<bool, Failure> {
     Ok(base.device().is_some_and(|device| permission.allows(device)))
 }
 
-/// The parts that both runs share.
+/// State shared by the screening and the confirmation.
 struct Tuner<'a> {
     args: &'a Args,
     base: &'a TargetSpec,
@@ -209,7 +209,7 @@ struct Tuner<'a> {
 }
 
 impl Tuner<'_> {
-    /// A run of the present settings against others.
+    /// A plan that compares the present settings with other targets.
     fn plan(&self, others: Vec<TargetSpec>, time: Nanos) -> Result<Plan, Failure> {
         let fewer = |error: PlanError| usage(format!("{error}, or try fewer settings (--try)"));
         let plan = self.bare_plan(others, time).within(time).map_err(fewer)?;

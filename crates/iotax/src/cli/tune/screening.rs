@@ -1,4 +1,4 @@
-//! The run that screens: one factor at a time, or mixes of all where time is short.
+//! The screening run: one setting at a time, or mixes of several if time is short.
 
 use iotax_analysis::Metric;
 use iotax_analysis::tune::{Candidate, Tried, mixed, screen};
@@ -12,24 +12,24 @@ use super::super::{Failure, OrExit};
 use super::Tuner;
 use super::candidates::Tryable;
 
-/// Fewest settings for which mixing helps.
+/// Minimum number of settings for a mixed screening.
 const LEAST_MIXED: usize = 4;
 /// Number of rounds of mixes: two give an interval, and more than twelve add little.
 const ROUNDS: std::ops::RangeInclusive<u64> = 2..=12;
 /// Target name of every candidate in a mixed screening, where half of all targets have each setting.
 const MIXES: &str = "mixes";
 
-/// A screening before it is measured.
+/// A screening to measure.
 pub(super) struct Screening {
     pub(super) plan: Plan,
     pub(super) notes: Vec<String>,
     candidates: Vec<Candidate>,
-    /// The settings of each target of a mixed screening.
+    /// For each target of a mixed screening, true for each setting that the target has.
     mixes: Option<Vec<Vec<bool>>>,
 }
 
 impl Screening {
-    /// The run's verdict on each candidate.
+    /// Judges each candidate by the results of the screening run.
     pub(super) fn judge(&self, run: &Run, asked: Option<Metric>) -> Vec<Tried> {
         match &self.mixes {
             None => screen(run, &self.candidates, asked),
@@ -48,7 +48,8 @@ impl Tuner<'_> {
         }
     }
 
-    /// Mixes of the first value of each setting; `None` if these are too few or too many, or if their rounds do not fit either.
+    /// Plans a screening with mixes of the first value of each setting. `None` with fewer than 4 settings or too many, or if the time
+    /// is too short for 2 rounds.
     fn mixed(&self, all: &[Candidate], time: Nanos) -> Option<Result<Screening, Failure>> {
         let is_first = |place: &usize| !all[..*place].iter().any(|earlier| earlier.key == all[*place].key);
         let (first, later): (Vec<usize>, Vec<usize>) = (0..all.len()).partition(is_first);

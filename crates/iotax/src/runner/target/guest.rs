@@ -30,16 +30,16 @@ impl RunningGuest {
     }
 }
 
-/// Where to put a target's guest, and what to boot there.
+/// A target's guest with its settings and its device, running or not.
 pub(in crate::runner) struct GuestSlot<'a> {
     pub(in crate::runner) target: &'a TargetSpec,
     pub(in crate::runner) spec: &'a GuestSpec,
     pub(in crate::runner) device: MeasuredDevice<'a>,
-    /// `None` before it is booted, and after it failed.
+    /// `None` before the guest has booted, and after it failed.
     pub(in crate::runner) running: &'a mut Option<RunningGuest>,
 }
 
-/// The device that a guest is measured by.
+/// The device of a guest that is measured.
 pub(in crate::runner) enum MeasuredDevice<'a> {
     Disk(&'a Built),
     Nic(&'a NicBackend),
@@ -60,9 +60,9 @@ pub(in crate::runner) struct GuestSite {
 struct Overlays {
     /// Images between the base and the topmost, from the bottom up.
     lower: Vec<PathBuf>,
-    /// The topmost, which is written.
+    /// The undo entry of the topmost overlay, which is written.
     top: Option<UndoEntry>,
-    /// The number of topmost ones so far.
+    /// The number of topmost overlays created so far, for their names.
     count: u32,
 }
 
@@ -113,7 +113,7 @@ impl GuestSite {
         agent(&mut self.running)
     }
 
-    /// The whole of the guest's disk.
+    /// The whole disk of the guest, as the area to measure.
     pub(super) fn area(&self) -> ByteRange {
         let Built { size, shared, .. } = self.storage.built;
         ByteRange { path: None, offset: Bytes(0), size, shared, identity: None }

@@ -30,14 +30,14 @@ pub(super) use storage::{HostSite, LocalStorage, RemoteSite};
 pub(super) struct Target {
     pub(super) spec: TargetSpec,
     pub(super) site: Site,
-    /// True if everything that workloads expect to be written has been: false before filling, after a workload that began with unwritten
+    /// True if the storage holds all data that workloads expect. False before filling, after a workload that began with unwritten
     /// space, and after one whose writes failed.
     pub(super) is_filled: bool,
-    /// The fill, if it is stamped and only stamping workloads have written since.
+    /// The stamped fill, if only stamping workloads have written since. `None` after other writes.
     pub(super) stamped: Option<StampedFill>,
 }
 
-/// The site of a target, with what only that site has.
+/// The site of a target, with its own state.
 pub(super) enum Site {
     Host(HostSite),
     Guest(Box<GuestSite>),
@@ -57,8 +57,8 @@ impl<'a> OwnAgent<'a> {
     }
 }
 
-/// The parts to build for a target: one, or one for each guest or server. All but the first have a number in their name, after a character
-/// that plans do not accept there.
+/// The parts to build for a target: one, or one for each guest or server. The names of all but the first end in `+` and a number, which
+/// plans do not accept.
 pub(super) fn instances(spec: &TargetSpec) -> impl Iterator<Item = TargetSpec> + '_ {
     let count = spec.kind().map_or(1, |kind| kind.instances(spec));
     (1..=count).map(|number| match number {
@@ -68,7 +68,7 @@ pub(super) fn instances(spec: &TargetSpec) -> impl Iterator<Item = TargetSpec> +
 }
 
 impl Target {
-    /// A name that is unique among those measured concurrently: its number, or its server's address.
+    /// A name that is unique among the parts measured concurrently: its number from 1, or its server's address.
     pub(super) fn name_among(&self, number: u64) -> String {
         match &self.site {
             Site::Network(site) if !site.client.is_guest() => site.path.peer.name(),
@@ -97,7 +97,7 @@ impl Target {
         self.guest().and_then(|slot| slot.running.as_mut())
     }
 
-    /// Kills the guest and forgets its overlay: a newly booted guest has the image itself.
+    /// Kills the guest and drops its overlay: a newly booted guest uses the image itself.
     pub(super) fn kill_guest(&mut self, undo_log: &mut UndoLog) {
         if let Some(slot) = self.guest() {
             *slot.running = None;
@@ -138,7 +138,7 @@ impl Target {
         }
     }
 
-    /// Puts the processes that make its I/O under their limit, if there is one.
+    /// Applies the target's control group limit, if it has one, to the processes that make its I/O.
     pub(super) fn set_limit(&mut self) -> anyhow::Result<()> {
         let processes = self.processes();
         match self.local_storage().and_then(|storage| storage.built.limit.as_ref()) {
@@ -147,7 +147,7 @@ impl Target {
         }
     }
 
-    /// Lifts that limit, so that it affects only measurements.
+    /// Lifts the control group limit, so that it affects only measurements.
     pub(super) fn lift_limit(&mut self) -> anyhow::Result<()> {
         match self.local_storage().and_then(|storage| storage.built.limit.as_ref()) {
             Some(limit) => limit.lift().context("the limit of its control group cannot be lifted"),
@@ -167,7 +167,7 @@ impl Target {
         guest.into_iter().chain(agent).chain(daemons).collect()
     }
 
-    /// Returns whether its guest or own agent has ended, or no longer answers.
+    /// Returns whether the target's guest or own agent has ended, or no longer answers.
     pub(super) fn is_lost(&mut self) -> bool {
         if self.is_guest() {
             return self.running_guest().is_some_and(|running| running.guest.is_lost());
@@ -192,7 +192,7 @@ impl Target {
         }
     }
 
-    /// Warnings about how it was built.
+    /// Warnings from building the target.
     pub(super) fn warnings(&self) -> &[Warning] {
         self.local_storage().map_or(&[], |storage| &storage.built.warnings)
     }
@@ -212,7 +212,8 @@ impl Target {
         }
     }
 
-    /// Returns whether a workload may begin with unwritten space here: on files that iotax created.
+    /// Returns whether a workload may begin with unwritten space on this target: in a file that iotax created, or on a filesystem in
+    /// the guest.
     pub(super) fn takes_layouts(&self) -> bool {
         match &self.site {
             Site::Host(site) => site.storage.built.writable && site.storage.built.path.is_file(),
@@ -277,7 +278,7 @@ impl Target {
         Job { path, workload, size, writable, shared, identity, directory, filled, ..read_only }
     }
 
-    /// Replaces its snapshots, so that each measurement meets fresh ones. Its guest must be paused.
+    /// Replaces the target's snapshots, so that each measurement begins with fresh ones. A guest must be paused.
     pub(super) fn renew_snapshots(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         match &mut self.site {
             Site::Host(site) => site.storage.renew_snapshot(undo_log),
@@ -294,14 +295,14 @@ impl Target {
         }
     }
 
-    /// Removes that directory with its contents.
+    /// Removes the directory of [`Self::make_directory`] with its contents.
     pub(super) fn remove_directory(&mut self, undo_log: &mut UndoLog) {
         if let Site::Host(site) = &mut self.site {
             site.remove_directory(undo_log);
         }
     }
 
-    /// Drops a created file from the record, so that it is kept.
+    /// Removes a created file from the undo log, so that it is kept.
     pub(super) fn keep(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         match &mut self.site {
             Site::Host(site) => site.storage.keep(undo_log),

@@ -16,7 +16,7 @@ use super::storage::{HostSite, LocalStorage};
 use super::{Site, Target};
 
 impl Target {
-    /// The layers, without a look at the area.
+    /// The target's layers, without an inspection of its content.
     pub(in crate::runner) fn record(&self) -> anyhow::Result<TargetRecord> {
         let name = self.spec.name.clone();
         let (LayerStack { layers, timeouts, .. }, running) = match &self.site {

@@ -23,7 +23,7 @@ pub(in crate::runner) struct HostSite {
 pub(in crate::runner) struct RemoteSite {
     pub(in crate::runner) agent: RemoteAgent,
     pub(in crate::runner) size: Bytes,
-    /// True if the agent created it.
+    /// True if the agent created the file, which may then be written.
     pub(in crate::runner) writable: bool,
 }
 
@@ -87,7 +87,7 @@ impl LocalStorage {
         }
     }
 
-    /// Replaces the snapshot of the volume or of the image, if that needs one.
+    /// Takes a new snapshot of the image or of the origin volume in place of the old one. Does nothing without snapshots.
     pub(super) fn renew_snapshot(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         if let Some(image) = &mut self.built.exported
             && let Some(identity) = image.renew_snapshot(undo_log)?

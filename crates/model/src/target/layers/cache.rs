@@ -1,4 +1,4 @@
-//! A fast device before a slow one: dm-cache and dm-writecache.
+//! A fast device as a cache for a slow one: dm-cache and dm-writecache.
 
 use std::path::PathBuf;
 
@@ -53,14 +53,14 @@ pub struct CacheSpec {
 }
 
 impl CacheSpec {
-    /// The least cache.
+    /// Minimum size of the cache.
     const LEAST: Bytes = Bytes(1 << 20);
 
     const fn usual() -> CacheType {
         CacheType::DmCache
     }
 
-    /// Bytes that are cached together.
+    /// Size of the unit in which data is cached.
     #[must_use]
     pub fn block(&self) -> Bytes {
         self.block_size.unwrap_or(match self.kind {
@@ -69,7 +69,7 @@ impl CacheSpec {
         })
     }
 
-    /// Bytes of dm-cache's second file, for its metadata; dm-writecache has them in the first.
+    /// Size of dm-cache's metadata file; `None` for dm-writecache, which keeps metadata on the cache device.
     #[must_use]
     pub fn metadata(&self) -> Option<Bytes> {
         // The kernel's documentation: 4 MiB and 16 bytes a block.

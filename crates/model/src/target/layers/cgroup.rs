@@ -1,4 +1,4 @@
-//! A limit of the kernel's on the processes that make the load.
+//! An I/O limit of the kernel (cgroup) on the processes that generate the load.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub struct CgroupSpec {
 }
 
 impl CgroupSpec {
-    /// The limits by key; `None` without a limit.
+    /// The limits by key; `None` where there is no limit.
     #[must_use]
     pub fn limits(&self) -> [(&'static str, Option<u64>); 4] {
         [

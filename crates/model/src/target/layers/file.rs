@@ -1,4 +1,4 @@
-//! A new file: its format and allocation.
+//! A new file or disk image: its format and allocation.
 
 use std::path::PathBuf;
 
@@ -78,12 +78,12 @@ words! {
 }
 
 impl Subformat {
-    /// Returns whether an image is a descriptor with its bytes in other files, which QEMU opens with `aio = "threads"`.
+    /// Returns whether an image is a descriptor with its data in separate files, which QEMU always opens with `aio = "threads"`.
     pub(in crate::target) const fn has_extents(self) -> bool {
         matches!(self, Self::MonolithicFlat | Self::TwoGbMaxExtentSparse | Self::TwoGbMaxExtentFlat)
     }
 
-    /// Returns whether images of this format support it.
+    /// Returns whether images of this format can have this subformat.
     const fn is_of(self, format: Format) -> bool {
         match self {
             Self::Dynamic | Self::Fixed => matches!(format, Format::Vhdx | Format::Vpc),
@@ -327,7 +327,7 @@ impl FileSpec {
         Self { dir: Some(dir.into()), ..Self::default() }
     }
 
-    /// The image and its snapshot in a target's record.
+    /// The image and its snapshot as layers of a target's record.
     #[must_use]
     pub fn image_layers(&self) -> Vec<Layer> {
         let image = Layer::new(LayerKind::Image, self.format.word(), self.detail());
@@ -340,7 +340,7 @@ impl FileSpec {
         [image].into_iter().chain(snapshot).collect()
     }
 
-    /// The settings of the image that differ from QEMU's.
+    /// The settings of the image as text: preallocation, and those that differ from QEMU's defaults.
     fn detail(&self) -> String {
         let mut words = vec![format!("preallocation={}", self.preallocation)];
         words.extend(self.cluster_size.map(|size| format!("cluster_size={size}")));

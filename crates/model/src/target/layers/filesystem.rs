@@ -89,7 +89,7 @@ impl FromLine for FilesystemSpec {
 }
 
 impl FilesystemSpec {
-    /// A filesystem with the defaults of its mkfs and of mount(8).
+    /// A filesystem with the default options of mkfs and mount(8).
     #[must_use]
     pub const fn new(kind: FsType) -> Self {
         Self { kind, mount_options: None, nodatacow: false }
@@ -97,7 +97,7 @@ impl FilesystemSpec {
 }
 
 impl FsType {
-    /// The device size needed for a file of this size, above the largest overhead observed in any filesystem.
+    /// Device size needed to hold a file of this size, with room for the filesystem's overhead.
     #[must_use]
     pub fn room(self, file: Bytes) -> Bytes {
         const MIB: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Block filters: nodes of QEMU's block layer between an image and what exports it.
+//! Block filters: nodes of QEMU's block layer between an image and the device or export on top.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ words! {
     }
 }
 
-/// Maximum number of errors, each of which is a rule on the daemon's command line.
+/// Maximum number of injected errors, each of which is a rule on the daemon's command line.
 const MOST_ERRORS: u32 = 1000;
 
 /// A block filter of QEMU's.

@@ -1,4 +1,4 @@
-//! QEMU's FUSE export of an image: a file whose bytes are those of the disk.
+//! QEMU's FUSE export of an image: a file with the contents of the virtual disk.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -53,7 +53,7 @@ words! {
     }
 }
 
-/// Rejects a backend that QEMU refuses with a cache mode.
+/// Rejects an AIO backend that QEMU does not support with this cache mode.
 pub(super) fn check_aio(aio: Aio, cache: CacheMode) -> Result<(), String> {
     if aio == Aio::Native && !cache.direct() {
         return Err(format!(
@@ -77,7 +77,7 @@ impl CacheMode {
         matches!(self, Self::Unsafe)
     }
 
-    /// The guest device's `write-cache`: presents a volatile cache that needs flushes.
+    /// The guest device's `write-cache`: presents a volatile cache, which the guest must flush.
     #[must_use]
     pub const fn write_cache(self) -> bool {
         !matches!(self, Self::Writethrough | Self::Directsync)
@@ -193,7 +193,7 @@ enum FlagOrNumber {
     Number(u32),
 }
 
-/// Reads `iothread = true` as `iothread = 1`.
+/// Deserializes `iothread`: `true` counts as 1.
 fn flag_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Either;
     impl serde::de::Visitor<'_> for Either {
@@ -220,16 +220,16 @@ fn flag_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u
 }
 
 impl Bus {
-    /// Returns whether it is a virtio bus, whose queues any thread can serve.
+    /// Returns whether this is a virtio bus, whose queues can be served by I/O threads.
     #[must_use]
     pub const fn is_virtio(self) -> bool {
         matches!(self, Self::VirtioBlk | Self::VirtioScsi)
     }
 }
 
-/// Space for the journal. The filesystem's tables grow with the area and come on top.
+/// Space for the filesystem's journal in bytes. Space for its tables, which grow with the area, is added.
 const FILESYSTEM_JOURNAL: u64 = 128 << 20;
-/// mkfs.xfs rejects sizes below 300 MiB.
+/// Minimum size of an XFS filesystem in bytes: mkfs.xfs rejects sizes below 300 MiB.
 const SMALLEST_XFS: u64 = 320 << 20;
 
 impl GuestSpec {
@@ -301,11 +301,11 @@ impl GuestSpec {
     }
 }
 
-/// The keys of a guest that are those of its disk.
+/// The keys of a guest that belong to its disk.
 const OF_DISK: [&str; 6] = ["bus", "cache", "aio", "discard", "iothread", "queues"];
-/// The others.
+/// The keys of a guest that belong to the virtual machine.
 const OF_MACHINE: [&str; 6] = ["vcpus", "memory", "machine", "filesystem", "count", "kernel"];
-/// The keys that a line expresses by words.
+/// The keys that a stack's line expresses as words instead of `key=value`.
 const TOLD: [&str; 5] = ["bus", "cache", "aio", "count", "filesystem"];
 
 impl LayerType for GuestSpec {

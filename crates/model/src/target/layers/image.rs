@@ -10,7 +10,7 @@ use super::{
     Segments, keys, word,
 };
 
-/// An existing disk image in any format that QEMU knows by its content. It is only read.
+/// An existing disk image in any format that QEMU detects. The image itself is only read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ImageEntry", into = "ImageEntry")]
 pub struct ImageSpec {

@@ -1,4 +1,4 @@
-//! Checksums by the kernel: dm-integrity.
+//! Checksums by the kernel's dm-integrity.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -92,7 +92,7 @@ impl FromLine for IntegritySpec {
     }
 }
 
-/// Rejects sector sizes that device mapper does not support.
+/// Rejects sector sizes that the device mapper does not support.
 pub(super) fn check_sector_size(size: Option<u32>) -> Result<(), String> {
     match size {
         None | Some(512 | 1024 | 2048 | 4096) => Ok(()),

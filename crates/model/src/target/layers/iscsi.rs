@@ -1,4 +1,4 @@
-//! An iSCSI disk: a raw file that a target on this machine serves over TCP, and QEMU's initiator reads.
+//! An iSCSI disk: a raw file that an iSCSI target on this machine serves over TCP, accessed by QEMU's initiator.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Encryption by the kernel: LUKS2 over dm-crypt.
+//! Encryption by the kernel: LUKS2 with dm-crypt.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub struct LuksSpec {
 }
 
 impl LuksSpec {
-    /// Bytes before the data: the header, and space to align the data to RAID stripes below.
+    /// Bytes before the data: the LUKS2 header, and space to align the data to RAID stripes below.
     const HEADER: u64 = 32 << 20;
 }
 

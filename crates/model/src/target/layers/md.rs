@@ -1,4 +1,4 @@
-//! RAID by the kernel: an array of md's over files.
+//! RAID by the kernel: an md array over files.
 
 use std::path::PathBuf;
 
@@ -57,13 +57,13 @@ pub struct MdSpec {
     pub bitmap: RaidBitmap,
 }
 
-/// mdadm's own choice for arrays of this size.
+/// The default, which is also mdadm's for arrays of this size.
 const fn no_bitmap() -> RaidBitmap {
     RaidBitmap::Off
 }
 
 impl RaidLevel {
-    /// The least number of members.
+    /// Minimum number of members.
     const fn least(self) -> u32 {
         match self {
             Self::Raid0 | Self::Raid1 | Self::Raid10 => 2,
@@ -73,11 +73,11 @@ impl RaidLevel {
 }
 
 impl MdSpec {
-    /// Bytes of a member before its data: superblock, bitmap, and room for a change of the array's form.
+    /// Bytes of a member before its data: superblock, bitmap, and room for reshaping.
     pub const DATA_OFFSET: Bytes = Bytes(2 << 20);
-    /// The most members.
+    /// Maximum number of members.
     const MOST: u32 = 32;
-    /// mdadm's default chunk.
+    /// mdadm's default chunk size.
     const CHUNK: Bytes = Bytes(512 << 10);
 
     /// Size of each member in an array of this size.
@@ -159,7 +159,7 @@ impl LayerType for MdSpec {
         Err("md makes an array of the kernel's".into())
     }
 
-    /// A member is a raw file with a loop device, so that the array is compared with one of them.
+    /// Members count as raw files with loop devices, so that an array is compared with a single such device.
     fn parts(&self) -> Vec<Part> {
         vec![
             Part::of_below(&FileSpec::default(), &["dir", "format"]),

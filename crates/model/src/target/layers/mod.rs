@@ -1,7 +1,7 @@
-//! The kinds of layers that a plan can name, a file for each.
+//! The kinds of layers that a plan can name, one file per kind.
 //!
-//! A new kind is a file here with its keys and its [`LayerType`], and a line in `layers!` below, from which the table form of plans and its
-//! schema follow. The compiler then asks for its construction in `testbed::target`.
+//! To add a kind, add a file with its keys and its [`LayerType`], and a line in `layers!` below, from which the table form of plans and the
+//! schema are generated. The compiler then requires the code that builds the layer in `testbed::target`.
 
 mod cache;
 mod cgroup;
@@ -70,16 +70,16 @@ pub use tmpfs::TmpfsSpec;
 pub use virtio::VirtioSpec;
 pub use volatile::VolatileSpec;
 
-/// An interface that a layer offers to the one above it.
+/// The interface that a layer offers to the layer above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayerInterface {
-    /// The machine itself: a layer on it is at the bottom.
+    /// The machine itself, below the bottom layer.
     Nothing,
     /// A block device.
     Block,
     /// A directory for new files.
     Directory,
-    /// A file whose bytes are the disk's.
+    /// A file with the contents of the disk.
     RawFile,
     /// A disk image in a format that QEMU reads.
     Image,
@@ -91,16 +91,16 @@ pub enum LayerInterface {
     GuestDisk,
     /// A file on a filesystem in a guest.
     FileInGuest,
-    /// A network for a guest's card.
+    /// A network that a guest's NIC can connect to.
     GuestNetwork,
-    /// Storage below it, reached by processes with a limit.
+    /// The interface of the layer below, for processes with an I/O limit.
     Limited,
-    /// An existing file or device, measured unchanged.
+    /// An existing file or device, measured as it is.
     Found,
 }
 
 impl LayerInterface {
-    /// Returns whether a workload can run on it.
+    /// Returns whether a workload can run on a layer that offers this interface.
     #[must_use]
     pub const fn is_measurable(self) -> bool {
         match self {
@@ -115,7 +115,7 @@ impl LayerInterface {
         }
     }
 
-    /// Its name in an error.
+    /// The name of the interface in error messages.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -139,7 +139,7 @@ impl LayerInterface {
 const BENEATH_A_DAEMON: &[LayerInterface] =
     &[LayerInterface::RawFile, LayerInterface::Image, LayerInterface::BlockNode, LayerInterface::Block];
 
-/// The place of a stack's bottom on this machine.
+/// Location of a stack's bottom layer on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BottomLocation<'a> {
     /// An existing file or device, or the path of a new one.
@@ -152,18 +152,18 @@ pub enum BottomLocation<'a> {
     Directory(&'a Path),
 }
 
-/// A kind of layer.
+/// The behaviour of a kind of layer.
 pub trait LayerType {
-    /// Its key in a target's table.
+    /// The key of the layer in a target's table.
     fn key(&self) -> &'static str;
 
-    /// Interfaces that it can stand on.
+    /// The interfaces that the layer below may offer.
     fn stands_on(&self) -> &'static [LayerInterface];
 
     /// The interface that it offers to the layer above.
     fn offers(&self) -> LayerInterface;
 
-    /// The cache mode in which it accesses the layer below; `None` if it passes I/O on unchanged.
+    /// The cache mode in which the layer accesses the layer below; `None` if it passes I/O on unchanged.
     fn cache(&self) -> Option<CacheMode>;
 
     /// The I/O backend with which QEMU opens the layer below; `None` if QEMU does not open it.
@@ -171,64 +171,64 @@ pub trait LayerType {
         None
     }
 
-    /// Returns whether QEMU's client of it sends a flush whatever the cache mode above is.
+    /// Returns whether QEMU's client for this layer sends flushes even if the cache mode above ignores them.
     fn client_flushes(&self) -> bool {
         false
     }
 
-    /// Returns whether it moves more data below it than is asked of it: copies, checksums, a journal.
+    /// Returns whether the layer moves more data below than is requested of it: copies, checksums, a journal.
     fn amplifies(&self) -> bool {
         false
     }
 
-    /// Returns whether it formats the block device below it and occupies all of it.
+    /// Returns whether the layer formats the block device below and occupies all of it.
     fn formats(&self) -> bool {
         false
     }
 
-    /// Rejects settings that do not fit together.
+    /// Rejects incompatible settings.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// The location on this machine of a bottom layer; `None` for any other.
+    /// The location of a bottom layer on this machine; `None` for all other layers.
     fn location(&self) -> Option<BottomLocation<'_>> {
         None
     }
 
-    /// The local paths that it names.
+    /// The local paths in the layer's settings.
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         Vec::new()
     }
 
-    /// Rejects settings that another person's plan may not use on this machine: everything except reading, and creating files in an area.
+    /// Rejects settings that a plan of an untrusted author may not use: such a plan may only read, and create files in an area.
     /// Structs are destructured in full, so that a new key does not compile until it is considered here.
     fn confine(&self, area: &dyn Area) -> Result<(), String>;
 
-    /// The parts that it adds to the layers below it.
+    /// The parts that the layer contributes to a comparison of targets.
     fn parts(&self) -> Vec<Part>;
 
-    /// Bytes that the layer below must offer for this one to offer `above`. The workloads' `files` lie next to the area on the topmost
-    /// filesystem, whose layer takes the value.
+    /// Bytes that the layer below must offer so that this layer can offer `above`. The workloads' `files` are stored next to the area on the topmost
+    /// filesystem, whose layer adds them and clears the value.
     fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
         let _ = files;
         above
     }
 
-    /// Its words in a stack's line on the layer `below`: one segment or more, without the arrows between.
+    /// The text of the layer in a stack's line, on the layer `below`: one or more segments, without the arrows between them.
     fn segments(&self, below: Option<&PlannedLayer>) -> Vec<String>;
 }
 
-/// A kind that a line can name.
+/// A kind of layer that can be parsed from a stack's line.
 trait FromLine: Sized {
     /// Parses the output of [`LayerType::segments`]; `None` if the next segment is of another kind.
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>>;
 }
 
-/// The context of a segment of a line.
+/// The context below a segment of a stack's line.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::target) struct Below<'a> {
-    /// A directory or volume group for the next layer.
+    /// A directory or volume group that the next layer uses.
     pub(in crate::target) place: Option<&'a str>,
     /// The layer below.
     pub(in crate::target) layer: Option<&'a PlannedLayer>,
@@ -396,7 +396,7 @@ layers! {
     cgroup: Cgroup(CgroupSpec),
 }
 
-/// Layers to propose if one is missing, as keys and as a line.
+/// Layers to suggest when one is missing: plan key, text in a line, and settings.
 pub(super) fn proposals() -> [(&'static str, &'static str, PlannedLayer); 6] {
     [
         ("filesystem = { type = \"ext4\" }", "ext4", FilesystemSpec::new(FsType::Ext4).into()),

@@ -1,4 +1,4 @@
-//! A network block device: an image that an NBD server on this machine serves, and QEMU's client reads.
+//! A network block device: an image that an NBD server on this machine serves, accessed by QEMU's client.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ words! {
     }
 }
 
-/// Nanoseconds of one.
+/// Nanoseconds per millisecond.
 const MILLISECOND: u64 = 1_000_000;
 
 /// An image served by NBD over a unix socket.

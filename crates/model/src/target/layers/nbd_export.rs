@@ -1,4 +1,4 @@
-//! An export of an existing NBD server, here or on another machine.
+//! An export of an existing NBD server, on this or another machine.
 
 use std::fmt::{self, Write};
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use super::{
     Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, word,
 };
 
-/// The port of NBD.
+/// Default port of NBD.
 const PORT: u16 = 10809;
 const TCP: &str = "nbd://";
 const UNIX: &str = "nbd+unix://";
 const ACCEPTED: &str = "accepted: nbd://HOST[:PORT][/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH";
 
-/// An export of an NBD server, by its URI. iotax writes to it only if the command line names it again.
+/// An export of an NBD server, by its URI. iotax only writes to an export that the command line confirms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NbdExportSpec {
@@ -37,7 +37,7 @@ pub enum NbdAddress {
 }
 
 impl NbdExportSpec {
-    /// Returns whether a text is meant as the URI of an export.
+    /// Returns whether a text looks like the URI of an export, valid or not.
     #[must_use]
     pub fn is_meant(text: &str) -> bool {
         text.starts_with("nbd:") || text.starts_with("nbd+") || text.starts_with("nbds")
@@ -107,7 +107,7 @@ impl FromStr for NbdExportSpec {
     }
 }
 
-/// Percent-encodes characters that have a meaning in a URI or in a line.
+/// Percent-encodes characters with a special meaning in a URI or in a stack's line.
 fn encoded(text: &str) -> String {
     let mut all = String::new();
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! Network paths between two ends.
+//! Network paths between a client and a server.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,19 +32,19 @@ words! {
 }
 
 impl NetPath {
-    /// Returns whether a user-space program forwards its packets, which terminates their connections and opens new ones.
+    /// Returns whether a user-space program forwards the packets; it terminates connections and opens new ones.
     #[must_use]
     pub const fn is_in_user_mode(self) -> bool {
         matches!(self, Self::User | Self::Passt)
     }
 
-    /// Returns whether it leads to another machine, over interfaces that iotax did not create.
+    /// Returns whether the path leads to another machine, over interfaces that iotax did not create.
     #[must_use]
     pub const fn is_given(self) -> bool {
         matches!(self, Self::Remote | Self::Server)
     }
 
-    /// Returns whether its client is a guest.
+    /// Returns whether the client is a guest.
     #[must_use]
     pub const fn needs_guest(self) -> bool {
         matches!(self, Self::Bridge | Self::User | Self::Passt)
@@ -97,12 +97,12 @@ pub struct NetworkSpec {
     pub auth: Option<String>,
 }
 
-/// A network path whose keys are consistent.
+/// A network path that passed its checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkStack<'a> {
-    /// Its settings.
+    /// The settings of the path.
     pub spec: &'a NetworkSpec,
-    /// Its two ends.
+    /// The client and server of the path.
     pub ends: NetworkEnds<'a>,
 }
 
@@ -111,9 +111,9 @@ pub struct NetworkStack<'a> {
 pub enum NetworkEnds<'a> {
     /// Both ends on this machine, over a path that iotax builds.
     Local(LocalPath<'a>),
-    /// The server on another machine, where ssh starts it.
+    /// The server on another machine, started over ssh.
     Remote(Remote),
-    /// Servers that run already, measured at the same time.
+    /// Servers that are already running, measured at the same time.
     Servers(Vec<Peer>),
 }
 
@@ -133,7 +133,7 @@ pub enum LocalPath<'a> {
 }
 
 impl<'a> NetworkEnds<'a> {
-    /// The guest that is the client.
+    /// The guest that is the client; `None` if the client runs on the host.
     #[must_use]
     pub const fn guest(&self) -> Option<&'a GuestSpec> {
         match self {
@@ -166,7 +166,7 @@ impl NetworkSpec {
         }
     }
 
-    /// The two ends of the path; fails if they are impossible. `guest` is the target's.
+    /// The checked path with its two ends, or the reason why the settings are inconsistent. `guest` is the target's.
     pub(in crate::target) fn stack<'a>(
         &'a self,
         guest: Option<&'a GuestSpec>,
@@ -203,7 +203,7 @@ impl NetworkSpec {
         }
     }
 
-    /// The machine on which ssh starts the server.
+    /// The machine on which the server is started over ssh.
     fn server_machine(&self) -> Result<Remote, String> {
         let Some(peer) = &self.peer else {
             return Err("network.via = \"remote\" needs peer = \"ssh://[user@]host[:port]\"".into());
@@ -215,7 +215,7 @@ impl NetworkSpec {
         }
     }
 
-    /// The servers that run already.
+    /// The servers that are already running.
     fn servers(&self) -> Result<Vec<Peer>, String> {
         let Some(peers) = &self.peer else {
             return Err("network.via = \"server\" needs peer = \"host[:port]\"".into());
@@ -294,7 +294,7 @@ impl LayerType for NetworkSpec {
         Ok(())
     }
 
-    /// Empty: a network's ends and its link are compared separately.
+    /// Empty: the ends and links of networks are compared separately.
     fn parts(&self) -> Vec<Part> {
         Vec::new()
     }

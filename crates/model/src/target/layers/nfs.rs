@@ -1,4 +1,4 @@
-//! A file on NFS: a raw file that a server on this machine serves, and QEMU's client reads.
+//! A file on NFS: a raw file that an NFS server on this machine serves, accessed by QEMU's client.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

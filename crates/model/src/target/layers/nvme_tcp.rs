@@ -1,4 +1,4 @@
-//! A disk on NVMe/TCP: the kernel's target on this machine's loopback, and the kernel's initiator.
+//! A disk on NVMe/TCP: the kernel's NVMe target on this machine's loopback interface, and the kernel's initiator.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

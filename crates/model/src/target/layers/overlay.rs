@@ -1,4 +1,4 @@
-//! A union mount, as containers use it.
+//! An overlay (union) mount, as containers use it.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! A Ceph block device: an image of a cluster on this machine, whose disk is a raw file, read by QEMU's client.
+//! A Ceph block device: an image in a cluster on this machine, which stores its data in a raw file; accessed by QEMU's client.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,9 +40,9 @@ impl Default for RbdSpec {
 }
 
 impl RbdSpec {
-    /// Size of the monitor's store, in addition to the raw file.
+    /// Size of the Ceph monitor's store, in addition to the raw file.
     pub const STORE: Bytes = Bytes(256 << 20);
-    /// Bytes that BlueStore takes of the raw file for its database and the log of that, which grow with the writes: an OSD without room aborts.
+    /// Bytes of the raw file reserved for BlueStore's database and its log, which grow with writes; an OSD that runs out of space aborts.
     const DATABASE: u64 = 5 << 30;
 }
 

@@ -1,4 +1,4 @@
-//! The segments of a stack's line: words and keys between arrows.
+//! Parses the segments of a stack's line: words and keys, separated by arrows.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use crate::key_errors::in_our_words;
 
-/// The rest of a line.
+/// The segments of a line that are not parsed yet.
 #[derive(Debug)]
 pub(in crate::target) struct Segments(VecDeque<Segment>);
 
@@ -21,7 +21,7 @@ pub(super) struct Segment {
 }
 
 impl Segments {
-    /// Divides a line.
+    /// Splits a line into its segments.
     pub(in crate::target) fn of(line: &str) -> Result<Self, String> {
         let mut segments = VecDeque::new();
         let mut open = Segment { words: Vec::new(), keys: Table::new() };
@@ -51,7 +51,7 @@ impl Segments {
         Ok(Self(segments))
     }
 
-    /// The words of the next segment.
+    /// The words of the next segment; `None` at the end of the line.
     pub(super) fn next_words(&self) -> Option<&[String]> {
         Some(&self.0.front()?.words)
     }
@@ -61,26 +61,26 @@ impl Segments {
         self.0.front().map(|segment| segment.words.join(" ")).unwrap_or_default()
     }
 
-    /// The number of segments.
+    /// The number of remaining segments.
     pub(in crate::target) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Takes a location, which is one word without keys.
+    /// Takes the next segment if it is a location: one word without keys.
     pub(in crate::target) fn take_place(&mut self) -> Option<String> {
         let is_place = self.0.len() > 1
             && self.0.front().is_some_and(|segment| segment.words.len() == 1 && segment.keys.is_empty());
         is_place.then(|| self.take().words.remove(0))
     }
 
-    /// Takes the next segment, which must exist.
+    /// Takes the next segment; an empty one at the end of the line.
     pub(super) fn take(&mut self) -> Segment {
         self.0.pop_front().unwrap_or(Segment { words: Vec::new(), keys: Table::new() })
     }
 }
 
 impl Segment {
-    /// A layer's settings from its keys and words.
+    /// Deserializes a layer's settings from the segment's keys and the keys in `told`, which its words express. A key may not be in both.
     pub(super) fn spec<L: DeserializeOwned>(
         self,
         told: impl IntoIterator<Item = (&'static str, Value)>,
@@ -95,7 +95,7 @@ impl Segment {
         keys.try_into().map_err(|error: toml::de::Error| format!("{name}: {}", in_our_words(error.message())))
     }
 
-    /// Rejects keys if a layer has none.
+    /// Rejects a segment with keys, for a layer without settings.
     pub(super) fn without_keys(self) -> Result<(), String> {
         match self.keys.keys().next() {
             Some(key) => Err(format!("{}: {key}= is not known here", self.words.join(" "))),
@@ -110,7 +110,7 @@ enum Token {
     Arrow,
 }
 
-/// Divides a line at blanks and arrows, neither of which counts between double quotes.
+/// Splits a line into tokens at blanks and arrows, except within double quotes.
 fn tokens(line: &str) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
     let mut rest = line.trim_start();
@@ -127,7 +127,7 @@ fn tokens(line: &str) -> Result<Vec<Token>, String> {
     Ok(tokens)
 }
 
-/// Splits off one token, with its quotes. Returns it, whether it begins with a quote, and its length.
+/// Splits off the first token, including its quotes. Returns the token, whether it starts with a quote, and its length in bytes.
 fn token(text: &str) -> Option<(String, bool, usize)> {
     let (mut in_quotes, mut is_escaped) = (false, false);
     for (at, c) in text.char_indices() {
@@ -148,7 +148,7 @@ fn is_key(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// A flag, a whole number, or text.
+/// The value of `key=value`: a boolean, a whole number, or text.
 fn value_of(text: &str) -> Value {
     let flag = text.parse().ok().map(Value::Boolean);
     flag.or_else(|| text.parse().ok().map(Value::Integer)).unwrap_or_else(|| Value::String(unquoted(text)))
@@ -158,7 +158,7 @@ fn unquoted(text: &str) -> String {
     serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())
 }
 
-/// A word in a line's syntax: quoted if it contains blanks or is ambiguous.
+/// A word as written in a line: quoted if it contains blanks or could be read differently.
 pub(super) fn word(text: &str) -> String {
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"\\>=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -168,7 +168,7 @@ pub(super) fn word(text: &str) -> String {
     }
 }
 
-/// The keys of a layer that differ from its defaults: ` key=value ...`. Keys in `told` are expressed by words and left out.
+/// The keys of a layer that differ from its defaults, as ` key=value ...`. Keys in `told` are left out, because words express them.
 pub(super) fn keys<L: Serialize>(spec: &L, defaults: Option<&L>, told: &[&str]) -> String {
     let table = |spec| Table::try_from(spec).unwrap_or_default();
     let defaults = defaults.map(table).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A filesystem in memory, as containers use it.
+//! A filesystem in memory (tmpfs), as containers use it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! A directory whose files lose unflushed data when its power is cut.
+//! A directory whose files lose unflushed data in a simulated power cut.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub struct VolatileSpec {
 }
 
 impl VolatileSpec {
-    /// The name of its layer in a target's record.
+    /// The layer's name in a target's record.
     pub const NAME: &str = "volatile";
 }
 

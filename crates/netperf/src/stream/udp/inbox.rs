@@ -1,4 +1,4 @@
-//! Datagrams as the kernel hands them over.
+//! Datagrams received from the kernel in batches.
 #![expect(unsafe_code, reason = "the crates in use have no recvmmsg")]
 
 use std::io;
@@ -15,10 +15,10 @@ const BATCHES: u32 = 64;
 const BATCH: usize = 65_536;
 /// Bytes after each batch for the kernel's control messages. They also keep the beginnings of batches in different cache lines.
 const ANCILLARY: usize = 512;
-/// Bytes of a control message's header: its length, and in two words the protocol and the kind.
+/// Bytes of a control message's header: its length, protocol and type.
 const ANCILLARY_HEAD: usize = size_of::<libc::cmsghdr>();
 
-/// Memory for the data of one call.
+/// Memory for the datagrams of one call.
 #[derive(Debug)]
 pub(super) struct Inbox {
     buffers: Buffers,
@@ -26,7 +26,7 @@ pub(super) struct Inbox {
     headers: Vec<libc::mmsghdr>,
     /// Buffers that the headers point to.
     _vectors: Vec<libc::iovec>,
-    /// The number of them that the last call filled.
+    /// Number of buffers that the last call filled.
     filled: usize,
 }
 
@@ -59,7 +59,7 @@ impl Inbox {
         }
     }
 
-    /// Waits for a batch and takes all others that are there.
+    /// Waits for a batch and takes all others that have arrived.
     ///
     /// # Errors
     /// An error of the socket; [`super::passes`] recognizes a timeout.
@@ -84,7 +84,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// The number of batches that the last call brought.
+    /// Number of batches that the last call received.
     pub(super) const fn filled(&self) -> usize {
         self.filled
     }
@@ -108,7 +108,7 @@ pub(super) struct Batch<'a> {
     pub(super) bytes: &'a [u8],
     /// Bytes of each datagram except the last, which may be shorter.
     pub(super) segment: usize,
-    /// The kernel's time of arrival, in nanoseconds of the system's clock, if it gives one.
+    /// Arrival time from the kernel, in nanoseconds of the system's clock, if known.
     pub(super) arrived: Option<u64>,
 }
 

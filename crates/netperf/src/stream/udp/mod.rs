@@ -1,12 +1,12 @@
 //! Streams over UDP. Each datagram begins with the time of its sending, seconds and microseconds, and its number, in 32 or 64
 //! bits, all big-endian, as iperf3's do.
 //!
-//! If the kernel can, it gets many datagrams as one, which it cuts apart as late as possible (UDP_SEGMENT), and joins those
-//! that arrive close together (UDP_GRO). Datagrams keep their numbers and are counted one by one, but those of one batch share
+//! If supported, the kernel takes many datagrams as one buffer, which it splits as late as possible (UDP_SEGMENT), and joins
+//! those that arrive close together (UDP_GRO). Datagrams keep their numbers and are counted one by one, but those of one batch share
 //! their times of sending and arrival, and a drop on this machine drops the whole batch. So a stream with a bitrate is joined
 //! only if it cannot be sent otherwise.
 //!
-//! The time of arrival is the kernel's, if it gives one: a receiver's wait for a CPU is not jitter of the network.
+//! Arrival times are the kernel's, if available, so that a receiver's wait for a CPU does not count as jitter.
 
 mod inbox;
 mod outbox;
@@ -26,7 +26,7 @@ use super::{Counters, PATIENCE, Settings, passes};
 use iotax_engine::clock;
 use iotax_model::threads;
 
-/// Bytes of the longer header.
+/// Length in bytes of a header with a 64-bit number.
 const HEADER: usize = 16;
 /// Interval in nanoseconds below which due datagrams are sent as one batch.
 const CLOSE_NS: u64 = 5_000;
@@ -132,7 +132,7 @@ pub(super) fn receive(
     Ok(())
 }
 
-/// Length of a header with a 64-bit number, or a 32-bit one.
+/// Length in bytes of a header with a 64-bit number (`wide`) or a 32-bit one.
 const fn header_bytes(wide: bool) -> usize {
     if wide { HEADER } else { HEADER - 4 }
 }
@@ -149,7 +149,7 @@ fn write_header(datagram: &mut [u8], stamp: [u8; 8], number: u64, wide: bool) {
     datagram[..header_bytes(wide)].copy_from_slice(&header[..header_bytes(wide)]);
 }
 
-/// The time in a datagram, by a clock that only its own machine knows.
+/// Encodes the send time as seconds and microseconds of the sender's clock.
 #[expect(clippy::cast_possible_truncation, reason = "the header has 32 bits")]
 fn stamp(now: u64) -> [u8; 8] {
     let (seconds, micros) = ((now / 1_000_000_000) as u32, (now % 1_000_000_000 / 1_000) as u32);

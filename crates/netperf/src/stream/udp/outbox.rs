@@ -1,4 +1,4 @@
-//! Datagrams on their way to the kernel.
+//! Datagrams queued for sending.
 
 use std::io::{self, IoSlice};
 use std::net::UdpSocket;
@@ -15,7 +15,7 @@ use iotax_engine::clock;
 
 /// Maximum number of datagrams into which the kernel splits a batch (UDP_MAX_SEGMENTS, which newer kernels doubled).
 const MOST_SEGMENTS: usize = 64;
-/// Bytes of a batch: an IP packet, with room for its headers.
+/// Maximum bytes of a batch: an IP packet, with room for its headers.
 const MOST_BYTES: usize = 65_000;
 
 /// Adjacent datagrams of equal length, each with a constant payload and a header that is rewritten.
@@ -26,9 +26,9 @@ pub(super) struct Outbox {
     length: usize,
     wide: bool,
     way: SendMethod,
-    /// The number of the last datagram that was sent or lost.
+    /// Number of the last datagram sent or lost.
     number: u64,
-    /// Datagrams in the box that are not sent yet; they follow those already sent.
+    /// Number of datagrams not sent yet; they follow those already sent.
     waiting: usize,
     done: usize,
 }
@@ -54,17 +54,17 @@ impl Outbox {
         Ok(outbox)
     }
 
-    /// Bytes of a datagram.
+    /// Length of a datagram in bytes.
     pub(super) const fn length(&self) -> usize {
         self.length
     }
 
-    /// The number of datagrams per call.
+    /// Maximum number of datagrams per call.
     pub(super) const fn room(&self) -> u64 {
         self.room as u64
     }
 
-    /// The call that sends them.
+    /// The method of sending them.
     pub(super) const fn way(&self) -> SendMethod {
         self.way
     }
@@ -78,10 +78,10 @@ impl Outbox {
         self.waiting == 0
     }
 
-    /// Gives the queued datagrams to the kernel, stamped with the current time. Returns the bytes and the datagrams that it took.
+    /// Sends the queued datagrams, stamped with the current time. Returns the bytes and the datagrams that the kernel took.
     ///
     /// # Errors
-    /// An error of the socket. Nothing was sent then, and another call sends the same datagrams, or in another way.
+    /// A socket error. Nothing was sent then, and another call retries the same datagrams, possibly by another method.
     pub(super) fn send(&mut self, socket: &UdpSocket) -> io::Result<(u64, u64)> {
         let stamp = stamp(clock::now());
         let waiting = &mut self.datagrams.bytes()[self.done * self.length..][..self.waiting * self.length];
@@ -121,7 +121,7 @@ impl Outbox {
     }
 }
 
-/// Lets the kernel cut data into datagrams of `length` bytes; 0 turns that off.
+/// Makes the kernel split data into datagrams of `length` bytes; 0 turns that off.
 fn segment(socket: &UdpSocket, length: usize) -> io::Result<()> {
     number(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, length as u64)
 }

@@ -29,20 +29,20 @@ pub use capacity::{check, possible};
 use place::Sharing;
 pub use place::VolumeLocation;
 
-/// The storage of a target: a volume, or the bytes of the device below one.
+/// The storage of a target: a volume, or the bytes of the device below another target's volume.
 #[derive(Debug, Clone)]
 pub struct Volume {
     /// The volume, or the device.
     pub path: PathBuf,
-    /// Byte offset of its start.
+    /// Byte offset of the storage's start.
     pub offset: Bytes,
-    /// Its length, at least as requested.
+    /// The storage's length, at least as requested.
     pub size: Bytes,
     /// True if LVM holds the device at `path`.
     pub shared: bool,
     /// The identity of that device.
     pub identity: Option<Identity>,
-    /// Set if it needs snapshots.
+    /// The volume to take snapshots of, if snapshots are needed.
     pub origin: Option<Origin>,
 }
 
@@ -90,7 +90,7 @@ struct OpenGroup {
     group: Group,
     name: String,
     extent: u64,
-    /// The device that it was created on.
+    /// The device that the group was created on, kept open; `None` for an existing group.
     pin: Option<DevicePin>,
     /// The volume that plain targets share.
     shared: Option<String>,
@@ -106,13 +106,13 @@ impl Volumes {
         Self { tag: tag.to_owned(), space: plan.space(), sharing, groups: BTreeMap::new() }
     }
 
-    /// The location of a target that uses LVM: of its own, or of another target on the same device.
+    /// The group or device of a target that uses LVM, or that shares a device with such a target.
     #[must_use]
     pub fn location(&self, spec: &TargetSpec) -> Option<VolumeLocation> {
         self.sharing.location(spec)
     }
 
-    /// The storage of a target that is in this place. Checks a device again before turning it into a group.
+    /// Builds the storage of a target at this location. Checks a device again before turning it into a group.
     pub fn build(
         &mut self,
         spec: &TargetSpec,

@@ -22,9 +22,9 @@ pub enum VolumeLocation {
 pub(super) struct Sharing {
     /// Resolves device names.
     permission: Permission,
-    /// Devices that get a group.
+    /// Devices on which a group is created.
     devices: BTreeSet<PathBuf>,
-    /// Names of the neighbours.
+    /// Names of the neighbours' targets, which run concurrently with the measured ones.
     noisy: BTreeSet<String>,
 }
 
@@ -38,7 +38,7 @@ impl Sharing {
         }
     }
 
-    /// The location of a target that uses LVM: of its own, or of another target on the same device.
+    /// The group or device of a target that uses LVM, or that shares a device with such a target.
     pub(super) fn location(&self, spec: &TargetSpec) -> Option<VolumeLocation> {
         if let Some(group) = spec.lvm().and_then(|lvm| lvm.vg.as_ref()) {
             return Some(VolumeLocation::Group(group.clone()));
@@ -47,7 +47,7 @@ impl Sharing {
         self.devices.contains(&device).then_some(VolumeLocation::Device(device))
     }
 
-    /// Returns whether it uses the shared volume, so that it is never measured concurrently with another.
+    /// Returns whether a target uses the shared volume. Such targets are never measured concurrently.
     pub(super) fn shares(&self, spec: &TargetSpec) -> bool {
         let plain = spec.lvm().is_none_or(|lvm| lvm.kind == LvKind::Thick && !lvm.snapshot);
         // A filesystem created by one guest must survive the next.
