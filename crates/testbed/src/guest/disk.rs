@@ -135,8 +135,8 @@ impl DiskChain<'_> {
     }
 }
 
-/// The I/O backend for a file: `given`, or threads instead of io_uring if the file's length is not a multiple of 512 bytes. QEMU before
-/// 10.0.7 and 10.1.3 may hang there: `ioq_submit` (block/io_uring.c) may queue the rest of a short read without submitting it.
+/// Returns the I/O backend for a file: `given`, or threads in place of io_uring if the file ends within a sector. QEMU 10.0.2 sometimes hangs
+/// as it opens such a file with io_uring: it waits for a read that its ring does not hold.
 pub(crate) fn aio(path: &Path, given: Aio) -> Aio {
     let ends_within = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() % SECTOR != 0);
     if ends_within && given == Aio::IoUring { Aio::Threads } else { given }
