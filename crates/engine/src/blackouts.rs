@@ -40,7 +40,7 @@ struct ClassGaps {
 pub(crate) const fn way(direction: IoKind) -> usize {
     match direction {
         IoKind::Read => 0,
-        IoKind::Write | IoKind::Trim => 1,
+        IoKind::Write | IoKind::DurableWrite | IoKind::Trim => 1,
         IoKind::Sync | IoKind::DataSync | IoKind::RangeSync(_) => 2,
     }
 }

@@ -32,7 +32,7 @@ const META: usize = 4;
 const fn place(direction: IoKind) -> usize {
     match direction {
         IoKind::Read => 0,
-        IoKind::Write => 1,
+        IoKind::Write | IoKind::DurableWrite => 1,
         IoKind::Trim => 2,
         IoKind::Sync | IoKind::DataSync | IoKind::RangeSync(_) => 3,
     }

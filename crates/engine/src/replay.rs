@@ -52,7 +52,6 @@ struct Planned {
     io: Option<Io>,
     is_wrapped: bool,
     is_aligned: bool,
-    lost_fua: bool,
 }
 
 /// Counts of the trace's I/Os reached so far.
@@ -63,7 +62,6 @@ pub(crate) struct Counts {
     pub(crate) not_begun: u64,
     pub(crate) wrapped: u64,
     pub(crate) aligned: u64,
-    pub(crate) without_fua: u64,
 }
 
 /// Supplies the I/Os of a trace in order. Another thread reads the trace ahead.
@@ -117,7 +115,6 @@ impl Replay {
         self.counts.begun += 1;
         self.counts.wrapped += u64::from(planned.is_wrapped);
         self.counts.aligned += u64::from(planned.is_aligned);
-        self.counts.without_fua += u64::from(planned.lost_fua);
         self.advance();
         planned.io
     }
@@ -217,10 +214,13 @@ impl Room {
     /// Moves and aligns a traced I/O so that it lies within the area.
     fn place(&self, event: TracedIo, times: TraceTimes) -> Planned {
         let TracedIo { operation, offset, length, fua, .. } = event;
-        let left_out = Planned { times, io: None, is_wrapped: false, is_aligned: false, lost_fua: false };
+        let left_out = Planned { times, io: None, is_wrapped: false, is_aligned: false };
         let (direction, is_possible, longest) = match operation {
             TracedOperation::Read => (IoKind::Read, true, self.longest),
-            TracedOperation::Write => (IoKind::Write, self.writes, self.longest),
+            TracedOperation::Write => {
+                let kind = if fua { IoKind::DurableWrite } else { IoKind::Write };
+                (kind, self.writes, self.longest)
+            }
             TracedOperation::Trim => (IoKind::Trim, self.trims, LONGEST_TRIM),
             TracedOperation::Flush => {
                 let io = Some(Io { direction: IoKind::DataSync, offset: 0, length: 0 });
@@ -241,7 +241,6 @@ impl Room {
             io: Some(Io { direction, offset: self.start + place, length: length_done }),
             is_wrapped: !ends_within,
             is_aligned: aligned != within || rounded != length,
-            lost_fua: fua && direction == IoKind::Write,
             ..left_out
         }
     }
@@ -284,6 +283,15 @@ mod tests {
         );
         assert_eq!(placed(TracedOperation::Read, 512, 512), Some((0, 4096, false, true)));
         assert_eq!(placed(TracedOperation::Flush, 0, 0), Some((0, 0, false, false)));
+    }
+
+    #[test]
+    fn a_write_with_fua_is_durable_in_the_replay() {
+        let kind = |fua| {
+            let event = TracedIo { fua, ..event(TracedOperation::Write, 0, 4096) };
+            ROOM.place(event, NOW).io.map(|io| io.direction)
+        };
+        assert_eq!((kind(true), kind(false)), (Some(IoKind::DurableWrite), Some(IoKind::Write)));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub enum IoKind {
     Read,
     /// Writes.
     Write,
+    /// Writes, and completes when the data is durable (RWF_DSYNC, FUA where the device has it).
+    DurableWrite,
     /// Discards the range.
     Trim,
     /// Flushes data and metadata, as fsync(2).
@@ -40,12 +42,18 @@ impl IoKind {
         matches!(self, Self::Sync | Self::DataSync | Self::RangeSync(_))
     }
 
+    /// True for writes, durable or not.
+    #[inline]
+    pub(crate) const fn is_write(self) -> bool {
+        matches!(self, Self::Write | Self::DurableWrite)
+    }
+
     /// The direction's name in records.
     #[inline]
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
-            Self::Write => "write",
+            Self::Write | Self::DurableWrite => "write",
             Self::Trim => "trim",
             Self::Sync | Self::DataSync | Self::RangeSync(_) => "sync",
         }

@@ -205,7 +205,6 @@ fn of_replay(replayed: &Replayed) -> Option<String> {
     let changed = [
         (replayed.wrapped, "were moved into the target, which ends before their place"),
         (replayed.aligned, "were rounded to what direct I/O takes"),
-        (replayed.without_fua, "were replayed without FUA"),
         (replayed.left_out, "were left out, because the target cannot do them"),
     ];
     let told: Vec<String> = changed

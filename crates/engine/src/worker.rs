@@ -166,7 +166,7 @@ impl CommitTimer {
     #[inline]
     fn completed(&mut self, io: Io, submitted_at: u64, seen_at: u64) -> Option<u64> {
         match io.direction {
-            IoKind::Write => {
+            IoKind::Write | IoKind::DurableWrite => {
                 self.began_at.get_or_insert(submitted_at);
                 None
             }
@@ -259,7 +259,7 @@ impl<B: Backend> Worker<B> {
     /// Queues an I/O on the backend, with its content if it writes.
     #[inline]
     fn queue(&mut self, mut slot: Slot, io: Io) {
-        if io.direction == IoKind::Write {
+        if io.direction.is_write() {
             self.source.fill(slot.index(), io, self.backend.buffer(&mut slot));
         }
         let intended_at = match &mut self.pace {

@@ -25,6 +25,13 @@ pub(crate) trait Transfer: Sized {
     /// Writes at this offset. Returns the number of bytes written.
     fn write(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize>;
 
+    /// Writes as [`Self::write`]. Returns when the data is durable.
+    fn write_durably(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize> {
+        let written = self.write(file, buffer, offset)?;
+        self.sync(file, true)?;
+        Ok(written)
+    }
+
     /// Makes written data stable; with `data_only` only the metadata needed to read it back.
     fn sync(&mut self, file: &File, data_only: bool) -> io::Result<()> {
         if data_only { file.sync_data() } else { file.sync_all() }
@@ -79,6 +86,7 @@ impl<T: Transfer> Backend for OneByOne<T> {
             let moved = match io.direction {
                 IoKind::Read => self.transfer.read(&self.file, buffer, io.offset),
                 IoKind::Write => self.transfer.write(&self.file, buffer, io.offset),
+                IoKind::DurableWrite => self.transfer.write_durably(&self.file, buffer, io.offset),
                 IoKind::Trim => trim(&self.file, self.is_device, io),
                 IoKind::Sync => self.transfer.sync(&self.file, false).map(|()| 0),
                 IoKind::DataSync => self.transfer.sync(&self.file, true).map(|()| 0),

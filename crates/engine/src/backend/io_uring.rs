@@ -178,7 +178,7 @@ impl Uring {
     #[cold]
     #[inline(never)]
     fn queue_other(&mut self, slot: Slot, io: Io) {
-        let is_transfer = matches!(io.direction, IoKind::Read | IoKind::Write);
+        let is_transfer = io.direction == IoKind::Read || io.direction.is_write();
         let by_call = self.transfers_only || (io.direction == IoKind::Trim && self.trim == Trim::Call);
         if by_call && !is_transfer {
             return self.aside.push((slot, io));
@@ -196,8 +196,9 @@ impl Uring {
                 let read = opcode::Read::new(FILE, address, io.length).offset(io.offset);
                 read.ioprio(self.priorities.next(io)).build()
             }
-            IoKind::Write => {
-                let write = opcode::Write::new(FILE, address, io.length).offset(io.offset);
+            IoKind::Write | IoKind::DurableWrite => {
+                let flags = if io.direction == IoKind::DurableWrite { libc::RWF_DSYNC } else { 0 };
+                let write = opcode::Write::new(FILE, address, io.length).offset(io.offset).rw_flags(flags);
                 write.ioprio(self.priorities.next(io)).build()
             }
             IoKind::Sync => opcode::Fsync::new(FILE).build(),

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use rustix::fs::{OFlags, fcntl_getfl};
 
 pub(super) use self::context::Context;
-use self::context::{ControlBlock, Event, FDSYNC, FSYNC, HAS_PRIORITY, PREAD, PWRITE};
+use self::context::{ControlBlock, DURABLY, Event, FDSYNC, FSYNC, HAS_PRIORITY, PREAD, PWRITE};
 use super::calls::{by_call, is_device};
 use super::{Backend, Completion, Io, Note, Priorities, Setup};
 use crate::buffers::{Buffers, Slot};
@@ -85,7 +85,7 @@ impl Backend for Libaio {
         let range = (self.buffers.address(&slot).expose_provenance() as u64, io.offset, io.length.into());
         let (opcode, range) = match io.direction {
             IoKind::Read => (PREAD, range),
-            IoKind::Write => (PWRITE, range),
+            IoKind::Write | IoKind::DurableWrite => (PWRITE, range),
             // The kernel refuses a sync that names anything.
             IoKind::Sync => (FSYNC, (0, 0, 0)),
             IoKind::DataSync => (FDSYNC, (0, 0, 0)),
@@ -94,6 +94,7 @@ impl Backend for Libaio {
         let priority = if matches!(opcode, PREAD | PWRITE) { self.priorities.next(io) } else { 0 };
         let block = &mut self.blocks[slot.index()];
         (block.opcode, (block.buffer, block.offset, block.length)) = (opcode, range);
+        block.key_and_flags = if io.direction == IoKind::DurableWrite { DURABLY } else { 0 };
         (block.priority, block.flags) =
             (priority.cast_signed(), if priority == 0 { 0 } else { HAS_PRIORITY });
         self.queued.push(NonNull::from(block));

@@ -133,6 +133,7 @@ mod tests {
     use super::*;
     use crate::error::OpenRefusal;
     use crate::request::IoKind;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::{FileExt, MetadataExt};
 
     const BLOCK: u32 = 4096;
@@ -237,6 +238,19 @@ mod tests {
         assert_eq!(carry_out(&mut backend, &mut free, io), -libc::EINVAL);
     }
 
+    /// Pages of a file in the cache that are dirty or being written back; `None` before Linux 6.5, which has no cachestat(2).
+    #[expect(unsafe_code, reason = "the crates in use lack cachestat(2)")]
+    fn unwritten_pages(file: &File) -> Option<u64> {
+        // The range: offset, and length 0 for all. The answer: cached, dirty, in writeback, evicted, recently evicted.
+        let (range, mut answer) = ([0_u64; 2], [0_u64; 5]);
+        // SAFETY: the kernel reads two numbers and writes five, at the addresses given.
+        let done = unsafe {
+            let (range, answer) = (range.as_ptr(), answer.as_mut_ptr());
+            libc::syscall(libc::SYS_cachestat, file.as_raw_fd(), range, answer, 0)
+        };
+        (done == 0).then_some(answer[1] + answer[2])
+    }
+
     /// Syncs the written data, and makes a hole in it.
     fn syncs_and_trims<B: Backend>() {
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("file");
@@ -248,6 +262,9 @@ mod tests {
         for direction in [IoKind::Sync, IoKind::DataSync, IoKind::RangeSync(flags)] {
             assert_eq!(carry_out(&mut backend, &mut free, Io { direction, offset: 0, length: 0 }), 0);
         }
+        let write = Io { direction: IoKind::DurableWrite, offset: u64::from(BLOCK), length: BLOCK };
+        assert_eq!(carry_out(&mut backend, &mut free, write), BLOCK.cast_signed());
+        assert!(matches!(unwritten_pages(&file), None | Some(0)), "a durable write left dirty pages");
         let before = file.metadata().expect("metadata");
         // The kernel knows no such flag: it did see them.
         let unknown = Io { direction: IoKind::RangeSync(1 << 20), offset: 0, length: 0 };

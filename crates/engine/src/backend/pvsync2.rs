@@ -43,6 +43,11 @@ impl Transfer for Flagged {
         self.patiently(buffer.len(), |flags| pwritev2(file, &[IoSlice::new(buffer)], offset, flags | more))
     }
 
+    fn write_durably(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize> {
+        let durable = |flags| pwritev2(file, &[IoSlice::new(buffer)], offset, flags | ReadWriteFlags::DSYNC);
+        self.patiently(buffer.len(), durable)
+    }
+
     fn note(&self) -> Option<Note> {
         if self.waited > 0 {
             let words = "could not be done, or not wholly, without waiting (RWF_NOWAIT); each was done again by a plain \

@@ -95,7 +95,7 @@ impl Backend for Virtio {
             // SAFETY: the buffer is mapped until the backend is dropped, which waits for what is in flight; the slot is given away until then.
             IoKind::Read => unsafe { queue.read_raw(io.offset, address, length, request) },
             // SAFETY: as above.
-            IoKind::Write => unsafe { queue.write_raw(io.offset, address, length, request) },
+            IoKind::Write | IoKind::DurableWrite => unsafe { queue.write_raw(io.offset, address, length, request) },
             IoKind::Trim => queue.discard(io.offset, io.length.into(), request),
             // VirtioSpec::refusal keeps sync_file_range away from here.
             IoKind::Sync | IoKind::DataSync | IoKind::RangeSync(_) => queue.flush(request),
@@ -156,7 +156,8 @@ impl Virtio {
         let mut again = Vec::new();
         for virtio_driver::Completion { context: request, ret } in queue.completions() {
             let Some((slot, io)) = self.pending[request.slot].take() else { continue };
-            if self.flushes && io.direction == IoKind::Write && ret == 0 && !request.makes_durable {
+            let is_to_last = io.direction == IoKind::DurableWrite || (self.flushes && io.direction == IoKind::Write);
+            if is_to_last && ret == 0 && !request.makes_durable {
                 again.push((slot, io));
                 continue;
             }
@@ -215,7 +216,7 @@ fn waited(watched: &mut [PollFd<'_>], limit: &Timespec) -> io::Result<Option<usi
 /// Bytes moved by a successful I/O.
 const fn moved(io: Io) -> i32 {
     match io.direction {
-        IoKind::Read | IoKind::Write | IoKind::Trim => io.length.cast_signed(),
+        IoKind::Read | IoKind::Write | IoKind::DurableWrite | IoKind::Trim => io.length.cast_signed(),
         IoKind::Sync | IoKind::DataSync | IoKind::RangeSync(_) => 0,
     }
 }
@@ -358,6 +359,8 @@ mod tests {
             let content = fs::read(lab.file()).expect("read");
             let blocks = content.chunks(BLOCK as usize).take(8);
             assert!(blocks.zip(1..).all(|(block, n)| block.iter().all(|byte| *byte == n)));
+            let durable = carry_out(&mut backend, &mut free, IoKind::DurableWrite, 7 * u64::from(BLOCK));
+            assert_eq!(durable, BLOCK.cast_signed());
             let read = carry_out(&mut backend, &mut free, IoKind::Read, 5 * u64::from(BLOCK));
             let mut slot = free.pop().expect("free");
             assert_eq!((read, backend.buffer(&mut slot)[100]), (BLOCK.cast_signed(), 6));

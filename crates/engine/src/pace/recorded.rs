@@ -156,7 +156,7 @@ impl Recorded {
 
     /// The punctuality and the fidelity of a replay that ended at `now`.
     pub(crate) fn finish(self, counts: Counts, now: u64) -> (Pacing, Replayed) {
-        let Counts { begun, left_out, not_begun, wrapped, aligned, without_fua } = counts;
+        let Counts { begun, left_out, not_begun, wrapped, aligned } = counts;
         let pacing = Pacing {
             due: begun + not_begun,
             delayed: self.delayed,
@@ -175,7 +175,6 @@ impl Recorded {
             not_begun,
             wrapped,
             aligned,
-            without_fua,
             late_p50_ns: late(0.5),
             late_p99_ns: late(0.99),
             late_max_ns: self.late.max().unwrap_or(0),

@@ -75,7 +75,7 @@ impl Several {
     #[inline(never)]
     fn next(&mut self, direction: IoKind) -> Size {
         let lengths = match direction {
-            IoKind::Write => &self.write,
+            IoKind::Write | IoKind::DurableWrite => &self.write,
             IoKind::Trim => &self.trim,
             _ => &self.read,
         };

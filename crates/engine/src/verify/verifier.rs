@@ -61,7 +61,7 @@ impl Verifier {
         let Some(table) = &self.verification.table else { return true };
         let noted = &mut self.noted[slot * self.per_slot..][..self.per_slot];
         match io.direction {
-            IoKind::Write | IoKind::Trim => {
+            IoKind::Write | IoKind::DurableWrite | IoKind::Trim => {
                 let Some(generation) = table.claim(io) else { return false };
                 noted[0] = generation;
             }
@@ -91,7 +91,7 @@ impl Verifier {
         let noted = self.noted[slot * self.per_slot];
         match (io.direction, &self.verification.table) {
             (IoKind::Read, _) if success => self.check(slot, io, &buffer[..io.length as usize]),
-            (IoKind::Write, Some(table)) if success => {
+            (IoKind::Write | IoKind::DurableWrite, Some(table)) if success => {
                 if let Some(journal) = &self.verification.journal {
                     // Before the next write of the block can begin: the journal has the writes of a block in order.
                     journal.write(io, noted);
@@ -102,7 +102,7 @@ impl Verifier {
                 table.release(io, Some(noted));
             }
             // A trimmed block, or one whose write failed, may read as anything.
-            (IoKind::Write | IoKind::Trim, Some(table)) => {
+            (IoKind::Write | IoKind::DurableWrite | IoKind::Trim, Some(table)) => {
                 if let (Some(journal), true) = (&self.verification.journal, self.verification.safe) {
                     journal.distrust_flushes();
                 }

@@ -31,6 +31,10 @@ fn a_limit_on_ios_is_found_with_its_rate() {
     assert_eq!(ios["scope"], "together", "{ios}");
     let rate = ios["rate"].as_f64().expect("a rate");
     assert!((rate / RATE - 1.0).abs() < 0.03, "{ios}");
+    // Bytes are not limited: they grow with the size.
+    let free = json["limits"][0]["without_limit"].as_array().expect("directions");
+    let of_bytes = free.iter().filter(|one| one["unit"] == "bytes").map(|one| one["direction"].as_str());
+    assert_eq!(of_bytes.collect::<Vec<_>>(), [Some("reads"), Some("writes")], "{json}");
     let kept: Vec<(&str, &str)> = json["demands"]
         .as_array()
         .expect("demands")

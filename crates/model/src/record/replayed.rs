@@ -19,8 +19,6 @@ pub struct Replayed {
     pub wrapped: u64,
     /// I/Os whose offset or length was rounded to what direct I/O takes.
     pub aligned: u64,
-    /// Writes that were durable by themselves in the trace (FUA) and were replayed without that.
-    pub without_fua: u64,
     /// From the due time of an I/O to its begin, of those that had a free slot: the median.
     pub late_p50_ns: u64,
     /// The 99th percentile of the same.
@@ -84,7 +82,6 @@ impl Replayed {
             not_begun,
             wrapped,
             aligned,
-            without_fua,
             late_p50_ns,
             late_p99_ns,
             late_max_ns,
@@ -103,7 +100,6 @@ impl Replayed {
             not_begun: self.not_begun + not_begun,
             wrapped: self.wrapped + wrapped,
             aligned: self.aligned + aligned,
-            without_fua: self.without_fua + without_fua,
             // Of the later one: an upper bound of both together.
             late_p50_ns: self.late_p50_ns.max(late_p50_ns),
             late_p99_ns: self.late_p99_ns.max(late_p99_ns),

@@ -1,7 +1,7 @@
 //! The JSON of rate limits in front of a storage target.
 
 use iotax_analysis::levels::BurstLevel;
-use iotax_analysis::limits::{LimitScope, LimitsOnTarget, RateLimit, SustainedRate};
+use iotax_analysis::limits::{FreeRate, LimitScope, LimitsOnTarget, RateLimit, SustainedRate};
 use iotax_model::plan::RateUnit;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,6 +11,7 @@ use serde::Serialize;
 pub(super) struct LimitsEntry<'a> {
     target: &'a str,
     limits: Vec<LimitEntry>,
+    without_limit: Vec<FreeEntry>,
     rates: Vec<SustainedRateEntry<'a>>,
 }
 
@@ -38,6 +39,32 @@ enum ScopeWord {
     Writes,
 }
 
+/// Reads or writes on which no limit was found.
+#[derive(Serialize, JsonSchema)]
+struct FreeEntry {
+    unit: RateUnit,
+    direction: DirectionWord,
+    /// True if the load's own CPU was the limit: a limit above these rates is unknown.
+    is_load_the_limit: bool,
+    /// The rates at the block sizes at which a limit would show.
+    rates: [RateAtSize; 2],
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum DirectionWord {
+    Reads,
+    Writes,
+}
+
+/// The rate at a block size.
+#[derive(Serialize, JsonSchema)]
+struct RateAtSize {
+    size_bytes: u64,
+    /// Per second, geometric mean over rounds.
+    rate: f64,
+}
+
 /// A higher rate at the beginning of a measurement.
 #[derive(Serialize, JsonSchema)]
 struct BurstEntry {
@@ -60,6 +87,7 @@ pub(super) fn entry<'a>(found: &LimitsOnTarget<'a>) -> LimitsEntry<'a> {
     LimitsEntry {
         target: found.target,
         limits: found.limits.iter().map(limit).collect(),
+        without_limit: found.free.iter().map(free).collect(),
         rates: found.rates.iter().map(rate).collect(),
     }
 }
@@ -77,6 +105,15 @@ fn limit(limit: &RateLimit) -> LimitEntry {
         spread: limit.spread,
         sizes_bytes: limit.sizes.map(|size| size.0),
         burst: limit.burst.map(burst),
+    }
+}
+
+fn free(free: &FreeRate) -> FreeEntry {
+    FreeEntry {
+        unit: free.unit,
+        direction: if free.is_write { DirectionWord::Writes } else { DirectionWord::Reads },
+        is_load_the_limit: free.is_generator_bound,
+        rates: free.rates.map(|(size, rate)| RateAtSize { size_bytes: size.0, rate }),
     }
 }
 

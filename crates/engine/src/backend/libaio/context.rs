@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(super) struct ControlBlock {
     /// Returned in the completion event.
     pub(super) data: u64,
-    /// The kernel's key and the flags of preadv2; their order depends on the machine's byte order.
+    /// The kernel's key in the lower half, and the flags of pwritev2 in the upper.
     pub(super) key_and_flags: u64,
     pub(super) opcode: u16,
     pub(super) priority: i16,
@@ -28,6 +28,9 @@ pub(super) struct ControlBlock {
 
 /// `IOCB_FLAG_IOPRIO`: use the request's priority.
 pub(super) const HAS_PRIORITY: u32 = 2;
+
+/// `RWF_DSYNC` in the upper half of [`ControlBlock::key_and_flags`].
+pub(super) const DURABLY: u64 = (libc::RWF_DSYNC as u64) << 32;
 
 /// `IOCB_CMD_PREAD`; the other opcodes follow.
 pub(super) const PREAD: u16 = 0;
