@@ -238,6 +238,9 @@ mod tests {
         assert_eq!(carry_out(&mut backend, &mut free, io), -libc::EINVAL);
     }
 
+    /// The number of cachestat(2), the same on every architecture.
+    const CACHESTAT: libc::c_long = 451;
+
     /// Pages of a file in the cache that are dirty or being written back; `None` before Linux 6.5, which has no cachestat(2).
     #[expect(unsafe_code, reason = "the crates in use lack cachestat(2)")]
     fn unwritten_pages(file: &File) -> Option<u64> {
@@ -246,7 +249,7 @@ mod tests {
         // SAFETY: the kernel reads two numbers and writes five, at the addresses given.
         let done = unsafe {
             let (range, answer) = (range.as_ptr(), answer.as_mut_ptr());
-            libc::syscall(libc::SYS_cachestat, file.as_raw_fd(), range, answer, 0)
+            libc::syscall(CACHESTAT, file.as_raw_fd(), range, answer, 0)
         };
         (done == 0).then_some(answer[1] + answer[2])
     }

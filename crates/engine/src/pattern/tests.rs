@@ -317,7 +317,7 @@ proptest! {
                 moved += u64::from(io.length);
                 let is_wanted = match io.direction {
                     IoKind::Read => workload.rw.reads(),
-                    IoKind::Write => workload.rw.writes(),
+                    IoKind::Write | IoKind::DurableWrite => workload.rw.writes(),
                     IoKind::Trim => workload.rw.trims(),
                     IoKind::Sync | IoKind::DataSync | IoKind::RangeSync(_) => workload.fsync.is_some(),
                 };

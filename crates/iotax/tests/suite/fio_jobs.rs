@@ -201,12 +201,12 @@ mod alone {
         require!(program "fio");
         let lab = Lab::alone();
         for job in [
-            "[a]\nrw=randread\nbs=4k\nsize=32m\ntime_based\nruntime=2\n",
-            "[a]\nrw=read\nbs=64k\nsize=32m\ntime_based\nruntime=2\n",
+            "[a]\nrw=randread\nbs=4k\nsize=32m\ntime_based\nruntime=1\n",
+            "[a]\nrw=read\nbs=64k\nsize=32m\ntime_based\nruntime=1\n",
             "[a]\nrw=randread\nbs=4k\nsize=8m\nloops=3\n",
             "[a]\nrw=write\nbs=2300\nsize=1m\nfdatasync=1\n",
             "[a]\nrw=write\nbs=4k\nsize=2m\nfdatasync=1\noverwrite=1\n",
-            "[a]\nrw=randread\nbs=256k\nsize=64m\ndirect=1\nioengine=libaio\niodepth=16\ntime_based\nruntime=2\n",
+            "[a]\nrw=randread\nbs=256k\nsize=64m\ndirect=1\nioengine=libaio\niodepth=16\ntime_based\nruntime=1\n",
         ] {
             let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
             for pair in 0..5 {

@@ -65,12 +65,12 @@ struct DepthKnee<'a> {
     beyond: Option<BeyondKnee>,
 }
 
-/// From there to the deepest.
+/// The deepest queue compared with the first depth that gives 90% of the ceiling.
 #[derive(Serialize, JsonSchema)]
 struct BeyondKnee {
-    /// I/Os per second.
+    /// Ratio of the IOPS; 1 means no more than there.
     iops_ratio: f64,
-    /// Mean latency.
+    /// Ratio of the mean latencies.
     latency_ratio: f64,
 }
 

@@ -2,6 +2,7 @@
 
 mod aftermath;
 mod cgroup;
+mod durable;
 mod faults;
 mod ground_truth;
 mod lost;

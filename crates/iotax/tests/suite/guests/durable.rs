@@ -1,0 +1,103 @@
+//! Durable writes on disks with and without FUA, and with a flush of a known length, in a guest in which time is exact.
+
+use iotax_testkit::require;
+use serde_json::Value;
+
+use super::on_disks::{json, put_plan};
+use crate::lab_guest::{Extras, LabGuest};
+
+/// Commits of one measurement, which ends with them.
+const COMMITS: u64 = 256;
+
+/// The time that each request of the null block device takes.
+const REQUEST_NS: f64 = 2e6;
+
+const PLAN: &str = r#"
+suite = "flush"
+repeat = 1
+defaults = { rw = "write", size = "4m", io_size = "1m", runtime = "60s", ramp_time = "0s" }
+workload = [
+    { name = "write" },
+    { name = "fdatasync", fdatasync = 1 },
+    { name = "open_datasync", sync = "dsync" },
+]
+[[target]]
+name = "fua"
+device = "/dev/disk-fua"
+[[target]]
+name = "plain"
+device = "/dev/disk-plain"
+[[target]]
+name = "slow"
+device = "/dev/nullb-slow"
+"#;
+
+fn boot() -> Option<LabGuest> {
+    let disk = |name: &str, fua: &str| {
+        [
+            "-blockdev".to_owned(),
+            format!("driver=null-co,read-zeroes=on,size=16777216,node-name={name}"),
+            "-device".to_owned(),
+            format!("scsi-hd,drive={name},dpofua={fua},serial={name}"),
+        ]
+    };
+    let controller = ["-device".to_owned(), "virtio-scsi-pci".to_owned()];
+    let devices = [&controller[..], &disk("fua", "on"), &disk("plain", "off")].concat();
+    let mut lab = LabGuest::boot_with(&Extras {
+        modules: &["virtio_scsi"],
+        devices: &devices,
+        exact_time: true,
+        ..Extras::default()
+    })?;
+    lab.sh("mkdir -p /tmp /etc && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home && touch /tmp/said");
+    lab.sh("insmod /lab/null_blk.ko nr_devices=0 && mkdir /sys/kernel/config/nullb/slow && cd /sys/kernel/config/nullb/slow");
+    lab.sh("echo 1 > memory_backed && echo 16 > size && echo 16 > cache_size && echo 2 > irqmode && echo 2000000 > completion_nsec && echo 1 > power");
+    lab.sh("cd /");
+    Some(lab)
+}
+
+/// The figures of a method of making a write durable on a target.
+fn method<'a>(json: &'a Value, target: &str, name: &str) -> &'a Value {
+    let methods = json["durable_writes"]["methods"].as_array().expect("methods");
+    methods.iter().find(|one| one["target"] == target && one["workload"] == name).expect(name)
+}
+
+#[test]
+fn flushes_are_counted_unless_fua_stands_for_them_and_each_takes_its_time() {
+    require!(guests);
+    let Some(mut lab) = boot() else { return };
+    let node = |lab: &mut LabGuest, query: &str| format!("/dev/{}", lab.sh(query));
+    let of_serial = |name: &str| {
+        format!("for d in /sys/block/sd*; do grep -q {name} $d/device/vpd_pg80 && echo ${{d#/sys/block/}}; done")
+    };
+    let fua = node(&mut lab, &of_serial("fua"));
+    let plain = node(&mut lab, &of_serial("plain"));
+    let slow = node(&mut lab, "ls /sys/block | grep nullb");
+    let read = |lab: &mut LabGuest, disk: &str| lab.sh(&format!("cat /sys/block/{}/queue/fua", &disk[5..]));
+    assert_eq!((read(&mut lab, &fua), read(&mut lab, &plain)), ("1".into(), "0".into()));
+    let named = [("/dev/disk-fua", &fua), ("/dev/disk-plain", &plain), ("/dev/nullb-slow", &slow)];
+    let plan = named.iter().fold(PLAN.to_owned(), |plan, (from, to)| plan.replace(from, to));
+    put_plan(&mut lab, &plan);
+    let overwrite = named.map(|(_, disk)| format!("--overwrite {disk}")).join(" ");
+    let json = json(&mut lab, &format!("run /tmp/plan.toml {overwrite}"));
+
+    for (target, name, fate) in [
+        ("fua", "fdatasync", "kept"),
+        ("fua", "open_datasync", "not_countable"),
+        ("plain", "fdatasync", "kept"),
+        ("plain", "open_datasync", "kept"),
+    ] {
+        let flushes = &method(&json, target, name)["flushes"];
+        assert_eq!((&flushes["asked"], &flushes["fate"]), (&COMMITS.into(), &fate.into()), "{target}: {flushes}");
+        if fate == "kept" {
+            let levels = flushes["levels"].as_array().expect("levels");
+            assert_eq!(levels.last().map(|level| &level["flushes"]), Some(&COMMITS.into()), "{flushes}");
+        }
+    }
+    let p50 = |name: &str| method(&json, "slow", name)["p50_ns"].as_f64().expect("known");
+    // A commit takes a write and a flush; with FUA, which this device has, the write alone.
+    for (name, requests) in [("write", 1.0), ("fdatasync", 2.0), ("open_datasync", 1.0)] {
+        let ratio = p50(name) / (requests * REQUEST_NS);
+        assert!((0.97..1.03).contains(&ratio), "{name}: {} ns", p50(name));
+    }
+}
