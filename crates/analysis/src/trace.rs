@@ -22,13 +22,13 @@ use self::reuse::{Kind, ReuseCounter};
 const BLOCK: u64 = 4096;
 /// Number of recent I/Os that are checked: an I/O is sequential if it begins where one of them ended.
 const STREAMS: usize = 64;
-/// Maximum number of distinct lengths counted.
+/// Maximum number of distinct I/O lengths, and of queues, that are counted.
 const LENGTHS: usize = 4096;
 /// Maximum number of I/Os in flight that are tracked.
 const MOST_IN_FLIGHT: usize = 1 << 16;
 /// Window over which the peak rate is computed, in nanoseconds.
 const PEAK_NS: u64 = 100_000_000;
-/// Maximum number of lengths in the profile.
+/// Maximum number of I/O lengths listed in the profile.
 const TOLD: usize = 6;
 /// Maximum number of blocks per I/O that count toward the working set and the reuse.
 const MOST_BLOCKS: u64 = 1 << 14;
@@ -115,7 +115,7 @@ pub struct Profiler {
     queues: std::collections::BTreeSet<u32>,
 }
 
-/// Sums over the gaps between I/Os.
+/// Sums over the gaps between consecutive I/Os, in nanoseconds, for the coefficient of variation.
 #[derive(Debug, Default)]
 struct Gaps {
     count: f64,

@@ -1,4 +1,4 @@
-//! Power cuts, and the data that each left on a stack.
+//! Results of simulated and real power cuts: which writes each storage stack lost.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::verify_errors::{FaultKind, Findings, Recovery};
 use crate::words::words;
 
-/// The format of [`CrashDocument`].
+/// Value of [`CrashDocument::format`]: name and version of the document's format.
 pub const CRASH_FORMAT: &str = "iotax-crash/1";
 
 /// The results of `iotax crash` and `iotax powercut check`.
@@ -55,7 +55,7 @@ pub enum DatabaseMode {
 }
 
 impl DatabaseMode {
-    /// Returns whether the database guarantees that an acknowledged commit survives a power cut.
+    /// Returns whether the database's settings guarantee that an acknowledged commit survives a power cut.
     #[must_use]
     pub fn promises_commits(self) -> bool {
         match self {
@@ -68,8 +68,8 @@ impl DatabaseMode {
         }
     }
 
-    /// Returns whether the database guarantees its integrity after a power cut. According to SQLite, a power cut at the wrong time may corrupt a
-    /// database with a rollback journal and `synchronous=normal`.
+    /// Returns whether the database's settings guarantee that it is not corrupt after a power cut, even if the last commits are lost. SQLite's
+    /// documentation gives no such guarantee for a rollback journal with `synchronous=normal`.
     #[must_use]
     pub fn promises_a_whole_database(self) -> bool {
         self.promises_commits()
@@ -82,7 +82,7 @@ impl DatabaseMode {
     }
 }
 
-/// Prints as `wal/normal`, `open_datasync`.
+/// Prints the settings as `wal/normal` (SQLite) or `open_datasync` (PostgreSQL).
 impl fmt::Display for DatabaseMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -107,7 +107,7 @@ words! {
 }
 
 impl PostgresqlMode {
-    /// All modes.
+    /// All PostgreSQL modes, the default first.
     pub const ALL: [Self; 4] = [Self::Fdatasync, Self::OpenDatasync, Self::Asynchronous, Self::Unsynced];
 
     /// The setting that differs from PostgreSQL's defaults, as a line of postgresql.conf.
@@ -157,7 +157,7 @@ pub struct SqliteMode {
 }
 
 impl SqliteMode {
-    /// All combinations of journal mode and synchronous setting.
+    /// All nine combinations of SQLite's journal mode and synchronous setting.
     pub fn all() -> impl Iterator<Item = Self> {
         let each = [Synchronous::Full, Synchronous::Normal, Synchronous::Off];
         [JournalMode::Delete, JournalMode::Truncate, JournalMode::Wal]
@@ -200,7 +200,8 @@ pub struct PowerCut {
 }
 
 impl PowerCut {
-    /// The result of a power cut `seconds` after the first write, computed from the check of the surviving data.
+    /// Computes the result of a power cut `seconds` after the first write from the check of the surviving data. The age of the oldest lost write
+    /// assumes that writes were evenly spaced.
     #[must_use]
     pub fn found(seconds: Option<f64>, recovery: &Recovery) -> Self {
         // The load writes evenly.
@@ -236,7 +237,7 @@ pub struct LostBlocks {
 }
 
 impl LostBlocks {
-    /// Counts the faults that an audit found.
+    /// Counts the faults that a check found: a lost write counts as stale, a mixture of two writes as torn, and every other fault as damaged.
     #[must_use]
     pub fn of(findings: &Findings) -> Self {
         let mut lost = Self { checked: findings.checked, ..Self::default() };
@@ -252,7 +253,7 @@ impl LostBlocks {
         lost
     }
 
-    /// The total number of faulty blocks.
+    /// Number of stale, torn and damaged blocks together.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.stale + self.torn + self.damaged

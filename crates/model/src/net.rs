@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::{BitRate, Bytes, Nanos};
 use crate::words::words;
 
-/// The port on which iperf3 and `iotax net serve` listen.
+/// TCP and UDP port on which iperf3 and `iotax net serve` listen by default.
 pub const PORT: u16 = 5201;
 /// Maximum number of streams in one direction, as in iperf3.
 pub const MOST_STREAMS: u32 = 128;
@@ -28,7 +28,7 @@ words! {
 }
 
 impl NetTest {
-    /// Returns whether the test measures round trips, as opposed to streams.
+    /// Returns whether the test measures round-trip times rather than the throughput of streams.
     #[must_use]
     pub const fn is_rtt(self) -> bool {
         matches!(self, Self::TcpRtt | Self::UdpRtt | Self::IcmpRtt)
@@ -48,13 +48,13 @@ words! {
 }
 
 impl Direction {
-    /// Returns whether the client sends.
+    /// Returns whether the client sends data in this direction.
     #[must_use]
     pub const fn sends(self) -> bool {
         matches!(self, Self::Upload | Self::Both)
     }
 
-    /// Returns whether the client receives.
+    /// Returns whether the client receives data in this direction.
     #[must_use]
     pub const fn receives(self) -> bool {
         matches!(self, Self::Download | Self::Both)
@@ -114,7 +114,7 @@ const fn one() -> u32 {
 }
 
 impl Traffic {
-    /// A test with all other settings at their defaults.
+    /// The settings of a test with defaults for all other keys.
     #[must_use]
     pub const fn new(test: NetTest) -> Self {
         Self {
@@ -134,7 +134,7 @@ impl Traffic {
         }
     }
 
-    /// Number of streams in both directions together; for round trips, of the background load.
+    /// Number of data streams in both directions together. For round trips, the streams of the background load; 0 without one.
     #[must_use]
     pub const fn streams(&self) -> u32 {
         match (self.test.is_rtt() && !self.loaded, self.direction) {
@@ -144,7 +144,7 @@ impl Traffic {
         }
     }
 
-    /// The default name: `tcp-download`, `udp-upload-1470-p4`, `tcp-rtt-loaded-upload`.
+    /// Default name of the workload from its test, direction, length and number of streams: `tcp-download`, `udp-upload-1470-p4`.
     #[must_use]
     pub fn generated_name(&self) -> String {
         let mut name = self.test.word().to_owned();
@@ -162,7 +162,7 @@ impl Traffic {
         name
     }
 
-    /// Rejects settings that have no effect or no valid value. The error quotes them and names what is accepted.
+    /// Rejects values out of range, and keys that have no effect in this test. The error names the key and the accepted values.
     pub fn check(&self) -> Result<(), String> {
         let rtt = self.test.is_rtt();
         let only = |key: &str, which: &str| {
@@ -216,7 +216,7 @@ impl Traffic {
     }
 }
 
-/// The addresses of a network test: the server's, and optionally the client's own.
+/// Address of the server of a network test, and optionally the client's local address and port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
@@ -224,19 +224,19 @@ pub struct Peer {
     pub host: String,
     /// Port of the server's control connection.
     pub port: u16,
-    /// The shared secret, if the server asks for one.
+    /// Token that the server requires from clients; `None` if the server is open to all.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub token: Option<String>,
-    /// The local address that the client binds to.
+    /// Local address that the client binds to; `None` to leave the choice to the kernel.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bind: Option<String>,
-    /// The first local port of the client.
+    /// First local port that the client uses; `None` to leave the choice to the kernel.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cport: Option<u16>,
 }
 
 impl Peer {
-    /// A server at an address and port, without options.
+    /// A server without a token, reached from any local address and port.
     #[must_use]
     pub fn at(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port, token: None, bind: None, cport: None }
@@ -257,7 +257,7 @@ impl Peer {
         Ok(Self::at(host, port))
     }
 
-    /// The text form, which [`Self::parse`] reads.
+    /// Formats the address as `HOST:PORT` or `[ADDRESS]:PORT`, which [`Self::parse`] accepts.
     #[must_use]
     pub fn name(&self) -> String {
         if self.host.contains(':') {

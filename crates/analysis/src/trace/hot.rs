@@ -42,7 +42,7 @@ pub struct HotAreas {
     pub writes: Option<HotShare>,
 }
 
-/// Counts reads and writes by region.
+/// Counts reads and writes by region of the disk; regions grow so that their number stays bounded.
 #[derive(Debug)]
 pub(super) struct HotCounter {
     most: usize,
@@ -97,7 +97,8 @@ fn hot_share(counts: impl Iterator<Item = u64>) -> Option<HotShare> {
     })
 }
 
-/// Returns the number of regions that receive `ios` I/Os, from (regions, I/Os in each), the hottest first.
+/// Returns the number of the hottest regions that together receive `ios` I/Os. `regions` holds pairs of a number of regions and the I/Os in
+/// each of them, the hottest first.
 fn smallest(mut ios: f64, regions: impl Iterator<Item = (f64, f64)>) -> f64 {
     let mut taken = 0.0;
     for (count, each) in regions {

@@ -125,13 +125,13 @@ impl ReuseCounter {
     }
 }
 
-/// The blocks with the smallest hashes. Each I/O of a followed block counts for the blocks that are not followed, too.
+/// A sample of the blocks: those with the smallest hashes. Each access to a sampled block also counts for the blocks that are not sampled.
 #[derive(Debug)]
 struct Sample {
     most: usize,
     /// Share of the hashes that are assigned to this sample.
     share: f64,
-    /// The largest hash that is followed.
+    /// Blocks with a larger hash are not sampled. The limit falls as the sample fills.
     limit: u64,
     kept: BinaryHeap<u64>,
     stack: LruStack,

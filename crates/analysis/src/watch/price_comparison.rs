@@ -64,7 +64,7 @@ pub struct PriceComparison<'a> {
     pub workload: &'a str,
     /// The event's name.
     pub event: &'a str,
-    /// The compared figure.
+    /// The figure that is compared.
     pub figure: EventFigure,
     /// The target's name.
     pub target: &'a str,
@@ -72,7 +72,7 @@ pub struct PriceComparison<'a> {
     pub baseline: &'a str,
     /// Geometric means of the target's and the baseline's figures.
     pub values: (f64, f64),
-    /// Target / baseline.
+    /// Ratio of the target's figure to the baseline's.
     pub ratio: Ratio,
     /// Number of rounds in which the event happened on both targets.
     pub rounds: u32,
@@ -142,7 +142,7 @@ pub fn price_comparisons<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Pric
     all.into_iter().map(|(comparison, _)| comparison).collect()
 }
 
-/// Decides all comparisons as one family.
+/// Decides all comparisons without an unusable measurement as one family.
 fn decide(all: &mut [(PriceComparison<'_>, Sample)], margin: f64) {
     let members: Vec<_> = all.iter_mut().filter(|(one, _)| one.ratio.withheld.is_none()).collect();
     let samples = members.iter().map(|(one, sample)| (one.figure, sample.clone())).collect();

@@ -1,4 +1,4 @@
-//! `iotax commits`: the client of a database, which `iotax crash` starts.
+//! `iotax commits`: the database client that commits rows until it is killed; `iotax crash` starts it.
 
 use std::fs::File;
 use std::path::PathBuf;

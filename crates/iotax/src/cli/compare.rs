@@ -1,4 +1,4 @@
-//! `iotax compare`: compares two runs, or two targets of one.
+//! `iotax compare`: compares two runs, or two targets of a run.
 
 use std::path::{Path, PathBuf};
 
@@ -75,7 +75,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(judged(&compared))
 }
 
-/// Prints the outcome of the gates and returns the exit code.
+/// Prints the outcome of each `--fail-if` condition and returns the exit code.
 fn judged(compared: &Compared) -> Exit {
     for line in document::gates(compared) {
         say!("gate {line}");
@@ -89,13 +89,13 @@ fn judged(compared: &Compared) -> Exit {
     }
 }
 
-/// Source of one side of a comparison.
+/// Source of a compared run: its number in the store, or a file with its JSON.
 enum Source {
     Run(i64),
     File(PathBuf),
 }
 
-/// One side of a comparison as the user named it.
+/// One side of a comparison as named on the command line: a run or a file, and optionally one target in it.
 struct Named {
     source: Source,
     target: Option<String>,

@@ -1,4 +1,4 @@
-//! `iotax crash`: compares what stacks lose in a power failure, and their speed.
+//! `iotax crash`: compares the data that stacks lose in a power failure, and their speed.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -27,13 +27,13 @@ use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, number, target_args, usage};
 use crate::runner::{self, crash::PowerCuts};
 
-/// Maximum duration of a load whose power is not cut.
+/// Time limit of the write load, in case its power is not cut.
 const LONGEST: Nanos = Nanos::from_secs(120);
 
-/// Writes after which the load flushes.
+/// Default number of writes between two flushes of the load.
 const WRITES_PER_FLUSH: u32 = 16;
 
-/// A program that keeps promises of its own.
+/// A database that commits rows, in place of the plain write load.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Application {
     /// SQLite, in all its journal modes
@@ -122,7 +122,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// The targets of a plan before their first cut, each with its index in the plan. With a database, one for each target and mode.
+/// Returns the empty result of each target, with the target's index in the plan. With a database, there is a result for each target and
+/// database mode.
 fn crashed(plan: &Plan, application: Option<Application>) -> Vec<(usize, CrashedTarget)> {
     let modes: Vec<Option<DatabaseMode>> = match application {
         None => vec![None],
@@ -139,7 +140,7 @@ fn crashed(plan: &Plan, application: Option<Application>) -> Vec<(usize, Crashed
     plan.targets.iter().enumerate().flat_map(each).collect()
 }
 
-/// Cuts the power of each target once per round, in random order.
+/// Cuts the power of each target once per round, in random order. Returns the results of all targets.
 fn all(
     mut cuts: PowerCuts<'_>,
     mut targets: Vec<(usize, CrashedTarget)>,
@@ -163,7 +164,7 @@ fn all(
     Ok(targets.into_iter().map(|(_, crashed)| crashed).collect())
 }
 
-/// Refuses a target that is not just a file in a volatile directory: a database needs the directory.
+/// Refuses a target that is not a raw file in a volatile directory, because a database needs that directory.
 fn has_directory(target: &TargetSpec) -> Result<(), String> {
     match target.stack.layers() {
         [PlannedLayer::Volatile(_), PlannedLayer::File(file)] if file.format == Format::Raw => Ok(()),
@@ -174,7 +175,8 @@ fn has_directory(target: &TargetSpec) -> Result<(), String> {
     }
 }
 
-/// The target on a volatile directory; an error names the layer that cannot be cut, and why.
+/// Puts the target on a volatile directory, which loses unflushed writes when its power is cut. The error names the layer that cannot be
+/// cut, and why.
 fn on_volatile(mut target: TargetSpec) -> Result<TargetSpec, String> {
     let mut layers = target.stack.layers().to_vec();
     if !target.stack.has::<VolatileSpec>() {

@@ -1,4 +1,4 @@
-//! `iotax flush`: the price of a durable write by every method, and the flushes that each layer passed on.
+//! `iotax flush`: measures the cost of a durable write by each method, and the flushes that each layer passes on.
 
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
@@ -83,7 +83,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     args.run.session(plan, permission).carry_out()
 }
 
-/// The methods that every target takes, or those that were asked for.
+/// Returns a workload for each method of `--methods`; by default for all methods that every target supports.
 fn workloads(args: &Args, suite: &Suite, targets: &[TargetSpec]) -> Result<Vec<Workload>, Failure> {
     let is_virtio = |target: &TargetSpec| target.stack.has::<VirtioSpec>();
     let is_direct = targets.iter().any(is_virtio);

@@ -314,7 +314,7 @@ fn man_pages(dir: &Path) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Prints help, the version, or a usage error.
+/// Prints clap's help or version on stdout, or its usage error on stderr. Returns the exit code.
 fn told_by_clap(told: &clap::Error) -> ExitCode {
     let (stream, exit) = if told.use_stderr() {
         (say::Stream::Stderr, Exit::Usage)

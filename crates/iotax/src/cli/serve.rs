@@ -19,7 +19,7 @@ use crate::runner;
 
 /// Environment variable that holds the token.
 const TOKEN: &str = "IOTAX_TOKEN";
-/// Minimum length of a token: that many hexadecimal digits have 64 bits.
+/// Minimum length of a token in characters: 16 hexadecimal digits have 64 bits.
 const SHORTEST: usize = 16;
 
 /// Flags of `iotax serve`.
@@ -125,7 +125,7 @@ fn launch(args: &Args) -> Result<Launch, Failure> {
     Ok(Launch { program, directories: args.allow_run.clone(), plans: args.plans.clone() })
 }
 
-/// Returns whether notes can be stored. With `--allow-run`, creates a missing store.
+/// Returns whether the store can be written; false with `--read-only`. With `--allow-run`, creates a missing store.
 fn is_writable(args: &Args) -> Result<bool, Failure> {
     if args.allow_run.is_empty() {
         args.store.open_existing()?;
@@ -152,7 +152,8 @@ fn is_unwritable(failure: &Failure) -> bool {
     )
 }
 
-/// The token, from its file or the variable.
+/// Reads the token from its file or from the environment; `None` without either. Fails if other users can read the file, or if the token is
+/// too short.
 fn token(args: &Args) -> Result<Option<String>, Failure> {
     let (token, place) = match &args.token_file {
         Some(path) => {

@@ -1,4 +1,4 @@
-//! `iotax volatile`: the process of a volatile directory, which a run starts.
+//! `iotax volatile`: serves a volatile directory, which loses unflushed writes when its power is cut. A run starts this process.
 
 use std::path::PathBuf;
 

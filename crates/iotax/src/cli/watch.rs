@@ -1,4 +1,4 @@
-//! `iotax watch`: what an event costs while storage is in use.
+//! `iotax watch`: measures the cost of an event, such as a snapshot, while storage is in use.
 
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
@@ -111,7 +111,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     args.run.session(plan, permission).carry_out()
 }
 
-/// Returns a host that answers ICMP echo requests, as a target.
+/// Returns the target for ICMP echo requests to a host.
 fn pinged(host: &str) -> Result<TargetSpec, Failure> {
     let peer = Peer::parse(host, PORT).map_err(usage)?;
     let network = NetworkSpec { peer: Some(peer.host.clone()), ..NetworkSpec::new(NetPath::Server) };

@@ -1,4 +1,4 @@
-//! Metrics of imported measurements.
+//! Metrics that other tools reported, as imported into a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,7 +68,7 @@ pub struct ImportSource {
 }
 
 impl ImportSource {
-    /// A remark on the uncertain time of the run; `None` if the source states the time.
+    /// A sentence about the uncertain start time of the run; `None` if the source states the time with its offset from UTC.
     #[must_use]
     pub fn about_time(&self) -> Option<String> {
         match self.dated? {
@@ -82,7 +82,7 @@ impl ImportSource {
         }
     }
 
-    /// The tool and its version, if known: `fio 3.33`.
+    /// Name of the tool, with its version if known: `fio 3.33`.
     #[must_use]
     pub fn tool(&self) -> String {
         match &self.version {

@@ -1,4 +1,4 @@
-//! The fidelity of a replay to its trace.
+//! Fidelity of a replay to its trace: I/Os left out or changed, and delays.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ pub struct ReplayPhase {
 }
 
 impl ReplayPhase {
-    /// Merges the same phase of two concurrent replays; of the 99th percentiles, the higher one is kept.
+    /// Merges the same phase of two concurrent replays: counts are added, means weighted by count, and the higher 99th percentile is kept.
     fn merge(self, other: Self) -> Self {
         let mean = |one: (u64, Option<u64>), other: (u64, Option<u64>)| {
             let sum = |(ios, mean): (u64, Option<u64>)| ios * mean.unwrap_or(0);
@@ -74,7 +74,8 @@ impl ReplayPhase {
 }
 
 impl Replayed {
-    /// Merges two concurrent replays.
+    /// Merges two concurrent replays. Counts are added, and the longer times kept: as percentiles of both together, they are upper bounds. Phases
+    /// are dropped if the replays' phases differ in length or number.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         let Self {

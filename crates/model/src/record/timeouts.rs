@@ -1,4 +1,4 @@
-//! Timeouts of the layers below a target.
+//! Timeouts and error policies of the layers below a target.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ pub struct Timeout {
 }
 
 impl TimeoutKind {
-    /// Returns whether this is a reaction to an error instead of a time limit.
+    /// Returns whether this is a policy for I/O errors rather than a time limit.
     #[must_use]
     pub const fn is_on_error(self) -> bool {
         matches!(self, Self::ErrorsContinue | Self::ErrorsRemountReadOnly | Self::ErrorsPanic)
@@ -57,7 +57,8 @@ impl TimeoutKind {
 }
 
 impl Timeout {
-    /// The consequence when the limit is reached; for reactions, when an error occurs; without a limit, instead of a timeout.
+    /// Describes the effect when the limit expires. For a layer without a limit, describes its behaviour instead; for an error policy, the effect
+    /// of an I/O error.
     #[must_use]
     pub const fn then(&self) -> &'static str {
         match (self.kind, self.limit_ns) {

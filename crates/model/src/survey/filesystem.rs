@@ -40,7 +40,7 @@ pub struct Space {
 }
 
 impl Filesystem {
-    /// Returns whether this exact mount option is set.
+    /// Returns whether a mount option is set in exactly this form, such as `noatime` or `data=ordered`.
     #[must_use]
     pub fn has(&self, option: &str) -> bool {
         self.options.value.iter().any(|word| word == option)

@@ -1,4 +1,4 @@
-//! Flushes that a layer acknowledged but did not pass on, as found by a measurement.
+//! Flushes that a layer acknowledged without passing them on, as counted in a run of `iotax flush`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -94,7 +94,7 @@ pub enum BrokenChain {
 }
 
 impl Image {
-    /// The size of the virtual disk in the image.
+    /// Size in bytes of the disk that the image holds: the virtual size of a qcow2 image, the length of a raw file; `None` for other formats.
     #[must_use]
     pub fn disk_bytes(&self) -> Option<u64> {
         match (&self.qcow2, &self.format) {

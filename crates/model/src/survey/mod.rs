@@ -51,20 +51,20 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The block device with this kernel name.
+    /// Finds a block device by its kernel name; `None` if there is no such device.
     #[must_use]
     pub fn disk(&self, name: &str) -> Option<&Disk> {
         self.disks.iter().find(|disk| disk.name == name)
     }
 
-    /// The filesystem that holds an absolute path: the one with the longest mount point.
+    /// Finds the filesystem that holds an absolute path: of those whose mount point is a prefix of the path, the one with the longest.
     #[must_use]
     pub fn filesystem_of(&self, path: &str) -> Option<&Filesystem> {
         let holds = |filesystem: &&Filesystem| std::path::Path::new(path).starts_with(&filesystem.point);
         self.filesystems.iter().filter(holds).max_by_key(|filesystem| filesystem.point.len())
     }
 
-    /// The physical disks that a device consists of: those with no device below them.
+    /// The block devices at the bottom of the stack of the device `name`: those that have no device below them. Each occurs once.
     #[must_use]
     pub fn bottoms(&self, name: &str) -> Vec<&Disk> {
         let (mut open, mut seen, mut found) = (vec![name.to_owned()], Vec::new(), Vec::new());

@@ -59,7 +59,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// A layer in a target's record.
+    /// A layer as recorded with a run's results.
     pub fn new(kind: LayerKind, name: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { kind, name: name.into(), detail: detail.into() }
     }

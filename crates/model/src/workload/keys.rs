@@ -1,4 +1,4 @@
-//! The keys of a workload. Plan files, the flags of `iotax bench` and JSON are generated from the table in this module.
+//! The keys of a workload. The table in this module generates the keys of plan files, the flags of `iotax bench`, and the JSON form.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -20,36 +20,36 @@ use crate::net::Traffic;
 use crate::number;
 use crate::units::{Bytes, Nanos};
 
-/// A type that the value of a key can have.
+/// A type of value that a workload key can have.
 pub trait KeyValue: FromStr<Err: Display> + DeserializeOwned {
-    /// True for booleans, whose flag needs no value.
+    /// True for booleans, whose flag on the command line may stand without a value.
     const SWITCH: bool = false;
-    /// The accepted words of an enumerated type, for shell completion.
+    /// Accepted words of an enumerated type, for shell completion; empty for other types.
     const WORDS: &'static [&'static str] = &[];
 
-    /// Parses a value from the command line.
+    /// Parses a value given on the command line.
     ///
     /// # Errors
-    /// The message quotes the input and names the accepted form.
+    /// The text is no valid value. The message quotes it and names the accepted form.
     fn from_text(text: &str, _: &Form) -> Result<Self, String> {
         text.parse().map_err(|error: Self::Err| error.to_string())
     }
 
-    /// Deserializes a value in a plan file.
+    /// Deserializes a value given in a plan file.
     ///
     /// # Errors
-    /// The value has another type.
+    /// The value has another type, or is a text that cannot be parsed.
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Self::deserialize(from)
     }
 
-    /// The value as a number, for numeric types.
+    /// The value as a number, for range checks; `None` for types that are not numeric.
     fn number(&self) -> Option<u64> {
         None
     }
 }
 
-/// Deserializes an optional key in a plan file.
+/// Deserializes a key of a plan file that may be absent.
 fn read<'de, D: Deserializer<'de>, T: KeyValue>(from: D) -> Result<Option<T>, D::Error> {
     struct Read<T>(T);
 
@@ -62,7 +62,7 @@ fn read<'de, D: Deserializer<'de>, T: KeyValue>(from: D) -> Result<Option<T>, D:
     Ok(Option::<Read<T>>::deserialize(from)?.map(|Read(value)| value))
 }
 
-/// Deserializes a whole number, or a quoted number in the form that flags accept.
+/// Deserializes a whole number, or a number in quotes in the form that flags accept, such as `"10k"`.
 struct NumberOrText<T>(PhantomData<T>);
 
 impl<T: DeserializeOwned + TryFrom<u64>> Visitor<'_> for NumberOrText<T> {
@@ -88,7 +88,7 @@ impl<T: DeserializeOwned + TryFrom<u64>> Visitor<'_> for NumberOrText<T> {
     }
 }
 
-/// The numbers that a key accepts.
+/// Range of the numbers that a key accepts, and whether they are percentages.
 #[derive(Debug)]
 pub struct Form {
     range: RangeInclusive<u64>,
@@ -104,7 +104,7 @@ impl Form {
 impl KeyValue for bool {
     const SWITCH: bool = true;
 
-    /// Parses `1`, `true` or `yes`, and `0`, `false` or `no`.
+    /// Parses `1`, `true` or `yes` as true, and `0`, `false` or `no` as false.
     fn from_text(text: &str, _: &Form) -> Result<Self, String> {
         match text {
             "1" | "true" | "yes" => Ok(true),
@@ -114,12 +114,12 @@ impl KeyValue for bool {
     }
 }
 
-/// Implements [`KeyValue`] for types with their own text form.
+/// Implements [`KeyValue`] for types that have a text form of their own.
 macro_rules! plain {
     ($($type:ty),+ $(,)?) => { $(impl KeyValue for $type {})+ };
 }
 
-/// Implements [`KeyValue`] for enums of words.
+/// Implements [`KeyValue`] for enums that are declared with `words!`.
 macro_rules! word {
     ($($type:ty),+ $(,)?) => {
         $(impl KeyValue for $type {
@@ -128,7 +128,7 @@ macro_rules! word {
     };
 }
 
-/// Implements [`KeyValue`] for whole numbers.
+/// Implements [`KeyValue`] for types of whole numbers.
 macro_rules! number {
     ($($type:ty),+) => {
         $(impl KeyValue for $type {
@@ -162,26 +162,26 @@ plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, SyncFileRange, 
 word!(Rw, IoEngine, RateProcess, ReplayPace, Stamps, Verify, SyncMode, Test);
 word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode);
 
-/// The description of a workload key.
+/// Description of a workload key, from which flags and help texts are generated.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadKey {
-    /// fio's name of the key, with underscores.
+    /// Name of the key, as in fio but with underscores.
     pub name: &'static str,
-    /// The help text.
+    /// Help text, one sentence.
     pub help: &'static str,
-    /// The placeholder for the value in help texts, in capitals.
+    /// Placeholder for the value in the help, in capitals.
     pub value: &'static str,
-    /// The default value as text.
+    /// Formats the default value; `None` for a key without a default.
     pub default: Option<fn() -> String>,
-    /// True for a boolean.
+    /// True if the value is a boolean.
     pub switch: bool,
-    /// The accepted words of an enumerated key.
+    /// Accepted words of an enumerated key; empty for other keys.
     pub words: &'static [&'static str],
-    /// Checks the text of a value. The error quotes it and names the accepted form.
+    /// Checks the text of a value. The error quotes the text and names the accepted form.
     pub check: fn(&str) -> Result<(), String>,
 }
 
-/// The range of a numeric key: the declared one, or that of `u64`.
+/// Range of a numeric key: the range in its declaration, else that of `u64`.
 macro_rules! range {
     () => {
         0..=u64::MAX
@@ -191,8 +191,8 @@ macro_rules! range {
     };
 }
 
-/// Declares the keys: first those with a default, then the optional ones. A key consists of a help text, a name, the placeholder for its value,
-/// the range of a number, and a type.
+/// Declares the keys: first those with a default, then the optional ones. A declaration consists of help text, name, placeholder for the value,
+/// range of a number, and type.
 macro_rules! keys {
     (
         with_default {
@@ -243,7 +243,7 @@ macro_rules! keys {
             pub $opt_name: Option<$opt_type>,)+
         }
 
-        /// All keys except the name.
+        /// Descriptions of all keys except the name.
         pub const KEYS: &[WorkloadKey] = &[
             $(WorkloadKey {
                 name: stringify!($name),
@@ -271,8 +271,8 @@ macro_rules! keys {
         ];
 
         impl WorkloadKeys {
-            /// Completes the workload: its own keys first, then `defaults`, then built-in defaults. The default name describes the pattern,
-            /// such as `randread-4k-qd1`.
+            /// Completes the workload: keys of its own come first, then `defaults`, then built-in defaults. Without a name, it is named after its
+            /// pattern, such as `randread-4k-qd1`.
             #[must_use]
             pub fn complete(&self, defaults: &Self) -> Workload {
                 let mut workload = Workload {
@@ -301,10 +301,10 @@ macro_rules! keys {
                 workload
             }
 
-            /// Sets one of [`KEYS`] from its text. Ranges are left to [`Workload::check`].
+            /// Sets one of [`KEYS`] from a text. [`Workload::check`] checks the ranges of numbers later.
             ///
             /// # Errors
-            /// The message quotes the input and names the accepted form.
+            /// The key is not known, or the text is no valid value. The message names the accepted form.
             pub fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
                 let form = |value| Form::new(value, range!());
                 match key {
@@ -319,7 +319,7 @@ macro_rules! keys {
         }
 
         impl Workload {
-            /// Rejects numbers outside the ranges of their keys.
+            /// Rejects numbers outside the ranges that the keys declare.
             pub(super) fn check_ranges(&self) -> Result<(), WorkloadError> {
                 let check = |key, number: Option<u64>, range: RangeInclusive<u64>| match number {
                     Some(number) if !range.contains(&number) => {

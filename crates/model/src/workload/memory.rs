@@ -1,4 +1,4 @@
-//! The memory that I/O buffers are allocated from.
+//! Kinds of memory from which I/O buffers are allocated.
 
 use super::Workload;
 use crate::words::words;
@@ -25,11 +25,11 @@ words! {
     }
 }
 
-/// Size of a huge page in bytes. A job's buffers use huge pages if they are at least this large.
+/// Size of a huge page in bytes. A job's buffers only use huge pages if they are at least this large together.
 const HUGE: u64 = 2 << 20;
 
 impl Workload {
-    /// Returns whether the buffers of each job request transparent huge pages.
+    /// Returns whether each job requests transparent huge pages for its buffers.
     #[must_use]
     pub fn asks_for_huge_pages(&self) -> bool {
         self.mem == Memory::Thp && self.max_bs().0.saturating_mul(self.iodepth.into()) >= HUGE

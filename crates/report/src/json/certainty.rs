@@ -1,4 +1,4 @@
-//! The JSON of percentiles, drift over the run, and series of intervals.
+//! JSON of percentiles, drift over the run, and statistics on series of intervals.
 
 use iotax_analysis::percentile::{name, needed};
 use iotax_analysis::stats::paired::Interval;

@@ -16,7 +16,7 @@ use super::ratio::RatioEntry;
 use super::{UTC, json};
 use crate::sentences;
 
-/// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
+/// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-compare/1";
 
 /// Two runs, or two targets of one run. Ratios are the other side over the baseline. What is unknown has no key.
@@ -153,7 +153,7 @@ struct TrippedCell<'a> {
     interval: Interval,
 }
 
-/// The comparison of two runs, or of two targets of one run.
+/// Builds the document of a comparison of two runs, or of two targets of one run.
 #[must_use]
 pub fn document(a: &Side<'_>, b: &Side<'_>, compared: &Compared) -> Value {
     let is_asked = |m: &&Missing| m.metric.is_none_or(|metric| compared.metrics.contains(&metric));
@@ -205,7 +205,7 @@ fn missing(missing: &Missing) -> MissingEntry<'_> {
     }
 }
 
-/// The names of a pair of targets and one of workloads, by their indices.
+/// Returns the names of a target and a workload in A and in B; arguments are their indices.
 fn names(compared: &Compared, target: usize, workload: usize) -> PairNames<'_> {
     let (target, workload) = (&compared.targets[target], &compared.workloads[workload]);
     PairNames {

@@ -1,4 +1,4 @@
-//! The JSON of durable writes: the methods on each target, and their flushes at each layer.
+//! JSON of durable writes: the methods on each target, and their flushes at each layer.
 
 use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
 use iotax_analysis::flushes::{FlushAccount, FlushCount, FlushFate, FlushLevel, SwallowEvidence};
@@ -79,7 +79,7 @@ enum NoCount {
     NotCounted,
 }
 
-/// The JSON of a run's durable-write methods.
+/// Builds the entry on the durable-write methods of a run.
 pub(super) fn entry<'a>(writes: &'a DurableWrites<'a>) -> DurableWritesEntry<'a> {
     DurableWritesEntry { reference: writes.reference, methods: writes.cells.iter().map(method).collect() }
 }

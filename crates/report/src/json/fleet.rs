@@ -13,7 +13,7 @@ use super::json;
 use super::ratio::Interval95;
 use crate::mark::Mark;
 
-/// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
+/// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-fleet/1";
 
 /// Identifies a file as an `iotax-fleet/1` document.
@@ -106,7 +106,7 @@ struct MemberShare<'a> {
     share: f64,
 }
 
-/// The document of a fleet's result.
+/// Builds the document with the result of a fleet, which are several hosts measured together.
 #[must_use]
 pub fn document(fleet: &FleetAnswer) -> Value {
     json(&FleetDocument {

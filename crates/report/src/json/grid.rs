@@ -1,4 +1,4 @@
-//! The JSON of grids: reads against writes.
+//! JSON of grids: the load at which each response time is reached, by share of reads.
 
 use iotax_analysis::curve::{Grid, Located, Ray};
 use schemars::JsonSchema;

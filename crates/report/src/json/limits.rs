@@ -1,4 +1,4 @@
-//! The JSON of rate limits in front of a storage target.
+//! JSON of rate limits in front of a storage target.
 
 use iotax_analysis::levels::BurstLevel;
 use iotax_analysis::limits::{LimitScope, LimitsOnTarget, RateLimit, SustainedRate};

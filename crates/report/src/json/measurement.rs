@@ -1,4 +1,4 @@
-//! The JSON of a measurement.
+//! JSON of a measurement.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +88,7 @@ pub(super) struct MeasurementEntry<'a> {
     kernel_threads: Option<&'a BTreeMap<String, CpuTime>>,
 }
 
-/// The JSON of one measurement. `warnings` are the kinds of warnings about it.
+/// Builds the JSON of one measurement. `warnings` are the kinds of the warnings about this measurement.
 pub(super) fn measurement<'a>(
     run: &Run,
     figures: &[Metric],

@@ -51,13 +51,13 @@ use serde_json::Value;
 use crate::mark::Mark;
 use crate::sentences::conclusions;
 
-/// The value of `schema`. The number rises when a key is removed or changes its meaning; a new key only changes the schema file.
+/// Value of the key `schema`. The number rises when a key is removed or changes its meaning; a new key only changes the schema file.
 pub const SCHEMA: &str = "iotax/1";
 
 /// Identifies a file as an `iotax/1` document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
-/// Pattern of a UTC timestamp.
+/// Regular expression for a UTC timestamp.
 const UTC: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$";
 
 /// A run with its judgement. What is unknown has no key. Times end in their unit; latencies are service times, from submission to completion.
@@ -177,10 +177,10 @@ struct FigureEntry {
 #[schemars(extend("propertyNames" = { "pattern": "^[a-z][a-z0-9_]*$" }))]
 struct Metrics(BTreeMap<&'static str, f64>);
 
-/// The document of a run with its judgement.
+/// Builds the document of a run with its judgement.
 ///
-/// A measurement's `metrics` are the figures needed for comparisons, by the ids of [`Metric`]; [`read`] parses them.
-/// `cells` hold the figures of one target and workload over all rounds.
+/// A measurement's `metrics` are the figures needed for comparisons, by the ids of [`Metric`]; [`read`] parses them. `cells` hold the figures
+/// of one target and workload over all rounds.
 #[must_use]
 pub fn document(run: &Run, judgement: &Judgement) -> Value {
     let (kinds, curves, episodes, tests) = (Kinds::of(judgement), curves(run), episodes(run), tests(run));
@@ -263,7 +263,7 @@ fn figure(metric: Metric) -> FigureEntry {
     FigureEntry { id: definition.id, unit: definition.unit, better: definition.better, help: definition.help }
 }
 
-/// Converts a document to JSON, omitting absent values and numbers that are not finite.
+/// Converts a document to JSON; leaves out absent values and numbers that are not finite.
 fn json(document: &impl Serialize) -> Value {
     without_null(serde_json::to_value(document).expect("every key is a text"))
 }

@@ -1,4 +1,4 @@
-//! The JSON of a cell's packets.
+//! JSON of a cell's network traffic: streams, packets and interfaces.
 
 use iotax_analysis::Network;
 use iotax_analysis::fairness::Fairness;

@@ -1,4 +1,4 @@
-//! Types that several parts of the documents share.
+//! Types that several documents share.
 
 use iotax_analysis::figures::bottom_of;
 use iotax_analysis::latency_breakdown::quantile;
@@ -122,7 +122,7 @@ fn direction(tally: &Tally, duration_ns: u64) -> DirectionEntry {
     }
 }
 
-/// Mean, standard deviation, extremes and percentiles; absent without I/O.
+/// Returns mean, standard deviation, extremes and percentiles of latencies; `None` without I/O.
 pub(super) fn latency(histogram: &Histogram) -> Option<Latencies> {
     (histogram.count() > 0).then(|| Latencies {
         mean: histogram.mean(),
@@ -167,7 +167,7 @@ fn block_tally(tally: &BlockTally) -> BlockTallyEntry {
     }
 }
 
-/// The flush after the window; absent without one.
+/// Returns the duration of the flush after the measured window, and the bytes that the devices wrote during it; `None` without a flush.
 pub(super) fn flush(run: &Run, m: &Measurement) -> Option<FlushEntry> {
     let duration_ns = m.outcome.flush_ns?;
     let flushed = m.machine().map(|machine| &machine.flushed).filter(|flushed| !flushed.is_empty());

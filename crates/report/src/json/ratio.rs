@@ -1,4 +1,4 @@
-//! The JSON of comparisons: ratio, interval and verdict.
+//! JSON of comparisons: ratio, interval and verdict.
 
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::verdict::Verdict;
@@ -107,7 +107,7 @@ impl<'a> From<&'a Comparison> for ComparisonEntry<'a> {
     }
 }
 
-/// A comparison along an edge of the ladder, with the edge's name.
+/// Builds the entry of a comparison along a step of the ladder, with the step's name; `None` if the targets are not adjacent in the ladder.
 pub(super) fn step<'a>(judgement: &'a Judgement, c: &'a Comparison) -> Option<StepEntry<'a>> {
     Some(StepEntry { name: &judgement.edge(c)?.name, comparison: c.into() })
 }

@@ -1,4 +1,4 @@
-//! The JSON of a suite: the figures of its tests at each size or depth, and their knees and transitions.
+//! JSON of a suite: the figures of its tests at each size or depth, and their knees and transitions.
 
 use iotax_analysis::suite::filecopy::{self, Index};
 use iotax_analysis::suite::{OutstandingKnee, SuiteCell, SuiteTest, TargetSeries, Transition};
@@ -91,7 +91,7 @@ struct SizeTransition {
     misfit: f64,
 }
 
-/// The JSON of the suite that a run belongs to; absent for other runs.
+/// Builds the entry of the suite that a run belongs to; `None` for other runs.
 pub(super) fn suite<'a>(run: &'a Run, tests: &'a [SuiteTest<'a>]) -> Option<SuiteEntry<'a>> {
     Some(SuiteEntry {
         name: run.plan.suite.as_deref()?,

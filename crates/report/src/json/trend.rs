@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{UTC, json};
 use crate::mark::Mark;
 
-/// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
+/// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-trend/1";
 
 /// Identifies a file as an `iotax-trend/1` document.
@@ -144,7 +144,7 @@ struct TrippedSeries {
     run: i64,
 }
 
-/// The document of a trend over several runs.
+/// Builds the document of a trend over several runs.
 #[must_use]
 pub fn document(runs: &[PastRun], trends: &Trends) -> Value {
     json(&TrendDocument {

@@ -1,4 +1,4 @@
-//! The JSON of a watch.
+//! JSON of a watch: a load, and the events that disturb it.
 
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::watch::{

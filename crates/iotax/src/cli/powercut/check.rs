@@ -1,4 +1,4 @@
-//! `iotax powercut check`: reports what a target has lost.
+//! `iotax powercut check`: reports the acknowledged writes that a target has lost.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `iotax powercut start`: writes until the power goes.
+//! `iotax powercut start`: writes to a target until its power fails.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -22,7 +22,7 @@ use crate::causes::with_causes;
 use crate::runner;
 use crate::runner::powercut::{self, JournalPlace, LoadEnd};
 
-/// Maximum duration of a load whose power does not fail.
+/// Time limit of the write load, in case the power does not fail: 24 h.
 const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
 
 /// Flags of `iotax powercut start`.

@@ -1,4 +1,4 @@
-//! A fast device as a cache for a slow one: dm-cache and dm-writecache.
+//! A fast device that caches a slow device: dm-cache and dm-writecache.
 
 use std::path::PathBuf;
 
@@ -53,14 +53,14 @@ pub struct CacheSpec {
 }
 
 impl CacheSpec {
-    /// Minimum size of the cache.
+    /// Minimum size of the cache device.
     const LEAST: Bytes = Bytes(1 << 20);
 
     const fn usual() -> CacheType {
         CacheType::DmCache
     }
 
-    /// Size of the unit in which data is cached.
+    /// Size of the blocks in which data is cached: the plan's, else 64 KiB for dm-cache and 4 KiB for dm-writecache.
     #[must_use]
     pub fn block(&self) -> Bytes {
         self.block_size.unwrap_or(match self.kind {
@@ -69,7 +69,7 @@ impl CacheSpec {
         })
     }
 
-    /// Size of dm-cache's metadata file; `None` for dm-writecache, which keeps metadata on the cache device.
+    /// Size of dm-cache's metadata file; `None` for dm-writecache, which keeps its metadata on the cache device.
     #[must_use]
     pub fn metadata(&self) -> Option<Bytes> {
         // The kernel's documentation: 4 MiB and 16 bytes a block.

@@ -24,7 +24,7 @@ words! {
     }
 }
 
-/// Maximum number of injected errors, each of which is a rule on the daemon's command line.
+/// Maximum number of injected errors. Each error is one rule on the command line of QEMU's storage daemon.
 const MOST_ERRORS: u32 = 1000;
 
 /// A block filter of QEMU's.

@@ -1,4 +1,4 @@
-//! Checksums by the kernel's dm-integrity.
+//! Checksums for each sector, kept by the kernel's dm-integrity.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -92,7 +92,7 @@ impl FromLine for IntegritySpec {
     }
 }
 
-/// Rejects sector sizes that the device mapper does not support.
+/// Rejects sector sizes that dm-integrity and dm-crypt do not support.
 pub(super) fn check_sector_size(size: Option<u32>) -> Result<(), String> {
     match size {
         None | Some(512 | 1024 | 2048 | 4096) => Ok(()),
