@@ -9,21 +9,21 @@ use iotax_model::target::LayerKind;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// I/Os that passed a layer in one direction.
+/// I/Os that passed through a layer in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Passed {
     /// I/Os completed.
     pub ios: u64,
     /// Bytes moved.
     pub bytes: u64,
-    /// I/Os that the layer merged with a neighbour before it began them; absent where it does not count them.
+    /// I/Os that the layer merged with a neighbour before it started them; absent if the layer does not count them.
     pub merges: Option<u64>,
     /// Mean time in the layer and all below it, in nanoseconds; absent without I/O or if the layer does not report it.
     #[serde(rename = "mean_wait_ns")]
     pub wait_ns: Option<f64>,
-    /// I/Os for each I/O of the layer above; absent at the top and where the layer above had none.
+    /// I/Os per I/O of the layer above; absent for the top layer and if the layer above had no I/O.
     pub ios_ratio: Option<f64>,
-    /// Bytes for each byte of the layer above; absent likewise.
+    /// Bytes per byte of the layer above; absent for the top layer and if the layer above moved no bytes.
     pub bytes_ratio: Option<f64>,
 }
 
@@ -41,14 +41,14 @@ impl Passed {
     }
 }
 
-/// One layer's account of one cell, over all its rounds.
+/// One layer's I/Os for one workload on one target, over all rounds.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Level {
-    /// `program`, `vda in the guest`, `QEMU`, `loop0`, `vdb`; devices side by side as `vdb + vdc`.
+    /// Name of the layer: `program`, `vda in the guest`, `QEMU`, `loop0`, `vdb`; devices side by side as `vdb + vdc`.
     pub name: String,
-    /// Reads.
+    /// Reads that passed through the layer.
     pub read: Passed,
-    /// Writes.
+    /// Writes that passed through the layer.
     pub write: Passed,
 }
 

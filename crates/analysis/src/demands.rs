@@ -18,7 +18,7 @@ use crate::percentile::{needed, percentile};
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate};
 
-/// The answer for a demand on a target.
+/// The answer to whether a target meets a demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
@@ -26,7 +26,7 @@ pub enum Kept {
     Yes,
     /// The whole interval lies beyond the limit.
     No,
-    /// The limit lies within the interval, or there is none.
+    /// The limit lies within the interval, or there is no interval.
     Undecided,
 }
 

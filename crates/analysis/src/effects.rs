@@ -44,15 +44,15 @@ pub struct Effects {
     pub level: f64,
 }
 
-/// The way from a run's first measurement to its last.
+/// The drift of a workload over a run: the change of its mean latency from the first measurement to the last, along a fitted line.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Drift {
-    /// Change of the mean latency.
+    /// Relative change of the mean latency (for streams, of the time per byte) over the run: 0.05 is 5% slower.
     pub change: f64,
-    /// Student's t interval at 95%.
+    /// Student's t interval of the change at 95%.
     #[serde(flatten)]
     pub interval: Interval,
-    /// The two-sided p-value of no change.
+    /// Two-sided p-value of the hypothesis that there is no drift.
     pub p: f64,
 }
 

@@ -54,12 +54,12 @@ impl Contender {
     }
 }
 
-/// Jain's index over the rounds.
+/// Jain's fairness index over the rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Fairness {
-    /// Its mean, from 1/n (one got everything) to 1 (all got the same).
+    /// Mean of the index over the rounds, from 1/n (one member got everything) to 1 (all got the same).
     pub mean: f64,
-    /// Student's t at 95%, cut where the index ends; absent for fewer than two rounds.
+    /// Student's t interval of the mean at 95%, limited to the index's range; absent for fewer than two rounds.
     #[serde(flatten)]
     pub interval: Option<Interval>,
 }

@@ -106,12 +106,12 @@ pub struct SharedCell {
     pub withheld: Vec<WithheldRound>,
 }
 
-/// A round whose sums are not known.
+/// A round that is left out of the sums.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WithheldRound {
-    /// The round.
+    /// Number of the round.
     pub round: u32,
-    /// Why.
+    /// The reason why the round is left out.
     pub reason: String,
 }
 
@@ -138,15 +138,15 @@ pub struct SharedGroup {
     pub skew: StartSkew,
 }
 
-/// The spread of the members' first I/Os; where that is not recorded (network streams, older versions), how far
-/// apart their windows began.
+/// The spread of the members' first I/Os in a round. If first I/Os are not recorded (network streams, older versions), the starts of the measured
+/// windows count instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StartSkew {
-    /// The 99th percentile over all beginnings of the distance to the first of its round.
+    /// The 99th percentile, over the first I/Os of all members and rounds, of the distance from the first I/O of the round.
     pub p99_ns: u64,
-    /// The greatest of them.
+    /// The longest distance from the first I/O of a round to the first I/O of a member.
     pub longest_ns: u64,
-    /// Bound on the error of either, by the round trips that the clocks were compared by.
+    /// Error bound of both distances, from the round trips by which the clocks were compared.
     pub uncertainty_ns: u64,
 }
 

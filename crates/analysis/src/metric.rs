@@ -90,10 +90,10 @@ pub enum Unit {
     /// Events per second.
     #[serde(rename = "1/s")]
     PerSecond,
-    /// Bytes per second; of networks bits are shown.
+    /// Bytes per second; shown as bits per second for networks.
     #[serde(rename = "B/s")]
     BytesPerSecond,
-    /// Events.
+    /// A number of events.
     #[serde(rename = "count")]
     Count,
 }
@@ -123,9 +123,9 @@ impl Unit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// More of it.
+    /// A higher value is better.
     More,
-    /// Less of it.
+    /// A lower value is better.
     Less,
 }
 

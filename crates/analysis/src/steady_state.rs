@@ -14,14 +14,14 @@ use serde::Serialize;
 
 use crate::metric::Metric;
 
-/// The last window of a cell.
+/// The last five rounds of a workload on a target.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct SteadyWindow {
-    /// Mean of the values, in the figure's unit.
+    /// Mean of the five rounds' values, in the figure's unit.
     pub mean: f64,
-    /// Range of the values, as a share of their mean; at most 0.2 in a steady state.
+    /// Highest minus lowest value, as a share of the mean; at most 0.2 in a steady state.
     pub range: f64,
-    /// Range of their best linear fit, as a share of their mean, negative where they fall; within 0.1 of 0 in a steady state.
+    /// Change of the best linear fit over the five rounds, as a share of the mean, negative if the values fall; within 0.1 of 0 in a steady state.
     pub slope: f64,
 }
 

@@ -12,15 +12,15 @@ pub const PORT: u16 = 5201;
 pub const MOST_STREAMS: u32 = 128;
 
 words! {
-    /// The test.
+    /// The kind of network test.
     NetTest, "test" {
-        /// As many bytes as TCP carries, or a bitrate of them.
+        /// TCP streams, at full speed or at a bitrate.
         Tcp = "tcp",
-        /// Datagrams at a bitrate.
+        /// UDP datagrams at a bitrate.
         Udp = "udp",
-        /// Round trips of one message over a TCP connection.
+        /// Round trips of a message over a TCP connection.
         TcpRtt = "tcp-rtt",
-        /// Round trips of one datagram.
+        /// Round trips of a UDP datagram.
         UdpRtt = "udp-rtt",
         /// Round trips of ICMP echo requests, which the server's kernel answers.
         IcmpRtt = "icmp-rtt",
@@ -61,25 +61,25 @@ impl Direction {
     }
 }
 
-/// The work of a workload that is done over a network: `net = { test = "tcp", direction = "download" }`.
+/// The network traffic of a workload: `net = { test = "tcp", direction = "download" }`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Traffic {
     /// tcp, udp, tcp-rtt, udp-rtt or icmp-rtt
     pub test: NetTest,
-    /// upload (client to server), download or both; of round trips under load, the load's
+    /// upload (client to server), download or both; for round trips under load, the direction of the load
     #[serde(default = "upload")]
     pub direction: Direction,
-    /// Streams of each direction
+    /// Streams in each direction
     #[serde(default = "one")]
     pub parallel: u32,
     /// Bytes of one write, datagram or message [default: 128k for TCP, what the path carries in one packet for UDP, 64 for round trips]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub length: Option<Bytes>,
-    /// Bits a second of each stream and direction [default: as many as it carries]
+    /// Bits per second of each stream and direction [default: as many as it carries]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bitrate: Option<BitRate>,
-    /// Bytes of all streams of a direction together after which it ends [default: no end but the time]
+    /// End after this many bytes of all streams of a direction together [default: no end but the time]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bytes: Option<Bytes>,
     /// Size of the sockets' buffers [default: the kernel's own]
@@ -91,16 +91,16 @@ pub struct Traffic {
     /// TCP's congestion control [default: the kernel's own]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub congestion: Option<String>,
-    /// Send without copying what is sent
+    /// Send without copying the data
     #[serde(default)]
     pub zerocopy: bool,
-    /// Have the kernel poll the device for so long before it waits (SO_BUSY_POLL)
+    /// Have the kernel poll the device for this long before it waits (SO_BUSY_POLL)
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busy_poll: Option<Nanos>,
-    /// Round trips begun a second, whether or not earlier ones are back [default: the next one when the last one is]
+    /// Round trips started per second, even if earlier ones are not back [default: the next one when the last one is]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate: Option<u64>,
-    /// Round trips: have TCP streams go in `direction` meanwhile
+    /// Round trips: run TCP streams in `direction` at the same time
     #[serde(default)]
     pub loaded: bool,
 }

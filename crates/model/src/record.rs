@@ -118,15 +118,15 @@ impl ErrorCount {
 }
 
 words! {
-    /// Why a measurement ended early.
+    /// The reason why a measurement ended early.
     Stop, "stop" {
         /// An I/O was in flight longer than `stall_timeout`.
         Stalled = "stalled",
-        /// I/Os that were in flight at the end were not answered.
+        /// I/Os still in flight at the end did not complete.
         Unanswered = "unanswered",
         /// `max_errors` I/Os failed.
         Errors = "errors",
-        /// The agent or its guest was gone; the figures are those that had come until then.
+        /// The agent or its guest disappeared; the figures cover the time before that.
         Gone = "gone",
     }
 }
@@ -246,10 +246,10 @@ pub struct DiskActivity {
     /// Total time of all reads from queueing to completion. Absent in records of versions that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub read_wait_ns: Option<u64>,
-    /// See `read_wait_ns`.
+    /// Total time of all writes from queueing to completion. Absent in records of versions that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub write_wait_ns: Option<u64>,
-    /// Flushes; absent where the kernel counts none: of devices without request queues (dm, md), of partitions, and before Linux 5.5.
+    /// Flushes; absent if the kernel does not count them: for devices without request queues (dm, md), for partitions, and before Linux 5.5.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub flushes: Option<DiskFlushes>,
 }
@@ -258,15 +258,15 @@ pub struct DiskActivity {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskFlushes {
-    /// Flush commands that the device completed. The kernel sends none to a device without a volatile cache, joins those that wait for one
-    /// another, and does not count writes with FUA among them.
+    /// Flush commands that the device completed. The kernel sends none to a device without a volatile cache, and merges flushes that are pending at
+    /// the same time. Writes with FUA do not count.
     pub done: u64,
-    /// Total time of these.
+    /// Total time of the completed flush commands.
     pub wait_ns: u64,
-    /// True if the kernel takes the device's cache for volatile (queue/write_cache); absent if it does not tell.
+    /// True if the kernel treats the device's cache as volatile (queue/write_cache); absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub volatile_cache: Option<bool>,
-    /// True if durable writes are sent as such (queue/fua) instead of as a write and a flush; absent if the kernel does not tell.
+    /// True if the kernel sends durable writes with FUA (queue/fua) instead of as a write and a flush; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fua: Option<bool>,
 }
@@ -523,25 +523,25 @@ pub struct TargetRecord {
     /// Time from the start of the guest until its agent answered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub boot_ns: Option<u64>,
-    /// Allocation of its file or image when measuring starts; absent for devices and where it is not reported.
+    /// Allocation of the target's file or image at the start of measuring; absent for devices and if not reported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allocation: Option<Allocation>,
-    /// Contents of an area that iotax did not fill; absent for one that it filled.
+    /// Content of an area that iotax did not fill; absent if iotax filled it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub found: Option<SampledContent>,
-    /// Why the run continued without this target; absent if it did not.
+    /// The reason why the run continued without this target; absent if it was not lost.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<String>,
 }
 
-/// The machine of a run. Values that could not be read are absent.
+/// The machine that a run was measured on. Values that could not be read are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Environment {
     /// Host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// Name of the user who ran it; under sudo, of the one who called it.
+    /// Name of the user who started the run; under sudo, of the user who called sudo.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Kernel release.
@@ -569,11 +569,11 @@ pub struct Environment {
     pub qemu: Option<String>,
     /// The accelerator of guests: `kvm` or `tcg`.
     pub accel: Option<String>,
-    /// The reason for the accelerator.
+    /// The reason for choosing this accelerator.
     pub accel_reason: Option<String>,
     /// iotax's version and commit.
     pub tool: Option<String>,
-    /// The engine's overhead: CPU nanoseconds per I/O on the null backend. A lower bound of every latency.
+    /// The engine's overhead: CPU nanoseconds per I/O with the null backend. A lower bound for every latency.
     pub floor_ns_per_io: Option<u64>,
 }
 

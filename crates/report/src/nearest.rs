@@ -16,12 +16,12 @@ const LESS: f64 = 0.8;
 /// Reuse is reported as lost if an LRU cache would answer more of the trace's reads than of the workload's by this share.
 const REUSED: f64 = 0.1;
 
-/// The workload that comes nearest to a trace, as flags of `iotax bench`, and what of the trace it loses.
+/// The synthetic workload that comes closest to a trace, as flags of `iotax bench`, and the properties of the trace that it lacks.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Nearest {
-    /// The flags.
+    /// Flags of `iotax bench`.
     pub flags: String,
-    /// The losses, in words.
+    /// Properties of the trace that the workload lacks, as text.
     pub loses: Vec<String>,
 }
 

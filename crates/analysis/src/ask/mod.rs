@@ -142,15 +142,15 @@ pub struct Against {
     pub verdict: Verdict,
 }
 
-/// The answer to whether a number of I/Os per second is possible.
+/// The answer to whether a target can sustain a requested number of I/Os per second. A long run takes precedence over the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Possible {
-    /// The interval is above it.
+    /// The interval of the highest rate lies above the requested rate.
     Yes,
-    /// The interval is below it.
+    /// The interval of the highest rate lies below the requested rate.
     No,
-    /// It is within the interval.
+    /// The requested rate lies within the interval of the highest rate, or the measurements do not decide.
     Undecided,
 }
 

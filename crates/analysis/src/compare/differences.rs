@@ -15,14 +15,14 @@ use super::account::{Account, AccountedTarget, Settings, flat};
 /// Smallest relative difference of the load generator's overhead that counts; smaller ones are noise of its measurement.
 const FLOOR: f64 = 0.25;
 
-/// A fact that is not the same on both sides.
+/// A property that differs between the two sides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Difference {
     /// Name of the property: `kernel`, `guest.cache`, `device`.
     pub what: String,
-    /// On side A; absent: not there, or not known.
+    /// Value on side A; absent if the property does not exist there or is unknown.
     pub a: Option<String>,
-    /// On side B.
+    /// Value on side B; absent if the property does not exist there or is unknown.
     pub b: Option<String>,
 }
 

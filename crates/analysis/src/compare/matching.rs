@@ -15,17 +15,17 @@ use crate::metric::Metric;
 pub(crate) const HOW_LONG: [&str; 5] =
     ["runtime", "ramp_time", "stall_timeout", "max_errors", "write_journal"];
 
-/// Reason for which two targets are compared.
+/// The reason why two targets are compared with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Matched {
-    /// The user named both.
+    /// The user named both targets.
     Asked,
-    /// They have the same name.
+    /// Both targets have the same name.
     Name,
-    /// They have different names and the same settings.
+    /// The targets have different names and the same settings.
     Settings,
-    /// Each is the only one of its run.
+    /// Each is the only target of its run.
     Only,
 }
 

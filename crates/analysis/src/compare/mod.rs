@@ -36,12 +36,12 @@ use crate::stats::paired::Interval;
 use crate::stats::verdict::Decision;
 use iotax_model::record::ImportSource;
 
-/// One of the two that are compared.
+/// A side of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Which {
-    /// The one that was named first.
+    /// Side A, which was named first.
     A,
-    /// The other.
+    /// Side B, which was named second.
     B,
 }
 
@@ -172,9 +172,9 @@ impl TargetPair {
 /// A workload of side A and the matching one of side B.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkloadPair {
-    /// A's workload.
+    /// The workload of side A.
     pub a: Workload,
-    /// Name of B's workload.
+    /// Name of the workload of side B.
     pub b: String,
     /// Differences that do not prevent a match, such as the duration.
     pub differences: Vec<Difference>,

@@ -40,10 +40,10 @@ pub struct Knee {
 /// A load in I/Os per second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Located {
-    /// The estimate from all rounds.
+    /// Estimate of the load over all rounds.
     #[serde(rename = "estimate")]
     pub at: f64,
-    /// Its 95% interval; absent with too few rounds.
+    /// 95% interval of the load; absent with too few rounds.
     #[serde(flatten)]
     pub interval: Option<Interval>,
 }

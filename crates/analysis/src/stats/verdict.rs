@@ -25,9 +25,9 @@ pub enum Verdict {
     Slower,
     /// Better than the baseline by more than the margin; of CPU time: costs less.
     Faster,
-    /// Within the margin.
+    /// The whole interval lies within the margin.
     Same,
-    /// The interval holds an edge of the margin: more rounds may decide.
+    /// The interval contains an end of the margin: more rounds may decide.
     Undecided,
 }
 

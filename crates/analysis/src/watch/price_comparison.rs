@@ -21,19 +21,19 @@ use crate::{checks, grade};
 /// A figure of an event by which targets are compared. Less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub enum EventFigure {
-    /// Duration of its command or operation.
+    /// Duration of the event's command or operation.
     #[serde(rename = "took_ns")]
     Took,
-    /// The longest gap; without one the shortest gap that counts, which is longer.
+    /// The longest gap during the event; without a gap, the shortest length that counts as one, which is an upper bound.
     #[serde(rename = "gap_ns")]
     Gap,
-    /// Mean response time while it lasts.
+    /// Mean response time during the event.
     #[serde(rename = "response_mean_ns")]
     ResponseMean,
-    /// 99th percentile of response times while it lasts.
+    /// 99th percentile of response times during the event.
     #[serde(rename = "response_p99_ns")]
     ResponseP99,
-    /// Mean response time while it lasts, as a multiple of that in the same seconds of the control.
+    /// Mean response time during the event, divided by that in the same seconds of the control.
     #[serde(rename = "slowdown")]
     Slowdown,
 }

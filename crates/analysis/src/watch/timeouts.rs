@@ -24,15 +24,15 @@ pub struct JudgedTimeout<'a> {
     pub source: &'a str,
 }
 
-/// Whose timeout it is.
+/// The machine that a timeout belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeoutOwner {
-    /// The machine that the target is on.
+    /// The machine with the target.
     Target,
-    /// The guest that was measured.
+    /// The measured guest.
     Guest,
-    /// A guest that may be on this storage, with its defaults.
+    /// A guest with default settings, such as could run on this storage.
     GuestDefault,
 }
 

@@ -48,7 +48,7 @@ pub(super) struct OverwriteArgs {
     /// Allow overwriting this block device, or export of an NBD server by its URI; it must be named here as well as in the target
     #[arg(long, value_name = "DEVICE")]
     overwrite: Vec<PathBuf>,
-    /// Overwrite it even if it is not empty: a filesystem, RAID, LVM or partition table, or anything else at its ends
+    /// Overwrite the device even if it is not empty: a filesystem, RAID, LVM or partition table, or other data in its first or last MiB
     #[arg(long, requires = "overwrite")]
     overwrite_signature: bool,
 }
@@ -148,8 +148,8 @@ pub(super) struct MarginArgs {
 /// Option to add rounds until each target is in a steady state.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(super) struct SteadyArgs {
-    /// Add rounds until each target is in a steady state by SNIA's rule: over five rounds values range over at most 20% of their mean, their
-    /// trend over 10%; figures are made of these five
+    /// Add rounds until each target is in a steady state by SNIA's rule: over the last five rounds, values range over at most 20% of their
+    /// mean and their trend over at most 10%; results use only these five rounds
     #[arg(long)]
     pub(super) until_steady: bool,
 }
@@ -157,7 +157,7 @@ pub(super) struct SteadyArgs {
 /// Options for the margin of equivalence, and for adding rounds until all comparisons are decided or all targets are in a steady state.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct DesignArgs {
-    /// Add rounds until every comparison is decided; the first look is after --repeat rounds
+    /// Add rounds until every comparison is decided; the first interim look comes after --repeat rounds
     #[arg(long, conflicts_with = "until_steady")]
     until_decided: bool,
     #[command(flatten)]
@@ -166,7 +166,7 @@ pub(super) struct DesignArgs {
     margin: MarginArgs,
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(4..=1000), help = format!("With --until-decided or --until-steady: no more rounds than this [default: {DEFAULT_MAX_ROUNDS}, {MOST_STEADY_ROUNDS} until steady]"))]
     max_rounds: Option<u32>,
-    /// With --until-decided: add no more rounds once those up to the next look would end later than this [default: no limit]
+    /// With --until-decided: stop adding rounds if the next interim look would come later than this [default: no limit]
     #[arg(long, value_name = "TIME")]
     max_time: Option<Nanos>,
 }

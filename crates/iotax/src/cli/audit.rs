@@ -27,7 +27,7 @@ const KEPT: f64 = 0.99;
 pub(super) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
-    /// Rates that were promised, such as iops=3000,bytes=125MB/s: held against what is there behind bursts, less 1%
+    /// Promised rates, such as iops=3000,bytes=125MB/s: the rate after any burst must reach 99% of each
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     promise: Vec<Promise>,
     /// Size of the area [default: 1g]

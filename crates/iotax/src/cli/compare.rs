@@ -34,8 +34,8 @@ pub(super) struct Args {
     metric: Vec<Metric>,
     #[command(flatten)]
     margin: MarginArgs,
-    /// Exit with code 1 if the intervals show it, and with code 5 if no cell could be judged: slower, faster or different > N%,
-    /// by latency_mean or the metric named before; separate several by commas
+    /// Exit with code 1 if a cell exceeds the limit, by its whole interval, and with code 5 if no cell could be judged: slower, faster or
+    /// different > N%, by latency_mean or the metric named before; separate several by commas
     #[arg(long, value_name = "GATE", value_delimiter = ',', value_parser = str::parse::<Gate>)]
     fail_if: Vec<Gate>,
     /// Print as JSON; the tables go to stderr

@@ -38,35 +38,35 @@ const WRITES_PER_FLUSH: u32 = 16;
 enum Application {
     /// SQLite, in all its journal modes
     Sqlite,
-    /// PostgreSQL, by its settings that concern flushes
+    /// PostgreSQL, with each of its settings for flushes
     Postgresql,
 }
 
 /// Flags of `iotax crash`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Stacks to cut the power of: RUNG:DIR for a rung of iotax ladder with its image in a directory, such as virtio-qcow2:/srv/images; the line
-    /// of a stack on a directory, such as '/srv > raw file > virtio cache=unsafe'; a directory, for a file in it; PLAN.toml for all targets of
-    /// a plan. Only what iotax makes there is ever cut
+    /// Stacks to cut the power of: RUNG:DIR for a rung of iotax ladder with its image in a directory, such as virtio-qcow2:/srv/images; the
+    /// line of a stack on a directory, such as '/srv > raw file > virtio cache=unsafe'; a directory, for a file in it; PLAN.toml for all
+    /// targets of a plan. A cut affects only files that iotax creates there
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<String>,
-    /// Cuts of each target
+    /// Number of power cuts of each target
     #[arg(long, value_name = "N", default_value = "5", value_parser = number::whole::<u32>(1..=1000))]
     cuts: u32,
     /// Flush after this many writes [default: 16]
     #[arg(long, value_name = "N", conflicts_with = "application", value_parser = number::whole::<u32>(1..=1_000_000))]
     fdatasync: Option<u32>,
-    /// Let a database commit instead, one row at a time, in each of its modes: sqlite or postgresql, of which a cluster is made for each cut. Targets
-    /// are then directories, volatile or not
+    /// Let a database commit instead, one row at a time, in each of its modes: sqlite, or postgresql with a new cluster for each cut.
+    /// Targets are then directories, volatile or not
     #[arg(long, value_name = "NAME", value_enum)]
     application: Option<Application>,
-    /// Seed of moments, offsets and of what each cut keeps [default: drawn]
+    /// Seed of the moments of cuts, the offsets and the writes that survive a cut [default: random]
     #[arg(long, value_name = "N", value_parser = number::seed)]
     seed: Option<u64>,
     /// Print as JSON; the page goes to stderr
     #[arg(long)]
     json: bool,
-    /// Write the table and a picture of speed against safety as one HTML file
+    /// Write the table and a chart of speed against safety as one HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]

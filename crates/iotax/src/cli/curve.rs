@@ -22,10 +22,10 @@ pub(super) struct Args {
     /// Measure for this long after the targets are built [default: 3m]
     #[arg(long, value_name = "TIME")]
     time: Option<Nanos>,
-    /// Number of rates for each target, from 5% of what it can do to 110% [default: 12, fewer of several targets]
+    /// Number of rates for each target, from 5% to 110% of its capacity [default: 12, fewer with several targets]
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(4..=40))]
     points: Option<u32>,
-    /// Measure five shares of reads, from all to none: at which rates of reads and writes latency is the same
+    /// Measure five shares of reads, from 100% to 0%, to find the rates of reads and writes with equal latency
     #[arg(long)]
     grid: bool,
     #[command(flatten)]

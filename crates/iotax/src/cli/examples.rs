@@ -168,7 +168,7 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
         "record",
         &[("iotax record /srv/images -o day.parquet --time 10m", "The I/O of the disk beneath a path")],
     ),
-    ("trace", &[("iotax trace day.parquet", "What it holds, and the workload that comes nearest")]),
+    ("trace", &[("iotax trace day.parquet", "What it holds, and the closest synthetic workload")]),
     (
         "powercut",
         &[(
@@ -353,7 +353,7 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
 /// Returns the text that `iotax` prints without arguments.
 pub(super) fn first() -> String {
     format!(
-        "iotax measures what every layer between a program and its disk charges per I/O.\n\n{}\nAll commands: iotax -h\n\
+        "iotax measures what every layer between a program and its disk costs per I/O.\n\n{}\nAll commands: iotax -h\n\
          All about one: iotax COMMAND --help\n",
         listed(FIRST)
     )

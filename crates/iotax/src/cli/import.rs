@@ -25,8 +25,8 @@ pub(super) struct Args {
     /// ones its rounds
     #[arg(value_name = "FILE|-", required = true)]
     files: Vec<PathBuf>,
-    /// Takes all results of a target and workload as repetitions and gives them this label; without it those below different
-    /// headings are kept apart
+    /// Treat all results of a target and workload as repetitions, and give them this label; without it, results under different headings
+    /// are kept apart
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
     #[command(flatten)]

@@ -16,19 +16,19 @@ use super::{Failure, OrExit};
 /// Flags of `iotax list`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Runs that have this word: in their name, targets, workloads, machine, tags or note
+    /// Only runs that have this word: in their name, targets, workloads, machine, tags or note
     #[arg(value_name = "WORD")]
     words: Vec<String>,
-    /// Runs with this tag alone; several: with all of them
+    /// Only runs with this tag; repeat for several that all must be there
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Runs of this machine alone, by its host name
+    /// Only runs of this machine, by its host name
     #[arg(long, value_name = "HOST")]
     machine: Option<String>,
-    /// At most this many, the newest [default: 100 on a terminal]
+    /// List at most this many runs, the newest [default: 100 on a terminal]
     #[arg(long, value_name = "N", value_parser = number::positive::<u32>)]
     limit: Option<u32>,
-    /// Compare all measurements with their checksums
+    /// Check all measurements against their checksums
     #[arg(long, conflicts_with_all = ["words", "tags", "machine", "limit"])]
     check: bool,
     #[command(flatten)]

@@ -31,7 +31,7 @@ pub(super) struct FormatArgs {
     /// carries nothing else
     #[arg(long, alias = "output_format", value_name = "FORMAT", value_delimiter = ',', value_parser = known_words(named, names()))]
     output_format: Vec<&'static ExportFormat>,
-    /// Write them to a file instead [default format: normal]
+    /// Write the --output-format results to this file [default format: normal]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The format of the classic behind a suite, and its destination; `-` is stdout.

@@ -18,7 +18,7 @@ pub(super) struct Which {
     /// Copy every run
     #[arg(long, conflicts_with_all = ["runs", "tags"])]
     all: bool,
-    /// Copy the runs with this tag; several: with all of them
+    /// Copy the runs with this tag; repeat for several that all must be there
     #[arg(long = "tag", value_name = "TAG", conflicts_with = "runs")]
     tags: Vec<String>,
 }

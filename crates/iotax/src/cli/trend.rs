@@ -54,7 +54,7 @@ pub(super) struct Args {
     /// Only changes that may have come with this run or later: its number, or a day such as 2026-11-20
     #[arg(long, value_name = "RUN|DAY")]
     since: Option<String>,
-    /// Exit with code 1 if a change shows it, and with code 5 if no series is long enough: slower, faster or different > N%, by
+    /// Exit with code 1 if a change exceeds the limit, and with code 5 if no series is long enough: slower, faster or different > N%, by
     /// latency_mean or the metric named before; separate several by commas
     #[arg(long, value_name = "GATE", value_delimiter = ',', value_parser = str::parse::<Gate>)]
     fail_if: Vec<Gate>,

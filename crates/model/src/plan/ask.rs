@@ -25,21 +25,21 @@ const HELD: &str = "-held";
 /// Minimum number of pairs of trials from which a confidence interval is computed.
 const FEWEST_PAIRS: u64 = 6;
 
-/// Finds the highest rate at which each target keeps the conditions, in place of rounds of fixed workloads.
+/// Searches for the highest rate at which each target meets the conditions, in place of rounds of fixed workloads.
 ///
 /// The rates to try follow from what was measured so far (`iotax_analysis::ask`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AskSpec {
-    /// Conditions, all of which must hold: `p99 <= 0.5ms`, `mean <= 2ms`, `errors = 0`
+    /// Conditions, all of which must be met: `p99 <= 0.5ms`, `mean <= 2ms`, `errors = 0`
     pub slo: Vec<Slo>,
-    /// Measures for this long [default: 3m]
+    /// Time for the search [default: 3m]
     #[serde(default = "time")]
     pub time: Nanos,
-    /// Asks whether this many I/Os a second are possible
+    /// Answer whether this many I/Os per second are possible
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub iops: Option<u64>,
-    /// Then holds the rate that was found on each target for this long
+    /// After the search, hold the rate found on each target for this long
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sustain: Option<Nanos>,
 }

@@ -26,24 +26,24 @@ const LEAST_ROUNDS: u32 = 3;
 /// Highest rate at which a target is measured, as a multiple of its own capacity. Higher rates, chosen for faster targets, are skipped.
 const FAR: f64 = 1.2;
 
-/// Measures each workload at many rates, from a small share of what the targets can do to a little more than that.
+/// Measures each workload at many rates, from a small share of the targets' capacity to slightly above it.
 ///
-/// The capacity of every target and its latency at a few loads are measured when all are built, and the rates are placed by them; the closed loop
-/// stays in the plan, so that each round measures the capacity again.
+/// The capacity of every target and its latency at a few loads are measured when all targets are built; the rates are derived from them. Each
+/// workload also stays in the plan without a rate (closed loop), so that each round measures the capacity again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
 pub struct CurveSpec {
-    /// Measures for this long [default: 3m; with `shares` in rounds, see `repeat`]
+    /// Time limit of the measurement [default: 3m; with `shares` in rounds, see `repeat`]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub time: Option<Nanos>,
-    /// Number of rates by each target's capacity; those of several targets that are close are measured once [default: 12, or 6 to 10 of
-    /// several targets]
+    /// Number of rates derived from each target's capacity; rates of several targets that are close together are measured once [default: 12, or 6 to
+    /// 10 of several targets]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub points: Option<u32>,
-    /// The rates in percent of what the target can do, in place of `points`: of one target
+    /// Rates in percent of the target's capacity, in place of `points`; accepted for a single target
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub shares: Vec<u32>,
-    /// The highest rate that each workload is measured at on each target, by name: written once the rates are placed.
+    /// Highest rate in I/Os per second at which each workload is measured on each target, by name: set once the rates are chosen.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub highest: BTreeMap<String, BTreeMap<String, u64>>,
 }

@@ -10,16 +10,16 @@ use super::{Plan, PlanError, Slo};
 use crate::number;
 use crate::units::{Bytes, human};
 
-/// A limit on a figure of a workload, which every target is held against.
+/// A limit on a figure of a workload that every target must meet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Demand {
-    /// The workload's name; may be left out where there is one
+    /// Name of the workload; optional if the plan has only one
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<String>,
     /// The figure and its limit: `sync p99 <= 10ms`, `write mean <= 10ms`, `p99.9 <= 50ms`, `iops >= 500`, `sustained bytes >= 125m`
     pub keep: Keep,
-    /// Where the limit is published
+    /// Publication that states the limit
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub source: Option<String>,
 }

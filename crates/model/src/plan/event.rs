@@ -66,16 +66,16 @@ pub enum Action {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PlannedEvent")]
 struct EventEntry {
-    /// Its name in reports [default: its operation]
+    /// Name of the event in reports [default: its operation]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     name: Option<String>,
     /// A command for `sh -c` on this host
     #[serde(skip_serializing_if = "Option::is_none", default)]
     command: Option<String>,
-    /// In place of a command, an operation on the measured guest or image
+    /// Operation on the measured guest or image, in place of a command
     #[serde(skip_serializing_if = "Option::is_none", default)]
     operation: Option<Operation>,
-    /// From the start of the measured window [default: events without a time are spread evenly over it]
+    /// Time of the event from the start of the measured window [default: events without a time are spread evenly over it]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     at: Option<Nanos>,
 }

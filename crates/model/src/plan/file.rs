@@ -44,21 +44,21 @@ pub(super) struct PlanHead {
     suite: Option<String>,
     /// Number of rounds: each measures everything once, in a new order [default: 5]
     repeat: Option<u32>,
-    /// Measures for this long at most, adding rounds until every comparison is decided; in place of `repeat` and `until_decided`.
+    /// Time limit of the measurement: adds rounds until every comparison is decided. In place of `repeat` and `until_decided`.
     time: Option<Nanos>,
-    /// Adds rounds until every comparison is decided; the first look is after `repeat` rounds.
+    /// Adds rounds until every comparison is decided. Comparisons are evaluated for the first time after `repeat` rounds.
     until_decided: Option<UntilDecided>,
-    /// Adds rounds until every target is in a steady state on every workload, by SNIA's rule; the last five are compared.
+    /// Adds rounds until every target is in a steady state on every workload, by SNIA's rule. The last five rounds are compared.
     until_steady: Option<UntilSteady>,
     /// Measures every workload at many rates: latency against offered load. In place of `repeat`, `time` and `until_decided`.
     curve: Option<CurveSpec>,
-    /// Finds the highest rate that keeps conditions on latency. In place of `repeat`, `time`, `until_decided` and `curve`.
+    /// Searches for the highest rate that meets conditions on latency. In place of `repeat`, `time`, `until_decided` and `curve`.
     ask: Option<AskSpec>,
-    /// Holds a known load while events happen.
+    /// Runs a known load while events are triggered, and measures their effect.
     watch: Option<WatchSpec>,
-    /// The way in which several machines carry it out, with `iotax fleet run`.
+    /// Settings for `iotax fleet run`, which runs the plan on several machines.
     fleet: Option<FleetSpec>,
-    /// Limits that every target is held against: yes, no or undecided.
+    /// Limits that every target must meet: the answer is yes, no or undecided.
     #[serde(default)]
     require: Vec<Demand>,
     /// Ratios closer to 1 than this count as equal [default: 2%]
@@ -67,7 +67,7 @@ pub(super) struct PlanHead {
     baseline: Option<String>,
     /// Name of the control target: trends follow the ratio to it, which cancels changes of the machine itself [default: none]
     control: Option<String>,
-    /// Determines order, offsets and payload [default: random]
+    /// Seed of the order, the offsets and the payload [default: random]
     seed: Option<u64>,
     /// Default keys for all workloads.
     #[serde(rename = "defaults")]

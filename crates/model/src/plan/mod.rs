@@ -92,9 +92,9 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Neighbour {
-    /// Its name is the neighbour's; unique among targets and neighbours.
+    /// The target of the load; its name, unique among targets and neighbours, is the neighbour's name.
     pub target: TargetSpec,
-    /// Runs for as long as another target is measured; its runtime and warm-up are ignored.
+    /// The workload, which runs for as long as another target is measured; its runtime and warm-up are ignored.
     #[schemars(with = "Option<WorkloadKeys>")]
     pub workload: Workload,
 }

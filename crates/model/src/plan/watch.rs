@@ -17,7 +17,7 @@ use crate::workload::{Kind, Verify, Workload};
 /// Default response time above which an I/O counts as late.
 const LATE: Nanos = Nanos::from_secs(1);
 
-/// Makes things happen during each measurement, and says what they cost.
+/// Triggers events during each measurement, and measures their effect on the load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WatchSpec {
@@ -27,10 +27,10 @@ pub struct WatchSpec {
     /// Requirements: `gap < 30s`, `recovery <= 1m`, `late = 0`, `errors = 0`, `lost = 0`
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub require: Vec<Requirement>,
-    /// An I/O that takes longer from when it was due is late [default: 1s]
+    /// Response time, counted from when an I/O was due, above which the I/O is late [default: 1s]
     #[serde(default = "late")]
     pub late: Nanos,
-    /// The name of a workload during which nothing happens: what the events cost is then told from the same seconds of it
+    /// Name of a workload that runs without events; the cost of an event is measured against the same seconds of this workload
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub control: Option<String>,
     /// Measure all targets in one window, so that an event meets all of them at once [default: false, one after another]
@@ -49,17 +49,17 @@ impl Default for WatchSpec {
 }
 
 words! {
-    /// The figure of a requirement.
+    /// The figure that a requirement limits.
     WatchFigure, "figure" {
         /// The longest time without a completed I/O.
         Gap = "gap",
-        /// The longest time from an event until the load is as before.
+        /// The longest time from an event until the load has recovered.
         Recovery = "recovery",
-        /// I/Os that took longer than `late`, and those that never returned.
+        /// I/Os that took longer than `late`, and those that never completed.
         Late = "late",
         /// I/Os that failed.
         Errors = "errors",
-        /// Blocks that do not hold what was acknowledged.
+        /// Blocks that do not hold the data of an acknowledged write.
         Lost = "lost",
     }
 }

@@ -220,7 +220,7 @@ pub struct NicActivity {
 pub struct Interface {
     /// The interface's name on its machine: `eth0`.
     pub name: String,
-    /// Its location: `client`, `server` or `host`, which lies between them.
+    /// The interface's location: `client`, `server`, or `host` for one between them.
     pub place: String,
     /// The driver, if it is reported: `virtio_net`, `e1000`, `veth`.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::words::words;
 
 words! {
-    /// I/Os that wait for one another's kind.
+    /// A class of I/Os whose gaps are recorded separately.
     IoClass, "of" {
         /// Reads.
         Reads = "reads",
@@ -98,17 +98,17 @@ pub enum Happened {
 }
 
 words! {
-    /// The source of what was seen beside a load, other than the kernel's log.
+    /// The source of an observation during a watch, other than the kernel's log.
     Source, "source" {
         /// The kernel's events of block devices, SCSI and NVMe (uevents).
         Device = "device",
-        /// A network interface that went up or down.
+        /// A network interface went up or down.
         Link = "link",
-        /// The state of a device or of a RAID in /sys that changed.
+        /// The state of a device or of a RAID in /sys changed.
         State = "state",
-        /// An event of a measured guest's QEMU.
+        /// An event from the QEMU of a measured guest.
         Qemu = "qemu",
-        /// A mark of the user's.
+        /// A mark that the user set.
         Mark = "mark",
     }
 }

@@ -31,22 +31,22 @@ pub use network::{Feature, NetworkInterface, Ring};
 pub struct Survey {
     /// The machine itself.
     pub machine: MachineSetup,
-    /// Block devices, each after those that it is on.
+    /// Block devices, each after the devices below it.
     pub disks: Vec<Disk>,
     /// Mounted filesystems.
     pub filesystems: Vec<Filesystem>,
-    /// Disk images: the path surveyed, and those of guests.
+    /// Disk images: at the surveyed path, and those of guests.
     pub images: Vec<Image>,
     /// Guests, running or defined.
     pub guests: Vec<GuestSetup>,
     /// Network interfaces.
     pub interfaces: Vec<NetworkInterface>,
-    /// Layers that swallowed flushes in the last run of `iotax flush` that was made here.
+    /// Layers that did not pass on all flushes in the last run of `iotax flush` on this machine.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub swallowed_flushes: Vec<Fact<SwallowedFlushes>>,
-    /// Why the path that was named could not be read.
+    /// The reason why the surveyed path could not be read; absent if it could be.
     pub subject_unread: Option<String>,
-    /// Reasons for facts that are absent, one sentence each.
+    /// The reasons for absent facts, one sentence each.
     pub unread: Vec<String>,
 }
 

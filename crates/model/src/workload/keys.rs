@@ -369,7 +369,7 @@ keys! {
         direct "0|1": bool = true;
         /// Drop the caches of the target's own files and devices before the measurement
         invalidate "0|1": bool = true;
-        /// Drop the caches of the whole machine instead, whoever uses them: pages, dentries and inodes; file operations always do
+        /// Drop the caches of the whole machine, not only the target's: pages, dentries and inodes; file operations always do
         invalidate_machine "0|1": bool = false;
         /// Drop the area's cache again whenever a job begins another pass over it, as fio does; buffered I/O only
         invalidate_each_pass "0|1": bool = false;
@@ -397,13 +397,13 @@ keys! {
         stamps "WHAT": Stamps = Stamps::Batch;
         /// Percentage of written data that is compressible
         buffer_compress_percentage "PERCENT" in (0..=100): u8 = 0;
-        /// Unit in which that percentage applies
+        /// Unit of data to which buffer_compress_percentage applies
         buffer_compress_chunk "SIZE": Bytes = Bytes(512);
         /// Percentage of writes that repeat the data of an earlier one
         dedupe_percentage "PERCENT" in (0..=100): u8 = 0;
-        /// Content that a duplicate repeats: that of any earlier write (repeat), or one of a fixed set (working_set)
+        /// Data that a duplicate repeats: that of any earlier write (repeat), or one of a fixed set (working_set)
         dedupe_mode "MODE": DedupeMode = DedupeMode::Repeat;
-        /// Jobs share that fixed set
+        /// Share the fixed set of dedupe_mode = working_set among all jobs
         dedupe_global "0|1": bool = false;
         /// Write zeros
         zero_buffers "0|1": bool = false;
@@ -411,16 +411,16 @@ keys! {
         verify "HOW": Verify = Verify::None;
         /// Read back and check what was written, at the end; otherwise verify only stamps it
         do_verify "0|1": bool = true;
-        /// End the jobs beside this one when it is done
+        /// End all concurrent jobs when this job is done
         exitall "0|1": bool = false;
         /// Speed of a replay: 100 is that of the trace, 200 twice as fast
         replay_time_scale "N" in (1..=100_000): u32 = 100;
-        /// When a replay's I/Os begin: at their recorded times, or after those that they waited for in the trace and its pause (dependency), or
-        /// as fast as iodepth allows (no_stall)
+        /// Start of I/Os in a replay: recorded (at their recorded times), dependency (after the I/Os that they waited for in the trace, and the
+        /// recorded pause) or no_stall (as fast as iodepth allows)
         replay_pace "PACE": ReplayPace = ReplayPace::Recorded;
     }
     optional {
-        /// CPU that the thread of sqthread_poll is bound to
+        /// Bind the kernel thread of sqthread_poll to this CPU
         sqthread_poll_cpu "CPU" in (0..=8191): u32;
         /// Length of the area [default: all of an existing target, 1GiB of a created one]
         size "SIZE": Bytes;
@@ -438,13 +438,13 @@ keys! {
         zonerange "SIZE": Bytes;
         /// Bytes between the end of a zone and the start of the next [default: 0]
         zoneskip "SIZE": Bytes;
-        /// Share of this job's I/Os among those of all jobs beside one another that have a share
+        /// Weight of this job: concurrent jobs with a weight do I/Os in proportion to it
         flow "WEIGHT": u64;
-        /// Pause of a job that is ahead of its share [default: 50us]
+        /// Pause of a job that is ahead of its share by flow [default: 50us]
         flow_sleep "TIME": Nanos;
         /// CPUs that the job's threads may use, such as 0-3,8
         cpus_allowed "CPUS": NumberList;
-        /// Share of each thread in these CPUs: shared or split [default: shared]
+        /// CPUs of cpus_allowed for each thread: all of them (shared) or one, in turn (split) [default: shared]
         cpus_allowed_policy "POLICY": CpuPolicy;
         /// NUMA nodes whose CPUs the job's threads may use
         numa_cpu_nodes "NODES": NumberList;
@@ -454,19 +454,19 @@ keys! {
         prio "LEVEL" in (0..=7): u16;
         /// Class of the job's I/O priority: 1 (real time), 2 (best effort) or 3 (idle)
         prioclass "CLASS" in (1..=3): u16;
-        /// Percentage of I/Os that have a priority of their own, with io_uring or libaio
+        /// Percentage of I/Os with the priority of cmdprio_class and cmdprio, with io_uring or libaio
         cmdprio_percentage "PERCENT" in (0..=100): u8;
         /// Priorities by length instead of cmdprio_percentage, LENGTH/PERCENT[/CLASS/LEVEL[/HINT]]: 64k/25/1/1:64k/75/3/2
         cmdprio_bssplit "SPLIT": ByDirection<PrioritySplit>;
-        /// Class of that priority, as prioclass [default: 1]
+        /// Priority class of the I/Os of cmdprio_percentage or cmdprio_bssplit, as prioclass [default: 1]
         cmdprio_class "CLASS" in (1..=3): u16;
-        /// Level of that priority, as prio [default: 0]
+        /// Priority level of the I/Os of cmdprio_percentage or cmdprio_bssplit, as prio [default: 0]
         cmdprio "LEVEL" in (0..=7): u16;
-        /// Percentage of the area that the fixed set of duplicates holds [default: 5]
+        /// Size of the fixed set of dedupe_mode = working_set, as a percentage of the area [default: 5]
         dedupe_working_set_percentage "PERCENT" in (0..=100): u8;
         /// Failed I/Os that do not count toward max_errors: directions with errors, such as read,write:ENOSPC
         tolerated_errors "LIST": ToleratedErrors;
-        /// Delay of this job after the others
+        /// Start this job this much later than the concurrent jobs
         startdelay "TIME": Nanos;
         /// Distance between the starts of sequential I/Os: -4k goes backwards, 0 stays [default: the block size]
         stride "SIZE": Stride;
@@ -486,7 +486,7 @@ keys! {
         rate "SIZE": Bytes;
         /// Pause of a job after each thinktime_blocks I/Os
         thinktime "TIME": Nanos;
-        /// I/Os between two pauses [default: 1]
+        /// I/Os between two pauses of thinktime [default: 1]
         thinktime_blocks "N" in (1..=u64::MAX): u64;
         /// Content of writes, or of their compressible part: "abc", 0xdeadbeef or 123, repeated
         buffer_pattern "PATTERN": BufferPattern;

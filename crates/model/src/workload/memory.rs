@@ -7,12 +7,12 @@ words! {
     /// The memory that a job's buffers are in, under fio's names and one of our own.
     #[derive(Default)]
     Memory, "mem" {
-        /// Anonymous memory, in transparent huge pages from 2 MiB on as far as the kernel has some. fio has no name for it.
+        /// Anonymous memory, in transparent huge pages from 2 MiB on if the kernel has some free. fio has no name for it.
         #[default]
         Thp = "thp",
-        /// Anonymous memory as malloc(3) gives it: the kernel decides about its pages. fio's default.
+        /// Anonymous memory by malloc(3), in pages that the kernel chooses. fio's default.
         Malloc = "malloc",
-        /// The same, by mmap(2).
+        /// Anonymous memory by mmap(2).
         Mmap = "mmap",
         /// Huge pages that were reserved for this (hugetlbfs).
         MmapHuge = "mmaphuge",

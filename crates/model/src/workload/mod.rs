@@ -112,7 +112,7 @@ words! {
         Pvsync2 = "pvsync2",
         /// Copies from and to a memory-mapped file, one at a time per job.
         Mmap = "mmap",
-        /// The queues of a virtio block device, driven as a guest's driver drives them: of a target with a `virtio` layer, and of that always.
+        /// The queues of a virtio block device, driven like a guest driver does; always used for a target with a `virtio` layer, and only for one.
         Libblkio = "libblkio",
         /// Allocates and punches space with fallocate, one range at a time per job: moves no data.
         Falloc = "falloc",
@@ -146,7 +146,7 @@ words! {
         Sync = "sync" | "1",
         /// A write completes when its data is durable (O_DSYNC).
         DSync = "dsync",
-        /// The same, asked for with each write instead of once for the file (RWF_DSYNC).
+        /// A write completes when its data is durable, as requested with each write (RWF_DSYNC) instead of once for the file.
         RwfDSync = "rwf_dsync",
     }
 }

@@ -52,11 +52,11 @@ impl fmt::Display for NumberList {
 text_form!(NumberList);
 
 words! {
-    /// The share of several workers in the allowed CPUs, under fio's names.
+    /// The assignment of a job's allowed CPUs to its threads, under fio's names.
     CpuPolicy, "cpus_allowed_policy" {
-        /// Each may use all of them.
+        /// Each thread may use all of the CPUs.
         Shared = "shared",
-        /// Each is bound to one, in turn.
+        /// Each thread is bound to one of the CPUs, in turn.
         Split = "split",
     }
 }

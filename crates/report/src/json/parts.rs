@@ -16,7 +16,7 @@ pub(super) struct Directions {
     trim: Option<DirectionEntry>,
     /// Flushes.
     sync: Option<DirectionEntry>,
-    /// Operations on files as such.
+    /// Metadata operations: create, open, stat, rename and unlink.
     meta: Option<DirectionEntry>,
 }
 
@@ -27,7 +27,7 @@ struct DirectionEntry {
     iops: Option<f64>,
     bytes_per_s: Option<f64>,
     latency_ns: Option<Latencies>,
-    /// From the intended start to completion; absent in a closed loop.
+    /// Times from the intended start to completion; absent in a closed loop.
     response_ns: Option<Latencies>,
 }
 
@@ -73,9 +73,9 @@ struct BlockTallyEntry {
     ios: u64,
     bytes: u64,
     mean_ns: Option<f64>,
-    /// Interpolated within its bin.
+    /// Median, interpolated within its bin.
     p50_ns: Option<f64>,
-    /// Interpolated within its bin; absent beyond the last bound.
+    /// 99th percentile, interpolated within its bin; absent beyond the last bound.
     p99_ns: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     bins: Vec<BinEntry>,
@@ -92,7 +92,7 @@ struct BinEntry {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct FlushEntry {
     duration_ns: u64,
-    /// Bytes that the devices at the bottom wrote meanwhile.
+    /// Bytes that the devices at the bottom wrote during the flush.
     device_bytes: Option<u64>,
 }
 

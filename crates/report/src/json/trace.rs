@@ -25,7 +25,7 @@ pub(super) struct TraceDocument<'a> {
     /// Events that a recording had no room for.
     lost: Option<u64>,
     profile: &'a TraceProfile,
-    /// The workload that comes nearest; absent if nothing is read or written.
+    /// The synthetic workload that comes closest to the trace; absent if nothing is read or written.
     nearest: Option<Nearest>,
 }
 

@@ -57,7 +57,7 @@ pub(super) struct Args {
     /// Workloads to run: randread-4k-qd1, randread-4k-qd32, randwrite-4k-qd32, seqread-1m, seqwrite-1m [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = known_words(str::parse::<Workload>, STANDARD.map(|(name, ..)| name)))]
     workloads: Vec<Workload>,
-    /// Latency against load on each rung, from idle to beyond what it can do; of randread-4k-qd32 unless --workloads names others
+    /// Measure latency against load on each rung, from idle to beyond its capacity; with randread-4k-qd32 unless --workloads names others
     #[arg(long, conflicts_with_all = ["repeat", "until_decided", "until_steady"])]
     curve: bool,
     /// Run this many guests at once on each rung with guests, each with its own disk; a list makes a rung for each number

@@ -17,9 +17,9 @@ const NAME: &str = "iotax-powercut.dat";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Write until the power goes, with a journal of what the target acknowledged where the power stays
+    /// Write until the power fails, with a journal of acknowledged writes where the power stays on
     Start(Box<start::Args>),
-    /// Say what the target acknowledged and has lost
+    /// Report the acknowledged writes that the target lost
     Check(check::Args),
 }
 

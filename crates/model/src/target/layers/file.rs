@@ -60,19 +60,19 @@ words! {
 }
 
 words! {
-    /// The way in which an image takes its space, under QEMU's names.
+    /// The layout of an image file, under QEMU's names.
     Subformat, "subformat" {
-        /// vhdx, vpc: as it is written.
+        /// vhdx, vpc: space is allocated as data is written.
         Dynamic = "dynamic",
-        /// vhdx, vpc: all of it at once.
+        /// vhdx, vpc: all space is allocated when the image is created.
         Fixed = "fixed",
-        /// vmdk: one file that grows.
+        /// vmdk: one file that grows as data is written.
         MonolithicSparse = "monolithicSparse",
-        /// vmdk: a descriptor, and one file with the bytes.
+        /// vmdk: a descriptor, and one file of full size with the data.
         MonolithicFlat = "monolithicFlat",
-        /// vmdk: a descriptor, and a file that grows for every 2 GiB.
+        /// vmdk: a descriptor, and for every 2 GiB a file that grows as data is written.
         TwoGbMaxExtentSparse = "twoGbMaxExtentSparse",
-        /// vmdk: a descriptor, and a file with the bytes for every 2 GiB.
+        /// vmdk: a descriptor, and for every 2 GiB a file of full size with the data.
         TwoGbMaxExtentFlat = "twoGbMaxExtentFlat",
     }
 }

@@ -29,9 +29,9 @@ words! {
 words! {
     /// The write-intent bitmap of an array.
     RaidBitmap, "bitmap" {
-        /// None: after a crash all of it is synchronized.
+        /// No bitmap: after a crash the whole array is resynchronized.
         Off = "none",
-        /// On the members: a write marks its region before it begins.
+        /// A bitmap on the members, in which each write first marks its region.
         Internal = "internal",
     }
 }
