@@ -9,50 +9,50 @@ use iotax_model::target::LayerKind;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// I/Os that passed a layer in one direction.
+/// I/Os that passed through a layer in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Passed {
     /// I/Os completed.
     pub ios: u64,
     /// Bytes moved.
     pub bytes: u64,
-    /// I/Os that the layer merged with a neighbour before it began them; absent where it does not count them.
+    /// I/Os that the layer merged with a neighbour before it started them; absent if the layer does not count them.
     pub merges: Option<u64>,
     /// Mean time in the layer and all below it, in nanoseconds; absent without I/O or if the layer does not report it.
     #[serde(rename = "mean_wait_ns")]
     pub wait_ns: Option<f64>,
-    /// I/Os for each I/O of the layer above; absent at the top and where the layer above had none.
+    /// I/Os per I/O of the layer above; absent for the top layer and if the layer above had no I/O.
     pub ios_ratio: Option<f64>,
-    /// Bytes for each byte of the layer above; absent likewise.
+    /// Bytes per byte of the layer above; absent for the top layer and if the layer above moved no bytes.
     pub bytes_ratio: Option<f64>,
 }
 
 impl Passed {
-    /// Mean bytes of an I/O; absent without I/O.
+    /// Returns the mean size of an I/O in bytes; `None` without I/O.
     #[must_use]
     pub fn mean_size(&self) -> Option<f64> {
         (self.ios > 0).then(|| self.bytes as f64 / self.ios as f64)
     }
 
-    /// Adds the ratios to the layer `above`.
+    /// Fills in the ratios of I/Os and bytes to those of the layer `above`.
     fn against(self, above: Self) -> Self {
         let ratio = |mine: u64, theirs: u64| (theirs > 0).then(|| mine as f64 / theirs as f64);
         Self { ios_ratio: ratio(self.ios, above.ios), bytes_ratio: ratio(self.bytes, above.bytes), ..self }
     }
 }
 
-/// One layer's account of one cell, over all its rounds.
+/// One layer's I/Os for one workload on one target, over all rounds.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Level {
-    /// `program`, `vda in the guest`, `QEMU`, `loop0`, `vdb`; devices side by side as `vdb + vdc`.
+    /// Name of the layer: `program`, `vda in the guest`, `QEMU`, `loop0`, `vdb`; devices side by side as `vdb + vdc`.
     pub name: String,
-    /// Reads.
+    /// Reads that passed through the layer.
     pub read: Passed,
-    /// Writes.
+    /// Writes that passed through the layer.
     pub write: Passed,
 }
 
-/// The I/O of one cell at each layer.
+/// I/O amplification of one workload on one target, layer by layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IoAmplification {
     /// Layers from the program down; at least two.
@@ -60,8 +60,8 @@ pub struct IoAmplification {
 }
 
 impl IoAmplification {
-    /// Computes the amplification of one cell. `None` if only the program counted I/O, if the program did no I/O, or if a neighbour
-    /// ran, because the layers below count its I/O too. Layers that any measurement lacks are left out.
+    /// Computes the amplification of one cell. `None` if only the program counted I/O, with an I/O engine that moves no data, or with a
+    /// noisy neighbour, whose I/O the layers below count too. A layer that was not observed in every measurement is left out.
     pub fn of(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Option<Self> {
         let moves_nothing = |m: &&Measurement| m.outcome.ioengine.is_some_and(|engine| !engine.moves_data());
         if measurements.iter().any(|m| m.neighbour.is_some() || moves_nothing(m)) {
@@ -85,7 +85,7 @@ impl IoAmplification {
     }
 }
 
-/// Running totals of one direction.
+/// Totals of the reads or of the writes at one layer.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     ios: u64,
@@ -111,7 +111,7 @@ impl Sum {
     }
 }
 
-/// One layer's counts in one measurement.
+/// The I/O counted at one layer, in one measurement or summed over several.
 #[derive(Debug, Clone)]
 struct Seen {
     name: String,
@@ -125,7 +125,7 @@ impl Seen {
     }
 }
 
-/// The layers of one measurement, from the program down.
+/// Lists the I/O counted at each layer in one measurement, from the program down to the devices.
 fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     let tallies = &m.outcome.tallies;
     let mut found = vec![Seen {
@@ -153,8 +153,8 @@ fn machine_levels(machine: &HostActivity, record: Option<&TargetRecord>) -> Vec<
     levels_of_disks(machine, record).iter().filter_map(|disks| side_by_side(disks, "")).collect()
 }
 
-/// The block devices of the target's machine, grouped by layer, from the top down. Devices of one kind, such as the halves of a
-/// mirror, share a group.
+/// Groups the observed block devices below a target by layer, from the top down. Adjacent devices of one kind, such as the halves of a
+/// mirror, share a group. Partitions are left out if their disk was observed.
 pub(crate) fn levels_of_disks<'a>(
     machine: &'a HostActivity,
     record: Option<&TargetRecord>,
@@ -174,7 +174,7 @@ pub(crate) fn levels_of_disks<'a>(
     kinds.into_iter().rev().map(|(_, disks)| disks).collect()
 }
 
-/// Joins device names: `vdb + vdc`.
+/// Joins device names with ` + `: `vdb + vdc`.
 pub(crate) fn names_of(disks: &[(&String, &DiskActivity)]) -> String {
     disks.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" + ")
 }

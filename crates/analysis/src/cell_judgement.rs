@@ -1,4 +1,4 @@
-//! Results derived from the measurements of one cell.
+//! Results of one workload on one target (a cell).
 
 use crate::amplification::IoAmplification;
 use crate::cpu_breakdown::CpuByRole;
@@ -15,22 +15,22 @@ pub struct CellJudgement {
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// Its figures over all rounds.
+    /// Figures over all rounds.
     pub summary: Summary,
     /// Each guest's or server's share of the I/O, if there are several.
     pub guests: Option<GroupFairness>,
     /// Each job's share of the I/O, if there are several.
     pub jobs: Option<GroupFairness>,
-    /// The load of the neighbour that ran at the same time; absent without one.
+    /// Load of the noisy neighbour that ran at the same time; absent without a neighbour.
     pub neighbour: Option<NeighbourLoad>,
-    /// Its mean latency by layer; absent where only the program observed it.
+    /// Mean latency by layer; absent if only the program observed it.
     pub latency: Option<LatencyBreakdown>,
-    /// Its CPU time by role, if it could be attributed.
+    /// Host CPU time by role; absent if fewer than two roles were observed.
     pub cpu: Option<CpuByRole>,
-    /// Its I/O at each layer; absent if only the program counted.
+    /// I/O at each layer; absent if only the program counted I/O.
     pub amplification: Option<IoAmplification>,
-    /// Its packet counts; absent if the work crossed no network or reported none.
+    /// Packet statistics; absent if the workload uses no network, or if none were reported.
     pub network: Option<Network>,
-    /// Failures among its measurements; absent if none failed.
+    /// Failed measurements; absent if none failed.
     pub failure: Option<Failure>,
 }

@@ -1,4 +1,5 @@
-//! The mean of each cell over its rounds, as shown in tables. The ratio of two means is the ratio that a comparison shows.
+//! Means of each cell (a workload on a target) over its rounds, as shown in tables. The ratio of two cells' means is the ratio that their
+//! comparison shows.
 
 use std::collections::HashMap;
 
@@ -20,8 +21,8 @@ pub(crate) struct CellMeans<'a> {
 }
 
 impl<'a> CellMeans<'a> {
-    /// Computes the means of a run for the given metrics, except those that are not summarized as geometric means. A cell
-    /// without a positive value has no mean.
+    /// Computes the means of a run for those of the given metrics that are summarized as geometric means. A cell without a positive value
+    /// has no mean.
     pub(crate) fn of(run: &'a Run, metrics: &[Metric]) -> Self {
         let metrics = metrics.iter().filter(|m| m.definition().over_rounds == OverRounds::GeometricMean);
         let workloads = || run.plan.workloads.iter().map(|workload| workload.name.as_str());
@@ -31,7 +32,7 @@ impl<'a> CellMeans<'a> {
         }
     }
 
-    /// Returns a cell's mean for a metric; `None` if it is unknown.
+    /// Returns the mean of a workload on a target for a metric; `None` if unknown.
     pub(crate) fn get(&self, workload: &str, target: &str, metric: Metric) -> Option<f64> {
         self.by.get(&(workload, metric))?.get(target).copied()
     }

@@ -1,4 +1,4 @@
-//! Groups measurements by cell, and identifies single measurements.
+//! Groups measurements by cell (a workload on a target), and identifies single measurements.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use iotax_model::record::Measurement;
 
 use iotax_model::Run;
 
-/// Iterates over all (workload, target) pairs in the plan's order.
+/// Iterates over all (workload, target) pairs that the plan measures, in its order.
 pub(crate) fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &TargetSpec)> {
     let (plan, targets) = (&run.plan, 0..run.plan.targets.len());
     let all = (0..plan.workloads.len()).flat_map(move |workload| targets.clone().map(move |t| (workload, t)));
@@ -16,7 +16,8 @@ pub(crate) fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &TargetSpec)> 
         .map(|(workload, target)| (plan.workloads[workload].name.as_str(), &plan.targets[target]))
 }
 
-/// Groups the measurements that count toward a cell's figures, one per round, by (workload, target).
+/// Groups the measurements that count toward the figures by (workload, target): all, or those of the last five rounds if the run waits for
+/// a steady state.
 pub fn by_cell(run: &Run) -> HashMap<(&str, &str), Vec<&Measurement>> {
     let mut cells: HashMap<_, Vec<_>> = HashMap::new();
     for m in run.measured() {

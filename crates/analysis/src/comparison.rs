@@ -6,18 +6,18 @@ use crate::stats::paired::Interval;
 use crate::stats::verdict::{Decision, Verdict};
 use crate::stats::{ALPHA, Estimate};
 
-/// Absolute cost of a target compared with the baseline: the ratio and its interval, applied to the baseline's geometric mean. It always
-/// agrees with the verdict; an interval of plain differences would not, where noise grows with the value.
+/// Absolute cost of a target compared with the baseline: the ratio and its interval, applied to the baseline's geometric mean. It therefore
+/// always agrees with the verdict; an interval of absolute differences might not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tax {
-    /// Nanoseconds per I/O above the baseline; negative if it costs less.
+    /// Nanoseconds per I/O above the baseline; negative if the target is faster.
     pub ns: f64,
     /// The interval at the comparison's confidence; absent for fewer than two rounds, or if the ends of the ratio's interval differ by a factor
     /// of more than 100.
     pub interval: Option<Interval>,
 }
 
-/// Widest interval of a ratio, as a factor, that is also converted to nanoseconds.
+/// Largest ratio of an interval's upper end to its lower end with which the interval is converted to nanoseconds.
 const WIDEST: f64 = 100.0;
 
 impl Tax {
@@ -37,20 +37,21 @@ pub struct Ratio {
     /// The interval on which the verdict rests. Its level follows from Holm's procedure, so with several comparisons it is wider than
     /// [`Self::interval_95`]. Absent for fewer than two rounds, if the verdict is withheld, or if an end is not finite.
     pub interval: Option<Interval>,
-    /// The confidence of `interval`, 0.95 or more. Absent as `interval` is.
+    /// The confidence of `interval`, 0.95 or more; absent without `interval`.
     pub confidence: Option<f64>,
     /// The plain 95% interval, for this comparison taken alone.
     pub interval_95: Option<Interval>,
     /// Two-sided sign-flip permutation p-value for the hypothesis of no difference, given six or more common rounds. Student's t assumes
     /// roughly normal log ratios; this test assumes only that each sign is equally likely under the hypothesis.
     pub sign_flip_p: Option<f64>,
-    /// The verdict at the requested margin.
+    /// Faster, slower, same or undecided, at the requested margin.
     pub verdict: Verdict,
     /// Total rounds per side that would decide an undecided comparison, if the variance stays the same.
     pub needed_rounds: Option<u32>,
-    /// Names the unusable measurement and the reason; the verdict is then undecided, whatever the figures.
+    /// The unusable measurement and the reason, as text; the verdict is then undecided, whatever the figures. Absent if all measurements
+    /// are usable.
     pub withheld: Option<String>,
-    /// The difference in absolute terms, for metrics that are times.
+    /// The difference in nanoseconds; absent for metrics that are not times.
     pub tax: Option<Tax>,
 }
 
@@ -80,7 +81,7 @@ impl Ratio {
         }
     }
 
-    /// Returns the verdict's word, or `withheld`.
+    /// Returns `faster`, `slower`, `same` or `undecided`, or `withheld` if a measurement is unusable.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         if self.withheld.is_some() { "withheld" } else { self.verdict.word() }
@@ -103,11 +104,11 @@ pub struct Comparison {
     pub target: String,
     /// Name of the target that it is compared with.
     pub baseline: String,
-    /// Target / baseline.
+    /// Ratio of the target's figure to the baseline's.
     pub ratio: Ratio,
     /// Rounds in which both targets were measured.
     pub rounds: u32,
-    /// In a run that adds rounds: the number of planned rounds at the look that decided the comparison. Verdict and interval are from that look,
-    /// figures from all rounds.
+    /// In a run that adds rounds: the number of rounds at the interim test that decided the comparison. Verdict and interval are from that
+    /// test, figures from all rounds.
     pub decided_at: Option<u32>,
 }

@@ -15,19 +15,19 @@ pub enum Role {
     Generator,
     /// The server end of a network test, if it runs on this host.
     Peer,
-    /// The guest's virtual CPUs.
+    /// Threads that run the guest's virtual CPUs.
     Vcpu,
-    /// QEMU's threads that serve the disk.
+    /// QEMU's I/O threads, which serve the disk.
     Iothread,
-    /// QEMU's main loop.
+    /// QEMU's main loop thread.
     Main,
-    /// QEMU's worker threads.
+    /// QEMU's pool of worker threads.
     Worker,
     /// Servers of storage on this host: ceph-osd, tgtd, nbdkit.
     StorageServer,
-    /// Kernel threads.
+    /// Kernel threads of the host.
     KernelThreads,
-    /// Interrupts.
+    /// Interrupts that no thread is charged for.
     Interrupts,
     /// All other CPU time of the host; only if it cannot be attributed to known processes.
     Other,
@@ -48,7 +48,7 @@ impl Role {
         Self::Other,
     ];
 
-    /// Roles of QEMU's threads. In a measurement's record every other entry is a storage server.
+    /// Roles of QEMU's threads. Any other thread name in a measurement's record belongs to a storage server.
     pub const QEMU: [Self; 4] = [Self::Vcpu, Self::Iothread, Self::Main, Self::Worker];
 
     /// Returns the role's name in JSON and CSV.
@@ -114,22 +114,24 @@ impl Role {
     }
 }
 
-/// The host's CPU time per I/O of one cell, by role.
+/// The host's CPU time per I/O of one workload on one target, by role.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CpuByRole {
-    /// Nanoseconds per I/O of the observed roles: medians over the rounds, scaled to sum to the cell's CPU time per I/O if that is known.
+    /// Nanoseconds per I/O of the observed roles: medians over the rounds, scaled to sum to the total CPU time per I/O if that is known.
     pub roles: Vec<(Role, f64)>,
     /// Nanoseconds per GiB by role, for network streams; empty for other work.
     pub per_gib: Vec<(Role, f64)>,
-    /// Share of the guest's CPU time that the host took away, 0 to 1, median over the rounds; absent if the guest does not report
-    /// it.
+    /// Steal time as a share of all CPU time of the guest, idle included, 0 to 1, median over the rounds; absent if the guest does not
+    /// report its CPU time.
     pub steal: Option<f64>,
-    /// Share of the guest's CPU time spent in nested guests, 0 to 1, median over the rounds; absent if the guest does not report it.
+    /// Time in nested guests as a share of all CPU time of the guest, idle included, 0 to 1, median over the rounds; absent if the guest
+    /// does not report its CPU time.
     pub nested: Option<f64>,
 }
 
 impl CpuByRole {
-    /// Computes the breakdown of one cell. `None` if fewer than two roles were observed, or if the work ran on another machine.
+    /// Computes the breakdown from all rounds of a workload on a target. `None` if fewer than two roles were observed, or if the work ran
+    /// on another machine.
     pub(crate) fn of(
         workload: &str,
         spec: &TargetSpec,

@@ -2,7 +2,7 @@
 
 use iotax_model::crash::{CrashedTarget, DatabaseMode, ImageCondition, LostBlocks, PowerCut};
 
-/// Probability that the upper bound on the share of cuts that lose data is too low.
+/// Error probability of the upper bound on the share of cuts that lose data: the bound has 95% confidence.
 const ERROR: f64 = 0.05;
 
 /// Results over all power cuts of a stack.
@@ -24,7 +24,7 @@ pub struct CrashVerdict<'a> {
     pub flushed: LostBlocks,
     /// Blocks that lack an acknowledged but unflushed write, over all cuts.
     pub unflushed: u64,
-    /// Blocks that mix two writes, flushed or not.
+    /// Torn blocks, which mix two writes, flushed or not; over all cuts.
     pub torn: u64,
     /// Blocks that lack a write although a later one is present, over all cuts.
     pub reordered: u64,

@@ -18,7 +18,7 @@ use crate::percentile::{needed, percentile};
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate};
 
-/// The answer for a demand on a target.
+/// The answer to whether a target meets a demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
@@ -26,14 +26,14 @@ pub enum Kept {
     Yes,
     /// The whole interval lies beyond the limit.
     No,
-    /// The limit lies within the interval, or there is none.
+    /// The limit lies within the interval, or there is no interval.
     Undecided,
 }
 
 /// The reason why a demand has no figure to judge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoFigure {
-    /// The cell's measurements cannot be used.
+    /// The measurements of this workload on this target cannot be used.
     Unusable,
     /// A round has too few I/Os for the percentile; each round needs this many.
     TooFew(u64),
@@ -42,7 +42,7 @@ pub enum NoFigure {
     Beyond {
         /// I/Os that took longer than the limit.
         longer: u64,
-        /// All I/Os.
+        /// All I/Os that the percentile covers.
         of: u64,
     },
     /// There is a single round, so there is no interval.
@@ -56,9 +56,9 @@ pub enum NoFigure {
 /// One demand, judged on one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DemandOnTarget<'a> {
-    /// The demand.
+    /// The demand as the plan states it.
     pub demand: &'a Demand,
-    /// The workload that it applies to.
+    /// Name of the workload that the demand applies to.
     pub workload: &'a str,
     /// The target's name.
     pub target: &'a str,
@@ -68,14 +68,14 @@ pub struct DemandOnTarget<'a> {
     pub interval: Option<Interval>,
     /// The limit in the figure's unit.
     pub limit: f64,
-    /// The demand is met, missed or undecided.
+    /// Yes if the demand is met, no if it is missed, else undecided.
     pub kept: Kept,
-    /// Why there is no figure or no interval.
+    /// The reason why there is no figure, no interval or no decision.
     pub missing: Option<NoFigure>,
 }
 
 impl DemandOnTarget<'_> {
-    /// Headroom: limit / figure, or figure / limit if more is better. Below 1 the demand is missed.
+    /// Headroom: limit / figure, or figure / limit if more is better. Below 1 the demand is missed; `None` without a figure.
     #[must_use]
     pub fn room(&self) -> Option<f64> {
         let over = self.limit / self.figure?;

@@ -17,27 +17,28 @@ use crate::metric::Metric;
 use crate::percentile::percentile;
 use crate::sample::{Sample, decide_family};
 
-/// The method that others are compared with, if the run measured it.
+/// Name of the method that others are compared with, if the run measured it.
 const REFERENCE: &str = "fsync";
 
 /// One method of making writes durable, measured on one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MethodOnTarget<'a> {
-    /// The method's workload.
+    /// The workload that writes by this method.
     pub workload: &'a Workload,
     /// The target's name.
     pub target: &'a str,
     /// Commits per second; for a method that makes nothing durable, write steps per second.
     pub per_second: Option<f64>,
-    /// Median time of a commit, from the submission of its first write.
+    /// Median time of a commit in nanoseconds, from the submission of its first write; absent with too few commits, or if several I/Os were
+    /// in flight.
     pub p50_ns: Option<f64>,
-    /// 99th percentile of that time; absent with too few commits.
+    /// 99th percentile of the commit time in nanoseconds; absent for fewer than 1,000 commits, or if several I/Os were in flight.
     pub p99_ns: Option<f64>,
     /// CPU nanoseconds of the host per commit.
     pub cpu_ns: Option<f64>,
     /// The method's rate relative to the [reference](DurableWrites::reference) on the same target; absent for the reference.
     pub against_reference: Option<Ratio>,
-    /// The method's flushes by layer; absent if it requests none.
+    /// The method's flushes by layer; absent if the method requests no flushes.
     pub flushes: Option<FlushAccount>,
 }
 
@@ -64,7 +65,7 @@ pub struct Swallowed<'a> {
     pub by: &'a str,
     /// Flushes that the layer received.
     pub asked: u64,
-    /// Received flushes that it passed on.
+    /// Received flushes that the layer passed on.
     pub passed_on: u64,
 }
 
@@ -73,7 +74,7 @@ pub struct Swallowed<'a> {
 pub struct DurableWrites<'a> {
     /// The method that the others on the same target are compared with.
     pub reference: Option<&'a str>,
-    /// Measured cells, in the plan's order of methods, then of targets.
+    /// One entry for each method on each target that was measured, in the plan's order of methods, then of targets.
     pub cells: Vec<MethodOnTarget<'a>>,
 }
 
@@ -116,7 +117,8 @@ impl<'a> DurableWrites<'a> {
         (!cells.is_empty()).then_some(Self { reference, cells })
     }
 
-    /// Lists layers that swallowed flushes according to counters, not only to a setting, summed over the methods on each target.
+    /// Lists layers whose counters show that they swallowed flushes, summed over the methods on each target. Leaves out layers that are
+    /// only known to do so from a setting.
     #[must_use]
     pub fn swallowed(&self) -> Vec<Swallowed<'_>> {
         let mut all: Vec<Swallowed<'_>> = Vec::new();

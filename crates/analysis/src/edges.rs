@@ -1,4 +1,4 @@
-//! The ladder as a graph: an edge leads from one target to another with exactly one more layer, or one different setting.
+//! The plan's targets as a graph: an edge leads from one target to another with exactly one more layer, or one different setting.
 
 use iotax_model::TargetSpec;
 use iotax_model::target::{LayerKind, Part};
@@ -20,7 +20,7 @@ pub struct Edge {
     pub name: String,
 }
 
-/// A difference between two targets.
+/// The one layer or setting in which two targets differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
     /// An additional layer: the number of layers below it, and its kind.
@@ -29,7 +29,7 @@ enum Change {
     Setting { kind: String, key: String },
 }
 
-/// A possible edge, before some are dropped.
+/// A possible edge, from which [`edges`] selects.
 struct Candidate {
     from: usize,
     to: usize,
@@ -39,10 +39,10 @@ struct Candidate {
     name: String,
 }
 
-/// Finds the edges of a plan, in the order of their end targets. Edges into the same target start with that of the topmost layer.
+/// Finds the edges of a plan, in the order of their end targets. Among edges to the same target, that of the topmost layer comes first.
 ///
-/// Each value of a setting is compared with the value that comes first in the plan, not with all others. A target that an edge reaches by
-/// changing a setting of a layer gets no edge that adds this layer. At most two edges lead into a target.
+/// Each value of a setting is compared with the value that comes first in the plan, not with all others. If an edge to a target changes a
+/// setting of a layer, no other edge to that target adds this layer. At most two edges lead to a target.
 #[must_use]
 pub fn edges(targets: &[TargetSpec]) -> Vec<Edge> {
     let made_of: Vec<Vec<Part>> = targets.iter().map(parts).collect();
@@ -134,7 +134,8 @@ fn in_words(key: &str, before: Option<String>, after: Option<String>) -> String 
     }
 }
 
-/// Returns the bottom devices of both ends of an edge if they are known and differ. Such an edge shows more than its layer.
+/// Returns the bottom devices of both ends of an edge if they are known and differ. The cost along such an edge includes the difference
+/// between the devices.
 pub(super) fn other_devices(run: &Run, edge: &Edge) -> Option<(String, String)> {
     let devices = |name: &str| {
         let record = run.targets.iter().find(|record| record.name == name)?;

@@ -15,7 +15,7 @@ use crate::stats::ALPHA;
 use crate::stats::paired::Interval;
 use iotax_model::Run;
 
-/// Maximum number of sweeps; the fit usually stops earlier, when nothing moves any more.
+/// Maximum number of iterations of the fit; it usually ends earlier, once no effect changes.
 const SWEEPS: usize = 200;
 
 /// Changes in one workload's mean latency that all targets share. Shares are relative: 0.05 is 5% slower.
@@ -23,15 +23,15 @@ const SWEEPS: usize = 200;
 pub struct Effects {
     /// The workload's name.
     pub workload: String,
-    /// Mean latency; for streams, which have none, throughput, with shares of the time per byte.
+    /// Mean latency, or throughput for streams; the shares then refer to the time per byte.
     pub metric: Metric,
     /// Number of rounds fitted.
     pub rounds: u32,
-    /// Standard deviation of the round effects.
+    /// Standard deviation of the round effects, as a logarithm, which is close to a share.
     pub spread: f64,
-    /// The round that deviates most.
+    /// The round that deviates most from the mean of the rounds.
     pub furthest: u32,
-    /// Deviation of that round.
+    /// Relative deviation of that round from the mean of the rounds: 0.05 is 5% slower.
     pub furthest_by: f64,
     /// Standard deviation of the residual; absent for a single target, because the rounds then explain everything.
     pub rest: Option<f64>,
@@ -44,25 +44,26 @@ pub struct Effects {
     pub level: f64,
 }
 
-/// The way from a run's first measurement to its last.
+/// The drift of a workload over a run: the change of its mean latency from the first measurement to the last, along a fitted line.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Drift {
-    /// Change of the mean latency.
+    /// Relative change of the mean latency (for streams, of the time per byte) over the run: 0.05 is 5% slower.
     pub change: f64,
-    /// Student's t interval at 95%.
+    /// Student's t interval of the change at 95%.
     #[serde(flatten)]
     pub interval: Interval,
-    /// The two-sided p-value of no change.
+    /// Two-sided p-value of the hypothesis that there is no drift.
     pub p: f64,
 }
 
 /// One figure with its target and round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell<T> {
-    /// The subject of the figure.
+    /// The measurement or other value that the figure belongs to.
     pub(super) of: T,
-    /// Indices into the lists of targets and rounds.
+    /// Index into [`Grid::targets`].
     pub(super) target: usize,
+    /// Index into [`Grid::rounds`].
     pub(super) round: usize,
     /// The logarithm of the figure. If more is better, as for a rate, the logarithm of its inverse.
     log: f64,
@@ -72,7 +73,7 @@ pub(super) struct Cell<T> {
 #[derive(Debug)]
 pub(super) struct Grid<'a, T> {
     pub(super) cells: Vec<Cell<T>>,
-    /// The targets' names, in order.
+    /// The targets' names, sorted.
     pub(super) targets: Vec<&'a str>,
     /// The rounds' numbers, ascending.
     pub(super) rounds: Vec<u32>,
@@ -90,7 +91,7 @@ impl<'a> Grid<'a, &'a Measurement> {
     }
 }
 
-/// Returns the metric whose effects are fitted on a workload.
+/// Returns the metric whose effects are fitted on a workload: mean latency, or throughput for streams.
 pub(crate) fn leading(run: &Run, workload: &str) -> Metric {
     let known = run.plan.workloads.iter().find(|known| known.name == workload);
     known.map_or(Metric::LATENCY_MEAN, Metric::leading)
@@ -115,8 +116,8 @@ impl<'a, T> Grid<'a, T> {
     }
 
     /// Splits the figures into target effects, round effects and residuals. Each effect is the `middle` of the figures without the other
-    /// effect, repeated until nothing moves: with the mean as `middle` this is a least-squares fit, with the median it is Tukey's median
-    /// polish. Without `rounds_too` all round effects are 0.
+    /// effect, repeated until no effect changes: with the mean as `middle` this is a least-squares fit, with the median it is Tukey's
+    /// median polish. Without `rounds_too` all round effects are 0.
     pub(super) fn parts(&self, middle: impl Fn(&[f64]) -> Option<f64>, rounds_too: bool) -> Parts {
         let mut parts = Parts {
             targets: vec![0.0; self.targets.len()],
@@ -177,17 +178,17 @@ impl<'a, T> Grid<'a, T> {
     }
 }
 
-/// The fitted parts of the figures.
+/// Fitted target effects, round effects and residuals, all logarithms.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) targets: Vec<f64>,
     pub(super) rounds: Vec<f64>,
-    /// Residual of each cell.
+    /// Residual of each figure.
     pub(super) rest: Vec<f64>,
 }
 
 impl Effects {
-    /// Fits one workload; `None` for fewer than two rounds, or if targets share no rounds.
+    /// Fits one workload; `None` for fewer than two rounds, or if common rounds do not link all targets.
     pub fn of(run: &Run, workload: &str) -> Option<Self> {
         let metric = leading(run, workload);
         let grid = Grid::of(run, workload, metric);

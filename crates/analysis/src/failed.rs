@@ -1,4 +1,4 @@
-//! I/Os that failed, and the cells whose measurements failed with them.
+//! Failed I/Os, and failed measurements by workload and target.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use iotax_model::Run;
 
 /// Largest share of failed I/Os with which a measurement is still usable.
 const MOST: f64 = 0.01;
-/// The direction of flushes in records of errors.
+/// Word for flushes as the direction in records of errors.
 pub(super) const SYNC: &str = "sync";
 
 /// The number of failed I/Os, and of all I/Os, flushes included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Failed {
-    /// I/Os that failed.
+    /// Failed I/Os, flushes included.
     pub ios: u64,
     /// All I/Os, the failed ones included.
     pub of: u64,
@@ -33,7 +33,7 @@ impl Failed {
         Self { ios, of: ios + done }
     }
 
-    /// Number of I/Os of one measurement that a schedule covers; flushes are not scheduled.
+    /// Number of failed I/Os of one measurement, without failed flushes, which no schedule covers.
     pub(super) fn due(m: &Measurement) -> u64 {
         let errors = m.outcome.errors.iter().filter(|error| error.direction != SYNC);
         errors.map(|error| error.count).sum()
@@ -52,18 +52,19 @@ impl Failed {
     }
 }
 
-/// A cell with failed measurements: I/Os failed, it ended early, or too many windows were empty.
+/// Failures of a workload on a target: measurements with too many failed I/Os, measurements that ended early, or too many windows in which
+/// nothing completed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Number of its measurements that failed.
+    /// Number of failed measurements.
     pub measurements: u32,
-    /// I/Os of all its measurements.
+    /// Failed I/Os and all I/Os, summed over the rounds.
     pub ios: Failed,
-    /// Reason of the first failure.
+    /// Evidence of the first failure, as text.
     pub reason: String,
 }
 
-/// Finds the cells in which measurements failed, by workload and target. Empty for a watch, where failed I/Os are a result.
+/// Finds failed measurements, by workload and target. Empty for a watch, where failed I/Os are a result.
 pub(super) fn failures<'a>(run: &Run, findings: &'a [Finding]) -> HashMap<(&'a str, &'a str), Failure> {
     let mut failures: HashMap<_, Failure> = HashMap::new();
     // Failed I/Os are what a watch tells of.
@@ -84,7 +85,8 @@ pub(super) fn failures<'a>(run: &Run, findings: &'a [Finding]) -> HashMap<(&'a s
     failures
 }
 
-/// Returns whether this round of a cell is empty, but few enough rounds are for the others to suffice.
+/// Returns whether nothing completed in this round, but in at most a tenth of all rounds of the workload on the target, so that the round
+/// does not count as a failure.
 fn is_outweighed(run: &Run, target: &str, workload: &str, round: u32) -> bool {
     let of_cell = run.measurements.iter().filter(|m| m.target == target && m.workload == workload);
     let (empty, others): (Vec<_>, Vec<_>) = of_cell.partition(|m| is_empty(m));
@@ -95,7 +97,7 @@ fn is_failure(finding: &Finding) -> bool {
     finding.unusable && finding.warning.kind == WarningKind::Incomplete
 }
 
-/// Builds a cell's failure with its I/O counts; the caller counts the failed measurements.
+/// Builds a failure with its I/O counts; the caller counts the failed measurements.
 fn failure(run: &Run, target: &str, workload: &str, warning: &Warning) -> Failure {
     let mut ios = Failed::default();
     for m in run.measurements.iter().filter(|m| m.target == target && m.workload == workload) {

@@ -1,4 +1,4 @@
-//! Concurrent guests: their shares, the fairness between them, and the effect of a neighbour.
+//! Fairness between concurrent guests or jobs, and the load of a noisy neighbour.
 
 use iotax_model::plan::Neighbour;
 use iotax_model::record::{Measurement, Share, Tallies};
@@ -25,7 +25,7 @@ pub enum MemberKind {
 /// A target's guests or jobs on one workload, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupFairness {
-    /// The kind of the members.
+    /// Guests or jobs.
     pub of: MemberKind,
     /// The members in the order of the record.
     pub members: Vec<Contender>,
@@ -54,12 +54,12 @@ impl Contender {
     }
 }
 
-/// Jain's index over the rounds.
+/// Jain's fairness index over the rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Fairness {
-    /// Its mean, from 1/n (one got everything) to 1 (all got the same).
+    /// Mean of the index over the rounds, from 1/n (one member got everything) to 1 (all got the same).
     pub mean: f64,
-    /// Student's t at 95%, cut where the index ends; absent for fewer than two rounds.
+    /// Student's t interval of the mean at 95%, limited to the index's range; absent for fewer than two rounds.
     #[serde(flatten)]
     pub interval: Option<Interval>,
 }
@@ -73,7 +73,7 @@ impl Fairness {
     }
 }
 
-/// The load of a neighbour while a target was measured.
+/// The load of a noisy neighbour while a target was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NeighbourLoad {
     /// The neighbour's name.
@@ -82,7 +82,7 @@ pub struct NeighbourLoad {
     pub iops: Option<f64>,
     /// Median over the rounds of bytes per second.
     pub bytes_per_s: Option<f64>,
-    /// The combined throughput; only if both the target and the neighbour carried streams.
+    /// The combined throughput; absent unless both the target and the neighbour carried streams.
     pub together: Option<CombinedThroughput>,
 }
 
@@ -122,7 +122,7 @@ pub fn fairness(measurement: &Measurement) -> Option<f64> {
     )
 }
 
-/// Returns a count per second of a share's window; `None` if the window has no length.
+/// Converts a count to a rate per second over a share's window; `None` if the window has no length.
 pub(crate) fn rate(share: &Share, count: u64) -> Option<f64> {
     (share.duration_ns > 0).then(|| count as f64 / (share.duration_ns as f64 / 1e9))
 }
@@ -143,7 +143,7 @@ fn member<'a>(name: &str, shares: &(impl Iterator<Item = &'a Share> + Clone)) ->
 }
 
 impl GroupFairness {
-    /// Computes the shares from one cell's measurements; `None` if no measurement had several members.
+    /// Computes the shares of a workload on a target over all rounds; `None` if no measurement had several members.
     pub(super) fn new(of: MemberKind, measurements: &[&Measurement]) -> Option<Self> {
         let shares = measurements.iter().flat_map(|m| match of {
             MemberKind::Guests => &m.shares,
@@ -181,7 +181,7 @@ impl GroupFairness {
 }
 
 impl NeighbourLoad {
-    /// Computes the neighbour's load from one cell's measurements; `None` if no neighbour was recorded.
+    /// Computes the load of a noisy neighbour over all rounds; `None` if no neighbour was recorded.
     pub fn of(neighbours: &[Neighbour], measurements: &[&Measurement]) -> Option<Self> {
         let shares = measurements.iter().filter_map(|m| m.neighbour.as_ref());
         let Contender { name, iops, bytes_per_s, .. } = member(&shares.clone().next()?.name, &shares);
@@ -193,7 +193,7 @@ impl NeighbourLoad {
 }
 
 impl CombinedThroughput {
-    /// Computes the combined throughput from one cell's measurements; `None` if none carried streams next to a neighbour's.
+    /// Computes the combined throughput over all rounds; `None` if no measurement carried streams next to a neighbour's.
     fn of(measurements: &[&Measurement]) -> Option<Self> {
         let both = |m: &&Measurement| {
             let share = m.neighbour.as_ref().filter(|_| is_stream(m))?;

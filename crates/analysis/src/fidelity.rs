@@ -2,7 +2,7 @@
 
 use iotax_model::record::{Measurement, Replayed};
 
-/// Lateness in nanoseconds above which an I/O may meet another queue than in the trace.
+/// Largest p99 lateness, in nanoseconds, of a faithful replay: after a longer delay an I/O may meet another queue than in the trace.
 const LATE_NS: u64 = 1_000_000;
 /// Largest share of missing I/Os at which a replay still counts as the traced work.
 const MISSING: f64 = 0.01;
@@ -10,11 +10,11 @@ const MISSING: f64 = 0.01;
 /// The significant deviations of a replay from its trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Infidelity {
-    /// True if I/Os began late although the target had free slots.
+    /// True if more than 1% of the I/Os began over 1 ms late although the target had free slots.
     pub(crate) is_late: bool,
-    /// True if I/Os had not begun when the replay ended.
+    /// True if more than 1% of the I/Os had not begun when the replay ended.
     pub(crate) lacks_begun: bool,
-    /// True if I/Os of the trace were left out.
+    /// True if more than 1% of the trace's I/Os were left out because the target cannot do them.
     pub(crate) lacks_possible: bool,
 }
 
@@ -36,7 +36,8 @@ pub(crate) fn is_late(measurement: &Measurement) -> bool {
     measurement.outcome.replayed.as_ref().is_some_and(|replayed| Infidelity::of(replayed) == only_late)
 }
 
-/// Returns whether this many of a cell's rounds may be left out as late: at most half. Otherwise the machine is unsuitable.
+/// Returns whether this many rounds of a workload on a target may be left out as late: at most half. With more late rounds the machine is
+/// unsuitable.
 pub(crate) const fn may_be_late(late: usize, all: usize) -> bool {
     late * 2 <= all
 }

@@ -9,17 +9,17 @@ use crate::percentile::percentile;
 use crate::stats::median;
 use iotax_model::Run;
 
-/// I/Os per second over the window by the agent's clock, both directions; absent without a window.
+/// I/Os per second over the window by the agent's clock, reads and writes together; `None` for an import, or if the window has no length.
 pub(crate) fn iops(measurement: &Measurement) -> Option<f64> {
     rate(measurement, measurement.outcome.tallies.ios())
 }
 
-/// Bytes per second over the window by the agent's clock, both directions; absent without a window.
+/// Bytes per second over the window by the agent's clock, reads and writes together; `None` for an import, or if the window has no length.
 pub(crate) fn bytes_per_s(measurement: &Measurement) -> Option<f64> {
     rate(measurement, measurement.outcome.tallies.bytes())
 }
 
-/// A count as a rate; `None` for an import, whose counts may be unknown rather than 0.
+/// Converts a count to a rate per second; `None` for an import, whose counts may be unknown rather than 0.
 fn rate(measurement: &Measurement, count: u64) -> Option<f64> {
     measurement.stated.is_none().then(|| per_second(measurement, count))?
 }
@@ -29,7 +29,7 @@ pub(crate) fn latency_mean(measurement: &Measurement) -> Option<f64> {
     measurement.outcome.tallies.latency().mean()
 }
 
-/// A quantile of the service time in nanoseconds; absent with too few I/Os.
+/// A quantile of the service time in nanoseconds; `None` if fewer than ten I/Os lie beyond it.
 pub(crate) fn latency_quantile(measurement: &Measurement, q: f64) -> Option<f64> {
     percentile(&measurement.outcome.tallies.latency(), q)
 }
@@ -57,7 +57,7 @@ pub fn lasted(measurement: &Measurement) -> Option<u64> {
     Some(measurement.outcome.duration_ns).filter(|ns| *ns > 0 || measurement.stated.is_none())
 }
 
-/// A count per second of the time that the window's I/Os took; `None` if that time is 0.
+/// Divides a count by the seconds on which the window's rates are based; `None` if they are 0.
 pub(crate) fn per_second(measurement: &Measurement, count: u64) -> Option<f64> {
     let ns = measurement.outcome.rate_ns();
     (ns > 0).then(|| count as f64 / (ns as f64 / 1e9))
@@ -68,13 +68,13 @@ pub(crate) fn cpu_per_io(measurement: &Measurement) -> Option<f64> {
     per_io(measurement, cpu_ns(measurement)?)
 }
 
-/// Busy CPU nanoseconds per GiB that streams carried; `None` for other work.
+/// CPU nanoseconds of the target's machine per GiB that streams carried; `None` for other work.
 pub(crate) fn cpu_per_gib(measurement: &Measurement) -> Option<f64> {
     per_gib(measurement, cpu_ns(measurement)?)
 }
 
-/// CPU nanoseconds of the target's machine over the window: those of the participating processes, or all busy time if these are unknown.
-/// `None` if not observed, or below one tick of the kernel's accounting, because zero is not plausible.
+/// CPU nanoseconds of the target's machine over the window: those of the participating processes and of interrupts, or all busy time if the
+/// processes are unknown. `None` if not observed, or if 0, which only means less than a tick of the kernel's accounting.
 fn cpu_ns(measurement: &Measurement) -> Option<u64> {
     let machine = measurement.machine()?;
     let threads = threads_ns(machine).zip(interrupts_ns(machine)).map(|(threads, irqs)| threads + irqs);
@@ -130,7 +130,7 @@ pub(crate) fn is_empty(measurement: &Measurement) -> bool {
     done(measurement, &outcome.tallies) == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
 }
 
-/// Returns whether this many of a cell's windows may be empty: at most a tenth.
+/// Returns whether this many windows of a workload on a target may be empty: at most a tenth.
 pub(crate) const fn may_be_empty(empty: usize, all: usize) -> bool {
     empty * 10 <= all
 }
@@ -147,7 +147,7 @@ pub fn bottom_disks<'a>(
     bottom_of(run, target, &activity.disks)
 }
 
-/// Like [`bottom_disks`], for any map of device activity.
+/// Like [`bottom_disks`], for any map from device names to activity.
 pub fn bottom_of<'a>(
     run: &'a Run,
     target: &'a str,

@@ -1,4 +1,4 @@
-//! The result of a check.
+//! The finding of a check: a warning, and whether it makes the measurement unusable.
 
 use iotax_model::Warning;
 
@@ -11,7 +11,7 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Makes the measurement unusable if `is_so`.
+    /// Marks the measurement unusable if `is_so`; changes nothing otherwise.
     pub(super) fn unusable_if(self, is_so: bool) -> Self {
         Self { unusable: is_so, ..self }
     }

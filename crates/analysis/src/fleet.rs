@@ -13,7 +13,7 @@ use crate::percentile::percentile;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate, median};
 
-/// Fewest hosts for finding outliers.
+/// Fewest hosts among which outliers are searched for.
 const FEWEST_HOSTS: usize = 5;
 /// The modified z-score beyond which a host is an outlier (B. Iglewicz, D. Hoaglin, How to Detect and Handle Outliers, ASQC Quality Press,
 /// 1993).
@@ -32,9 +32,9 @@ pub struct FleetAnswer {
     pub mode: FleetMode,
     /// The fleet's members, in the order given.
     pub members: Vec<FleetRun>,
-    /// Hosts side by side, by workload and target; empty where they share one storage.
+    /// Comparisons of the hosts, by workload and target; empty if the members share one storage.
     pub hosts: Vec<HostCell>,
-    /// Sums over members, by workload and target; empty if each has its own storage.
+    /// Sums over the members, by workload and target; empty if each member has its own storage.
     pub shared: Vec<SharedCell>,
 }
 
@@ -62,15 +62,15 @@ pub struct HostCell {
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// The hosts that measured it.
+    /// Figures of each host that measured the workload on the target.
     pub hosts: Vec<HostFigures>,
     /// The median of the hosts' mean latencies, in nanoseconds.
     pub median_ns: f64,
-    /// False if too few hosts measured the cell to find outliers: fewer than five.
+    /// False if fewer than five hosts measured the workload on the target, too few to find outliers.
     pub is_judged: bool,
 }
 
-/// One host's figures in a cell.
+/// One host's figures for a workload on a target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostFigures {
     /// The member's name.
@@ -106,12 +106,12 @@ pub struct SharedCell {
     pub withheld: Vec<WithheldRound>,
 }
 
-/// A round whose sums are not known.
+/// A round that is left out of the sums.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WithheldRound {
-    /// The round.
+    /// Number of the round.
     pub round: u32,
-    /// Why.
+    /// The reason why the round is left out.
     pub reason: String,
 }
 
@@ -120,7 +120,7 @@ pub struct WithheldRound {
 pub struct SharedGroup {
     /// Each member's name and share of the I/Os, 0 to 1.
     pub shares: Vec<(String, f64)>,
-    /// The number of rounds.
+    /// Number of rounds in the sums.
     pub rounds: usize,
     /// Median over the rounds of the I/Os per second of all members.
     pub iops: f64,
@@ -134,19 +134,19 @@ pub struct SharedGroup {
     pub ios: u64,
     /// Service times of all members and rounds, merged, so that its percentiles are those of all I/Os.
     pub latency: Histogram,
-    /// Spread of the members' first I/Os.
+    /// Spread of the members' first I/Os in a round.
     pub skew: StartSkew,
 }
 
-/// The spread of the members' first I/Os; where that is not recorded (network streams, older versions), how far
-/// apart their windows began.
+/// The spread of the members' first I/Os in a round. If first I/Os are not recorded (network streams, older versions), the starts of the measured
+/// windows count instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StartSkew {
-    /// The 99th percentile over all beginnings of the distance to the first of its round.
+    /// The 99th percentile, over the first I/Os of all members and rounds, of the distance from the first I/O of the round.
     pub p99_ns: u64,
-    /// The greatest of them.
+    /// The longest distance from the first I/O of a round to the first I/O of a member.
     pub longest_ns: u64,
-    /// Bound on the error of either, by the round trips that the clocks were compared by.
+    /// Error bound of both distances, from the round trips by which the clocks were compared.
     pub uncertainty_ns: u64,
 }
 
@@ -158,7 +158,7 @@ impl SharedGroup {
     }
 }
 
-/// Computes the results of the fleet whose members made these runs; `None` if no run belongs to a fleet.
+/// Computes the results of the fleet to which the first fleet run in `runs` belongs; `None` if no run belongs to a fleet.
 #[must_use]
 pub fn fleet(runs: &[Run]) -> Option<FleetAnswer> {
     let first = runs.iter().find(|run| run.fleet.is_some())?;
@@ -207,7 +207,7 @@ impl FleetRun {
     }
 }
 
-/// The measurements of a cell.
+/// Iterates over a run's measurements of a workload on a target.
 fn of_cell<'a>(
     run: &'a Run,
     (workload, target): &'a (String, String),
@@ -216,7 +216,7 @@ fn of_cell<'a>(
 }
 
 impl HostCell {
-    /// Compares the hosts on one cell; `None` if no host measured it.
+    /// Compares the hosts on one workload and target; `None` if no host measured them.
     fn of(cell: &(String, String), members: &[(&str, &Run)], margin: f64) -> Option<Self> {
         let mut hosts: Vec<HostFigures> =
             members.iter().filter_map(|(name, run)| HostFigures::of(name, run, cell)).collect();
@@ -268,7 +268,7 @@ struct Counted {
     bytes: u64,
     seconds: f64,
     latency: Histogram,
-    /// Time of its first I/O relative to the agreed start, in nanoseconds.
+    /// Time of the member's first I/O relative to the agreed start, in nanoseconds.
     began_ns: i64,
     uncertainty_ns: u64,
 }

@@ -20,7 +20,7 @@ const IN_GUEST: &str = " in the guest";
 /// Number of flushes that a layer counted, or the reason why there is no number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlushCount {
-    /// Flushes that the layer completed.
+    /// The layer completed this many flushes.
     Counted(u64),
     /// The layer acknowledged flushes, passed some on and dropped the others.
     Dropping {
@@ -38,16 +38,16 @@ pub enum FlushCount {
     NotCounted,
 }
 
-/// One layer below the program, with its flushes over all rounds of a cell.
+/// One layer below the program, with its flushes over all rounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlushLevel {
     /// `vda in the guest`, `QEMU`, `loop0`, `volatile`, `vdb + vdc`.
     pub name: String,
-    /// The layer's flushes.
+    /// Flushes that the layer counted, or the reason why it counted none.
     pub flushes: FlushCount,
 }
 
-/// The outcome of a cell's flushes.
+/// The fate of the flushes that the program requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FlushFate {
     /// The lowest layer that counts flushes completed this many.
@@ -61,7 +61,7 @@ pub enum FlushFate {
     },
     /// No flush is needed: the lowest device has no volatile cache, according to the kernel.
     NotNeeded {
-        /// Name of the device.
+        /// Name of the lowest device.
         device: String,
     },
     /// No layer below the program counts flushes.
@@ -76,9 +76,9 @@ pub enum FlushFate {
 pub enum SwallowEvidence {
     /// The next layer that counts flushes saw none.
     NoneBelow,
-    /// The layer's setting alone.
+    /// Only the layer's setting says so; no counter shows it.
     Setting,
-    /// The layer's own count.
+    /// The layer itself counted dropped flushes.
     OwnCount {
         /// Flushes that the layer acknowledged.
         done: u64,
@@ -87,7 +87,7 @@ pub enum SwallowEvidence {
     },
 }
 
-/// The flushes of one cell.
+/// The flushes of a workload on a target, over all rounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlushAccount {
     /// Flushes that the program requested, plus writes that it requested as durable.
@@ -96,13 +96,13 @@ pub struct FlushAccount {
     pub levels: Vec<FlushLevel>,
     /// A layer that ignores flushes by its cache mode, such as `QEMU (cache=unsafe)`.
     pub ignored_by: Option<String>,
-    /// The outcome of the flushes.
+    /// Outcome: flushes completed, swallowed, not needed or not countable.
     pub fate: FlushFate,
 }
 
 impl FlushAccount {
-    /// Computes the account from one cell's measurements. `None` if the program requested no flushes, or if a neighbour ran, because the layers
-    /// count its flushes too.
+    /// Sums the flushes over all rounds. `None` if the program requested no flushes, or with a noisy neighbour, because the layers count
+    /// its flushes too.
     #[must_use]
     pub fn of(
         workload: &Workload,
@@ -134,7 +134,7 @@ impl FlushAccount {
 }
 
 impl FlushAccount {
-    /// Returns whether another account of the same target has the same outcome at the same layers, so that the two can be added.
+    /// Returns whether another account of the same target has the same outcome at the same layers, so that the sum of both is meaningful.
     #[must_use]
     pub fn ends_as(&self, other: &Self) -> bool {
         let by = |account: &Self| match &account.fate {
@@ -159,7 +159,7 @@ impl FlushAccount {
             && self.levels.iter().zip(&other.levels).all(alike)
     }
 
-    /// Adds an account that [ends as](Self::ends_as) this one.
+    /// Adds the counts of an account for which [`Self::ends_as`] holds.
     pub fn add(&mut self, other: &Self) {
         self.asked += other.asked;
         for (mine, theirs) in self.levels.iter_mut().zip(&other.levels) {
@@ -176,7 +176,7 @@ impl FlushAccount {
 }
 
 impl FlushCount {
-    /// Adds counts of the same kind.
+    /// Adds two counts of the same variant; returns `self` if the variants differ.
     const fn plus(self, other: Self) -> Self {
         match (self, other) {
             (Self::Counted(one), Self::Counted(other)) => Self::Counted(one + other),
@@ -189,7 +189,7 @@ impl FlushCount {
 }
 
 impl SwallowEvidence {
-    /// Adds evidence of the same kind.
+    /// Adds evidence of the same variant; returns `self` if the variants differ.
     const fn plus(self, other: Self) -> Self {
         match (self, other) {
             (Self::OwnCount { done, dropped }, Self::OwnCount { done: more, dropped: others }) => {
@@ -210,7 +210,7 @@ fn asked(workload: &Workload, m: &Measurement) -> u64 {
     done.as_ref().map_or(0, |tally| tally.ios)
 }
 
-/// One layer's flushes in one measurement.
+/// Flush counters of one layer, in one measurement or summed over several.
 #[derive(Debug, Clone)]
 struct Seen {
     name: String,

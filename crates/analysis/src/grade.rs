@@ -18,11 +18,11 @@ use iotax_model::Run;
 pub enum Grade {
     /// Measured by another tool, so that nothing could be checked.
     Unchecked,
-    /// Nothing was found.
+    /// No warnings.
     Clean,
-    /// Something is to be known before its figures are read.
+    /// Has warnings, but the figures can be used.
     Remarks,
-    /// Its figures say something else than what was asked: no verdict may rest on it.
+    /// Did not measure what was asked: no verdict may rest on it.
     Unusable,
 }
 

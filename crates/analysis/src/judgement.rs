@@ -1,9 +1,9 @@
 //! Judges a run: derives comparisons, breakdowns and warnings from its records.
 //!
-//! Every target is compared with the plan's baseline on every workload by every [`Metric`], which gives the total cost, and along
-//! the [edges](mod@crate::edges) of the ladder, which gives the cost of each layer. Holm's procedure goes through each family of metrics.
-//! The steps along the edges form families of their own. A step that starts at the baseline reuses the comparison with the baseline, so
-//! that no pair gets two verdicts.
+//! Every target is compared with the plan's baseline on every workload by every [`Metric`], which gives the total cost, and along the
+//! [edges](mod@crate::edges) between targets, which gives the cost of each layer. Each family of metrics goes through Holm's procedure. The
+//! steps along the edges form families of their own. A step that starts at the baseline reuses the comparison with the baseline, so that no
+//! pair gets two verdicts.
 
 use std::collections::HashSet;
 
@@ -48,7 +48,7 @@ pub struct Judgement {
     pub steps: Vec<Comparison>,
     /// Progress of a run that adds rounds until all comparisons are decided; absent for other runs.
     pub standing: Option<Standing>,
-    /// Measured cells, in the plan's order of workloads and targets.
+    /// Results of each workload on each target that was measured, in the plan's order.
     pub cells: Vec<CellJudgement>,
     /// Differences between rounds and drift, for each workload, over all targets.
     pub effects: Vec<Effects>,
@@ -61,32 +61,32 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Returns the comparison of a target with the baseline.
+    /// Returns the comparison of a target with the baseline; `None` if the two were not compared.
     #[must_use]
     pub fn comparison(&self, workload: &str, target: &str, metric: Metric) -> Option<&Comparison> {
         self.comparisons.iter().find(|c| c.workload == workload && c.target == target && c.metric == metric)
     }
 
-    /// Returns the comparison along an edge.
+    /// Returns the comparison of an edge's end with its start; `None` if the two were not compared.
     #[must_use]
     pub fn step(&self, workload: &str, edge: &Edge, metric: Metric) -> Option<&Comparison> {
         let along = |c: &&Comparison| c.target == edge.to && c.baseline == edge.from;
         self.steps.iter().filter(along).find(|c| c.workload == workload && c.metric == metric)
     }
 
-    /// The edge that a comparison follows, if it follows one.
+    /// Returns the edge that a comparison follows; `None` for a pair that is no edge.
     #[must_use]
     pub fn edge(&self, comparison: &Comparison) -> Option<&Edge> {
         self.edges.iter().find(|edge| edge.to == comparison.target && edge.from == comparison.baseline)
     }
 
-    /// Returns a cell; `None` if it was not measured.
+    /// Returns the results of a workload on a target; `None` if it was not measured.
     #[must_use]
     pub fn cell(&self, workload: &str, target: &str) -> Option<&CellJudgement> {
         self.cells.iter().find(|cell| cell.workload == workload && cell.target == target)
     }
 
-    /// Iterates over the targets of a workload whose cell has the given `part`, each with that part.
+    /// Iterates over the targets for which `part` returns a value on this workload, each with that value.
     pub fn on<'a, T: 'a>(
         &'a self,
         workload: &'a str,
@@ -96,7 +96,8 @@ impl Judgement {
         cells.filter_map(move |cell| Some((cell.target.as_str(), part(cell)?)))
     }
 
-    /// Returns whether the cell has an unusable measurement, more than a tenth of empty windows, or more than half of its replays late.
+    /// Returns whether the results of a workload on a target cannot be used: an unusable measurement, more than a tenth of empty windows,
+    /// or more than half of the replays late.
     #[must_use]
     pub fn is_unusable(&self, run: &Run, workload: &str, target: &str) -> bool {
         let first = run.first_measured_round();
@@ -111,14 +112,14 @@ impl Judgement {
             || !may_be_late(late, of_cell.len())
     }
 
-    /// Returns the summary of a cell; `None` if it was not measured.
+    /// Returns the figures of a workload on a target; `None` if it was not measured.
     #[must_use]
     pub fn summary(&self, workload: &str, target: &str) -> Option<&Summary> {
         Some(&self.cell(workload, target)?.summary)
     }
 }
 
-/// Judges a run by all metrics, finished or not.
+/// Judges a run by all metrics. The run need not be complete.
 #[must_use]
 pub fn judge(run: &Run) -> Judgement {
     judge_by(run, Metric::ALL)
@@ -163,13 +164,13 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     }
 }
 
-/// Drops findings about rounds that are not measured, such as warm-up rounds; findings about the whole run stay.
+/// Drops findings about rounds that results are not computed from, such as those before a steady state; findings about the whole run stay.
 fn of_measured_rounds(run: &Run, findings: Vec<Finding>) -> Vec<Finding> {
     let first = run.first_measured_round();
     findings.into_iter().filter(|finding| finding.warning.round.is_none_or(|round| round >= first)).collect()
 }
 
-/// Computes the results of each measured cell.
+/// Computes the results of each workload on each target that was measured.
 fn cells(run: &Run, figures: &[Metric], means: &CellMeans<'_>, findings: &[Finding]) -> Vec<CellJudgement> {
     let mut failures = failed::failures(run, findings);
     let mut by_cell = by_cell(run);
@@ -242,7 +243,7 @@ fn compare(
     (comparisons, steps, standing)
 }
 
-/// Decides each family once, with all rounds.
+/// Decides each family of comparisons once, with all rounds; for runs that do not add rounds.
 fn at_once(plan: &Plan, means: &CellMeans<'_>, cases: &[PendingComparison]) -> Vec<Option<Comparison>> {
     let mut decided: Vec<Option<Comparison>> = cases.iter().map(|_| None).collect();
     for family in families(cases) {

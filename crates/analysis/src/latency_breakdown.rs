@@ -19,11 +19,11 @@ const SAME_IOS: f64 = 0.1;
 pub enum View {
     /// The host's device at the bottom, by its own counters.
     Device,
-    /// QEMU's block layer.
+    /// QEMU's block layer, by QEMU's own counters.
     Qemu,
-    /// The disk of the guest's kernel.
+    /// The guest's disk, by the guest kernel's counters.
     GuestDisk,
-    /// The program that issued the I/O.
+    /// The program that issued the I/O, by its own measurements.
     Program,
 }
 
@@ -116,7 +116,7 @@ fn over_disks<'a>(disks: impl Iterator<Item = &'a DiskActivity>) -> Option<(f64,
     (ios > 0.0).then(|| (ios, waited / ios))
 }
 
-/// The latency of one cell by component.
+/// The latency of a workload on a target, by component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyBreakdown {
     /// Mean latency at each observed layer, from the bottom up: medians over the rounds, in nanoseconds.
@@ -127,13 +127,14 @@ pub struct LatencyBreakdown {
     pub not_separable: Vec<String>,
     /// Median service time in QEMU's block layer, interpolated from its histogram, in nanoseconds.
     pub qemu_p50_ns: Option<f64>,
-    /// 99th percentile of the same histogram; absent if it lies in the last bin, which has no upper bound.
+    /// 99th percentile of the service time in QEMU's block layer, in nanoseconds; absent if it lies in the histogram's last bin, which has
+    /// no upper bound.
     pub qemu_p99_ns: Option<f64>,
 }
 
 impl LatencyBreakdown {
-    /// Computes the breakdown from one cell's measurements; `None` if only the program observed the latency, or the work ran on another
-    /// machine.
+    /// Computes the breakdown from all rounds of a workload on a target; `None` if only the program observed the latency, or if the work
+    /// ran on another machine.
     pub fn of(
         spec: &TargetSpec,
         record: Option<&TargetRecord>,

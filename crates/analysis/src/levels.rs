@@ -15,7 +15,7 @@ const LEVEL: usize = 3;
 pub struct BurstLevel {
     /// The rate, in I/Os or bytes per second.
     pub rate: f64,
-    /// Length from the start of the measured window, in seconds.
+    /// Time from the start of the measured window to the end of the burst, in seconds.
     pub seconds: f64,
 }
 
@@ -26,7 +26,8 @@ pub struct Levels {
     pub burst: Option<BurstLevel>,
     /// The median rate of the intervals after the fall, or of all intervals, in I/Os or bytes per second.
     pub sustained: f64,
-    /// Scatter of these intervals, as a share of their median: the median absolute deviation, scaled to a standard deviation.
+    /// Scatter of the rate over the same intervals, as a share of its median: the median absolute deviation, scaled to a standard
+    /// deviation.
     pub scatter: f64,
 }
 

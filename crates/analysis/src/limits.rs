@@ -17,7 +17,7 @@ use crate::checks::generator;
 use crate::levels::{BurstLevel, Levels};
 use crate::stats::{geometric_mean, median};
 
-/// Largest scatter of a rate that counts as limited: the median over its measurements.
+/// Largest scatter within a measurement, as a share of the rate, that counts as limited; the median over the measurements is compared.
 const HELD: f64 = 0.015;
 
 /// Largest relative difference of rates that count as the same limit.
@@ -162,7 +162,7 @@ pub fn limits<'a>(run: &'a Run) -> Vec<LimitsOnTarget<'a>> {
     all.filter(|one| !one.rates.is_empty()).collect()
 }
 
-/// Derives the limits from both directions: one limit if both have the same rate, else one for each limited direction.
+/// Derives the limits: a common one if reads and writes have the same rate and mixed I/O was measured, else one for each limited direction.
 fn found(
     unit: RateUnit,
     reads: Option<Direction>,

@@ -1,19 +1,18 @@
 //! Runs that add rounds until their comparisons are decided.
 //!
-//! The plan alone fixes the numbers of rounds at which looks happen ([`iotax_model::plan::UntilDecided::looks`]). At a look each
-//! family of comparisons goes through Holm's procedure with the undecided ones: the share `alpha / (m - k + 1)` that Holm gives a
-//! comparison is spread over the looks by [`Looks`]. A decided comparison stays decided and passes its share to the others
-//! (Ye, Li, Liu and Yao, A group sequential Holm procedure with multiple primary endpoints, Statistics in Medicine 32, 2013;
-//! Maurer and Bretz, Multiple testing in group sequential trials using graphical approaches, Statistics in Biopharmaceutical
-//! Research 5, 2013). So the probability of any false statement in a family, over all looks, is at most alpha.
+//! A look is an interim test of all open comparisons. The plan alone fixes after how many rounds looks happen
+//! ([`iotax_model::plan::UntilDecided::looks`]). At a look each family of comparisons goes through Holm's procedure with the undecided
+//! ones: the share `alpha / (m - k + 1)` that Holm gives a comparison is spread over the looks by [`Looks`]. A decided comparison stays
+//! decided and passes its share to the others (Ye, Li, Liu and Yao, A group sequential Holm procedure with multiple primary endpoints,
+//! Statistics in Medicine 32, 2013; Maurer and Bretz, Multiple testing in group sequential trials using graphical approaches, Statistics in
+//! Biopharmaceutical Research 5, 2013). So the probability of any false statement in a family, over all looks, is at most alpha.
 //!
 //! The run continues until the metric in the tables ([`Metric::headline`]) is decided on every workload, for every target against the
-//! baseline and along every edge of the ladder. A cell that no open comparison needs is left out of later rounds; each
-//! round still measures both sides of every comparison in it. Other metrics are tested at the looks for which their cells were
-//! measured.
+//! baseline and along every edge between targets. A cell, which is a workload on a target, is left out of later rounds once no open
+//! comparison needs it; each round still measures both sides of every open comparison. Other metrics are tested at the looks for which
+//! their cells were measured.
 //!
-//! Everything here follows from the plan and the records, so that the judgement is the same while measuring, after a resume and
-//! years later.
+//! All results follow from the plan and the records, so the judgement is the same while measuring, after a resume and years later.
 
 use std::collections::{HashMap, HashSet};
 
@@ -34,7 +33,7 @@ use crate::stats::sequential::Looks;
 use crate::stats::verdict::{Decision, decide_by, needed_rounds};
 use iotax_model::{Run, RunState};
 
-/// Number of rounds without a common measurement, also since the previous look, after which a comparison is abandoned.
+/// A comparison is abandoned if none of the last 3 rounds, and none since the previous look, measured both of its sides.
 const PATIENCE: u32 = 3;
 
 /// Metrics that must be decided before a run ends; one per workload.
@@ -53,24 +52,24 @@ impl Levels {
         Some(Self { looks: Looks::new(looks)?, known: HashMap::new() })
     }
 
-    /// Returns the significance level at a look for the first of `left` undecided comparisons.
+    /// Returns the significance level at an interim test for the first of `left` undecided comparisons.
     fn at(&mut self, look: usize, left: usize) -> f64 {
         let looks = &self.looks;
         *self.known.entry((look, left)).or_insert_with(|| looks.nominal(look, ALPHA / left as f64))
     }
 }
 
-/// Replays the looks for which the records have rounds, in order.
+/// Repeats the tests of all looks whose rounds are recorded, in order.
 pub(super) struct Replay<'a> {
     pub(super) plan: &'a Plan,
     pub(super) pairs: &'a [Pair],
     pub(super) cases: &'a [PendingComparison],
-    /// Returns whether a cell was attempted in a round, successfully or not.
+    /// Returns whether a workload on a target was attempted in a round, successfully or not.
     pub(super) tried: &'a dyn Fn(Cell, u32) -> bool,
 }
 
 impl Replay<'_> {
-    /// Returns the last decision on each comparison, `None` before the first look, and the progress of the looks.
+    /// Returns the last decision on each comparison, `None` before the first look, and the run's progress.
     pub(super) fn run(&self, levels: &mut Levels) -> (Vec<Option<LookDecision>>, Standing) {
         let looks = levels.looks.rounds().to_vec();
         let mut latest: Vec<Option<LookDecision>> = self.cases.iter().map(|_| None).collect();
@@ -113,7 +112,7 @@ impl Replay<'_> {
         (latest, standing)
     }
 
-    /// Tests every open comparison whose cells were measured.
+    /// Tests every undecided comparison whose two sides were measured.
     fn look(
         &self,
         look: usize,
@@ -167,17 +166,17 @@ impl Replay<'_> {
         }
     }
 
-    /// Returns whether the run waits for this comparison.
+    /// Returns whether the run adds rounds until this comparison is decided.
     fn is_required(&self, case: &PendingComparison) -> bool {
         case.metric == self.metric(case.workload)
     }
 
-    /// Returns the metric that the run waits for on a workload: the one in its table.
+    /// Returns the metric that must be decided on a workload: the one shown in tables.
     fn metric(&self, workload: usize) -> Metric {
         Metric::headline(&self.plan.workloads[workload])
     }
 
-    /// Number of (pair, workload) combinations that the run still waits for: undecided, or not measured.
+    /// Number of (pair, workload) combinations that are not decided yet.
     fn open_pairs(&self, latest: &[Option<LookDecision>]) -> usize {
         let is_decided = |workload: usize, pair: &Pair, metric: Metric| {
             let mut known = self.cases.iter().zip(latest);
@@ -191,7 +190,7 @@ impl Replay<'_> {
         workloads.map(|workload| self.pairs.iter().filter(|pair| is_open(workload, pair)).count()).sum()
     }
 
-    /// Undecided comparisons that the run waits for.
+    /// Iterates over the undecided comparisons for which the run adds rounds.
     fn open<'b>(&'b self, latest: &'b [Option<LookDecision>]) -> impl Iterator<Item = &'b PendingComparison> {
         let open = |latest: &Option<LookDecision>| !latest.as_ref().is_some_and(LookDecision::is_decided);
         let both = self.cases.iter().zip(latest);
@@ -199,7 +198,7 @@ impl Replay<'_> {
     }
 }
 
-/// Collects the cells and rounds that failed, from the run's own warnings.
+/// Collects the failed measurements, by workload and target and by round, from the run's own warnings.
 pub(super) fn failed(run: &Run) -> HashSet<(Cell, u32)> {
     let place = |target: &str, workload: &str| {
         Some(Cell {
@@ -211,14 +210,14 @@ pub(super) fn failed(run: &Run) -> HashSet<(Cell, u32)> {
     incomplete.filter_map(|w| Some((place(w.target.as_ref()?, w.workload.as_ref()?)?, w.round?))).collect()
 }
 
-/// Splits the edges of a run's ladder into those whose ends are on the same devices and the others.
+/// Splits the edges between a plan's targets into those with both ends on the same devices, and those with ends on different devices.
 pub(super) fn whole_and_broken(run: &Run) -> (Vec<Edge>, Vec<Edge>) {
     // The step to the baseline is a comparison with it, the other way round.
     let steps = edges(&run.plan.targets).into_iter().filter(|edge| edge.to != run.plan.baseline);
     steps.partition(|edge| super::edges::other_devices(run, edge).is_none())
 }
 
-/// The state of a run that adds rounds, while it runs: decides which cells to measure next.
+/// The state of a run that adds rounds, while it runs. It decides which workloads are measured next on which targets.
 #[derive(Debug)]
 pub struct SequentialState {
     /// The run without its measurements.
@@ -248,18 +247,18 @@ impl SequentialState {
         self.figures.add(&self.run.plan, measurement, grade::withheld(&findings).remove(&place(measurement)));
     }
 
-    /// Records that a cell could not be measured in a round.
+    /// Records that a workload could not be measured on a target in a round.
     pub fn fail(&mut self, cell: Cell, round: u32) {
         self.failed.insert((cell, round));
     }
 
-    /// Returns whether a cell was measured in a round.
+    /// Returns whether a workload was measured on a target in a round.
     #[must_use]
     pub fn has(&self, cell: Cell, round: u32) -> bool {
         self.figures.has(cell, round)
     }
 
-    /// Returns the run's progress. The runner alone knows whether the time limit will end the run.
+    /// Returns the run's progress. The time limit is not considered here; the runner applies it.
     pub fn standing(&mut self) -> Standing {
         let plan = &self.run.plan;
         let cases = self.figures.cases(plan, &self.pairs);
@@ -269,7 +268,7 @@ impl SequentialState {
     }
 }
 
-/// The progress of a stored run: a complete run with remaining looks was stopped by its time limit.
+/// Returns the progress of a stored run: a complete run with interim tests left was stopped by its time limit.
 pub(super) fn stored_standing(run: &Run, standing: Standing) -> Standing {
     if standing.stopped.is_some() || run.state != RunState::Complete {
         return standing;

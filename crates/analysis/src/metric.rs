@@ -32,7 +32,7 @@ pub struct Definition {
     pub id: &'static str,
     /// Unit of the values.
     pub unit: Unit,
-    /// Direction of improvement.
+    /// Direction in which the value improves.
     pub better: Better,
     /// Name in sentences and tables.
     pub name: Names,
@@ -51,11 +51,11 @@ pub struct Definition {
 /// The name of a figure for each kind of work.
 #[derive(Debug, Clone, Copy)]
 pub struct Names {
-    /// For I/O on disks and files.
+    /// Name for I/O on disks and files.
     pub io: &'static str,
-    /// For streams over a network.
+    /// Name for streams over a network.
     pub streams: &'static str,
-    /// For round trips over a network.
+    /// Name for round trips over a network.
     pub trips: &'static str,
 }
 
@@ -90,10 +90,10 @@ pub enum Unit {
     /// Events per second.
     #[serde(rename = "1/s")]
     PerSecond,
-    /// Bytes per second; of networks bits are shown.
+    /// Bytes per second; shown as bits per second for networks.
     #[serde(rename = "B/s")]
     BytesPerSecond,
-    /// Events.
+    /// A number of events.
     #[serde(rename = "count")]
     Count,
 }
@@ -108,7 +108,7 @@ impl Unit {
         }
     }
 
-    /// Formats a value with its unit.
+    /// Formats a value for reading: times and bytes per second with a unit, events and events per second as plain numbers.
     #[must_use]
     pub fn show(self, value: f64) -> String {
         match self {
@@ -123,16 +123,16 @@ impl Unit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// More of it.
+    /// A higher value is better.
     More,
-    /// Less of it.
+    /// A lower value is better.
     Less,
 }
 
 /// The method that combines the values of several rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OverRounds {
-    /// The geometric mean of the rounds' values, as in comparisons: the ratio of two cells equals the ratio of their figures.
+    /// The geometric mean of the rounds' values, as in comparisons: the ratio of two targets' figures is the ratio of their comparison.
     GeometricMean,
     /// The median of the rounds' values.
     Median,
@@ -144,8 +144,8 @@ pub enum OverRounds {
 
 /// Families of metrics whose comparisons share one application of Holm's procedure.
 ///
-/// In a closed loop, I/Os per second, bytes per second and mean latency express the same result in three units, so each forms a family
-/// of its own. Percentiles and CPU time are further results. A reader may pick the one that looks worst, so they share a family.
+/// In a closed loop, I/Os per second, bytes per second and mean latency express the same result in three units, so each forms a family of
+/// its own. Percentiles and CPU time are further results. They share a family, because a reader may pick the one that looks worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
     /// A single metric.
@@ -260,21 +260,21 @@ impl Metric {
     pub const LOST: Self = Self(&packets("lost", "datagrams or messages that never arrived", |m| {
         Packets::of(m).lost.map(count)
     }));
-    /// Datagrams that a later one overtook.
+    /// Reordering: datagrams or messages that arrived after a later one.
     pub const OUT_OF_ORDER: Self =
         Self(&packets("out_of_order", "datagrams or messages that a later one overtook", |m| {
             Packets::of(m).out_of_order.map(count)
         }));
-    /// Datagrams that arrived again.
+    /// Duplicates: datagrams or messages that arrived more than once.
     pub const DUPLICATES: Self =
         Self(&packets("duplicates", "datagrams or messages that arrived again", |m| {
             Packets::of(m).duplicates.map(count)
         }));
-    /// Segments that TCP sent again.
+    /// TCP segments that were retransmitted.
     pub const RETRANSMITS: Self = Self(&packets("retransmits", "segments that TCP sent again", |m| {
         Packets::of(m).retransmits.map(count)
     }));
-    /// Datagrams' jitter by RFC 3550, mean of the streams.
+    /// Jitter of datagrams by RFC 3550 in nanoseconds, mean of the streams.
     pub const JITTER: Self = Self(&Definition {
         id: "jitter",
         unit: Unit::Nanoseconds,
@@ -286,7 +286,7 @@ impl Metric {
         over_rounds: OverRounds::Median,
         compares: None,
     });
-    /// I/Os that failed.
+    /// Failed I/Os, flushes included.
     pub const ERRORS: Self = Self(&Definition {
         id: "errors",
         unit: Unit::Count,
@@ -320,7 +320,7 @@ impl Metric {
     ];
 }
 
-/// A percentile of the service time.
+/// Defines a metric for the quantile `q` of the service time.
 const fn percentile(
     id: &'static str,
     name: &'static str,
@@ -341,7 +341,7 @@ const fn percentile(
     }
 }
 
-/// A count of a network's packets.
+/// Defines a metric that counts packets. Targets are not compared by it.
 const fn packets(id: &'static str, help: &'static str, of: fn(&Measurement) -> Option<f64>) -> Definition {
     Definition {
         id,
@@ -431,7 +431,7 @@ impl Metric {
         matches!(self.0.unit, Unit::Nanoseconds)
     }
 
-    /// Formats a value with its unit.
+    /// Formats a value for reading, see [`Unit::show`].
     #[must_use]
     pub fn figure(self, value: f64) -> String {
         self.0.unit.show(value)
@@ -458,13 +458,14 @@ impl Metric {
         if is_answer { Family::Of(self) } else { Family::Further }
     }
 
-    /// Returns the metric that decides if a single verdict on a workload is needed.
+    /// Returns the metric for a single verdict on a workload: mean latency, or throughput for streams.
     #[must_use]
     pub fn leading(workload: &Workload) -> Self {
         if Self::LATENCY_MEAN.compares(workload) { Self::LATENCY_MEAN } else { Self::BYTES_PER_S }
     }
 
-    /// Returns the metric for tables with one number per cell: the rate of a closed loop, or the latency at a scheduled rate.
+    /// Returns the metric for tables with one number per workload and target: the rate of a closed loop, or the latency at a scheduled
+    /// rate.
     #[must_use]
     pub fn headline(workload: &Workload) -> Self {
         match workload.kind() {
@@ -475,13 +476,14 @@ impl Metric {
         }
     }
 
-    /// Returns whether the metric is the CPU time of the host.
+    /// Returns whether the metric is the host's CPU time, per I/O or per GiB.
     #[must_use]
     pub fn is_cpu(self) -> bool {
         self == Self::CPU_PER_IO || self == Self::CPU_PER_GIB
     }
 
-    /// Returns the substitute for streams, which have no latency: throughput for the mean, CPU cost for the 99th percentile.
+    /// Returns the substitute for streams, which have no latency: throughput for the mean, CPU cost for the 99th percentile; otherwise
+    /// `self`.
     #[must_use]
     pub fn or_of_streams(self, workload: &Workload) -> Self {
         if self == Self::LATENCY_MEAN {
@@ -534,7 +536,7 @@ impl Metric {
     }
 }
 
-/// Returns the value that the source of an imported measurement states.
+/// Returns the value that the source of an imported measurement states; `None` if it states none, or without an import.
 pub(crate) fn stated(measurement: &Measurement, metric: Metric) -> Option<f64> {
     measurement.stated.as_ref()?.metrics.get(metric.word()).copied()
 }

@@ -8,10 +8,10 @@ use crate::figures::{is_stream, per_gib, per_io};
 use crate::packets::over_flows;
 use crate::stats::median;
 
-/// Linux' minimum TCP retransmission timeout (TCP_RTO_MIN) in nanoseconds: a longer gap is more than one lost packet.
+/// Linux' minimum TCP retransmission timeout (TCP_RTO_MIN) in nanoseconds. A single lost packet does not explain a longer gap.
 pub const GAP_NS: u64 = 200_000_000;
 
-/// The packets of one cell, over all rounds.
+/// Packet statistics of a workload on a target, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
     /// Totals of the streams by direction, upload first. For round trips under load: totals of the background load.
@@ -35,9 +35,9 @@ pub struct Network {
 /// Totals of the streams of one direction. A count is absent if any stream does not report it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamTotals {
-    /// True if the client sends.
+    /// True for uploads: the client sends.
     pub upload: bool,
-    /// Number of streams in each round.
+    /// Largest number of streams in a round.
     pub streams: usize,
     /// Median over the rounds of bytes per second received; for background load, as its streams report.
     pub bytes_per_s: Option<f64>,
@@ -47,13 +47,13 @@ pub struct StreamTotals {
     pub received: Option<u64>,
     /// Datagrams that never arrived.
     pub lost: Option<u64>,
-    /// Datagrams that came after a later one.
+    /// Datagrams that arrived after a later one.
     pub out_of_order: Option<u64>,
-    /// Datagrams that came once more.
+    /// Datagrams that arrived more than once.
     pub duplicates: Option<u64>,
-    /// Segments that TCP sent again.
+    /// TCP segments that were retransmitted.
     pub retransmits: Option<u64>,
-    /// Datagrams' jitter: median over the rounds of the streams' mean.
+    /// Jitter of datagrams in nanoseconds: median over the rounds of the streams' mean.
     pub jitter_ns: Option<f64>,
     /// TCP's own round-trip times in nanoseconds: the minimum, the median over the rounds of the mean, the maximum.
     pub rtt_ns: Option<[f64; 3]>,
@@ -105,13 +105,13 @@ pub fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The flows of one direction of one measurement.
+/// Iterates over the streams of one direction in a measurement.
 pub(crate) fn flows(m: &Measurement, upload: bool) -> impl Iterator<Item = &Flow> + Clone {
     m.outcome.carried.iter().flat_map(|carried| &carried.flows).filter(move |flow| flow.upload == upload)
 }
 
 impl Network {
-    /// Computes the packet statistics of one cell; `None` for disk work, or if nothing was reported.
+    /// Computes the packet statistics over all rounds; `None` for disk work, or if nothing was reported.
     pub fn of(
         workload: &Workload,
         record: Option<&TargetRecord>,
@@ -150,7 +150,7 @@ impl Network {
     }
 }
 
-/// The totals of one direction; `None` if it has no streams.
+/// Computes the totals of one direction; `None` without streams in that direction.
 fn way(upload: bool, measurements: &[&Measurement]) -> Option<StreamTotals> {
     let all = || measurements.iter().flat_map(|m| flows(m, upload));
     let streams =

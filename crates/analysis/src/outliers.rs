@@ -13,15 +13,15 @@ use crate::metric::Metric;
 use crate::stats::{MAD_TO_SD, median};
 use iotax_model::Run;
 
-/// Fewest rounds for finding outliers.
+/// Fewest rounds in which outliers are searched for.
 const FEWEST_ROUNDS: usize = 4;
-/// Smallest distance of an outlier, in robust standard deviations.
+/// Smallest residual of an outlier, in robust standard deviations.
 const FAR: f64 = 5.0;
-/// Smallest distance of an outlier, in margins: less would not change a verdict.
+/// Smallest residual of an outlier, as a multiple of the plan's margin: a smaller one would not change a verdict.
 const MARGINS: f64 = 3.0;
 
-/// Finds the outliers of all workloads, by the residuals of log mean latencies after median polish of targets and rounds (Tukey,
-/// Exploratory Data Analysis, 1977, chapter 11).
+/// Finds the outliers of all workloads. An outlier has a large residual of the logarithm of its mean latency after median polish of targets
+/// and rounds (Tukey, Exploratory Data Analysis, 1977, chapter 11).
 pub(super) fn outliers(run: &Run) -> Vec<Warning> {
     run.plan.workloads.iter().flat_map(|workload| of_workload(run, &workload.name)).collect()
 }

@@ -2,7 +2,7 @@
 
 use iotax_model::record::{Flow, Measurement};
 
-/// Sums a figure over all flows. `None` without flows, or if any flow does not report it.
+/// Sums a figure over all streams. `None` without streams, or if any stream does not report the figure.
 pub(crate) fn over_flows<'a>(
     flows: impl IntoIterator<Item = &'a Flow>,
     figure: impl Fn(&Flow) -> Option<u64>,
@@ -18,13 +18,13 @@ pub(crate) fn over_flows<'a>(
 pub(crate) struct Packets {
     /// Packets that never arrived.
     pub(crate) lost: Option<u64>,
-    /// Packets that a later one overtook.
+    /// Packets that arrived after a later one.
     pub(crate) out_of_order: Option<u64>,
-    /// Packets that arrived again.
+    /// Packets that arrived more than once.
     pub(crate) duplicates: Option<u64>,
-    /// Segments that TCP sent again.
+    /// TCP segments that were retransmitted.
     pub(crate) retransmits: Option<u64>,
-    /// Datagrams' jitter in nanoseconds: mean of the streams.
+    /// Jitter of datagrams in nanoseconds: mean of the streams.
     pub(crate) jitter_ns: Option<f64>,
 }
 

@@ -20,7 +20,7 @@ const BEYOND: f64 = 10.0;
 /// Quantiles in reports and JSON, ascending.
 pub const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
-/// A percentile of a cell's service times.
+/// A percentile of the service times of a workload on a target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Percentile {
     /// The quantile, 0 to 1.
@@ -39,13 +39,13 @@ pub struct PercentileValue {
     /// 95% interval by order statistics, as if all I/Os were independent. I/Os are correlated, so the interval is a lower bound of the
     /// uncertainty, which a longer measurement would narrow.
     pub of_ios: Interval,
-    /// Student's t interval at 95% of the logarithms of the rounds' own percentiles: the range for another run. Absent for fewer
+    /// Student's t interval at 95% of the logarithms of the rounds' own percentiles: the range to expect in another run. Absent for fewer
     /// than two rounds, or if a round has too few I/Os.
     pub over_rounds: Option<Interval>,
 }
 
 impl Percentile {
-    /// Computes the percentile of one cell; `latency` holds the service times of all its measurements.
+    /// Computes a percentile over all rounds; `latency` holds the service times of all measurements.
     pub fn of(q: f64, latency: &Histogram, measurements: &[&Measurement]) -> Self {
         let value = percentile(latency, q).and_then(|ns| {
             Some(PercentileValue {

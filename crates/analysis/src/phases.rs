@@ -22,7 +22,7 @@ pub struct PhasedComparison<'a> {
     pub phases: Vec<PhaseRatio>,
 }
 
-/// The comparison in one phase.
+/// One target compared with the baseline in one phase of the trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseRatio {
     /// Start of the phase in nanoseconds from the trace's first I/O.

@@ -16,7 +16,7 @@ pub(crate) trait ComparedFigure: Copy + Eq + Hash {
     /// Bound on the systematic error of a log ratio of two values, which averaging over rounds does not reduce.
     fn coarseness(self) -> f64;
 
-    /// The direction of improvement.
+    /// Returns whether a larger value is better.
     fn more_is_better(self) -> bool;
 
     /// Returns whether the figure is in nanoseconds.
@@ -40,9 +40,9 @@ impl ComparedFigure for Metric {
 /// A sample of log ratios of one side to the other.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Sample {
-    /// Differences within the rounds that both sides have.
+    /// Log ratios within the rounds that both sides have in common.
     Paired(Coarse<Differences>),
-    /// Figures of two independent runs.
+    /// Figures of two runs without common rounds.
     Unpaired(Coarse<Unpaired>),
 }
 
@@ -57,7 +57,7 @@ impl Sample {
         Some(Self::Unpaired(Coarse::new(Unpaired::of_logs(target, baseline)?, metric.coarseness())))
     }
 
-    /// See [`Differences::sign_flip_p`]; `None` for an unpaired sample.
+    /// Returns [`Differences::sign_flip_p`]; `None` for an unpaired sample.
     pub(crate) fn sign_flip_p(&self) -> Option<f64> {
         self.differences()?.sign_flip_p()
     }

@@ -21,7 +21,7 @@ use crate::stats::verdict::{Decision, Verdict};
 pub(super) struct Pair {
     pub(super) target: usize,
     pub(super) baseline: usize,
-    /// True for a ladder step that does not start at the baseline. Steps that do are compared as pairs with the baseline.
+    /// True for a step between layers that does not start at the baseline. Steps from the baseline are compared as pairs with the baseline.
     pub(super) is_step: bool,
 }
 
@@ -56,17 +56,17 @@ pub(super) fn pairs(plan: &Plan, edges: &[Edge]) -> Vec<Pair> {
     pairs
 }
 
-/// The measured figures by cell and round, one per metric in use.
+/// Measured figures by workload, target and round, one per metric in use.
 #[derive(Debug, Clone)]
 pub(super) struct MeasuredFigures {
     metrics: Vec<Metric>,
     by_cell: HashMap<Cell, BTreeMap<u32, Figure>>,
 }
 
-/// The decision at the last look in which a comparison was tested.
+/// The decision at the last interim test of a comparison.
 #[derive(Debug, Clone)]
 pub(super) struct LookDecision {
-    /// Number of rounds at that look.
+    /// Number of rounds at that interim test.
     pub(super) rounds: u32,
     pub(super) decision: Decision,
 }
@@ -77,12 +77,12 @@ impl LookDecision {
     }
 }
 
-/// The values of one measurement.
+/// The figures of one measurement, and whether they can be used.
 #[derive(Debug, Clone)]
 struct Figure {
-    /// Values by metric.
+    /// Value of each metric in use; `None` if unknown.
     values: Vec<Option<f64>>,
-    /// TCP's largest segment in bytes, if known.
+    /// TCP's maximum segment size in bytes, if known.
     mss: Option<u32>,
     /// The reason why no verdict may rest on the measurement; `None` if it is usable.
     unusable: Option<String>,
@@ -97,7 +97,7 @@ impl MeasuredFigures {
         Self { metrics, by_cell: HashMap::new() }
     }
 
-    /// Adds a measurement's figures, and if it is unusable, the reason. Ignores measurements of cells that the plan lacks.
+    /// Adds a measurement's figures, and the reason if it is unusable. Ignores a measurement whose workload or target is not in the plan.
     pub(super) fn add(&mut self, plan: &Plan, measurement: &Measurement, unusable: Option<String>) {
         let target = plan.targets.iter().position(|target| target.name == measurement.target);
         let workload = plan.workloads.iter().position(|workload| workload.name == measurement.workload);
@@ -110,7 +110,7 @@ impl MeasuredFigures {
         }
     }
 
-    /// Returns whether a cell was measured in a round.
+    /// Returns whether a workload was measured on a target in a round.
     pub(super) fn has(&self, cell: Cell, round: u32) -> bool {
         self.by_cell.get(&cell).is_some_and(|rounds| rounds.contains_key(&round))
     }
@@ -145,8 +145,9 @@ impl MeasuredFigures {
         common.all(|(our, their)| alike(our, their) == Some(true))
     }
 
-    /// Builds the comparison over the rounds in which both figures are known; `None` if there are none. A percentile that is missing in any
-    /// common round is not compared: the rounds with too few I/Os are the slow ones, and leaving them out would flatter.
+    /// Builds the comparison over the rounds in which both figures are known; `None` if there are no such rounds. A percentile that is
+    /// missing in any common round is not compared: the rounds with too few I/Os are the slow ones, and leaving them out would flatter a
+    /// slow target.
     fn case(&self, workload: usize, pair: Pair, place: usize) -> Option<PendingComparison> {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let (ours, theirs) = (of(pair.target)?, of(pair.baseline)?);
@@ -196,7 +197,7 @@ pub(super) struct PendingComparison {
     pub(super) workload: usize,
     pub(super) pair: Pair,
     pub(super) metric: Metric,
-    /// Round, target's figure and baseline's figure, by rising round.
+    /// Round, target's figure and baseline's figure, by ascending round.
     pub(super) figures: Vec<(u32, f64, f64)>,
     /// The first of these rounds with an unusable measurement, and the reason.
     pub(super) withheld: Option<(u32, String)>,
@@ -206,7 +207,7 @@ pub(super) struct PendingComparison {
     pub(super) late: Vec<(u32, String)>,
 }
 
-/// Lists the families of some comparisons, each once.
+/// Lists the families that the comparisons belong to, each once.
 pub(super) fn families(cases: &[PendingComparison]) -> Vec<(Family, bool)> {
     let mut families = Vec::new();
     for family in cases.iter().map(PendingComparison::family) {
@@ -218,18 +219,18 @@ pub(super) fn families(cases: &[PendingComparison]) -> Vec<(Family, bool)> {
 }
 
 impl PendingComparison {
-    /// Returns the comparison's family; true for steps, false for comparisons with the baseline.
+    /// Returns the family of the metric, and true for a step between layers, false for a comparison with the baseline.
     pub(super) fn family(&self) -> (Family, bool) {
         (self.metric.family(), self.pair.is_step)
     }
 
-    /// Returns the two cells that are compared.
+    /// Returns the two sides of the comparison, each a workload on a target.
     pub(super) fn cells(&self) -> [Cell; 2] {
         [self.pair.target, self.pair.baseline].map(|target| Cell { target, workload: self.workload })
     }
 
-    /// Returns the reason why no verdict may rest on the rounds up to `until`; `None` if one may. Up to a tenth of empty rounds and half of
-    /// late replays are tolerated.
+    /// Returns the reason why no verdict may rest on the rounds up to `until`; `None` if they are usable. Up to a tenth of empty rounds and
+    /// half of late replays are tolerated.
     pub(super) fn withheld(&self, until: u32) -> Option<&String> {
         let (empty, late) = (until_round(&self.empty, until), until_round(&self.late, until));
         let first = self.withheld.iter().filter(|(round, _)| *round <= until);
@@ -259,8 +260,8 @@ impl PendingComparison {
         &self.figures[..self.figures.partition_point(|(at, ..)| *at <= round)]
     }
 
-    /// Returns the figures of both sides in the rounds up to `until`, without late replays. If all are late, returns them all, and the verdict
-    /// is withheld.
+    /// Returns the figures of both sides in the rounds up to `until`, without late replays. If all rounds are late, returns all; the
+    /// verdict is then withheld.
     fn pairs(&self, until: u32) -> Vec<(f64, f64)> {
         let is_late = |round: u32| self.late.binary_search_by_key(&round, |(at, _)| *at).is_ok();
         let all = self.all_until(until);
@@ -274,7 +275,8 @@ impl PendingComparison {
         Sample::paired(&self.pairs(until), self.metric)
     }
 
-    /// Builds the comparison in a run that adds rounds. No verdict before the first look, or if an unusable measurement precedes the decision.
+    /// Builds the comparison in a run that adds rounds. The verdict is undecided before the first look, or if an unusable measurement
+    /// precedes the decision.
     pub(super) fn after(
         &self,
         plan: &Plan,

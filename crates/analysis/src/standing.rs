@@ -31,33 +31,33 @@ impl Stopped {
     }
 }
 
-/// Progress of a run through its looks.
+/// Progress of a run that tests its comparisons at fixed numbers of rounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// Numbers of rounds at which looks happen, fixed by the plan.
+    /// Numbers of rounds after which interim tests (looks) happen, fixed by the plan.
     pub looks: Vec<u32>,
-    /// Number of looks taken.
+    /// Number of interim tests done.
     pub taken: usize,
     /// Number of comparisons, each of two targets on a workload, that must be decided.
     pub comparisons: usize,
-    /// Number of comparisons not yet decided by all metrics that the run waits for.
+    /// Number of these comparisons that are not decided yet, each by its workload's metric in tables.
     pub open: usize,
-    /// Cells to measure in the rounds up to the next look, in the plan's order; empty if no rounds are added.
+    /// Workloads and targets to measure in the rounds up to the next interim test, in the plan's order; empty if no rounds are added.
     pub cells: Vec<Cell>,
-    /// Number of measurements from the first round to the end of the current batch.
+    /// Number of measurements planned from the first round to the next interim test.
     pub planned: usize,
     /// The reason why no more rounds are added; absent while more are to come.
     pub stopped: Option<Stopped>,
 }
 
 impl Standing {
-    /// Rounds at the last look; 0 before the first.
+    /// Number of rounds at the last interim test; 0 before the first.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.taken.checked_sub(1).map_or(0, |look| self.looks[look])
     }
 
-    /// The number of rounds at the next look; `None` if there is none.
+    /// Returns the number of rounds at the next interim test; `None` if no test follows.
     #[must_use]
     pub fn next(&self) -> Option<u32> {
         if self.stopped.is_some() { None } else { self.looks.get(self.taken).copied() }

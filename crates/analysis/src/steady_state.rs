@@ -14,14 +14,14 @@ use serde::Serialize;
 
 use crate::metric::Metric;
 
-/// The last window of a cell.
+/// The last five rounds of a workload on a target.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct SteadyWindow {
-    /// Mean of the values, in the figure's unit.
+    /// Mean of the five rounds' values, in the figure's unit.
     pub mean: f64,
-    /// Range of the values, as a share of their mean; at most 0.2 in a steady state.
+    /// Highest minus lowest value, as a share of the mean; at most 0.2 in a steady state.
     pub range: f64,
-    /// Range of their best linear fit, as a share of their mean, negative where they fall; within 0.1 of 0 in a steady state.
+    /// Change of the best linear fit over the five rounds, as a share of the mean, negative if the values fall; within 0.1 of 0 in a steady state.
     pub slope: f64,
 }
 
@@ -50,16 +50,16 @@ impl SteadyWindow {
     }
 }
 
-/// A cell's approach to its steady state.
+/// The values of a workload on a target until they are steady.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellSteadiness {
-    /// The cell's indices in the plan.
+    /// Indices of workload and target in the plan.
     pub cell: Cell,
-    /// The metric that is followed.
+    /// The metric whose values must become steady.
     pub metric: Metric,
-    /// Round and value, ascending by round.
+    /// Round and value of each measurement, by ascending round.
     pub values: Vec<(u32, f64)>,
-    /// The window of the run's last five rounds; `None` if the cell lacks a value in any.
+    /// The window of the run's last five rounds; `None` if any of them has no value.
     pub window: Option<SteadyWindow>,
     /// The first round after which the rule was satisfied; `None` if it never was.
     pub first: Option<u32>,
@@ -73,7 +73,7 @@ impl CellSteadiness {
     }
 }
 
-/// The values of each cell while a run adds rounds.
+/// Values of each workload on each target while a run adds rounds until they are steady.
 #[derive(Debug, Clone)]
 pub struct SteadyState {
     plan: Plan,
@@ -90,7 +90,7 @@ impl SteadyState {
         Some(state)
     }
 
-    /// Adds a measurement. Ignores a measurement without a value, or of a cell that the plan lacks.
+    /// Adds a measurement. Ignores a measurement without a value, or whose workload or target is not in the plan.
     pub fn add(&mut self, measurement: &Measurement) {
         let target = self.plan.targets.iter().position(|target| target.name == measurement.target);
         let workload = self.plan.workloads.iter().position(|workload| workload.name == measurement.workload);
@@ -107,7 +107,7 @@ impl SteadyState {
         self.values.values().filter_map(|values| Some(values.last()?.0)).max().unwrap_or(0)
     }
 
-    /// All cells with values, in the plan's order of workloads and targets.
+    /// Returns all workloads and targets with values, in the plan's order of workloads, then of targets.
     #[must_use]
     pub fn cells(&self) -> Vec<CellSteadiness> {
         let last = self.rounds();
@@ -133,8 +133,8 @@ impl SteadyState {
         cells.into_iter().map(of_cell).collect()
     }
 
-    /// Returns whether every cell measured in the last window satisfies the rule; cells that can no longer be measured are ignored. False
-    /// before five rounds.
+    /// Returns whether every workload and target measured in the last window satisfies the rule. Those that can no longer be measured are
+    /// ignored. False before five rounds.
     #[must_use]
     pub fn is_reached(&self) -> bool {
         let last = self.rounds();

@@ -1,4 +1,4 @@
-//! Summarizes a cell over all its rounds.
+//! Summarizes a workload on a target over all its rounds.
 
 use iotax_model::Histogram;
 use iotax_model::record::{Measurement, Tallies};
@@ -9,10 +9,10 @@ use crate::metric::{Metric, OverRounds, stated};
 use crate::percentile::{Percentile, QUANTILES, percentile};
 use crate::stats::median;
 
-/// The figures of a cell over all its rounds.
+/// Figures of a workload on a target over all its rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// Number of rounds in which the cell was measured.
+    /// Number of measured rounds.
     pub rounds: u32,
     /// All known figures, each summarized over the rounds as its definition says.
     pub figures: Vec<(Metric, f64)>,
@@ -27,7 +27,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summarizes one cell's measurements; `None` if there are none.
+    /// Summarizes all rounds of a workload on a target; `None` without measurements.
     pub(crate) fn new(
         figures: &[Metric],
         workload: &str,
@@ -57,7 +57,7 @@ impl Summary {
         })
     }
 
-    /// Returns a figure over all rounds, if known.
+    /// Returns a figure over all rounds; `None` if unknown.
     #[must_use]
     pub fn of(&self, metric: Metric) -> Option<f64> {
         self.figures.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value)
@@ -81,7 +81,7 @@ fn over_rounds(metric: Metric, latency: &Histogram, measurements: &[&Measurement
     stated.or_else(ours)
 }
 
-/// Relative scatter of positive values: the standard deviation of their logarithms. `None` for fewer than two values.
+/// Relative scatter of positive values: `exp(sd) - 1` for the standard deviation of their logarithms. `None` for fewer than two values.
 #[must_use]
 pub fn scatter(values: &[f64]) -> Option<f64> {
     let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();

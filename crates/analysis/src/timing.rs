@@ -5,7 +5,7 @@ use iotax_model::plan::BETWEEN;
 use iotax_model::record::RunPhase;
 use iotax_model::units::Nanos;
 
-/// The phase in which the load runs.
+/// Name of the phase in which the load runs.
 const MEASURE: &str = "measure";
 
 /// The phases of a run and their sum.

@@ -22,72 +22,73 @@ use self::reuse::{Kind, ReuseCounter};
 const BLOCK: u64 = 4096;
 /// Number of recent I/Os that are checked: an I/O is sequential if it begins where one of them ended.
 const STREAMS: usize = 64;
-/// Maximum number of distinct lengths counted.
+/// Maximum number of distinct I/O lengths, and of queues, that are counted.
 const LENGTHS: usize = 4096;
 /// Maximum number of I/Os in flight that are tracked.
 const MOST_IN_FLIGHT: usize = 1 << 16;
 /// Window over which the peak rate is computed, in nanoseconds.
 const PEAK_NS: u64 = 100_000_000;
-/// Maximum number of lengths in the profile.
+/// Maximum number of I/O lengths listed in the profile.
 const TOLD: usize = 6;
 /// Maximum number of blocks per I/O that count toward the working set and the reuse.
 const MOST_BLOCKS: u64 = 1 << 14;
 
-/// One length, and its share among reads and writes.
+/// An I/O length and its share among reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct LengthShare {
-    /// In bytes.
+    /// The length in bytes.
     pub bytes: u64,
-    /// Between 0 and 1.
+    /// Share of reads and writes with this length, 0 to 1.
     pub share: f64,
 }
 
-/// The character of a trace. Rates are over its duration; unknown values are absent.
+/// The characteristics of a trace. Rates are averages over its duration; unknown values are absent.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TraceProfile {
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Trims.
+    /// Number of trims.
     pub trims: u64,
-    /// Flushes.
+    /// Number of flushes.
     pub flushes: u64,
-    /// Writes that are durable by themselves (FUA).
+    /// Number of writes with FUA, each durable without a flush.
     pub fua: u64,
-    /// From the first issue to the last.
+    /// Time from the first I/O issued to the last, in seconds.
     pub duration_s: f64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// I/Os of all kinds a second.
+    /// I/Os of all kinds per second; absent if the duration is 0.
     pub ios_per_s: Option<f64>,
-    /// The same in the busiest tenth of a second.
+    /// I/Os of all kinds per second in the busiest tenth of a second; absent for shorter traces.
     pub peak_ios_per_s: Option<f64>,
-    /// Standard deviation of the gaps between I/Os by their mean: 1 for arrivals at random, more for bursts.
+    /// Standard deviation of the gaps between I/Os divided by their mean: 1 for random arrivals, more for bursts. Absent for fewer than three I/Os,
+    /// or if all gaps are 0.
     pub gap_variation: Option<f64>,
-    /// The most frequent lengths of reads and writes.
+    /// The most frequent lengths of reads and writes: up to six, the most frequent first.
     pub lengths: Vec<LengthShare>,
-    /// Bytes of the longest read or write of up to 64 MiB.
+    /// Length in bytes of the longest read or write; those longer than 64 MiB do not count.
     pub longest: u64,
-    /// Share of reads and writes that begin where one of the 64 before it ended.
+    /// Share of reads and writes that begin where an earlier one ended, 0 to 1; the last 64 ends are remembered.
     pub sequential: Option<f64>,
     /// Bytes of distinct 4 KiB blocks read or written, estimated to within 3%.
     pub working_set: u64,
-    /// The highest end of an I/O, in bytes.
+    /// Highest offset at which an I/O ends, in bytes.
     pub reach: u64,
-    /// Reads and writes that find their block in a cache. Volumes count as one, as in a replay.
+    /// Reads and writes that find their block in a cache. All volumes count as one, as in a replay.
     pub reuse: Reuse,
-    /// Where most of the I/Os go.
+    /// Concentration of the I/Os on the busiest regions.
     pub hot: HotAreas,
-    /// Mean number in flight; absent if completions are not known.
+    /// Mean number of I/Os in flight; absent if the trace has no completions or its duration is 0.
     pub mean_depth: Option<f64>,
-    /// The most in flight.
+    /// Highest number of I/Os in flight, counted up to 65,536; absent if the trace has no completions.
     pub max_depth: Option<u64>,
-    /// Mean time from issue to completion, in the trace.
+    /// Mean time from issue to completion in the trace, in seconds; absent if the trace has no completions.
     pub mean_latency_s: Option<f64>,
-    /// Queues or volumes that the trace tells apart.
+    /// Number of queues or volumes that the trace distinguishes, counted up to 4,096.
     pub queues: usize,
 }
 
@@ -115,7 +116,7 @@ pub struct Profiler {
     queues: std::collections::BTreeSet<u32>,
 }
 
-/// Sums over the gaps between I/Os.
+/// Sums over the gaps between consecutive I/Os, in nanoseconds, for the coefficient of variation.
 #[derive(Debug, Default)]
 struct Gaps {
     count: f64,

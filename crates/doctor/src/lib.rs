@@ -10,7 +10,7 @@ use iotax_model::survey::Survey;
 
 pub use rule::{Rule, Subject, Sureness, Violation};
 
-/// A violation of a rule.
+/// A violation, with the rule that found it.
 #[derive(Debug, Clone)]
 pub struct Finding {
     /// The violated rule.

@@ -92,17 +92,17 @@ impl std::str::FromStr for Sureness {
 /// A rule: a problem, the reason why it matters and the check that finds it.
 #[derive(Debug)]
 pub struct Rule {
-    /// Unique name.
+    /// Unique name of the rule, such as `disk-offline`.
     pub id: &'static str,
     /// Part of the machine that the rule is about.
     pub subject: Subject,
     /// Level of certainty of the rule's findings.
     pub sureness: Sureness,
-    /// Short description of the problem.
+    /// Short description of the problem, as a headline.
     pub title: &'static str,
-    /// Reason why the problem matters.
+    /// Reason why the problem matters, in one or two sentences.
     pub why: &'static str,
-    /// Document that confirms it.
+    /// Documentation or source file that confirms the reason.
     pub source: &'static str,
     /// Returns all violations in a survey.
     pub check: fn(&Survey) -> Vec<Violation>,
@@ -113,7 +113,7 @@ pub struct Rule {
 pub struct Violation {
     /// The affected object, such as `sda1` or a guest's name.
     pub place: String,
-    /// The value seen.
+    /// The value found, as text.
     pub seen: String,
     /// File or command that shows the value.
     pub source: String,
@@ -121,7 +121,7 @@ pub struct Violation {
     pub remedy: String,
 }
 
-/// A violation whose seen value and source come from a fact.
+/// Builds a violation whose source is that of `fact`; always `Some`.
 #[expect(clippy::unnecessary_wraps, reason = "checks end with it, and have nothing to report otherwise")]
 pub(crate) fn seen<T>(
     place: impl Into<String>,

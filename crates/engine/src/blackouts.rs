@@ -1,4 +1,4 @@
-//! Gaps in which I/Os were due but none completed.
+//! Gaps ("blackouts"): times in which I/Os were due but none of their class completed.
 
 use iotax_model::record::{Blackout, IoClass};
 use iotax_model::units::Nanos;
@@ -9,34 +9,34 @@ use crate::window::Window;
 /// Maximum number of gaps kept per class; the shortest is dropped first.
 const MOST: usize = 500;
 
-/// A gap: from the last completion (or the due time of the first waiting I/O, if that is later) to the next completion, on the window's
-/// clock; `u64::MAX` if none followed.
+/// Start and end of a gap in nanoseconds of the engine's clock. It starts at the last completion, or when the first waiting I/O was due if that
+/// is later, and ends at the next completion; the end is `u64::MAX` if no completion followed.
 pub type Span = (u64, u64);
 
-/// Gaps by I/O class, in the order of `CLASSES`.
+/// The gaps of each I/O class, in the order of `CLASSES`.
 pub type Spans = [Vec<Span>; 3];
 
-/// The I/O classes, in the index order of every array by class.
+/// The I/O classes; arrays with an element per class have this order.
 pub(crate) const CLASSES: [IoClass; 3] = [IoClass::Reads, IoClass::Writes, IoClass::Flushes];
 
-/// Records one worker's gaps between completions.
+/// Records the gaps between one worker's completions, separately for each I/O class.
 #[derive(Debug)]
 pub struct BlackoutRecorder {
     least: u64,
     ways: [ClassGaps; 3],
 }
 
-/// The state of one class of I/O.
+/// The gaps of one class of I/O (reads, writes or flushes).
 #[derive(Debug)]
 struct ClassGaps {
-    /// Time of the last completion.
+    /// Time of the last successful completion, at first the recorder's start.
     last: u64,
     /// Earliest due time of the I/Os that failed since `last`; `u64::MAX` if none did.
     failed: u64,
     found: Vec<Span>,
 }
 
-/// The index in `CLASSES` of a direction; trims count as writes.
+/// Returns the index in `CLASSES` of an I/O's class; trims count as writes.
 pub(crate) const fn way(direction: IoKind) -> usize {
     match direction {
         IoKind::Read => 0,
@@ -46,15 +46,15 @@ pub(crate) const fn way(direction: IoKind) -> usize {
 }
 
 impl BlackoutRecorder {
-    /// Creates a recorder of gaps of at least `least`; the first gap starts at `now`.
+    /// Creates a recorder of gaps of at least `least`; the first gap can start at `now`.
     #[must_use]
     pub fn new(least: Nanos, now: u64) -> Self {
         let way = || ClassGaps { last: now, failed: u64::MAX, found: Vec::new() };
         Self { least: least.0, ways: [way(), way(), way()] }
     }
 
-    /// Records a completion. `first_due` returns, by class, the due time of the oldest I/O not counted yet, including the completed one; it
-    /// is called only if the gap has the minimum length.
+    /// Records a successful completion. `first_due` returns for each class the due time of its oldest I/O not counted yet, the completed I/O
+    /// included; it is only called if the time since the last completion reaches the minimum.
     #[inline]
     pub fn completed(&mut self, direction: IoKind, now: u64, first_due: impl FnOnce() -> [Option<u64>; 3]) {
         let place = way(direction);
@@ -71,7 +71,8 @@ impl BlackoutRecorder {
         way.failed = way.failed.min(due);
     }
 
-    /// Records the gaps still open at `now` and returns all gaps in order; `first_due` as in [`Self::completed`].
+    /// Ends the recording: adds the gaps still open at `now`, without an end, and returns each class's gaps in order of time. `first_due` has
+    /// the meaning of [`Self::completed`].
     #[must_use]
     pub fn finish(mut self, first_due: [Option<u64>; 3], now: u64) -> Spans {
         for (way, due) in self.ways.iter_mut().zip(first_due) {
@@ -82,7 +83,7 @@ impl BlackoutRecorder {
 }
 
 impl ClassGaps {
-    /// Records the gap up to `now` with the end `end`, if it has the minimum length.
+    /// Records the gap that lasts at `now`, with the end `end`, if it has lasted for the minimum length.
     #[cold]
     fn settle(&mut self, due: Option<u64>, least: u64, now: u64, end: u64) {
         let from = due.unwrap_or(u64::MAX).min(self.failed).max(self.last);
@@ -98,7 +99,7 @@ impl ClassGaps {
     }
 }
 
-/// Cuts one worker's gaps to the window and returns those of at least `least`, in order.
+/// Cuts one worker's gaps to the window and returns those that still have at least `least`, class by class.
 pub fn within(spans: &Spans, least: Nanos, window: Window) -> Vec<Blackout> {
     let mut all: Vec<Blackout> = Vec::new();
     for (spans, of) in spans.iter().zip(CLASSES) {

@@ -15,13 +15,13 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 pub struct Slot(u32);
 
 impl Slot {
-    /// The slot's number, from 0.
+    /// Returns the slot's number, from 0, as an index.
     #[inline]
     pub const fn index(&self) -> usize {
         self.0 as usize
     }
 
-    /// The slot's number, as the kernel returns it with a completion.
+    /// Returns the slot's number, from 0, as passed to the kernel and returned with the completion.
     #[inline]
     pub(crate) const fn number(&self) -> u32 {
         self.0
@@ -40,23 +40,23 @@ impl Slot {
 /// Size of a huge page in bytes. Memory of at least this size starts at a multiple of it.
 const HUGE: usize = 2 << 20;
 
-/// Buffers of equal length, one per slot, in one zeroed mapping.
+/// Buffers of equal length in one mapping that starts zeroed; each slot has one buffer.
 #[derive(Debug)]
 pub struct Buffers {
     memory: NonNull<u8>,
     slot_bytes: usize,
-    /// Address and length in bytes of the whole mapping; the length is 0 once leaked.
+    /// Address and length in bytes of the whole mapping; the length is 0 once [`Self::leak`] has given up the right to unmap it.
     mapping: (NonNull<u8>, usize),
 }
 
 impl Buffers {
-    /// Allocates `count` buffers of `slot_bytes`, a multiple of 512, and their slots. From 2 MiB in total they use transparent huge pages,
-    /// if available.
+    /// Allocates `count` buffers of `slot_bytes`, a multiple of 512, and their slots. With 2 MiB or more in total, asks for transparent huge
+    /// pages.
     pub fn new(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
         Self::within(Memory::Thp, count, slot_bytes)
     }
 
-    /// Like [`Self::new`], with this kind of memory. Fails if it needs reserved huge pages and too few are left.
+    /// Like [`Self::new`], with the kind of memory that `memory` names. Fails if that is reserved huge pages and too few are left.
     pub fn within(memory: Memory, count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let slots = (0..count).map(Slot).collect();
@@ -70,7 +70,7 @@ impl Buffers {
         Ok((Self { memory, slot_bytes, mapping: (begin, mapped) }, slots))
     }
 
-    /// Like [`Self::new`], in a memory file, which is also returned for another process to map.
+    /// Like [`Self::new`], in a memory file (memfd), which is returned too so that another process can map the same buffers.
     pub(crate) fn shared(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>, OwnedFd)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let file = memfd_create("buffers", MemfdFlags::CLOEXEC)?;
@@ -89,14 +89,14 @@ impl Buffers {
         (self.mapping.0.as_ptr().expose_provenance(), self.mapping.1)
     }
 
-    /// The address of a slot's buffer of `slot_bytes` bytes.
+    /// Returns the address of a slot's buffer, which has `slot_bytes` bytes.
     #[inline]
     pub fn address(&self, slot: &Slot) -> *mut u8 {
         // SAFETY: slots are numbered below the count, so the offset stays within the mapping.
         unsafe { self.memory.as_ptr().add(slot.index() * self.slot_bytes) }
     }
 
-    /// A slot's buffer.
+    /// Returns the buffer of a slot.
     #[inline]
     pub fn slice(&mut self, slot: &mut Slot) -> &mut [u8] {
         // SAFETY: the memory is mapped and initialized; the slot, held exclusively, shows that no I/O uses it, and
@@ -104,12 +104,12 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts_mut(self.address(slot), self.slot_bytes) }
     }
 
-    /// Size of one buffer in bytes.
+    /// Returns the size of one buffer in bytes.
     pub(crate) const fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
 
-    /// Keeps the memory mapped after drop, because the kernel may still write to it.
+    /// Keeps the memory mapped when this is dropped, because the kernel may still write to it.
     pub(crate) const fn leak(&mut self) {
         self.mapping.1 = 0;
     }
@@ -121,7 +121,7 @@ type Mapping = (NonNull<u8>, NonNull<u8>, usize);
 /// Flags for 2 MiB pages from the system's pool of reserved huge pages.
 const RESERVED: MapFlags = MapFlags::HUGETLB.union(MapFlags::HUGE_2MB);
 
-/// Maps `bytes` of fresh memory, all of it usable.
+/// Maps `bytes` of zeroed memory with these flags.
 fn whole(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
     // SAFETY: a fresh mapping of nothing, at an address of the kernel's choice, affects no other memory.
     let begin = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }?;

@@ -1,21 +1,21 @@
-//! Time and CPU time.
+//! The engine's clock, and the CPU time of threads and of the process.
 //!
-//! [`now`] counts the nanoseconds of CLOCK_MONOTONIC, read from the CPU's time stamp counter where that runs at one rate
-//! on all CPUs: a reading then costs a fraction of a system clock's. The counter is calibrated against the system's clock
-//! once in a process, and compared with it again over each measurement ([`Check`]).
+//! [`now`] counts nanoseconds of CLOCK_MONOTONIC. If the CPU's time stamp counter runs at one constant rate on all CPUs, [`now`] reads that
+//! counter, which costs a fraction of a system clock reading. The counter is calibrated against the system clock once per process, and compared
+//! with it again over each measurement ([`Check`]).
 
 use std::sync::OnceLock;
 
 use iotax_model::record::{CpuTime, ProcessCounts};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Duration in nanoseconds over which the counter is compared with the system's clock to determine its rate. Each end is accurate to some
-/// 50 ns, so the rate to some 5 ppm.
+/// Nanoseconds over which the counter is compared with the system clock to determine its rate. Both ends are accurate to some 50 ns, so the
+/// rate is accurate to some 5 ppm.
 const CALIBRATION_NS: u64 = 20_000_000;
-/// Relative difference between the two clocks that is reported. The kernel itself slews the system clock by up to 500 ppm.
+/// Relative difference between the two clocks above which [`Check::end`] reports it. The kernel may slew the system clock by up to 500 ppm.
 const DISAGREEMENT: f64 = 0.001;
 
-/// Nanoseconds of the monotonic clock.
+/// Returns the nanoseconds of the monotonic clock.
 #[inline]
 pub fn now() -> u64 {
     match COUNTER.get() {
@@ -24,27 +24,27 @@ pub fn now() -> u64 {
     }
 }
 
-/// Makes [`now`] read the time stamp counter from here on, if it can be trusted. The first call takes some 20 ms. Times read before and after
-/// must not be compared.
+/// Makes [`now`] read the time stamp counter from this call on, if the counter can be trusted. The first call takes some 20 ms. A time read
+/// before this call must not be compared with one read after it.
 pub fn calibrate() {
     COUNTER.get_or_init(Counter::calibrated);
 }
 
 static COUNTER: OnceLock<Option<Counter>> = OnceLock::new();
 
-/// Nanoseconds of the system's monotonic clock.
+/// Returns the nanoseconds of the system's monotonic clock (clock_gettime).
 #[inline]
 pub(crate) fn system() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
-/// The time stamp counter and its calibration.
+/// The time stamp counter's rate, and one point at which its time is known.
 #[derive(Debug, Clone, Copy)]
 struct Counter {
-    /// Counter ticks and nanoseconds at the same instant.
+    /// The counter's ticks at the reference point; the next field has the system clock's nanoseconds at that point.
     ticks: u64,
     nanos: u64,
-    /// Nanoseconds per tick, times 2^32.
+    /// Nanoseconds per tick of the counter, times 2^32.
     rate: u64,
 }
 
@@ -74,7 +74,7 @@ impl Counter {
     }
 }
 
-/// Reads the counter and the system clock at the same instant: the fastest of 8 attempts.
+/// Reads the counter and the system clock as close together as possible: of 8 attempts, the one that took the least time.
 fn both() -> Option<(u64, u64)> {
     (0..8)
         .map(|_| {
@@ -95,12 +95,12 @@ pub struct Check {
 }
 
 impl Check {
-    /// Begins a comparison.
+    /// Reads both clocks at the start of a measurement.
     pub fn begin() -> Self {
         Self { ours: now(), systems: system() }
     }
 
-    /// Describes the difference; `None` if it is at most 0.1%, or after 20 ms or less.
+    /// Describes by how much the clocks differ since [`Self::begin`]; `None` if by at most 0.1%, or if at most 20 ms have passed.
     pub fn end(self) -> Option<String> {
         Self::judge(now().saturating_sub(self.ours), system().saturating_sub(self.systems))
     }
@@ -124,9 +124,9 @@ mod tsc {
 
     use std::arch::x86_64::{__cpuid, _rdtsc};
 
-    /// The kernel's list of usable clock sources, from which it removes the counter when CPUs disagree.
+    /// The kernel's list of usable clock sources. The kernel removes the time stamp counter from this list when CPUs disagree.
     const TRUSTED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
-    /// CPUID leaf "Advanced Power Management Information"; see the processor manuals.
+    /// CPUID leaf "Advanced Power Management Information", which has the invariant-TSC bit; see the processor manuals.
     const POWER: u32 = 0x8000_0007;
     const INVARIANT: u32 = 1 << 8;
 
@@ -136,7 +136,7 @@ mod tsc {
         unsafe { _rdtsc() }
     }
 
-    /// Returns whether the counter has a constant rate in all power states, according to the CPU, and on all CPUs, according to the kernel.
+    /// Returns whether the counter has a constant rate in all power states (according to the CPU) and on all CPUs (according to the kernel).
     pub(super) fn is_invariant() -> bool {
         let knows = __cpuid(0x8000_0000).eax >= POWER;
         let kernel = std::fs::read_to_string(TRUSTED).unwrap_or_default();
@@ -155,22 +155,22 @@ mod tsc {
     }
 }
 
-/// CPU time of the calling thread in nanoseconds.
+/// Returns the CPU time of the calling thread in nanoseconds.
 pub(crate) fn thread_cpu() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// CPU time, context switches and page faults of this process, all threads together.
+/// CPU time, context switches and page faults of this process, summed over its threads.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProcessUsage {
-    /// CPU time in user and kernel mode.
+    /// CPU time in user mode and in kernel mode.
     pub cpu: CpuTime,
-    /// Context switches and page faults.
+    /// Number of context switches and page faults.
     pub counts: ProcessCounts,
 }
 
 impl ProcessUsage {
-    /// The usage since the start of the process.
+    /// Reads the usage since the start of the process.
     #[must_use]
     #[expect(clippy::cast_sign_loss, reason = "counts are not negative")]
     pub fn now() -> Self {
@@ -184,7 +184,7 @@ impl ProcessUsage {
         Self { cpu: CpuTime { user_ns, system_ns }, counts }
     }
 
-    /// The usage since an earlier reading.
+    /// Returns the usage since `earlier`.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         let Self { cpu, counts } = earlier;

@@ -12,23 +12,23 @@ use crate::workers::WorkerInterval;
 /// Time to wait after an interval's end for workers that have not reported: a worker blocked in a system call cannot.
 pub(crate) const GRACE: Nanos = Nanos::from_millis(500);
 
-/// Collects the intervals of all workers into samples, in order and without gaps. Late reports count in the next sample, so that the
-/// samples always add up to the totals.
+/// Collects the intervals of all workers into samples, in order and without gaps. A report that comes too late for its own sample counts in the
+/// next one, so that the samples always add up to the totals.
 #[derive(Debug)]
 pub(crate) struct Collector {
     window: Window,
-    /// Empty latencies, the template of each interval.
+    /// Latencies without any I/O, from which each new interval's counts are cloned.
     empty: Latencies,
-    /// Each worker's current interval; it has reported all earlier ones.
+    /// The interval that each worker is in now; its reports of all earlier intervals have arrived.
     reached: Vec<u64>,
-    /// Intervals not yet turned into samples, from number `given` on.
+    /// Counts of the intervals that are not yet samples; the first one is interval number `given`.
     open: VecDeque<Open>,
     given: u64,
     totals: Tallies,
     late: u64,
 }
 
-/// An interval that is being collected.
+/// The counts of an interval for which reports are still awaited.
 #[derive(Debug)]
 struct Open {
     tallies: Tallies,
@@ -59,7 +59,7 @@ impl Collector {
         }
     }
 
-    /// Adds a worker's interval.
+    /// Adds a worker's report of one interval.
     pub(crate) fn add(&mut self, interval: &WorkerInterval) {
         self.reached[interval.worker as usize] = interval.next;
         if interval.number < self.given {
@@ -78,13 +78,14 @@ impl Collector {
         open.failed += interval.failed;
     }
 
-    /// Shortens the window to `end`, where the load ended.
+    /// Ends the window early, at `end`.
     pub(crate) fn cut(&mut self, end: u64) {
         self.window = self.window.cut(end);
     }
 
-    /// Returns the next sample once its interval is over at `now` and every worker has reported it, or [`GRACE`] has passed (except for the
-    /// last sample), or the workers are `all_done`. `waiting_since` is the start of the longest system call still in progress.
+    /// Returns the next sample once its interval is over at `now` and every worker has reported it. After [`GRACE`] a sample is returned
+    /// without the missing reports, except the last sample; with `all_done`, at once. `waiting_since` is the start of the longest system call
+    /// still in progress; it can make that call's I/O the sample's oldest.
     pub(crate) fn next_sample(
         &mut self,
         now: u64,
@@ -120,7 +121,7 @@ impl Collector {
         })
     }
 
-    /// The time at which the next sample is due at the latest; the last sample may come later.
+    /// Returns the time at which the next sample is due even if reports are missing; the last sample may come later.
     pub(crate) fn deadline(&self) -> u64 {
         self.patience_ends(self.given)
     }

@@ -1,7 +1,7 @@
 //! Several jobs at the same time on one target.
 //!
-//! Each job has separate workers and a separate collector, as if it ran alone. All windows begin at the same time; a job with a start delay
-//! or an early end is idle for the rest. This module merges the intervals and outcomes of the jobs.
+//! Each job has workers and a collector for itself, as if it ran alone. All jobs share one window start; a job with a start delay or an early
+//! end is idle for the rest of the window. This module merges the jobs' intervals and outcomes.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -60,7 +60,7 @@ pub(crate) fn run(
     Ok(put_together(&job.workload, &windows, outcomes))
 }
 
-/// Splits a job into its concurrent jobs, each with its own seed, so that equal jobs draw different offsets.
+/// Splits a job into its concurrent jobs. Each gets another seed, so that equal jobs draw different offsets.
 fn split(job: &Job) -> Vec<Job> {
     (0_u64..)
         .zip(job.workload.jobs())
@@ -73,7 +73,7 @@ fn split(job: &Job) -> Vec<Job> {
         .collect()
 }
 
-/// Opens the target once per job. The first job that writes claims a device on behalf of all.
+/// Opens the target once for each job. Of the jobs that write, only the first claims a device exclusively.
 fn open_all(parts: &[Job], path: &Path) -> Result<Vec<Target>, EngineError> {
     let mut claimed = false;
     let mut targets = Vec::with_capacity(parts.len());
@@ -85,10 +85,10 @@ fn open_all(parts: &[Job], path: &Path) -> Result<Vec<Target>, EngineError> {
     Ok(targets)
 }
 
-/// An event of the job with this number; `None` once that job has ended.
+/// A job's number and its event; the event is `None` when the job has ended.
 type JobEvent = (usize, Option<Event>);
 
-/// Starts all jobs and forwards their merged intervals. Returns each job's outcome.
+/// Starts all jobs and forwards their merged intervals. Returns the outcome of each job.
 fn perform(
     prepared: &mut [Prepared<'_>],
     windows: &[Window],
@@ -140,7 +140,7 @@ fn go(
     outcome
 }
 
-/// Forwards the merged interval of all jobs once each has reported it or has ended.
+/// Forwards an interval, merged over all jobs, once each job has reported it or has ended.
 fn listen(jobs: usize, receiver: &Receiver<JobEvent>, events: &mut dyn FnMut(Event)) {
     let mut waiting: Vec<VecDeque<Sample>> = vec![VecDeque::new(); jobs];
     let mut ended = vec![false; jobs];
@@ -173,7 +173,7 @@ fn pass_on(waiting: &mut [VecDeque<Sample>], events: &mut dyn FnMut(Event)) {
     }
 }
 
-/// Combines the outcomes of all jobs into one, with each job's share.
+/// Combines the outcomes of all jobs into one, which also lists each job's own figures.
 fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>) -> Outcome {
     let parts = workload.jobs().zip(windows).zip(outcomes).map(|((job, window), outcome)| {
         let idle = window.start.saturating_sub(window.begin);

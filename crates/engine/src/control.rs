@@ -1,27 +1,27 @@
-//! Starts a load at a set time, and ends it early.
+//! Starts a load at a set time, and ends a load early.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::clock;
 use crate::punctual::{self, Priority};
 
-/// Lets another thread start and end a measurement.
+/// Lets another thread set the start of a measurement and end it early.
 #[derive(Debug, Default)]
 pub struct Control {
     end: AtomicBool,
-    /// Start time on the system's monotonic clock; 0 to start at once.
+    /// Start time in nanoseconds of the system's monotonic clock; 0 to start at once.
     start_ns: AtomicU64,
     started_ns: AtomicU64,
 }
 
 impl Control {
-    /// Creates a control that starts a load at once and lets it run for its full duration.
+    /// Creates a control that starts a load at once and lets the load run for its full duration.
     #[must_use]
     pub const fn new() -> Self {
         Self { end: AtomicBool::new(false), start_ns: AtomicU64::new(0), started_ns: AtomicU64::new(0) }
     }
 
-    /// Resets all settings, before another measurement.
+    /// Clears the start time and the early end, so that the control can be used for another measurement.
     pub fn reset(&self) {
         self.end.store(false, Ordering::Relaxed);
         self.start_ns.store(0, Ordering::Relaxed);
@@ -33,7 +33,7 @@ impl Control {
         self.end.store(true, Ordering::Relaxed);
     }
 
-    /// The flag that [`Self::end`] sets.
+    /// Returns the flag that [`Self::end`] sets.
     #[must_use]
     pub const fn ending(&self) -> &AtomicBool {
         &self.end
@@ -45,21 +45,22 @@ impl Control {
         self.start_ns.store(at_ns, Ordering::Relaxed);
     }
 
-    /// Returns whether no start time is set.
+    /// Returns true if no start time is set, so that the load starts at once.
     #[must_use]
     pub fn starts_at_once(&self) -> bool {
         self.start_ns.load(Ordering::Relaxed) == 0
     }
 
-    /// The time at which the load started, by the system's monotonic clock. Returned once; `None` if no start was set, or the load has not
-    /// started.
+    /// Returns the time at which the load started, on the system's monotonic clock, and forgets it. `None` if no start time was set, or if the
+    /// load has not started.
     pub fn take_started_ns(&self) -> Option<u64> {
         let at_ns = self.started_ns.load(Ordering::Relaxed);
         let has_begun = at_ns > 0 && at_ns <= clock::system();
         has_begun.then(|| self.started_ns.swap(0, Ordering::Relaxed))
     }
 
-    /// The start of the load on the engine's clock: the set time, or now if none is set or it has passed. Does not block.
+    /// Returns the start of the load on the engine's clock: the set time, or the current time if none is set or the set time has passed. Does
+    /// not block.
     pub(crate) fn start(&self) -> u64 {
         let now = clock::now();
         match self.start_ns.load(Ordering::Relaxed) {
@@ -73,7 +74,7 @@ impl Control {
         }
     }
 
-    /// Blocks until the load's start time, for loads whose threads do not wait for it themselves; returns at once if none is set.
+    /// Blocks until the load's start time; returns at once if none is set. For loads whose own threads do not wait for the start.
     pub fn await_start(&self) {
         let asked_ns = self.start_ns.load(Ordering::Relaxed);
         if asked_ns > 0 {

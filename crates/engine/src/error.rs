@@ -6,38 +6,38 @@ use iotax_model::record::ErrorCount;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{IoEngine, Test, WorkloadError};
 
-/// Why the load could not be generated.
+/// The reason why a load could not be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The workload itself cannot be run.
+    /// The workload's keys contradict each other or have values that cannot be run.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// The interval of samples is 0 or too short.
+    /// The interval between samples is shorter than 10 ms.
     #[error("interval = {0}: accepted: 10ms and more")]
     Interval(Nanos),
-    /// The load ended during the warm-up.
+    /// The load ended during the warm-up, so that no I/O was measured.
     #[error(
         "the load was over within ramp_time = {ramp_time}, so nothing was measured{}; use ramp_time = 0s, or more to do",
         listed(errors)
     )]
     NothingMeasured {
-        /// Length of the warm-up.
+        /// Length of the warm-up that the job asked for.
         ramp_time: Nanos,
-        /// The failures during the warm-up.
+        /// Failed I/Os of the warm-up, by error.
         errors: Vec<ErrorCount>,
     },
-    /// The network or its server failed; the text names the server.
+    /// A network test or its server failed; the text names the server.
     #[error("{0}")]
     Net(String),
-    /// The trace of a replay could not be read to its end.
+    /// The trace of a replay could not be read to its end; the text has the reason.
     #[error("the trace: {0}")]
     Trace(String),
-    /// The target could not be used.
+    /// The file or device could not be used as the target.
     #[error("{path}: {reason}")]
     Target {
-        /// The file or device.
+        /// Path of the file or device.
         path: String,
-        /// The reason for the refusal.
+        /// The reason why it cannot be used.
         reason: OpenRefusal,
     },
     /// The kernel has no io_uring, or does not permit it.
@@ -47,7 +47,7 @@ pub enum EngineError {
          takes what there is"
     )]
     NoIoUring {
-        /// The error from the kernel.
+        /// The error that io_uring_setup(2) returned.
         error: io::Error,
     },
     /// Neither io_uring nor libaio is available, so a job cannot keep more than one I/O in flight.
@@ -56,11 +56,11 @@ pub enum EngineError {
          numjobs = {iodepth} for as much at once"
     )]
     NotAsynchronous {
-        /// The requested depth.
+        /// The requested queue depth.
         iodepth: u32,
-        /// Why io_uring cannot be used.
+        /// The reason why io_uring cannot be used.
         io_uring: String,
-        /// The error from libaio.
+        /// The error that libaio's io_setup(2) returned.
         libaio: io::Error,
     },
     /// The iodepth exceeds the capacity of a virtio queue.
@@ -68,9 +68,9 @@ pub enum EngineError {
         "iodepth = {iodepth}: a queue of a virtio device holds {most} I/Os; use numjobs for more at once"
     )]
     QueueDepth {
-        /// The requested depth.
+        /// The requested queue depth.
         iodepth: u32,
-        /// The maximum depth.
+        /// Number of I/Os that one virtio queue holds.
         most: u32,
     },
     /// The buffers need more than half of the machine's memory.
@@ -103,13 +103,13 @@ pub enum EngineError {
     /// The test creates files, but the job has no directory for them.
     #[error("test = {0} makes files of its own, and there is no directory for them here")]
     NoDirectory(Test),
-    /// A directory for a test is in use: its content would be removed at the end.
+    /// A test's directory is not empty; its content would be removed at the end of the test.
     #[error("{0} is not empty; a test makes its files in an empty directory")]
     NotEmpty(String),
-    /// The system refused something that the load needs.
+    /// The system refused an operation that the load needs, such as starting a thread.
     #[error("{doing} failed: {error}")]
     System {
-        /// The failed operation and its object.
+        /// The failed operation and the object that it was applied to.
         doing: String,
         /// The error from the kernel.
         error: io::Error,
@@ -120,13 +120,13 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Wraps a system error with the operation that failed.
+    /// Returns a function that wraps a system error together with the failed operation.
     pub fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         |error| Self::System { doing: doing.into(), error }
     }
 }
 
-/// Formats the failures for a message; empty without any.
+/// Formats the errors and their counts for a message; empty if there are none.
 fn listed(errors: &[ErrorCount]) -> String {
     let each = errors
         .iter()
@@ -187,12 +187,12 @@ pub enum OpenRefusal {
         "ioengine = ftruncate cuts the file behind each offset, and it goes on behind the area; use an area to the end of the file"
     )]
     Cut,
-    /// A given block sequence reaches beyond the area.
+    /// The workload's block sequence has blocks beyond the area.
     #[error(
         "random_distribution = {order} leads beyond an area of size = {size}, which has {blocks} blocks; enlarge size"
     )]
     Sequence {
-        /// The requested distribution.
+        /// The requested distribution with its block sequence.
         order: String,
         /// Size of the area.
         size: Bytes,
@@ -210,14 +210,14 @@ pub enum OpenRefusal {
         "{key} = {value} is not a multiple of {unit}, the unit of direct I/O here; use such a {key}, or direct = false"
     )]
     Alignment {
-        /// The key with the misaligned value.
+        /// Name of the workload key with the misaligned value.
         key: &'static str,
         /// The misaligned value.
         value: String,
-        /// The alignment that direct I/O needs, in bytes, for offsets and lengths.
+        /// Alignment in bytes that direct I/O requires of offsets and lengths.
         unit: Bytes,
     },
-    /// The area is too small for the blocks that are needed.
+    /// The area holds fewer blocks than the workload needs.
     #[error(
         "size = {size} holds fewer than {needed} block(s) of bs = {bs}; enlarge size, or lower bs or numjobs"
     )]
@@ -226,7 +226,7 @@ pub enum OpenRefusal {
         size: Bytes,
         /// Bytes of one I/O.
         bs: Bytes,
-        /// The required number of blocks: one, or one per sequential job.
+        /// Number of blocks needed: 1, or one per job for sequential jobs.
         needed: u32,
     },
     /// The area is longer than the target.
@@ -244,7 +244,7 @@ pub enum OpenRefusal {
     /// A system call failed.
     #[error("{doing}: {error}")]
     System {
-        /// The failed operation.
+        /// The operation that failed.
         doing: &'static str,
         /// The error from the kernel.
         error: io::Error,

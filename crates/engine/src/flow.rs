@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use iotax_model::workload::Workload;
 
-/// Default pause of a worker that is ahead.
+/// Default pause in nanoseconds of a worker that has done more than its share.
 const PAUSE_NS: u64 = 50_000;
 
-/// I/O count and weights of all workers that are kept in proportion.
+/// Sums over all workers that are kept in proportion: their I/Os so far and their weights.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     ios: AtomicU64,
     weights: AtomicU64,
 }
 
-/// One worker's share. Dropping it lets the others continue without it.
+/// One worker's weight and I/O count. Dropping it removes both from the sums, so that the other workers need not wait for it.
 #[derive(Debug)]
 pub(crate) struct FlowShare {
     flow: Arc<Flow>,
@@ -25,7 +25,7 @@ pub(crate) struct FlowShare {
 }
 
 impl FlowShare {
-    /// Registers one worker of a job; `None` if the job sets no `flow`.
+    /// Registers one worker of a job with the shared counts; `None` if the job sets no `flow`.
     pub(crate) fn new(workload: &Workload, flow: &Arc<Flow>) -> Option<Self> {
         let weight = workload.flow?;
         flow.weights.fetch_add(weight, Ordering::Relaxed);
@@ -33,7 +33,7 @@ impl FlowShare {
         Some(Self { flow: Arc::clone(flow), weight, ios: 0, pause_ns })
     }
 
-    /// Returns the pause in nanoseconds if the worker is ahead of its share, else `None`.
+    /// Returns the pause in nanoseconds if the worker has done more than its share of the I/Os; `None` otherwise.
     #[inline(never)]
     pub(crate) fn is_ahead(&self) -> Option<u64> {
         let all = self.flow.ios.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Checks that an open file is the intended one.
+//! Checks that an open file is the file or device that was identified earlier.
 #![expect(unsafe_code, reason = "the crates in use have no BLKGETDISKSEQ")]
 
 use std::fs::File;
@@ -8,10 +8,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use iotax_model::wire::{DiskId, Identity};
 use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 
-/// `BLKGETDISKSEQ` of linux/fs.h.
+/// The ioctl `BLKGETDISKSEQ` of linux/fs.h, which returns a disk's sequence number.
 const DISK_SEQUENCE: Opcode = opcode::read::<u64>(0x12, 128);
 
-/// Returns whether the open file has this identity, whatever its path.
+/// Returns whether the open file has the identity `identity`; its path does not matter.
 pub(crate) fn is(file: &File, identity: Identity) -> io::Result<bool> {
     let found = file.metadata()?;
     let is_device = found.file_type().is_block_device();
@@ -23,7 +23,7 @@ pub(crate) fn is(file: &File, identity: Identity) -> io::Result<bool> {
     })
 }
 
-/// The disk's sequence number; `None` before Linux 5.15.
+/// Returns the disk's sequence number, which is never reused; `None` before Linux 5.15.
 fn disk_sequence(device: &File) -> Option<u64> {
     // SAFETY: this request writes one u64 and does nothing else.
     let request = unsafe { Getter::<DISK_SEQUENCE, u64>::new() };

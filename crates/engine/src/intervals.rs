@@ -1,4 +1,4 @@
-//! A worker's counts, separated by warm-up and interval.
+//! The counts of one worker, split into the warm-up and the intervals.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
@@ -6,33 +6,33 @@ use crate::latencies::Latencies;
 use crate::window::Window;
 use crate::workers::{WorkerInterval, WorkerReport};
 
-/// The result of closing an interval.
+/// The state after an interval was closed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum IntervalState {
-    /// Another interval began.
+    /// The next interval has begun.
     GoOn,
-    /// The window is over, or the receiver is gone.
+    /// The window is over, or nobody receives the reports any more.
     Over,
 }
 
-/// Separates one worker's counts by warm-up and interval.
+/// Splits one worker's counts into the warm-up and the intervals, and sends each interval's counts to the collector.
 #[derive(Debug)]
 pub struct IntervalRecorder {
     worker: u32,
     window: Window,
-    /// The current interval; `None` in the warm-up.
+    /// Number of the current interval, from 0; `None` in the warm-up.
     interval: Option<u64>,
-    /// The end of the current interval or of the warm-up.
+    /// End time of the current interval, or of the warm-up.
     pub boundary: u64,
     /// The counts of the current interval.
     pub latencies: Latencies,
-    /// Failed I/Os of the current interval.
+    /// I/Os of the current interval that failed.
     pub failed: u64,
-    /// Completed I/Os of the warm-up.
+    /// I/Os that completed in the warm-up.
     pub ramp_ios: u64,
-    /// The time of the last completion counted so far.
+    /// Time of the last completion that was counted; `None` if none was.
     pub completed_at: Option<u64>,
-    /// The time of the last completion in the warm-up.
+    /// Time of the last completion in the warm-up; `None` if there was none.
     pub(crate) ramp_completed_at: Option<u64>,
     spare: Receiver<Latencies>,
     reports: Sender<WorkerReport>,
@@ -88,7 +88,7 @@ impl IntervalRecorder {
         if next >= self.window.intervals() { IntervalState::Over } else { IntervalState::GoOn }
     }
 
-    /// Closes the current interval, or the warm-up, when the worker does no more I/O.
+    /// Closes the current interval, or the warm-up, of a worker that ends early.
     pub(crate) fn close(&mut self, now: u64, oldest_ns: Option<u64>) {
         match self.interval {
             None => {
@@ -106,7 +106,7 @@ impl IntervalRecorder {
         }
     }
 
-    /// Sends an interval. Returns false if the receiver is gone.
+    /// Sends the counts of interval `number`; `next` is the interval that begins. Returns false if the receiver is gone.
     fn report(&mut self, number: u64, next: u64, empty: Latencies, oldest_ns: Option<u64>) -> bool {
         let latencies = std::mem::replace(&mut self.latencies, empty);
         let failed = std::mem::take(&mut self.failed);

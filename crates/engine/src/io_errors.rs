@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use iotax_model::record::ErrorCount;
 use rustix::io::Errno;
 
-/// The cause of a failed I/O: an errno, or a short transfer, such as at the end of a truncated file or on a removed device.
+/// The cause of a failed I/O: an errno, a transfer of fewer bytes than asked for, or one of 0 bytes, as at the end of a truncated file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ErrorKind {
     Errno(i32),
@@ -16,7 +16,7 @@ enum ErrorKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Failures {
     kind: ErrorKind,
-    /// The name of the direction.
+    /// The I/O's kind as named in records, such as `read` or `sync`.
     direction: &'static str,
     ios: u64,
     first_offset: u64,
@@ -25,12 +25,13 @@ struct Failures {
     last_at: u64,
 }
 
-/// The failed I/Os of one worker.
+/// The failed I/Os of one worker, grouped by cause and kind of I/O.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IoErrors(Vec<Failures>);
 
 impl IoErrors {
-    /// Counts a failed I/O of `direction` that ended at `at` with `result`: a negative errno, or too few bytes.
+    /// Counts an I/O that failed at time `at`. `result` is a negative errno, or the number of bytes moved, which is less than asked for.
+    /// `direction` names the kind of I/O.
     #[cold]
     pub fn add(&mut self, result: i32, direction: &'static str, offset: u64, at: u64) {
         let kind = match result {
@@ -55,7 +56,7 @@ impl IoErrors {
         }
     }
 
-    /// Sums the failures of all workers by error and direction.
+    /// Merges the failures of all workers into one entry per cause and kind of I/O.
     pub(crate) fn merge(all: Vec<Self>) -> Vec<ErrorCount> {
         let mut merged: BTreeMap<(String, &str), Failures> = BTreeMap::new();
         for failures in all.into_iter().flat_map(|errors| errors.0) {
@@ -95,7 +96,7 @@ impl Failures {
     }
 }
 
-/// The symbolic name of an errno that I/O can return, or its number.
+/// Returns the symbolic name of an errno that I/O can return, such as `EIO`; for others its number.
 pub(crate) fn errno_name(number: i32) -> String {
     const NAMES: &[(Errno, &str)] = &[
         (Errno::ACCESS, "EACCES"),

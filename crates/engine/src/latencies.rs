@@ -6,14 +6,14 @@ use iotax_model::workload::{Kind, Workload};
 
 use crate::request::{Io, IoKind};
 
-/// Service and response times and bytes of one worker's I/Os, by direction. Unused directions take no memory.
+/// Service times, response times and bytes of one worker's I/Os, by kind of I/O. Kinds that the workload does not use take no memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Latencies {
     by_direction: [Option<Counts>; 5],
-    /// Times from the first write after a flush to the end of the next flush. `None` if several I/Os may be in flight, which makes the
-    /// start ambiguous, or if the workload never flushes.
+    /// Nanoseconds from the first write after a flush to the end of the next flush. `None` if the workload never flushes, or keeps several I/Os
+    /// in flight, so that the first write is ambiguous.
     commits: Option<Histogram>,
-    /// True if the workload does not tell the directions in advance, as in a replay.
+    /// True for a replay: the workload does not say in advance which kinds of I/O occur, so only those that did are reported.
     by_use: bool,
 }
 
@@ -24,10 +24,10 @@ struct Counts {
     response: Option<Histogram>,
 }
 
-/// The index of file operations.
+/// Index of file operations (create, stat, ...) in `by_direction`.
 const META: usize = 4;
 
-/// The index of a direction, in the order of [`Tallies::WORDS`].
+/// Returns the index of an I/O's kind in `by_direction`, in the order of [`Tallies::WORDS`].
 #[inline]
 const fn place(direction: IoKind) -> usize {
     match direction {
@@ -38,7 +38,7 @@ const fn place(direction: IoKind) -> usize {
     }
 }
 
-/// A group of I/Os with the same direction and times, as in a batch; counting them together is faster.
+/// A group of I/Os of one kind with equal times, such as those of a batch. Adding the group once is faster than adding each I/O.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Alike {
     direction: IoKind,
@@ -55,7 +55,7 @@ impl Alike {
         Self { direction: io.direction, service_ns, response_ns, ios: 1, bytes: io.length as u64 }
     }
 
-    /// Merges another group; returns false if its direction or times differ.
+    /// Adds another group to this one. Returns false and changes nothing if the kind or a time differs.
     #[inline]
     pub(crate) fn merge(&mut self, other: &Self) -> bool {
         let times = |alike: &Self| (alike.service_ns, alike.response_ns);
@@ -69,7 +69,7 @@ impl Alike {
 }
 
 impl Latencies {
-    /// Allocates histograms for a workload's directions.
+    /// Allocates histograms for the kinds of I/O that a workload does.
     pub fn new(workload: &Workload) -> Self {
         let open_loop = workload.is_open_loop();
         // Workers count while they are measured: nothing may be allocated then.
@@ -85,20 +85,20 @@ impl Latencies {
         Self { by_direction: has.map(|has| has.then(counts)), commits, by_use }
     }
 
-    /// Returns an empty copy for the same directions.
+    /// Returns a copy without counts, with histograms for the same kinds of I/O.
     pub(crate) fn empty_alike(&self) -> Self {
         let mut alike = self.clone();
         alike.clear();
         alike
     }
 
-    /// Counts an I/O. Closed loops ignore the response time.
+    /// Counts an I/O with its service and response time in nanoseconds. A closed loop has no response times: the value is ignored.
     #[inline]
     pub fn add(&mut self, io: Io, service_ns: u64, response_ns: u64) {
         self.add_at(place(io.direction), 1, io.length.into(), service_ns, response_ns);
     }
 
-    /// Counts a group of I/Os with equal times.
+    /// Counts a group of I/Os of one kind with equal times.
     #[inline]
     pub(crate) fn add_alike(&mut self, alike: &Alike) {
         let Alike { direction, service_ns, response_ns, ios, bytes } = *alike;
@@ -111,12 +111,12 @@ impl Latencies {
         self.add_at(META, 1, bytes, service_ns, service_ns);
     }
 
-    /// True if times from writes to the next flush are recorded.
+    /// Returns whether the times from a write to the end of the next flush are recorded.
     pub(crate) const fn has_commits(&self) -> bool {
         self.commits.is_some()
     }
 
-    /// Records a time from a write to the end of the next flush.
+    /// Records the nanoseconds from the first write after a flush to the end of the next flush.
     #[inline]
     pub(crate) fn add_commit(&mut self, ns: u64) {
         if let Some(commits) = &mut self.commits {
@@ -135,13 +135,13 @@ impl Latencies {
         }
     }
 
-    /// The number of reads, writes, trims and file operations.
+    /// Returns the number of reads, writes, trims and file operations; flushes do not count.
     pub(crate) fn ios(&self) -> u64 {
         let all = &self.by_direction;
         all[..3].iter().chain(&all[META..]).flatten().map(|counts| counts.service.count()).sum()
     }
 
-    /// Clears all counts and keeps the memory.
+    /// Sets all counts to zero without freeing memory.
     pub(crate) fn clear(&mut self) {
         self.commits.iter_mut().for_each(Histogram::clear);
         for counts in self.by_direction.iter_mut().flatten() {

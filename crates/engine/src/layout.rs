@@ -1,4 +1,4 @@
-//! The initial state of a new file for write-only workloads: filled, or allocated but never written.
+//! Lays out a file before a load: leaves it filled, or makes its area allocated but unwritten, sparse, or empty (`layout`).
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use crate::error::EngineError;
 use crate::open::Target;
 use crate::request::PUNCH;
 
-/// A file truncated for a measurement. Dropping this restores its length.
+/// A file that the layout or the load may truncate. Dropping this restores the file's length.
 #[derive(Debug)]
 pub(crate) struct CutFile {
     file: File,
@@ -26,7 +26,8 @@ impl Drop for CutFile {
     }
 }
 
-/// Brings the area of a job's file into the initial state that its workload requests. Does nothing for devices.
+/// Brings the area of a job's file into the state that the workload's `layout` asks for. Returns the file if its length must be restored
+/// afterwards. Does nothing for devices and the null engine.
 pub(crate) fn lay_out(job: &Job, target: &Target) -> Result<Option<CutFile>, EngineError> {
     let workload = &job.workload;
     let layout = workload.layout;

@@ -1,12 +1,12 @@
-//! Generates block and file load in this process: backends, patterns, pacing, payload, workers.
+//! Generates block and file load in this process: backends, access patterns, pacing, content, workers.
 //!
-//! The engine knows nothing of guests, of the store or of other processes: an agent calls it and forwards its events. The parts that any
-//! load needs (clock, workers, windows, intervals, paces, counts) are public, for `iotax-netperf`.
+//! The engine does not know about guests, the store or other processes: an agent calls the engine and forwards its events. The parts that every
+//! load needs (clock, workers, windows, intervals, pacing, counts) are public, for `iotax-netperf`.
 //!
-//! A measurement passes through these modules: [`measure`] checks the job and opens the target (`open`); `run` starts one thread per
-//! numjobs; each thread (`worker`) draws I/Os from its `pattern`, with content from its `payload`, submits them through a `backend`, and
-//! counts their service times without allocating, locking or sharing memory; at the end of each interval it sends its counts, which the
-//! `collector` merges into samples.
+//! A measurement passes through these modules: [`measure`] checks the job and opens the target (`open`). `run` starts numjobs threads. Each
+//! thread (`worker`) draws I/Os from its `pattern`, with content from its `payload`, submits them through a `backend`, and counts their service
+//! times without allocating, locking or sharing memory. At the end of each interval the thread sends its counts, which the `collector` merges
+//! into samples.
 
 mod backend;
 pub mod blackouts;
@@ -63,17 +63,17 @@ pub use crate::page_cache::{drop_caches_of, drop_caches_of_machine};
 pub use crate::prepare::fill;
 pub use crate::verify::audit;
 
-/// The shortest interval between samples.
+/// The shortest interval between samples that a job may ask for.
 const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
 
-/// Carries out one measurement on an existing file or device. `events` receives [`Event::Ready`] when everything is set up; the load starts
-/// when the handler returns. It then receives [`Event::Measuring`] when the warm-up is over and one [`Event::Sample`] per interval, in
-/// order and without gaps; the samples add up to the outcome's totals.
+/// Runs one measurement on an existing file or device. `events` receives [`Event::Ready`] when all workers are ready; the load starts when that
+/// call returns. `events` then receives [`Event::Measuring`] when the warm-up is over, and one [`Event::Sample`] per interval, in order and
+/// without gaps; the samples add up to the outcome's totals.
 ///
 /// A test (the workload's `test`) that creates files does so in the job's directory, and leaves that directory empty.
 ///
-/// An I/O counts in the interval in which its completion is seen; I/O in flight at the window's end does not count. Failed I/Os are counted
-/// by error, and the run goes on even if all fail.
+/// An I/O counts in the interval in which its completion is seen. I/O in flight at the window's end does not count. Failed I/Os are counted by
+/// error, and the run goes on even if all I/Os fail.
 ///
 /// # Errors
 /// The target cannot run the job, or a system call fails. Nothing is created or truncated.
@@ -107,8 +107,8 @@ pub fn measure_under(
     run::run(job, &target, control, None, events)
 }
 
-/// Like [`measure_under`], but replays a trace, at its recorded times unless the workload sets another pace. Ends when all I/Os are
-/// complete, at the latest with the window.
+/// Like [`measure_under`], but replays a trace: at the recorded times, unless the workload sets another pace. The replay ends when all its I/Os
+/// are complete, at the latest at the end of the window.
 ///
 /// # Errors
 /// As [`measure`], and a trace that cannot be read to its end.
@@ -125,7 +125,7 @@ pub fn replay_under(
     run::run(job, &target, control, Some(trace), events)
 }
 
-/// Refuses impossible jobs: a workload that contradicts itself, and samples more often than every 10 ms.
+/// Refuses a job that cannot run: contradictory keys, or an interval between samples of less than 10 ms.
 ///
 /// # Errors
 /// Names the offending key and the accepted values.
@@ -137,7 +137,7 @@ pub fn check(job: &Job) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Checks that the buffers fit in memory: otherwise the kernel's OOM killer would end some process.
+/// Refuses a job whose buffers need more than half of this machine's memory: the kernel's OOM killer would end some process.
 fn check_memory(job: &Job) -> Result<(), EngineError> {
     // At most 1024 x 4096 x 64 MiB = 2^48 each, by Workload::check.
     let buffers =
@@ -150,7 +150,7 @@ fn check_memory(job: &Job) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Memory of this machine in bytes.
+/// Returns this machine's memory in bytes.
 fn memory() -> u64 {
     let system = rustix::system::sysinfo();
     system.totalram.saturating_mul(system.mem_unit.into())

@@ -1,4 +1,4 @@
-//! Opens targets by the safety rules: nothing is created or truncated, and a read-only target is opened read-only.
+//! Opens targets safely: never creates or truncates a file, and opens a read-only target read-only.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -18,10 +18,10 @@ use crate::error::{EngineError, OpenRefusal};
 use crate::request::PUNCH;
 use crate::{identity, queue};
 
-/// `f_type` of tmpfs, see statfs(2).
+/// The `f_type` by which statfs(2) identifies tmpfs.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// The access that a target is opened for.
+/// The way in which a target is opened: for reading or writing, direct or buffered, with which durability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(crate) write: bool,
@@ -29,18 +29,18 @@ pub(crate) struct Access {
     pub(crate) sync: SyncMode,
     /// True if a layer built by iotax holds the device, so that it cannot be claimed.
     pub(crate) shared: bool,
-    /// The required identity of the file or device; `None` for any.
+    /// The file or device that the path must lead to; `None` to accept any.
     pub(crate) identity: Option<Identity>,
 }
 
 impl Access {
-    /// The access that a workload needs to its own files.
+    /// Returns the access with which a workload opens files that it created.
     pub(crate) const fn of(workload: &Workload) -> Self {
         let (direct, sync) = (workload.direct, workload.sync);
         Self { write: true, direct, sync, shared: false, identity: None }
     }
 
-    /// Flags of open(2) beyond reading and writing.
+    /// Returns the flags of open(2) for direct I/O and for O_SYNC or O_DSYNC.
     pub(crate) const fn flags(self) -> i32 {
         let sync = match self.sync {
             SyncMode::None | SyncMode::RwfDSync => 0,
@@ -50,8 +50,8 @@ impl Access {
         if self.direct { sync | libc::O_DIRECT } else { sync }
     }
 
-    /// Opens a file with this access and further flags of open(2). Reads leave the access time alone if the kernel permits it: updating it
-    /// costs some 40 ns per cached read.
+    /// Opens a file with this access and the additional open(2) flags in `flags`. Adds O_NOATIME if permitted: updating the access time costs
+    /// some 40 ns per cached read.
     fn open(self, path: &Path, flags: i32) -> io::Result<File> {
         let open = |flags: i32| {
             File::options().read(true).write(self.write).custom_flags(self.flags() | flags).open(path)
@@ -63,15 +63,15 @@ impl Access {
     }
 }
 
-/// An open target.
+/// An open file, block device or virtio device, to which I/O is done.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) file: File,
     pub(crate) access: Access,
     pub(crate) is_device: bool,
-    /// The virtio device at the socket; `None` for files and block devices.
+    /// The connection to a virtio device, if the target is the socket of one; `None` for files and block devices.
     pub(crate) virtio: Option<Arc<Device>>,
-    /// Length in bytes.
+    /// Length of the file or device in bytes.
     pub(crate) length: u64,
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn at_path(path: &Path) -> impl Fn(OpenRefusal) -> EngineError {
     move |reason| EngineError::Target { path: path.display().to_string(), reason }
 }
 
-/// Opens the target of a job. Fails if the job cannot run on it.
+/// Opens the target of a job. Fails if the job cannot run on this target.
 pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     let workload = &job.workload;
     let refuse = at_path(path);
@@ -189,7 +189,7 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Target, OpenRefusal> {
     Ok(Target { file, access, is_device, virtio: None, length })
 }
 
-/// Opens with direct I/O, or through the page cache if direct I/O is not available.
+/// Opens with direct I/O, or through the page cache if the target does not support direct I/O.
 pub(crate) fn directly_if_possible(path: &Path, access: Access) -> Result<Target, EngineError> {
     let access = Access { direct: true, ..access };
     match open(path, access) {
@@ -199,12 +199,12 @@ pub(crate) fn directly_if_possible(path: &Path, access: Access) -> Result<Target
     .map_err(at_path(path))
 }
 
-/// A file, device or directory that can be measured.
+/// The kinds of paths that can be measured: file, device, directory or socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     File,
     Device,
-    /// A socket at which a program serves a virtio device.
+    /// The socket of a program that serves a virtio block device.
     Socket,
 }
 
@@ -213,7 +213,7 @@ fn open_socket(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(libc::O_PATH).open(path)
 }
 
-/// The kind of a path, determined before opening it, because opening a pipe would block.
+/// Determines the kind of a path before opening it, because opening a pipe would block.
 fn kind(path: &Path) -> Result<Kind, OpenRefusal> {
     let metadata = path.metadata().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => OpenRefusal::Missing,
@@ -239,13 +239,13 @@ fn refusal_of_open(error: io::Error, access: Access, is_device: bool) -> OpenRef
     }
 }
 
-/// Returns whether the file is on tmpfs, where newer kernels accept O_DIRECT but copy from memory all the same.
+/// Returns whether the file is on tmpfs. Newer kernels accept O_DIRECT there, but the data is copied from memory all the same.
 fn is_tmpfs(file: &File) -> bool {
     fstatfs(file).is_ok_and(|fs| fs.f_type == TMPFS_MAGIC)
 }
 
 impl Target {
-    /// Refuses a workload whose I/O engine does not suit the target.
+    /// Fails if the workload's I/O engine cannot do I/O on this kind of target.
     fn check_engine(&self, workload: &Workload) -> Result<(), OpenRefusal> {
         let takes_queues = workload.ioengine == IoEngine::Libblkio;
         let sets_space = matches!(workload.ioengine, IoEngine::Falloc | IoEngine::Ftruncate);
@@ -262,7 +262,7 @@ impl Target {
         }
     }
 
-    /// Makes written data durable.
+    /// Flushes written data to stable storage.
     pub(crate) fn sync_data(&self) -> io::Result<()> {
         match &self.virtio {
             None => self.file.sync_data(),
@@ -270,7 +270,7 @@ impl Target {
         }
     }
 
-    /// Refuses a target that is known not to support discard, without discarding anything.
+    /// Fails if the target is known not to support discard. Nothing is discarded to find out.
     pub(crate) fn check_trim(&self) -> Result<(), OpenRefusal> {
         if let Some(device) = &self.virtio {
             return if device.discards {
@@ -294,8 +294,8 @@ impl Target {
         }
     }
 
-    /// The alignment in bytes that direct I/O requires of offsets and lengths: a device's logical block size, or the filesystem's answer
-    /// (Linux 6.1 and later). `None` without direct I/O, or if unknown.
+    /// Returns the alignment in bytes that direct I/O requires of offsets and lengths: a device's logical block size, or the filesystem's
+    /// statx(2) answer (Linux 6.1 and later). `None` without direct I/O, or if unknown.
     pub(crate) fn direct_unit(&self) -> Option<u64> {
         if self.virtio.is_some() {
             return Some(VIRTIO_SECTOR);
@@ -311,8 +311,8 @@ impl Target {
             .then_some(facts.stx_dio_offset_align.into())
     }
 
-    /// Reopens the file for one worker. Workers with a common open file would share its reference count, a cache line that every pread and
-    /// pwrite changes. Without /proc, workers share one open file.
+    /// Reopens the file for one worker. A shared open file would have one reference count, in a cache line that every pread and pwrite of all
+    /// workers changes. Without /proc, workers share one open file.
     pub(crate) fn reopen(&self) -> io::Result<File> {
         if self.virtio.is_some() {
             return self.file.try_clone();
@@ -321,7 +321,7 @@ impl Target {
         self.access.open(Path::new(&path), 0).or_else(|_| self.file.try_clone())
     }
 
-    /// Reopens the target for worker number `worker`.
+    /// Reopens the target for worker number `worker`; fails with an error that names the worker.
     pub(crate) fn reopen_for(&self, worker: u32) -> Result<File, EngineError> {
         self.reopen().map_err(EngineError::system(format!("opening the target for worker {worker}")))
     }

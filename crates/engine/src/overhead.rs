@@ -1,4 +1,4 @@
-//! The CPU cost of the engine itself.
+//! Measures the CPU time that the engine itself spends per I/O.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::window::Window;
 use crate::worker::{self, Task};
 use crate::workers::{Finish, WorkerContext, WorkerReport};
 
-/// CPU nanoseconds that the engine spends per I/O on the null backend: the lower bound of every latency. Measured for some 50 ms
-/// at queue depth 1, where no batch shares the cost of a time stamp, with all accounting on.
+/// Measures the CPU nanoseconds that the engine spends per I/O on the null backend; no measured latency can be lower. Runs for some 50 ms at
+/// queue depth 1, where every I/O needs time stamps of its own, and with the full accounting.
 ///
 /// # Panics
 /// If the system has not even a page of memory left, or no /dev/null.
@@ -43,7 +43,8 @@ pub fn overhead_ns() -> u64 {
     used / ios.max(1)
 }
 
-/// Runs one worker on the calling thread, with blocks of at most 4 KiB. Returns its result, its window and its reports.
+/// Runs one worker on the calling thread, with blocks of at most 4 KiB. Returns the worker's result, its window and the receiver of its
+/// reports.
 pub(crate) fn alone<B: Backend>(
     job: &Job,
     file: File,

@@ -1,4 +1,4 @@
-//! The schedule of a worker's I/Os.
+//! Decides when a worker starts its I/Os: rate limits, think times and replays.
 
 mod recorded;
 
@@ -9,10 +9,10 @@ pub use self::recorded::Recorded;
 use crate::random::{Purpose, SplitMix64};
 use crate::window::Window;
 
-/// The pacing of a worker. A closed loop without pauses has none.
+/// The pacing of a worker. A worker that starts the next I/O as soon as a slot is free has no `Pace`.
 #[derive(Debug)]
 pub enum Pace {
-    /// A closed loop that pauses after every few I/Os.
+    /// A closed loop that pauses (`thinktime`) after every `every` I/Os.
     Think {
         /// Length of a pause in nanoseconds.
         pause: u64,
@@ -30,7 +30,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// Creates the pacing of worker number `job` from the window's start; `None` for a closed loop without pauses.
+    /// Creates the pacing of worker number `job`, for a load that starts with `window`; `None` for a closed loop without pauses.
     pub fn new(workload: &Workload, job: u32, seed: u64, window: Window) -> Option<Self> {
         if let Some(schedule) = Schedule::new(workload, job, seed, window) {
             return Some(Self::Open(schedule));
@@ -39,7 +39,7 @@ impl Pace {
         workload.thinktime.map(|pause| Self::Think { pause: pause.0, every, left: every, due: 0 })
     }
 
-    /// Earliest start of the next I/O.
+    /// Returns the earliest start time of the next I/O.
     #[inline]
     pub const fn due(&self) -> u64 {
         match self {
@@ -49,7 +49,7 @@ impl Pace {
         }
     }
 
-    /// Starts the next I/O, of `bytes` bytes. Returns its intended start, which is `now` in a closed loop.
+    /// Starts the next I/O, of `bytes` bytes. Returns its scheduled start; in a closed loop that is `now`.
     #[inline]
     pub fn take(&mut self, now: u64, bytes: u32) -> u64 {
         match self {
@@ -68,14 +68,14 @@ impl Pace {
         }
     }
 
-    /// Records that no I/O is in flight, so that a due pause begins.
+    /// Tells the pacing that no I/O is in flight at `now`; a pause that waited for this begins.
     pub(crate) const fn all_done(&mut self, now: u64) {
         if let Self::Think { pause, due: due @ u64::MAX, .. } = self {
             *due = now + *pause;
         }
     }
 
-    /// Records that all slots of the worker were in use until `now`.
+    /// Tells the pacing that all slots of the worker were in use until `now`, so that later starts are delayed by the target.
     pub(crate) const fn was_full(&mut self, now: u64) {
         match self {
             Self::Open(schedule) => schedule.full_until = now,
@@ -84,8 +84,8 @@ impl Pace {
         }
     }
 
-    /// Returns the punctuality of a rate's schedule, up to the window's end or `now`, whichever is earlier; `None` for pauses and replays.
-    /// `exhausted` means that no I/O was left to start.
+    /// Returns how well the schedule of a fixed rate was kept, up to the earlier of the window's end and `now`; `None` for pauses and replays.
+    /// With `exhausted`, no I/O was left to start, so none counts as missed.
     pub fn finish(self, now: u64, exhausted: bool) -> Option<Pacing> {
         match self {
             Self::Think { .. } | Self::Recorded(_) => None,
@@ -95,13 +95,13 @@ impl Pace {
     }
 }
 
-/// Intended start times of an open loop; they depend on the rate alone, not on completions.
+/// Scheduled start times of an open loop. They depend on the rate alone, not on when I/Os complete.
 #[derive(Debug)]
 pub struct Schedule {
-    /// Due time of the next I/O in whole nanoseconds; `rest` is the fraction.
+    /// Time at which the next I/O is due, in whole nanoseconds; `rest` is the fraction of a nanosecond.
     due: u64,
     rest: f64,
-    /// Nanoseconds between I/Os, or per byte with `by_bytes`.
+    /// Nanoseconds from one I/O to the next, or per byte if `by_bytes` is set.
     gap: f64,
     by_bytes: bool,
     bs: u32,

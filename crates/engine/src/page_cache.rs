@@ -1,4 +1,4 @@
-//! Measures and drops the page cache of a target's area.
+//! Measures how much of a target's area is in the page cache, and drops the page cache.
 
 #![expect(unsafe_code, reason = "mincore(2) needs a mapping, and ioctl(2) is told numbers")]
 
@@ -19,22 +19,23 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::open::Target;
 
-/// Bytes of a sampled range, a multiple of every page size.
+/// Bytes of a sampled range; a multiple of every page size.
 const STRETCH: u64 = 1 << 20;
 /// Maximum number of sampled ranges.
 const STRETCHES: u64 = 1024;
-/// Load time per sampled range. Sampling one takes the kernel some 10 us on a host and 60 us in an emulated guest, so that sampling before
-/// and after takes at most 3% of the load's time.
+/// The longer the load, the more ranges are sampled: one for this much load time. Sampling a range takes the kernel some 10 us on a host and 60
+/// us in an emulated guest, so that sampling before and after takes at most 3% of the load's time.
 const STRETCH_EVERY: Nanos = Nanos::from_millis(5);
 
-/// Cached bytes in sampled ranges of an area at one moment.
+/// The sampled ranges of an area, and how many of their bytes were cached at one moment.
 pub(crate) struct CachedPages {
     stretches: Vec<u64>,
     bytes: u64,
 }
 
 impl CachedPages {
-    /// Samples the page cache of a job's area. `None` if mincore(2) does not answer this user, or the area cannot be mapped.
+    /// Samples the page cache of a job's area. `None` if mincore(2) does not report the real state to this user, or if the area cannot be
+    /// mapped.
     pub(crate) fn look(job: &Job, target: &Target) -> Option<Self> {
         if !is_told(target) {
             return None;
@@ -50,7 +51,7 @@ impl CachedPages {
         Some(Self { stretches, bytes })
     }
 
-    /// Samples the same ranges again.
+    /// Samples the same ranges again, and returns their cached bytes before and now; `None` if mincore(2) fails.
     pub(crate) fn and_now(self, target: &Target) -> Option<PageCache> {
         let after = bytes(&target.file, &self.stretches, target.length)?;
         let length = |begin: &u64| target.length.min(begin + STRETCH) - begin;
@@ -58,7 +59,7 @@ impl CachedPages {
     }
 }
 
-/// Returns whether mincore(2) tells the truth: to users who may not write the file it reports everything as cached.
+/// Returns whether mincore(2) reports the real state: to a user who neither owns nor may write the file it reports every page as cached.
 fn is_told(target: &Target) -> bool {
     target.access.write || target.file.metadata().is_ok_and(|found| is_owner(found.uid()))
 }
@@ -68,7 +69,7 @@ fn is_owner(uid: u32) -> bool {
     user.is_root() || user.as_raw() == uid
 }
 
-/// Offsets of `looked` ranges, evenly spread over `count` ranges from number `first`.
+/// Returns the offsets of `looked` ranges, spread evenly over the `count` ranges of [`STRETCH`] bytes from number `first`.
 fn stretches(first: u64, count: u64, looked: u64) -> Vec<u64> {
     (0..looked).map(|number| (first + number * count / looked) * STRETCH).collect()
 }
@@ -79,7 +80,7 @@ fn bytes(file: &File, stretches: &[u64], length: u64) -> Option<u64> {
         .try_fold(0, |sum, begin| Some(sum + cached(file, *begin, length.min(begin + STRETCH) - begin)?))
 }
 
-/// Cached bytes of a range, in whole pages.
+/// Returns how many bytes of a range are cached, in whole pages; `None` if the range cannot be mapped.
 fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
     let page = rustix::param::page_size();
     let length = usize::try_from(length).ok()?;
@@ -96,7 +97,8 @@ fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
     (told == 0).then_some((pages * page) as u64)
 }
 
-/// Writes back and drops the page cache of these files and devices, and reports how much is still cached. Other caches stay.
+/// Writes back and drops the page cache of these files and devices, and reports how much of them is still cached. Other caches, such as that of
+/// dentries, are not dropped.
 pub fn drop_caches_of(paths: &[PathBuf]) -> CacheDrop {
     let files: Vec<File> = paths.iter().filter_map(|path| File::open(path).ok()).collect();
     if files.is_empty() || !files.iter().all(|file| drop_pages(file).is_ok()) {
@@ -109,19 +111,20 @@ pub fn drop_caches_of(paths: &[PathBuf]) -> CacheDrop {
     CacheDrop::Target { of, left }
 }
 
-/// Syncs, then drops the page, dentry and inode caches of the whole machine, which affects all its users. Returns whether that is
+/// Syncs, then drops the page, dentry and inode caches of the whole machine, which slows down all its users. Returns false if that is not
 /// permitted.
 pub fn drop_caches_of_machine() -> bool {
     rustix::fs::sync();
     std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
 }
 
-/// Length of a file or device in bytes.
+/// Returns the length of a file or device in bytes; 0 if unknown.
 fn length(mut file: &File) -> u64 {
     file.seek(SeekFrom::End(0)).unwrap_or_default()
 }
 
-/// Cached bytes of a file or device, by cachestat(2), or mincore(2) on older kernels. `None` if the kernel does not report them.
+/// Returns the cached bytes of a file or device, from cachestat(2), or from mincore(2) on older kernels. `None` if the kernel does not report
+/// them.
 fn left(file: &File) -> Option<u64> {
     cached_at_all(file).or_else(|| {
         let length = length(file);
@@ -131,7 +134,7 @@ fn left(file: &File) -> Option<u64> {
     })
 }
 
-/// Cached bytes of a whole file by cachestat(2), since Linux 6.5; `None` without it.
+/// Returns the cached bytes of a whole file from cachestat(2); `None` before Linux 6.5.
 fn cached_at_all(file: &File) -> Option<u64> {
     /// The system call's number, the same on every architecture.
     const CACHESTAT: libc::c_long = 451;
@@ -144,7 +147,7 @@ fn cached_at_all(file: &File) -> Option<u64> {
     (told == 0).then(|| counts[0] * rustix::param::page_size() as u64)
 }
 
-/// Writes back a target's dirty pages and drops its page cache; a virtio device has none and is only flushed.
+/// Writes back a target's dirty pages and drops its page cache. A virtio device has no page cache here and is only flushed.
 pub(crate) fn drop_pages_of(target: &Target) -> io::Result<()> {
     if target.virtio.is_some() { target.sync_data() } else { drop_pages(&target.file) }
 }
@@ -155,10 +158,10 @@ pub(crate) fn drop_pages(file: &File) -> io::Result<()> {
     Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
-/// Drops the clean pages of a range, and starts writeback of the dirty ones; for a device, writes back and drops all of it, if permitted.
-/// Affects only the time of later I/O.
+/// Drops the clean pages of a range and starts writeback of the dirty ones. On a device, writes back and drops the whole page cache instead, if
+/// permitted. Errors are ignored: this only affects how long later I/O takes.
 pub(crate) fn drop_range(file: &File, is_device: bool, start: u64, length: u64) {
-    /// `_IO(0x12, 97)` of linux/fs.h.
+    /// The ioctl `BLKFLSBUF` of linux/fs.h, which writes back and drops a block device's page cache.
     const BLKFLSBUF: libc::Ioctl = 0x1261;
     // SAFETY: the request takes no argument.
     if is_device && unsafe { libc::ioctl(file.as_raw_fd(), BLKFLSBUF, 0) } == 0 {
@@ -167,7 +170,7 @@ pub(crate) fn drop_range(file: &File, is_device: bool, start: u64, length: u64) 
     let _ = fadvise(file, start, NonZeroU64::new(length), Advice::DontNeed);
 }
 
-/// Passes a workload's access hint for a worker's open file to the kernel (posix_fadvise).
+/// Passes the workload's access hint (`fadvise_hint`) for a worker's open file to the kernel.
 pub(crate) fn hint(file: &File, workload: &Workload) {
     let advice = match workload.fadvise_hint {
         AccessHint::None => return,

@@ -1,4 +1,4 @@
-//! Passes of a worker over its area, each starting with a cold page cache.
+//! Drops the page cache between the passes of a worker over its area.
 
 use std::fs::File;
 
@@ -10,20 +10,21 @@ use crate::open::Target;
 use crate::page_cache::drop_range;
 use crate::request::Io;
 
-/// Drops the pages of one worker's area after each pass, like fio's `invalidate`: during the load, while other I/O may be in flight.
+/// Drops the pages of one worker's area before each further pass, like fio's `invalidate`. This happens during the load, possibly with other
+/// I/O in flight.
 #[derive(Debug)]
 pub(crate) struct Passes {
     file: File,
     is_device: bool,
     start: u64,
     length: u64,
-    /// Bytes per pass; `left` counts those left of the current pass.
+    /// Bytes that one pass moves; `left` are the bytes left in the current pass.
     pass: u64,
     left: u64,
 }
 
 impl Passes {
-    /// Creates the passes of worker number `number`, each of `pass` bytes; `None` if caches are dropped only before the load.
+    /// Creates the cache dropping of worker number `number`, whose passes move `pass` bytes; `None` if caches are dropped only before the load.
     pub(crate) fn new(
         job: &Job,
         target: &Target,
@@ -45,7 +46,7 @@ impl Passes {
         }))
     }
 
-    /// Counts an I/O that starts now; drops the pages first if it starts another pass.
+    /// Counts an I/O that is about to start; drops the pages first if this I/O begins another pass.
     #[inline(never)]
     pub(crate) fn count(&mut self, io: Io) {
         if self.left == 0 {

@@ -9,10 +9,10 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::error::EngineError;
 
-/// Bits of a mask of NUMA nodes: the kernel's limit.
+/// Maximum number of NUMA nodes, from the kernel's limit; the number of bits in a node mask.
 const NODES: usize = 1024;
 
-/// Binds the calling thread, worker number `number`, as its workload requires.
+/// Binds the calling thread, which is worker number `number`, to the CPUs and NUMA nodes of its workload, and sets its I/O priority.
 pub(crate) fn place(workload: &Workload, number: u32) -> Result<(), EngineError> {
     if let Some(cpus) = cpus(workload)? {
         bind(&cpus, workload.cpus_allowed_policy, number)?;
@@ -29,7 +29,7 @@ pub(crate) fn place(workload: &Workload, number: u32) -> Result<(), EngineError>
     Ok(())
 }
 
-/// The CPUs that a workload names, directly or by NUMA node.
+/// Returns the CPUs that a workload names, directly or by NUMA node; `None` if it names neither.
 fn cpus(workload: &Workload) -> Result<Option<Vec<u32>>, EngineError> {
     let Some(nodes) = &workload.numa_cpu_nodes else {
         return Ok(workload.cpus_allowed.as_ref().map(|list| list.numbers().collect()));
@@ -43,7 +43,7 @@ fn cpus(workload: &Workload) -> Result<Option<Vec<u32>>, EngineError> {
     Ok(Some(cpus))
 }
 
-/// The CPUs of a NUMA node; empty for a node with memory only.
+/// Returns the CPUs of a NUMA node; empty for a node that has only memory.
 fn of_node(nodes: &Path, node: u32) -> io::Result<Vec<u32>> {
     let list = std::fs::read_to_string(nodes.join(format!("node{node}/cpulist")))?;
     if list.trim().is_empty() {
@@ -87,11 +87,11 @@ fn set_memory_policy(policy: &MemoryPolicy) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// I/O priority class of a `prio` without a class, as in fio.
+/// The I/O priority class "best effort", which fio takes for a `prio` without `prioclass`.
 const BEST_EFFORT: u16 = 2;
 
 fn set_io_priority(class: u16, level: u16) -> io::Result<()> {
-    /// `IOPRIO_WHO_PROCESS`; with id 0 it means the calling thread.
+    /// The `which` argument of ioprio_set(2) for a thread; with id 0 it means the calling thread.
     const WHO: i32 = 1;
     let value = i32::from(class) << 13 | i32::from(level);
     // SAFETY: three numbers.

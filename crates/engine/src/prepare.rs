@@ -1,4 +1,4 @@
-//! Prepares a measurement: fills the area, drops caches.
+//! Prepares a target for a measurement: fills its area, and drops or loads caches.
 
 use std::fs::File;
 use std::io;
@@ -22,21 +22,21 @@ use crate::request::{Io, IoKind};
 use crate::transfer::{self, Transfer};
 use crate::verify::{Mark, write_stamps};
 
-/// Bytes of one write: long enough for the device's full speed.
+/// Bytes of one write: large enough to reach the device's full write speed.
 const CHUNK: u32 = 1 << 20;
-/// Writes kept in flight.
+/// Number of writes kept in flight.
 const DEPTH: u32 = 8;
-/// Direct writes are multiples of this, the largest logical block in use.
+/// Direct writes are multiples of this many bytes, the largest common logical block size.
 const DIRECT_UNIT: u64 = 4096;
-/// The interval between progress reports.
+/// Minimum time between two progress reports.
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(200);
 
-/// Writes an area of an existing file or device once, with duplicates of 1 MiB if `content` asks for any, and flushes.
-/// The seed determines the data. A file that is shorter grows. `progress` gets the bytes written so far, a few times a
-/// second and at the end.
+/// Writes every byte of an area of an existing file or device once, and flushes. `content` sets how compressible the data is and whether 1 MiB
+/// duplicates occur; the seed determines the bytes. A file that is shorter than the area grows. `progress` gets the bytes written so far, a few
+/// times a second and at the end.
 ///
 /// # Errors
-/// A target that cannot be opened for writing or is too small, and the first write that fails, with its offset.
+/// A target that cannot be opened for writing, a device that is too small, and the first write that fails, with its offset.
 pub fn fill(
     path: &Path,
     area: &ByteRange,
@@ -67,7 +67,7 @@ pub fn fill(
     Ok(())
 }
 
-/// Generates the content of a filled area from the seed and a write's offset, whichever buffer is used.
+/// Generates the content of a filled area. Each write's content depends only on the seed and the write's offset.
 struct Filling {
     source: Source,
     mark: Mark,
@@ -80,7 +80,7 @@ impl Filling {
         Self { source: Source::new(content, random(0)), mark: Mark::of_fill(seed), verify: content.verify }
     }
 
-    /// Fills `buffer`, whole sectors, with the content of the write `io`.
+    /// Fills `buffer`, a whole number of sectors, with the content for the write `io`.
     fn put(&self, io: Io, buffer: &mut [u8]) {
         // The remainder that direct I/O leaves comes after the last chunk.
         self.source.put(io.offset.div_ceil(CHUNK.into()), buffer);
@@ -90,7 +90,7 @@ impl Filling {
     }
 }
 
-/// Writes `bytes` bytes from `begin` in chunks; a chunk's content depends on its number.
+/// Writes `bytes` bytes from offset `begin` in chunks; a chunk's content depends on its number.
 struct Fill<'a> {
     filling: &'a Filling,
     begin: u64,
@@ -151,7 +151,7 @@ fn check_written(result: i32, io: Io) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the tail that direct I/O cannot: from `body`, a multiple of the direct I/O unit, to `size`.
+/// Writes the bytes from `body` to `size` through the page cache: the end of the area that is shorter than the direct I/O unit.
 fn write_tail(file: &File, filling: &Filling, body: u64, size: u64) -> io::Result<()> {
     if body == size {
         return Ok(());
@@ -168,7 +168,7 @@ fn write_tail(file: &File, filling: &Filling, body: u64, size: u64) -> io::Resul
     Ok(())
 }
 
-/// Reads an area once, to load as much of it as fits into the page cache.
+/// Reads an area once, so that as much of it as fits is in the page cache.
 pub(crate) fn read_ahead(target: &Target, area: &Workload, size: Bytes) -> Result<(), EngineError> {
     let (mut offset, end) = (area.offset.0, area.offset.0 + size.0);
     let mut buffer = vec![0; CHUNK as usize];

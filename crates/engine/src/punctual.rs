@@ -1,7 +1,7 @@
 //! Wakes a thread on time even if other threads wait for the CPU.
 //!
-//! Many agents that wake at the same time on one machine wait for each other's time slices. A thread under SCHED_FIFO (sched(7)) runs as
-//! soon as its time has come. It keeps that priority until its first I/Os are submitted; otherwise it would wait for a CPU again before
+//! When many agents on one machine wake at the same time, each waits for the others' time slices. A thread under SCHED_FIFO (sched(7)) runs as
+//! soon as its timer expires. The thread keeps that priority until its first I/Os are submitted, so that it does not lose the CPU just before
 //! them. If realtime scheduling is not permitted (`RLIMIT_RTPRIO`, a control group without a realtime share), the thread sleeps at its own
 //! priority.
 
@@ -18,7 +18,7 @@ use rustix::time::{ClockId, Timespec};
 
 use crate::clock;
 
-/// Blocks until `at_ns` on the system's monotonic clock; less precise if a sandbox forbids clock_nanosleep(2).
+/// Blocks until `at_ns` on the system's monotonic clock. Wakes less precisely if a sandbox forbids clock_nanosleep(2).
 pub(crate) fn sleep_until(at_ns: u64) {
     let at = Timespec {
         tv_sec: i64::try_from(at_ns / 1_000_000_000).unwrap_or(i64::MAX),
@@ -35,12 +35,12 @@ pub(crate) fn sleep_until(at_ns: u64) {
     }
 }
 
-/// Gives the calling thread a realtime priority. Dropping this restores its scheduling.
+/// A realtime priority of the calling thread. Dropping this restores the thread's previous scheduling.
 pub(crate) struct Priority {
     /// The previous scheduling policy.
     policy: i32,
     param: libc::sched_param,
-    /// Makes the type `!Send`: dropped on another thread, it would change that thread's policy.
+    /// Makes the type `!Send`: a drop on another thread would change the scheduling of that thread.
     stays: PhantomData<*const ()>,
 }
 
@@ -64,7 +64,7 @@ impl Drop for Priority {
     }
 }
 
-/// The calling thread's scheduling policy and parameter.
+/// Returns the calling thread's scheduling policy and parameter; `None` if the kernel refuses the query.
 fn scheduling() -> Option<(i32, libc::sched_param)> {
     let mut param = MaybeUninit::<libc::sched_param>::zeroed();
     // SAFETY: 0 is the calling thread; the call takes no pointer.
@@ -76,7 +76,7 @@ fn scheduling() -> Option<(i32, libc::sched_param)> {
     (policy >= 0 && got == 0).then_some((policy, param))
 }
 
-/// Sets the calling thread's scheduling policy. Returns whether that succeeded.
+/// Sets the calling thread's scheduling policy. Returns false if that is not permitted.
 fn schedule(policy: i32, param: libc::sched_param) -> bool {
     // SAFETY: 0 is the calling thread; the pointer is to a readable sched_param.
     unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }

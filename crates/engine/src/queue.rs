@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rustix::fs::{major, minor};
 
-/// A numeric queue attribute of the device, such as `io_poll`. For a file, the device is its filesystem's. `None` if unknown, as on a
-/// filesystem with several devices or none.
+/// Reads a numeric queue attribute, such as `io_poll`, of a block device or of the device under a file's filesystem. `None` if unknown, as on a
+/// filesystem with several devices or without any.
 pub(crate) fn attribute(file: &File, name: &str) -> Option<u64> {
     let metadata = file.metadata().ok()?;
     let device = if metadata.file_type().is_block_device() { metadata.st_rdev() } else { metadata.st_dev() };

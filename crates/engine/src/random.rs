@@ -1,62 +1,62 @@
-//! A small seeded generator for offsets, choices and payload. Not cryptographically secure.
+//! A small seeded random number generator for offsets, choices and content. Not cryptographically secure.
 
 use std::convert::Infallible;
 
 use rand::TryRng;
 
-/// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+/// The SplitMix64 generator (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 #[derive(Debug, Clone)]
 pub struct SplitMix64(u64);
 
-/// The purpose of random numbers. Each purpose has its own streams, so that no numbers recur.
+/// The use that random numbers are drawn for. Each purpose has separate streams, so that two uses never share a sequence.
 #[derive(Debug, Clone, Copy)]
 pub enum Purpose {
-    /// The order of a worker's blocks.
+    /// The order in which a worker accesses its blocks.
     Offsets,
-    /// The mix of a worker's reads and writes.
+    /// The choice of each I/O's direction: read, write or trim.
     Mix,
     /// The content of a worker's writes.
     Payload,
     /// The initial content of an area.
     Fill,
-    /// The identity of a measurement.
+    /// The unique number of a measurement.
     Run,
     /// The due times of a worker's I/Os.
     Arrivals,
-    /// The lengths of a worker's I/Os.
+    /// The lengths of a worker's I/Os, if they vary.
     Sizes,
-    /// The choice between random and sequential I/Os.
+    /// The decision for each I/O between a random and a sequential offset.
     Coin,
-    /// The positions of the frequently accessed blocks.
+    /// The positions of the frequently accessed blocks in the area.
     Places,
     /// The names and sizes of a worker's files, and their order.
     Files,
-    /// The files and directories of a tree.
+    /// The files and directories of a generated tree.
     Tree,
-    /// The choice of I/Os with a separate priority.
+    /// The choice of the I/Os that get a priority of their own.
     Priorities,
 }
 
 impl SplitMix64 {
-    /// Creates the generator of stream `number` for a seed and a purpose.
+    /// Creates the generator for stream `number` of a purpose; streams of one seed are unrelated.
     pub const fn new(seed: u64, purpose: Purpose, number: u64) -> Self {
         Self(scramble(seed ^ scramble(number << 8 | purpose as u64)))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 random bits.
     #[inline]
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         scramble(self.0)
     }
 
-    /// A random number below `end`, uniform except for a bias of at most `end` / 2^64.
+    /// Returns a random number below `end`; some numbers are more likely than others by at most `end` / 2^64.
     #[inline]
     pub const fn below(&mut self, end: u64) -> u64 {
         ((self.next() as u128 * end as u128) >> 64) as u64
     }
 
-    /// A uniform random number from 0 to less than 1.
+    /// Returns a uniform random number of at least 0 and less than 1.
     #[inline]
     pub(crate) const fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
@@ -89,7 +89,7 @@ impl TryRng for SplitMix64 {
 /// Increment of the generator's state per step.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Computes number `number` of this seed's sequence directly.
+/// Returns number `number` of the sequence for this seed without computing those before it.
 #[inline]
 pub(crate) const fn nth(seed: u64, number: u64) -> u64 {
     scramble(seed.wrapping_add(number.wrapping_mul(STEP)))

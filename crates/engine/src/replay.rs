@@ -11,14 +11,14 @@ use crate::error::EngineError;
 use crate::open::Target;
 use crate::request::{Io, IoKind};
 
-/// I/Os per chunk.
+/// Number of I/Os that the reading thread hands over at a time.
 const CHUNK: usize = 1024;
-/// Number of chunks read ahead, so that reading the trace does not delay I/O.
+/// Number of chunks read ahead of the replay, so that reading the trace does not delay I/O.
 const AHEAD: usize = 64;
-/// Longest range discarded in one call.
+/// Maximum length in bytes of a replayed discard; a longer one is left out.
 const LONGEST_TRIM: u64 = 1 << 30;
 
-/// The alignment of direct I/O if the filesystem does not report one.
+/// Alignment in bytes for direct I/O if the filesystem does not report one.
 const ALIGNED: u64 = 4096;
 
 /// The area onto which a trace is mapped, and the kinds of I/O replayed there.
@@ -29,18 +29,18 @@ struct Room {
     size: u64,
     /// Alignment of offsets and lengths in bytes.
     unit: u64,
-    /// Maximum length of a read or write in bytes.
+    /// Maximum length in bytes of a replayed read or write; a longer one is left out.
     longest: u64,
     writes: bool,
     trims: bool,
 }
 
-/// The times of a traced I/O, relative to the first. All except the latency are scaled.
+/// Times of a traced I/O in nanoseconds since the first traced I/O, scaled by `replay_time_scale`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TraceTimes {
     pub(crate) at: u64,
     pub(crate) completes: Option<u64>,
-    /// The recorded latency, unscaled.
+    /// The recorded latency in nanoseconds, not scaled; `None` if the trace has none.
     pub(crate) latency_ns: Option<u64>,
 }
 
@@ -48,13 +48,13 @@ pub(crate) struct TraceTimes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Planned {
     times: TraceTimes,
-    /// `None` if the I/O is left out.
+    /// The I/O to do; `None` if the target cannot do the traced one, which is left out.
     io: Option<Io>,
     is_wrapped: bool,
     is_aligned: bool,
 }
 
-/// Counts of the trace's I/Os reached so far.
+/// Number of the trace's I/Os up to now, by what became of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) begun: u64,
@@ -64,19 +64,19 @@ pub(crate) struct Counts {
     pub(crate) aligned: u64,
 }
 
-/// Supplies the I/Os of a trace in order. Another thread reads the trace ahead.
+/// Supplies the I/Os of a trace in order; a separate thread reads the trace ahead.
 #[derive(Debug)]
 pub(crate) struct Replay {
     chunks: Receiver<Result<Vec<Planned>, String>>,
     chunk: vec::IntoIter<Planned>,
     next: Option<Planned>,
     counts: Counts,
-    /// Why the trace could not be read to its end.
+    /// The reason why the trace could not be read to its end; `None` while there is no error.
     broken: Option<String>,
 }
 
 impl Replay {
-    /// Starts reading a trace for a job on its target.
+    /// Starts the thread that reads a trace for a job and adapts its I/Os to the target.
     pub(crate) fn new(job: &Job, target: &Target, events: Events) -> Result<Self, EngineError> {
         let workload = &job.workload;
         let unit = target.direct_unit().unwrap_or(if target.access.direct { ALIGNED } else { 1 });
@@ -103,12 +103,12 @@ impl Replay {
         Ok(replay)
     }
 
-    /// The times of the next I/O; `None` after the last.
+    /// Returns the times of the next I/O; `None` after the last.
     pub(crate) fn upcoming(&self) -> Option<TraceTimes> {
         self.next.map(|planned| planned.times)
     }
 
-    /// Takes the next I/O; `None` after the last.
+    /// Takes the next I/O and counts it as begun; `None` after the last.
     #[inline(never)]
     pub(crate) fn next(&mut self) -> Option<Io> {
         let planned = self.next.take()?;
@@ -119,7 +119,7 @@ impl Replay {
         planned.io
     }
 
-    /// Skips to the next I/O that the target can do, and counts those left out.
+    /// Moves on to the next I/O that the target can do, and counts those skipped as left out.
     fn advance(&mut self) {
         loop {
             match self.draw() {
@@ -148,7 +148,8 @@ impl Replay {
         }
     }
 
-    /// The counts of a replay that took `elapsed` nanoseconds, including I/Os that were due by then but had not started.
+    /// Ends a replay that took `elapsed` nanoseconds and returns its counts. I/Os that were due by then but had not started are counted as not
+    /// begun.
     pub(crate) fn finish(mut self, elapsed: u64) -> Result<Counts, EngineError> {
         while self.next.is_some_and(|planned| planned.times.at < elapsed) {
             self.counts.not_begun += 1;
@@ -161,7 +162,7 @@ impl Replay {
     }
 }
 
-/// Reads the trace until its end, or until the receiver is gone.
+/// Reads the trace to its end and sends its I/Os in chunks. Stops early when the replay has ended.
 fn read(mut events: Events, room: Room, scale: u32, chunks: &SyncSender<Result<Vec<Planned>, String>>) {
     let mut first = None;
     loop {
@@ -194,7 +195,8 @@ fn read(mut events: Events, room: Room, scale: u32, chunks: &SyncSender<Result<V
 }
 
 impl TraceTimes {
-    /// The times of an event in a trace that starts at `from`, at `scale` percent of its speed.
+    /// Converts the times of a traced I/O. `from` is the time of the trace's first I/O; `scale` is the replay speed in percent of the recorded
+    /// speed.
     fn of(event: &TracedIo, from: u64, scale: u32) -> Self {
         let since = event.at_ns.saturating_sub(from);
         Self {
@@ -205,13 +207,13 @@ impl TraceTimes {
     }
 }
 
-/// Scales a trace time to `scale` percent of the recorded speed.
+/// Converts a trace time to the replay's speed, `scale` percent of the recorded one: 200 halves the time.
 fn scaled(ns: u64, scale: u32) -> u64 {
     u64::try_from(u128::from(ns) * 100 / u128::from(scale.max(1))).unwrap_or(u64::MAX)
 }
 
 impl Room {
-    /// Moves and aligns a traced I/O so that it lies within the area.
+    /// Moves and aligns a traced I/O so that it lies within the area, or marks it as left out.
     fn place(&self, event: TracedIo, times: TraceTimes) -> Planned {
         let TracedIo { operation, offset, length, fua, .. } = event;
         let left_out = Planned { times, io: None, is_wrapped: false, is_aligned: false };

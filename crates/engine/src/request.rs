@@ -2,41 +2,41 @@
 
 use rustix::fs::FallocateFlags;
 
-/// Flags that punch a hole and keep the file's length.
+/// The fallocate(2) flags that punch a hole and keep the file's length.
 pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
-/// An I/O to issue.
+/// An I/O to be done: kind, offset and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Io {
-    /// The direction.
+    /// Kind of the I/O: read, write, trim or flush.
     pub direction: IoKind,
     /// Offset in bytes; 0 for a flush.
     pub offset: u64,
-    /// Length in bytes, at most the slot's; 0 for a flush.
+    /// Length in bytes, at most that of a slot's buffer; 0 for a flush.
     pub length: u32,
 }
 
-/// The kind of an I/O.
+/// The kinds of I/O: reads, writes, trims and flushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoKind {
-    /// Reads.
+    /// Reads data into the buffer.
     Read,
-    /// Writes.
+    /// Writes the buffer's data.
     Write,
     /// Writes, and completes when the data is durable (RWF_DSYNC, FUA where the device has it).
     DurableWrite,
-    /// Discards the range.
+    /// Discards the range: a discard on a device, a punched hole in a file.
     Trim,
     /// Flushes data and metadata, as fsync(2).
     Sync,
     /// Flushes data, as fdatasync(2).
     DataSync,
-    /// Writes back dirty pages of the whole file, like sync_file_range(2) with these flags.
+    /// Writes back dirty pages of the whole file by sync_file_range(2) with these flags.
     RangeSync(u32),
 }
 
 impl IoKind {
-    /// True for flushes, which move no data.
+    /// Returns true for flushes, which move no data.
     #[inline]
     pub(crate) const fn is_flush(self) -> bool {
         matches!(self, Self::Sync | Self::DataSync | Self::RangeSync(_))
@@ -48,7 +48,7 @@ impl IoKind {
         matches!(self, Self::Write | Self::DurableWrite)
     }
 
-    /// The direction's name in records.
+    /// Returns the name under which records count this kind of I/O; all flushes are `sync`.
     #[inline]
     pub(crate) const fn word(self) -> &'static str {
         match self {

@@ -32,7 +32,7 @@ use crate::window::Window;
 use crate::worker::{self, Task};
 use crate::workers::{Work, Workers};
 
-/// A job set up on its target, with workers that wait for the start.
+/// A job whose target is open and whose workers are ready and wait for the start.
 pub(crate) struct Prepared<'a> {
     job: &'a Job,
     target: &'a Target,
@@ -46,7 +46,7 @@ pub(crate) struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Sets a job up on an open target.
+    /// Prepares a job on an open target: chooses the backend, prepares file and caches, and starts the workers.
     pub(crate) fn new(
         job: &'a Job,
         target: &'a Target,
@@ -72,7 +72,7 @@ impl<'a> Prepared<'a> {
         Ok(Self { job, target, ioengine, note, verification, workers, room, cached, cut })
     }
 
-    /// Runs the load. Written data is neither flushed nor verified yet.
+    /// Starts the load and waits for its end. Written data is not yet flushed or verified afterwards.
     pub(crate) fn go(
         &mut self,
         window: Window,
@@ -85,7 +85,7 @@ impl<'a> Prepared<'a> {
         Ok(outcome)
     }
 
-    /// Flushes the target, and verifies it if the job says so.
+    /// Flushes the target, reads the written data back if the job verifies, and adds the results to the outcome.
     pub(crate) fn conclude(self, outcome: &mut Outcome) {
         let Self { job, target, ioengine, verification, workers, cached, cut, .. } = self;
         outcome.page_cache = cached.and_then(|before| before.and_now(target));
@@ -105,23 +105,23 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// State shared by the job's workers, with their stop flag.
+    /// Returns the state shared by the job's workers, which includes their stop flag.
     pub(crate) fn common(&self) -> Arc<Common> {
         Arc::clone(&self.workers.common)
     }
 
-    /// True if the other concurrent jobs end when this one does.
+    /// Returns whether the end of this job also ends the other concurrent jobs (`exitall`).
     pub(crate) const fn ends_all(&self) -> bool {
         self.job.workload.exitall
     }
 
-    /// Stops the workers and waits for them for a limited time.
+    /// Stops the workers without running the load, and waits for them for a limited time.
     pub(crate) fn shutdown(self) {
         self.workers.shutdown(self.job.interval);
     }
 }
 
-/// Runs a job on an open target.
+/// Runs a job on an open target, from the start of the load to the final flush and verification.
 pub(crate) fn run(
     job: &Job,
     target: &Target,
@@ -144,7 +144,7 @@ pub(crate) fn run(
     }
 }
 
-/// Creates the work of worker number `number`.
+/// Creates the closure that worker number `number` runs on its thread.
 fn work(
     job: &Job,
     target: &Target,
@@ -174,10 +174,10 @@ fn work(
     }))
 }
 
-/// Flushes the target's cache and records how long the flush took.
+/// Flushes the target and records how long the flush took.
 ///
-/// Errors of the kernel's writeback of buffered I/O appear only here. If the target does not support flushing (`EINVAL`, fsync(2)), the
-/// outcome gets a note instead of an error.
+/// With buffered I/O, an error of the kernel's writeback appears only in this flush. If the target does not support flushing (`EINVAL`, see
+/// fsync(2)), the outcome gets a note instead of an error.
 pub(crate) fn flush(sync: impl FnOnce() -> io::Result<()>, outcome: &mut Outcome) {
     let begin = clock::now();
     match sync() {

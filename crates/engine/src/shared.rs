@@ -1,9 +1,9 @@
-//! State that the workers of a measurement and the watcher share while I/O is in flight.
+//! State that the workers of a measurement share with each other and with the watcher while I/O is in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// State common to all workers of a measurement.
+/// The stop flag and the count of failed I/Os, shared by all workers of a measurement.
 #[derive(Debug, Default)]
 pub struct Common {
     stop: AtomicBool,
@@ -12,17 +12,17 @@ pub struct Common {
 }
 
 impl Common {
-    /// Creates the state; `most_failures` failed I/Os stop all workers.
+    /// Creates the state. The workers stop once `most_failures` I/Os have failed; `None` sets no limit.
     pub(crate) fn new(most_failures: Option<u64>) -> Self {
         Self { most_failures, ..Self::default() }
     }
 
-    /// Tells every worker to stop at its next check.
+    /// Makes every worker stop the next time that it checks the flag.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// True if the workers must stop.
+    /// Returns whether the workers must stop.
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -37,14 +37,14 @@ impl Common {
         }
     }
 
-    /// True if the limit of failed I/Os is reached.
+    /// Returns whether the limit of failed I/Os is reached.
     pub(crate) fn has_failed(&self) -> bool {
         self.most_failures.is_some_and(|most| self.failures.load(Ordering::Relaxed) >= most)
     }
 }
 
-/// Start of a worker's current system call, for a watcher to read while the worker is blocked. It has its own cache lines, because the
-/// worker writes it around each call.
+/// Start time of a worker's current system call, which the watcher can read while the worker is blocked. It lies in a separate pair of cache
+/// lines, because the worker writes it before and after each call.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Heartbeat {
@@ -66,7 +66,7 @@ impl Heartbeat {
         self.since.store(0, Ordering::Relaxed);
     }
 
-    /// Start of the system call that the worker is in; `None` outside of a call.
+    /// Returns the start time of the worker's current system call; `None` if the worker is not in one.
     pub(crate) fn since(&self) -> Option<u64> {
         Some(self.since.load(Ordering::Relaxed)).filter(|since| *since > 0)
     }

@@ -1,4 +1,4 @@
-//! A simulated device with known service times, and an open loop's results on it.
+//! Tests of an open loop's figures on a simulated device with known service times.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,15 +20,15 @@ use crate::workers::{Finish, WorkerReport};
 
 const SERVICE_NS: u64 = 50_000;
 const STALL_NS: u64 = 1_500_000_000;
-/// Number, from 0, of the I/O that stalls.
+/// Index of the I/O that takes 1.5 s.
 const STALLS: usize = 500;
 
 thread_local! {
-    /// Start and end of each I/O on this thread's device.
+    /// Start and end time of each I/O on the device of this thread.
     static LOG: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A device that does one I/O at a time: each takes 50 us, except one, which takes 1.5 s.
+/// A device that does one I/O at a time. An I/O takes 50 us; I/O number [`STALLS`] takes 1.5 s.
 struct Simulated {
     buffers: Buffers,
     queued: Vec<(Slot, Io)>,
@@ -70,7 +70,7 @@ impl Backend for Simulated {
     }
 }
 
-/// A worker's load on the device for 3 s: its result, and the device's log.
+/// Runs a workload on the device for 3 s. Returns the worker's result, its counts, the device's log and the window.
 fn load(workload: &Workload) -> (Finish, Tally, Vec<(u64, u64)>, Window) {
     clock::calibrate();
     let job = Job::new(workload.clone(), Bytes(1 << 30), 1, Nanos::from_secs(1));

@@ -1,4 +1,4 @@
-//! Unmeasured I/O on a target, by the fastest available engine.
+//! I/O on a target that is not measured, through the fastest available backend.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use crate::buffers::Slot;
 use crate::error::EngineError;
 use crate::open::Target;
 
-/// Work that can run on any backend.
+/// A task of unmeasured I/O, such as a fill, that runs on any backend.
 pub(crate) trait Transfer {
-    /// Runs the work on a backend with these free slots.
+    /// Runs the task on a backend whose free slots are `free`.
     fn perform<B: Backend>(self, backend: B, free: Vec<Slot>) -> io::Result<()>;
 }
 
-/// Runs a task on a target with the fastest available backend, with at most `depth` I/Os in flight.
+/// Runs a task on a target with the fastest available backend and at most `depth` I/Os in flight of up to a slot's length.
 pub(crate) fn perform(
     target: &Target,
     depth: u32,

@@ -1,4 +1,4 @@
-//! Watches workers: turns their reports into samples and the outcome.
+//! Watches the workers of a measurement and turns their reports into samples and the outcome.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +18,11 @@ use crate::latencies::Latencies;
 use crate::window::Window;
 use crate::workers::{DRAIN, Finish, WorkerReport, Workers};
 
-/// A stop flag for loads that are never stopped early.
+/// The stop flag for loads that are never ended early.
 pub static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// Runs the load of a job on prepared workers. Setting `end` ends a window that has begun, at the next sample at the latest.
+/// Runs the load of a job on workers that are ready. If `end` gets set once the window has begun, the load ends at the next sample at the
+/// latest.
 pub fn carry_out(
     workers: &mut Workers,
     job: &Job,
@@ -37,7 +38,7 @@ pub fn carry_out(
     Ok(outcome)
 }
 
-/// The process's CPU usage at the start and at the end of the window.
+/// The process's CPU usage at the window's start and end.
 #[derive(Debug, Default)]
 struct CpuMarks {
     begin: Option<ProcessUsage>,
@@ -45,7 +46,7 @@ struct CpuMarks {
 }
 
 impl CpuMarks {
-    /// Takes due readings. Returns true if the window has just begun.
+    /// Reads the CPU usage if the window has begun or ended by `now`. Returns true at the first call after the window's start.
     fn take(&mut self, now: u64, window: Window) -> bool {
         let begins = now >= window.begin && self.begin.is_none();
         if begins {
@@ -62,7 +63,7 @@ impl CpuMarks {
     }
 }
 
-/// Follows the workers until all are done or abandoned.
+/// Receives the workers' reports and forwards samples, until all workers are done or abandoned as stuck.
 fn watch(
     workers: &mut Workers,
     job: &Job,
@@ -162,7 +163,8 @@ fn watch(
     Ok(outcome)
 }
 
-/// Time from the last warm-up completion to the window's start, and from the last completion to its end; `None` if either is missing.
+/// Returns the time from the last warm-up completion to the window's start, and from the last completion in the window to its end. `None` if
+/// there is no completion on either side.
 fn edges(window: Window, finishes: &[Finish]) -> Option<WindowEdges> {
     let before = finishes.iter().filter_map(|finish| finish.ramp_completed_at).max()?;
     let last = finishes.iter().filter_map(|finish| finish.completed_at).max()?;
@@ -170,7 +172,7 @@ fn edges(window: Window, finishes: &[Finish]) -> Option<WindowEdges> {
     is_within.then(|| WindowEdges { before_ns: window.begin - before, after_ns: window.end - last })
 }
 
-/// Merges the workers' results except for their I/O counts.
+/// Merges the workers' results into an outcome, except for their counts of I/Os.
 fn merged(mut finishes: Vec<Finish>) -> Outcome {
     let verify = finishes.iter_mut().filter_map(|finish| finish.verify_errors.take());
     let verify = verify.reduce(|mut all, errors| {
@@ -191,7 +193,8 @@ fn merged(mut finishes: Vec<Finish>) -> Outcome {
     }
 }
 
-/// Start of the measured time. Excludes the start-up of the workers, which may take longer than a small amount of work.
+/// Returns the start of the measured time. For a load that ended early without a warm-up, that is its first I/O: starting the workers may take
+/// longer than a small amount of work.
 fn began(window: Window, job: &Job, finishes: &[Finish]) -> u64 {
     // A job that begins after others, in a common window, reports its delay separately.
     let ended_by_itself = window.start <= window.begin && window.end < window.begin + job.workload.window().0;
@@ -200,7 +203,7 @@ fn began(window: Window, job: &Job, finishes: &[Finish]) -> u64 {
     first.map_or(window.begin, |first| first.clamp(window.begin, window.end.saturating_sub(1)))
 }
 
-/// Describes how many I/Os of a trace were replayed differently than recorded; `None` without any.
+/// Describes how many I/Os were replayed differently than recorded; `None` if all were replayed as recorded.
 fn of_replay(replayed: &Replayed) -> Option<String> {
     let changed = [
         (replayed.wrapped, "were moved into the target, which ends before their place"),
@@ -215,7 +218,7 @@ fn of_replay(replayed: &Replayed) -> Option<String> {
     (!told.is_empty()).then(|| format!("of {} I/Os of the trace {}", replayed.due, told.join(", ")))
 }
 
-/// The distinct notes of the workers' backends, with I/Os summed over all workers.
+/// Returns the distinct notes of the workers' backends, with the number of I/Os concerned summed over the workers.
 fn notes(finishes: &[Finish]) -> Vec<String> {
     let mut notes: BTreeMap<&str, Option<u64>> = BTreeMap::new();
     for Note { ios, words } in finishes.iter().filter_map(|finish| finish.note.as_ref()) {

@@ -1,4 +1,4 @@
-//! The measured window and its intervals, on the monotonic clock.
+//! The measured window and its intervals, in time of the engine's clock.
 
 use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
@@ -6,25 +6,26 @@ use iotax_model::wire::Job;
 /// The measured time span, shared by all workers of a measurement; in nanoseconds of [`crate::clock::now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Start of the load.
+    /// Time at which the load, including the warm-up, starts.
     pub start: u64,
-    /// End of the warm-up.
+    /// Time at which the warm-up ends and measuring begins.
     pub begin: u64,
-    /// End of the window.
+    /// Time at which measuring ends.
     pub end: u64,
-    /// Nanoseconds of an interval; the last one may be shorter.
+    /// Length of an interval in nanoseconds; the last interval may be shorter.
     pub interval: u64,
 }
 
 impl Window {
-    /// The window of a job whose load starts at `start` plus the job's start delay.
+    /// Creates the window of a job whose load starts at `start` plus the job's start delay.
     pub fn new(job: &Job, start: u64) -> Self {
         let start = start + delay(job);
         let begin = start + job.workload.ramp_time.0;
         Self { start, begin, end: begin + job.workload.runtime.0, interval: job.interval.0 }
     }
 
-    /// The window of one of several concurrent jobs: it begins after `ramp_time`, at the same time for all, and ends with the job.
+    /// Creates the window of one of several concurrent jobs. All such windows begin together, `ramp_time` after `start`; each ends with its
+    /// job.
     pub(crate) fn among(job: &Job, start: u64, ramp_time: Nanos) -> Self {
         let (begin, delay) = (start + ramp_time.0, delay(job));
         Self {
@@ -35,33 +36,34 @@ impl Window {
         }
     }
 
-    /// The window of a load that ended early, at `end`.
+    /// Returns the window of a load that ended early, at `end`.
     pub(crate) fn cut(self, end: u64) -> Self {
         Self { end: self.end.min(end), ..self }
     }
 
-    /// The number of intervals; the last may be shorter than the others.
+    /// Returns the number of intervals, including a last shorter one.
     pub(crate) const fn intervals(&self) -> u64 {
         (self.end - self.begin).div_ceil(self.interval)
     }
 
-    /// The index of the interval that contains `now`, a time at or after `begin`; [`Self::intervals`] from the window's end.
+    /// Returns the index of the interval that contains `now`, which is not before `begin`; from the window's end on, returns
+    /// [`Self::intervals`].
     pub(crate) const fn interval_at(&self, now: u64) -> u64 {
         if now >= self.end { self.intervals() } else { (now - self.begin) / self.interval }
     }
 
-    /// End time of an interval.
+    /// Returns the time at which an interval ends.
     pub(crate) fn end_of(&self, interval: u64) -> u64 {
         (self.begin + (interval + 1) * self.interval).min(self.end)
     }
 
-    /// Length of an interval in nanoseconds.
+    /// Returns the length of an interval in nanoseconds.
     pub(crate) fn length_of(&self, interval: u64) -> u64 {
         self.end_of(interval) - (self.begin + interval * self.interval)
     }
 }
 
-/// The job's start delay in nanoseconds; 0 without one.
+/// Returns the job's start delay in nanoseconds; 0 without one.
 fn delay(job: &Job) -> u64 {
     job.workload.startdelay.map_or(0, |delay| delay.0)
 }

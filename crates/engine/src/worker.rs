@@ -1,4 +1,4 @@
-//! One worker thread: keeps the queue full or on schedule, times every I/O, and hands over finished intervals.
+//! The thread of one worker: keeps the queue full or follows a schedule, times every I/O, and sends the counts of each finished interval.
 
 mod batching;
 mod slots;
@@ -38,30 +38,30 @@ use crate::shared::{Common, Heartbeat};
 use crate::verify::Verification;
 use crate::workers::{Finish, WorkerContext, WorkerReport};
 
-/// Consecutive failures before a worker backs off, so that errors do not spin.
+/// Number of consecutive failures after which a worker backs off, so that it does not retry failing I/O in a busy loop.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
-/// The pause of a worker that backs off, for each further batch of failures.
+/// Pause of a worker that has backed off, after each further batch of failures.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The task of one worker.
+/// Everything that one worker needs to run its load.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) context: WorkerContext,
     pub(crate) workload: Workload,
     pub(crate) setup: Setup,
     pub(crate) pattern: Pattern,
-    /// Set if each pass over the area begins with a cold cache.
+    /// Drops the page cache before each pass over the area; `None` if only the load's start has a cold cache.
     pub(crate) passes: Option<Passes>,
-    /// Set if its I/Os are kept in proportion to other jobs'.
+    /// Keeps this worker's I/Os in proportion to those of other jobs (`flow`); `None` if the job sets no `flow`.
     pub(crate) share: Option<FlowShare>,
     pub(crate) seed: u64,
-    /// Present if writes and reads are verified.
+    /// The record of acknowledged writes, with which reads are checked; `None` without verification.
     pub(crate) verification: Option<Arc<Verification>>,
-    /// Present if the I/Os are those of a trace.
+    /// The trace whose I/Os are replayed; `None` if the pattern decides.
     pub(crate) replay: Option<Replay>,
 }
 
-/// Runs a task on the backend of this engine.
+/// Runs a task on the backend for `engine`.
 pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
     match engine {
         IoEngine::Auto | IoEngine::IoUring => work::<Uring>(task),
@@ -76,7 +76,7 @@ pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
     }
 }
 
-/// Opens a backend, waits for the start, runs the load until the window ends or nothing is left to do, and waits for the I/O in flight.
+/// Opens the backend, waits for the start, and runs the load until the window ends or no I/O is left to do. Then waits for the I/O in flight.
 pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     let Task { context, workload, setup, pattern, passes, share, seed, verification, replay } = task;
     let WorkerContext { number, common, heartbeat, start, spare, reports } = context;
@@ -137,7 +137,7 @@ struct Worker<B> {
     pace: Option<Pace>,
     slots: Slots,
     batching: Batching,
-    /// Reaped completions that are not counted yet.
+    /// Completions taken from the backend but not yet counted.
     done: Vec<Completion>,
     recorder: IntervalRecorder,
     errors: IoErrors,
@@ -148,21 +148,22 @@ struct Worker<B> {
     commits: Option<CommitTimer>,
     common: Arc<Common>,
     heartbeat: Arc<Heartbeat>,
-    /// Realtime priority, held until the first I/Os are submitted or none is due.
+    /// Realtime priority of the thread, from before the start until the first I/Os are submitted or none is due.
     priority: Option<Priority>,
-    /// The time at the end of the last call, at which completions are seen and due I/Os are determined.
+    /// The time that counts as now: when the last call to the kernel returned. Completions are counted at this time, and I/Os due by then are
+    /// started.
     now: u64,
 }
 
-/// Times a worker's commits, from the first write after a flush to the end of the next flush, with one I/O in flight.
+/// Times commits: from the submission of the first write after a flush to the completion of the next flush. Needs a queue depth of 1.
 #[derive(Debug, Default)]
 struct CommitTimer {
-    /// The submission of the first write since the last flush.
+    /// Submission time of the first write since the last flush; `None` if nothing was written since.
     began_at: Option<u64>,
 }
 
 impl CommitTimer {
-    /// Records a successful I/O. Returns the nanoseconds since the first write if the I/O is the flush that ends a commit.
+    /// Records a successful I/O. If that is a flush after at least one write, returns the nanoseconds since the submission of the first write.
     #[inline]
     fn completed(&mut self, io: Io, submitted_at: u64, seen_at: u64) -> Option<u64> {
         match io.direction {
@@ -175,22 +176,22 @@ impl CommitTimer {
         }
     }
 
-    /// Drops the current commit: after a failed write or flush it is not timed.
+    /// Abandons the current commit, because a write or flush failed: its time is not recorded.
     #[cold]
     fn failed(&mut self) {
         self.began_at = None;
     }
 }
 
-/// The result of preparing I/Os.
+/// The outcome of preparing I/Os for the next call to the kernel.
 struct Prepared {
     any: bool,
-    /// Time of the next check if no I/O completes.
+    /// Time at which to look again if no I/O completes until then.
     wake: u64,
 }
 
 impl<B: Backend> Worker<B> {
-    /// Runs the load. Returns its end time if it ended before the window.
+    /// Runs the load. Returns the time at which it ended if that was before the window's end, else `None`.
     #[inline(never)]
     fn make_load(&mut self) -> Result<Option<u64>, EngineError> {
         loop {
@@ -221,7 +222,7 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Prepares I/Os until no slot is free, none is due or a batch is full.
+    /// Prepares I/Os until no slot is free, no I/O is due, or the batch is full.
     #[inline]
     fn prepare(&mut self) -> Result<Prepared, EngineError> {
         let mut prepared = Prepared { any: false, wake: self.recorder.boundary };
@@ -256,7 +257,7 @@ impl<B: Backend> Worker<B> {
         Ok(prepared)
     }
 
-    /// Queues an I/O on the backend, with its content if it writes.
+    /// Queues an I/O on the backend; fills the buffer first if the I/O is a write.
     #[inline]
     fn queue(&mut self, mut slot: Slot, io: Io) {
         if io.direction.is_write() {
@@ -272,7 +273,7 @@ impl<B: Backend> Worker<B> {
         self.backend.queue(slot, io);
     }
 
-    /// Submits the queue to the kernel, waits as long as useful, and reaps completions.
+    /// Submits the queued I/Os to the kernel, waits for a completion if none can be expected at once, and takes the completions.
     #[inline]
     fn submit(&mut self, prepared: &Prepared) -> Result<(), EngineError> {
         let entered = self.slots.stamp();
@@ -292,7 +293,7 @@ impl<B: Backend> Worker<B> {
         Ok(())
     }
 
-    /// Counts the reaped I/Os, and frees their slots.
+    /// Counts the completions and frees their slots.
     #[inline]
     fn count(&mut self) {
         let mut alike: Option<Alike> = None;
@@ -348,7 +349,7 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Ends the load: closes the interval if the window is still open, and waits for the I/O in flight.
+    /// Ends the load: closes the last interval if the window is not over, and waits for the I/O in flight. Returns the worker's result.
     fn finish(mut self, began_at: u64, ended_at: Option<u64>) -> Result<Finish, EngineError> {
         if ended_at.is_some() {
             self.recorder.close(self.now, self.slots.oldest(&self.done));
@@ -383,7 +384,8 @@ impl<B: Backend> Worker<B> {
         })
     }
 
-    /// By I/O class, the due time of the oldest I/O not counted yet. If all slots are in use, the next scheduled I/O counts too.
+    /// Returns for each I/O class the due time of the oldest I/O that is not counted yet. If all slots are in use, the next scheduled I/O
+    /// counts as well, because it is held up.
     fn first_due(&self) -> [Option<u64>; 3] {
         let due = self.pace.as_ref().map(Pace::due).filter(|_| self.slots.are_all_taken());
         let [reads, writes, flushes] = self.slots.first_due();
@@ -392,8 +394,8 @@ impl<B: Backend> Worker<B> {
         [reads, writes, flushes]
     }
 
-    /// Waits for the I/Os in flight. They are verified, because an acknowledged write must be found later, but not counted. With
-    /// `with_errors`, their errors are counted.
+    /// Waits for the I/Os in flight at the end. They do not count, but they are verified, because the final read-back must know of every
+    /// acknowledged write. With `with_errors`, those that fail are counted as errors.
     fn drain(&mut self, with_errors: bool) -> Result<(), EngineError> {
         loop {
             for Completion { mut slot, result } in self.done.drain(..) {
@@ -418,7 +420,7 @@ impl<B: Backend> Worker<B> {
     }
 }
 
-/// Returns whether the job tolerates a failure of this direction, so that the measurement goes on.
+/// Returns whether the job tolerates this failure (`tolerated_errors`): the list names the kind of I/O with this error, or with any error.
 #[cold]
 fn is_tolerated(tolerated: Option<&ToleratedErrors>, direction: IoKind, result: i32) -> bool {
     let is_this = |error: &str| {

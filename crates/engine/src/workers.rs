@@ -1,4 +1,4 @@
-//! The workers of a measurement: threads that each do some work, and their messages to the watcher.
+//! The threads of a measurement's workers, and the reports that they send to the watcher.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,86 +20,87 @@ use crate::latencies::Latencies;
 use crate::shared::{Common, Heartbeat};
 use crate::window::Window;
 
-/// Time to wait after the window's end for I/O in flight. A worker whose I/O takes longer is abandoned.
+/// Time to wait after the window's end for I/O in flight. A worker whose I/O takes longer is left behind.
 pub const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::from_secs(10) };
 
-/// The identity of a worker and its channels.
+/// A worker's number, the state that it shares with others, and its channels.
 #[derive(Debug)]
 pub struct WorkerContext {
     /// The worker's number, from 0.
     pub number: u32,
-    /// State shared by all workers: stop flag and failure count.
+    /// State shared by all workers of the measurement: the stop flag and the count of failed I/Os.
     pub common: Arc<Common>,
-    /// Start time of the worker's current system call, for the watcher.
+    /// Start time of the worker's current system call, which the watcher reads.
     pub heartbeat: Arc<Heartbeat>,
-    /// Receives the window once all workers are ready; closed if the load is cancelled.
+    /// Receives the window once all workers are ready. The channel closes without a window if the load is cancelled.
     pub start: Receiver<Window>,
-    /// Receives emptied histograms for reuse, so that the loop allocates nothing; closed to stop the worker at the interval's end.
+    /// Receives emptied histograms for reuse, so that the I/O loop does not allocate. The channel closes to make the worker stop at the end of
+    /// its interval.
     pub spare: Receiver<Latencies>,
     /// Sends the worker's reports.
     pub reports: Sender<WorkerReport>,
 }
 
-/// The work of one worker's thread: it sends [`WorkerReport::Ready`], waits for the window, and works.
+/// The work of a worker's thread: sends [`WorkerReport::Ready`], waits for the window, runs the load, and returns the result.
 pub type Work = Box<dyn FnOnce(WorkerContext) -> Result<Finish, EngineError> + Send>;
 
-/// A message from a worker.
+/// A message from a worker to the watcher.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all reports are intervals: a box would only cost")]
 pub enum WorkerReport {
-    /// Everything is set up.
+    /// The worker is set up and waits for the window.
     Ready,
-    /// An interval is complete.
+    /// An interval is over; these are its counts.
     Interval(WorkerInterval),
-    /// The worker has ended, with this result.
+    /// The worker has ended with this result.
     Finished(Result<Finish, EngineError>),
 }
 
-/// The I/Os of a worker in an interval.
+/// The counts of one worker in one interval.
 #[derive(Debug)]
 pub struct WorkerInterval {
-    /// The worker's number.
+    /// Number of the worker, from 0.
     pub worker: u32,
-    /// The interval's number, from 0.
+    /// Number of the interval, from 0.
     pub number: u64,
-    /// The interval that the worker is in now; intervals in between had no I/O.
+    /// Number of the interval that the worker is in now. No I/O completed in the intervals between `number` and this one.
     pub next: u64,
     /// Counts and latencies of the interval's I/Os.
     pub latencies: Latencies,
-    /// Age in nanoseconds of the oldest I/O in flight.
+    /// Age in nanoseconds of the oldest I/O in flight at the interval's end; `None` if none was in flight.
     pub oldest_ns: Option<u64>,
-    /// I/Os that failed.
+    /// Number of I/Os that failed in the interval.
     pub failed: u64,
 }
 
-/// The result of a worker.
+/// The result of a worker that has ended.
 #[derive(Debug, Default)]
 pub struct Finish {
-    /// Start of the worker's first I/O.
+    /// Start time of the worker's first I/O; `None` if it did none.
     pub began_at: Option<u64>,
-    /// End of the worker's last I/O, if it ended before the window.
+    /// End time of the worker's load; `None` if it lasted until the window's end.
     pub ended_at: Option<u64>,
-    /// I/Os completed in the warm-up.
+    /// Number of I/Os that completed in the warm-up.
     pub ramp_ios: u64,
-    /// The time of the last completion in the warm-up.
+    /// Time of the last completion in the warm-up; `None` if there was none.
     pub ramp_completed_at: Option<u64>,
-    /// The time of the last counted completion.
+    /// Time of the last counted completion; `None` if there was none.
     pub completed_at: Option<u64>,
-    /// Counts of due, delayed and never started I/Os; `None` in a closed loop.
+    /// Punctuality of the schedule: due, delayed and never started I/Os. `None` in a closed loop.
     pub pacing: Option<Pacing>,
-    /// Measures of a replay's fidelity to its trace; `None` without a replay.
+    /// Fidelity of the replay to its trace; `None` without a replay.
     pub replayed: Option<Replayed>,
-    /// Failed I/Os by error.
+    /// Failed I/Os, by error and kind of I/O.
     pub io_errors: IoErrors,
-    /// Gaps between completed I/Os, on the window's clock; `None` if not recorded.
+    /// Gaps between completions; `None` if they were not recorded.
     pub blackouts: Option<Spans>,
-    /// Findings of the verification; `None` if nothing is verified.
+    /// Number of checked blocks and the faults found; `None` if the job does not verify.
     pub verify_errors: Option<Findings>,
-    /// A deviation from the request.
+    /// A note about I/O that was done differently than requested; `None` if there is nothing to report.
     pub note: Option<Note>,
 }
 
-/// The workers of a measurement, one thread each. Threads are not joined, because one stuck in the kernel would block this one too. Each
+/// The threads of a measurement's workers. They are never joined: a thread stuck in the kernel would block the joining thread too. Each worker
 /// reports its end and owns everything that it uses.
 pub struct Workers {
     pub(crate) common: Arc<Common>,
@@ -107,13 +108,13 @@ pub struct Workers {
     reports: Receiver<WorkerReport>,
     starts: Vec<Sender<Window>>,
     spares: Vec<Sender<Latencies>>,
-    /// Workers that have not finished.
+    /// Number of workers that have not ended.
     pub(crate) at_work: usize,
 }
 
 impl Workers {
-    /// Starts `count` workers and waits until all are ready. `work` creates each worker's task from its number, from 0; `room` is the
-    /// template of their counts. After `max_errors` failures all stop.
+    /// Starts `count` workers and waits until all are ready. `work` creates the work of a worker from its number, from 0; `room` is an empty
+    /// copy of the counts that each worker fills. After `max_errors` failed I/Os in total, all workers stop.
     pub fn spawn(
         count: u32,
         max_errors: Option<u64>,
@@ -188,7 +189,7 @@ impl Workers {
         Ok(())
     }
 
-    /// True if a flush can be expected to return: all workers have finished, no I/O failed, and the load was not stopped.
+    /// Returns whether a flush of the target can be expected to return: all workers have ended, no I/O failed, and the load was not stopped.
     pub(crate) fn is_unharmed(&self, outcome: &Outcome) -> bool {
         self.at_work == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
     }
@@ -200,7 +201,7 @@ impl Workers {
         }
     }
 
-    /// The next report, if one arrives within `wait`.
+    /// Returns the next report; `None` if none arrives within `wait`.
     pub(crate) fn next_report(&mut self, wait: Duration) -> Option<WorkerReport> {
         let report = match self.reports.recv_timeout(wait) {
             Ok(report) => report,
@@ -217,19 +218,19 @@ impl Workers {
         Some(report)
     }
 
-    /// Start of the longest system call that a worker is still in.
+    /// Returns the start of the longest system call that a worker is still in; `None` if no worker is in one.
     pub(crate) fn waiting_since(&self) -> Option<u64> {
         self.heartbeats.iter().filter_map(|heartbeat| heartbeat.since()).min()
     }
 
-    /// Returns a worker's histograms to it, emptied.
+    /// Sends histograms back to their worker for reuse, emptied.
     pub(crate) fn give_back(&self, worker: u32, mut latencies: Latencies) {
         latencies.clear();
         // It may have finished.
         let _ = self.spares[worker as usize].send(latencies);
     }
 
-    /// Makes all workers stop at the end of their interval, and waits for them for a limited time.
+    /// Makes all workers stop at the end of their interval, and waits for a limited time until they have.
     pub fn shutdown(mut self, interval: Nanos) {
         self.common.stop();
         self.starts.clear();
@@ -245,8 +246,8 @@ impl Workers {
     }
 }
 
-/// Raises the limit of open files as far as permitted: the usual 1024 is meant for programs that use select(2). If that is not enough,
-/// opening a file fails with an error.
+/// Raises the process's limit of open files as far as permitted, for `workers` workers. The usual limit of 1024 is meant for programs that use
+/// select(2). If the limit is still too low, opening a file fails with an error.
 fn raise_file_limit(workers: u32) {
     // A target and a ring for each, and something for everyone else; and other jobs may be there already.
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);

@@ -1,43 +1,45 @@
-//! The offset of a member's clock from the coordinator's, estimated from round trips.
+//! Estimates the offset of a member's clock from the coordinator's, from the times of messages back and forth.
 //!
-//! F. Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989: the member reads its clock at some time within the
-//! round trip, so the estimate that this is the middle errs by half of the trip at most. The recent trip with the smallest error bound
-//! counts; a clock may drift meanwhile by up to [`STRAY_PPM`], as NTP assumes (PHI in RFC 5905).
+//! The method is F. Cristian's (Probabilistic clock synchronization, Distributed Computing 3, 1989). The member reads its clock at some time
+//! within the round trip. The estimate assumes the middle, so its error is at most half of the round trip. Of the recent round trips, the one
+//! with the smallest error bound is used. The bound grows with the age of the round trip, because clocks drift by up to [`STRAY_PPM`], as NTP
+//! assumes (PHI in RFC 5905).
 
 use std::collections::VecDeque;
 
-/// Number of recent round trips kept.
+/// Number of recent round trips kept per member.
 const KEPT: usize = 16;
-/// Parts per million by which two clocks may drift apart.
+/// Rate in parts per million by which two clocks may drift apart.
 const STRAY_PPM: u64 = 15;
 
-/// A round trip between the coordinator's and a member's clock.
+/// A round trip of a message between coordinator and member.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_field_names, reason = "the unit belongs to the name")]
 struct Trip {
-    /// The member's clock minus the coordinator's.
+    /// Time of the member's clock minus that of the coordinator's, in nanoseconds.
     offset_ns: i64,
-    /// Time on the network in both directions.
+    /// Nanoseconds on the network in both directions together, without the member's processing.
     away_ns: u64,
-    /// Arrival time of the answer by the coordinator's clock.
+    /// Time at which the answer arrived, in nanoseconds of the coordinator's clock.
     at_ns: u64,
 }
 
-/// The offset between two clocks.
+/// The estimated offset between a member's clock and the coordinator's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockOffset {
-    /// The member's clock minus the coordinator's.
+    /// Time of the member's clock minus that of the coordinator's, in nanoseconds.
     pub offset_ns: i64,
-    /// Maximum error of `offset_ns`.
+    /// Maximum error of `offset_ns` in nanoseconds, in either direction.
     pub uncertainty_ns: u64,
 }
 
-/// The round trips of one member.
+/// The recent round trips of one member.
 #[derive(Debug, Default)]
 pub(crate) struct Trips(VecDeque<Trip>);
 
 impl Trips {
-    /// Adds a round trip: when the coordinator asked and received the answer, and when the member read the question and answered.
+    /// Adds a round trip: the coordinator sent the question at `asked_ns` and received the answer at `at_ns`; the member read the question at
+    /// `received_member_ns` and answered at `sent_member_ns` of its clock.
     pub(crate) fn add(&mut self, asked_ns: u64, at_ns: u64, received_member_ns: u64, sent_member_ns: u64) {
         let away = at_ns.saturating_sub(asked_ns);
         let there = sent_member_ns.saturating_sub(received_member_ns);
@@ -51,7 +53,7 @@ impl Trips {
         self.0.push_back(Trip { offset_ns, away_ns, at_ns });
     }
 
-    /// The clock offset from the trip with the smallest error bound at `now_ns`; `None` before the first trip.
+    /// Returns the offset from the round trip whose error bound is the smallest at `now_ns`; `None` without any round trip.
     pub(crate) fn offset(&self, now_ns: u64) -> Option<ClockOffset> {
         let bound =
             |trip: &Trip| trip.away_ns / 2 + now_ns.saturating_sub(trip.at_ns) / 1_000_000 * STRAY_PPM;
@@ -59,7 +61,7 @@ impl Trips {
         Some(ClockOffset { offset_ns: best.offset_ns, uncertainty_ns: bound(best) })
     }
 
-    /// The longest of the recent round trips.
+    /// Returns the nanoseconds of the longest recent round trip; 0 without any.
     pub(crate) fn longest_ns(&self) -> u64 {
         self.0.iter().map(|trip| trip.away_ns).max().unwrap_or(0)
     }
@@ -72,7 +74,7 @@ impl ClockOffset {
         u64::try_from(i128::from(at_ns) + i128::from(self.offset_ns)).unwrap_or(0)
     }
 
-    /// Converts a time of the member's clock to the coordinator's.
+    /// Converts a time of the member's clock to the coordinator's; negative if before the start of that clock.
     #[must_use]
     pub fn to_coordinator(self, at_member_ns: u64) -> i128 {
         i128::from(at_member_ns) - i128::from(self.offset_ns)

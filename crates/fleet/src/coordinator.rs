@@ -1,7 +1,7 @@
-//! Leads a fleet: interprets the members' messages and decides what to do.
+//! Leads a fleet: processes the members' messages and decides which actions follow.
 //!
-//! The coordinator neither waits nor reads a clock: messages and times go in, [`CoordinatorAction`]s come out. The caller carries out the
-//! actions in order, stores on disk what must be stored, and confirms that with [`Coordinator::stored`].
+//! The coordinator neither waits nor reads a clock: the caller passes messages and times, and gets [`CoordinatorAction`]s back. The caller
+//! carries out the actions in order, stores parts of runs on disk, and confirms that with [`Coordinator::stored`].
 
 mod state;
 #[cfg(test)]
@@ -17,93 +17,93 @@ use crate::message::{Assignment, FromMember, Merged, PROTOCOL, RunPart, StepNumb
 use state::Member;
 pub use state::{MemberState, MemberStatus};
 
-/// Time from one ping to the next.
+/// Nanoseconds between two pings to a member.
 const PING: u64 = 1_000_000_000;
-/// Minimum time from sending [`ToMember::Go`] to the start time in it.
+/// Minimum nanoseconds between sending [`ToMember::Go`] and the start time that the message names.
 const LEAD_NS: u64 = 50_000_000;
-/// Additional lead time per member, to write and read its message.
+/// Additional nanoseconds before the start for each member, for sending and reading its message.
 const LEAD_EACH_NS: u64 = 2_000_000;
-/// Maximum number of members that add to the lead time.
+/// Maximum number of members that are counted for the additional time.
 const LEAD_AT_MOST: u64 = 500;
 
-/// An action for the caller.
+/// An action that the caller must carry out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CoordinatorAction {
-    /// Send a message.
+    /// Send a message to a member.
     Send {
-        /// The receiving member.
+        /// Name of the receiving member.
         member: String,
-        /// The message.
+        /// The message to send.
         message: ToMember,
     },
-    /// Store a part of a member's run on disk, then call [`Coordinator::stored`].
+    /// Store a part of a member's run on disk, then confirm it with [`Coordinator::stored`].
     Keep {
-        /// The member.
+        /// Name of the member.
         member: String,
-        /// The part's number.
+        /// Number of the part in the member's run, from 1.
         number: u64,
-        /// The part.
+        /// The part to store.
         part: Box<RunPart>,
     },
-    /// End the link to a member.
+    /// Close the link to a member.
     Close {
-        /// The member.
+        /// Name of the member.
         member: String,
     },
-    /// Show news to the user.
+    /// Show a change in the fleet to the user.
     Tell(News),
 }
 
-/// News for the user.
+/// A change in the fleet to show to the user.
 #[derive(Debug, Clone, PartialEq)]
 pub enum News {
-    /// A member has joined.
+    /// A member has connected and has the right version.
     Joined {
-        /// The member.
+        /// Name of the member.
         member: String,
-        /// Its machine.
+        /// Hardware and software of its machine.
         environment: Box<Environment>,
     },
-    /// Every member has answered whether it can carry out its plan, or is lost.
+    /// Every member has said whether it can carry out its plan, or is lost. Reported once.
     Answered,
-    /// A member was lost.
+    /// A member is lost: its link ended, or the coordinator gave it up.
     Lost {
-        /// The member.
+        /// Name of the member.
         member: String,
-        /// The reason.
+        /// The reason why the member is lost.
         reason: String,
     },
-    /// A step starts on this many members.
+    /// The start time of a step was sent to the members that wait for it.
     Going {
-        /// The step.
+        /// Number of the step.
         step: StepNumber,
-        /// The number of members that begin it.
+        /// Number of members that start the step.
         members: usize,
     },
-    /// An interval of a member, or of several merged by a leaf.
+    /// The figures of one interval, of one member or merged from several by a leaf.
     Sample {
-        /// The member or the leaf.
+        /// Name of the member or the leaf.
         from: String,
-        /// The interval.
+        /// The figures of the interval.
         merged: Box<Merged>,
     },
-    /// A member's run has ended.
+    /// A member has ended its run and undone its changes.
     Over {
-        /// The member.
+        /// Name of the member.
         member: String,
     },
 }
 
-/// Leads one fleet.
+/// Leads one fleet from the members' arrival to the end of their runs.
 #[derive(Debug)]
 pub struct Coordinator {
     mode: FleetMode,
-    /// Required version and commit of members.
+    /// Version and commit that every member must have.
     version: String,
-    /// Silence after which a member counts as lost.
+    /// Nanoseconds that a ping may remain unanswered before the member counts as lost.
     silence_ns: u64,
     members: BTreeMap<String, Member>,
-    /// Start times of the steps by the coordinator's clock.
+    /// Start time of each step that has started, in nanoseconds of the coordinator's clock.
     gone: BTreeMap<StepNumber, u64>,
     has_begun: bool,
     answered: bool,
@@ -111,7 +111,8 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Leads these members through their assignments. All must have `version`. A member counts as lost after `silence` without an answer.
+    /// Creates a coordinator for these members and their assignments. Members whose version differs from `version` are refused. A member that
+    /// leaves a ping unanswered for `silence` counts as lost.
     #[must_use]
     pub fn new(
         mode: FleetMode,
@@ -132,18 +133,18 @@ impl Coordinator {
         }
     }
 
-    /// The members by name.
+    /// Returns the name and status of each member, ordered by name.
     pub fn members(&self) -> impl Iterator<Item = (&str, MemberStatus<'_>)> {
         self.members.iter().map(|(name, member)| (name.as_str(), member.status()))
     }
 
-    /// True once every member has ended or is lost.
+    /// Returns true if every member has ended or is lost.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.members.values().all(Member::is_gone)
     }
 
-    /// Processes an incoming message at this time.
+    /// Processes a message or the loss of a link that happened at `now_ns`. Returns the actions to take.
     pub fn take(&mut self, incoming: Incoming, now_ns: u64) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         match incoming {
@@ -164,7 +165,7 @@ impl Coordinator {
         actions
     }
 
-    /// Advances time: pings, gives up silent members, and starts steps whose members are ready.
+    /// Does what is due at `now_ns`: sends pings, gives up silent members, and starts steps whose members are ready. Call it regularly.
     pub fn tick(&mut self, now_ns: u64) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         let silent: Vec<String> = self
@@ -189,7 +190,7 @@ impl Coordinator {
         actions
     }
 
-    /// Gives up the members that have not joined.
+    /// Gives up all members that have not joined, for this reason.
     pub fn give_up_absent(&mut self, reason: &str) -> Vec<CoordinatorAction> {
         let absent: Vec<String> = self
             .members
@@ -203,7 +204,7 @@ impl Coordinator {
         actions
     }
 
-    /// Starts every member that can carry out its plan.
+    /// Tells every member that can carry out its plan to begin.
     pub fn begin(&mut self) -> Vec<CoordinatorAction> {
         self.has_begun = true;
         let mut actions = Vec::new();
@@ -215,7 +216,7 @@ impl Coordinator {
         actions
     }
 
-    /// Confirms that a part is on disk.
+    /// Confirms that a part of a member's run is on disk; the member gets an acknowledgement.
     pub fn stored(&mut self, member: &str, number: u64) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         if let Some(known) = self.members.get_mut(member) {
@@ -225,12 +226,12 @@ impl Coordinator {
         actions
     }
 
-    /// Tells all members to stop at once.
+    /// Tells all members that are still connected to stop at once.
     pub fn cancel(&self) -> Vec<CoordinatorAction> {
         self.tell_all(&ToMember::Cancel)
     }
 
-    /// Tells all members to stop after the current measurement.
+    /// Tells all members that are still connected to stop after the current measurement.
     pub fn drain(&self) -> Vec<CoordinatorAction> {
         self.tell_all(&ToMember::Drain)
     }
@@ -296,7 +297,7 @@ impl Coordinator {
             .push(CoordinatorAction::Tell(News::Lost { member: name.to_owned(), reason: reason.to_owned() }));
     }
 
-    /// Reports once that all members have answered.
+    /// Reports [`News::Answered`] when the last member has answered or is lost.
     fn settle(&mut self, actions: &mut Vec<CoordinatorAction>) {
         if !self.answered && self.members.values().all(Member::has_answered) {
             self.answered = true;
@@ -304,7 +305,7 @@ impl Coordinator {
         }
     }
 
-    /// Starts the earliest awaited step, once every member at work waits for one and its clock offset is known.
+    /// Starts the lowest step that a member waits for, if all members at work wait for a step and have a known clock offset.
     fn let_go(&mut self, now_ns: u64, actions: &mut Vec<CoordinatorAction>) {
         let at_work = || self.members.values().filter(|member| member.is_at_work());
         if at_work().any(|member| member.waits_for().is_none() || member.offset(now_ns).is_none()) {
@@ -330,13 +331,13 @@ impl Coordinator {
         actions.push(CoordinatorAction::Tell(News::Going { step, members }));
     }
 
-    /// The mode of the fleet.
+    /// Returns the mode of the fleet.
     #[must_use]
     pub const fn mode(&self) -> FleetMode {
         self.mode
     }
 
-    /// True once the members were told to start.
+    /// Returns true after [`Self::begin`].
     #[must_use]
     pub const fn has_begun(&self) -> bool {
         self.has_begun

@@ -1,8 +1,8 @@
-//! One plan on many machines: the messages between a coordinator and its members, and their transports.
+//! Runs one plan on many machines: the messages between a coordinator and the members, and the transports of these messages.
 //!
-//! A member carries the plan out with the runner of its own machine, so a fleet has no second way to measure. Members report little: their
-//! current activity, one merged sample per interval, and each finished measurement. The coordinator's store is authoritative; a member
-//! keeps everything that is not acknowledged yet.
+//! A member carries out the plan with the same runner as a run on a single machine, so a fleet has no second way to measure. Members report
+//! their current activity, one merged sample per interval, and each finished measurement. The coordinator's store is authoritative; a member
+//! keeps every part of its run until the coordinator has acknowledged it.
 
 mod clock;
 pub mod coordinator;

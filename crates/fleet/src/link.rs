@@ -1,16 +1,16 @@
-//! Transports of messages: ssh connections and NATS, each with both ends.
+//! Transports of messages, over ssh connections and over NATS, each for coordinator and member.
 
 use std::time::Duration;
 
 use crate::message::{FromMember, ToMember};
 
-/// Why a link has ended.
+/// The reason why a link has ended.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum LinkError {
-    /// The other end is gone.
+    /// The other end has closed the connection, or the connection broke.
     #[error("the connection has ended: {0}")]
     Closed(String),
-    /// The other end sent something that is not a message.
+    /// The other end sent data that is not a message.
     #[error("unexpected message: {0}")]
     Garbled(String),
 }
@@ -18,47 +18,47 @@ pub enum LinkError {
 /// The recipients of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum To<'a> {
-    /// The member of this name.
+    /// The member with this name.
     One(&'a str),
-    /// Every member that has enlisted.
+    /// Every member of the fleet.
     All,
 }
 
-/// An event at the coordinator.
+/// An event that the coordinator receives.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incoming {
-    /// A message from a member.
+    /// A member sent a message.
     Message {
         /// The member's name.
         member: String,
-        /// The message.
+        /// The message itself.
         message: FromMember,
-        /// Arrival time by the coordinator's monotonic clock.
+        /// Arrival time in nanoseconds of the coordinator's monotonic clock.
         at_ns: u64,
     },
-    /// A member's link has ended.
+    /// The link to a member has ended.
     Lost {
         /// The member's name.
         member: String,
-        /// The reason.
+        /// The reason why the link ended.
         reason: String,
     },
 }
 
-/// The coordinator's end: links to all members.
+/// The coordinator's end of the links to all members.
 pub trait Hub: Send {
-    /// Sends a message. Sending to a member that is gone is not an error: the loss is reported separately.
+    /// Sends a message. Returns no error if the member is gone: that is reported as [`Incoming::Lost`].
     fn send(&mut self, to: To<'_>, message: &ToMember) -> Result<(), LinkError>;
-    /// Waits up to `patience` for the next incoming message.
+    /// Waits up to `patience` for the next event; `None` if there is none in that time.
     fn receive(&mut self, patience: Duration) -> Result<Option<Incoming>, LinkError>;
-    /// Closes the link to a member that is no longer needed; the member then stops and undoes its changes.
+    /// Closes the link to a member; the member then stops and undoes its changes.
     fn close(&mut self, member: &str);
 }
 
-/// A member's end, used by several threads: one waits for messages while others send.
+/// The member's end of the link to the coordinator. Several threads use it: one waits for messages while others send.
 pub trait MemberLink: Send + Sync {
-    /// Sends a message.
+    /// Sends a message to the coordinator.
     fn send(&self, message: &FromMember) -> Result<(), LinkError>;
-    /// Waits up to `patience` for the next message.
+    /// Waits up to `patience` for the next message; `None` if none arrives in that time.
     fn receive(&self, patience: Duration) -> Result<Option<ToMember>, LinkError>;
 }

@@ -1,4 +1,4 @@
-//! The member's side: one thread waits for messages while another carries out the plan and reports.
+//! The member's side of a fleet: one thread answers the coordinator while another carries out the plan and reports.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,29 +11,29 @@ use crate::link::{LinkError, MemberLink};
 use crate::message::{Assignment, Claims, FromMember, Merged, PROTOCOL, RunPart, StepNumber, ToMember};
 use crate::pipe::monotonic_ns;
 
-/// Time to wait for a message before checking what must be resent.
+/// Maximum time to wait for a message before checking which messages must be sent again.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time after which unacknowledged messages are resent.
+/// Time after which an unacknowledged part of the run is sent again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Requests of the coordinator that [`Member`] does not answer by itself.
+/// A request of the coordinator before the run, which the caller must act on.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wish {
-    /// The coordinator does not accept the member, for this reason.
+    /// Leave: the coordinator does not accept this member, for this reason.
     Refused(String),
-    /// Check whether this assignment can be carried out.
+    /// Check whether this assignment can be carried out here, then call [`Member::answer`].
     Assign(Box<Assignment>),
-    /// Carry out the assignment.
+    /// Begin to carry out the assignment.
     Begin,
-    /// Nothing to do: the fleet ended before this member began.
+    /// Leave: the fleet ended before this member began.
     End,
 }
 
-/// A fleet member, shared by its threads.
+/// A member of a fleet, shared by its threads.
 #[derive(Debug)]
 pub struct Member<L> {
     link: L,
-    /// Set when the run must stop.
+    /// Flag that makes the run stop; set on cancellation and when the link ends.
     stop: Arc<AtomicBool>,
     chrony_error_ns: Option<u64>,
     state: Mutex<State>,
@@ -42,24 +42,25 @@ pub struct Member<L> {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last step that the coordinator started, and its start time.
+    /// The step that the coordinator started last, and its start time in nanoseconds of this machine's clock.
     went: Option<(StepNumber, u64)>,
     is_draining: bool,
     /// True once the link has ended.
     has_ended: bool,
-    /// The number of the last part sent.
+    /// Number of the last part of the run that was sent.
     last: u64,
-    /// Unacknowledged parts, with the time of their last transmission.
+    /// The parts that are not acknowledged: number, content and time of the last transmission.
     kept: Vec<(u64, Box<RunPart>, Instant)>,
 }
 
 impl<L: MemberLink> Member<L> {
-    /// Creates a member that sets `stop` when it is cancelled or its link ends. `chrony_error_ns` is chrony's error bound for the wall clock.
+    /// Creates a member. `stop` is set if the coordinator cancels the run or the link ends. `chrony_error_ns` is the error bound of the wall
+    /// clock that chrony reports; `None` if unknown.
     pub fn new(link: L, stop: Arc<AtomicBool>, chrony_error_ns: Option<u64>) -> Self {
         Self { link, stop, chrony_error_ns, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Introduces the member.
+    /// Sends the first message, with this machine's version and environment.
     ///
     /// # Errors
     /// The link has ended.
@@ -68,7 +69,8 @@ impl<L: MemberLink> Member<L> {
         self.link.send(&FromMember::Hello { protocol, version, environment: Box::new(environment) })
     }
 
-    /// Answers an assignment with its claims on this machine and, if it cannot be carried out, the reason.
+    /// Answers an assignment: sends the resources that the plan needs exclusively on this machine and, if the plan cannot be carried out, the
+    /// reason.
     ///
     /// # Errors
     /// The link has ended.
@@ -76,7 +78,7 @@ impl<L: MemberLink> Member<L> {
         self.link.send(&FromMember::Checked { claims, refusal })
     }
 
-    /// Waits for the coordinator's next request before the run.
+    /// Waits for the coordinator's next request before the run; answers pings meanwhile.
     ///
     /// # Errors
     /// The link has ended.
@@ -94,7 +96,7 @@ impl<L: MemberLink> Member<L> {
         Ok(Wish::End)
     }
 
-    /// Answers the coordinator during the run, until the link ends, which stops the run.
+    /// Answers the coordinator's messages during the run. Returns when the link has ended, which also stops the run.
     pub fn serve(&self) {
         while let Ok(message) = self.link.receive(LOOK) {
             if message.is_some_and(|message| self.take(&message).is_err()) {
@@ -130,8 +132,8 @@ impl<L: MemberLink> Member<L> {
         Ok(())
     }
 
-    /// Reports that a step is ready and waits for its start time. Returns that time by this machine's clock; `None` if the run must stop
-    /// instead.
+    /// Reports that a step is ready, and waits for its start time. Returns that time in nanoseconds of this machine's clock; `None` if the run
+    /// must stop instead.
     pub fn pass(&self, step: StepNumber) -> Option<u64> {
         self.state().went = None;
         self.link.send(&FromMember::Ready { step }).ok()?;
@@ -147,22 +149,22 @@ impl<L: MemberLink> Member<L> {
         }
     }
 
-    /// Reports when a step began.
+    /// Reports when a step started, and when it should have started.
     pub fn began(&self, step: StepNumber, intended_member_ns: u64, at_member_ns: u64) {
         self.tell(&FromMember::Began { step, intended_member_ns, at_member_ns });
     }
 
-    /// Reports the current activity.
+    /// Reports the member's current activity.
     pub fn does(&self, what: &str) {
         self.tell(&FromMember::Doing(what.to_owned()));
     }
 
-    /// Reports an interval.
+    /// Reports the figures of an interval.
     pub fn sample(&self, merged: Merged) {
         self.tell(&FromMember::Sample(merged));
     }
 
-    /// Sends a part of the run, repeatedly until the coordinator acknowledges it.
+    /// Sends a part of the run, and sends it again until the coordinator acknowledges it.
     pub fn keep(&self, part: RunPart) {
         let mut state = self.state();
         state.last += 1;
@@ -173,12 +175,12 @@ impl<L: MemberLink> Member<L> {
         self.tell(&FromMember::Kept { number, part });
     }
 
-    /// Returns whether the run must stop after the current measurement.
+    /// Returns true if the run must stop after the current measurement.
     pub fn is_draining(&self) -> bool {
         self.state().is_draining
     }
 
-    /// Waits until the coordinator has acknowledged all parts, then reports the end of the run.
+    /// Waits until the coordinator has acknowledged all parts of the run, then reports the run's end with this state and reason.
     pub fn end(&self, run: RunState, reason: Option<String>) {
         let mut state = self.state();
         while !state.kept.is_empty() && !state.has_ended {
@@ -201,7 +203,7 @@ impl<L: MemberLink> Member<L> {
         late.iter().for_each(|message| self.tell(message));
     }
 
-    /// Sends a message that may be lost with the link, whose end stops the run anyway.
+    /// Sends a message and ignores errors: if the link has ended, that stops the run anyway.
     fn tell(&self, message: &FromMember) {
         let _ = self.link.send(message);
     }

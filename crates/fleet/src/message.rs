@@ -1,4 +1,5 @@
-//! Messages between a coordinator and its members. Times are by each machine's monotonic clock; names end in whose clock it is.
+//! The messages between a coordinator and its members. Times are nanoseconds of the monotonic clock of one machine; fields named
+//! `..._member_ns` are on the member's clock.
 
 use std::path::PathBuf;
 
@@ -6,67 +7,67 @@ use iotax_model::record::{Environment, FleetMode, Measurement, RunPhase, TargetR
 use iotax_model::{Histogram, Plan, RunState, Warning};
 use serde::{Deserialize, Serialize};
 
-/// The version of these messages. A member with another version is refused; the message names both.
+/// Version of the messages. A member with another version is refused, with a message that names both versions.
 pub const PROTOCOL: u32 = 2;
 
-/// Number of one execution of one cell: equal numbers mean the same cell and round on every member.
+/// Number of one execution of one cell. The same number means the same cell and round on every member.
 pub type StepNumber = u64;
 
 /// A message from the coordinator to a member.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ToMember {
-    /// The coordinator does not accept the member.
+    /// The coordinator does not accept the member, which must leave.
     Refused {
-        /// Why.
+        /// The reason why the member is refused.
         reason: String,
     },
-    /// Carry this plan out.
+    /// Check whether this plan can be carried out, and answer with [`FromMember::Checked`].
     Assign(Box<Assignment>),
-    /// A ping, to be answered at once: the round trip shows the clock offset.
+    /// Answer this at once with [`FromMember::Pong`]. The round trip shows the offset of the clocks.
     Ping {
-        /// Comes back in the answer.
+        /// Number of the ping, which the answer repeats.
         number: u64,
     },
-    /// Start: every member can carry out its plan.
+    /// Begin to carry out the plan.
     Begin,
-    /// Begin a step at this moment.
+    /// Start a step at a given time.
     Go {
-        /// The step.
+        /// Number of the step.
         step: StepNumber,
-        /// The start time by the member's clock.
+        /// Start time in nanoseconds of the member's clock.
         at_member_ns: u64,
     },
     /// The coordinator has stored the part with this number on disk.
     Acknowledge {
-        /// The number in [`FromMember::Kept`].
+        /// Number of the part, as in [`FromMember::Kept`].
         number: u64,
     },
-    /// Stop, undo everything, and answer [`FromMember::Over`].
+    /// Stop at once, undo all changes, and answer with [`FromMember::Over`].
     Cancel,
-    /// Finish the current measurement, then stop, undo everything, and answer [`FromMember::Over`].
+    /// Finish the current measurement, stop, undo all changes, and answer with [`FromMember::Over`].
     Drain,
 }
 
-/// A plan to carry out.
+/// A plan that a member is to carry out, and its conditions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assignment {
-    /// The fleet's id.
+    /// Id of the fleet.
     pub fleet: String,
-    /// The mode of the fleet. With [`FleetMode::Shared`] each step waits for [`ToMember::Go`].
+    /// Mode of the fleet. With [`FleetMode::Shared`], the member waits for [`ToMember::Go`] before each step.
     pub mode: FleetMode,
-    /// The plan of this member: rates are already divided among members, and targets are its own.
+    /// The plan for this member. Its rates are the member's share, and its targets are those of the member.
     pub plan: Plan,
-    /// The seed, the same for all, so that cells come in the same order everywhere.
+    /// Seed of the order of cells, the same for all members, so that all measure the cells in the same order.
     pub seed: u64,
-    /// Steps to skip, because the coordinator has them from an earlier attempt.
+    /// Steps to skip, because the coordinator has their results from an earlier attempt.
     #[serde(default)]
     pub done: Vec<StepNumber>,
-    /// Devices that the user allows to be overwritten.
+    /// Devices whose content may be overwritten, as the user confirmed.
     #[serde(default)]
     pub overwrite: Vec<PathBuf>,
-    /// True to overwrite them even if they have the signature of a filesystem, RAID, LVM or partition table.
+    /// True to overwrite these devices even if they have the signature of a filesystem, RAID, LVM or partition table.
     #[serde(default)]
     pub overwrite_signature: bool,
 }
@@ -75,163 +76,163 @@ pub struct Assignment {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FromMember {
-    /// The first message.
+    /// The first message after connecting.
     Hello {
-        /// [`PROTOCOL`] of the member.
+        /// The member's [`PROTOCOL`].
         protocol: u32,
-        /// Version and commit of the member.
+        /// Version and commit of the member's iotax.
         version: String,
-        /// Its machine.
+        /// Hardware and software of the member's machine.
         environment: Box<Environment>,
     },
-    /// The answer to [`ToMember::Ping`].
+    /// The answer to a ping.
     Pong {
-        /// The ping's number.
+        /// Number of the ping.
         number: u64,
-        /// The time at which the ping was read, by the member's clock.
+        /// Time at which the ping was read, in nanoseconds of the member's clock.
         received_member_ns: u64,
-        /// The time at which this answer was sent, by the member's clock.
+        /// Time at which this answer was sent, in nanoseconds of the member's clock.
         sent_member_ns: u64,
-        /// The error bound of this machine's wall clock by chrony, if it runs.
+        /// Error bound of the member's wall clock in nanoseconds, as chrony reports it; `None` if chrony does not run.
         chrony_error_ns: Option<u64>,
     },
-    /// The answer to [`ToMember::Assign`]. Nothing was touched yet.
+    /// The answer to an assignment. The member has changed nothing yet.
     Checked {
-        /// The resources that the plan claims on this member; empty if it cannot be carried out.
+        /// The resources that the plan needs exclusively on this member; empty if it cannot be carried out.
         claims: Claims,
-        /// Why the plan cannot be carried out there; absent if it can.
+        /// The reason why the member cannot carry out the plan; `None` if it can.
         refusal: Option<String>,
     },
-    /// Its current activity in a word or two: provisioning, booting guests, round 3 of 5.
+    /// The member's current activity in a few words: provisioning, booting guests, round 3 of 5.
     Doing(String),
-    /// A step is set up and can begin.
+    /// A step is set up and waits for its start.
     Ready {
-        /// The step.
+        /// Number of the step.
         step: StepNumber,
     },
-    /// A step has begun.
+    /// A step has started.
     Began {
-        /// The step.
+        /// Number of the step.
         step: StepNumber,
-        /// The intended start time.
+        /// Start time that the coordinator had set, in nanoseconds of the member's clock.
         intended_member_ns: u64,
-        /// The actual start time.
+        /// Actual start time in nanoseconds of the member's clock.
         at_member_ns: u64,
     },
-    /// An interval of a step.
+    /// The figures of one interval of a step.
     Sample(Merged),
-    /// A part of the run, kept here until acknowledged.
+    /// A part of the run. The member keeps it until the coordinator acknowledges it.
     Kept {
-        /// Counts from 1 for each member.
+        /// Number of the part, from 1 for each member.
         number: u64,
-        /// The part.
+        /// The part of the run.
         part: Box<RunPart>,
     },
-    /// The assignment has ended and everything was undone.
+    /// The member has ended its run and undone its changes.
     Over {
-        /// The state that it ended in.
+        /// The state in which the run ended.
         state: RunState,
-        /// Why it failed, and what could not be undone.
+        /// The reason why the run failed, and what could not be undone; `None` if there is nothing to report.
         reason: Option<String>,
     },
 }
 
-/// The claims of a member's plan on its machine: members on one machine must not claim the same.
+/// The resources that a member's plan needs exclusively. Two members on one machine must not claim the same ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {
-    /// The kernel's boot id, which identifies the running machine. Absent if it cannot be read.
+    /// The kernel's boot id, by which members on the same machine are recognized; `None` if it cannot be read.
     pub boot_id: Option<String>,
-    /// The filesystems on which it creates files.
+    /// The filesystems on which the plan creates files.
     pub filesystems: Vec<FilesystemClaim>,
-    /// The files that it creates under a name from the plan, and the devices that it writes to.
+    /// The files that the plan creates under given names, and the devices that it writes to.
     pub files: Vec<FileClaim>,
 }
 
 impl Claims {
-    /// Bytes on all filesystems.
+    /// Returns the bytes that the plan needs on all filesystems together.
     #[must_use]
     pub fn space_bytes(&self) -> u64 {
         self.filesystems.iter().fold(0, |sum, one| sum.saturating_add(one.need_bytes))
     }
 }
 
-/// Space needed on a filesystem.
+/// Space that a plan needs on one filesystem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilesystemClaim {
-    /// The filesystem's device number on the machine.
+    /// Device number of the filesystem on that machine.
     pub device: u64,
-    /// A directory on the filesystem.
+    /// A directory on the filesystem in which files are created.
     pub directory: PathBuf,
-    /// Bytes needed.
+    /// Bytes that the plan needs.
     pub need_bytes: u64,
-    /// Free bytes on the filesystem.
+    /// Free bytes of the filesystem.
     pub available_bytes: u64,
     /// Size of the filesystem in bytes.
     pub total_bytes: u64,
 }
 
-/// A file or device that needs exclusive use.
+/// A file or device that no other member may use at the same time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileClaim {
-    /// Its path without symbolic links.
+    /// Path of the file or device, without symbolic links.
     pub path: PathBuf,
-    /// Identity of the file within one machine, independent of its path.
+    /// Identity of the file or device, which is the same under every path to it.
     pub identity: FileIdentity,
 }
 
-/// The identity of a file or device within one machine.
+/// The identity of a file or device on one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FileIdentity {
-    /// A block device, by its number.
+    /// A block device, by its device number.
     Device(u64),
-    /// A file that does not exist yet: its directory and its name.
+    /// A file that does not exist yet, by its directory and name.
     New {
         /// The device number of the directory's filesystem.
         device: u64,
-        /// The directory's inode.
+        /// Inode number of the directory.
         directory: u64,
-        /// The name.
+        /// Name of the file in the directory.
         name: PathBuf,
     },
 }
 
-/// A part of a member's run.
+/// A part of a member's run, which the coordinator stores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[expect(clippy::large_enum_variant, reason = "nearly all are measurements, and messages hold them boxed")]
 pub enum RunPart {
-    /// The machine.
+    /// Hardware and software of the member's machine.
     Environment(Environment),
-    /// The plan, with the rates that were determined for it.
+    /// The plan, including the rates that were determined during the run.
     Plan(Plan),
-    /// A target as it was built.
+    /// A target as the member built it.
     Target(TargetRecord),
-    /// A measurement.
+    /// A finished measurement.
     Measurement(Measurement),
-    /// A warning.
+    /// A warning about the run.
     Warning(Warning),
-    /// Wall time by phase.
+    /// Wall-clock time of the run's phases.
     Phases(Vec<RunPhase>),
 }
 
-/// An interval of a member, or of several merged in transit.
+/// The figures of one interval of a step, of one member or merged from several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Merged {
-    /// The step.
+    /// Number of the step.
     pub step: StepNumber,
-    /// The interval's number in the step, from 0.
+    /// Number of the interval in the step, from 0.
     pub interval: u32,
-    /// Number of members merged into the interval.
+    /// Number of members whose figures are merged.
     pub members: u32,
-    /// I/Os of all merged members.
+    /// Number of I/Os of these members.
     pub ios: u64,
-    /// Bytes of all merged members.
+    /// Bytes that these members moved.
     pub bytes: u64,
-    /// Latencies of all merged members.
+    /// Latencies of these members' I/Os.
     pub latency: Histogram,
 }

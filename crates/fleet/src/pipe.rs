@@ -1,4 +1,4 @@
-//! Links over pairs of byte streams: the pipes of child processes, which may be ssh.
+//! Links over pipes to child processes, which may be ssh connections to other machines.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -13,17 +13,17 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::link::{Hub, Incoming, LinkError, MemberLink, To};
 use crate::message::{FromMember, ToMember};
 
-/// Largest message in bytes: a measurement with a histogram for each of its intervals.
+/// Maximum length of a message in bytes, enough for a measurement with a histogram for each of its intervals.
 pub(crate) const MAX_MESSAGE: u32 = 64 << 20;
 
-/// The machine's monotonic clock in nanoseconds, common to all processes.
+/// Returns the nanoseconds of the machine's monotonic clock, which is the same for all its processes.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// The coordinator's end of all pipes.
+/// The coordinator's end of the pipes to all members.
 #[derive(Debug)]
 pub struct PipeHub {
     members: HashMap<String, Sender<ToMember>>,
@@ -39,7 +39,7 @@ impl Default for PipeHub {
 }
 
 impl PipeHub {
-    /// Adds a member that writes to `output` and reads from `input`. The end of `output` is reported as the loss of the member.
+    /// Adds a member that writes to `output` and reads from `input`. The member counts as lost when `output` ends.
     pub fn add(
         &mut self,
         name: &str,
@@ -108,7 +108,7 @@ impl Hub for PipeHub {
     }
 }
 
-/// A member's end.
+/// The member's end of a pair of pipes.
 #[derive(Debug)]
 pub struct PipeLink<W> {
     output: Mutex<W>,
@@ -116,7 +116,7 @@ pub struct PipeLink<W> {
 }
 
 impl<W: Write + Send> PipeLink<W> {
-    /// Creates the link to a coordinator that writes to `input` and reads from `output`.
+    /// Creates the link to a coordinator. The member reads from `input`, and writes to `output`.
     pub fn new(mut input: impl Read + Send + 'static, output: W) -> Self {
         let (sender, messages) = mpsc::channel();
         let told = sender.clone();

@@ -1,8 +1,8 @@
 //! Writes runs of suite `bonnie` as bonnie++ CSV, for programs that read it, such as bon_csv2html(1) and bon_csv2txt(1).
 //!
 //! Tests shorter than 0.5 s show `+++++`, as in bonnie++. A rate is the test's work over its duration, including the flush if the suite has
-//! one; CPU is that of the load-generating process. bonnie++ times a whole chunk, so latency is left out where a chunk takes several system
-//! calls here: byte by byte, and for rewrites. A seek's latency is that of its read.
+//! one; CPU is the load generator's. bonnie++ measures the latency of a whole chunk, so it is left out where iotax needs several system calls
+//! per chunk: byte by byte, and for rewrites. The latency of a seek is that of its read.
 
 use iotax_model::Workload;
 use iotax_model::record::{Measurement, Tally};
@@ -11,31 +11,31 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::Run;
 use iotax_report::mark::{Mark, MarkPosition};
 
-/// A version of bonnie++'s CSV format.
+/// Versions of bonnie++'s CSV format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// The version of bonnie++ 1.97.
+    /// Written by bonnie++ 1.97.
     V1_97,
-    /// The version of bonnie++ 1.98 and 2.00.
+    /// Written by bonnie++ 1.98 and 2.00.
     V1_98,
 }
 
-/// The reason why a run cannot be written as bonnie++ CSV.
+/// Reason why a run cannot be written as bonnie++ CSV.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotBonnie {
-    /// The run has no workload of the suite.
+    /// No workload of the run has the name of a test of suite `bonnie`.
     #[error(
         "run {run} is none of the suite bonnie: it has {found}; its workloads are putc, put_block, rewrite, getc, get_block, seeks"
     )]
     NotBonnie {
-        /// The run's number.
+        /// Number of the run in its store.
         run: i64,
-        /// The names of its workloads.
+        /// Names of the run's workloads, separated by commas.
         found: String,
     },
 }
 
-/// Marks each line as written by iotax, in the version field.
+/// Mark of files that iotax wrote: every line starts with this format version and tool version.
 pub(super) const MARK: Mark =
     Mark { format: "bonnie-csv", place: MarkPosition::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
 
@@ -43,12 +43,12 @@ pub(super) const MARK: Mark =
 const ON_A_FILE: [&str; 6] = ["putc", "put_block", "rewrite", "getc", "get_block", "seeks"];
 /// Tests on many small files, in bonnie++'s column order.
 const ON_FILES: [&str; 6] = ["seq_create", "seq_stat", "seq_del", "ran_create", "ran_stat", "ran_del"];
-/// Shortest test duration whose rate is shown.
+/// Minimum duration in nanoseconds of a test whose rate is shown.
 const MIN_TIME_NS: u64 = 500_000_000;
-/// bonnie++'s default chunk size, which the CSV does not name.
+/// bonnie++'s default chunk size; other sizes are written to the CSV.
 const CHUNK: Bytes = Bytes(8192);
 
-/// Writes a line for each round and target, in the run's order. Fields of an unmeasured test are empty.
+/// Writes a line for each round and target, in the order of the plan. Fields of an unmeasured test are empty.
 ///
 /// # Errors
 /// The run has no workload of suite `bonnie`.
@@ -119,23 +119,23 @@ fn line<'a>(
     fields.join(",")
 }
 
-/// The number of seeks by all seekers that the plan asks for.
+/// Returns the planned number of seeks over all seeker processes; `None` if the workload has no `io_size`.
 fn planned_seeks(workload: &Workload) -> Option<u64> {
     Some(workload.io_size?.0 / workload.bs.0 * u64::from(workload.numjobs))
 }
 
-/// Number of files in bonnie++'s unit of 1024, if it is a whole multiple.
+/// Returns the number of files in units of 1024, as bonnie++ writes it; `None` if it is no whole multiple.
 fn thousands(measured: &Measurement) -> Option<u64> {
     let files = measured.outcome.tallies.meta.as_ref()?.ios;
     (files > 0 && files.is_multiple_of(1024)).then_some(files / 1024)
 }
 
-/// The empty fields of an unmeasured test.
+/// Returns the two empty fields of an unmeasured test.
 fn nothing() -> [String; 2] {
     [String::new(), String::new()]
 }
 
-/// Rate and CPU share in percent; `+++++` and `+++` if the test was shorter than 0.5 s.
+/// Formats rate and CPU use in percent; `+++++` and `+++` if the test was shorter than 0.5 s.
 fn told(measured: &Measurement, rate: Option<f64>) -> [String; 2] {
     let outcome = &measured.outcome;
     let Some(rate) = rate else { return nothing() };
@@ -146,7 +146,7 @@ fn told(measured: &Measurement, rate: Option<f64>) -> [String; 2] {
     [if rate >= 1000.0 { format!("{rate:.0}") } else { format!("{rate:.1}") }, format!("{cpu:.0}")]
 }
 
-/// The rate in KiB/s, or in seeks/s; a seek that also writes counts once.
+/// Returns the rate in KiB/s, or in seeks/s; a seek that also writes counts once.
 fn rate(name: &str, measured: &Measurement) -> Option<f64> {
     let tallies = &measured.outcome.tallies;
     if name == "seeks" {
@@ -162,7 +162,7 @@ fn per_second(measured: &Measurement, count: u64) -> Option<f64> {
     (seconds > 0.0).then(|| count as f64 / seconds)
 }
 
-/// The maximum latency of a chunk, a seek or a file operation; `None` if it takes several system calls.
+/// Returns the longest latency of a chunk, a seek or a file operation; `None` where one takes several system calls.
 fn longest(name: &str, measured: &Measurement) -> Option<Nanos> {
     let tallies = &measured.outcome.tallies;
     let tally: Option<&Tally> = match name {
@@ -174,7 +174,7 @@ fn longest(name: &str, measured: &Measurement) -> Option<Nanos> {
     tally?.latency.max().map(Nanos)
 }
 
-/// Microseconds up to 0.1 s, milliseconds up to 100 s, then seconds.
+/// Formats a latency in microseconds up to 0.1 s, in milliseconds up to 100 s, then in seconds.
 fn latency(longest: Nanos) -> String {
     match longest.0 {
         0..100_000_000 => format!("{}us", longest.0 / 1_000),
@@ -183,7 +183,7 @@ fn latency(longest: Nanos) -> String {
     }
 }
 
-/// A file's length as bonnie++ writes it: `16M`, `1G`.
+/// Formats a file size as bonnie++ does: `16M`, `1G`.
 fn size(bytes: Bytes) -> String {
     let mib = bytes.0 >> 20;
     if mib > 0 && mib.is_multiple_of(1024) { format!("{}G", mib >> 10) } else { format!("{mib}M") }

@@ -1,4 +1,4 @@
-//! The export formats, each declared once: `iotax export` and `--output-format` follow from this table.
+//! Defines the export formats, each once: `iotax export` and `--output-format` follow from this table.
 
 use crate::Unfit;
 use crate::{bonnie, fio, iozone, parquet, prometheus, vdbench};
@@ -7,33 +7,33 @@ use iotax_model::Run;
 use iotax_report::csv;
 use iotax_report::mark::{Mark, MarkPosition};
 
-/// An exported run, in the form that its format requires.
+/// An exported run: a text, a binary file or several CSV files, depending on the format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Document {
-    /// A text document.
+    /// Content of a text file.
     Text(String),
-    /// A binary file.
+    /// Content of a binary file.
     Bytes(Vec<u8>),
-    /// Several CSV files.
+    /// Names and contents of several CSV files.
     Sheets(Vec<csv::Sheet>),
 }
 
-/// An export format.
+/// An export format: its names, and the function that writes a run.
 #[derive(Debug, Clone)]
 pub struct ExportFormat {
-    /// Name of the format in `iotax export --format`.
+    /// Name of the format for `iotax export --format`.
     pub name: &'static str,
-    /// Name of the format in `--output-format`, if it is accepted there; fio's formats have fio's names.
+    /// Name of the format for `--output-format`, which is fio's for fio's formats; `None` if not accepted there.
     pub output_format: Option<&'static str>,
     /// Description of the format in the help text.
     pub help: &'static str,
-    /// Writes a run in the format; fails if the format cannot express it.
+    /// Converts a run to the format; fails if the format cannot express it.
     pub write: fn(&(Run, Judgement)) -> Result<Document, Unfit>,
-    /// Identifies a file as iotax's. Each file of [`Document::Sheets`] has its own mark instead.
+    /// Mark by which iotax recognises a file in this format as its own. Each file of [`Document::Sheets`] has another mark instead.
     pub mark: Mark,
 }
 
-/// All formats. If several are printed, texts come in this order, which is fio's.
+/// All export formats. If several are printed as text, this is their order, as in fio.
 pub const FORMATS: &[ExportFormat] = &[
     ExportFormat {
         name: "fio-terse",
@@ -107,7 +107,7 @@ pub const FORMATS: &[ExportFormat] = &[
     },
 ];
 
-/// Wraps a format's text as a [`Document`], or its error as [`Unfit`].
+/// Converts a format's result: the text to a [`Document`], an error to [`Unfit`].
 fn told<E: std::fmt::Display>(text: Result<String, E>) -> Result<Document, Unfit> {
     text.map(Document::Text).map_err(|why| Unfit(why.to_string()))
 }

@@ -11,12 +11,12 @@ use iotax_analysis::suite::{SuiteCell, TargetSeries, tests};
 use iotax_model::Run;
 use iotax_report::mark::Mark;
 
-/// First line of the output; iozone prints a banner there, which parsers skip.
+/// First line of the file; iozone prints a banner there, which parsers skip.
 const FIRST: &str = "\tiotax suite records, KiB/s by file and record size in KiB\n";
 
 pub(super) const MARK: Mark = Mark::start("iozone-excel", FIRST);
 
-/// iozone's titles in its order, each with the suite's test.
+/// iozone's test titles in its order, each with the suite's name of the test.
 const TITLES: [(&str, &str); 12] = [
     ("Writer", "write"),
     ("Re-writer", "rewrite"),
@@ -32,15 +32,15 @@ const TITLES: [(&str, &str); 12] = [
     ("Re-Fread", "freread"),
 ];
 
-/// The reason why a run cannot be written in iozone's layout.
+/// Reason why a run cannot be written in iozone's layout.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotIozone {
-    /// The run is not a matrix of file and record sizes.
+    /// The run does not measure tests by file size and record size.
     #[error(
         "iozone's layout is file sizes by record sizes, which this run does not have; it is for runs of iotax suite records"
     )]
     OtherRun,
-    /// The run has several targets; the layout has space for one.
+    /// The run has several targets, listed here; the layout has room for one.
     #[error("iozone's layout has room for one target, and this run has {}; measure one alone", .0.join(", "))]
     Targets(Vec<String>),
 }
@@ -48,7 +48,7 @@ pub enum NotIozone {
 /// Writes a run's bandwidths in the layout of `iozone -R`, for the tests that iozone has.
 ///
 /// # Errors
-/// The run is not one of suite `records`, or has several targets.
+/// The run is not of suite `records`, or has several targets.
 pub fn excel(run: &Run) -> Result<String, NotIozone> {
     let tests = tests(run);
     if tests.is_empty() || tests.iter().any(|test| test.shape != SuiteShape::Files) {

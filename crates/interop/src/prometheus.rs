@@ -15,16 +15,16 @@ use iotax_model::Run;
 use iotax_report::mark::{Mark, MarkPosition};
 use iotax_report::tables::{emulated, figures};
 
-/// First line, which is a comment in this format.
+/// First line of the file, a comment in this format.
 const FIRST: &str = "# Written by iotax: the measurements of its runs";
 
-/// Identifies a file with only iotax's metrics; other files may contain metrics of other programs.
+/// Mark of files that contain only iotax's metrics; a file with metrics of other programs does not have it.
 pub(super) const MARK: Mark = Mark {
     format: "prometheus",
     place: MarkPosition::EveryLine(&[FIRST, "# HELP iotax_", "# TYPE iotax_", "iotax_"]),
 };
 
-/// A metric family: its name, type, help and samples.
+/// A metric family of the text format: its name, type, help and samples.
 struct Family {
     name: String,
     kind: &'static str,
@@ -32,12 +32,12 @@ struct Family {
     samples: String,
 }
 
-/// Prometheus' form of an iotax metric.
+/// A metric as Prometheus names it.
 struct Series {
     family: String,
-    /// Labels besides run, target, workload and round.
+    /// Labels in addition to run, target, workload and round.
     labels: String,
-    /// The factor from iotax's unit to Prometheus'.
+    /// Factor to convert from the metric's unit to Prometheus' base unit.
     unit: f64,
 }
 
@@ -54,7 +54,8 @@ impl Series {
     }
 }
 
-/// All metrics of these runs: figures per measurement, capacities and knees, and results of rate searches. Unknown values are left out.
+/// Writes the metrics of these runs: figures per measurement, capacities and knees, and results of rate searches. Unknown values are left
+/// out.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> String {
     let figures: Vec<(Metric, Series)> =
@@ -108,12 +109,12 @@ pub fn measurements(runs: &[(Run, Judgement)]) -> String {
     text
 }
 
-/// Families other than single metrics: name and help.
+/// Names and help texts of the families that are not single metrics.
 const LATENCY: (&str, &str) = ("iotax_latency_seconds", "Service times of a measurement's I/Os");
 const DURATION: (&str, &str) = ("iotax_duration_seconds", "Length of the measured window");
 const INFO: (&str, &str) = ("iotax_measurement_info", "What was found about a measurement; always 1");
 
-/// Rates in I/Os per second, each with the ends of its interval: name and help.
+/// Families of rates in I/Os per second, and of the ends of their intervals: name and help.
 const RATES: [(&str, &str); 9] = [
     ("iotax_capacity_iops", "Most I/Os per second, in a closed loop or at any rate of a curve"),
     ("iotax_capacity_iops_low_95", "Lower end of the 95% interval of the capacity"),
@@ -132,7 +133,7 @@ const RATES: [(&str, &str); 9] = [
     ),
 ];
 
-/// Rates of a run's curves and searches: family, labels and value.
+/// Returns the rates that a run's curves and searches found: family, labels and value.
 fn rates(run: &Run) -> Vec<(&'static str, String, f64)> {
     let mut lines = Vec::new();
     let mut add = |first: usize, labels: &str, [at, low, high]: [Option<f64>; 3]| {
@@ -168,7 +169,7 @@ fn rates(run: &Run) -> Vec<(&'static str, String, f64)> {
     lines
 }
 
-/// Families in the order of the text.
+/// Returns all families in the order of the text.
 fn families(figures: &[(Metric, Series)]) -> Vec<Family> {
     let family =
         |name: &str, kind, help| Family { name: name.to_owned(), kind, help, samples: String::new() };
@@ -185,17 +186,17 @@ fn families(figures: &[(Metric, Series)]) -> Vec<Family> {
     all
 }
 
-/// Labels on every line of a measurement.
+/// Formats the labels of every line about a measurement.
 fn place(run: &Run, m: &Measurement) -> String {
     format!("{},round=\"{}\"", cell(run, &m.target, &m.workload), m.round)
 }
 
-/// Labels on every line of a target and workload.
+/// Formats the labels of every line about a target and workload.
 fn cell(run: &Run, target: &str, workload: &str) -> String {
     format!("run=\"{}\",target=\"{}\",workload=\"{}\"", run.id, escaped(target), escaped(workload))
 }
 
-/// Escapes backslashes, quotes and line breaks in a label value.
+/// Escapes backslashes, quotes and line breaks in the value of a label.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

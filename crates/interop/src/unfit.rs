@@ -1,6 +1,6 @@
-//! The error for runs that a format cannot express.
+//! Error for runs that an export format cannot express.
 
-/// The reason why a run cannot be written in a format.
+/// Reason why a run cannot be written in a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unfit(pub String);

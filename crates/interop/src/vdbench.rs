@@ -13,12 +13,12 @@ use iotax_analysis::time::{month, utc};
 use iotax_model::Run;
 use iotax_report::mark::Mark;
 
-/// First line, which identifies the file as iotax's; vdbench prints none.
+/// First line of the file, which marks it as iotax's; vdbench prints no such line.
 const FIRST: &str = "iotax in the form of vdbench 5.04.06\n";
 
 pub(super) const MARK: Mark = Mark::start("vdbench", FIRST);
 
-/// Writes a run, with one vdbench run definition per measurement.
+/// Writes a run in vdbench's form, with one run definition per measurement.
 ///
 /// # Errors
 /// The run has no measurement, or one that vdbench's columns cannot express.
@@ -77,18 +77,18 @@ fn definition(text: &mut String, run: &Run, m: &Measurement) -> fmt::Result {
     writeln!(text)
 }
 
-/// The requested rate of all jobs together; `None` in a closed loop.
+/// Returns the requested rate of all jobs together; `None` in a closed loop.
 fn asked(workload: &Workload) -> Option<String> {
     let of_one = workload.rate_iops.or_else(|| workload.rate.map(|Bytes(rate)| rate / workload.bs.0.max(1)));
     of_one.map(|rate| (rate * u64::from(workload.numjobs)).to_string())
 }
 
-/// Host activity in interval `number`, from 1; `None` if the host was not sampled in the same intervals.
+/// Returns the host's activity in interval `number`, from 1; `None` if the host was not sampled in the same intervals.
 fn host(m: &Measurement, number: usize) -> Option<&HostActivity> {
     m.host_samples.get(number.checked_sub(1)?).filter(|_| m.host_samples.len() == m.samples.len())
 }
 
-/// The time of day, in UTC.
+/// Formats the time of day in UTC.
 fn clock(ms: u64) -> String {
     format!("{}.{:03}", &utc(ms)[11..19], ms % 1000)
 }
@@ -108,7 +108,7 @@ fn head(text: &mut String, ms: u64) -> fmt::Result {
     )
 }
 
-/// The figures of a line. Latencies are in nanoseconds.
+/// Figures of an output line. Latencies are in nanoseconds.
 struct Figures {
     rate: f64,
     mib_per_s: f64,
@@ -152,7 +152,7 @@ impl Figures {
     }
 }
 
-/// Percentages of the time of all CPUs: user and kernel together, and kernel alone.
+/// Returns CPU use in percent of all CPUs: user and kernel together, and kernel alone.
 fn cpu(hosts: &[&HostActivity]) -> Option<(f64, f64)> {
     let (mut busy, mut kernel, mut total) = (0, 0, 0);
     for host in hosts {

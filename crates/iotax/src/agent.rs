@@ -1,7 +1,7 @@
-//! The agent: carries out a runner's requests with the engine.
+//! The agent: the process that makes the I/O load, on this host, on another machine or in a guest, as the runner requests.
 //!
-//! It speaks [`iotax_model::wire`] on stdin and stdout. On a host these are pipes or an ssh connection; in a guest PID 1
-//! starts it on the virtio-serial port and names the guest's disk in [`DISK_VARIABLE`].
+//! It exchanges [`iotax_model::wire`] messages with the runner on stdin and stdout. On a host these are pipes or an ssh connection; in a
+//! guest PID 1 connects them to the virtio-serial port and names the guest's disk in [`DISK_VARIABLE`].
 
 mod activity;
 mod files;
@@ -33,14 +33,14 @@ use crate::say::say;
 use activity::ActivityRecorder;
 use files::Files;
 
-/// Environment variable that names the disk for requests without a path.
+/// Environment variable with the path of the disk to measure if a request names no path; PID 1 of a guest sets it.
 pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
 
-/// The file that names the kernel's clocksource.
+/// The sysfs file with the name of the kernel's current clocksource.
 pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Serves the runner on stdin and stdout until it shuts the agent down or disconnects, then removes the files created for it. Their
-/// undo log is in `undo_dir`.
+/// Serves the runner on stdin and stdout until the runner shuts the agent down or disconnects. Then removes the files that the agent
+/// created, whose undo log is in `undo_dir`.
 pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
     let files = Arc::new(Mutex::new(Files::new(undo_dir)));
@@ -70,8 +70,8 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads requests on a separate thread. A shutdown request, end of stream or invalid input ends the process, even during a measurement:
-/// nobody waits for its result any more.
+/// Reads requests on a separate thread. Ends the process on a shutdown request, end of stream or invalid input, even during a measurement,
+/// because the runner no longer waits for its result.
 fn listen(
     mut stream: impl Read + Send + 'static,
     files: Arc<Mutex<Files>>,
@@ -100,7 +100,8 @@ fn listen(
     Ok(requests)
 }
 
-/// Blocks until the runner requests the start of the load. Returns the start time that the request names, or `None` to start at once.
+/// Blocks until the runner requests the start of the load. Returns the start time in nanoseconds of the monotonic clock, or `None` to start
+/// at once.
 fn await_go(requests: &Receiver<Request>) -> Option<u64> {
     await_request(requests, "go", |request| match request {
         Request::Go { at_ns } => Some(*at_ns),
@@ -108,7 +109,7 @@ fn await_go(requests: &Receiver<Request>) -> Option<u64> {
     })
 }
 
-/// Blocks until the runner has read its counters.
+/// Blocks until the runner has read its counters at the window's end, so that the final flush does not count in them.
 fn await_conclude(requests: &Receiver<Request>) {
     await_request(requests, "conclude", |request| match request {
         Request::Conclude => Some(()),
@@ -116,7 +117,7 @@ fn await_conclude(requests: &Receiver<Request>) {
     });
 }
 
-/// Blocks until the next request, which `accept` must accept; any other ends the process.
+/// Blocks until the next request arrives and returns the result of `accept`. Ends the process if `accept` returns `None`.
 fn await_request<T>(
     requests: &Receiver<Request>,
     expected: &str,
@@ -137,20 +138,20 @@ fn await_request<T>(
     }
 }
 
-/// Sends events, and heartbeats while a request is being answered.
+/// Sends events to the runner, and heartbeats while a request is being answered, which show that the agent is alive.
 struct EventSender<W> {
     state: Arc<Mutex<SenderState<W>>>,
 }
 
 struct SenderState<W> {
     stream: W,
-    /// True while the runner waits for an answer.
+    /// True while a request is being answered; only then are heartbeats sent.
     is_busy: bool,
     last_sent: Instant,
 }
 
 impl<W: Write + Send + 'static> EventSender<W> {
-    /// Starts the heartbeat: [`Event::Alive`] after [`wire::BEAT`] without another event while a request is answered.
+    /// Starts the thread that sends [`Event::Alive`] while a request is being answered, [`wire::BEAT`] after the last event.
     fn new(stream: W) -> io::Result<Self> {
         let state = Arc::new(Mutex::new(SenderState { stream, is_busy: false, last_sent: Instant::now() }));
         let beating = Arc::clone(&state);
@@ -179,7 +180,7 @@ impl<W: Write> SenderState<W> {
         wire::send(&mut self.stream, event)
     }
 
-    /// Sends a heartbeat if one is due; returns the time since the last event.
+    /// Sends a heartbeat if the last event is at least [`wire::BEAT`] old. Returns the time since the last event or heartbeat.
     fn beat(&mut self) -> Duration {
         let since = self.last_sent.elapsed();
         if since < wire::BEAT {
@@ -195,12 +196,12 @@ impl<W: Write> SenderState<W> {
 }
 
 struct Agent {
-    /// The disk for requests without a path.
+    /// Path of the disk to measure if a request names no path; `None` outside of guests.
     disk: Option<PathBuf>,
     files: Arc<Mutex<Files>>,
-    /// The running server for network measurements.
+    /// The running server for network measurements; `None` until the runner requests a server.
     server: Mutex<Option<Server>>,
-    /// Starts and ends the load.
+    /// Starts and ends the engine's load from other threads.
     control: Arc<Control>,
 }
 
@@ -241,7 +242,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Carries out one request. Passes its events to `emit`, except the last, which it returns.
+    /// Carries out one request. Passes events to `emit` as they occur and returns the final event. The error is a message for the runner.
     fn answer(&self, request: Request, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
         match request {
             Request::Hello { .. } => Ok(Event::Hello(self.hello())),
@@ -296,7 +297,8 @@ impl Agent {
         Ok(iotax_engine::drop_caches_of(&all))
     }
 
-    /// Starts a server in place of the previous one.
+    /// Starts a network server on a free port of the address `bind`, in place of the previous server. With `token`, clients must
+    /// authenticate.
     fn listen_as_server(&self, bind: &str, token: Option<&str>) -> Result<Event, String> {
         let mut serving = lock(&self.server);
         *serving = None;
@@ -336,7 +338,7 @@ impl Agent {
         outcome
     }
 
-    /// Runs a load and records this machine's activity meanwhile.
+    /// Runs a load, and records this machine's activity while the load runs.
     fn recorded(
         &self,
         mut recorder: ActivityRecorder,
@@ -358,7 +360,7 @@ impl Agent {
         Ok(Event::Done(Box::new(outcome)))
     }
 
-    /// The path of a request; without one, the disk that [`DISK_VARIABLE`] names. Fails if there is neither.
+    /// Returns a request's path, or the disk that [`DISK_VARIABLE`] names if the request has no path. Fails without either.
     fn target(&self, path: Option<String>) -> Result<PathBuf, String> {
         path.map(PathBuf::from)
             .or_else(|| self.disk.clone())
@@ -380,7 +382,8 @@ impl Agent {
     }
 }
 
-/// Describes the target at a path, or returns why it cannot be measured.
+/// Returns the length, layers and machine of the target at `path`; the length is `None` if a new file of `size` can be created there. The
+/// error says why the target cannot be measured.
 fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     let root = Path::new("/");
     let length = preflight::look(path, size).map_err(|refusal| refusal.to_string())?;
@@ -390,7 +393,7 @@ fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     Ok(Description { length, layers, timeouts, environment: host_info::environment(root) })
 }
 
-/// Surveys the layers below a path, or the whole machine.
+/// Collects the layers below `path` with their settings; without a path, those of the whole machine.
 fn surveyed(path: Option<&Path>) -> Result<Event, String> {
     let root = Path::new("/");
     let found = match path {
@@ -400,7 +403,7 @@ fn surveyed(path: Option<&Path>) -> Result<Event, String> {
     Ok(Event::Surveyed(Box::new(found)))
 }
 
-/// The message that a panic carries.
+/// Returns a panic's message; a fixed text if the panic carries no string.
 fn text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()

@@ -29,12 +29,12 @@ use crate::say::say;
 mod disk;
 mod net;
 
-/// The time for devices to appear once their drivers are loaded.
+/// Time limit for devices to appear once their drivers are loaded.
 const APPEAR: Duration = Duration::from_secs(10);
-/// The time for the clocksource to settle.
+/// Time limit for the kernel to settle on its final clocksource.
 const SETTLE: Duration = Duration::from_secs(3);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// The interval of signs of life on the console during boot.
+/// Interval of the empty lines on the console that show progress during boot.
 const BEAT: Duration = Duration::from_secs(2);
 
 /// Prepares the guest, serves the agent on the virtio-serial port and powers off.
@@ -77,7 +77,7 @@ fn run() -> Result<()> {
     served
 }
 
-/// Prints empty lines to the console during boot: making a filesystem on a slow disk is long and quiet.
+/// Prints an empty line to the console every 2 s during boot, so that the creation of a filesystem on a slow disk is not taken for a hang.
 struct Beat(Arc<AtomicBool>);
 
 impl Beat {
@@ -127,7 +127,7 @@ fn load_modules(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The device node of the virtio port with this name.
+/// Returns the device node of the virtio port with this name; `None` if there is no such port yet.
 fn port_named(ports: &Path, name: &str) -> Option<PathBuf> {
     fs::read_dir(ports).ok()?.flatten().find_map(|entry| {
         let text = fs::read_to_string(entry.path().join("name")).ok()?;

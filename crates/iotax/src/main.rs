@@ -1,7 +1,7 @@
-//! iotax measures what every layer between a program and its disk charges per I/O.
+//! iotax measures what every layer between a program and its disk costs per I/O.
 //!
-//! One binary with three roles: the tool on the host ([`cli`], which has [`runner`] carry out plans), the agent that makes
-//! load wherever it is started ([`agent`]), and PID 1 of a guest ([`init`]), which runs the agent there.
+//! One binary with three roles: the tool on the host ([`cli`], which has [`runner`] carry out plans), the agent that makes load wherever it
+//! is started ([`agent`]), and PID 1 of a guest ([`init`]), which runs the agent there.
 
 mod agent;
 mod causes;
@@ -19,7 +19,7 @@ use crate::causes::with_causes;
 use iotax_model::exit::Exit;
 use rustix::process::{Resource, getrlimit};
 
-/// Version and commit.
+/// The version of iotax, with its commit.
 const fn version() -> &'static str {
     env!("IOTAX_VERSION")
 }
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Minimum stack size in bytes.
+/// Minimum stack size in bytes; with a lower `ulimit -s`, the command runs on a thread with this stack.
 const STACK: usize = 2 << 20;
 
 /// Executes the command line and returns its exit code. Output that could not be written to stdout is an error too.

@@ -29,7 +29,7 @@ macro_rules! say {
     ($($argument:tt)*) => { $crate::say::words(format_args!($($argument)*)) };
 }
 
-/// Prints progress or its outcome in a line to stderr, unless `--quiet` is given.
+/// Prints a line about progress to stderr, unless `--quiet` is given.
 macro_rules! note {
     ($($argument:tt)*) => { if !$crate::say::is_quiet() { $crate::say::words(format_args!($($argument)*)) } };
 }
@@ -44,7 +44,7 @@ pub(crate) use {note, print_line, say};
 /// Default width in columns without a terminal.
 const DEFAULT_WIDTH: usize = 80;
 
-/// The time that a stalled reader gets after an interrupt.
+/// Time that output waits for a stalled reader after an interrupt.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The bytes that a ready pipe takes without blocking: `PIPE_BUF` on Linux.
@@ -56,7 +56,7 @@ static QUIET: AtomicBool = AtomicBool::new(false);
 /// Set by Ctrl-C, in commands that undo something first.
 static STOP: OnceLock<Interrupt> = OnceLock::new();
 
-/// The error that ended output to stdout.
+/// The error that ended output to stdout, for [`finish`].
 static BROKEN: Mutex<Option<Errno>> = Mutex::new(None);
 
 /// A stream for human-readable text.
@@ -74,12 +74,12 @@ impl Stream {
         }
     }
 
-    /// True on a terminal that obeys escape sequences.
+    /// True if the stream is a terminal that obeys escape sequences.
     pub(crate) fn obeys_escapes(self) -> bool {
         self.is_terminal() && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
     }
 
-    /// True on a terminal that has colours unless `NO_COLOR` is set.
+    /// True if the stream is a terminal with colours and `NO_COLOR` is not set.
     pub(crate) fn has_colour(self) -> bool {
         self.obeys_escapes() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
     }
@@ -144,7 +144,7 @@ pub(crate) fn in_locale(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(plain).collect())
 }
 
-/// An ASCII character that resembles a drawing character.
+/// Returns an ASCII character that resembles a drawing character. Other characters stay unchanged.
 fn plain(letter: char) -> char {
     /// The lower four dots of a braille character.
     const LOWER: u32 = 0b1110_0100;
@@ -165,7 +165,7 @@ fn plain(letter: char) -> char {
     }
 }
 
-/// Wraps lines wider than the terminal between words; others are unchanged.
+/// Wraps lines longer than `width` between words and keeps their indentation. Other lines are unchanged.
 pub(crate) fn broken(text: &str, width: usize) -> String {
     let line = |line: &str| {
         if line.chars().count() <= width {
@@ -178,12 +178,12 @@ pub(crate) fn broken(text: &str, width: usize) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Suppresses notes from now on.
+/// Suppresses notes from now on if `quiet`, else permits them.
 pub(crate) fn be_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }
 
-/// True if notes are left out.
+/// True if notes are suppressed, as by `--quiet`.
 pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
@@ -203,7 +203,7 @@ pub(crate) fn line(line: Arguments<'_>) {
     Stream::Stdout.text(&format!("{line}\n"));
 }
 
-/// Writes a document to stdout: unchanged for programs, escaped on a terminal.
+/// Writes a document to stdout: unchanged into a pipe or file, with escaped control characters on a terminal.
 pub(crate) fn document(document: &str) {
     if Stream::Stdout.is_terminal() {
         Stream::Stdout.text(document);
@@ -233,7 +233,7 @@ pub(crate) fn is_stdout(other: &Metadata) -> bool {
     stdout.is_ok_and(|stdout| (stdout.dev(), stdout.ino()) == (other.dev(), other.ino()))
 }
 
-/// Makes writes give up on stalled readers once `stop` is set.
+/// Limits the wait for stalled readers once `stop` is set.
 pub(crate) fn heed(stop: &Interrupt) {
     let _ = STOP.set(Interrupt::clone(stop));
 }
@@ -255,7 +255,7 @@ fn put_on_stdout(bytes: &[u8]) {
     }
 }
 
-/// Bypasses `io::Stdout`, which buffers lines and hides errors of a descriptor that cannot be written.
+/// Writes all bytes to a stream. Bypasses `io::Stdout`, which buffers lines and hides errors of a descriptor that cannot be written.
 fn write_all(stream: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         await_room(stream)?;
@@ -281,7 +281,7 @@ fn await_room(stream: BorrowedFd<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Opens a stream to append to it: it may be a file that the shell opened.
+/// Opens a stream for appending, because it may be a file that the shell opened.
 fn open(name: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let is_pipe = FileType::from_raw_mode(rustix::fs::stat(name)?.st_mode) == FileType::Fifo;
@@ -297,7 +297,7 @@ fn open(name: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Limits the wait for a stalled reader: the time since which an interrupt has been waiting for the reader.
+/// Limits the wait for a stalled reader after an interrupt. Holds the time at which that wait began.
 #[derive(Default)]
 struct Reader(Option<Instant>);
 

@@ -1,4 +1,4 @@
-//! Power cuts, and the data that each left on a stack.
+//! Results of simulated and real power cuts: which writes each storage stack lost.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::verify_errors::{FaultKind, Findings, Recovery};
 use crate::words::words;
 
-/// The format of [`CrashDocument`].
+/// Value of [`CrashDocument::format`]: name and version of the document's format.
 pub const CRASH_FORMAT: &str = "iotax-crash/1";
 
 /// The results of `iotax crash` and `iotax powercut check`.
@@ -19,13 +19,13 @@ pub struct CrashDocument {
     pub format: String,
     /// Version of iotax.
     pub tool: String,
-    /// Seed of order, moments, offsets and of what a cut keeps; absent if the plug was pulled.
+    /// Seed of the random choices: the order and times of cuts, offsets, and the writes that a cut keeps; absent if the plug was pulled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seed: Option<u64>,
-    /// Writes after which the load flushes; absent if an application decides.
+    /// Number of writes after which the load flushes; absent if an application decides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub writes_per_flush: Option<u32>,
-    /// The targets as they were named.
+    /// The targets, in the order given.
     pub targets: Vec<CrashedTarget>,
 }
 
@@ -33,14 +33,14 @@ pub struct CrashDocument {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CrashedTarget {
-    /// Its name.
+    /// The target's name.
     pub name: String,
-    /// Its layers from the bottom up.
+    /// The target's layers from the bottom up.
     pub stack: String,
-    /// The database that wrote; absent for iotax's own writes. Then a write is a commit of one row, and a block is a row.
+    /// The database that wrote; absent for iotax's own writes. With a database, a write is the commit of one row, and a block is a row.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub database: Option<DatabaseMode>,
-    /// Its cuts, in the order in which they were made.
+    /// The target's power cuts, in the order in which they were made.
     pub cuts: Vec<PowerCut>,
 }
 
@@ -55,7 +55,7 @@ pub enum DatabaseMode {
 }
 
 impl DatabaseMode {
-    /// Returns whether the database guarantees that an acknowledged commit survives a power cut.
+    /// Returns whether the database's settings guarantee that an acknowledged commit survives a power cut.
     #[must_use]
     pub fn promises_commits(self) -> bool {
         match self {
@@ -68,8 +68,8 @@ impl DatabaseMode {
         }
     }
 
-    /// Returns whether the database guarantees its integrity after a power cut. According to SQLite, a power cut at the wrong time may corrupt a
-    /// database with a rollback journal and `synchronous=normal`.
+    /// Returns whether the database's settings guarantee that it is not corrupt after a power cut, even if the last commits are lost. SQLite's
+    /// documentation gives no such guarantee for a rollback journal with `synchronous=normal`.
     #[must_use]
     pub fn promises_a_whole_database(self) -> bool {
         self.promises_commits()
@@ -82,7 +82,7 @@ impl DatabaseMode {
     }
 }
 
-/// Prints as `wal/normal`, `open_datasync`.
+/// Prints the settings as `wal/normal` (SQLite) or `open_datasync` (PostgreSQL).
 impl fmt::Display for DatabaseMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -93,7 +93,7 @@ impl fmt::Display for DatabaseMode {
 }
 
 words! {
-    /// The settings of a PostgreSQL cluster that decide what a cut of power takes; all others are PostgreSQL's defaults.
+    /// The settings of a PostgreSQL cluster that decide which commits a power cut can lose; all others are defaults.
     PostgresqlMode, "PostgreSQL mode" {
         /// `wal_sync_method = fdatasync`, Linux's default.
         Fdatasync = "fdatasync",
@@ -101,13 +101,13 @@ words! {
         OpenDatasync = "open_datasync",
         /// A commit is acknowledged before it is flushed, and may be lost.
         Asynchronous = "synchronous_commit=off",
-        /// Nothing is flushed.
+        /// PostgreSQL flushes nothing.
         Unsynced = "fsync=off",
     }
 }
 
 impl PostgresqlMode {
-    /// All modes.
+    /// All PostgreSQL modes, the default first.
     pub const ALL: [Self; 4] = [Self::Fdatasync, Self::OpenDatasync, Self::Asynchronous, Self::Unsynced];
 
     /// The setting that differs from PostgreSQL's defaults, as a line of postgresql.conf.
@@ -123,7 +123,7 @@ impl PostgresqlMode {
 }
 
 words! {
-    /// The way in which SQLite keeps a transaction until it is whole (`PRAGMA journal_mode`).
+    /// The journal by which SQLite keeps transactions atomic (`PRAGMA journal_mode`).
     JournalMode, "journal mode" {
         /// A rollback journal, which a commit deletes.
         Delete = "delete",
@@ -135,13 +135,13 @@ words! {
 }
 
 words! {
-    /// When SQLite flushes (`PRAGMA synchronous`).
+    /// The points at which SQLite flushes (`PRAGMA synchronous`).
     Synchronous, "synchronous" {
         /// Before each commit is acknowledged.
         Full = "full",
-        /// Less often: the last commits of a write-ahead log may be lost.
+        /// Less often than at each commit: the last commits of a write-ahead log may be lost.
         Normal = "normal",
-        /// Never.
+        /// SQLite never flushes.
         Off = "off",
     }
 }
@@ -150,14 +150,14 @@ words! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SqliteMode {
-    /// Its journal mode.
+    /// The database's journal mode.
     pub journal_mode: JournalMode,
-    /// When it flushes.
+    /// The points at which the database flushes.
     pub synchronous: Synchronous,
 }
 
 impl SqliteMode {
-    /// All combinations of journal mode and synchronous setting.
+    /// All nine combinations of SQLite's journal mode and synchronous setting.
     pub fn all() -> impl Iterator<Item = Self> {
         let each = [Synchronous::Full, Synchronous::Normal, Synchronous::Off];
         [JournalMode::Delete, JournalMode::Truncate, JournalMode::Wal]
@@ -166,41 +166,43 @@ impl SqliteMode {
     }
 }
 
-/// One cut of power.
+/// A power cut and its consequences.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PowerCut {
-    /// Time from the first write to the cut, in seconds. If the plug was pulled, to the last flush on record; absent if there is none.
+    /// Time from the first write to the cut, in seconds. If the plug was pulled: time to the last recorded flush, absent without one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seconds: Option<f64>,
-    /// Writes that were acknowledged and are on record.
+    /// Recorded writes that were acknowledged.
     pub writes: u64,
-    /// Those of them that a flush covers which was acknowledged too.
+    /// Acknowledged writes that are covered by an acknowledged flush.
     pub flushed_writes: u64,
-    /// The account of the volatile layer; absent if the plug was pulled.
+    /// Counts of the volatile layer; absent if the plug was pulled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub volatile: Option<VolatileCut>,
-    /// The condition of the image or database afterwards.
+    /// The condition of the image or database after the cut.
     pub image: ImageCondition,
-    /// The reason why the stack could not be used any more. Then all that was flushed is lost.
+    /// The reason why the stack could not be used after the cut; all flushed writes then count as lost. Absent if it could be used.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unusable: Option<String>,
     /// Blocks that miss a flushed write.
     pub flushed: LostBlocks,
     /// Blocks that miss their last acknowledged write, flushed or not.
     pub acknowledged: LostBlocks,
-    /// Stale blocks among them although a write is there that began after theirs was acknowledged: the stack does not keep the order of writes.
+    /// Stale blocks in `acknowledged` that miss a write although another one that began after its acknowledgement survived: the stack does not
+    /// preserve the order of writes.
     pub reordered: u64,
-    /// Age of the oldest missing write when the power went, in seconds; absent if none is missing.
+    /// Age of the oldest missing write at the time of the cut, in seconds; absent if none is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost_seconds: Option<f64>,
-    /// The reason why acknowledged writes may be missing without being noticed; absent if the record of them is whole.
+    /// The reason why missing acknowledged writes may have gone undetected; absent if the record of writes is complete.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub incomplete: Option<String>,
 }
 
 impl PowerCut {
-    /// The result of a power cut `seconds` after the first write, computed from the check of the surviving data.
+    /// Computes the result of a power cut `seconds` after the first write from the check of the surviving data. The age of the oldest lost write
+    /// assumes that writes were evenly spaced.
     #[must_use]
     pub fn found(seconds: Option<f64>, recovery: &Recovery) -> Self {
         // The load writes evenly.
@@ -221,22 +223,22 @@ impl PowerCut {
     }
 }
 
-/// Blocks of a target that were read back, by what is missing.
+/// Blocks of a target that were read back, by fault.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LostBlocks {
     /// Blocks read back.
     pub checked: u64,
-    /// Stale: whole, with an earlier content.
+    /// Blocks with an earlier content, otherwise intact.
     pub stale: u64,
-    /// A mixture of two writes.
+    /// Blocks with a mixture of two writes.
     pub torn: u64,
-    /// Anything else: wrong bytes, a write to another place, or not to be read.
+    /// Blocks with any other fault: wrong bytes, the data of a write to another place, or unreadable.
     pub damaged: u64,
 }
 
 impl LostBlocks {
-    /// Counts the faults that an audit found.
+    /// Counts the faults that a check found: a lost write counts as stale, a mixture of two writes as torn, and every other fault as damaged.
     #[must_use]
     pub fn of(findings: &Findings) -> Self {
         let mut lost = Self { checked: findings.checked, ..Self::default() };
@@ -252,41 +254,41 @@ impl LostBlocks {
         lost
     }
 
-    /// The total number of faulty blocks.
+    /// Number of stale, torn and damaged blocks together.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.stale + self.torn + self.damaged
     }
 }
 
-/// The account of a volatile layer at its cut.
+/// Counts of a volatile layer at a power cut.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolatileCut {
-    /// Flushes that it acknowledged since it was mounted.
+    /// Flushes that the layer acknowledged since it was mounted.
     pub flushes: u64,
-    /// Those of them that it did not do, as `drop_flush` says.
+    /// Acknowledged flushes that the layer did not perform, because of `drop_flush`.
     pub dropped_flushes: u64,
-    /// Unflushed writes that reached the disk all the same.
+    /// Unflushed writes that reached the disk nevertheless.
     pub kept: u64,
-    /// Unflushed writes of which some sectors did.
+    /// Unflushed writes of which only some sectors reached the disk.
     pub torn: u64,
-    /// Unflushed writes that are gone.
+    /// Unflushed writes of which nothing reached the disk.
     pub lost: u64,
 }
 
-/// The condition of an image after a cut by `qemu-img check`, or of a database by its own check.
+/// The condition of an image after a power cut according to `qemu-img check`, or of a database according to its own check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ImageCondition {
-    /// A raw file has no structure of its own, and some formats have no check.
+    /// There is no check: a raw file has no structure of its own, and some formats have no check.
     #[default]
     Unchecked,
-    /// No error.
+    /// The check found no error.
     Sound,
-    /// Clusters that nothing uses: they cost space and no data.
+    /// Number of leaked clusters: they waste space, but no data is lost.
     Leaks(u64),
-    /// Errors in its tables.
+    /// Number of errors that the check found.
     Damaged(u64),
 }
 

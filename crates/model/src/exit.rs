@@ -1,27 +1,27 @@
-//! The exit codes of the binary.
+//! Exit codes of the `iotax` binary.
 
-/// Exit codes. Scripts may rely on these numbers.
+/// Exit codes of the `iotax` binary. Scripts may rely on these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// The command succeeded.
+    /// The command succeeded, and no gate failed.
     Fine = 0,
-    /// The command succeeded, and a gate that the user asked for failed or verification found bad blocks.
+    /// The command itself succeeded, but a gate that the user asked for failed, or verification found bad blocks.
     Gate = 1,
-    /// The command line, a plan or another input was rejected.
+    /// The command line, a plan or another input is not valid.
     Usage = 2,
     /// A measurement failed, or the journal that verification needs is damaged.
     Measurement = 3,
     /// The environment lacks something that the command needs: permissions, space, or a program.
     Environment = 4,
-    /// A requested gate had no result to judge, and no gate failed.
+    /// A gate that the user asked for could not be evaluated for lack of a result, and no other gate failed.
     Unjudged = 5,
-    /// Interrupted by the user, after cleaning up.
+    /// The user interrupted the command, which cleaned up before it exited.
     Interrupted = 130,
 }
 
 impl Exit {
-    /// All codes with their meaning, as help and the man page list them.
+    /// All exit codes with a one-line meaning, as printed in the help and the man page.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::Fine, "fine"),
         (Self::Gate, "a gate tripped, a limit is missed, or verified data are not what was written"),

@@ -1,8 +1,8 @@
-//! The interface between the host and PID 1 of a guest: kernel parameters, device names, paths.
+//! The interface between the host and PID 1 of a guest: kernel parameters, device names, and paths in the initramfs.
 
-/// Serial number of the disk under test.
+/// Serial number by which the guest finds the disk under test.
 pub const DISK_SERIAL: &str = "iotax-disk";
-/// Name of the virtio-serial port that carries the agent's stream.
+/// Name of the virtio-serial port over which the host and the agent in the guest exchange messages.
 pub const AGENT_PORT: &str = "iotax.agent";
 /// Directory of the kernel modules in the initramfs.
 pub const MODULES_DIR: &str = "/modules";
@@ -10,7 +10,7 @@ pub const MODULES_DIR: &str = "/modules";
 pub const MODULES_LIST: &str = "list";
 /// Kernel parameter that makes PID 1 print [`PROBE_MARKER`] and power off.
 pub const PROBE_PARAMETER: &str = "iotax.probe";
-/// The line that a probed guest prints to its console.
+/// Line that a guest booted with [`PROBE_PARAMETER`] prints to its console, which shows that guests can run here.
 pub const PROBE_MARKER: &str = "iotax: this guest runs";
 /// Kernel parameter, followed by the filesystem type: PID 1 creates the filesystem on the disk and the test file in it.
 pub const MKFS_PARAMETER: &str = "iotax.mkfs=";
@@ -18,9 +18,9 @@ pub const MKFS_PARAMETER: &str = "iotax.mkfs=";
 pub const MOUNT_PARAMETER: &str = "iotax.mount=";
 /// Kernel parameter, followed by the length of the test file in bytes.
 pub const SIZE_PARAMETER: &str = "iotax.size=";
-/// Mount point of the filesystem.
+/// Mount point in the guest of the filesystem that holds the test file.
 pub const MOUNT_POINT: &str = "/disk";
-/// The mkfs program in the initramfs.
+/// Path of the mkfs program in the initramfs.
 pub const MKFS: &str = "/mkfs";
 /// Kernel parameter that makes PID 1 start without waiting for a disk.
 pub const DISKLESS_PARAMETER: &str = "iotax.diskless";

@@ -1,4 +1,4 @@
-//! The latency histogram: log-linear buckets, bounded memory, a known error bound.
+//! A latency histogram with log-linear buckets: bounded memory, and quantiles with a known maximum error.
 
 use std::ops::Range;
 
@@ -7,19 +7,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Log2 of the number of buckets per power of two.
 const SUB_BITS: u32 = 7;
 const SUB: u64 = 1 << SUB_BITS;
-/// Values from `2^MAX_BITS` ns (about 18 minutes) up land in the last bucket; minimum, maximum and mean stay exact.
+/// Number of bits of the largest value with a bucket of its own. Larger values, from `2^MAX_BITS` ns (about 18 minutes), are counted in the last
+/// bucket; minimum, maximum and mean stay exact.
 const MAX_BITS: u32 = 40;
-/// The number of buckets of a full histogram.
+/// Number of buckets of a histogram in which all buckets are allocated.
 pub const BUCKETS: usize = ((MAX_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
-/// Upper bound of the relative error of a quantile: a bucket is `1/2^SUB_BITS` of its lower edge wide and its middle is reported. Exact
-/// below `2^SUB_BITS` ns.
+/// Maximum relative error of a quantile. A bucket's width is at most `1/2^SUB_BITS` of its lowest value, and quantiles report its middle. Values
+/// below `2^SUB_BITS` ns are exact.
 pub const RELATIVE_ERROR: f64 = 0.5 / SUB as f64;
 
-/// Counts of values (latencies in nanoseconds). Uses 8 bytes per bucket from the lowest to the highest one in use, at most 34 KiB. Adding a
-/// value takes a few instructions, and allocates only outside that range.
+/// Counts of values, usually latencies in nanoseconds. Memory is 8 bytes per bucket between the lowest and highest bucket in use, at most 34 KiB.
+/// Adding a value takes a few instructions, and allocates only when the value lies outside the allocated buckets.
 #[derive(Debug, Clone)]
 pub struct Histogram {
-    /// Index of the first bucket in `buckets`.
+    /// Index of the bucket that `buckets[0]` counts.
     start: usize,
     buckets: Vec<u64>,
     count: u64,
@@ -34,7 +35,7 @@ impl Default for Histogram {
     }
 }
 
-/// Equal if the counts are, regardless of allocated range.
+/// Compares the counted values; the range of allocated buckets does not matter.
 impl PartialEq for Histogram {
     fn eq(&self, other: &Self) -> bool {
         let whole = |h: &Self| (h.count, h.sum, h.min, h.max);
@@ -44,7 +45,7 @@ impl PartialEq for Histogram {
 
 impl Eq for Histogram {}
 
-/// The index of the bucket that counts a value.
+/// Index of the bucket that counts `value`.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the result is below BUCKETS")]
 fn index_of(value: u64) -> usize {
@@ -70,19 +71,19 @@ fn edge_and_width(index: usize) -> (u64, u64) {
 }
 
 impl Histogram {
-    /// An empty histogram.
+    /// An empty histogram, which allocates buckets as values are added.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty histogram with every bucket allocated: adding never allocates.
+    /// An empty histogram with all buckets allocated, so that adding a value never allocates memory.
     #[must_use]
     pub fn with_all_room() -> Self {
         Self { buckets: vec![0; BUCKETS], ..Self::default() }
     }
 
-    /// Extends the allocated range just enough to include the indices `wanted`.
+    /// Extends the allocated buckets just enough to include the indices `wanted`.
     fn cover(&mut self, wanted: Range<usize>) {
         if self.buckets.is_empty() {
             (self.start, self.buckets) = (wanted.start, vec![0; wanted.len()]);
@@ -96,7 +97,7 @@ impl Histogram {
         self.start -= below;
     }
 
-    /// Counts a value `times` times in a bucket outside the allocated range.
+    /// Counts a value `times` times in a bucket that is not allocated yet.
     #[cold]
     #[inline(never)]
     fn add_outside(&mut self, index: usize, times: u64) {
@@ -125,7 +126,7 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
-    /// Adds all values of another histogram.
+    /// Adds all values of another histogram to this one.
     pub fn merge(&mut self, other: &Self) {
         let is_used = |count: &u64| *count > 0;
         let (Some(first), Some(last)) =
@@ -145,7 +146,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Resets all counts and keeps the memory.
+    /// Removes all values, and keeps the allocated buckets.
     pub fn clear(&mut self) {
         self.buckets.fill(0);
         (self.count, self.sum, self.min, self.max) = (0, 0, u64::MAX, 0);
@@ -157,31 +158,31 @@ impl Histogram {
         self.count
     }
 
-    /// The sum of all values, exact.
+    /// Exact sum of all values.
     #[must_use]
     pub const fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The smallest value, exact.
+    /// Exact smallest value; `None` for an empty histogram.
     #[must_use]
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// The largest value, exact.
+    /// Exact largest value; `None` for an empty histogram.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The arithmetic mean, exact.
+    /// Exact arithmetic mean; `None` for an empty histogram.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// The standard deviation of the values, from bucket middles around the exact mean.
+    /// Standard deviation around the exact mean, with each value taken as the middle of its bucket; `None` for an empty histogram.
     #[must_use]
     pub fn stddev(&self) -> Option<f64> {
         let mean = self.mean()?;
@@ -190,7 +191,8 @@ impl Histogram {
         Some((squares / self.count as f64).sqrt())
     }
 
-    /// The nearest-rank quantile `q` (0 to 1), within [`RELATIVE_ERROR`], clamped to the exact minimum and maximum.
+    /// Returns the nearest-rank quantile `q` (0 to 1) with a relative error of at most [`RELATIVE_ERROR`], never outside the exact minimum and
+    /// maximum; `None` for an empty histogram.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -219,7 +221,7 @@ impl Histogram {
         (self.start..).zip(self.buckets.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
-    /// The non-empty buckets as (lowest value, width, count), in ascending order. Nanoseconds.
+    /// The non-empty buckets in ascending order, each with its lowest value and width in nanoseconds and its count.
     pub fn bars(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         self.nonzero().map(|(index, count)| {
             let (edge, width) = edge_and_width(index);
@@ -233,7 +235,7 @@ fn middle(index: usize) -> f64 {
     edge as f64 + (width - 1) as f64 / 2.0
 }
 
-/// The serialized form: only the non-empty buckets.
+/// Serialized form of a histogram, which leaves empty buckets out.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sparse {

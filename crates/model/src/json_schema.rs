@@ -1,4 +1,4 @@
-//! Removes null from generated JSON Schemas: in plan files and documents, an absent value has no key.
+//! Removes null from generated JSON Schemas. In plan files and documents, an absent value has no key.
 
 use serde_json::{Value, json};
 
@@ -39,14 +39,14 @@ pub fn without_null(schema: &mut Value) {
     }
 }
 
-/// The JSON Schema keywords that list alternatives.
+/// JSON Schema keywords that can list null as an alternative.
 const FORMS: [&str; 3] = ["type", "enum", "anyOf"];
 
 fn is_null(form: &Value) -> bool {
     *form == json!("null") || *form == json!({ "type": "null" }) || form.is_null()
 }
 
-/// The names of the properties that may be null.
+/// Names of the properties whose schema allows null.
 fn nullable(properties: &Value) -> Vec<String> {
     let may_be_null = |form: &Value| {
         FORMS

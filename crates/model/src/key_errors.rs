@@ -1,12 +1,12 @@
-//! Error messages about keys and their values, in the terms of plan files.
+//! Rewords parser errors about keys and values in the terms of plan files.
 
 use crate::words::nearest;
 
-/// Key names of other tools that are too unlike ours to be found as a misspelling, each with our key.
+/// Names of keys in other tools with iotax's name, for hints where spelling alone does not suggest it.
 const ELSEWHERE: [(&str, &str); 4] =
     [("block_size", "bs"), ("blocksize", "bs"), ("queue_depth", "iodepth"), ("duration", "runtime")];
 
-/// Rewords serde's messages, which name Rust types and list every key.
+/// Rewords a message of serde, which names Rust types and lists every accepted key.
 pub(crate) fn in_our_words(message: &str) -> String {
     // unknown field `bz`, expected one of `bs`, `rw`
     if let Some((unknown, known)) =

@@ -1,7 +1,7 @@
-//! The types that all other crates of iotax share.
+//! The data types that iotax's other crates share: plans, targets, workloads, measurements, and the wire protocol.
 //!
-//! Nothing here opens a file or starts a process, and only [`threads`] reads a clock. Parsers take text, and [`wire`] takes byte streams from
-//! the caller. Workload keys follow fio, guest keys follow QEMU.
+//! This crate opens no files and starts no processes, and only [`threads`] reads a clock. Parsers take text, and [`wire`] reads from byte streams
+//! that the caller opens. Keys of workloads have fio's names, keys of guests QEMU's.
 
 mod compiled;
 pub mod crash;

@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 use crate::units::{BitRate, Bytes, Nanos};
 use crate::words::words;
 
-/// The port on which iperf3 and `iotax net serve` listen.
+/// TCP and UDP port on which iperf3 and `iotax net serve` listen by default.
 pub const PORT: u16 = 5201;
 /// Maximum number of streams in one direction, as in iperf3.
 pub const MOST_STREAMS: u32 = 128;
 
 words! {
-    /// The test.
+    /// The kind of network test.
     NetTest, "test" {
-        /// As many bytes as TCP carries, or a bitrate of them.
+        /// TCP streams, at full speed or at a bitrate.
         Tcp = "tcp",
-        /// Datagrams at a bitrate.
+        /// UDP datagrams at a bitrate.
         Udp = "udp",
-        /// Round trips of one message over a TCP connection.
+        /// Round trips of a message over a TCP connection.
         TcpRtt = "tcp-rtt",
-        /// Round trips of one datagram.
+        /// Round trips of a UDP datagram.
         UdpRtt = "udp-rtt",
         /// Round trips of ICMP echo requests, which the server's kernel answers.
         IcmpRtt = "icmp-rtt",
@@ -28,7 +28,7 @@ words! {
 }
 
 impl NetTest {
-    /// Returns whether the test measures round trips, as opposed to streams.
+    /// Returns whether the test measures round-trip times rather than the throughput of streams.
     #[must_use]
     pub const fn is_rtt(self) -> bool {
         matches!(self, Self::TcpRtt | Self::UdpRtt | Self::IcmpRtt)
@@ -48,38 +48,38 @@ words! {
 }
 
 impl Direction {
-    /// Returns whether the client sends.
+    /// Returns whether the client sends data in this direction.
     #[must_use]
     pub const fn sends(self) -> bool {
         matches!(self, Self::Upload | Self::Both)
     }
 
-    /// Returns whether the client receives.
+    /// Returns whether the client receives data in this direction.
     #[must_use]
     pub const fn receives(self) -> bool {
         matches!(self, Self::Download | Self::Both)
     }
 }
 
-/// The work of a workload that is done over a network: `net = { test = "tcp", direction = "download" }`.
+/// The network traffic of a workload: `net = { test = "tcp", direction = "download" }`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Traffic {
     /// tcp, udp, tcp-rtt, udp-rtt or icmp-rtt
     pub test: NetTest,
-    /// upload (client to server), download or both; of round trips under load, the load's
+    /// upload (client to server), download or both; for round trips under load, the direction of the load
     #[serde(default = "upload")]
     pub direction: Direction,
-    /// Streams of each direction
+    /// Streams in each direction
     #[serde(default = "one")]
     pub parallel: u32,
     /// Bytes of one write, datagram or message [default: 128k for TCP, what the path carries in one packet for UDP, 64 for round trips]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub length: Option<Bytes>,
-    /// Bits a second of each stream and direction [default: as many as it carries]
+    /// Bits per second of each stream and direction [default: as many as it carries]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bitrate: Option<BitRate>,
-    /// Bytes of all streams of a direction together after which it ends [default: no end but the time]
+    /// End after this many bytes of all streams of a direction together [default: no end but the time]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bytes: Option<Bytes>,
     /// Size of the sockets' buffers [default: the kernel's own]
@@ -91,16 +91,16 @@ pub struct Traffic {
     /// TCP's congestion control [default: the kernel's own]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub congestion: Option<String>,
-    /// Send without copying what is sent
+    /// Send without copying the data
     #[serde(default)]
     pub zerocopy: bool,
-    /// Have the kernel poll the device for so long before it waits (SO_BUSY_POLL)
+    /// Have the kernel poll the device for this long before it waits (SO_BUSY_POLL)
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busy_poll: Option<Nanos>,
-    /// Round trips begun a second, whether or not earlier ones are back [default: the next one when the last one is]
+    /// Round trips started per second, even if earlier ones are not back [default: the next one when the last one is]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate: Option<u64>,
-    /// Round trips: have TCP streams go in `direction` meanwhile
+    /// Round trips: run TCP streams in `direction` at the same time
     #[serde(default)]
     pub loaded: bool,
 }
@@ -114,7 +114,7 @@ const fn one() -> u32 {
 }
 
 impl Traffic {
-    /// A test with all other settings at their defaults.
+    /// The settings of a test with defaults for all other keys.
     #[must_use]
     pub const fn new(test: NetTest) -> Self {
         Self {
@@ -134,7 +134,7 @@ impl Traffic {
         }
     }
 
-    /// Number of streams in both directions together; for round trips, of the background load.
+    /// Number of data streams in both directions together. For round trips, the streams of the background load; 0 without one.
     #[must_use]
     pub const fn streams(&self) -> u32 {
         match (self.test.is_rtt() && !self.loaded, self.direction) {
@@ -144,7 +144,7 @@ impl Traffic {
         }
     }
 
-    /// The default name: `tcp-download`, `udp-upload-1470-p4`, `tcp-rtt-loaded-upload`.
+    /// Default name of the workload from its test, direction, length and number of streams: `tcp-download`, `udp-upload-1470-p4`.
     #[must_use]
     pub fn generated_name(&self) -> String {
         let mut name = self.test.word().to_owned();
@@ -162,7 +162,7 @@ impl Traffic {
         name
     }
 
-    /// Rejects settings that have no effect or no valid value. The error quotes them and names what is accepted.
+    /// Rejects values out of range, and keys that have no effect in this test. The error names the key and the accepted values.
     pub fn check(&self) -> Result<(), String> {
         let rtt = self.test.is_rtt();
         let only = |key: &str, which: &str| {
@@ -216,7 +216,7 @@ impl Traffic {
     }
 }
 
-/// The addresses of a network test: the server's, and optionally the client's own.
+/// Address of the server of a network test, and optionally the client's local address and port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
@@ -224,19 +224,19 @@ pub struct Peer {
     pub host: String,
     /// Port of the server's control connection.
     pub port: u16,
-    /// The shared secret, if the server asks for one.
+    /// Token that the server requires from clients; `None` if the server is open to all.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub token: Option<String>,
-    /// The local address that the client binds to.
+    /// Local address that the client binds to; `None` to leave the choice to the kernel.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bind: Option<String>,
-    /// The first local port of the client.
+    /// First local port that the client uses; `None` to leave the choice to the kernel.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cport: Option<u16>,
 }
 
 impl Peer {
-    /// A server at an address and port, without options.
+    /// A server without a token, reached from any local address and port.
     #[must_use]
     pub fn at(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port, token: None, bind: None, cport: None }
@@ -257,7 +257,7 @@ impl Peer {
         Ok(Self::at(host, port))
     }
 
-    /// The text form, which [`Self::parse`] reads.
+    /// Formats the address as `HOST:PORT` or `[ADDRESS]:PORT`, which [`Self::parse`] accepts.
     #[must_use]
     pub fn name(&self) -> String {
         if self.host.contains(':') {

@@ -1,4 +1,4 @@
-//! Parses whole numbers and percentages from text.
+//! Parses whole numbers and percentages from text, with errors that name the accepted range.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Parses a whole number within a range: `1000`, `1_000`, `1k`, `1.27k`, `3M` (powers of 1000).
 ///
 /// # Errors
-/// The message quotes the input and names the range.
+/// The text is no whole number or lies outside the range. The message quotes the text and names the range.
 pub fn whole<T: TryFrom<u64>>(text: &str, range: &RangeInclusive<u64>) -> Result<T, String> {
     let refuse = |why| format!("{text:?} is {why}; accepted: {}", accepted(range));
     let value = value(text.trim()).ok_or_else(|| refuse("not a whole number"))?;
@@ -16,10 +16,10 @@ pub fn whole<T: TryFrom<u64>>(text: &str, range: &RangeInclusive<u64>) -> Result
     value.ok_or_else(|| refuse("out of range"))
 }
 
-/// Parses a whole percentage: `70` or `70%`.
+/// Parses a whole percentage within a range: `70` or `70%`.
 ///
 /// # Errors
-/// The message quotes the input and names the range.
+/// The text is no whole percentage or lies outside the range. The message quotes the text and names the range.
 pub fn percentage<T: TryFrom<u64>>(text: &str, range: &RangeInclusive<u64>) -> Result<T, String> {
     let number = text.trim();
     let number = number.strip_suffix('%').unwrap_or(number);
@@ -28,9 +28,9 @@ pub fn percentage<T: TryFrom<u64>>(text: &str, range: &RangeInclusive<u64>) -> R
     })
 }
 
-/// Pattern of a quoted number in a JSON Schema.
+/// JSON Schema pattern of a number in quotes.
 const QUOTED: &str = r"^\s*\d[\d_]*(\.\d+)?\s*[kKmMgG]?\s*$";
-/// Pattern of a quoted percentage in a JSON Schema.
+/// JSON Schema pattern of a percentage in quotes.
 const QUOTED_PERCENTAGE: &str = r"^\s*\d+\s*%?\s*$";
 
 /// Extends the schema of a table so that numbers may be quoted, as [`whole`] and [`percentage`] parse them.
@@ -50,7 +50,7 @@ pub(crate) fn or_text(table: &mut Schema) {
     }
 }
 
-/// A range of numbers as text: `1 to 4096`, `1 and more`.
+/// Formats a range for an error message: `1 to 4096`, `1 and more`.
 #[must_use]
 pub fn accepted(range: &RangeInclusive<u64>) -> String {
     match (range.start(), range.end()) {

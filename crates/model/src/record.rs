@@ -1,6 +1,6 @@
-//! The data of a measurement, as sent over the wire and kept in the store.
+//! The results of a measurement, as sent over the wire and kept in the store.
 //!
-//! Unknown values are absent. Times are in nanoseconds.
+//! Values that are not known are absent. Times are in nanoseconds.
 
 mod edges;
 mod fleet_member;
@@ -42,23 +42,23 @@ use crate::verify_errors::Findings;
 use crate::words::words;
 use crate::workload::IoEngine;
 
-/// The figures of one interval of a measurement.
+/// Results of one interval of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
     /// End of the interval, from the start of the measured window, by the agent's clock.
     pub at_ns: u64,
-    /// Length of the interval.
+    /// Length of the interval; the last one may be shorter than the others.
     pub duration_ns: u64,
-    /// I/O completed in the interval.
+    /// I/Os completed in the interval, by direction.
     pub tallies: Tallies,
-    /// Age of the oldest I/O in flight at the end of the interval, over all jobs. Absent if none was in flight.
+    /// Age of the oldest I/O in flight at the end of the interval, over all jobs. Absent if no I/O was in flight.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub oldest_ns: Option<u64>,
-    /// I/Os that failed in the interval.
+    /// Number of I/Os that failed in the interval.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub failed: u64,
-    /// Streams by direction, as seen by the client.
+    /// Network streams by direction, as seen by the client; empty for storage.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub ways: Vec<WaySample>,
 }
@@ -79,7 +79,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// User and system time together.
+    /// User and system time together, in nanoseconds.
     #[must_use]
     pub const fn total_ns(self) -> u64 {
         self.user_ns + self.system_ns
@@ -104,7 +104,7 @@ pub struct ErrorCount {
 }
 
 impl ErrorCount {
-    /// Adds an error to a list with one entry per error and direction, adding up their counts.
+    /// Adds an error to a list that has one entry per error name and direction: counts are added up.
     pub fn add(known: &mut Vec<Self>, error: &Self) {
         let same = |one: &&mut Self| one.error == error.error && one.direction == error.direction;
         match known.iter_mut().find(same) {
@@ -118,87 +118,88 @@ impl ErrorCount {
 }
 
 words! {
-    /// Why a measurement ended early.
+    /// The reason why a measurement ended early.
     Stop, "stop" {
         /// An I/O was in flight longer than `stall_timeout`.
         Stalled = "stalled",
-        /// I/Os that were in flight at the end were not answered.
+        /// I/Os still in flight at the end did not complete.
         Unanswered = "unanswered",
         /// `max_errors` I/Os failed.
         Errors = "errors",
-        /// The agent or its guest was gone; the figures are those that had come until then.
+        /// The agent or its guest disappeared; the figures cover the time before that.
         Gone = "gone",
     }
 }
 
-/// An agent's result for one measurement.
+/// The result that an agent returns for one measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
     /// Length of the measured window by the agent's clock, without warm-up.
     pub duration_ns: u64,
-    /// Totals of the window.
+    /// I/Os completed in the window, by direction.
     pub tallies: Tallies,
-    /// The last completions of the warm-up and of the window. Absent without a warm-up, for several guests together, and for work other than
-    /// block I/O.
+    /// Distance of the window's start and end from the last completion before each. Absent without a warm-up, for several guests together, and for
+    /// work other than block I/O.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub edges: Option<WindowEdges>,
-    /// I/Os completed in the warm-up; excluded from all other counts.
+    /// I/Os completed in the warm-up; no other count includes them.
     pub ramp_ios: u64,
-    /// CPU time of the engine's process in the window.
+    /// CPU time of the load generator's process in the window.
     pub cpu: CpuTime,
-    /// The kernel's counters for that process in the window. Absent for several guests together and in records of versions that did not
-    /// keep them.
+    /// The kernel's counters for the load generator's process in the window. Absent for several guests together, and in records of versions that
+    /// did not keep them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub counts: Option<ProcessCounts>,
-    /// I/O errors in the warm-up and the window.
+    /// I/O errors in the warm-up and the window, by error and direction.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub errors: Vec<ErrorCount>,
-    /// Deviations from the request, in words.
+    /// Deviations from the requested settings, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub notes: Vec<String>,
     /// The I/O engine used, never `auto`. Absent in records of versions that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ioengine: Option<IoEngine>,
-    /// Punctuality of the I/Os in an open loop; absent in a closed loop.
+    /// Delays of I/Os against their schedule in an open loop; absent in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pacing: Option<Pacing>,
-    /// Fidelity of a replay to its trace; absent without a replay.
+    /// Fidelity of a replay to its trace: delays, and I/Os left out; absent without a replay.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub replayed: Option<Replayed>,
-    /// The reason for an early end; absent if there was none.
+    /// Reason for an early end of the measurement; absent if it ran to its end.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stop: Option<Stop>,
-    /// Periods without a completed I/O in order of time, the 500 longest for each direction; absent if they are not recorded, or if a worker did
-    /// not return.
+    /// Periods without a completed I/O in order of time, at most the 500 longest for each direction. Absent if they are not recorded, or if a
+    /// worker did not return.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub blackouts: Option<Vec<Blackout>>,
-    /// Periods in which I/Os hung in the block devices below the target on the agent's machine, from the bottom up; empty if not recorded.
+    /// Periods in which no I/O completed in the block devices below the target on the agent's machine, from the bottom up; empty if not recorded.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub devices: Vec<DeviceGaps>,
-    /// The result of verification; absent for a workload that does not verify.
+    /// Result of verification; absent if the workload does not verify.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verify: Option<Findings>,
-    /// Activity of the agent's own machine over the window: of a guest with steal and guest time, of another machine with its disks. Absent
-    /// for the local agent, which runs on the host.
+    /// Activity of the agent's machine over the window; for a guest this includes steal time, for another machine its disks. Absent for the local
+    /// agent, which runs on the host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub inside: Option<HostActivity>,
-    /// Time from the scheduled start of the load until its first worker ran and began to issue I/Os. Absent for network
-    /// streams, and in records of versions that did not keep it.
+    /// Time from the scheduled start of the load until its first worker began to issue I/Os. Absent for network streams, and in records of versions
+    /// that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_io_ns: Option<u64>,
-    /// Duration of the flush after the window. It is not part of the window. Absent if there was none, because nothing was written or an
-    /// I/O failed.
+    /// Duration of the flush after the window, which does not count toward the window. Absent if there was no flush, because nothing was written or
+    /// an I/O failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub flush_ns: Option<u64>,
-    /// Pages that direct I/O left in the page cache of the agent's machine. Absent for buffered I/O, and where the kernel does not report
-    /// it.
+    /// Pages of the target that direct I/O left in the page cache of the agent's machine. Absent for buffered I/O, and if the kernel does not
+    /// report residency.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub page_cache: Option<PageCache>,
     /// Network statistics; absent for storage.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub carried: Option<Carried>,
-    /// The part of each job, if several ran concurrently, over the time in which that job ran; the totals cover all jobs. Empty for a single job.
+    /// Results of each job over the time in which it ran, if several jobs ran concurrently; the other figures cover all jobs. Empty for a single
+    /// job.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub jobs: Vec<Share>,
 }
@@ -207,17 +208,17 @@ pub struct Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheDrop {
-    /// The whole machine's caches, dropped via /proc/sys/vm/drop_caches after a sync.
+    /// All caches of the machine, dropped via /proc/sys/vm/drop_caches after a sync.
     Machine,
     /// The caches of the target's own files and devices, dropped with posix_fadvise after a sync of each.
     Target {
-        /// Total size in bytes of these files and devices.
+        /// Total size in bytes of the target's files and devices.
         of: u64,
-        /// Bytes still cached afterwards; absent if the kernel does not report them.
+        /// Bytes of them that were still cached afterwards; absent if the kernel does not report residency.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         left: Option<u64>,
     },
-    /// None.
+    /// No cache was dropped.
     Nothing,
 }
 
@@ -245,10 +246,10 @@ pub struct DiskActivity {
     /// Total time of all reads from queueing to completion. Absent in records of versions that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub read_wait_ns: Option<u64>,
-    /// See `read_wait_ns`.
+    /// Total time of all writes from queueing to completion. Absent in records of versions that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub write_wait_ns: Option<u64>,
-    /// Flushes; absent where the kernel counts none: of devices without request queues (dm, md), of partitions, and before Linux 5.5.
+    /// Flushes; absent if the kernel does not count them: for devices without request queues (dm, md), for partitions, and before Linux 5.5.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub flushes: Option<DiskFlushes>,
 }
@@ -257,15 +258,15 @@ pub struct DiskActivity {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskFlushes {
-    /// Flush commands that the device completed. The kernel sends none to a device without a volatile cache, joins those that wait for one
-    /// another, and does not count writes with FUA among them.
+    /// Flush commands that the device completed. The kernel sends none to a device without a volatile cache, and merges flushes that are pending at
+    /// the same time. Writes with FUA do not count.
     pub done: u64,
-    /// Total time of these.
+    /// Total time of the completed flush commands.
     pub wait_ns: u64,
-    /// True if the kernel takes the device's cache for volatile (queue/write_cache); absent if it does not tell.
+    /// True if the kernel treats the device's cache as volatile (queue/write_cache); absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub volatile_cache: Option<bool>,
-    /// True if durable writes are sent as such (queue/fua) instead of as a write and a flush; absent if the kernel does not tell.
+    /// True if the kernel sends durable writes with FUA (queue/fua) instead of as a write and a flush; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fua: Option<bool>,
 }
@@ -293,7 +294,7 @@ pub struct HostCpu {
 }
 
 impl HostCpu {
-    /// CPU time spent on programs, guests, the kernel and interrupts.
+    /// CPU time spent in user mode, guests, the kernel and interrupts; idle, I/O wait and steal time do not count.
     #[must_use]
     pub const fn busy_ns(&self) -> u64 {
         self.user_ns + self.system_ns + self.irq_ns
@@ -363,17 +364,17 @@ pub struct HostActivity {
     pub flushed: BTreeMap<String, DiskActivity>,
 }
 
-/// I/Os of one direction as counted by QEMU's block layer.
+/// I/Os of one direction that QEMU's block layer counted for a guest's disk over a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockTally {
     /// I/Os completed.
     pub ios: u64,
-    /// Bytes moved.
+    /// Bytes read or written; 0 for flushes.
     pub bytes: u64,
-    /// Total time from the guest's request reaching QEMU to its completion, over all I/Os.
+    /// Total time of all I/Os, each from the arrival of the guest's request in QEMU to its completion.
     pub total_ns: u64,
-    /// Histogram of these times: each bin's upper bound in nanoseconds, `None` for the last bin, and its count.
+    /// Latency histogram of QEMU: the upper bound of each bin in nanoseconds (`None` for the last bin) and the number of I/Os in the bin.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub latency: Vec<(Option<u64>, u64)>,
 }
@@ -390,30 +391,31 @@ pub struct BlockStats {
     pub flush: BlockTally,
 }
 
-/// The share of one of several concurrent loads in their common window; for a job, in the part of the window in which it ran.
+/// Results of one of several loads that ran concurrently (guests, a neighbour, jobs), over their common window; for a job, over the part of the
+/// window in which the job ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
-    /// `1`, `2`, ... for the guests of a target; the name of a neighbour or job.
+    /// `1`, `2`, ... for the guests of a target; otherwise the name of the neighbour or job.
     pub name: String,
-    /// Total length of the intervals that lie completely in that window; rates are computed over this time.
+    /// Total length of the intervals that lie completely within the common window; rates are computed over this time.
     pub duration_ns: u64,
-    /// I/O completed in these intervals.
+    /// I/Os completed in these intervals, by direction.
     pub tallies: Tallies,
 }
 
-/// A phase of a run's wall time.
+/// Total time that a run spent in one phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunPhase {
     /// The phase: `check` (before anything is touched), `provision`, `boot`, `fill`, `prepare` (before a measurement), `measure` (warm-up and
     /// window), `finish`, `undo`.
     pub name: String,
-    /// Total duration.
+    /// Total time spent in the phase.
     pub duration_ns: u64,
 }
 
-/// The complete result of one cell in one round.
+/// Result of running one workload on one target in one round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measurement {
@@ -421,69 +423,69 @@ pub struct Measurement {
     pub target: String,
     /// The workload's name.
     pub workload: String,
-    /// The round, from 1.
+    /// The number of the round, from 1.
     pub round: u32,
-    /// The position in the run's order of measurements, from 1.
+    /// Position of the measurement in the run, from 1.
     pub order: u32,
     /// Start of the measured window in milliseconds since 1970-01-01 UTC, by the host's clock.
     pub started_at_ms: u64,
-    /// Length of the measured window by the host's clock, as observed from outside the agent.
+    /// Length of the measured window by the host's clock, as observed by the runner; absent if it was not observed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_duration_ns: Option<u64>,
-    /// The agent's result.
+    /// Result from the agent that ran the load.
     pub outcome: Outcome,
-    /// One entry per interval.
+    /// Results of each interval, in order.
     #[serde(default)]
     pub samples: Vec<Sample>,
-    /// The host's activity over the whole window. Absent for a target on another machine, which its own agent monitors.
+    /// Activity of the host over the measured window. Absent for a target on another machine, whose agent reports that machine's activity.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<HostActivity>,
-    /// Activity of the target's machine in each interval.
+    /// Activity of the machine with the target's storage in each interval, in order.
     #[serde(default)]
     pub host_samples: Vec<HostActivity>,
-    /// The caches dropped before the measurement on the target's machine; for a guest, on its host.
+    /// Caches dropped before the measurement on the target's machine; for a guest, on the guest's host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_cache: Option<CacheDrop>,
-    /// The caches dropped before the measurement in the guest.
+    /// Caches dropped before the measurement within the guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_cache: Option<CacheDrop>,
-    /// The share of each guest, if several ran concurrently; `outcome` then combines them. Empty for a single guest.
+    /// Results of each guest, if several ran concurrently; `outcome` then covers all guests. Empty for a single guest.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub shares: Vec<Share>,
-    /// The load of the target's neighbour in the same window.
+    /// Load of the target's neighbour in the same window; absent without a neighbour.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub neighbour: Option<Share>,
-    /// Counters of QEMU's block layer; absent without a guest.
+    /// Counters of QEMU's block layer for the guest's disk; absent without a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub qemu: Option<BlockStats>,
     /// Flush counts of the volatile directory below the target; absent without one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub volatile: Option<VolatileFlushes>,
-    /// Periods in which I/Os hung in the host's block devices below a guest's disk, from the bottom up, by the host's clock.
+    /// Periods in which no I/O completed in the host's block devices below a guest's disk, from the bottom up, by the host's clock.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub devices: Vec<DeviceGaps>,
-    /// Periods in which the clock of the guest or of the other machine stood still, in order; only for a watch.
+    /// Periods in which the clock of the guest or other machine did not advance, in order; only in a watch.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub standstills: Vec<Standstill>,
-    /// Events during a watch in order of time: commands, marks, and observed changes of devices, links and guests.
+    /// Events during a watch in order of time: commands, marks set by the user, and observed changes of devices, links and guests.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub occurrences: Vec<Occurrence>,
-    /// The figures stated by the source of an imported measurement; `outcome` then holds only what the source provides.
+    /// Metrics reported by the source of an imported measurement; `outcome` then holds only the values that the source provides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stated: Option<ImportedMetrics>,
-    /// The start time relative to the fleet's; only in a fleet whose members start together.
+    /// Start of the measurement relative to the fleet's common start; absent unless fleet members start together.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fleet: Option<FleetStart>,
 }
 
 impl Measurement {
-    /// Activity over the window of the machine that the target is on: the host, or another machine.
+    /// Activity over the window of the machine that holds the target: the host, or another machine.
     #[must_use]
     pub fn machine(&self) -> Option<&HostActivity> {
         self.host.as_ref().or(self.outcome.inside.as_ref())
     }
 
-    /// The samples that are at least half as long as the first one. This drops a short last sample of a window that ended early.
+    /// The samples that are at least half as long as the first sample. This skips the short last sample of a window that ended early.
     pub fn whole_samples(&self) -> impl Iterator<Item = &Sample> {
         let whole = self.samples.first().map_or(0, |sample| sample.duration_ns / 2);
         self.samples.iter().filter(move |sample| sample.duration_ns >= whole)
@@ -521,25 +523,25 @@ pub struct TargetRecord {
     /// Time from the start of the guest until its agent answered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub boot_ns: Option<u64>,
-    /// Allocation of its file or image when measuring starts; absent for devices and where it is not reported.
+    /// Allocation of the target's file or image at the start of measuring; absent for devices and if not reported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allocation: Option<Allocation>,
-    /// Contents of an area that iotax did not fill; absent for one that it filled.
+    /// Content of an area that iotax did not fill; absent if iotax filled it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub found: Option<SampledContent>,
-    /// Why the run continued without this target; absent if it did not.
+    /// The reason why the run continued without this target; absent if it was not lost.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<String>,
 }
 
-/// The machine of a run. Values that could not be read are absent.
+/// The machine that a run was measured on. Values that could not be read are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Environment {
     /// Host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// Name of the user who ran it; under sudo, of the one who called it.
+    /// Name of the user who started the run; under sudo, of the user who called sudo.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Kernel release.
@@ -567,11 +569,11 @@ pub struct Environment {
     pub qemu: Option<String>,
     /// The accelerator of guests: `kvm` or `tcg`.
     pub accel: Option<String>,
-    /// The reason for the accelerator.
+    /// The reason for choosing this accelerator.
     pub accel_reason: Option<String>,
     /// iotax's version and commit.
     pub tool: Option<String>,
-    /// The engine's overhead: CPU nanoseconds per I/O on the null backend. A lower bound of every latency.
+    /// The engine's overhead: CPU nanoseconds per I/O with the null backend. A lower bound for every latency.
     pub floor_ns_per_io: Option<u64>,
 }
 

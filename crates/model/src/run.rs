@@ -1,4 +1,4 @@
-//! A run: a plan, the machine, and all measurements.
+//! A run: a plan, the machine that carried it out, and all measurements.
 
 use std::fmt::{self, Write as _};
 
@@ -25,7 +25,7 @@ pub enum RunState {
 }
 
 impl RunState {
-    /// The state as a word.
+    /// The state as a word for reports: `running`, `complete`, `interrupted`, `failed`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -48,33 +48,33 @@ impl fmt::Display for RunState {
 pub struct Run {
     /// The run's number in its store, from 1.
     pub id: i64,
-    /// Its state.
+    /// State of the run: running, complete, interrupted or failed.
     pub state: RunState,
-    /// Seed for order, offsets and payload.
+    /// Seed that determined the order of measurements, the offsets and the payload.
     pub seed: u64,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
-    /// Its plan.
+    /// The plan that the run follows.
     pub plan: Plan,
-    /// The machine of the run. All fields are absent until it is known.
+    /// The machine that measured. All fields are absent until the machine has been inspected.
     pub environment: Environment,
     /// The targets that were built, in the plan's order.
     pub targets: Vec<TargetRecord>,
     /// The measurements in the order of execution.
     pub measurements: Vec<Measurement>,
-    /// The warnings raised while measuring, in that order.
+    /// Warnings in the order in which they were raised during the run.
     pub warnings: Vec<Warning>,
-    /// Wall time by phase.
+    /// Wall time spent in each phase of the run.
     pub phases: Vec<RunPhase>,
     /// The source of an imported run; `None` for a run that iotax measured.
     pub source: Option<ImportSource>,
     /// The fleet that the run is part of; `None` for a run on one machine.
     pub fleet: Option<FleetMember>,
-    /// The store from which it was read, as the user named it; `None` for the default one.
+    /// Path of the store that the run was read from, as the user gave it; `None` for the default store.
     pub store: Option<String>,
 }
 
-/// An iotax command about a run or a path that can be pasted into a shell: `iotax report 17 --detail --db FILE`.
+/// Formats an iotax command line that can be pasted into a shell: `iotax report 17 --detail --db FILE`. `subject` is a run's number or a path.
 #[must_use]
 pub fn command(word: &str, subject: &str, options: &str, store: Option<&str>) -> String {
     let store = store.map(|store| format!("--db {}", quoted(store)));
@@ -86,7 +86,7 @@ pub fn command(word: &str, subject: &str, options: &str, store: Option<&str>) ->
     words.join(" ")
 }
 
-/// Quotes a word for the shell if needed.
+/// Quotes a word for the shell if it contains special characters or is empty.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+=,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -97,7 +97,8 @@ fn quoted(word: &str) -> String {
 }
 
 impl Run {
-    /// A command about this run that can be pasted into a shell. For `resume`, it confirms again the devices and exports to overwrite.
+    /// Formats a command about this run that can be pasted into a shell. A `resume` command repeats the user's consent to overwrite devices and NBD
+    /// exports.
     #[must_use]
     pub fn command(&self, word: &str, options: &str) -> String {
         let mut options = options.to_owned();
@@ -119,13 +120,13 @@ impl Run {
 }
 
 impl Run {
-    /// The measurements that figures are computed from: all of them, or for a steady state those of the last window.
+    /// The measurements that results are computed from: all, or those of the last five rounds if the plan waits for a steady state.
     pub fn measured(&self) -> impl Iterator<Item = &Measurement> {
         let first = self.first_measured_round();
         self.measurements.iter().filter(move |m| m.round >= first)
     }
 
-    /// The first round that figures are computed from.
+    /// Number of the first round that results are computed from.
     #[must_use]
     pub fn first_measured_round(&self) -> u32 {
         match &self.plan.design {
@@ -141,7 +142,7 @@ impl Run {
         }
     }
 
-    /// A copy without the measurements.
+    /// A copy of the run without its measurements.
     #[must_use]
     pub fn without_measurements(&self) -> Self {
         Self {

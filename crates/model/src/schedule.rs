@@ -1,4 +1,4 @@
-//! The order of measurements.
+//! The order in which the measurements of a run are made.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -6,19 +6,19 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::plan::Plan;
 
-/// A target and a workload, as indices into the plan.
+/// A pair of target and workload, as indices into the plan; one measurement per round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cell {
-    /// Index into [`Plan::targets`].
+    /// Index of the target in [`Plan::targets`].
     pub target: usize,
-    /// Index into [`Plan::workloads`].
+    /// Index of the workload in [`Plan::workloads`].
     pub workload: usize,
 }
 
-/// The cells of round `round` (from 1), each exactly once: the workloads in random order, and for each workload its targets in a random order,
-/// one right after another. Comparisons are between targets on one workload, which thus run within a few seconds of each other
-/// (randomized blocks: R. A. Fisher, The Design of Experiments, 1935). The order depends only on the seed and the round number, so that
-/// runs with the same seed agree and a resumed run continues in the same order.
+/// The measurements of round `round` (from 1) in random order: workload by workload, and for each workload all its targets one right after another.
+/// Targets are compared on one workload, so measurements that are compared lie a few seconds apart (randomized blocks: R. A. Fisher, The Design of
+/// Experiments, 1935). The order depends only on the seed and the round number: runs with the same seed agree, and a resumed run continues in the
+/// same order.
 #[must_use]
 pub fn round_order(plan: &Plan, seed: u64, round: u32) -> Vec<Cell> {
     let mut cells = cells(plan);
@@ -28,7 +28,7 @@ pub fn round_order(plan: &Plan, seed: u64, round: u32) -> Vec<Cell> {
     cells
 }
 
-/// The cells of a round in the plan's order.
+/// All pairs of target and workload that a round measures, in the plan's order.
 #[must_use]
 pub fn cells(plan: &Plan) -> Vec<Cell> {
     (0..plan.targets.len())
@@ -37,8 +37,8 @@ pub fn cells(plan: &Plan) -> Vec<Cell> {
         .collect()
 }
 
-/// Groups cells by measured window, in the order of their first cells. Each cell has its own window, unless a watch measures its targets
-/// together: then the control's cells share one window, and all others share another.
+/// Groups pairs of target and workload that share a measured window, in the order of each group's first pair. Each pair has its own window, unless
+/// a watch measures all targets together: then the control's pairs share one window, and all other pairs another.
 #[must_use]
 pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
     let mut windows: Vec<Vec<Cell>> = Vec::new();
@@ -54,7 +54,7 @@ pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
     windows
 }
 
-/// Shuffles the cells of a round; the order depends only on the seed and the round number.
+/// Shuffles the measurements of a round. The order depends only on the seed and the round number.
 pub fn shuffle(cells: &mut [Cell], seed: u64, round: u32) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(
         seed.wrapping_add(u64::from(round).wrapping_mul(0x9E37_79B9_7F4A_7C15)),

@@ -1,13 +1,13 @@
-//! Starting threads, with a clear error on failure, and sleeping.
+//! Starts threads, with a clear error if that fails, and sleeps without panicking in sandboxes.
 
 use std::io;
 use std::thread::{self, Builder, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// Starts a thread.
+/// Starts a named thread.
 ///
 /// # Errors
-/// `a thread could not be started: ...`, for example if a cgroup allows no more tasks (`pids.max`).
+/// The system allows no more threads, for example because of a cgroup's `pids.max`: `a thread could not be started: ...`
 pub fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -15,10 +15,10 @@ pub fn spawn<T: Send + 'static>(
     Builder::new().name(name.to_owned()).spawn(work).map_err(not_started)
 }
 
-/// Like [`spawn`], within a scope.
+/// Starts a named thread like [`spawn`]; the thread may borrow data that outlives `scope`.
 ///
 /// # Errors
-/// As [`spawn`].
+/// The system allows no more threads.
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
@@ -32,7 +32,7 @@ fn not_started(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("a thread could not be started: {error}"))
 }
 
-/// Blocks for at least this time. Unlike [`thread::sleep`], it does not panic if a sandbox forbids clock_nanosleep(2).
+/// Blocks for at least `time`. Unlike [`thread::sleep`], this does not panic if a sandbox forbids clock_nanosleep(2).
 pub fn sleep(time: Duration) {
     let end = Instant::now() + time;
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {

@@ -1,4 +1,4 @@
-//! Traces: recorded I/Os with their times.
+//! Traces: I/Os that were recorded with their times.
 
 use crate::words::words;
 
@@ -47,7 +47,7 @@ words! {
 }
 
 impl TraceFormat {
-    /// The information that this trace format lacks, with the assumption that a replay makes instead; `None` if it lacks none.
+    /// Describes the information that this format lacks and the assumption that a replay makes instead; `None` if it lacks none.
     #[must_use]
     pub const fn caveat(self) -> Option<&'static str> {
         match self {
@@ -90,43 +90,43 @@ pub struct TracedIo {
     pub length: u64,
     /// True for a write with FUA, which is durable when it completes.
     pub fua: bool,
-    /// The process that issued it.
+    /// Id of the process that issued the I/O; `None` if the trace does not record it.
     pub process: Option<u32>,
-    /// The queue or volume of the I/O, as numbered in the trace.
+    /// Number of the I/O's queue or volume in the trace; `None` if the trace does not record it.
     pub queue: Option<u32>,
 }
 
-/// I/Os in order of time. An error describes damage to the trace and ends the sequence.
+/// The I/Os of a trace in order of time. An error describes damage to the trace and is the last item.
 pub type Events = Box<dyn Iterator<Item = Result<TracedIo, String>> + Send>;
 
-/// Maximum length of a replayed read or write in bytes, which is that of any workload.
+/// Maximum length in bytes of a read or write that is replayed, the same as for any workload.
 pub const LONGEST: u64 = 64 << 20;
 
-/// The figures of a trace that a replay is planned from.
+/// Counts and extremes of a trace, from which a replay is planned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TraceSummary {
-    /// The time of the first I/O; absent for an empty trace.
+    /// Time of the first I/O in nanoseconds; `None` for an empty trace.
     pub first_ns: Option<u64>,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Trims.
+    /// Number of trims.
     pub trims: u64,
-    /// Flushes.
+    /// Number of flushes.
     pub flushes: u64,
-    /// Nanoseconds from the first issue to the last.
+    /// Nanoseconds from the issue of the first I/O to the issue of the last.
     pub duration_ns: u64,
     /// Length in bytes of the longest read or write that can be replayed.
     pub longest: u64,
-    /// The highest end offset of a read, write or trim, in bytes.
+    /// Highest byte offset at which a read, write or trim ends.
     pub reach: u64,
-    /// I/Os whose completion time is recorded.
+    /// Number of I/Os whose completion time the trace records.
     pub completed: u64,
 }
 
 impl TraceSummary {
-    /// Counts an I/O. I/Os must be added in order of time.
+    /// Adds an I/O to the summary. I/Os must be added in order of time.
     pub fn add(&mut self, event: &TracedIo) {
         let first = *self.first_ns.get_or_insert(event.at_ns);
         self.duration_ns = self.duration_ns.max(event.at_ns.saturating_sub(first));
@@ -145,7 +145,7 @@ impl TraceSummary {
         self.completed += u64::from(event.latency_ns.is_some());
     }
 
-    /// The number of I/Os of all kinds.
+    /// Number of reads, writes, trims and flushes together.
     #[must_use]
     pub const fn ios(&self) -> u64 {
         self.reads + self.writes + self.trims + self.flushes

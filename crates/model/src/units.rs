@@ -1,4 +1,4 @@
-//! Sizes, times and bit rates with units, parsed and printed; and rounded numbers for reports.
+//! Sizes, times and bit rates with their text forms, and numbers rounded for reports.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct Nanos(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BitRate(pub u64);
 
-/// A text that is not a size, a time or a bitrate.
+/// A text that cannot be parsed as a size, time or bit rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{input:?} is not {what}; accepted: {accepted}")]
 pub struct UnitError {
@@ -42,7 +42,7 @@ fn split_number(text: &str) -> Option<(f64, &str)> {
     number.is_finite().then_some((number, text[end..].trim()))
 }
 
-/// `number * unit` as a whole number; `None` if the result is not whole or too large.
+/// Returns `number * unit`, rounded to a whole number; `None` if the result is negative or at least 9.2e18.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -118,7 +118,7 @@ impl FromStr for Nanos {
     }
 }
 
-/// Prints the shortest text that parses back to the same value, such as `4k` or `1m` below 1 GiB.
+/// Prints in the largest unit that divides the size without remainder: `4k`, `1m`, `2GiB`; other sizes in bytes without a unit.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 5] =
@@ -147,7 +147,7 @@ impl fmt::Display for Nanos {
 }
 
 impl Bytes {
-    /// The size with its unit spelled out: `256 bytes` makes clear that a bare 256 is not MiB.
+    /// Formats the size like `Display`, but with a unit for plain bytes too: `256 bytes`, which cannot be mistaken for 256 MiB.
     #[must_use]
     pub fn with_unit(self) -> String {
         let text = self.to_string();
@@ -156,13 +156,13 @@ impl Bytes {
 }
 
 impl Nanos {
-    /// A time of whole seconds.
+    /// A time of this many whole seconds.
     #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds * 1_000_000_000)
     }
 
-    /// A time of whole milliseconds.
+    /// A time of this many whole milliseconds.
     #[must_use]
     pub const fn from_millis(milliseconds: u64) -> Self {
         Self(milliseconds * 1_000_000)
@@ -208,9 +208,9 @@ serde_as_text!(Bytes, r"^\s*(\d+\.?\d*|\.\d+)\s*([bB]|[kKmMgGtTpP]([iI]?[bB])?)?
 serde_as_text!(BitRate, r"^\s*(\d+\.?\d*|\.\d+)\s*[kKmMgGtT]?(\s*bit/s)?\s*$");
 serde_as_text!(Nanos, r"^\s*(\d+\.?\d*|\.\d+)\s*(ns|us|µs|ms|s|m|min|h|d)\s*$");
 
-/// Formats numbers for reports: three significant digits and a unit.
+/// Formats numbers for reports, mostly with three significant digits and a unit.
 pub mod human {
-    /// Joins items: `a`, `a and b`, `a, b and c`.
+    /// Joins items for a sentence: `a`, `a and b`, `a, b and c`.
     #[must_use]
     pub fn listed(items: &[String]) -> String {
         match items {
@@ -220,7 +220,7 @@ pub mod human {
         }
     }
 
-    /// Groups digits by thousands: `1,234,567`.
+    /// Formats a number with its digits grouped by thousands: `1,234,567`.
     #[must_use]
     pub fn grouped(n: u64) -> String {
         let digits = n.to_string();
@@ -257,38 +257,38 @@ pub mod human {
         }
     }
 
-    /// Nanoseconds as `84.1 us`, `1.20 ms`, `3.00 s`.
+    /// Formats a time given in nanoseconds: `84.1 us`, `1.20 ms`, `3.00 s`.
     #[must_use]
     pub fn time(ns: f64) -> String {
         scaled(ns, 1000.0, &["ns", "us", "ms", "s"], " ")
     }
 
-    /// I/Os per second and other counts as `950`, `41.2k`, `1.30M`.
+    /// Formats a count or a rate of I/Os: `950`, `41.2k`, `1.30M`.
     #[must_use]
     pub fn count(value: f64) -> String {
         scaled(value, 1000.0, &["", "k", "M", "G"], "")
     }
 
-    /// Bytes as `4.00 KiB`, `1.25 GiB`.
+    /// Formats a number of bytes in powers of 1024: `4.00 KiB`, `1.25 GiB`.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     pub fn bytes(value: u64) -> String {
         scaled(value as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"], " ")
     }
 
-    /// Bytes per second as `512 MB/s`: powers of 1000, as on data sheets and in fio.
+    /// Formats bytes per second in powers of 1000, as on data sheets and in fio: `512 MB/s`.
     #[must_use]
     pub fn rate(bytes_per_s: f64) -> String {
         scaled(bytes_per_s, 1000.0, &["B/s", "kB/s", "MB/s", "GB/s"], " ")
     }
 
-    /// Bytes per second as `9.41 Gbit/s`, in powers of 1000, as networks are specified.
+    /// Formats bytes per second as bits per second in powers of 1000, as networks are specified: `9.41 Gbit/s`.
     #[must_use]
     pub fn bits(bytes_per_s: f64) -> String {
         scaled(bytes_per_s * 8.0, 1000.0, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"], " ")
     }
 
-    /// Seconds as `45 s`, `2 min 05 s`, `1 h 12 min`.
+    /// Formats a duration given in seconds: `45 s`, `2 min 05 s`, `1 h 12 min`.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0 .. 1e9 s")]
     pub fn duration(seconds: f64) -> String {

@@ -1,4 +1,4 @@
-//! The results of verification.
+//! The results of verification: the faults found in blocks, and the state of the write journal.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ words! {
     }
 }
 
-/// Maximum number of offsets kept per kind of fault, in addition to the highest.
+/// Maximum number of lowest offsets that are kept per kind of fault; the highest offset is kept too.
 const LOWEST: usize = 4;
 
 /// Blocks with the same fault.
@@ -43,7 +43,7 @@ pub struct Fault {
     pub last_offset: u64,
 }
 
-/// Prints as `3 x torn, at bytes 0, 4096 and 8192`; with more blocks, the first offsets and the last.
+/// Prints as `3 x torn, at bytes 0, 4096 and 8192`; with more faulty blocks, the lowest offsets and the highest.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let offsets: Vec<String> = self.first_offsets.iter().map(u64::to_string).collect();
@@ -98,7 +98,7 @@ impl fmt::Display for IncompleteJournal {
 }
 
 impl Findings {
-    /// Counts one check of the block at `offset`.
+    /// Counts one check of the block at byte `offset`, and the fault if the check found one.
     pub fn add(&mut self, result: Result<(), FaultKind>, offset: u64) {
         self.checked += 1;
         if let Err(kind) = result {
@@ -115,7 +115,7 @@ impl Findings {
         other.faults.into_iter().for_each(|fault| self.put(fault));
     }
 
-    /// The reason why the verification was incomplete; `None` if it was complete.
+    /// Reason why not every block could be verified; `None` if verification was complete.
     #[must_use]
     pub fn incomplete(&self) -> Option<String> {
         let unread = self.unfinished.then(|| "not all that was written could be read back".to_owned());
@@ -123,7 +123,7 @@ impl Findings {
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
-    /// The number of faulty checks.
+    /// Number of checks that found a fault. A block that is checked twice can count twice.
     #[must_use]
     pub fn faulty(&self) -> u64 {
         self.faults.iter().map(|fault| fault.count).sum()
@@ -145,28 +145,28 @@ impl Findings {
     }
 }
 
-/// Magic number at the start of each batch header in a journal of acknowledged writes.
+/// Magic number at the start of every batch header in a write journal, the record of acknowledged writes.
 pub const JOURNAL_MAGIC: [u8; 8] = *b"iojHnal1";
 
-/// Maximum distance in bytes from one batch header to the next in a journal.
+/// Maximum distance in bytes between the starts of consecutive batch headers in a write journal.
 pub const JOURNAL_BATCH: usize = (4 << 20) + 160;
 
-/// Damage found in a journal.
+/// Damage found while reading a write journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalDamage {
-    /// Number of damaged places.
+    /// Number of separate damaged ranges of bytes in the journal.
     pub places: u64,
-    /// Byte offsets in the journal of the first damaged places, ascending, at most 4.
+    /// Byte offsets in the journal of the first damaged ranges, ascending, at most 4.
     pub first_offsets: Vec<u64>,
-    /// Number of bytes that cannot be parsed.
+    /// Number of bytes in the journal that cannot be parsed.
     pub bytes: u64,
-    /// Number of missing records, as far as later records reveal them.
+    /// Number of missing records, as far as the record numbers in later parts of the journal reveal them.
     pub records: u64,
 }
 
 impl JournalDamage {
-    /// Adds a damaged place.
+    /// Adds a damaged range of `bytes` bytes at a byte offset in the journal, with `records` missing records.
     pub fn add(&mut self, offset: u64, bytes: u64, records: u64) {
         self.places += 1;
         self.bytes += bytes;
@@ -194,47 +194,47 @@ impl fmt::Display for JournalDamage {
     }
 }
 
-/// The state of a journal.
+/// The condition of a write journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalState {
-    /// True if the journal was closed properly; only then does it contain the total number of records.
+    /// True if the journal was closed properly. Only then does it contain the total number of records.
     pub closed: bool,
-    /// Bytes of a record that was being written when the machine stopped; ignored.
+    /// Bytes at the journal's end that belong to a record whose write a crash interrupted; they are ignored.
     pub torn_tail: Bytes,
-    /// Damage that a crash does not explain.
+    /// Damage that a crash during a write does not explain.
     pub damage: JournalDamage,
-    /// Number of acknowledged writes, if the journal states that it lacks some of them.
+    /// Total number of acknowledged writes; only set if the journal states that it lacks some of them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub acknowledged: Option<u64>,
 }
 
-/// The result of checking a target against the journal of its acknowledged writes.
+/// Result of comparing a target with the journal of its acknowledged writes, for example after a power cut.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recovery {
-    /// Acknowledged writes in the journal.
+    /// Number of acknowledged writes in the journal.
     pub writes: u64,
-    /// Acknowledged writes followed by an acknowledged flush.
+    /// Number of acknowledged writes that were followed by an acknowledged flush, and so must be durable.
     pub durable_writes: u64,
-    /// Time from the start of the journal to the last acknowledged flush; absent without a flush.
+    /// Time from the start of the journal to the last acknowledged flush; absent if no flush was acknowledged.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_flush: Option<Nanos>,
-    /// The condition of the journal.
+    /// Condition of the journal itself.
     pub journal: JournalState,
-    /// Result of checking every written block against its last acknowledged write.
+    /// Result of comparing every written block with its last acknowledged write. After a crash, unflushed writes may be missing.
     pub findings: Findings,
-    /// Result of checking every block with a durable write against its last durable write; faults here break a guarantee.
+    /// Result of comparing every block with its last durable write. A fault here breaks the guarantee of a flush.
     pub durable: Findings,
-    /// Number of journal records before that of the oldest missing write; absent if no write is missing.
+    /// Number of journal records before the record of the oldest missing write; absent if no write is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost_from: Option<u64>,
-    /// Number of blocks that lack their last acknowledged write, although a write that began after that acknowledgement survived.
+    /// Number of blocks without their last acknowledged write although a write survived that began after that acknowledgement.
     pub reordered: u64,
 }
 
 impl Recovery {
-    /// The reason why the loss of an acknowledged write may go undetected; `None` if it cannot.
+    /// Reason why the loss of an acknowledged write may go unnoticed, such as a damaged journal; `None` if every loss is noticed.
     #[must_use]
     pub fn incomplete(&self) -> Option<String> {
         let JournalState { damage, acknowledged, .. } = &self.journal;

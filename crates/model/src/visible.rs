@@ -1,11 +1,11 @@
-//! Makes text from outside safe to print: characters that control a terminal, are invisible, or reorder text become
-//! escapes such as `\u{1b}`.
+//! Makes text from outside safe to print. Characters that control a terminal, are invisible, or change the order of text become escapes such as
+//! `\u{1b}`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Ranges of invisible characters other than control characters: Unicode's format characters, line and paragraph separators, and others of
-/// zero width.
+/// Ranges of invisible characters apart from control characters: Unicode's format characters, line and paragraph separators, and other characters
+/// of zero width.
 const HIDDEN: [(char, char); 25] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
@@ -34,25 +34,25 @@ const HIDDEN: [(char, char); 25] = [
     ('\u{e0000}', '\u{e0fff}'),
 ];
 
-/// Returns whether a character controls the terminal or is invisible.
+/// Returns whether a character controls a terminal or is invisible.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     c.is_control() || HIDDEN.iter().any(|(first, last)| (*first..=*last).contains(&c))
 }
 
-/// Escapes text of several lines; line ends and tabs are kept.
+/// Escapes hidden characters in text of several lines; line ends and tabs are kept.
 #[must_use]
 pub fn text(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_hidden(c) && !matches!(c, '\n' | '\t'), |out, c| out.extend(c.escape_default()))
 }
 
-/// Escapes text to a single line, so that a name cannot fake a line.
+/// Escapes hidden characters and line ends, so that a name from outside cannot add lines to the output.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, is_hidden, |out, c| out.extend(c.escape_default()))
 }
 
-/// Escapes hidden characters in a JSON document, which keeps its meaning because they only occur in strings.
+/// Escapes hidden characters in a JSON document as `\uXXXX`. They can only occur within strings, so that the document's values stay the same.
 #[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
     escaped(

@@ -1,4 +1,4 @@
-//! Warnings about the validity of results.
+//! Warnings about the validity of results, each with its evidence and a remedy.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The protocol between runner and agent, and its framing.
+//! The protocol between the runner and its agents, and the framing of messages.
 //!
 //! A frame consists of the four bytes `iotx`, the payload's length as a little-endian u32, and the payload: one message in JSON. The marker
 //! distinguishes frames from console output; the size limit protects against memory exhaustion. The first exchange is [`Request::Hello`] and
@@ -18,12 +18,12 @@ use crate::units::{Bytes, Nanos};
 use crate::verify_errors::Recovery;
 use crate::workload::{Content, Workload};
 
-/// Protocol version; both ends must have the same.
+/// Version of the protocol; runner and agent must have the same.
 pub const PROTOCOL: u16 = 17;
-/// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
+/// Maximum length of a payload in bytes. A sample of two full histograms has less than 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
-/// Maximum time for which an agent that works on a request sends nothing.
+/// Maximum time between two messages of an agent that is working on a request.
 pub const BEAT: Duration = Duration::from_secs(5);
 
 const MARKER: [u8; 4] = *b"iotx";
@@ -32,106 +32,108 @@ const MARKER: [u8; 4] = *b"iotx";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Answered by [`Event::Hello`].
+    /// Asks for the agent's version and machine. Answered by [`Event::Hello`].
     Hello {
-        /// The runner's [`PROTOCOL`].
+        /// The runner's protocol version, [`PROTOCOL`].
         protocol: u16,
     },
-    /// Answered by [`Event::Pong`].
+    /// Checks that the agent responds. Answered by [`Event::Pong`].
     Ping,
-    /// Writes the whole area once, then flushes. Answered by [`Event::Progress`] ... [`Event::Filled`].
+    /// Writes the whole area once, then flushes. Answered by any number of [`Event::Progress`] and then [`Event::Filled`].
     Fill {
-        /// The area to fill.
+        /// The area of a file or device to fill.
         area: ByteRange,
-        /// The content to write.
+        /// Content of the data to write: compressibility, duplicates and stamps.
         content: Content,
-        /// Seed of the data to write.
+        /// Seed from which the written data is generated.
         seed: u64,
     },
     /// Writes back dirty data, then drops caches. Answered by [`Event::CachesDropped`].
     DropCaches {
-        /// Files and devices whose cached pages are dropped, including the files of loop devices below them. Empty for the guest's disk.
+        /// Files and devices whose cached pages are dropped, including the files of loop devices below them. Empty to drop those of the guest's
+        /// disk.
         paths: Vec<String>,
         /// True to drop the caches of the whole machine, if the agent has the permission.
         machine: bool,
     },
     /// Sets up a measurement. Answered by [`Event::Ready`]; the next request must be [`Request::Go`].
     Run(Box<Job>),
-    /// Ends the window of the current load early, with the results up to then. Has no answer, and no effect on work with
-    /// a fixed amount.
+    /// Ends the measured window of the current load early; the results up to then are kept. Has no answer. Work with a fixed amount of I/O ignores
+    /// this request.
     End,
-    /// Starts the load. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Over`]; the next request must be [`Request::Conclude`].
+    /// Starts the load. Answered by [`Event::Measuring`], [`Event::Sample`] for each interval, and [`Event::Over`]. The next request must be
+    /// [`Request::Conclude`].
     Go {
-        /// Start time in nanoseconds of the monotonic clock that both ends share; `None` to start at once. If set, [`Event::Started`] is
-        /// sent too.
+        /// Start time in nanoseconds of the monotonic clock that runner and agent share; `None` to start at once. With a start time, the agent also
+        /// sends [`Event::Started`].
         at_ns: Option<u64>,
     },
-    /// Flushes and verifies the writes of the load, after the runner has read its counters. Answered by [`Event::Done`].
+    /// Flushes and verifies what the load wrote; sent after the runner has read its counters. Answered by [`Event::Done`].
     Conclude,
-    /// Starts a server for network measurements, in addition to other requests. Answered by [`Event::Serving`].
+    /// Starts a server for network measurements, which runs while the agent handles other requests. Answered by [`Event::Serving`].
     Serve {
-        /// The address to listen on.
+        /// Address that the server listens on.
         bind: String,
-        /// The token that clients must present.
+        /// Token that clients must present; `None` to accept all clients.
         token: Option<String>,
     },
-    /// Reads this machine's network interfaces. Answered by [`Event::Interfaces`].
+    /// Lists the network interfaces of the agent's machine. Answered by [`Event::Interfaces`].
     Interfaces,
-    /// Compares a target with the journal of its acknowledged writes; read-only. Answered by [`Event::Audited`].
+    /// Compares a target with the journal of its acknowledged writes, without writing. Answered by [`Event::Audited`].
     Audit {
-        /// An existing file or device.
+        /// Path of an existing file or device.
         path: String,
-        /// Path of the journal.
+        /// Path of the write journal.
         journal: String,
     },
-    /// Measures the engine's overhead per I/O. Answered by [`Event::Floor`].
+    /// Measures the load generator's CPU time per I/O. Answered by [`Event::Floor`].
     Floor,
-    /// Inspects a path and the machine; read-only. Answered by [`Event::Described`], or by [`Event::Failed`] if the path can be neither
+    /// Inspects a path and the machine without writing. Answered by [`Event::Described`], or by [`Event::Failed`] if the path can be neither
     /// measured nor created.
     Describe {
         /// Absolute path.
         path: String,
-        /// Size of the file to create if nothing exists at the path.
+        /// Size of the file to create later if nothing exists at the path.
         size: Bytes,
     },
-    /// Reads the setup of the machine, or of the storage below a path; read-only. Answered by [`Event::Surveyed`].
+    /// Reads the setup of the machine, or of the storage below a path, without writing. Answered by [`Event::Surveyed`].
     Survey {
-        /// Absolute path; `None` for the machine with all its disks.
+        /// Absolute path; `None` to survey the machine with all its disks.
         path: Option<String>,
     },
-    /// Creates a file at a path where nothing exists. The agent removes it on exit. Answered by [`Event::Created`].
+    /// Creates a file at a path where nothing exists. The agent removes the file on exit. Answered by [`Event::Created`].
     Create {
-        /// Absolute path.
+        /// Absolute path of the new file.
         path: String,
-        /// Length of the file.
+        /// Length of the new file.
         size: Bytes,
     },
-    /// Keeps a created file on exit. Answered by [`Event::Kept`].
+    /// Makes the agent keep a created file on exit. Answered by [`Event::Kept`].
     Keep {
         /// The path passed to [`Request::Create`].
         path: String,
     },
-    /// Stops the agent; a guest powers off.
+    /// Stops the agent. The agent in a guest powers the guest off.
     Shutdown,
 }
 
-/// An area of a file or device.
+/// An area within a file or device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByteRange {
-    /// An existing file or device; `None` for the guest's disk.
+    /// Path of an existing file or device; `None` for the guest's disk.
     pub path: Option<String>,
-    /// Start of the area in bytes.
+    /// Start of the area, in bytes from the start of the file or device.
     pub offset: Bytes,
-    /// Length of the area.
+    /// Length of the area in bytes.
     pub size: Bytes,
-    /// True if a layer that iotax created holds the device, so that an exclusive claim would fail.
+    /// True if a layer that iotax created has the device open, so that opening it exclusively would fail.
     pub shared: bool,
-    /// The expected identity of the file or device; anything else at the path is rejected.
+    /// Expected identity of the file or device. A different file or device at the path is rejected.
     pub identity: Option<Identity>,
 }
 
-/// Identifies a block device independent of its names.
+/// Identifies a block device independently of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskId {
@@ -141,7 +143,7 @@ pub struct DiskId {
     pub sequence: Option<u64>,
 }
 
-/// The identity of a target, which survives renames.
+/// Identity of a file or device, which stays the same under another name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Identity {
@@ -152,55 +154,55 @@ pub enum Identity {
         /// The file's inode number.
         inode: u64,
     },
-    /// A block device.
+    /// A block device, identified by its numbers.
     Disk(DiskId),
 }
 
-/// A fill with stamped blocks, which are still on the target wherever no workload of the run has written.
+/// A completed fill whose blocks carry verification stamps. The stamps remain wherever no workload of the run has written since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StampedFill {
-    /// The seed of [`Request::Fill`].
+    /// Seed of the [`Request::Fill`] that wrote the blocks.
     pub seed: u64,
-    /// The end of the filled area in bytes.
+    /// End of the filled area, in bytes from the start of the target.
     pub end: Bytes,
 }
 
-/// A measurement to run.
+/// Everything that an agent needs to know for one measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// An existing file or device; `None` for the guest's disk.
+    /// Path of an existing file or device; `None` for the guest's disk.
     pub path: Option<String>,
-    /// The workload to run.
+    /// The workload to run, with all keys set.
     pub workload: Workload,
-    /// Length of the area, from the workload's offset.
+    /// Length of the area in bytes, starting at the workload's offset.
     pub size: Bytes,
-    /// Seed of offsets and payload.
+    /// Seed from which offsets and payload are generated.
     pub seed: u64,
-    /// Length of a sampling interval.
+    /// Length of the intervals for which samples are sent.
     pub interval: Nanos,
-    /// True if the target may be written. Otherwise a workload that writes is rejected.
+    /// True if the target may be written. If false, a workload that writes is rejected.
     pub writable: bool,
-    /// True if a layer that iotax created holds the device, so that an exclusive claim would fail.
+    /// True if a layer that iotax created has the device open, so that opening it exclusively would fail.
     #[serde(default)]
     pub shared: bool,
-    /// The expected identity of the target; anything else at the path is rejected.
+    /// Expected identity of the target. A different file or device at the path is rejected.
     #[serde(default)]
     pub identity: Option<Identity>,
-    /// An empty directory next to the target, for workloads that create files; absent in a guest, whose agent creates it.
+    /// Path of an empty directory next to the target, for workloads that create files. Absent in a guest, whose agent creates the directory.
     #[serde(default)]
     pub directory: Option<String>,
-    /// The server of a network measurement; absent for storage.
+    /// Address of the server of a network measurement; absent for storage.
     #[serde(default)]
     pub peer: Option<Peer>,
-    /// The stamped fill of the target, which workloads that verify also check; absent if unknown or without stamps.
+    /// The target's fill, whose stamps workloads with `verify` also check; absent if the fill is unknown or has no stamps.
     #[serde(default)]
     pub filled: Option<StampedFill>,
 }
 
 impl Job {
-    /// A read-only job without path, identity, directory, peer or fill. In a guest, it runs on the guest's disk.
+    /// A job that may not write, without path, identity, directory, peer and fill. In a guest, it uses the guest's disk.
     #[must_use]
     pub const fn new(workload: Workload, size: Bytes, seed: u64, interval: Nanos) -> Self {
         Self {
@@ -223,136 +225,136 @@ impl Job {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Event {
-    /// The agent's identity. Answers [`Request::Hello`].
+    /// Describes the agent and its machine. Answers [`Request::Hello`].
     Hello(AgentHello),
-    /// Answers [`Request::Ping`].
+    /// The agent responds. Answers [`Request::Ping`].
     Pong,
-    /// Progress of a fill.
+    /// Progress of a fill, sent repeatedly.
     Progress {
-        /// Bytes written.
+        /// Bytes written so far.
         done: Bytes,
-        /// Bytes to write.
+        /// Bytes to write in total.
         total: Bytes,
     },
-    /// The fill is complete and flushed.
+    /// The area is filled and flushed. Answers [`Request::Fill`].
     Filled,
-    /// The caches that were dropped.
+    /// The caches that were actually dropped. Answers [`Request::DropCaches`].
     CachesDropped(CacheDrop),
-    /// The measurement is set up. The load starts on [`Request::Go`], so that several agents can start at once.
+    /// The measurement is set up; the load starts on [`Request::Go`], so that several agents can start at the same time.
     Ready,
-    /// The load has started. Sent if [`Request::Go`] set a start time.
+    /// The load has started. Only sent if [`Request::Go`] has a start time.
     Started {
         /// Start time in nanoseconds of the agent's monotonic clock.
         at_ns: u64,
     },
     /// The warm-up is over and the measured window starts.
     Measuring,
-    /// The figures of one interval.
+    /// Results of one interval.
     Sample(Box<Sample>),
-    /// The measured window is over. A flush, verification and cleanup follow outside of it.
+    /// The measured window is over. Flush, verification and cleanup follow, which are not measured.
     Over,
-    /// The measurement is complete.
+    /// The measurement is complete. Answers [`Request::Conclude`].
     Done(Box<Outcome>),
-    /// The engine's overhead, measured on the null backend.
+    /// The load generator's CPU time per I/O, measured without any device. Answers [`Request::Floor`].
     Floor {
-        /// CPU nanoseconds per I/O.
+        /// CPU time per I/O in nanoseconds.
         ns_per_io: u64,
     },
-    /// The server is listening.
+    /// The server for network measurements is listening. Answers [`Request::Serve`].
     Serving {
         /// The port that the server listens on.
         port: u16,
     },
-    /// The machine's network interfaces.
+    /// Network interfaces of the agent's machine. Answers [`Request::Interfaces`].
     Interfaces(Vec<Interface>),
-    /// The result of comparing a target with its journal.
+    /// Result of comparing a target with its write journal. Answers [`Request::Audit`].
     Audited(Box<Recovery>),
-    /// The description of a path.
+    /// Description of a path and the machine. Answers [`Request::Describe`].
     Described(Box<Description>),
-    /// The survey of the setup.
+    /// Setup of the machine or of its storage. Answers [`Request::Survey`].
     Surveyed(Box<Survey>),
-    /// The file was created.
+    /// The file has been created. Answers [`Request::Create`].
     Created,
-    /// The file will be kept.
+    /// The file will be kept when the agent exits. Answers [`Request::Keep`].
     Kept,
-    /// The agent is working and has nothing else to report; sent after [`BEAT`] of silence while a request is open.
+    /// The agent is still working on a request; sent if there was no other message for [`BEAT`].
     Alive,
-    /// The request failed.
+    /// The request has failed.
     Failed {
-        /// The reason, with the path and the system's error.
+        /// Reason of the failure, with the path and the system's error.
         message: String,
     },
 }
 
-/// An agent's identity.
+/// The agent and its machine, as described in the first message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentHello {
-    /// The agent's [`PROTOCOL`].
+    /// The agent's protocol version, [`PROTOCOL`].
     pub protocol: u16,
-    /// The version of iotax.
+    /// The agent's version of iotax.
     pub version: String,
     /// Kernel release of the agent's machine.
     pub kernel: String,
-    /// Clocksource of the agent's machine.
+    /// Clocksource of the agent's machine; `None` if unknown.
     pub clocksource: Option<String>,
-    /// In a guest: the disk found by its serial number, or the test file on it.
+    /// In a guest: path of the disk found by its serial number, or of the test file on that disk. Otherwise `None`.
     pub disk: Option<String>,
-    /// In a guest: the filesystem of the test file, with its mount options.
+    /// In a guest: the filesystem of the test file, with its mount options. `None` if the guest uses the raw disk.
     pub filesystem: Option<Layer>,
-    /// In a guest: the timeouts of the disk and filesystem.
+    /// In a guest: timeouts of the disk and filesystem. Otherwise empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub timeouts: Vec<Timeout>,
 }
 
-/// The description of a path on an agent's machine.
+/// A path on an agent's machine: its length, its storage stack, and the machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// Length of the file or device; absent if nothing exists there and a file of the requested size can be created.
+    /// Length of the file or device; absent if nothing exists at the path and a file of the requested size can be created.
     pub length: Option<Bytes>,
-    /// The stack from the bottom up; that of the directory if nothing exists.
+    /// The storage stack from the bottom up; that of the parent directory if nothing exists at the path.
     pub layers: Vec<Layer>,
-    /// The timeouts of these layers.
+    /// Timeouts of the layers in `layers`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub timeouts: Vec<Timeout>,
-    /// The machine of the agent.
+    /// The agent's machine.
     pub environment: Environment,
 }
 
-/// A protocol error.
+/// An error in the protocol between runner and agent.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The stream failed or ended within a frame.
     #[error("the agent's stream failed: {0}")]
     Stream(#[from] io::Error),
-    /// A frame without the marker.
+    /// A frame that does not begin with the marker.
     #[error("expected a frame and got the bytes {0:?}: is the other end an iotax of the same version?")]
     Marker([u8; 4]),
     /// A frame whose payload exceeds the size limit.
     #[error("a frame of {length} bytes is above the limit of {limit}")]
     TooLarge {
-        /// Length of the payload in bytes.
+        /// Length of the payload in bytes, as stated in the frame.
         length: u32,
-        /// The limit in bytes.
+        /// Maximum length of a payload in bytes.
         limit: u32,
     },
-    /// A payload that is not a valid message.
+    /// A payload that cannot be parsed as a message.
     #[error("a message that is not understood ({error}): {excerpt}")]
     Message {
-        /// The parser's error.
+        /// Error of the JSON parser.
         error: serde_json::Error,
-        /// The beginning of the payload.
+        /// Beginning of the payload, for the error message.
         excerpt: String,
     },
 }
 
-/// Sends one message and flushes.
+/// Sends one message as a frame and flushes the stream.
 pub fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> Result<(), WireError> {
     send_up_to(stream, message, MAX_FRAME)
 }
 
-/// Like [`send`], with a different limit on the payload in bytes.
+/// Sends a message like [`send`], with `limit` as the maximum length of the payload in bytes.
 pub fn send_up_to<T: Serialize>(stream: &mut impl Write, message: &T, limit: u32) -> Result<(), WireError> {
     let mut frame = Vec::with_capacity(256);
     frame.extend_from_slice(&MARKER);
@@ -368,12 +370,12 @@ pub fn send_up_to<T: Serialize>(stream: &mut impl Write, message: &T, limit: u32
     Ok(())
 }
 
-/// Receives one message; `None` if the stream ended before a frame began.
+/// Receives one message; blocks until it is complete. `None` if the stream ended before a frame began.
 pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> Result<Option<T>, WireError> {
     receive_up_to(stream, MAX_FRAME)
 }
 
-/// Like [`receive`], with a different limit on the payload in bytes.
+/// Receives a message like [`receive`], with `limit` as the maximum length of the payload in bytes.
 pub fn receive_up_to<T: DeserializeOwned>(
     stream: &mut impl Read,
     limit: u32,

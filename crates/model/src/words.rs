@@ -1,4 +1,4 @@
-//! Enums whose values are words on the command line and in plan files.
+//! Enums whose values are words on the command line, in plan files and in JSON.
 
 /// A word that is not among the accepted ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +26,7 @@ impl WordError {
 /// Maximum length of an input for which a similar word is suggested.
 const LONGEST_INPUT: usize = 100;
 
-/// The word most similar to `input`, if any is similar enough for a suggestion.
+/// The accepted word that is most similar to `input`; `None` if no word is similar enough to be suggested.
 pub fn nearest<'a>(input: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Nobody mistypes that much, and comparing costs the product of both lengths.
     let input = (input.len() <= LONGEST_INPUT).then(|| input.to_lowercase())?;
@@ -46,10 +46,10 @@ macro_rules! words {
         pub enum $name { $($(#[$vdoc])* $variant),+ }
 
         impl $name {
-            /// All canonical words.
+            /// The words of all variants, without aliases.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// The canonical word of this value.
+            /// The word for this value, not an alias.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }

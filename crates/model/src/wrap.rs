@@ -1,7 +1,7 @@
-//! Wraps text between words.
+//! Wraps and truncates text for a terminal.
 
-/// Wraps text to lines of at most `width` characters. Longer words are not broken. Commands to paste stay on one line: a command after a colon
-/// at the end of the text, and text in backticks that fits a line.
+/// Wraps text to lines of at most `width` characters. Longer words are not broken. Commands to paste stay on one line: a command after a colon at
+/// the end of the text, and text in backticks if it fits on a line.
 #[must_use]
 pub fn lines(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -23,7 +23,7 @@ pub fn lines(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Splits a text into units that are not broken: words, the command at the end, and text in backticks that fits the width.
+/// Splits a text into the units between which lines may break: words, a command at the end, and text in backticks that fits on a line.
 fn words(text: &str, width: usize) -> Vec<String> {
     if let Some(colon) = text.rfind(": iotax ") {
         let (before, command) = text.split_at(colon + 1);
@@ -43,12 +43,12 @@ fn words(text: &str, width: usize) -> Vec<String> {
     words
 }
 
-/// Returns whether a word has an odd number of backticks, so that it opens or closes a quoted text.
+/// Returns whether a word has an odd number of backticks, so that text in backticks begins or ends in this word.
 fn is_open(word: &str) -> bool {
     word.matches('`').count() % 2 == 1
 }
 
-/// Truncates a text to at most `width` characters; `~` replaces the omitted part.
+/// Truncates a text to at most `width` characters; `~` replaces the part that was cut off.
 #[must_use]
 pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {

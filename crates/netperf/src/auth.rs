@@ -1,5 +1,5 @@
-//! The shared token. The server sends random bytes, and the client answers with an HMAC (RFC 2104, SHA-256) of these, of the
-//! test's cookie and of its parameters: the token itself is never sent, and an answer is valid for one test only.
+//! Proof that a client knows the server's token. The server sends random bytes; the client answers with an HMAC (RFC 2104, SHA-256) of these
+//! bytes, the test's cookie and the test's parameters. The token itself is never sent, and an answer is valid for one test only.
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
@@ -7,14 +7,14 @@ use sha2::Sha256;
 
 use super::control::{Cookie, random};
 
-/// The server's challenge.
+/// The random bytes that the server sends to the client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Challenge {
     nonce: [u8; 32],
 }
 
-/// The client's answer.
+/// The client's HMAC, which answers the challenge.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
@@ -22,7 +22,7 @@ pub(super) struct Answer {
 }
 
 impl Challenge {
-    /// A fresh, random challenge.
+    /// Creates a challenge of fresh random bytes.
     pub(super) fn new() -> std::io::Result<Self> {
         let mut nonce = [0; 32];
         random(&mut nonce)?;
@@ -34,7 +34,7 @@ impl Challenge {
         Answer { mac: self.mac(token, cookie, parameters).finalize().into_bytes().to_vec() }
     }
 
-    /// Checks whether an answer proves knowledge of the token, in constant time.
+    /// Returns whether an answer proves knowledge of the token; takes the same time for right and wrong answers.
     pub(super) fn is_met(&self, answer: &Answer, token: &str, cookie: &Cookie, parameters: &[u8]) -> bool {
         self.mac(token, cookie, parameters).verify_slice(&answer.mac).is_ok()
     }

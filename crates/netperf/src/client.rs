@@ -1,4 +1,4 @@
-//! The client: has a server agree to a test, connects its streams, and ends it.
+//! The client's connection to a server: agrees on a test, connects the streams, and ends the test.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -19,11 +19,11 @@ use super::stream::{Options, Socket, tcp_info};
 use super::streams;
 use iotax_engine::EngineError;
 
-/// Longest time for a server to stop: it may have to wait for a write.
+/// Maximum time to wait for a server to stop. It may have to finish a blocked write first.
 const END_PATIENCE: Duration = Duration::from_secs(30);
-/// Interval at which the opening datagram of a stream is resent until it is answered.
+/// Time after which an unanswered opening datagram of a UDP stream is sent again.
 const HELLO_AGAIN: Duration = Duration::from_secs(1);
-/// The interval at which the client checks whether the server has started the test.
+/// Interval at which the client checks whether the server has started the test.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A test that the server agreed to, before its streams are connected.
@@ -37,7 +37,8 @@ pub(super) struct ClientSession {
 }
 
 impl ClientSession {
-    /// Agrees with a server on a test. `parameters` receives the path's maximum segment size in bytes, if known.
+    /// Agrees on a test with a server. `parameters` is called with the path's maximum segment size in bytes, if known, and returns the
+    /// parameters to request.
     pub(super) fn open(
         peer: &Peer,
         parameters: impl FnOnce(Option<u32>) -> Parameters,
@@ -85,8 +86,8 @@ impl ClientSession {
         letters(&self.cookie)
     }
 
-    /// Connects the streams. Returns them in order of their numbers, each with true if this end sends, and whether the server has already
-    /// started the test.
+    /// Connects the streams. Returns them in the order of their numbers, each with true if this end sends on it; and true if the server has
+    /// already started the test.
     pub(super) fn connect(&self) -> Result<(Vec<(Socket, bool)>, bool), NetError> {
         let mut started = false;
         let (sends, receives) = self.parameters.streams();
@@ -112,7 +113,7 @@ impl ClientSession {
         Ok((sockets, started))
     }
 
-    /// Waits until the server's streams run; `started` means that the server has started the test already.
+    /// Waits until the server's streams run. Pass `started` if the server is known to have started the test.
     pub(super) fn await_running(&self, started: bool) -> Result<(), NetError> {
         if !started {
             self.control.expect(State::TestStart)?;
@@ -120,8 +121,8 @@ impl ClientSession {
         self.control.expect(State::TestRunning)
     }
 
-    /// Opens a UDP stream: repeats the handshake until the server answers, or starts the test because its answer was lost.
-    /// Returns the socket, and true if the server has started the test.
+    /// Opens a UDP stream: sends the opening datagram until the server answers, or starts the test because its answer was lost. Returns the
+    /// socket, and true if the server has started the test.
     fn open_datagrams(&self, from: SocketAddr, options: &Options) -> Result<(UdpSocket, bool), NetError> {
         let socket = dial::udp(from, self.address, options)?;
         socket.set_read_timeout(Some(LOOK))?;
@@ -151,12 +152,12 @@ impl ClientSession {
         ))
     }
 
-    /// Tells the server to stop; data in flight still arrives. If the server is gone, `await_end` fails.
+    /// Tells the server to stop. Data in flight still arrives. Errors are ignored: if the server is gone, [`Self::await_end`] fails.
     pub(super) fn end(&self) {
         drop(self.control.send(State::TestEnd));
     }
 
-    /// Waits until the server has stopped.
+    /// Waits up to 30 s until the server has stopped.
     pub(super) fn await_end(&self) -> Result<(), NetError> {
         match self.control.poll(END_PATIENCE)?.ok_or(NetError::Late)? {
             State::ExchangeResults => Ok(()),
@@ -164,7 +165,7 @@ impl ClientSession {
         }
     }
 
-    /// Exchanges results with the server.
+    /// Sends this end's results to the server and returns the server's.
     pub(super) fn exchange(self, local: &End) -> Result<End, NetError> {
         let udp = self.parameters.udp;
         self.control.send_json(&Results::of(local, udp))?;
@@ -174,7 +175,7 @@ impl ClientSession {
         Ok(results.read(local, udp, self.parameters.omit().0 > 0))
     }
 
-    /// Aborts the test.
+    /// Tells the server to abort the test; errors are ignored.
     pub(super) fn terminate(&self) {
         // A failure to send means that the server is gone already.
         drop(self.control.send(State::ClientTerminate));
@@ -194,7 +195,7 @@ fn connect(peer: &Peer) -> io::Result<std::net::TcpStream> {
     Err(last.unwrap_or_else(|| io::Error::other("the name has no address")))
 }
 
-/// Converts a failure to an error that names the peer.
+/// Adds the peer's name to an error.
 pub(super) fn with_name(peer: &Peer, error: NetError) -> EngineError {
     let name = format!("{}:{}", peer.host, peer.port);
     EngineError::Net(match error {

@@ -1,7 +1,7 @@
-//! The control connection: one-byte states, and JSON preceded by its length.
+//! The control connection of iperf3's protocol (esnet/iperf, `iperf_api.c`): states of one byte, and JSON preceded by its length.
 //!
-//! This is iperf3's protocol (esnet/iperf, `iperf_api.c`). Every wait has one deadline for the whole message, so that a peer that
-//! sends a byte now and then cannot stall the other end, and lengths are checked before use.
+//! Each message has one deadline as a whole, so that a peer that sends a byte now and then cannot stall the other end. Lengths are checked
+//! before use.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,21 +12,21 @@ use rustix::net::sockopt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Bytes of the cookie that all connections of a test begin with: 36 letters and digits and a zero.
+/// Bytes of the cookie with which all connections of a test begin: 36 letters and digits, and a zero byte.
 pub(super) const COOKIE: usize = 37;
 /// Maximum length of the parameters' JSON in bytes.
 pub(super) const MAX_PARAMETERS: u32 = 64 << 10;
-/// Maximum length of the results' JSON in bytes; 256 streams take some 100 KiB.
+/// Maximum length of the results' JSON in bytes; those of 256 streams take some 100 KiB.
 pub(super) const MAX_RESULTS: u32 = 2 << 20;
-/// Longest time for one step of the peer.
+/// Maximum time to wait for each message of the peer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Idle time after which the kernel sends TCP keep-alive probes.
+/// Idle time after which the kernel sends TCP keep-alive probes on the control connection.
 const KEPT_ALIVE: Duration = Duration::from_secs(30);
 
-/// The identifier common to all connections of a test.
+/// The random identifier that all connections of a test send first.
 pub(super) type Cookie = [u8; COOKIE];
 
-/// A state, sent as one byte on the control connection. The numbers are iperf3's but for [`State::Challenge`].
+/// A state of the test, sent as one byte on the control connection. The numbers are iperf3's, except for [`State::Challenge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i8)]
 pub(super) enum State {
@@ -42,7 +42,7 @@ pub(super) enum State {
     Done = 16,
     AccessDenied = -1,
     ServerError = -2,
-    /// An iotax server asks an iotax client to prove that it knows the token.
+    /// An iotax server asks the client to prove that it knows the token.
     Challenge = 73,
 }
 
@@ -63,7 +63,7 @@ impl State {
         Self::Challenge,
     ];
 
-    /// The state's byte on the wire.
+    /// Returns the byte that stands for the state on the wire.
     pub(super) const fn byte(self) -> u8 {
         (self as i8).cast_unsigned()
     }
@@ -73,7 +73,7 @@ impl State {
     }
 }
 
-/// The reason why a test with a peer failed.
+/// The reason why a test with a peer failed; the texts continue a sentence that begins with the peer's name.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NetError {
     #[error(transparent)]
@@ -100,14 +100,14 @@ pub(super) enum NetError {
     Refused(String),
 }
 
-/// One end of the control connection.
+/// This end of a control connection.
 #[derive(Debug)]
 pub(super) struct Control {
     socket: TcpStream,
 }
 
 impl Control {
-    /// Wraps a connected socket.
+    /// Wraps a connected socket and enables TCP keep-alive.
     pub(super) fn new(socket: TcpStream) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
         socket.set_nodelay(true)?;
@@ -119,7 +119,7 @@ impl Control {
         Ok(Self { socket })
     }
 
-    /// The address of the other end.
+    /// Returns the address of the other end.
     pub(super) fn peer(&self) -> io::Result<SocketAddr> {
         self.socket.peer_addr()
     }
@@ -128,7 +128,7 @@ impl Control {
         &self.socket
     }
 
-    /// Sends bytes without a length prefix.
+    /// Sends bytes as they are, without a length in front.
     pub(super) fn send_bytes(&self, bytes: &[u8]) -> Result<(), NetError> {
         (&self.socket).write_all(bytes).map_err(NetError::from)
     }
@@ -141,7 +141,7 @@ impl Control {
         self.send_bytes(&framed(message)?)
     }
 
-    /// Waits up to `patience` for a state; `None` if none came.
+    /// Waits up to `patience` for the peer's next state; `None` if none arrives in that time.
     pub(super) fn poll(&self, patience: Duration) -> Result<Option<State>, NetError> {
         let deadline = Instant::now() + patience;
         loop {
@@ -164,7 +164,7 @@ impl Control {
         self.poll(PATIENCE)?.ok_or(NetError::Late)
     }
 
-    /// Waits for the expected state; fails on any other.
+    /// Waits for the peer's next state; fails if that is not the expected one.
     pub(super) fn expect(&self, expected: State) -> Result<(), NetError> {
         match self.state()? {
             state if state == expected => Ok(()),
@@ -172,7 +172,7 @@ impl Control {
         }
     }
 
-    /// Turns states that report a failure into errors.
+    /// Returns an error if the state reports a failure of the peer, else the state.
     fn check(&self, state: State) -> Result<State, NetError> {
         match state {
             State::AccessDenied => Err(NetError::Denied),
@@ -189,7 +189,7 @@ impl Control {
         }
     }
 
-    /// Receives a message of at most `limit` bytes.
+    /// Receives a JSON message of at most `limit` bytes.
     pub(super) fn json<T: DeserializeOwned>(&self, limit: u32) -> Result<T, NetError> {
         let deadline = Instant::now() + PATIENCE;
         let mut length = [0; 4];
@@ -227,7 +227,7 @@ impl Control {
     }
 }
 
-/// Serializes a message with its length in front.
+/// Encodes a message as JSON, with its length in front.
 pub(super) fn framed<T: Serialize>(message: &T) -> Result<Vec<u8>, NetError> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message).map_err(io::Error::from)?;
@@ -236,7 +236,7 @@ pub(super) fn framed<T: Serialize>(message: &T) -> Result<Vec<u8>, NetError> {
     Ok(frame)
 }
 
-/// The announced length in bytes; an error if it is 0 or above `limit`.
+/// Returns the announced length in bytes; an error if it is 0 or above `limit`.
 pub(super) fn checked_length(bytes: [u8; 4], limit: u32) -> Result<usize, NetError> {
     let length = u32::from_be_bytes(bytes);
     if length == 0 || length > limit {
@@ -245,7 +245,7 @@ pub(super) fn checked_length(bytes: [u8; 4], limit: u32) -> Result<usize, NetErr
     usize::try_from(length).map_err(|error| io::Error::other(error).into())
 }
 
-/// Parses a JSON message.
+/// Parses a JSON message; an error quotes its beginning.
 pub(super) fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T, NetError> {
     serde_json::from_slice(text).map_err(|error| NetError::Json {
         error: printable(&error.to_string()),
@@ -253,17 +253,17 @@ pub(super) fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T, NetError
     })
 }
 
-/// The first 120 characters of a peer's text, escaped so that they cannot control a terminal.
+/// Returns the first 120 characters of a peer's text, escaped so that they cannot control a terminal.
 fn printable(text: &str) -> String {
     text.chars().take(120).flat_map(char::escape_debug).collect()
 }
 
-/// The cookie as text, without its zero byte.
+/// Returns the cookie as text, without its zero byte.
 pub(super) fn letters(cookie: &Cookie) -> String {
     String::from_utf8_lossy(&cookie[..COOKIE - 1]).into_owned()
 }
 
-/// Makes a unique random cookie.
+/// Creates a random cookie.
 pub(super) fn new_cookie() -> io::Result<Cookie> {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut cookie = [0; COOKIE];

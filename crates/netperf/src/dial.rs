@@ -10,7 +10,7 @@ use rustix::net::{self, SocketFlags, SocketType, ipproto, sockopt};
 
 use super::stream::Options;
 
-/// Resolves a host name, in the system's order of addresses.
+/// Resolves a host name to addresses, in the system's order of preference.
 pub(super) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     // As in a URL.
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -18,7 +18,7 @@ pub(super) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if found.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(found) }
 }
 
-/// The local address to bind to: that of `bind` if set, in the address family of `to`.
+/// Returns the local address to bind to: `bind` if set, else any address, in the address family of `to`.
 pub(super) fn local(bind: Option<&str>, to: SocketAddr, port: u16) -> io::Result<SocketAddr> {
     let any = match to {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -34,7 +34,7 @@ pub(super) fn local(bind: Option<&str>, to: SocketAddr, port: u16) -> io::Result
     })
 }
 
-/// Connects over TCP within `patience`.
+/// Connects to `to` over TCP from `from`, within `patience`.
 pub(super) fn tcp(
     from: SocketAddr,
     to: SocketAddr,
@@ -67,8 +67,8 @@ fn await_connection(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
 }
 
-/// Creates a UDP socket from one address, connected to another. If a port is requested, other sockets may be bound to it too, as the
-/// server's are; a port that the kernel picks is exclusive.
+/// Creates a UDP socket that is bound to `from` and connected to `to`. If `from` names a port, other sockets can be bound to it too, as the
+/// server's streams are; a port that the kernel picks is exclusive.
 pub(super) fn udp(from: SocketAddr, to: SocketAddr, options: &Options) -> io::Result<UdpSocket> {
     let socket = socket(to, SocketType::DGRAM, SocketFlags::empty())?;
     options.set(&socket, false)?;

@@ -1,23 +1,23 @@
-//! Results that the two ends exchange at the end: iperf3's JSON, and the keys that two iotax ends add.
+//! The results that both ends exchange after a test: iperf3's JSON, with additional keys between two iotax ends.
 
 use iotax_model::record::{CpuTime, Gap};
 use serde::{Deserialize, Serialize};
 
 use super::report::{End, StreamEnd, StreamFigures};
 
-/// Results of one end in iperf3's format.
+/// The results of one end in iperf3's format.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Results {
     cpu_util_total: f64,
     cpu_util_user: f64,
     cpu_util_system: f64,
-    /// 1 if the sender's kernel counts retransmits; -1, which iperf3 writes as 2^64 - 1, if this end does not send.
+    /// 1 if this end counts retransmits; -1, which iperf3 writes as 2^64 - 1, if this end does not send.
     sender_has_retransmits: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     congestion_used: Option<String>,
     streams: Vec<StreamResult>,
-    /// Keys that only iotax writes. iperf3 ignores them.
+    /// Results that only iotax ends exchange; iperf3 ignores the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     iotax: Option<Extension>,
 }
@@ -27,15 +27,15 @@ pub(super) struct Results {
 struct StreamResult {
     id: u32,
     bytes: u64,
-    /// Retransmitted segments; -1 or 2^64 - 1 if unknown.
+    /// Number of retransmitted segments; -1 or 2^64 - 1 if unknown.
     retransmits: f64,
-    /// Jitter in seconds.
+    /// Interarrival jitter in seconds.
     jitter: f64,
     errors: f64,
-    /// The part of `errors` from the warm-up; sent by iperf3 since 3.13.
+    /// The part of `errors` that belongs to the warm-up; iperf3 sends it since 3.13.
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_errors: Option<f64>,
-    /// Datagrams sent, or those that the receiver knows were sent.
+    /// Number of datagrams sent; at the receiver, as far as it knows from their numbers.
     packets: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_packets: Option<f64>,
@@ -68,7 +68,7 @@ struct StreamExtension {
     max_window: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
-    /// Why the stream broke.
+    /// The reason why the stream broke; `None` if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -94,7 +94,7 @@ impl Results {
         }
     }
 
-    /// Validates and converts the other end's results; `local` has this end's streams of the test.
+    /// Checks the other end's results and converts them. `local` has this end's results, which name the streams of the test.
     pub(super) fn read(self, local: &End, udp: bool, warmed_up: bool) -> End {
         let duration_ns =
             self.streams.iter().filter_map(|stream| nanos(stream.end_time - stream.start_time)).max();

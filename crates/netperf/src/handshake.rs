@@ -1,16 +1,16 @@
-//! The datagrams that open a UDP stream: iperf3 sends four bytes and waits for four others. iotax appends the test's cookie,
-//! which iperf3 does not read, to distinguish tests that run at once.
+//! The datagrams that open a UDP stream. An iperf3 client sends four constant bytes and waits for four others. An iotax client appends the
+//! test's cookie, which iperf3 ignores, so that concurrent tests can be told apart.
 
 use super::control::{COOKIE, Cookie};
 
-/// Opening datagrams of iperf3, in its machine's byte order: digits since 3.12, numbers before.
+/// The numbers in iperf3's opening datagrams, in the sender's byte order: the first since version 3.12, the second before.
 const CALLS: [u32; 2] = [0x3637_3839, 123_456_789];
 const ANSWERS: [u32; 2] = [0x3938_3736, 987_654_321];
 
-/// Length in bytes of the longest of these datagrams.
+/// Length in bytes of an opening datagram with a cookie, the longest one.
 pub(super) const LENGTH: usize = 4 + COOKIE;
 
-/// Builds the datagram that opens a stream of a test.
+/// Builds the opening datagram of a stream.
 pub(super) fn call(cookie: &Cookie) -> [u8; LENGTH] {
     let mut call = [0; LENGTH];
     call[..4].copy_from_slice(&CALLS[0].to_ne_bytes());
@@ -18,29 +18,29 @@ pub(super) fn call(cookie: &Cookie) -> [u8; LENGTH] {
     call
 }
 
-/// A request to open a stream.
+/// A request to open a stream, from an opening datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Call {
-    /// The cookie of the test; iperf3 does not send one.
+    /// Cookie of the test; `None` if an iperf3 sent the datagram.
     pub(super) cookie: Option<Cookie>,
 }
 
-/// Parses a datagram that opens a stream; `None` for any other.
+/// Parses an opening datagram; `None` if it is another kind of datagram.
 pub(super) fn read_call(datagram: &[u8]) -> Option<Call> {
     is_one_of(datagram.get(..4)?, CALLS).then(|| Call { cookie: datagram[4..].try_into().ok() })
 }
 
-/// The datagram that answers a request to open a stream.
+/// Returns the datagram that answers a request to open a stream.
 pub(super) const fn answer() -> [u8; 4] {
     ANSWERS[0].to_ne_bytes()
 }
 
-/// Checks whether a datagram is that answer.
+/// Returns whether a datagram is the server's answer to an opening datagram.
 pub(super) fn is_answer(datagram: &[u8]) -> bool {
     datagram.len() == 4 && is_one_of(datagram, ANSWERS)
 }
 
-/// Compares in either byte order, because the other machine's may differ.
+/// Returns whether the first four bytes are one of these numbers in either byte order, because the other machine's may differ.
 fn is_one_of(bytes: &[u8], numbers: [u32; 2]) -> bool {
     numbers.iter().any(|number| bytes == number.to_be_bytes() || bytes == number.to_le_bytes())
 }

@@ -1,4 +1,4 @@
-//! Measurements of streams, as requested from an agent.
+//! Measures streams as a job of an agent: reports samples and an outcome.
 
 use std::sync::atomic::AtomicBool;
 
@@ -11,7 +11,7 @@ use super::test::{ClientTest, Progress};
 use iotax_engine::clock::ProcessUsage;
 use iotax_engine::{Control, EngineError};
 
-/// Carries out a measurement of streams with the server at `peer`.
+/// Measures a job's streams with the server at `peer`.
 pub(super) fn streams(
     control: &Control,
     job: &Job,
@@ -50,7 +50,7 @@ pub(super) fn streams(
     Ok(outcome(report, marks[1].since(&marks[0]), ramp_packets))
 }
 
-/// Converts an interval at this end to a sample. Sent data counts once the kernel has accepted it.
+/// Converts an interval at this end to a sample. Sent data counts as soon as this end's kernel accepts it.
 fn sample(interval: &TestInterval) -> Sample {
     let streams = |sends: bool| interval.streams.iter().filter(move |stream| stream.sends == sends);
     let tally = |sends: bool| sum(streams(sends).map(|stream| stream.figures));
@@ -80,7 +80,7 @@ fn sample(interval: &TestInterval) -> Sample {
     }
 }
 
-/// Sums the streams of one direction; `None` without any.
+/// Sums the streams of one direction; `None` if there are none.
 fn sum(streams: impl Iterator<Item = StreamFigures>) -> Option<Tally> {
     let mut streams = streams.peekable();
     streams.peek()?;
@@ -136,13 +136,13 @@ fn outcome(report: TestReport, used: ProcessUsage, ramp_ios: u64) -> Outcome {
     }
 }
 
-/// Scales a count from one duration to another at the same rate.
+/// Scales a count over `counted_ns` to the count over `wanted_ns` at the same rate.
 fn over(count: u64, wanted_ns: u64, counted_ns: u64) -> u64 {
     let scaled = u128::from(count) * u128::from(wanted_ns) / u128::from(counted_ns.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// Counts the streams that broke, at either end, as errors.
+/// Returns the streams that broke at either end, as errors counted by reason and direction.
 fn errors(report: &TestReport) -> Vec<ErrorCount> {
     let ends = [(true, Some(&report.local)), (false, report.remote.as_ref())];
     let broken = ends.into_iter().filter_map(|(local, end)| Some((local, end?))).flat_map(|(local, end)| {
@@ -160,12 +160,12 @@ fn errors(report: &TestReport) -> Vec<ErrorCount> {
     errors
 }
 
-/// Merges both ends' counts of each stream.
+/// Merges the counts of both ends for each stream.
 pub(super) fn flows(report: &TestReport) -> Vec<Flow> {
     report.local.streams.iter().map(|stream| flow(report, stream)).collect()
 }
 
-/// Merges both ends' counts of a stream.
+/// Merges both ends' counts of one stream.
 fn flow(report: &TestReport, stream: &StreamEnd) -> Flow {
     let (sender, receiver) = report.ends(stream.id);
     let sent = sender.map(|end| end.figures);

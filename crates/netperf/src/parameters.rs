@@ -1,4 +1,4 @@
-//! Parameters that the client sends to the server, as iperf3's JSON.
+//! The parameters of a test that the client sends to the server, in iperf3's JSON.
 
 use iotax_model::net::{Direction, MOST_STREAMS, NetTest, Traffic};
 use iotax_model::units::Nanos;
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum length of a test or a warm-up in seconds, as in iperf3.
 const MOST_SECONDS: u64 = 86_400;
-/// Maximum bytes of one write.
+/// Maximum length in bytes of one write to a TCP stream.
 const MOST_LENGTH: u64 = 1 << 20;
-/// Maximum bytes of one datagram, or of a round trip's message.
+/// Maximum length in bytes of a datagram or of a round trip's message.
 const MOST_DATAGRAM: u64 = 65_507;
 /// Maximum size of a socket buffer in bytes, as in iperf3.
 const MOST_WINDOW: u64 = 512 << 20;
 /// Maximum segment size in bytes, as in iperf3.
 const MOST_MSS: u32 = 9 << 10;
-/// Default bytes per write.
+/// Default length in bytes of one write to a TCP stream.
 pub(super) const TCP_LENGTH: u64 = 128 << 10;
-/// Bytes of a datagram if the path's limit is unknown.
+/// Default length in bytes of a datagram if the path's segment size is not known.
 const UDP_LENGTH: u64 = 1460;
 
-/// The parameters of a test. iperf3 leaves out unused ones; unknown keys of later versions are ignored.
+/// The parameters of a test. iperf3 leaves out keys that are not used. Keys of later versions are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Parameters {
@@ -27,13 +27,13 @@ pub(super) struct Parameters {
     pub(super) tcp: bool,
     #[serde(skip_serializing_if = "is_not")]
     pub(super) udp: bool,
-    /// Warm-up in seconds.
+    /// Length of the warm-up in seconds.
     pub(super) omit: u64,
-    /// Length of the test in seconds; 0 if bytes or blocks end it.
+    /// Length of the test in seconds; 0 if a number of bytes or blocks ends it.
     pub(super) time: u64,
-    /// Bytes that end the test, or 0.
+    /// Number of bytes that ends the test; 0 for no limit.
     pub(super) num: u64,
-    /// Blocks that end the test, or 0.
+    /// Number of blocks (writes or datagrams) that ends the test; 0 for no limit.
     pub(super) blockcount: u64,
     #[serde(rename = "MSS", skip_serializing_if = "Option::is_none")]
     pub(super) mss: Option<u32>,
@@ -44,13 +44,13 @@ pub(super) struct Parameters {
     pub(super) bidirectional: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) window: Option<u64>,
-    /// Bytes of one write or datagram; absent for TCP's default.
+    /// Length in bytes of one write or datagram; `None` for TCP's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) len: Option<u64>,
-    /// Bits per second of each stream; absent or 0 for no limit.
+    /// Target bit rate of each stream in bits per second; `None` or 0 for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bandwidth: Option<u64>,
-    /// Pacing interval in microseconds; iperf3's servers require the key.
+    /// Pacing interval in microseconds. iotax does not use it, but iperf3's servers require the key.
     pub(super) pacing_timer: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) congestion: Option<String>,
@@ -58,14 +58,14 @@ pub(super) struct Parameters {
     pub(super) udp_counters_64bit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) zerocopy: Option<u64>,
-    /// 1 if the receiver leaves the payload in the kernel, like iperf3's `--skip-rx-copy` since 3.17.
+    /// 1 if the receiver drops the payload without copying it from the kernel, as with iperf3's `--skip-rx-copy` (3.17 and later).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) skip_rx_copy: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) nodelay: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) client_version: Option<String>,
-    /// Keys that only iotax writes.
+    /// Parameters that only iotax ends exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) iotax: Option<Extension>,
 }
@@ -75,25 +75,25 @@ const fn is_not(flag: &bool) -> bool {
     !*flag
 }
 
-/// The client's parameters for an iotax server. iperf3 ignores them.
+/// Parameters that only an iotax server reads; iperf3 ignores them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Extension {
     pub(super) version: String,
-    /// True if the client knows a token.
+    /// True if the client knows a token, so that the server may ask for proof.
     pub(super) auth: bool,
-    /// The warm-up in nanoseconds; `omit` has whole seconds.
+    /// Length of the warm-up in nanoseconds, because `omit` has only whole seconds.
     pub(super) omit_ns: u64,
-    /// The round-trip test; `None` for streams.
+    /// The kind of round-trip test; `None` for a test of streams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) test: Option<NetTest>,
-    /// Time for which the server's kernel polls the device before it sleeps.
+    /// Nanoseconds for which the server's kernel polls the network device before it sleeps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) busy_poll_ns: Option<u64>,
 }
 
 impl Parameters {
-    /// Creates the parameters of a test over a path with segments of `mss` bytes. A `time` of 0 means no limit.
+    /// Creates the parameters for a path with segments of `mss` bytes. A `time` of 0 sets no time limit.
     pub(super) fn new(traffic: &Traffic, time: Nanos, omit: Nanos, mss: Option<u32>, auth: bool) -> Self {
         let udp = matches!(traffic.test, NetTest::Udp | NetTest::UdpRtt);
         let default = if udp { mss.map_or(UDP_LENGTH, u64::from) } else { TCP_LENGTH };
@@ -130,12 +130,12 @@ impl Parameters {
         }
     }
 
-    /// Bytes of one write or datagram.
+    /// Returns the length in bytes of one write or datagram.
     pub(super) fn length(&self) -> u64 {
         self.len.filter(|length| *length > 0).unwrap_or(if self.udp { UDP_LENGTH } else { TCP_LENGTH })
     }
 
-    /// The numbers of streams that the client sends and receives.
+    /// Returns the numbers of streams that the client sends and receives, in this order.
     pub(super) const fn streams(&self) -> (u32, u32) {
         match (self.bidirectional, self.reverse) {
             (true, _) => (self.parallel, self.parallel),
@@ -144,18 +144,18 @@ impl Parameters {
         }
     }
 
-    /// Length of the warm-up.
+    /// Returns the length of the warm-up in nanoseconds.
     pub(super) fn omit(&self) -> Nanos {
         let told = self.iotax.as_ref().map(|extension| extension.omit_ns);
         Nanos(told.unwrap_or(self.omit.saturating_mul(1_000_000_000)))
     }
 
-    /// The requested round trips; `None` for streams.
+    /// Returns the kind of round-trip test; `None` for streams.
     pub(super) fn round_trips(&self) -> Option<NetTest> {
         self.iotax.as_ref()?.test
     }
 
-    /// Refuses contradictory or excessive parameters; the text quotes them and names the accepted range.
+    /// Refuses parameters that contradict each other or exceed a limit. The error quotes the value and names the accepted range.
     pub(super) fn check(&self) -> Result<(), String> {
         let within = |key: &str, value: u64, least: u64, most: u64| {
             let fine = (least..=most).contains(&value);

@@ -1,4 +1,4 @@
-//! Reports of a test: at its start, at each interval, and at its end.
+//! Reports of a test: when it starts, at each interval, and when it ends.
 
 use std::net::SocketAddr;
 
@@ -8,84 +8,85 @@ use iotax_model::units::Nanos;
 use super::parameters::Parameters;
 pub use super::stream::TcpInfo;
 
-/// The start of a test, once its streams are connected.
+/// The properties of a test that starts; its streams are connected.
 #[derive(Debug, Clone)]
 pub struct Start {
     /// The test's identifier, 36 letters and digits.
     pub cookie: String,
-    /// Start time in milliseconds since 1970.
+    /// Start time in milliseconds since 1970-01-01 UTC.
     pub at_ms: u64,
     /// Address of the other end of the control connection.
     pub peer: SocketAddr,
     /// The streams, in the order of their numbers.
     pub connections: Vec<Connection>,
-    /// True for datagrams, false for TCP.
+    /// True if the streams are UDP, false if TCP.
     pub udp: bool,
-    /// True for round trips: messages that the server sends back.
+    /// True for round trips (messages that the server sends back), false for streams.
     pub round_trips: bool,
     /// Number of streams per direction.
     pub parallel: u32,
-    /// Bytes of one write or datagram.
+    /// Length in bytes of one write or datagram.
     pub length: u64,
-    /// The warm-up, which does not count.
+    /// Length of the warm-up, whose data does not count.
     pub omit: Nanos,
-    /// Length of the window after the warm-up; 0 if bytes or blocks end it.
+    /// Length of the window after the warm-up; 0 if a number of bytes or blocks ends the test.
     pub time: Nanos,
-    /// Bytes per direction that end the test, or 0.
+    /// Number of bytes per direction that ends the test; 0 for no limit.
     pub bytes: u64,
-    /// Writes or datagrams per direction that end the test, or 0.
+    /// Number of writes or datagrams per direction that ends the test; 0 for no limit.
     pub blocks: u64,
     /// True if only the server sends.
     pub reverse: bool,
     /// True if both ends send.
     pub bidirectional: bool,
-    /// Bits a second of each stream; 0 for no limit.
+    /// Target bit rate of each stream in bits per second; 0 for no limit.
     pub bitrate: u64,
-    /// Requested size of the sockets' buffers in bytes, or 0.
+    /// Requested size of the socket buffers in bytes; 0 for the kernel's default.
     pub window: u64,
-    /// Sizes in bytes of the first stream's send and receive buffers, as the kernel reports them.
+    /// Sizes in bytes of the first stream's send and receive buffers as the kernel reports them; `None` if unknown.
     pub buffers: Option<(u64, u64)>,
-    /// Maximum segment size in bytes, of the streams or else of the control connection.
+    /// Maximum segment size in bytes of the streams' connections, or of the control connection for UDP; `None` if unknown.
     pub mss: Option<u32>,
-    /// TCP congestion control at this end.
+    /// Name of the TCP congestion control at this end; `None` for UDP.
     pub congestion: Option<String>,
 }
 
-/// A connected stream.
+/// The number, direction and addresses of a connected stream.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    /// The stream's number as in iperf3: 1, 3, 4, 5 ...
+    /// The stream's number in iperf3's way of counting: 1, 3, 4, 5, and so on.
     pub id: u32,
-    /// True if this end sends.
+    /// True if this end sends on the stream.
     pub sends: bool,
-    /// Address of this end.
+    /// Address of this end of the stream.
     pub local: SocketAddr,
-    /// Address of the other end.
+    /// Address of the other end of the stream.
     pub remote: SocketAddr,
 }
 
-/// Counts of a stream at one end over a period. Counts unknown at this end are `None`.
+/// Counts of a stream at one end over a period; `None` for counts that this end cannot know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamFigures {
-    /// Bytes passed to the kernel, or received from it.
+    /// Bytes that the kernel accepted from the sender, or that the receiver read.
     pub bytes: u64,
-    /// Datagrams sent, or received for the first time; TCP segments with data.
+    /// Datagrams sent, or received without duplicates; for TCP, segments with data.
     pub packets: Option<u64>,
-    /// Datagrams that did not arrive. One that arrives after an interval's end is subtracted only from the total, so intervals may add up
-    /// to more.
+    /// Datagrams that did not arrive. One that arrives after the end of its interval is subtracted only from the total, so the intervals may
+    /// add up to more than the total.
     pub lost: Option<u64>,
-    /// Datagrams that came after a later one.
+    /// Datagrams that arrived after one with a higher number.
     pub out_of_order: Option<u64>,
-    /// Duplicate datagrams.
+    /// Datagrams that arrived more than once, each repetition counted.
     pub duplicates: Option<u64>,
-    /// Interarrival jitter (RFC 3550) at the end of the period.
+    /// Interarrival jitter in nanoseconds (RFC 3550) at the end of the period.
     pub jitter_ns: Option<u64>,
-    /// Retransmitted TCP segments.
+    /// Number of retransmitted TCP segments; only the sender knows it.
     pub retransmits: Option<u64>,
 }
 
 impl StreamFigures {
-    /// Sums several streams; the jitter is their mean, as in iperf3. A count unknown for one is unknown for all.
+    /// Sums the counts of several streams. The jitter is the mean of the streams, as in iperf3. A count that is `None` for one stream is `None`
+    /// in the sum.
     pub fn sum(streams: impl Iterator<Item = Self>) -> Self {
         let streams: Vec<Self> = streams.collect();
         let all = |of: fn(&Self) -> Option<u64>| {
@@ -104,72 +105,72 @@ impl StreamFigures {
     }
 }
 
-/// An interval of a test, at this end.
+/// One interval of a test, as counted at this end.
 #[derive(Debug, Clone)]
 pub struct TestInterval {
-    /// Start, in nanoseconds from the test's start, or from the end of the warm-up.
+    /// Start of the interval in nanoseconds since the test's start; after a warm-up, since the warm-up's end.
     pub begin_ns: u64,
-    /// End, on the same scale as `begin_ns`.
+    /// End of the interval, counted from the same time as `begin_ns`.
     pub end_ns: u64,
-    /// True in the warm-up.
+    /// True if the interval belongs to the warm-up.
     pub omitted: bool,
     /// The streams, in the order of their numbers.
     pub streams: Vec<StreamInterval>,
 }
 
-/// An interval of a stream.
+/// One interval of a stream.
 #[derive(Debug, Clone)]
 pub struct StreamInterval {
     /// The stream's number.
     pub id: u32,
-    /// True if this end sends.
+    /// True if this end sends on the stream.
     pub sends: bool,
     /// The stream's counts in the interval.
     pub figures: StreamFigures,
-    /// TCP's own figures at the interval's end.
+    /// The kernel's metrics of the connection at the interval's end; `None` for UDP.
     pub tcp: Option<TcpInfo>,
 }
 
-/// Results of one end, without the warm-up.
+/// The results of one end, without the warm-up.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct End {
-    /// Length of the end's window in nanoseconds.
+    /// Length of this end's window in nanoseconds.
     pub duration_ns: u64,
-    /// CPU time of the end's process in the window.
+    /// CPU time of this end's process in the window; `None` if unknown.
     pub cpu: Option<CpuTime>,
-    /// TCP congestion control at this end.
+    /// Name of the TCP congestion control at this end; `None` if unknown.
     pub congestion: Option<String>,
     /// The streams, in the order of their numbers.
     pub streams: Vec<StreamEnd>,
 }
 
-/// Results of a stream at one end.
+/// The results of a stream at one end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StreamEnd {
     /// The stream's number.
     pub id: u32,
-    /// True if this end sends.
+    /// True if this end sends on the stream.
     pub sends: bool,
-    /// Length of the stream's window in nanoseconds.
+    /// Nanoseconds for which the stream was counted.
     pub duration_ns: u64,
     /// The stream's counts in the window.
     pub figures: StreamFigures,
-    /// Datagrams of the warm-up, sent or known to be sent, which are excluded from all counts.
+    /// Datagrams of the warm-up that were sent, or at the receiver are known to have been sent. No other count includes them.
     pub omitted_packets: u64,
-    /// Minimum, mean and maximum of TCP's round-trip estimates, sampled each interval.
+    /// Minimum, mean and maximum of TCP's smoothed round-trip time in nanoseconds, read once per interval; `None` if unknown.
     pub rtt_ns: Option<[u64; 3]>,
-    /// The largest congestion window in bytes.
+    /// Largest congestion window in bytes; `None` if unknown.
     pub max_cwnd: Option<u64>,
-    /// The largest window of the peer in bytes.
+    /// Largest receive window of the peer in bytes; `None` if unknown.
     pub max_window: Option<u64>,
-    /// The longest gaps without received data, with their direction.
+    /// The longest times without received data, each with the direction of the data.
     pub gaps: Vec<Gap>,
     /// The reason why the stream broke; `None` if it did not.
     pub error: Option<String>,
 }
 
 impl End {
-    /// Records which streams broke, and why.
+    /// Records which streams broke and the reasons; `broken` has stream numbers.
     pub(super) fn broke(&mut self, broken: Vec<(u32, String)>) {
         for (id, error) in broken {
             if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
@@ -178,7 +179,7 @@ impl End {
         }
     }
 
-    /// Describes the streams that broke; `whose` precedes each description.
+    /// Describes the streams that broke; `whose` names the end and precedes each description.
     pub(super) fn words<'a>(&'a self, whose: &'a str) -> impl Iterator<Item = String> + 'a {
         self.streams.iter().filter_map(move |stream| {
             let error = stream.error.as_ref()?;
@@ -187,21 +188,21 @@ impl End {
     }
 }
 
-/// A whole test.
+/// The results of a whole test.
 #[derive(Debug, Clone)]
 pub struct TestReport {
-    /// The report at the test's start.
+    /// The properties of the test as it started.
     pub start: Start,
-    /// Results of this end.
+    /// The results of this end.
     pub local: End,
-    /// The results that the other end sent; absent if it sent none.
+    /// The results that the other end sent; `None` if it sent none.
     pub remote: Option<End>,
-    /// Notes on deviations from the request.
+    /// Notes on what was done differently than requested.
     pub notes: Vec<String>,
 }
 
 impl TestReport {
-    /// The sending and the receiving end of a stream, as far as known.
+    /// Returns the results of a stream at its sending and at its receiving end; `None` for an end that sent no results.
     #[must_use]
     pub fn ends(&self, id: u32) -> (Option<&StreamEnd>, Option<&StreamEnd>) {
         let local = self.local.streams.iter().find(|stream| stream.id == id);
@@ -212,7 +213,7 @@ impl TestReport {
 }
 
 impl Start {
-    /// Describes a test whose streams are not connected yet.
+    /// Describes a test before its streams are connected.
     pub(super) fn new(parameters: &Parameters, time: Nanos, cookie: String, peer: SocketAddr) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self {

@@ -1,4 +1,4 @@
-//! The streams of a test at one end: their threads, and their counts since the last reading.
+//! The streams of a test at one end: their threads, and the counts of each interval and of the whole.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use super::report::{Connection, StreamEnd, StreamFigures, StreamInterval};
 use super::stream::{self, Amount, Counters, Options, Settings, Snapshot, Socket, TcpInfo};
 use iotax_engine::clock;
 
-/// Maximum nanoseconds to wait for a sender's last write after a stop.
+/// Maximum time in nanoseconds to wait for the last write of a stopped sender.
 const LAST_WRITE_NS: u64 = 100_000_000;
 
 /// The streams of a test at one end.
@@ -24,13 +24,13 @@ pub(super) struct Streams {
     all: Vec<Stream>,
     settings: Settings,
     udp: bool,
-    /// True if this end is the client.
+    /// True if this end is the client, false if it is the server.
     local: bool,
-    /// Start of counting on the engine's clock, in nanoseconds.
+    /// Time at which counting began, in nanoseconds of the engine's clock.
     begin: u64,
 }
 
-/// A stream at this end.
+/// One stream at this end: its socket, thread and counts.
 #[derive(Debug)]
 struct Stream {
     id: u32,
@@ -44,16 +44,16 @@ struct Stream {
     path: PathSeen,
 }
 
-/// A stream's counts at one moment.
+/// The counts of a stream at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reading {
     counts: Snapshot,
     tcp: Option<TcpInfo>,
-    /// Segments with data, sent or received, beyond the kernel's 32 bits.
+    /// Number of segments with data, sent or received. The kernel's 32-bit count is extended to 64 bits.
     segments: Option<u64>,
 }
 
-/// TCP's path metrics over the readings so far.
+/// Sums and maxima of the kernel's TCP metrics over all readings.
 #[derive(Debug, Clone, Copy, Default)]
 struct PathSeen {
     looks: u64,
@@ -81,7 +81,7 @@ impl PathSeen {
 }
 
 impl Reading {
-    /// Reads the current counters; 32-bit counts continue from `last`.
+    /// Reads a stream's counters. The kernel's 32-bit counts are extended from those in `stream.last`.
     fn now(stream: &Stream) -> Self {
         let tcp = match &*stream.socket {
             Socket::Tcp(socket) => stream::tcp_info(socket),
@@ -97,7 +97,7 @@ impl Reading {
         Self { counts: stream.counters.snapshot(), tcp, segments: count }
     }
 
-    /// Returns the counts since an earlier reading.
+    /// Returns the counts since `earlier`. `sends` is true at the sending end, which knows of no losses.
     fn since(&self, earlier: &Self, sends: bool) -> StreamFigures {
         let counts = self.counts.since(&earlier.counts);
         let Some(tcp) = self.tcp else {
@@ -124,7 +124,7 @@ impl Reading {
 }
 
 impl Stream {
-    /// Restarts counting from now.
+    /// Makes the current counts the ones from which counting starts.
     fn set_base(&mut self) {
         self.last = Reading::now(self);
         self.base = self.last;
@@ -132,7 +132,7 @@ impl Stream {
     }
 }
 
-/// Options for the sockets of a test.
+/// Returns the socket options that the parameters ask for.
 pub(super) fn options(parameters: &Parameters) -> Options {
     Options {
         window: parameters
@@ -151,7 +151,7 @@ pub(super) fn options(parameters: &Parameters) -> Options {
 }
 
 impl Streams {
-    /// Creates the streams over sockets in the order of their numbers, each with true if this end sends.
+    /// Creates the streams over connected sockets, in the order of their numbers. The flag of a socket is true if this end sends on it.
     pub(super) fn new(
         parameters: &Parameters,
         sockets: impl IntoIterator<Item = (Socket, bool)>,
@@ -188,7 +188,7 @@ impl Streams {
         Self { all: streams.collect(), settings, udp: parameters.udp, local, begin: 0 }
     }
 
-    /// Addresses of both ends of each stream.
+    /// Returns the local and remote address of each stream.
     pub(super) fn connections(&self) -> io::Result<Vec<Connection>> {
         let ends = |socket: &Socket| -> io::Result<(SocketAddr, SocketAddr)> {
             match socket {
@@ -203,12 +203,12 @@ impl Streams {
         each.collect()
     }
 
-    /// The first stream's socket; all have the same options.
+    /// Returns the socket of the first stream; the others have the same options.
     pub(super) fn first(&self) -> Option<&Socket> {
         self.all.first().map(|stream| &*stream.socket)
     }
 
-    /// Starts the streams that this end sends (`sends`), or else those that it receives; counting begins.
+    /// Starts the threads of the streams that this end sends (`sends`), or of those that it receives, and starts counting.
     pub(super) fn start(&mut self, sends: bool) -> io::Result<()> {
         // A new thread may wait for a CPU for milliseconds: all are there before the first begins, and run before the window does.
         let gate = Arc::new(RwLock::new(()));
@@ -239,7 +239,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Restarts counts and gaps from now. Without a warm-up, gaps count from the first packet, which may take long to arrive.
+    /// Starts counting again at the end of a warm-up. Without a warm-up, gaps are counted only from the first packet, which may take long to
+    /// arrive.
     pub(super) fn count_anew(&mut self) {
         self.begin = clock::now();
         for stream in &mut self.all {
@@ -248,12 +249,12 @@ impl Streams {
         }
     }
 
-    /// Start of counting on the engine's clock, in nanoseconds.
+    /// Returns the time at which counting began, in nanoseconds of the engine's clock.
     pub(super) fn begin(&self) -> u64 {
         self.begin
     }
 
-    /// Takes a reading of each stream and returns the counts since the last one.
+    /// Reads the counters of all streams. Returns each stream's counts since the last reading.
     pub(super) fn look(&mut self) -> Vec<StreamInterval> {
         let each = self.all.iter_mut().map(|stream| {
             let now = Reading::now(stream);
@@ -267,7 +268,7 @@ impl Streams {
         each.collect()
     }
 
-    /// Counts of each stream from the start of counting to the last reading, which must be recent; `now` is its time.
+    /// Returns each stream's counts from the start of counting to the last reading. `now` is the time of that reading.
     pub(super) fn totals(&self, now: u64) -> Vec<StreamEnd> {
         let each = self.all.iter().map(|stream| {
             let tcp = stream.sends && !self.udp;
@@ -303,14 +304,14 @@ impl Streams {
         stream.counters.gaps(now).into_iter().map(gap).collect()
     }
 
-    /// Returns whether this end will send nothing more: the amount is used up, or all streams broke.
+    /// Returns whether this end will send nothing more, because all its senders have ended: the amount is used up, or they broke.
     pub(super) fn have_sent_all(&self) -> bool {
         let gone = |stream: &Stream| stream.worker.as_ref().is_none_or(JoinHandle::is_finished);
         let mut senders = self.all.iter().filter(|stream| stream.sends).peekable();
         senders.peek().is_some() && senders.all(gone)
     }
 
-    /// Returns whether the peer's kernel has received all data, as far as this kernel knows.
+    /// Returns whether the peers' kernels have acknowledged all data that this end sent; always true for UDP.
     pub(super) fn has_arrived(&self) -> bool {
         let waits = |stream: &Stream| match &*stream.socket {
             Socket::Tcp(socket) => stream::tcp_info(socket).is_some_and(|tcp| tcp.waiting),
@@ -319,25 +320,25 @@ impl Streams {
         !self.all.iter().any(|stream| stream.sends && waits(stream))
     }
 
-    /// Bytes that the streams moved since they started, both directions.
+    /// Returns the bytes that the streams have moved since they started, in both directions.
     pub(super) fn bytes(&self) -> u64 {
         self.all.iter().map(|stream| stream.counters.snapshot().bytes).sum()
     }
 
-    /// Bytes that this end sent (`sent`) or received since counting began.
+    /// Returns the bytes that this end has sent (`sent`) or received since counting began.
     pub(super) fn counted(&self, sent: bool) -> u64 {
         let streams = self.all.iter().filter(|stream| stream.sends == sent);
         streams.map(|stream| stream.counters.snapshot().since(&stream.base.counts).bytes).sum()
     }
 
-    /// Makes the senders, or else the receivers, stop.
+    /// Makes the senders (`senders`) or the receivers stop at their next check.
     pub(super) fn stop(&self, senders: bool) {
         for stream in self.all.iter().filter(|stream| stream.sends == senders) {
             stream.stop.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Stops the senders and waits a moment for the last of them, so that the next count covers all sent data.
+    /// Stops the senders and waits up to 100 ms until they have ended, so that the next reading covers all sent data.
     pub(super) fn stop_sending(&self) {
         self.stop(true);
         let deadline = clock::now() + LAST_WRITE_NS;
@@ -346,7 +347,7 @@ impl Streams {
         }
     }
 
-    /// Describes how datagrams are passed to and from the kernel.
+    /// Describes for notes how datagrams were passed to and from the kernel; empty for TCP.
     pub(super) fn ways(&self) -> Vec<String> {
         let ways = |sends: bool| {
             let mut streams = self.all.iter().filter(move |stream| stream.sends == sends);
@@ -355,7 +356,7 @@ impl Streams {
         [true, false].into_iter().filter_map(ways).collect()
     }
 
-    /// Stops the streams and waits for their threads. Returns the numbers of those that broke before, and why.
+    /// Stops the streams and waits for their threads. Returns the number of each stream that broke, and the reason.
     pub(super) fn join(&mut self) -> Vec<(u32, String)> {
         self.stop(true);
         self.stop(false);

@@ -1,4 +1,4 @@
-//! The client's side of one test, from the first connection to the results of both ends.
+//! Runs a test as the client, from the first connection to the results of both ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,55 +15,55 @@ use super::streams::Streams;
 use iotax_engine::EngineError;
 use iotax_engine::clock::{self, ProcessUsage};
 
-/// Interval at which a test limited by bytes checks its progress.
+/// Interval at which a test that ends after a number of bytes checks its progress.
 const LOOK: Duration = Duration::from_millis(5);
-/// The longest sleep between two checks for a stop.
+/// Maximum sleep between two checks for a stop.
 const NAP: Duration = Duration::from_millis(100);
-/// Silence in nanoseconds that ends a test limited by bytes, because some datagrams may be lost.
+/// Nanoseconds without received data that end a test limited by bytes: the missing datagrams may be lost.
 const QUIET_NS: u64 = 2_000_000_000;
 
-/// The note for a kernel that does not support busy polling.
+/// The note if the kernel refuses to enable busy polling.
 const NOT_POLLED: &str =
     "busy_poll: this end's kernel does not poll for the streams (SO_BUSY_POLL takes CAP_NET_ADMIN)";
-/// Maximum time for the last data to arrive after the kernel accepted it.
+/// Maximum time in nanoseconds to wait until data that the kernel has accepted arrives.
 const ARRIVAL_NS: u64 = 10_000_000_000;
 
-/// A test to run.
+/// A test with a server, before it starts.
 #[derive(Debug, Clone)]
 pub struct ClientTest {
-    /// The traffic.
+    /// The streams to run: protocol, direction, number, rate and limits.
     pub traffic: Traffic,
-    /// The server.
+    /// The server's address and token.
     pub peer: Peer,
-    /// Length of the window; 0 if only the traffic's bytes end it.
+    /// Length of the window; 0 if only the traffic's number of bytes ends the test.
     pub time: Nanos,
-    /// The warm-up, which does not count.
+    /// Length of the warm-up, whose data does not count.
     pub omit: Nanos,
-    /// The length of an interval.
+    /// Length of an interval between two reports.
     pub interval: Nanos,
 }
 
-/// An event of a test that is running.
+/// An event of a running test.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// The streams are connected.
+    /// The streams are connected, and the test starts.
     Started(&'a Start),
-    /// The warm-up is over.
+    /// The warm-up is over; counting begins.
     Counting,
-    /// An interval is over.
+    /// An interval is over; these are its counts.
     Interval(&'a TestInterval),
-    /// The window is over; the ends still exchange results.
+    /// The window is over; the ends have yet to exchange results.
     Over,
 }
 
-/// A test that the server agreed to. Nothing is sent yet.
+/// A test that the server has agreed to, before any stream is connected.
 #[derive(Debug)]
 pub struct Prepared {
     test: ClientTest,
     session: ClientSession,
 }
 
-/// A test in progress.
+/// A test whose streams are connected.
 struct Running<'a> {
     test: &'a ClientTest,
     session: &'a ClientSession,
@@ -72,12 +72,12 @@ struct Running<'a> {
     tell: &'a mut dyn FnMut(Progress<'_>),
 }
 
-/// Progress of a test that is limited by bytes.
+/// The progress of a test that ends after a number of bytes.
 struct ByteProgress {
     received: u64,
-    /// Time at which `received` last increased.
+    /// Time at which data last arrived.
     at: u64,
-    /// Time at which the kernel had accepted all data.
+    /// Time at which this end's kernel had accepted all data; `None` before that.
     sent_all: Option<u64>,
 }
 
@@ -102,10 +102,10 @@ impl ClientTest {
 }
 
 impl Prepared {
-    /// Runs the test. `tell` receives its events; setting `stop` ends it early.
+    /// Runs the test. `tell` receives its events; setting `stop` ends the window early.
     ///
     /// # Errors
-    /// Streams cannot be connected, or the server breaks off.
+    /// The streams cannot be connected, or the server breaks off the test.
     pub fn run(
         self,
         stop: &AtomicBool,
@@ -156,7 +156,7 @@ fn carry_out(
     Ok(TestReport { start, local, remote: Some(remote), notes })
 }
 
-/// Adds to `start` the properties that are known once the streams are connected.
+/// Adds to `start` the properties that are known only once the streams are connected.
 pub(super) fn describe(
     start: &mut Start,
     streams: &Streams,
@@ -182,7 +182,7 @@ pub(super) fn describe(
 }
 
 impl Running<'_> {
-    /// Runs the warm-up and the window. Returns this end's results once the senders have stopped; the receivers still run.
+    /// Runs the warm-up and the window. Returns this end's results after the senders have stopped; the receivers still run.
     fn measure(&mut self) -> Result<End, NetError> {
         let warm_up = self.test.omit.0;
         if warm_up > 0 {
@@ -205,7 +205,7 @@ impl Running<'_> {
         Ok(End { duration_ns: end - begin, cpu: Some(used.cpu), congestion: None, streams })
     }
 
-    /// Runs the streams for `time` nanoseconds and reports each interval. Returns the start and the end.
+    /// Runs the streams for `time` nanoseconds, or without a time limit, and reports each interval. Returns the start and end time.
     fn phase(&mut self, time: Option<u64>, omitted: bool) -> Result<(u64, u64), NetError> {
         let begin = self.streams.begin();
         let mut end = time.map_or(u64::MAX, |time| begin + time);
@@ -254,7 +254,7 @@ impl Running<'_> {
         TestInterval { begin_ns: last - begin, end_ns: now - begin, omitted, streams }
     }
 
-    /// Returns the time at which all data was transferred; `None` while there is more to do.
+    /// Returns the time at which all data had been transferred; `None` as long as data is missing.
     fn through(&self, now: u64, omitted: bool, progress: &mut ByteProgress) -> Option<u64> {
         let direction = self.test.traffic.direction;
         let sent_all = self.streams.have_sent_all();

@@ -1,14 +1,14 @@
-//! Sentences on I/O amplification: how layers merged, split, amplified or absorbed I/O.
+//! Describes I/O amplification in sentences: how each layer merged, split, amplified or absorbed I/O.
 
 use iotax_model::units::human;
 
 use iotax_analysis::IoAmplification;
 use iotax_analysis::amplification::{Level, Passed};
 
-/// Ratios closer to 1 than this are not mentioned.
+/// Ratios of I/Os, sizes or bytes within 5% of 1 are not mentioned.
 const TELLING: f64 = 0.05;
 
-/// `reads: vdb merged 24:1 (96 KiB each), 5.0% of the bytes`: the layers that changed the I/O, one line per direction.
+/// Formats one line per direction with the layers that changed the I/O: `reads: vdb merged 24:1 (96 KiB each), 5.0% of the bytes, ...`.
 pub(super) fn remarkable(flow: &IoAmplification) -> Vec<String> {
     let [top, below @ ..] = flow.levels.as_slice() else { return vec![] };
     let mut lines = Vec::new();
@@ -24,14 +24,15 @@ pub(super) fn remarkable(flow: &IoAmplification) -> Vec<String> {
     lines
 }
 
-/// Selects the reads or the writes that passed a level.
+/// Selects a layer's count of reads or its count of writes.
 type Of = fn(&Level) -> &Passed;
 
-/// Reads and writes by name, each with the accessor for its counts.
+/// Reads and writes by name, each with the accessor for a layer's count.
 pub(super) const DIRECTIONS: [(&str, Of); 2] =
     [("read", |level| &level.read), ("write", |level| &level.write)];
 
-/// The change that a layer made; absent if it passed I/O on unchanged. `top` counts the program's own I/O.
+/// Describes the change that a layer made: `merged 24:1 (96 KiB each)`; `None` if the layer passed I/O on unchanged, or if the program did no
+/// such I/O. `top` counts the program's own I/O.
 pub(super) fn in_words(direction: &str, passed: &Passed, top: &Passed) -> Option<String> {
     if top.bytes == 0 {
         return None;
@@ -67,7 +68,7 @@ pub(super) fn in_words(direction: &str, passed: &Passed, top: &Passed) -> Option
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// `24`, `4.1`, `1.08`.
+/// Formats a ratio with two or three digits: `24`, `4.1`, `1.08`.
 fn times(ratio: f64) -> String {
     match ratio {
         r if r >= 9.95 => format!("{r:.0}"),
@@ -76,7 +77,7 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// `5.0%`, `42%`.
+/// Formats a ratio in percent, with one decimal below 10%: `5.0%`, `42%`.
 fn share(ratio: f64) -> String {
     let percent = ratio * 100.0;
     if percent < 9.95 { format!("{percent:.1}%") } else { format!("{percent:.0}%") }

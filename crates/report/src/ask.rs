@@ -1,4 +1,4 @@
-//! Sentences on the highest rate that meets the conditions.
+//! Describes the result of a rate search: the highest rate at which the load meets all conditions.
 
 use iotax_analysis::ask::{Against, Answer, Answers, Condition, Held, HighestRate, Possible};
 use iotax_analysis::curve::Located;
@@ -29,7 +29,7 @@ pub(super) fn sentences(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Vec<
     answers.targets.iter().map(one).chain(next_step(run, ask, answers)).collect()
 }
 
-/// The command that would narrow rates without an interval or settle undecided comparisons; `None` if there are none.
+/// Suggests a longer search, with its command, if a rate has no interval or a comparison is undecided; else `None`.
 fn next_step(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Option<String> {
     let has_interval = |answer: &Answer<'_>| {
         !matches!(answer.found, HighestRate::Rate(Located { interval: None, .. }) | HighestRate::Unknown)
@@ -51,7 +51,7 @@ fn next_step(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Option<String> 
         .then(|| format!("A new search of {time} {what}: {command}"))
 }
 
-/// All sentences of a run that searches for the highest rate.
+/// Returns all sentences of a rate search; empty for other runs.
 pub(super) fn all(run: &Run) -> Vec<String> {
     let Some(ask) = run.plan.ask() else { return Vec::new() };
     iotax_analysis::ask::answers(run).iter().flat_map(|answers| sentences(run, ask, answers)).collect()
@@ -81,7 +81,7 @@ fn rate(answer: &Answer<'_>) -> String {
     }
 }
 
-/// `limited by p99 <= 500us, at 46% of its capacity; 62 trials`.
+/// `limited by p99 <= 500us, at 46% of the 25.9k that it can do; 62 trials`; `None` unless a rate was found.
 fn limit(answer: &Answer<'_>) -> Option<String> {
     let HighestRate::Rate(located) = answer.found else { return None };
     let limit = match answer.limited_by? {
@@ -100,7 +100,7 @@ fn limit(answer: &Answer<'_>) -> Option<String> {
     Some(format!("{limit}; {} trials", answer.trials))
 }
 
-/// `12 to 19% less than host-file`.
+/// Compares a target's rate with the baseline's: `12 to 19% less than host-file`.
 fn compared(against: &Against, baseline: &str) -> String {
     let percent = |ratio: f64| 100.0 * (ratio - 1.0);
     let (low, high) = (percent(against.interval.low), percent(against.interval.high));
@@ -112,7 +112,7 @@ fn compared(against: &Against, baseline: &str) -> String {
     }
 }
 
-/// `11.9k IOPS for 60 windows of 1m: kept, missed in 2, first in number 17`.
+/// Describes how a rate was kept over many windows: `11.9k IOPS for 60 windows of 1m: kept, missed in 2, first in number 17`.
 fn held(held: &Held) -> String {
     let (rate, window) = (human::count(held.rate), Nanos(held.window_ns));
     let missed = match held.missed.as_slice() {
@@ -125,7 +125,7 @@ fn held(held: &Held) -> String {
     format!("{rate} IOPS for {} windows of {window}: {missed}", held.windows)
 }
 
-/// `20.0k IOPS: yes, 18% are left`.
+/// Answers whether the target can do the requested rate: `20.0k IOPS: yes, with 18% to spare`.
 fn possible(answer: &Answer<'_>, iops: u64) -> String {
     let asked = iops as f64;
     let possible = answer.allows(asked);

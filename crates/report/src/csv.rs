@@ -1,4 +1,4 @@
-//! CSV tables for spreadsheets and scripts: one header line, units in column names, empty fields for unknown values.
+//! Writes CSV tables for spreadsheets and scripts: one header line, units in column names, empty fields for unknown values.
 
 use iotax_analysis::Judgement;
 use iotax_analysis::compare::{Account, History};
@@ -9,7 +9,7 @@ use crate::mark::{Mark, MarkPosition};
 use crate::table::{CellValue, DataTable};
 use crate::tables;
 
-/// A CSV file.
+/// A CSV file to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sheet {
     /// The file's name, such as `measurements.csv`.
@@ -21,14 +21,14 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// The mark of this sheet: its whole first line, which is unique to it.
+    /// Returns the mark by which iotax recognises the file as its own: the header line, which differs between sheets.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark { format: self.name, place: MarkPosition::Start(format!("{}\n", self.header).into()) }
     }
 }
 
-/// All sheets of these runs; a sheet without rows has only its header.
+/// Builds the CSV files of these runs; a file without rows has only its header.
 #[must_use]
 pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
     vec![
@@ -44,7 +44,7 @@ pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
     ]
 }
 
-/// The sheet of a history: all cells over several runs.
+/// Builds the CSV file of a history, with one row per cell and run.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History) -> Sheet {
     sheet("history.csv", tables::history(accounts, history))

@@ -1,4 +1,4 @@
-//! Sentences on latency against offered load.
+//! Describes in sentences how latency rises with the offered load.
 
 use iotax_analysis::curve::{Curve, Curves, Located, RatePoint};
 use iotax_analysis::stats::verdict::Verdict;
@@ -12,7 +12,7 @@ pub(super) fn heading(curves: &Curves<'_>) -> String {
     format!("{}: latency against load", title(curves.work))
 }
 
-/// Share of a target's capacity at which its response time is compared with the baseline's.
+/// Share of a target's capacity near which its response time is compared with the baseline's.
 const HALF: f64 = 0.5;
 
 /// One sentence per target: its capacity, the knee of its latency curve, and its cost against the baseline.
@@ -57,7 +57,7 @@ fn sentence(
     format!("{}: {}.", curve.target, parts.join("; "))
 }
 
-/// `, 38% less than host-file`: a target's capacity against the baseline's; absent if not compared.
+/// Compares a target's capacity with the baseline's: `, 38% less than host-file`; empty if not compared.
 fn against(
     judgement: &Judgement,
     curves: &Curves<'_>,
@@ -75,7 +75,8 @@ fn against(
     })
 }
 
-/// `responses +40 us at 5.50k IOPS`: the added mean response time at the rate nearest to half of this target's capacity.
+/// Compares mean response times with the baseline's at the rate nearest to half of this target's capacity:
+/// `responses +40.0 us at 5.50k IOPS`.
 fn at_half(judgement: &Judgement, curve: &Curve<'_>, base: &Curve<'_>) -> Option<String> {
     let half = curve.capacity?.at * HALF;
     let both = |point: &RatePoint<'_>| -> Option<(f64, f64, String)> {
@@ -96,14 +97,14 @@ fn at_half(judgement: &Judgement, curve: &Curve<'_>, base: &Curve<'_>) -> Option
     })
 }
 
-/// `12.1k [11.9k, 12.3k]`.
+/// Formats an estimate with its confidence interval: `12.1k [11.9k, 12.3k]`.
 pub(super) fn with_interval(located: &Located) -> String {
     let interval = located.interval;
     let interval = interval.map(|ends| format!(" [{}, {}]", human::count(ends.low), human::count(ends.high)));
     human::count(located.at) + &interval.unwrap_or_default()
 }
 
-/// The legend below the tables of rates.
+/// Explains the columns of the tables of rates; `has_kept` adds the column `kept`.
 pub(super) fn legend(has_kept: bool) -> String {
     let kept = if has_kept { KEPT } else { "" };
     format!(
@@ -111,5 +112,5 @@ pub(super) fn legend(has_kept: bool) -> String {
     )
 }
 
-/// Explains the column `kept`.
+/// Explains the column `kept` below the table.
 const KEPT: &str = " kept: the share of the I/Os due in a window that completed in it (a random schedule makes a few more or fewer due than the rate says).";

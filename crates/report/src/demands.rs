@@ -1,4 +1,4 @@
-//! Sentences on demands: which targets meet them, and by how much.
+//! Describes in sentences which targets meet the limits that the plan demands, and by what factor.
 
 use iotax_analysis::Judgement;
 use iotax_analysis::demands::{DemandOnTarget, Kept, NoFigure, all_of, demands};
@@ -10,7 +10,7 @@ use iotax_model::units::human;
 use crate::figure::{UNKNOWN, grouped, time_with};
 use crate::marks::is_emulated;
 
-/// A sentence for each target.
+/// Returns a sentence for each target; empty if the plan has no demands.
 pub(super) fn sentences(run: &Run, judgement: &Judgement) -> Vec<String> {
     let all = demands(run, judgement);
     if all.is_empty() {
@@ -28,7 +28,7 @@ fn sentence(run: &Run, all: &[DemandOnTarget<'_>], target: &str) -> String {
     format!("{target}: {}{emulated}{about}.", word(answer))
 }
 
-/// The demand that the answer rests on: of those with this verdict, the one with the smallest margin, or missed by the most.
+/// Selects the demand that decides a target's answer: of the demands with this verdict, the one with the smallest margin.
 fn decisive<'a, 'b>(of_target: &[&'b DemandOnTarget<'a>], answer: Kept) -> Option<&'b DemandOnTarget<'a>> {
     let same = of_target.iter().filter(|demand| demand.kept == answer);
     same.min_by(|one, other| {
@@ -38,6 +38,7 @@ fn decisive<'a, 'b>(of_target: &[&'b DemandOnTarget<'a>], answer: Kept) -> Optio
     .copied()
 }
 
+/// Explains the deciding demand:
 /// `; p99 of sync is 12.0 ms [11.1, 13.0], at most 10.0 ms: it would have to be 1.20 times as quick; host-file keeps it`.
 fn clause(run: &Run, all: &[DemandOnTarget<'_>], demand: &DemandOnTarget<'_>) -> String {
     let keep = &demand.demand.keep;
@@ -75,7 +76,7 @@ fn clause(run: &Run, all: &[DemandOnTarget<'_>], demand: &DemandOnTarget<'_>) ->
     format!("; {} is {shown}, {}{more}", keep.figure(), keep.limit())
 }
 
-/// The measured figure with its interval; `None` without a figure.
+/// Formats the measured figure with its interval; `None` if the figure is unknown.
 pub(super) fn shown(demand: &DemandOnTarget<'_>) -> Option<String> {
     let figure = demand.figure?;
     Some(match demand.demand.keep {
@@ -91,7 +92,7 @@ pub(super) fn shown(demand: &DemandOnTarget<'_>) -> Option<String> {
     })
 }
 
-/// The reason why a demand has no figure; `None` if it has one.
+/// Explains why a demand lacks a figure or an interval; `None` if nothing is missing.
 pub(super) fn why(demand: &DemandOnTarget<'_>) -> Option<String> {
     Some(match demand.missing? {
         NoFigure::Unusable => "its measurements cannot be used".into(),
@@ -116,7 +117,7 @@ pub(super) const fn word(kept: Kept) -> &'static str {
     }
 }
 
-/// The factor by which a demand is met (below 1: missed), such as `4.76`; `-` if unknown.
+/// Formats the factor by which a demand is met, such as `4.76` (below 1: missed); `-` if unknown.
 pub(super) fn room(demand: &DemandOnTarget<'_>) -> String {
     demand.room().map_or_else(|| UNKNOWN.into(), |room| format!("{room:.2}"))
 }

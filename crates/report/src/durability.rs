@@ -1,4 +1,4 @@
-//! Sentences on durable writes: the flushes of each target by layer, and the conclusions.
+//! Describes durable writes in sentences: how many flushes reached each layer, and which method is the fastest.
 
 use iotax_analysis::Ratio;
 use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
@@ -10,7 +10,7 @@ use iotax_model::units::human::listed;
 
 use crate::figure::{change, grouped, or_unknown};
 
-/// Counts within this relative difference are equal: a flush requested within a window may end just after it.
+/// Flush counts that differ by less than 2% are equal: a flush requested within a window may end just after it.
 const EDGE: f64 = 0.02;
 
 /// The methods of one target whose flushes had the same outcome, with their counts added up.
@@ -19,7 +19,7 @@ struct Alike<'a> {
     account: FlushAccount,
 }
 
-/// A line for each target and each outcome of its flushes.
+/// Returns a line for each target and each outcome of its flushes, with the flush count of each layer.
 pub(super) fn account_lines(run: &Run, writes: &DurableWrites<'_>) -> Vec<String> {
     let of_target = |target: &str| -> Vec<String> {
         let alike = alike(writes, target);
@@ -44,7 +44,7 @@ fn alike<'a>(writes: &'a DurableWrites<'_>, target: &str) -> Vec<Alike<'a>> {
     all
 }
 
-/// `virtio-raw: 1,000 asked, QEMU (cache=unsafe) passed on none, vda 12: swallowed by QEMU (cache=unsafe)`.
+/// `virtio-raw: 1,000 asked, 1,000 in QEMU, which passed on 0, 12 in vda. 1,000 of 1,000 swallowed by QEMU`.
 fn line(target: &str, alike: &Alike<'_>, several: bool) -> String {
     let account = &alike.account;
     let names: Vec<String> = alike.methods.iter().map(|name| (*name).to_owned()).collect();
@@ -54,7 +54,7 @@ fn line(target: &str, alike: &Alike<'_>, several: bool) -> String {
     format!("{target}: {}. {}", parts.join(", "), fate(account))
 }
 
-/// `loop0 completed 1,000 (1.00 each)`.
+/// Describes the flushes of one layer: `1,000 in loop0`, `2,100 in sda (2.10 each)`, `none needed by vda`.
 fn counted(level: &FlushLevel, account: &FlushAccount) -> String {
     let name = &level.name;
     match level.flushes {
@@ -98,7 +98,7 @@ fn fate(account: &FlushAccount) -> String {
     }
 }
 
-/// The conclusions: the targets that lose writes, and the fastest durable write on each of the others.
+/// Returns one conclusion per target: the layer that swallows its flushes, else its fastest durable write.
 pub(super) fn sentences(run: &Run, writes: &DurableWrites<'_>) -> Vec<String> {
     let of_target = |target: &str| swallowed(writes, target).or_else(|| quickest(writes, target));
     run.plan.targets.iter().filter_map(|target| of_target(&target.name)).collect()
@@ -114,7 +114,8 @@ fn swallowed(writes: &DurableWrites<'_>, target: &str) -> Option<String> {
     ))
 }
 
-/// `vm-raw: open_datasync is the quickest durable write, 3,210 a second, +12% of fsync's; the same without durability is 40 times as quick.`
+/// `vm-raw: open_datasync has the highest rate of durable writes, 3.21k a second, p99 412 us; against fsync +12%; without durability 40.0
+/// times as many.`
 fn quickest(writes: &DurableWrites<'_>, target: &str) -> Option<String> {
     let rate = |cell: &&MethodOnTarget<'_>| cell.per_second.unwrap_or_default();
     let durable = writes.on(target).filter(|cell| cell.is_durable() && cell.per_second.is_some());
@@ -137,7 +138,7 @@ fn quickest(writes: &DurableWrites<'_>, target: &str) -> Option<String> {
     Some(text + ".")
 }
 
-/// `+12%`, `+3% (undecided)`.
+/// Formats a rate against the reference method's: `+12%`, `+3% (undecided)`.
 pub(super) fn against(ratio: &Ratio) -> String {
     let word = match ratio.verdict {
         Verdict::Undecided | Verdict::Same => format!(" ({})", ratio.word()),

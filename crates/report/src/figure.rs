@@ -1,4 +1,4 @@
-//! Figures as reports write them.
+//! Formats figures for reports: times, rates, shares, changes and workload titles.
 
 use iotax_model::Workload;
 use iotax_model::net::{Direction, NetTest, Traffic};
@@ -12,21 +12,21 @@ use iotax_analysis::fairness::Fairness;
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::{Comparison, Tax};
 
-/// Placeholder for an unknown figure.
+/// Text for an unknown figure.
 pub(super) const UNKNOWN: &str = "-";
 
-/// The formatted figure, or [`UNKNOWN`].
+/// Formats a figure with `words`; returns [`UNKNOWN`] for `None`.
 pub(super) fn or_unknown(value: Option<f64>, words: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| UNKNOWN.into(), words)
 }
 
-/// `+35.2 us`, `-1.20 ms`.
+/// Formats a time difference with its sign: `+35.2 us`, `-1.20 ms`.
 pub(crate) fn signed_time(ns: f64) -> String {
     let sign = if ns < 0.0 { '-' } else { '+' };
     format!("{sign}{}", human::time(ns.abs()))
 }
 
-/// If an interval reaches this many times further from 0 than its estimate, both are shown in the interval's unit.
+/// An interval that reaches this many times further from 0 than its estimate determines the unit of both.
 const FAR_WIDER: f64 = 50.0;
 
 /// `+35.2 us [34.1, 36.4]`. Both are in the estimate's unit, or in the interval's if that is far wider: `+0.85 us [-59.2, 69.5]`. A missing
@@ -46,7 +46,7 @@ fn with_interval(estimate: String, interval: Option<Interval>) -> String {
     estimate + " " + &interval
 }
 
-/// The cost of a step: added time, or for throughput the change in percent.
+/// Formats the cost of a ladder step: added time, or for throughput the change in percent.
 pub(super) fn step_in_words(step: &Comparison) -> String {
     if step.metric.is_time() {
         return step.ratio.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax);
@@ -54,17 +54,17 @@ pub(super) fn step_in_words(step: &Comparison) -> String {
     change_with(step.ratio.mean, step.ratio.interval)
 }
 
-/// `84.1 us [83.0, 85.2]`.
+/// Formats a time with its confidence interval: `84.1 us [83.0, 85.2]`.
 pub(super) fn time_with(ns: f64, interval: Option<Interval>) -> String {
     with_interval(human::time(ns), interval)
 }
 
-/// `9.41 Gbit/s [9.32, 9.50]`, of bytes per second.
+/// Formats bytes per second as a bit rate with its confidence interval: `9.41 Gbit/s [9.32, 9.50]`.
 pub(super) fn bits_with(bytes_per_s: f64, interval: Option<Interval>) -> String {
     with_interval(human::bits(bytes_per_s), interval.map(|interval| interval.map(|end| end * 8.0)))
 }
 
-/// Length of a time unit in nanoseconds, or size of a bit-rate unit in bit/s.
+/// Returns the length of a time unit in nanoseconds, or the size of a bit-rate unit in bit/s.
 fn unit(word: &str) -> f64 {
     match word {
         "us" | "kbit/s" => 1e3,
@@ -98,7 +98,7 @@ fn bracketed(estimate: &str, interval: Interval) -> String {
     format!("[{}, {}]", end(interval.low), end(interval.high))
 }
 
-/// `0.994 [0.981, 1.000]`: Jain's index with its interval.
+/// Formats Jain's fairness index with its interval: `0.994 [0.981, 1.000]`.
 pub(super) fn evenness(fairness: Option<Fairness>) -> String {
     let Some(Fairness { mean, interval }) = fairness else { return UNKNOWN.into() };
     match interval {
@@ -107,7 +107,7 @@ pub(super) fn evenness(fairness: Option<Fairness>) -> String {
     }
 }
 
-/// `512` for 512 MB/s: three digits, powers of 1000; the unit is in the column's head.
+/// Formats bytes per second in MB/s (powers of 1000) with three digits and without the unit, which is in the column head: `512`.
 pub(super) fn megabytes(bytes_per_s: f64) -> String {
     let value = bytes_per_s / 1e6;
     match value {
@@ -117,12 +117,12 @@ pub(super) fn megabytes(bytes_per_s: f64) -> String {
     }
 }
 
-/// `67.7` for 67.7 us: three digits; the unit is in the column's head.
+/// Formats nanoseconds in microseconds with three digits and without the unit, which is in the column head: `67.7`.
 pub(super) fn microseconds(ns: f64) -> String {
     megabytes(ns * 1e3)
 }
 
-/// `9.41` for 9.41 Gbit/s: three digits, down to a tenth of a Mbit/s; the unit is in the column's head.
+/// Formats bytes per second in Gbit/s with three digits, at most four decimals, and without the unit, which is in the column head: `9.41`.
 pub(super) fn gigabits(bytes_per_s: f64) -> String {
     let value = bytes_per_s * 8.0 / 1e9;
     match value {
@@ -134,7 +134,7 @@ pub(super) fn gigabits(bytes_per_s: f64) -> String {
     }
 }
 
-/// The unit that a workload's CPU time is given per: `I/O`, `GiB`.
+/// Returns the unit of work to which CPU time is related: `I/O`, `GiB` for network streams.
 pub(super) fn cpu_unit(workload: &Workload) -> &'static str {
     match workload.kind() {
         Kind::Streams(_) => "GiB",
@@ -142,17 +142,17 @@ pub(super) fn cpu_unit(workload: &Workload) -> &'static str {
     }
 }
 
-/// The column head and format for a workload's bytes per second.
+/// Returns the column head and the format for a workload's bytes per second.
 pub(super) fn rate(workload: &Workload) -> (&'static str, fn(f64) -> String) {
     if workload.kind().is_network() { ("Gbit/s", gigabits) } else { ("MB/s", megabytes) }
 }
 
-/// `0.12%`, `3.4%`, `42%`: a share from 0 to 1.
+/// Formats a share from 0 to 1 in percent: `0.12%`, `3.4%`, `42%`.
 pub(crate) fn share(share: f64) -> String {
     format!("{}%", hundredths(share * 100.0))
 }
 
-/// `+1.2%`, `-35%`, `+210%`; `12 times` for ratios of at least 10.
+/// Formats a ratio as a change in percent: `+1.2%`, `-35%`, `+210%`; from 10 as a multiple: `12.0 times`.
 pub(crate) fn change(ratio: f64) -> String {
     if ratio >= 10.0 {
         return format!("{} times", human::count(ratio));
@@ -162,7 +162,7 @@ pub(crate) fn change(ratio: f64) -> String {
     format!("{sign}{}%", hundredths(percent.abs()))
 }
 
-/// `+1.2% [+0.4, +2.0]`, in percent throughout, or `16.9 times [12.1, 23.6]`; a missing interval is named.
+/// Formats a ratio as a change with its interval: `+1.2% [+0.4, +2.0]`, `16.9 times [12.1, 23.6]`, `+1.2% [no interval]`.
 pub(crate) fn change_with(ratio: f64, interval: Option<Interval>) -> String {
     let Some(interval) = interval else { return format!("{} [no interval]", change(ratio)) };
     if ratio >= 10.0 {
@@ -177,7 +177,7 @@ pub(crate) fn change_with(ratio: f64, interval: Option<Interval>) -> String {
     format!("{} [{}, {}]", change(ratio), end(interval.low), end(interval.high))
 }
 
-/// Formats with two decimals below 1, one below 10, else none.
+/// Formats a percentage with two decimals below 1, one below 10, and none above.
 fn hundredths(percent: f64) -> String {
     match percent {
         p if p >= 9.95 => format!("{p:.0}"),
@@ -186,7 +186,7 @@ fn hundredths(percent: f64) -> String {
     }
 }
 
-/// The column head and format for an imported run's bytes per second: bit/s for iperf, else bytes/s.
+/// Returns the column head and the format for an imported run's throughput: bit/s for iperf, else bytes/s.
 pub(super) fn rate_of(source: &ImportSource) -> (&'static str, fn(f64) -> String) {
     match source.tool.as_str() {
         "iperf" | "iperf3" => ("throughput", human::bits),
@@ -194,7 +194,7 @@ pub(super) fn rate_of(source: &ImportSource) -> (&'static str, fn(f64) -> String
     }
 }
 
-/// A workload's title: `4k random read, queue depth 1`; concurrent jobs are joined with `+`.
+/// Describes a workload in a title: `4k random read, queue depth 1`; concurrent jobs are joined with `+`.
 pub(super) fn title(workload: &Workload) -> String {
     let jobs: Vec<String> = workload.jobs().map(title_of_one).collect();
     jobs.join(" + ")
@@ -211,7 +211,7 @@ fn title_of_one(workload: &Workload) -> String {
     }
 }
 
-/// `replay of day.parquet, at most 128 I/Os in flight, at 200% of its speed`
+/// Describes the replay of a trace: `replay of day.parquet, at most 128 I/Os in flight, at 200% of its speed`.
 fn title_of_replay(workload: &Workload, trace: &str) -> String {
     let file = trace.rsplit('/').next().unwrap_or(trace);
     let speed = match workload.replay_time_scale {
@@ -262,7 +262,7 @@ fn title_of_block(workload: &Workload) -> String {
     text + &flushes(workload)
 }
 
-/// `, fdatasync after each write, flushed in the end`.
+/// Describes the flushes of a workload: `, fdatasync after each write, flushed in the end`; empty without any.
 fn flushes(workload: &Workload) -> String {
     let call = workload.flush_call().map(|(call, writes)| match writes {
         1 => format!(", {call} after each write"),
@@ -272,17 +272,17 @@ fn flushes(workload: &Workload) -> String {
     call.unwrap_or_default() + end
 }
 
-/// `4k`, `512 B`, `512 B-4k`.
+/// Describes the I/O sizes of a workload: `4k`, `512 B`, `512 B-4k`.
 fn lengths(workload: &Workload) -> String {
     workload.lengths().split('-').map(with_unit).collect::<Vec<_>>().join("-")
 }
 
-/// Adds ` B` to a size that a plan writes without a unit, which is in bytes.
+/// Adds ` B` to a size in bytes that has no unit letter.
 fn with_unit(size: &str) -> String {
     if size.ends_with(|c: char| c.is_ascii_digit()) { format!("{size} B") } else { size.to_owned() }
 }
 
-/// `TCP upload, 4 streams`, `UDP download at 10.0 Mbit/s, datagrams of 64 bytes`,
+/// Describes a network workload: `TCP upload, 4 streams`, `UDP download at 10.0 Mbit/s, datagrams of 64 bytes`,
 /// `TCP round trips of 64 bytes, 1000/s, under load upload`.
 fn title_of_net(net: &Traffic) -> String {
     let name = net.test.word().split('-').next().unwrap_or_default().to_uppercase();
@@ -317,7 +317,7 @@ fn title_of_net(net: &Traffic) -> String {
     parts.join(", ")
 }
 
-/// `a new file written byte by byte, through the page cache`, `1,000 files deleted, in random order, 4 jobs`.
+/// Describes a test on files: `a new file written byte by byte, through the page cache`, `1,000 files deleted, in random order, 4 jobs`.
 fn title_of_test(workload: &Workload, test: Test) -> String {
     use std::fmt::Write as _;
     let bs = with_unit(&workload.bs.to_string());
@@ -360,7 +360,8 @@ fn title_of_test(workload: &Workload, test: Test) -> String {
     text + &flushes(workload)
 }
 
-/// The [`title`] of a workload that iotax ran; for an imported workload only the keys its source states: `rw = randread, bs = 4k`.
+/// Returns the [`title`] of a workload that iotax ran; for an imported workload only the keys that its source states:
+/// `rw = randread, bs = 4k`.
 pub(crate) fn title_in(source: Option<&ImportSource>, workload: &Workload) -> String {
     let Some(source) = source else { return title(workload) };
     let tree = serde_json::to_value(workload).unwrap_or_default();
@@ -373,15 +374,15 @@ pub(crate) fn title_in(source: Option<&ImportSource>, workload: &Workload) -> St
     if told.is_empty() { format!("as {} did it", source.tool) } else { told.join(", ") }
 }
 
-/// `1 round`, `3 rounds`.
+/// Formats a count with its noun in singular or plural: `1 round`, `3 rounds`.
 pub fn counted(n: impl Into<u64>, noun: &str) -> String {
     let n = n.into();
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Like [`listed`], but cuts long lists: `a, b, c, d, e and 290 others`.
+/// Joins names like [`listed`], but shortens lists of more than 20: `a, b, c, d, e and 290 others`.
 pub(crate) fn listed_briefly(items: &[String]) -> String {
-    /// A list of up to this many entries is shown in full.
+    /// Maximum length of a list that is shown in full.
     const WHOLE: usize = 20;
     const NAMED: usize = 5;
     if items.len() <= WHOLE {

@@ -1,4 +1,4 @@
-//! Sentences on reads against writes.
+//! Describes how reads and writes limit each other on a target.
 
 use iotax_analysis::curve::{Grid, Located, Ray};
 use iotax_model::units::human;
@@ -12,23 +12,23 @@ pub(super) fn heading(grid: &Grid<'_>) -> String {
     format!("{title} on {}: reads against writes", grid.target)
 }
 
-/// `75/25`: percentages of reads and writes.
+/// Formats the percentages of reads and writes: `75/25`.
 pub(super) fn shares(ray: &Ray<'_>) -> String {
     format!("{}/{}", ray.work.rwmixread, 100_u8.saturating_sub(ray.work.rwmixread))
 }
 
-/// The target's capacity at each share of reads.
+/// Names the target's capacity at each share of reads; `None` if none is known.
 pub(super) fn sentence(grid: &Grid<'_>) -> Option<String> {
     let can = |ray: &Ray<'_>| Some(format!("{} IOPS at {}", with_interval(&ray.capacity?), shares(ray)));
     let all: Vec<String> = grid.rays.iter().filter_map(can).collect();
     (!all.is_empty()).then(|| format!("{}: up to {}.", grid.target, all.join(", ")))
 }
 
-/// `16.5k + 5.50k`: reads and writes a second.
+/// Formats reads and writes per second at a load: `16.5k + 5.50k`.
 pub(super) fn apart(ray: &Ray<'_>, load: &Located) -> String {
     let [reads, writes] = [ray.reads(), 1.0 - ray.reads()].map(|share| human::count(share * load.at));
     format!("{reads} + {writes}")
 }
 
-/// The legend below the table.
+/// Explains the table of loads, below it.
 pub(super) const LEGEND: &str = "Reads + writes a second at which the mean response time, from when each I/O was due, reaches the time above. - where it is never reached by a rate that is sustained, or passed by the lowest.";

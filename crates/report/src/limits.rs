@@ -1,4 +1,4 @@
-//! Sentences on rate limits in front of a storage target.
+//! Describes rate limits in front of a storage target, such as a cloud volume's IOPS limit.
 
 use iotax_analysis::levels::BurstLevel;
 use iotax_analysis::limits::{FreeRate, LimitScope, LimitsOnTarget, RateLimit};
@@ -9,10 +9,11 @@ use iotax_model::units::human;
 use crate::figure::share;
 use crate::marks::is_emulated;
 
-/// Smallest relative difference between block sizes that is mentioned.
+/// Smallest deviation that is reported; a smaller one is shown as 0.10%.
 const LEAST: f64 = 0.001;
 
-/// One sentence per rate limit of a target. Without a limit on I/Os or on bytes, a sentence says that none was found or that it is unknown.
+/// Returns a sentence per rate limit of a target. If no limit on I/Os, or none on bytes, was found, a sentence says so or gives the reason
+/// why it is unknown.
 pub(crate) fn sentences(run: &Run, found: &LimitsOnTarget<'_>) -> Vec<String> {
     let emulated = if is_emulated(run, found.target) { " (emulated: no word on a real machine)" } else { "" };
     let of_unit = |unit: RateUnit| -> Vec<String> {
@@ -41,7 +42,8 @@ pub(crate) fn sentences(run: &Run, found: &LimitsOnTarget<'_>) -> Vec<String> {
     all.map(|sentence| format!("{}{emulated}: {sentence}.", found.target)).collect()
 }
 
-/// `limited to 500 I/Os a second, reads and writes together: the same at 4k and 16k, within 0.4%; before that 2.00k for 5.0 s`.
+/// Describes a rate limit: `limited to 500 I/Os a second, reads and writes together: the same at 4k and 16k, within 0.4%; before that 2.00k
+/// I/Os a second for 5.00 s`.
 fn held(limit: &RateLimit) -> String {
     let rate = per_second(limit.rate, limit.unit);
     let bound = match limit.scope {
@@ -63,7 +65,7 @@ fn before(burst: BurstLevel, unit: RateUnit) -> String {
     format!("; before that {} for {}", per_second(burst.rate, unit), human::time(burst.seconds * 1e9))
 }
 
-/// `reads 43.0k I/Os a second at 4k and 31.0k at 16k`.
+/// Describes a rate that depends on the block size, so is no limit: `reads 43.0k I/Os a second at 4k and 31.0k I/Os a second at 16k`.
 fn not_held(free: &FreeRate) -> String {
     let direction = if free.is_write { "writes" } else { "reads" };
     let [(first, one), (second, other)] = free.rates;
@@ -74,7 +76,7 @@ fn not_held(free: &FreeRate) -> String {
     )
 }
 
-/// A rate with its unit: `500 I/Os a second`, `125 MB/s`.
+/// Formats a rate with its unit: `500 I/Os a second`, `125 MB/s`.
 pub(crate) fn per_second(rate: f64, unit: RateUnit) -> String {
     match unit {
         RateUnit::Ios => format!("{} I/Os a second", human::count(rate)),

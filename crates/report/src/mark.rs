@@ -1,4 +1,4 @@
-//! Marks by which iotax recognises the files that it wrote itself, one per format.
+//! Marks of file formats by which iotax recognises files that it wrote itself, and may replace.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,47 +7,47 @@ use bytes::Bytes;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// The signature of a file format. A file without it is not treated as written by iotax.
+/// The mark of a file format. iotax does not take a file without the mark for its own.
 #[derive(Debug, Clone)]
 pub struct Mark {
-    /// The format's name.
+    /// Name of the format.
     pub format: &'static str,
-    /// The position of the mark in the file.
+    /// Position and text of the mark in the file.
     pub place: MarkPosition,
 }
 
 /// The position of a mark in a file.
 #[derive(Debug, Clone)]
 pub enum MarkPosition {
-    /// The format has no mark: it belongs to another tool, which may write any content.
+    /// The format has no mark, because it is another tool's format with free content.
     Nowhere,
     /// The file begins with this text.
     Start(Cow<'static, str>),
     /// Every line begins with one of these texts.
     EveryLine(&'static [&'static str]),
-    /// In a JSON document, the string under these nested keys.
+    /// A JSON document has this string under these nested keys.
     Member(&'static [&'static str], Value),
-    /// A Parquet file names this as its author.
+    /// A Parquet file has this text as its `created_by`.
     ParquetAuthor(&'static str),
 }
 
-/// The expected string under the keys of a [`MarkPosition::Member`].
+/// The string expected by [`MarkPosition::Member`].
 #[derive(Debug, Clone, Copy)]
 pub enum Value {
-    /// Exactly this string.
+    /// The whole string is this text.
     Is(&'static str),
-    /// A string with this prefix; the rest is a version.
+    /// The string starts with this text; a version may follow.
     Begins(&'static str),
 }
 
 impl Mark {
-    /// The mark of a format whose files begin with `start`.
+    /// Returns the mark of a format whose files begin with `start`.
     #[must_use]
     pub const fn start(format: &'static str, start: &'static str) -> Self {
         Self { format, place: MarkPosition::Start(Cow::Borrowed(start)) }
     }
 
-    /// The mark of a JSON document that names its schema under these nested keys.
+    /// Returns the mark of a JSON document whose schema name is under these nested keys.
     #[must_use]
     pub const fn schema(schema: &'static str, way: &'static [&'static str]) -> Self {
         Self { format: schema, place: MarkPosition::Member(way, Value::Is(schema)) }
@@ -59,7 +59,7 @@ impl Mark {
         !matches!(self.place, MarkPosition::Nowhere)
     }
 
-    /// Returns whether a file with these contents has the mark.
+    /// Returns whether a file with these contents carries the mark.
     #[must_use]
     pub fn stands_in(&self, contents: &[u8]) -> bool {
         match &self.place {
@@ -86,7 +86,8 @@ fn parquet_author(contents: &[u8]) -> Option<String> {
     file.metadata().file_metadata().created_by().map(str::to_owned)
 }
 
-/// The string under nested keys of a JSON document. The document is parsed as a stream and not kept in memory.
+/// Reads the string under nested keys of a JSON document; `None` if it is missing or the text is not JSON. Parses a stream, without keeping
+/// the document in memory.
 fn member(contents: &[u8], way: &[&str]) -> Option<String> {
     let mut reader = serde_json::Deserializer::from_slice(contents);
     let found = KeyPath(way).deserialize(&mut reader).ok()?;
@@ -119,7 +120,7 @@ impl<'de> Visitor<'de> for KeyPath<'_> {
         Ok(self.0.is_empty().then(|| text.to_owned()))
     }
 
-    /// The mark of a list of documents, if all of them have the same one.
+    /// Reads the mark from a list of documents; `None` unless all documents have the same.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut found = list.next_element_seed(KeyPath(self.0))?.flatten();
         while let Some(next) = list.next_element_seed(KeyPath(self.0))? {

@@ -1,4 +1,4 @@
-//! Marks on rows whose figures need care (lost, emulated, unusable), and one-line reasons for failures.
+//! Marks rows of tables whose figures need care (lost, emulated, unusable), and explains failures in one line.
 
 use iotax_model::Workload;
 use iotax_model::units::human::listed;
@@ -7,10 +7,10 @@ use super::figure::{grouped, share};
 use iotax_analysis::{Failure, Judgement};
 use iotax_model::Run;
 
-/// The mark of a target that the run went on without.
+/// Mark of a target that was lost, so that the run went on without it.
 pub(super) const LOST: &str = "lost";
 
-/// The marks of a target's row on a workload.
+/// Returns the marks of a target's row for a workload; empty for a normal row.
 pub(super) fn marks(run: &Run, judgement: &Judgement, workload: &str, target: &str) -> Vec<&'static str> {
     [
         (judgement.is_unusable(run, workload, target), "unusable"),
@@ -22,17 +22,17 @@ pub(super) fn marks(run: &Run, judgement: &Judgement, workload: &str, target: &s
     .collect()
 }
 
-/// True if the target's CPU was emulated.
+/// Returns whether the target's guest ran with an emulated CPU, without KVM.
 pub(super) fn is_emulated(run: &Run, target: &str) -> bool {
     run.targets.iter().any(|t| t.name == target && t.emulated)
 }
 
-/// True if the run went on without the target.
+/// Returns whether the target was lost, so that the run went on without it.
 pub(super) fn is_lost(run: &Run, target: &str) -> bool {
     run.targets.iter().any(|t| t.name == target && t.lost.is_some())
 }
 
-/// The failures on a workload, one line per target.
+/// Describes failed measurements of a workload, one line per target.
 pub(super) fn failures(run: &Run, judgement: &Judgement, workload: &Workload) -> Vec<String> {
     let failures = judgement.on(&workload.name, |cell| cell.failure.as_ref());
     failures.map(|(target, failure)| line(run, workload, target, failure)).collect()

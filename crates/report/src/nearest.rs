@@ -1,4 +1,4 @@
-//! Finds the workload closest to a trace.
+//! Finds the synthetic workload that comes closest to a trace.
 
 use iotax_analysis::trace::{HitShare, LengthShare, TraceProfile};
 use iotax_model::units::{Bytes, human};
@@ -11,21 +11,21 @@ const BURSTY: f64 = 1.3;
 const EVEN: f64 = 0.5;
 /// Share of sequential I/Os from which a trace counts as sequential.
 const SEQUENTIAL: f64 = 0.5;
-/// A hot area is mentioned if it is smaller than this fraction of the area that takes half of the workload's I/Os.
+/// A hot area is reported as lost if half of the trace's I/Os fit into this fraction of the area that half of the workload's I/Os take.
 const LESS: f64 = 0.8;
-/// Reuse is mentioned if the cache hit rate of the trace's reads exceeds the workload's by more than this.
+/// Reuse is reported as lost if an LRU cache would answer more of the trace's reads than of the workload's by this share.
 const REUSED: f64 = 0.1;
 
-/// The workload that comes nearest to a trace, as flags of `iotax bench`, and what of the trace it loses.
+/// The synthetic workload that comes closest to a trace, as flags of `iotax bench`, and the properties of the trace that it lacks.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Nearest {
-    /// The flags.
+    /// Flags of `iotax bench`.
     pub flags: String,
-    /// The losses, in words.
+    /// Properties of the trace that the workload lacks, as text.
     pub loses: Vec<String>,
 }
 
-/// The closest workload; `None` for a trace without reads and writes.
+/// Returns the closest workload; `None` for a trace without reads and writes.
 #[must_use]
 pub fn nearest(profile: &TraceProfile) -> Option<Nearest> {
     let data = profile.reads + profile.writes;
@@ -88,7 +88,7 @@ pub fn nearest(profile: &TraceProfile) -> Option<Nearest> {
     Some(Nearest { flags: flags.join(" "), loses })
 }
 
-/// Adds the locality that a uniform workload loses: hot areas, and blocks that are reused soon.
+/// Adds to `loses` the locality that a uniform workload does not have: hot areas, and blocks that are read again soon.
 fn locality(profile: &TraceProfile, is_sequential: bool, loses: &mut Vec<String>) {
     if let Some(hot) = profile.hot.all {
         let even = if is_sequential { 0.5 } else { hot.half_by_chance };
@@ -117,7 +117,7 @@ fn locality(profile: &TraceProfile, is_sequential: bool, loses: &mut Vec<String>
     }
 }
 
-/// The `--bs` or `--bssplit` flag for a trace: its only block size, or the percentages of the most frequent ones.
+/// Returns the `--bs` or `--bssplit` flag for a trace: its only block size, or its most frequent ones with their percentages.
 fn sizes(profile: &TraceProfile, loses: &mut Vec<String>) -> String {
     let fit = |bytes: u64| bytes.clamp(1, 64 << 20).next_multiple_of(512);
     let told: Vec<&LengthShare> =

@@ -1,4 +1,4 @@
-//! Sentences on the load that a neighbour produces during a target's measurement.
+//! Describes the load of a neighbour that ran during a target's measurement.
 
 use iotax_model::Workload;
 use iotax_model::net::NetTest;
@@ -8,8 +8,8 @@ use super::figure::{evenness, or_unknown, share};
 use iotax_analysis::{Metric, NeighbourLoad};
 use iotax_model::Run;
 
-/// `60.0k IOPS, 246 MB/s`: the neighbour's rates, in the units of its workload.
-/// TCP streams show no packet rate, because the kernel chooses the packet size.
+/// Formats the neighbour's rates in the units of its workload: `60.0k IOPS, 246 MB/s`. TCP streams have no packet rate, because the kernel
+/// chooses the packet size.
 pub(super) fn made(run: &Run, noise: &NeighbourLoad, beside: &Workload) -> String {
     let neighbour = run.plan.neighbours.iter().find(|neighbour| neighbour.target.name == noise.name);
     let own = neighbour.map_or(beside, |neighbour| &neighbour.workload);
@@ -20,8 +20,9 @@ pub(super) fn made(run: &Run, noise: &NeighbourLoad, beside: &Workload) -> Strin
     format!("{} {}, {rate}", or_unknown(noise.iops, human::count), Metric::IOPS.column(own))
 }
 
-/// `together 9.41 Gbit/s, of which vm-and-host had 31% and host 69%, fairness 0.872 [0.861, 0.883]`;
-/// `None` unless target and neighbour both carry streams.
+/// Describes how target and neighbour shared the throughput:
+/// `together 9.41 Gbit/s, of which vm-and-host had 31% and host 69%, fairness 0.872 [0.861, 0.883]`; `None` unless both carry network
+/// streams.
 pub(super) fn together(target: &str, noise: &NeighbourLoad) -> Option<String> {
     let all = noise.together.as_ref()?;
     Some(format!(

@@ -1,4 +1,4 @@
-//! The tables of network workloads, shared by all outputs with tables.
+//! Builds the tables of network workloads, which all outputs with tables share.
 
 use iotax_model::net::NetTest;
 use iotax_model::units::human;
@@ -13,7 +13,7 @@ use iotax_model::Run;
 /// A table; columns that are unknown in every row are omitted.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
-    /// Column names, without that of the first column, which holds the row names.
+    /// Column names except that of the first column, which holds the row names.
     pub(super) head: Vec<String>,
     pub(super) rows: Vec<Row<'a>>,
 }
@@ -21,11 +21,11 @@ pub(super) struct Table<'a> {
 /// A row of a [`Table`].
 #[derive(Debug)]
 pub(super) struct Row<'a> {
-    /// The target of the row, which determines its colour.
+    /// Target of the row, which determines its colour.
     pub(super) target: &'a str,
     pub(super) name: String,
     pub(super) figures: Vec<Option<String>>,
-    /// The comparison with the baseline by the headline metric.
+    /// Comparison with the baseline by the workload's headline metric.
     pub(super) comparison: Option<&'a Comparison>,
 }
 
@@ -56,10 +56,10 @@ struct Cell<'a> {
     is_baseline: bool,
 }
 
-/// A column: its name, and the function that formats its value for a row.
+/// A column: its name, and the function that formats a row's value; `None` if unknown.
 type Column = (&'static str, fn(&Cell<'_>) -> Option<String>);
 
-/// The columns for TCP and UDP streams.
+/// Columns for TCP and UDP streams.
 const STREAMS: [Column; 9] = [
     ("Gbit/s", |cell| cell.summary.of(Metric::BYTES_PER_S).map(gigabits)),
     ("packets/s", |cell| {
@@ -76,7 +76,7 @@ const STREAMS: [Column; 9] = [
     ("retransmits", |cell| of_ways(cell, StreamTotals::retransmit_share)),
 ];
 
-/// The columns for round trips.
+/// Columns for network round trips.
 const TRIPS: [Column; 12] = [
     ("trips/s", |cell| cell.summary.of(Metric::IOPS).map(human::count)),
     ("min", |cell| cell.summary.latency.min().map(|ns| human::time(ns as f64))),
@@ -98,7 +98,7 @@ const TRIPS: [Column; 12] = [
     ("guest/trip", |cell| cell.network?.guest_cpu_per_io.filter(|_| !is_loaded(cell)).map(human::time)),
 ];
 
-/// Columns for streams or round trips that are left out on terminals, next to comparisons.
+/// Columns left out of terminal tables that compare targets, to save width.
 const WIDE: [&str; 7] = ["CPU/packet", "trips/s", "min", "mean", "p99.9", "mdev", "guest/trip"];
 
 fn is_loaded(cell: &Cell<'_>) -> bool {
@@ -113,7 +113,7 @@ fn against(cell: &Cell<'_>, words: fn(&Comparison) -> Option<String>) -> Option<
     }
 }
 
-/// The larger value of the two directions.
+/// Returns the larger figure of upload and download; `None` if neither is known.
 fn worst(cell: &Cell<'_>, figure: fn(&StreamTotals) -> Option<f64>) -> Option<f64> {
     cell.network?.ways.iter().filter_map(figure).reduce(f64::max)
 }
@@ -122,7 +122,7 @@ fn of_ways(cell: &Cell<'_>, figure: fn(&StreamTotals) -> Option<f64>) -> Option<
     worst(cell, figure).map(share)
 }
 
-/// One row per target; absent if none was measured. `wide` keeps every column.
+/// Builds a table with one row per target; `None` if no target was measured. `wide` keeps every column.
 pub(super) fn figures<'a>(
     run: &'a Run,
     judgement: &'a Judgement,
@@ -157,7 +157,7 @@ pub(super) fn figures<'a>(
     Table::new(&columns.iter().map(|(name, _)| *name).collect::<Vec<_>>(), rows)
 }
 
-/// The value of a latency column from response times, which count from when each round trip was due.
+/// Formats the latency column named `column` from response times, which start when each round trip was due.
 fn of_response(column: &str, response: &Histogram) -> Option<String> {
     let ns = match column {
         "min" => response.min().map(|ns| ns as f64),
@@ -172,7 +172,7 @@ fn of_response(column: &str, response: &Histogram) -> Option<String> {
     ns.map(human::time)
 }
 
-/// One row per target and direction; absent if the totals already show the same figures.
+/// Builds a table with one row per target and direction; `None` if it would only repeat the totals.
 pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Workload) -> Option<Table<'a>> {
     let net = workload.kind().traffic()?;
     let all = || judgement.on(&workload.name, |cell| cell.network.as_ref());
@@ -216,7 +216,7 @@ pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Wor
     Table::new(&head, rows)
 }
 
-/// The counters of each interface on the path; absent if none was watched.
+/// Builds a table with the counters of each network interface on the path; `None` if none was recorded.
 pub(super) fn hops<'a>(judgement: &'a Judgement, workload: &'a str) -> Option<Table<'a>> {
     let head = ["received", "packets", "each", "dropped", "sent", "packets", "each", "dropped"];
     let rows = judgement.on(workload, |cell| cell.network.as_ref()).flat_map(|(target, network)| {

@@ -1,4 +1,4 @@
-//! The outcome of a run in a few words, for lists of runs.
+//! Summarises the outcome of a run in a few words, for lists of runs.
 
 use iotax_analysis::Metric;
 use iotax_analysis::trend::{AnswerFigure, FoundAnswer, RunFigures};
@@ -10,8 +10,8 @@ use crate::figure::counted;
 /// Maximum number of targets that are listed with their figures.
 const NAMED: usize = 3;
 
-/// The main figure of each target on the first workload that has one: `60.5k IOPS`, `host-file 60.5k IOPS, vm-raw 10.9k IOPS`. For a search
-/// this is the rate found, for a watch the longest gap. `None` if nothing usable was measured.
+/// Returns each target's main figure on the first workload with any: `60.5k IOPS`, `host-file 60.5k IOPS, vm-raw 10.9k IOPS`. For a rate
+/// search this is the rate found, for a watch the longest gap. `None` if nothing usable was measured.
 #[must_use]
 pub fn outcome(run: &Run, figures: &RunFigures) -> Option<String> {
     let targets = &run.plan.targets;
@@ -32,7 +32,7 @@ pub fn outcome(run: &Run, figures: &RunFigures) -> Option<String> {
     Some(format!("{on}{}{more}", if more.is_empty() { listed(&named) } else { named.join(", ") }))
 }
 
-/// The result of a rate search or a watch: `up to 12.1k IOPS`, `longest gap 3.02 s`.
+/// Formats a target's result of a rate search or a watch: `up to 12.1k IOPS`, `longest gap 3.02 s`; `None` in other runs.
 fn answer(figures: &RunFigures, target: &str, workload: &Workload) -> Option<String> {
     let is_of = |found: &&FoundAnswer| found.target == target && found.workload == workload.name;
     Some(match figures.answers().iter().find(is_of)?.is {
@@ -44,7 +44,7 @@ fn answer(figures: &RunFigures, target: &str, workload: &Workload) -> Option<Str
     })
 }
 
-/// The mean of the workload's headline metric; if that is unknown, as in some imported runs, of the first known metric.
+/// Formats the mean of the workload's headline metric; if that is unknown, as in some imported runs, the first known metric with its name.
 fn mean(run: &Run, figures: &RunFigures, target: &str, workload: &Workload) -> Option<String> {
     let headline = Metric::headline(workload);
     [headline].into_iter().chain(Metric::compared()).find_map(|metric| {

@@ -1,4 +1,4 @@
-//! Sentences on the phases of a replayed trace.
+//! Describes in which phases of a replayed trace the targets differ.
 
 use iotax_analysis::phases::{PhaseRatio, PhasedComparison, phased_comparisons};
 use iotax_analysis::stats::verdict::Verdict;
@@ -8,7 +8,7 @@ use iotax_model::units::human::listed;
 
 use crate::figure::counted;
 
-/// A sentence for each target: the phases in which its mean response time differs from the baseline's.
+/// Returns a sentence per target with the phases in which its mean response time differs from the baseline's.
 pub(crate) fn sentences(run: &Run) -> Vec<String> {
     phased_comparisons(run).iter().map(|compared| sentence(run, compared)).collect()
 }
@@ -41,7 +41,7 @@ fn sentence(run: &Run, compared: &PhasedComparison<'_>) -> String {
     )
 }
 
-/// `from 6 s to 8 s slower, 1.90x [1.50, 2.40]`
+/// Describes a phase with its ratio and confidence interval: `from 6 s to 8 s slower, 1.90x [1.50, 2.40]`.
 fn told(phase: &PhaseRatio) -> String {
     let time = |ns: u64| human::duration(ns as f64 / 1e9);
     let ratio = &phase.ratio;

@@ -3,22 +3,22 @@
 /// Width and height of a plot in characters.
 const COLUMNS: usize = 48;
 const ROWS: usize = 8;
-/// Width of the axis labels in characters.
+/// Width of the vertical axis labels in characters.
 const LABEL: usize = 8;
-/// The bit of each dot in a braille character, by column and row.
+/// Bit of each dot in a braille character, by column and row.
 const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 
-/// A line through points with positive coordinates, in ascending order of x.
+/// A line through points, in ascending order of x; all coordinates are positive.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Line {
-    /// Character drawn at each point, so that lines can be told apart without colours.
+    /// Character drawn at each point, so that lines differ without colours.
     pub(super) mark: Option<char>,
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// Plots all lines: x linear from 0, y logarithmic. Returns the plot as lines of text; empty with fewer than two points.
+/// Plots all lines, with a linear x axis from 0 and a logarithmic y axis. Returns lines of text; empty with fewer than two points.
 ///
-/// `across` and `up` format the values of x and y.
+/// `across` and `up` format the labels of x and y.
 pub(super) fn plot(
     lines: &[Line],
     across: impl Fn(f64) -> String,
@@ -67,7 +67,7 @@ pub(super) fn plot(
     text
 }
 
-/// The dots on the straight line between two dots.
+/// Returns the dots on the straight line between two dots.
 fn between(from: (f64, f64), to: (f64, f64)) -> impl Iterator<Item = (usize, usize)> {
     let steps = (to.0 - from.0).abs().max((to.1 - from.1).abs()).ceil().max(1.0);
     let at = move |step: f64| {
@@ -81,7 +81,7 @@ fn dot((x, y): (f64, f64)) -> (usize, usize) {
     (x.round() as usize, y.round() as usize)
 }
 
-/// The braille character with these dots; a space for none, so that trailing blanks can be trimmed.
+/// Returns the braille character with these dots; a space if there are none, so that trailing blanks can be trimmed.
 fn braille(dots: u8) -> char {
     if dots == 0 { ' ' } else { char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ') }
 }

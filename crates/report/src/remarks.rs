@@ -1,4 +1,4 @@
-//! Warnings grouped into remarks, one line per finding.
+//! Groups the warnings of a run into remarks, one line each.
 
 use std::fmt;
 
@@ -15,9 +15,9 @@ use iotax_model::Run;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Remark {
     pub(super) kind: WarningKind,
-    /// The affected targets and workloads, and the number of measurements. Empty if the whole run is affected.
+    /// Affected targets and workloads, and the number of measurements. Empty if the whole run is affected.
     pub(super) place: String,
-    /// The figures behind the remark, taken from the first warning of the group.
+    /// Figures that support the remark, from the first warning of the group.
     pub(super) evidence: String,
     pub(super) remedy: String,
 }
@@ -34,7 +34,7 @@ impl fmt::Display for Remark {
     }
 }
 
-/// The subjects that were checked.
+/// Names the subjects that iotax checks in such a run, for the sentence that reports no findings.
 pub(super) fn checks(run: &Run) -> [&'static str; 5] {
     if run.plan.workloads.iter().all(|workload| workload.kind().is_network()) {
         return ["the packets' way", "clocks", "both ends' CPUs", "steadiness", "losses"];
@@ -56,7 +56,7 @@ pub(super) fn remarks(run: &Run, warnings: &[Warning]) -> Vec<Remark> {
     groups.iter().map(|group| remark(run, group)).collect()
 }
 
-/// The distinct notes of the agents, with the number of measurements that have each.
+/// Returns the notes of the agents, each once, with the number of measurements that have it.
 pub(super) fn notes(run: &Run) -> Vec<String> {
     let mut found: Vec<(&str, u64)> = Vec::new();
     for note in run.measurements.iter().flat_map(|m| &m.outcome.notes) {
@@ -68,7 +68,7 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
     found.into_iter().map(|(text, times)| format!("{text} ({})", counted(times, "measurement"))).collect()
 }
 
-/// The I/O engines used, and the CPU cost of the engine and the monitor where known.
+/// Names the I/O engines used, and where known the CPU time per I/O of the engine's own code and the CPU use of the monitoring.
 pub(super) fn engine(run: &Run) -> Option<String> {
     let engines = distinct(run.measurements.iter().filter_map(|m| Some(m.outcome.ioengine?.word())));
     let work = (!engines.is_empty()).then(|| format!("I/O was done by {}", listed(&engines)));
@@ -81,7 +81,7 @@ pub(super) fn engine(run: &Run) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
 }
 
-/// CPU use of the monitor in the median measurement, as a share of one CPU.
+/// Returns the CPU use of the monitoring in the median measurement, in percent of one CPU: `watching cost 0.8% of one CPU`.
 fn watching(run: &Run) -> Option<String> {
     let hosts = run.measurements.iter().filter_map(|m| m.host.as_ref());
     let share = |host: &HostActivity| Some(host.watching_ns? as f64 / host.duration_ns.max(1) as f64);
@@ -117,7 +117,7 @@ fn remark(run: &Run, group: &[&Warning]) -> Remark {
     Remark { kind: first.kind, place, evidence, remedy: first.remedy.clone() }
 }
 
-/// Distinct words in order of first appearance.
+/// Removes repetitions from words, in order of first appearance.
 fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for word in words {

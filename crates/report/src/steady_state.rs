@@ -1,4 +1,4 @@
-//! Sentences on a steady state: whether it was reached, in which round, and which cell varies most.
+//! Describes the steady state: whether it was reached, after how many rounds, and which cell varies most.
 
 use iotax_analysis::SteadyState;
 use iotax_analysis::steady_state::CellSteadiness;
@@ -7,7 +7,7 @@ use iotax_model::plan::{STEADY_RANGE, STEADY_SLOPE, STEADY_WINDOW};
 
 use crate::figure::{counted, share};
 
-/// The sentences on the steady state and the most variable cell; empty for a run without the rule.
+/// Returns a sentence on the steady state with the cell that varies most; empty for runs that do not wait for one.
 pub(crate) fn sentences(run: &Run) -> Vec<String> {
     let Some(state) = SteadyState::of(run) else { return Vec::new() };
     let rounds = state.rounds();
@@ -42,7 +42,7 @@ pub(crate) fn sentences(run: &Run) -> Vec<String> {
     )]
 }
 
-/// `raw, randwrite-4k: range 34%, trend -12%`.
+/// Describes the variation of a cell over the last rounds: `raw, randwrite-4k: range 34%, trend -12%`.
 fn words(run: &Run, cell: &CellSteadiness) -> String {
     let target = &run.plan.targets[cell.cell.target].name;
     let workload = &run.plan.workloads[cell.cell.workload].name;

@@ -9,7 +9,7 @@ use iotax_analysis::suite::filecopy;
 use iotax_analysis::suite::{OutstandingKnee, SuiteCell, SuiteTest, TargetSeries, Transition};
 use iotax_model::Run;
 
-/// Relative misfit above which a model of fixed cost plus bandwidth does not describe the times well.
+/// Relative deviation of the measured times above which the model of fixed cost plus bandwidth describes them poorly.
 const POOR_FIT: f64 = 0.3;
 
 /// `random read by block size, queue depth 8 (randread)`.
@@ -31,10 +31,10 @@ pub(super) fn title(test: &SuiteTest<'_>) -> String {
     format!("{what} ({})", test.name)
 }
 
-/// The columns of [`indexes`].
+/// Column heads of [`indexes`].
 pub(super) const INDEX_HEAD: [&str; 4] = ["", "baseline, KiB/s", "copied, KiB/s", "index"];
 
-/// UnixBench's index of its file copies: for each target a row per copy, then their geometric mean.
+/// Computes UnixBench's index of the file copies: for each target a row per copy test, then their geometric mean.
 pub(super) fn indexes(run: &Run) -> Vec<(String, Vec<[String; 4]>)> {
     let rows = |found: filecopy::Index| {
         let copies = found.copies.iter().map(|copy| {
@@ -49,7 +49,7 @@ pub(super) fn indexes(run: &Run) -> Vec<(String, Vec<[String; 4]>)> {
     filecopy::indexes(run).into_iter().map(rows).collect()
 }
 
-/// The label of a point: its block size (`64k`) or its number of outstanding I/Os.
+/// Returns the label of a point: its block size (`64k`) or its number of outstanding I/Os.
 pub(super) fn place(shape: SuiteShape, point: &SuiteCell<'_>) -> String {
     match shape {
         SuiteShape::Depths => point.outstanding().to_string(),
@@ -57,7 +57,7 @@ pub(super) fn place(shape: SuiteShape, point: &SuiteCell<'_>) -> String {
     }
 }
 
-/// IOPS at half the block size over IOPS at this one: near 2 if bandwidth limits, near 1 if the fixed cost per I/O does.
+/// Divides the IOPS at half the block size by the IOPS at this size: near 2 if bandwidth is the limit, near 1 if the fixed cost per I/O is.
 /// `None` if half the size was not measured.
 pub(super) fn against_half(course: &TargetSeries<'_>, at: usize) -> Option<f64> {
     let point = course.points.get(at)?;
@@ -75,7 +75,7 @@ pub(super) fn sentences(test: &SuiteTest<'_>) -> Vec<String> {
     test.series.iter().filter_map(sentence).collect()
 }
 
-/// ` (7.1 to 8.4 by single blocks)`: the range over single rounds; empty if unknown.
+/// Formats the range over single rounds: ` (7.1 to 8.4 by single blocks)`; empty if unknown.
 fn spread(range: Option<(f64, f64)>, words: impl Fn(f64) -> String) -> String {
     range.map_or_else(String::new, |(low, high)| {
         format!(" ({} to {} by single blocks)", words(low), words(high))
@@ -150,7 +150,7 @@ pub(super) struct Map {
     pub(super) records: Vec<Bytes>,
     /// File sizes, ascending.
     pub(super) files: Vec<Bytes>,
-    /// For each file, a value per record; absent if not measured.
+    /// Bytes per second by file size, then by record size; `None` if not measured.
     pub(super) bytes_per_s: Vec<Vec<Option<f64>>>,
 }
 

@@ -1,5 +1,5 @@
-//! Tables of typed values. A column is defined once, with its name and the function that computes its value; every table format iterates
-//! over these definitions.
+//! Tables of typed values for export. A column is defined once, with its name and the function that computes its value; every table format
+//! iterates over these definitions.
 
 use std::borrow::Cow;
 
@@ -10,9 +10,9 @@ use iotax_model::Run;
 pub enum ColumnType {
     /// Text.
     Text,
-    /// A whole number.
+    /// A whole number, not negative.
     Whole,
-    /// A number.
+    /// A number with decimals.
     Number,
     /// Yes or no.
     Flag,
@@ -23,13 +23,13 @@ pub enum ColumnType {
 /// A value of its column's type, or unknown.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CellValue {
-    /// Unknown; never written as 0.
+    /// The value is unknown; it is never written as 0.
     Unknown,
     /// Text.
     Text(String),
-    /// A whole number.
+    /// A whole number, not negative.
     Whole(u64),
-    /// A number.
+    /// A number with decimals.
     Number(f64),
     /// Yes or no.
     Flag(bool),
@@ -37,12 +37,12 @@ pub enum CellValue {
     Instant(u64),
 }
 
-/// A Rust type that can be a column's value; it determines the column's type.
+/// A Rust type whose values can stand in a column; it determines the column's type.
 pub trait Datum {
-    /// The column's type.
+    /// Type of a column with these values.
     const TYPE: ColumnType;
 
-    /// Converts to the value written in a row.
+    /// Converts to a value of a row.
     fn value(self) -> CellValue;
 }
 
@@ -68,7 +68,7 @@ data! {
     UnixMs: Instant(|UnixMs(ms)| ms);
 }
 
-/// Milliseconds since 1970-01-01 UTC.
+/// A point in time in milliseconds since 1970-01-01 UTC.
 #[derive(Debug, Clone, Copy)]
 pub struct UnixMs(pub u64);
 
@@ -80,14 +80,14 @@ impl<T: Datum> Datum for Option<T> {
     }
 }
 
-/// A column of a table with rows of type `R`.
+/// A column of a table with rows of type `R`: its name, and the function that computes its value.
 pub struct Column<R> {
     name: Cow<'static, str>,
     of: ColumnType,
     get: Box<dyn Fn(&R) -> CellValue>,
 }
 
-/// Defines a column by its name, which ends in the unit, and the function that computes its value.
+/// Defines a column by its name, which includes the unit, and the function that computes its value.
 pub fn column<R, D: Datum>(name: impl Into<Cow<'static, str>>, get: impl Fn(&R) -> D + 'static) -> Column<R> {
     Column { name: name.into(), of: D::TYPE, get: Box::new(move |row| get(row).value()) }
 }
@@ -100,7 +100,7 @@ macro_rules! columns {
     };
 }
 
-/// A table with all its values.
+/// A table with the values of all rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataTable {
     /// Column names and types.
@@ -122,7 +122,7 @@ impl DataTable {
     }
 }
 
-/// The run's number in its store.
+/// Returns the run's number in its store; `None` if the run was not stored.
 #[must_use]
 pub fn run_number(run: &Run) -> Option<u64> {
     u64::try_from(run.id).ok()

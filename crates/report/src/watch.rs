@@ -1,4 +1,4 @@
-//! Sentences on the cost of events during a load.
+//! Describes the cost of events, such as a snapshot or a failover, while a load was running.
 
 pub(super) mod price_comparison;
 pub(super) mod timeouts;
@@ -15,7 +15,8 @@ use iotax_model::units::human;
 
 use super::figure::{UNKNOWN, change_with, counted, title};
 
-/// `4k random read and write, 50/50, queue depth 64, 1000 I/Os a second on data.img`, and the round if there are several.
+/// Describes the load of a window: `4k random read and write, 50/50, queue depth 64, 1000 I/Os a second on data.img`, and the round if there
+/// are several.
 pub(super) fn heading(run: &Run, episode: &Episode<'_>) -> String {
     let m = episode.measurement;
     let work = run.plan.workloads.iter().find(|workload| workload.name == m.workload);
@@ -52,19 +53,19 @@ pub(super) fn all(run: &Run) -> Vec<String> {
     episodes.iter().flat_map(of_one).collect()
 }
 
-/// Returns whether any target was measured in several windows, so that a summary is shown.
+/// Returns whether any target was measured in several windows, so that a summary over the windows is shown.
 pub(super) fn is_repeated(run: &Run) -> bool {
     let mut all = run.plan.workloads.iter();
     let first = all.next();
     run.plan.repeat > 1 || !all.all(|other| first.is_some_and(|first| run.plan.share_a_window(first, other)))
 }
 
-/// Returns whether all targets shared one single window, so that their results are shown side by side.
+/// Returns whether all targets were measured in one common window, so that their results are shown side by side.
 pub(super) fn is_side_by_side(run: &Run) -> bool {
     run.plan.is_together() && !is_repeated(run)
 }
 
-/// `4k random read, 1000 IOPS on each of a and b; ICMP round trips, 100/s to host; at the same time`.
+/// Describes all loads of a common window: `4k random read, 1000 IOPS on each of a and b; ICMP round trips, 100/s to host; at the same time`.
 pub(super) fn heading_of_all(run: &Run) -> String {
     let of = |workload: &Workload| {
         let is_network = workload.kind().is_network();
@@ -78,10 +79,10 @@ pub(super) fn heading_of_all(run: &Run) -> String {
     format!("{}; at the same time", loads.join("; "))
 }
 
-/// The columns of [`side_by_side`].
+/// Column heads of [`side_by_side`].
 pub(super) const SIDE_BY_SIDE: [&str; 7] = ["target", "longest gap", "from", "to", "late", "failed", "lost"];
 
-/// The longest gap of each target on a common clock that starts with the first window, and its late, failed and lost I/Os.
+/// Returns a row per target: its longest gap, on a common clock that starts with the first window, and its late, failed and lost I/Os.
 pub(super) fn side_by_side(run: &Run, all: &[Episode<'_>]) -> Vec<[String; 7]> {
     let began = all.iter().map(|episode| episode.measurement.started_at_ms).min().unwrap_or_default();
     let row = |episode: &Episode<'_>| {
@@ -111,12 +112,13 @@ pub(super) fn side_by_side(run: &Run, all: &[Episode<'_>]) -> Vec<[String; 7]> {
     run.plan.targets.iter().filter_map(|target| of(&target.name)).map(row).collect()
 }
 
-/// The verdicts on all requirements, over all targets.
+/// Returns the verdict on each requirement over the windows of all targets.
 pub(super) fn verdicts_of_all(watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<String> {
     watch.require.iter().map(|requirement| verdicts(all, requirement)).collect()
 }
 
-/// `commit on vm-qcow2: p99 3.10 ms → 41.0 ms (+1222% [800, > +900]) for 19.0 s, ...`.
+/// Describes the cost of an event: `commit on vm-qcow2: p99 3.10 ms → 9.30 ms (+200% [+180, +220]), longest gap none → 3.02 s in the 19.0 s
+/// that it takes, 5 rounds.`
 fn price_sentence(price: &Price<'_>) -> String {
     let took = price.took_ns.map(|ns| format!(" in the {} that it takes", human::time(ns)));
     let change = |name: &str, change: Option<&FigureChange>, unit: fn(f64) -> String| {
@@ -144,7 +146,7 @@ fn price_sentence(price: &Price<'_>) -> String {
     )
 }
 
-/// The longest gap without and with an event.
+/// Formats the longest gap without and with an event: `none → 3.02 s`; `none` if there was no gap at all.
 pub(super) fn gap_from_to(without: f64, with: f64) -> String {
     if without == 0.0 && with == 0.0 {
         "none".into()
@@ -153,24 +155,24 @@ pub(super) fn gap_from_to(without: f64, with: f64) -> String {
     }
 }
 
-/// The time to recovery over several windows, as text.
+/// Formats the time until the load was back to normal, in nanoseconds; `unaffected` for 0.
 pub(super) fn recovery_of_price(ns: f64) -> String {
     if ns == 0.0 { "unaffected".into() } else { human::time(ns) }
 }
 
-/// The length of a gap, or `none` for 0.
+/// Formats the length of a gap in nanoseconds; `none` for 0.
 fn gap_time(ns: f64) -> String {
     if ns == 0.0 { "none".into() } else { human::time(ns) }
 }
 
-/// `3.10 ms → 41.0 ms`, with a question mark if the difference may be chance.
+/// Formats a figure without and with the event: `3.10 ms → 41.0 ms`, with a question mark if the difference may be chance.
 pub(super) fn from_to(change: Option<&FigureChange>, unit: fn(f64) -> String) -> String {
     let Some(change) = change else { return UNKNOWN.into() };
     let mark = if change.is_decided() { "" } else { " ?" };
     format!("{} → {}{mark}", unit(change.without), unit(change.with))
 }
 
-/// One line per load and target, and one per requirement, over all rounds.
+/// Returns a line per load and target, and a line per requirement, over all rounds.
 pub(super) fn summary(run: &Run, watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
     for target in &run.plan.targets {
@@ -195,7 +197,7 @@ pub(super) fn summary(run: &Run, watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<
     lines
 }
 
-/// The longest gap, and late, failed and lost I/Os, over several windows.
+/// Summarises several windows: their longest gap, and late, failed and lost I/Os.
 fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
     let longest = all.iter().filter_map(|episode| episode.longest_gap()).max_by_key(|gap| gap.duration_ns);
     let gap = longest.map_or_else(
@@ -224,7 +226,8 @@ fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// `gap < 30s: passed in 9 windows, FAILED in 1 (round 3 on vm-raw: 31.2 s)`; if all windows are of round 1, only the target is named.
+/// Summarises the verdicts on a requirement: `gap < 30s: passed in 9 windows, FAILED in 1 (round 3 on vm-raw: 31.2 s)`. The round is left out
+/// if there is only one.
 fn verdicts(all: &[Episode<'_>], requirement: &Requirement) -> String {
     let of_this = |judged: &&Judged| judged.requirement == *requirement;
     let judged = || all.iter().filter_map(|episode| Some((episode, episode.verdicts.iter().find(of_this)?)));
@@ -296,10 +299,11 @@ pub(super) fn sentences(run: &Run, watch: &WatchSpec, episode: &Episode<'_>) -> 
     [cut_short(run, episode), Some(whole), origin(episode)].into_iter().flatten().collect()
 }
 
-/// Share of its planned time below which a window counts as ended early.
+/// Share of its planned time that a window must reach, or it counts as ended early.
 const CUT_SHORT: f64 = 0.9;
 
-/// `Ended early: 9.02 s of 1m were watched.`; `None` for a complete window, and for a window whose early end has a recorded reason.
+/// States that a window ended early: `Ended early: 9.02 s of 1m were watched.` `None` for a complete window, and if the reason for the early
+/// end is recorded.
 fn cut_short(run: &Run, episode: &Episode<'_>) -> Option<String> {
     let m = episode.measurement;
     let planned = run.plan.workloads.iter().find(|workload| workload.name == m.workload)?.runtime;
@@ -308,7 +312,7 @@ fn cut_short(run: &Run, episode: &Episode<'_>) -> Option<String> {
         .then(|| format!("Ended early: {} of {planned} were watched.", human::time(watched)))
 }
 
-/// `HUNG: an I/O had been in flight for 2.98 s at the end, and did not return`.
+/// Describes I/Os that never returned: `HUNG: an I/O had been in flight for 2.98 s at the end, and did not return`.
 fn hung(episode: &Episode<'_>) -> String {
     let oldest = episode.measurement.samples.iter().rev().find_map(|sample| sample.oldest_ns);
     let oldest = oldest.map(|ns| {
@@ -317,7 +321,7 @@ fn hung(episode: &Episode<'_>) -> String {
     format!("HUNG: {}", oldest.unwrap_or_else(|| "I/Os did not return".into()))
 }
 
-/// The layer in which the longest gap arose.
+/// Names the lowest layer in which the longest gap arose; `None` without a gap or without counters.
 fn origin(episode: &Episode<'_>) -> Option<String> {
     let gap = episode.longest_gap()?;
     let origin = episode.origin(gap)?;
@@ -347,7 +351,7 @@ fn origin(episode: &Episode<'_>) -> Option<String> {
     Some(format!("Lowest layer that stalled: {name}, whose {} hung {length} from {at} on.", hung.of.word()))
 }
 
-/// `the guest's vda`, `the host's sda`, or only `sda` if no layer is in a guest.
+/// Names a device with its machine: `the guest's vda`, `the host's sda`; only `sda` if no layer is in a guest.
 pub(super) fn device(sight: &Sight<'_>, all: &[Sight<'_>]) -> String {
     match sight.machine {
         DeviceOwner::Guest => format!("the guest's {}", sight.device),
@@ -358,7 +362,8 @@ pub(super) fn device(sight: &Sight<'_>, all: &[Sight<'_>]) -> String {
     }
 }
 
-/// The longest gap of reads or writes as each layer saw it, from the load down: layer, beginning, end and length.
+/// Returns a row per layer with the longest gap as this layer saw it: name, start, end and length. The load comes first, the lowest device
+/// last.
 pub(super) fn sights(episode: &Episode<'_>) -> Vec<[String; 4]> {
     let Some(gap) = episode.longest_gap() else { return Vec::new() };
     let Some(origin) = episode.origin(gap) else { return Vec::new() };
@@ -373,10 +378,10 @@ pub(super) fn sights(episode: &Episode<'_>) -> Vec<[String; 4]> {
     [row(format!("the load's {}", gap.of.word()), Some(*gap))].into_iter().chain(below).collect()
 }
 
-/// The columns of [`sights`].
+/// Column heads of [`sights`].
 pub(super) const SIGHTS: [&str; 4] = ["longest gap at", "from", "to", "length"];
 
-/// `writes 3.02 s from 20.0 s on`.
+/// Describes a gap: `writes 3.02 s from 20.0 s on`.
 fn gap_from(gap: &CompletionGap) -> String {
     let end = if gap.ended { "" } else { " to the end" };
     let [length, at] = [gap.duration_ns, gap.at_ns].map(|ns| human::time(ns as f64));
@@ -391,7 +396,8 @@ fn ios(count: u64, is_network: bool) -> String {
     }
 }
 
-/// `3.02 s (reads)`; for a gap that began after the event had ended, also the delay from the event's start: `3.02 s (reads), 5.80 s later`.
+/// Formats the longest gap of an event: `3.02 s (reads)`. If the gap began after the end of the event, adds the delay from the event's start:
+/// `3.02 s (reads), 5.80 s later`.
 pub(super) fn longest_gap(effect: &EventEffect<'_>) -> Option<String> {
     let gap = effect.gap?;
     let length = format!("{} ({})", human::time(gap.duration_ns as f64), gap.of.word());
@@ -400,7 +406,7 @@ pub(super) fn longest_gap(effect: &EventEffect<'_>) -> Option<String> {
     Some(if gap.at_ns > over { format!("{length}, {} later", human::time(later as f64)) } else { length })
 }
 
-/// `3.25 s`, `unaffected`, `not within 40.0 s`.
+/// Formats the time until the load was back to normal: `3.25 s`, `unaffected`, `not within 40.0 s`.
 pub(super) fn recovery(effect: &EventEffect<'_>) -> String {
     match effect.recovery {
         RecoveryTime::Unknown(_) => "unknown".into(),
@@ -412,7 +418,7 @@ pub(super) fn recovery(effect: &EventEffect<'_>) -> String {
     }
 }
 
-/// `gap < 30s: passed (3.02 s)`.
+/// Formats the verdict on a requirement in one window: `gap < 30s: passed (3.02 s)`.
 pub(super) fn verdict(judged: &Judged) -> String {
     let value = judged.value.map(|value| value_of(judged, value));
     let (word, all) = match judged.passed {
@@ -425,7 +431,7 @@ pub(super) fn verdict(judged: &Judged) -> String {
     format!("{}: {word}{all}", judged.requirement)
 }
 
-/// `3.02 s`, `at least 3.02 s`, with more digits if needed to distinguish it from the limit.
+/// Formats the measured value of a requirement: `3.02 s`, `at least 3.02 s`; with microseconds if it would look equal to the limit.
 fn value_of(judged: &Judged, value: u64) -> String {
     let least = if judged.is_bound { "at least " } else { "" };
     let text = match judged.requirement.limit {
@@ -438,7 +444,7 @@ fn value_of(judged: &Judged, value: u64) -> String {
     format!("{least}{text}")
 }
 
-/// Events that failed, did not begin, or were not observed to their end.
+/// Describes events whose command failed, did not begin, or went on after the load had ended.
 pub(super) fn failures(episode: &Episode<'_>) -> impl Iterator<Item = String> {
     episode.effects.iter().filter_map(|effect| {
         let name = effect.name;
@@ -453,8 +459,8 @@ pub(super) fn failures(episode: &Episode<'_>) -> impl Iterator<Item = String> {
     })
 }
 
-/// The legend below the table of costs.
+/// Explains the table of costs, below it.
 pub(super) const PRICES: &str = "Without → with the event, in the same seconds of the windows; response times, from when each I/O was due. ? may be chance: the 95% interval of the ratio holds 1. - unknown: too few I/Os for a percentile, or not seen to its end.";
 
-/// The legend below the table of events.
+/// Explains the table of events, below it.
 pub(super) const LEGEND: &str = "Times count from the start of the measured window. Normal: rate and mean response time are back to those before the first event, and stay there. Times are accurate to one interval: 250 ms, or 1 s in windows over 15 min.";

@@ -1,4 +1,4 @@
-//! The JSON API. It serves the same documents that the commands print with `--json`.
+//! The JSON API, which returns the same documents that the commands print with `--json`.
 
 use axum::Router;
 use axum::extract::rejection::JsonRejection;
@@ -24,13 +24,13 @@ use crate::query::{Pairs, RunId};
 use crate::runs::list;
 use crate::{fleets, live, machines};
 
-/// A JSON document as a response.
+/// Creates a response with a JSON document.
 fn answer(document: &Value) -> Response {
     let text = visible::json(&document.to_string()).into_owned();
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-/// The API's routes: exactly the paths in its OpenAPI description.
+/// Creates the routes of the API: exactly the paths in its OpenAPI description.
 pub(crate) fn router() -> Router<Shared> {
     let route = |path: &'static ApiPath| {
         let known = async |pairs: Pairs, request: Request, next: Next| match pairs.beyond(path.parameters()) {
@@ -66,7 +66,7 @@ async fn runs(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Probl
     Ok(answer(&json!({ "runs": runs.iter().map(line).collect::<Vec<_>>() })))
 }
 
-/// A run of the list in the form of `iotax list --json`, with its tags.
+/// Converts a run's list entry to the JSON of `iotax list --json`, with its tags.
 fn line(run: &RunSummary) -> Value {
     let mut line = json!({
         "id": run.id,

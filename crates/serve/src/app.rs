@@ -13,12 +13,12 @@ use crate::launcher::Launcher;
 use crate::limiter::Limiter;
 use crate::pool::Pool;
 
-/// Maximum number of clients that follow live runs; each holds a connection open.
+/// Maximum number of clients that receive updates on runs in progress, because each one keeps a connection open.
 const FOLLOWERS: usize = 64;
-/// Number of runs whose trend figures are cached, at a few kilobytes each.
+/// Number of runs whose trend figures are cached; each takes a few kilobytes.
 const PAST: usize = 2000;
 
-/// State that all requests share.
+/// The state that all requests share.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) config: Config,
@@ -32,7 +32,7 @@ pub(crate) struct App {
     pub(crate) counters: Counters,
 }
 
-/// A shared handle on [`App`].
+/// A reference-counted [`App`], as handlers receive it.
 pub(crate) type Shared = Arc<App>;
 
 impl App {
@@ -50,18 +50,18 @@ impl App {
         }))
     }
 
-    /// The path of a page as browsers see it, including the reverse proxy's prefix.
+    /// Returns the path of a page as browsers see it, with the prefix of the reverse proxy.
     pub(crate) fn link(&self, path: &str) -> String {
         format!("{}{path}", self.config.base)
     }
 }
 
-/// The server's own counters, for Prometheus.
+/// Counters of the server's responses, exported to Prometheus.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Number of responses by the first digit of their status, 1 to 5.
+    /// Number of responses by the first digit of their status code, 1 to 5.
     answers: [AtomicU64; 5],
-    /// Total microseconds from receiving the requests to starting the responses.
+    /// Sum over all requests of the microseconds from receiving the request to starting the response.
     micros: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ impl Counters {
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// The number of responses by class, such as `2xx`, and the total seconds until they started.
+    /// Returns the number of responses of each class, such as `2xx`, and the total seconds until they started.
     pub(crate) fn read(&self) -> (Vec<(String, u64)>, f64) {
         let answers = self.answers.iter().zip(1..);
         let answers = answers.map(|(count, class)| (format!("{class}xx"), count.load(Ordering::Relaxed)));

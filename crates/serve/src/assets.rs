@@ -1,4 +1,4 @@
-//! The style sheet and scripts: those of the report, and those of this site.
+//! The style sheets and scripts of the report and of this site.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ struct Asset {
     name: &'static str,
     kind: &'static str,
     text: String,
-    /// Hash of the contents, part of the URL, so that a browser never uses an outdated copy from its cache.
+    /// Hash of the contents. It is part of the assets' URLs, so that browsers never use outdated copies from their cache.
     edition: String,
 }
 
@@ -29,7 +29,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     all.map(|(name, kind, text)| Asset { name, kind, edition: edition(&text), text }).collect()
 });
 
-/// The URL path of an asset, with its hash.
+/// Returns the URL path of an asset, which contains the hash.
 pub(crate) fn path(name: &str) -> String {
     let edition = ASSETS.iter().find(|asset| asset.name == name).map_or("", |asset| &asset.edition);
     format!("/static/{name}?{edition}")

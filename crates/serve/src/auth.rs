@@ -1,4 +1,4 @@
-//! Authentication: the token, the login cookie, and form tokens against cross-site requests.
+//! Authentication: the token, the login cookie, and form tokens against cross-site request forgery.
 
 use std::io;
 
@@ -10,14 +10,14 @@ use sha2::Sha256;
 /// Name of the login cookie.
 pub(crate) const COOKIE: &str = "iotax_session";
 
-/// Number of random bytes in each form token. They differ on each page, so that the size of a compressed page reveals nothing about the token.
+/// Number of random bytes in a form token. They differ on each page, so that the size of the compressed page reveals nothing about the token.
 const NONCE: usize = 8;
 
-/// The secrets of this server process. Logins end when it exits.
+/// The secrets of this server process. Logins become invalid when the process ends.
 #[derive(Debug)]
 pub(crate) struct Secrets {
     key: [u8; 32],
-    /// MAC of the token. Comparing MACs takes the same time wherever two tokens differ.
+    /// MAC of the token; `None` without a token. Comparing MACs takes the same time for all wrong tokens.
     token: Option<Vec<u8>>,
 }
 
@@ -29,7 +29,7 @@ impl Secrets {
         Ok(Self { key, token })
     }
 
-    /// Returns whether the server runs without a token.
+    /// Returns true if the server runs without a token, so that every request is admitted.
     pub(crate) fn are_open(&self) -> bool {
         self.token.is_none()
     }
@@ -39,17 +39,18 @@ impl Secrets {
         self.token.as_ref().is_some_and(|token| *token == code(&self.key, "token", text.as_bytes()))
     }
 
-    /// The value of the login cookie, the same for all clients.
+    /// Returns the value of the login cookie, which is the same for all clients.
     pub(crate) fn session(&self) -> String {
         HEXLOWER.encode(&code(&self.key, "session", b""))
     }
 
-    /// Returns whether a request may be served: it carries the token or the login cookie, or the server has no token.
+    /// Returns whether a request is admitted: it has the token or the login cookie, or the server has no token.
     pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
         self.are_open() || self.bearer(headers) || self.has_cookie(headers)
     }
 
-    /// Returns whether a request carries the token in its Authorization header, which browsers never add by themselves.
+    /// Returns whether a request has the token in its Authorization header. Browsers do not add that header on their own, so such a request is
+    /// not forged by another site.
     pub(crate) fn bearer(&self, headers: &HeaderMap) -> bool {
         let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = value.and_then(|value| value.split_once(' '));
@@ -65,7 +66,7 @@ impl Secrets {
         pairs.any(|(name, value)| name == COOKIE && self.is_code("session", b"", value))
     }
 
-    /// A new token for the forms of a page.
+    /// Creates a token for the forms of one page.
     pub(crate) fn form_token(&self) -> String {
         let mut nonce = [0; NONCE];
         // Without random bytes the tokens of pages are alike, and still secret.
@@ -79,7 +80,7 @@ impl Secrets {
         HEXLOWER.decode(nonce.as_bytes()).is_ok_and(|nonce| self.is_code("form", &nonce, rest))
     }
 
-    /// A MAC of a form's content; equal contents have equal MACs.
+    /// Computes a MAC of a form's content; equal contents have equal MACs.
     pub(crate) fn mark(&self, content: &str) -> String {
         HEXLOWER.encode(&code(&self.key, "content", content.as_bytes()))
     }

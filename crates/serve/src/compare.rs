@@ -1,4 +1,4 @@
-//! Pages that compare two runs or show several runs side by side.
+//! The pages that compare two runs, or show several runs side by side.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::judged::Judged;
 use crate::problem::Problem;
 use crate::query::{Pairs, encoded};
 
-/// Maximum number of runs in a history, because each is compared with every other.
+/// Maximum number of runs side by side, because each is compared with every other.
 pub(crate) const MOST: usize = 20;
 
-/// One side of a comparison, as `RUN` or `RUN:TARGET` in the query.
+/// A run to compare, or one target of a run: `RUN` or `RUN:TARGET` in the query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Named {
     run: i64,
@@ -43,7 +43,7 @@ impl Named {
     }
 }
 
-/// The sides and options of a comparison.
+/// The runs to compare, the baseline and the margin.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     sides: Vec<Named>,
@@ -52,7 +52,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Parses `runs=1,2` or `run=1&run=2`, `baseline` and `margin`.
+    /// Parses the query: `runs=1,2` or `run=1&run=2`, and optionally `baseline` and `margin`.
     pub(crate) fn read(pairs: &Pairs) -> Result<Self, Problem> {
         let listed = pairs.all("runs").flat_map(|list| list.split(',')).filter(|one| !one.trim().is_empty());
         let sides = listed.chain(pairs.all("run")).map(Named::read).collect::<Result<Vec<_>, _>>()?;
@@ -74,7 +74,7 @@ impl Asked {
     }
 }
 
-/// The document that `iotax compare --json` prints for the two requested sides.
+/// Returns the document that `iotax compare --json` prints for the two requested runs.
 pub(crate) fn comparison(app: &App, store: &Store, asked: &Asked) -> Result<Value, Problem> {
     if asked.sides.len() != 2 {
         return Err(Problem::bad_request(format!(
@@ -87,7 +87,7 @@ pub(crate) fn comparison(app: &App, store: &Store, asked: &Asked) -> Result<Valu
     Ok(json::comparison::document(&a, &b, &compared))
 }
 
-/// The document that `iotax report --json` prints for the same runs.
+/// Returns the document that `iotax report --json` prints for the requested runs.
 pub(crate) fn history_document(app: &App, store: &Store, asked: &Asked) -> Result<Value, Problem> {
     let (accounts, history) = several(asked, &asked.judged(app, store)?)?;
     Ok(json::history::document(&accounts, &history))

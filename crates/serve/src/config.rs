@@ -5,47 +5,47 @@ use std::path::PathBuf;
 
 use iotax_store::Location;
 
-/// The options of a server.
+/// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The store to show.
     pub store: Location,
     /// The address to listen on; port 0 picks a free port.
     pub listen: SocketAddr,
-    /// The path prefix under which a reverse proxy forwards requests, such as `/iotax`; empty without a prefix.
+    /// Path prefix under which a reverse proxy forwards requests to this server, such as `/iotax`; empty without a prefix.
     pub base: String,
     /// Host names under which browsers may reach this server, in addition to those of loopback.
     pub hosts: Vec<String>,
-    /// The token that every request must carry; `None` for no token.
+    /// Token that every request must carry; `None` to require none.
     pub token: Option<String>,
-    /// Certificates for TLS; `None` for plain HTTP.
+    /// Certificates for HTTPS; `None` for plain HTTP.
     pub tls: Option<Tls>,
-    /// Rejects requests that change notes or start runs.
+    /// True to reject requests that change notes or start runs.
     pub read_only: bool,
-    /// The launcher of runs; `None` if runs cannot be started.
+    /// Settings for starting runs from the browser; `None` if that is not permitted.
     pub launch: Option<Launch>,
-    /// Maximum requests per second of a client, averaged over ten seconds.
+    /// Maximum number of requests per second and client, averaged over ten seconds.
     pub rate: u32,
 }
 
 /// Certificate files in PEM format.
 #[derive(Debug, Clone)]
 pub struct Tls {
-    /// The server's certificate, followed by the intermediate certificates up to its authority.
+    /// File with the server's certificate, followed by the intermediate certificates.
     pub cert: PathBuf,
-    /// The private key of that certificate.
+    /// File with the private key of the server's certificate.
     pub key: PathBuf,
-    /// The authority that must have signed the clients' certificates; `None` if clients need no certificate.
+    /// File with the authority that must have signed the client's certificate; `None` if clients need no certificate.
     pub client_ca: Option<PathBuf>,
 }
 
-/// The settings of the launcher of runs.
+/// The settings for starting runs from the browser.
 #[derive(Debug, Clone)]
 pub struct Launch {
     /// Path of the `iotax` binary.
     pub program: PathBuf,
-    /// The directories in which a run may create files; a run may write nowhere else.
+    /// Directories in which a started run may create files; it cannot write anywhere else.
     pub directories: Vec<PathBuf>,
-    /// A directory of plans that may be started, in addition to the plans of stored runs.
+    /// Directory with plans that may be started; plans of stored runs may be started too. `None` for only those.
     pub plans: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! The open connections, and the rule that closes one of them when a limit is reached.
+//! The open connections, and the choice of the one to close when a limit is reached.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,17 +14,17 @@ use crate::limiter::network;
 
 /// Maximum number of open connections.
 const ALL: usize = 256;
-/// Maximum number of open connections of one peer; a reverse proxy counts as one peer.
+/// Maximum number of open connections per peer. All clients of a reverse proxy count as one peer.
 pub(crate) const OF_ONE: usize = 128;
 
-/// The open connections. At the limit, a new connection replaces the one that has been idle longest among those of the peer with the most, so
-/// that slow clients cannot lock others out. A peer at its own limit replaces one of its own connections.
+/// The open connections. At the limit, a new connection replaces another: of the peer with the most connections, the one that has waited
+/// longest for its client. So slow clients cannot lock others out. A peer at its own limit replaces one of its own connections.
 #[derive(Debug, Default)]
 pub(crate) struct Connections(Mutex<Open>);
 
 #[derive(Debug, Default)]
 struct Open {
-    /// Number of connections opened so far; the next connection's number follows from it.
+    /// Number of connections opened so far, used to number the next one.
     count: u64,
     by_number: HashMap<u64, Entry>,
 }
@@ -32,26 +32,26 @@ struct Open {
 #[derive(Debug)]
 struct Entry {
     peer: IpAddr,
-    /// Number of completely received requests that are being answered.
+    /// Number of this connection's requests that are received and being answered.
     busy: usize,
-    /// Time since which the connection has been waiting for its client.
+    /// Time since when the connection has been waiting for its client.
     since: Instant,
     socket: OwnedFd,
 }
 
-/// An open connection; dropping it frees its slot.
+/// An open connection. Dropping it makes room for another.
 #[derive(Debug)]
 pub(crate) struct Connection {
     all: Arc<Connections>,
     number: u64,
 }
 
-/// Marks a request that is being answered; until it is dropped, the connection is not closed for another.
+/// A request that is being answered. As long as it exists, its connection is not closed to make room.
 #[derive(Debug)]
 pub(crate) struct Busy(Arc<Connection>);
 
 impl Connections {
-    /// Adds a connection of a peer; `None` if a limit is reached and every connection that could be closed is being answered.
+    /// Adds a connection of a peer. `None` if a limit is reached and all connections that could be closed have a request being answered.
     pub(crate) fn open(self: &Arc<Self>, peer: IpAddr, socket: impl AsFd) -> io::Result<Option<Connection>> {
         let socket = socket.as_fd().try_clone_to_owned()?;
         let peer = peer_of(peer);
@@ -76,7 +76,8 @@ impl Connections {
 }
 
 impl Open {
-    /// Closes the longest-idle connection among those with the highest rank. Returns false if every connection with a rank is being answered.
+    /// Closes a connection without a request being answered: one with the highest rank, and among those the one that has waited longest.
+    /// Returns false if there is none. Connections without a rank stay open.
     fn close_one(&mut self, rank: impl Fn(&Entry) -> Option<usize>) -> bool {
         let waiting = self.by_number.iter().filter(|(_, entry)| entry.busy == 0);
         let ranked =
@@ -91,7 +92,7 @@ impl Open {
 }
 
 impl Connection {
-    /// Keeps the connection open until the received request is answered.
+    /// Marks that a request is being answered, until the result is dropped.
     pub(crate) fn busy(self: &Arc<Self>) -> Busy {
         if let Some(entry) = self.all.lock().by_number.get_mut(&self.number) {
             entry.busy += 1;
@@ -115,7 +116,7 @@ impl Drop for Connection {
     }
 }
 
-/// The address that identifies a peer. All loopback addresses count as the same peer.
+/// Returns the address that stands for a peer; all loopback addresses are the same peer.
 fn peer_of(peer: IpAddr) -> IpAddr {
     if peer.to_canonical().is_loopback() { Ipv4Addr::LOCALHOST.into() } else { network(peer) }
 }

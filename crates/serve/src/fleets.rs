@@ -1,4 +1,4 @@
-//! Fleets: the list of fleets, and the result of a fleet with its members' runs.
+//! The pages of fleets: their list, and the result of each from its members' runs.
 
 use std::collections::BTreeMap;
 
@@ -20,16 +20,16 @@ use crate::problem::Problem;
 use crate::query::{MOST, STATES, encoded};
 use crate::runs::{list, machine_link, state_mark};
 
-/// Maximum number of members of a fleet that is shown, because each member's run is loaded completely.
+/// Maximum number of members of a fleet that is shown, because the runs of all members are loaded completely.
 const MEMBERS: usize = 500;
 
-/// A fleet as compiled from its members' entries in the list of runs.
+/// A fleet's entry in the list, collected from its members' runs.
 struct Listed {
     id: String,
     name: String,
     mode: FleetMode,
     started_at_ms: u64,
-    /// The number of members in each state; states without members are omitted.
+    /// Number of members in each state; states without members are left out.
     states: Vec<(RunState, u64)>,
 }
 
@@ -39,7 +39,7 @@ impl Listed {
     }
 }
 
-/// The fleets among the newest runs, newest first.
+/// Returns the fleets that occur among the newest runs, newest first.
 fn fleets(store: &Store) -> Result<Vec<Listed>, Problem> {
     let mut fleets: BTreeMap<String, (i64, Vec<RunSummary>)> = BTreeMap::new();
     for run in list(store, &Filter { limit: Some(MOST), ..Filter::default() })? {
@@ -72,7 +72,7 @@ fn word(mode: FleetMode) -> &'static str {
     }
 }
 
-/// The list of fleets as a JSON document.
+/// Returns the list of fleets as a JSON document.
 pub(crate) fn listing(store: &Store) -> Result<Value, Problem> {
     let told = fleets(store)?.into_iter().map(|fleet| {
         let states: BTreeMap<&str, u64> =
@@ -89,12 +89,12 @@ pub(crate) fn listing(store: &Store) -> Result<Value, Problem> {
     Ok(json!({ "fleets": told.collect::<Vec<_>>() }))
 }
 
-/// The document that `iotax fleet report --json` prints for this fleet.
+/// Returns the document that `iotax fleet report --json` prints for this fleet.
 pub(crate) fn result_document(store: &Store, id: &str) -> Result<Value, Problem> {
     Ok(json::fleet::document(&result(store, id)?.0))
 }
 
-/// A fleet's result, and the numbers of runs that cannot be read.
+/// Returns a fleet's result, and the numbers of its runs that cannot be read.
 fn result(store: &Store, id: &str) -> Result<(FleetAnswer, Vec<i64>), Problem> {
     // An unknown id finds nothing in the store, whatever it holds.
     let filter = Filter { fleet: Some(id.to_owned()), limit: Some(MOST), ..Filter::default() };
@@ -162,7 +162,7 @@ fn table(app: &App, fleets: &[Listed]) -> Markup {
     }
 }
 
-/// A fleet's id, as a link to its page.
+/// Creates a link to a fleet's page, whose text is the fleet's id.
 pub(crate) fn link(app: &App, id: &str) -> Markup {
     html! { a href=(app.link(&format!("/fleets/{}", encoded(id)))) { (id) } }
 }

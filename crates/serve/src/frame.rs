@@ -1,4 +1,4 @@
-//! The header and navigation around every page.
+//! The header and navigation that surround every page.
 
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
@@ -8,7 +8,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::app::App;
 use crate::assets;
 
-/// The entries of the navigation bar: path and name.
+/// The entries of the navigation bar, each with its path and name.
 const PLACES: [(&str, &str); 6] = [
     ("/runs", "Runs"),
     ("/compare", "Compare"),
@@ -18,11 +18,11 @@ const PLACES: [(&str, &str); 6] = [
     ("/plans", "Plans"),
 ];
 
-/// Marks a response whose page has charts, which need inline styles.
+/// Marks a response whose page has charts, so that inline styles are permitted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HasCharts;
 
-/// Marks an error response that already has its own page.
+/// Marks an error response that already has an HTML page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnErrorPage;
 
@@ -30,17 +30,17 @@ pub(crate) struct OwnErrorPage;
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) title: String,
-    /// Path of the navigation entry that the page belongs to.
+    /// Path of the navigation entry to highlight.
     pub(crate) place: &'static str,
-    /// A `main` element with the id `main`, and any siblings of it.
+    /// The content: a `main` element with the id `main`, and possibly elements next to it.
     pub(crate) body: Content,
-    /// True if the page has charts.
+    /// True if the page contains charts, whose inline styles must be permitted.
     pub(crate) charts: bool,
     /// Seconds after which a browser without scripts reloads the page; `None` for never.
     pub(crate) again: Option<u32>,
 }
 
-/// Markup that defaults to empty.
+/// Markup whose default is empty.
 #[derive(Debug)]
 pub(crate) struct Content(pub(crate) Markup);
 
@@ -67,7 +67,7 @@ impl Page {
     }
 }
 
-/// The error page for a failed request.
+/// Creates the error page for a failed request.
 pub(crate) fn problem(app: &App, status: StatusCode, detail: &str) -> String {
     let reason = status.canonical_reason().unwrap_or("Error");
     let body = html! {
@@ -123,17 +123,17 @@ fn render(app: &App, page: &Page) -> String {
     shown(&page)
 }
 
-/// Escapes hidden characters, which can only come from names and texts that iotax did not write.
+/// Renders markup and makes invisible characters visible; they can only come from names and texts of others.
 pub(crate) fn shown(markup: &Markup) -> String {
     visible::text(&markup.0).into_owned()
 }
 
-/// The hidden field with the form token, which every form needs.
+/// Creates the hidden field with a form token, which every form needs.
 pub(crate) fn form_token(app: &App) -> Markup {
     html! { input type="hidden" name="form_token" value=(app.secrets.form_token()); }
 }
 
-/// Prepares text for editing in a `textarea`: hidden characters become numeric references, and so survive the round trip.
+/// Creates the content of a `textarea`. Invisible characters become numeric references, so that editing does not lose them.
 pub(crate) fn editable(text: &str) -> Markup {
     use std::fmt::Write as _;
 

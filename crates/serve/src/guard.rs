@@ -1,4 +1,4 @@
-//! The outermost layer: it admits or rejects each request, and sets headers and error pages of every response.
+//! The outermost layer of the service: admits or rejects each request, and sets the headers and error pages of responses.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::frame::{self, HasCharts, OwnErrorPage};
 use crate::login;
 use crate::problem::Problem;
 
-/// Maximum time until a response begins.
+/// Maximum time from a received request to the start of its response.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Maximum time for receiving the body of a request, and its maximum length in bytes.
+/// Maximum time for receiving the body of a request; the next constant is the maximum length in bytes.
 const BODY: Duration = Duration::from_secs(10);
 const LONGEST_BODY: usize = 256 << 10;
 /// Maximum length in bytes of a request's path and query.
 const LONGEST: usize = 8192;
-/// Number of requests that a failed login counts as in the rate limit.
+/// Number of requests as which a failed login counts in the rate limit.
 const FAILED_LOGIN: f64 = 20.0;
 
-/// Headers of every response, besides the content security policy.
+/// Headers of every response, in addition to the content security policy.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
@@ -37,7 +37,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Marks requests over a connection whose client presented a certificate signed by the configured authority.
+/// Marks a request whose client has presented a certificate signed by the configured authority.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HasCertificate;
 
@@ -72,7 +72,7 @@ pub(crate) async fn guard(
     answer
 }
 
-/// Receives the whole body of a request. While a slow client sends it, its connection may be closed in favour of others.
+/// Receives the whole body of a request. Until it is complete, the connection may be closed to make room for another.
 pub(crate) async fn whole(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, LONGEST_BODY)).await;
@@ -89,7 +89,7 @@ pub(crate) async fn whole(request: Request) -> Result<Request, Problem> {
     Ok(Request::from_parts(parts, body.into()))
 }
 
-/// Answers a completely received request, within [`PATIENCE`].
+/// Answers a completely received request; fails after [`PATIENCE`].
 pub(crate) async fn answered(request: Request, next: Next) -> Response {
     let busy = request.extensions().get::<Arc<Connection>>().map(Connection::busy);
     let answer = tokio::time::timeout(PATIENCE, next.run(request)).await;
@@ -97,7 +97,7 @@ pub(crate) async fn answered(request: Request, next: Next) -> Response {
     answer.unwrap_or_else(|_| Problem::busy("the answer took too long").into_response())
 }
 
-/// Checks whether a request is admitted, and strips the reverse proxy's prefix from its path.
+/// Checks whether a request is admitted, and removes the reverse proxy's prefix from its path.
 fn admit(app: &App, peer: SocketAddr, request: &mut Request, now: Instant) -> Result<(), Problem> {
     let uri = request.uri();
     if uri.path_and_query().is_some_and(|all| all.as_str().len() > LONGEST) {
@@ -147,7 +147,7 @@ fn without_base(base: &str, uri: &Uri) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-/// Rejects host names that are not this server's, as protection against DNS rebinding: an attacker's name may resolve to this server.
+/// Rejects host names that are not this server's. Protects against DNS rebinding, in which an attacker's host name resolves to this server.
 pub(crate) fn check_host(
     listen: IpAddr,
     hosts: &[String],
@@ -183,7 +183,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Rejects requests that a page of another site made, by the Origin header.
+/// Rejects requests that come from a page of another site, as shown by the Origin header.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let foreign = || Err(Problem::forbidden("the request comes from a page of another server"));
@@ -202,7 +202,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Gives a failed response its body: a JSON problem for API clients, a redirect to the login page or an error page for browsers.
+/// Adds the body to an error response: JSON for API clients; for browsers, a redirect to the login page or an error page.
 fn told(app: &App, method: &Method, uri: &Uri, mut answer: Response) -> Response {
     let path = uri.path();
     let status = answer.status();

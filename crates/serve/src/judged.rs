@@ -1,4 +1,4 @@
-//! A cache of judged runs.
+//! A cache of runs with their evaluated results.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use iotax_store::{Filter, RunSummary, Store};
 
 use crate::problem::Problem;
 
-/// Maximum number of cached runs.
+/// Maximum number of runs in the cache.
 const KEPT: usize = 48;
 
-/// A run with its judgement and the account that comparisons use.
+/// A run, its statistical judgement, and its figures as comparisons need them.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) run: Run,
@@ -21,7 +21,7 @@ pub(crate) struct Judged {
     pub(crate) account: Account,
 }
 
-/// Identifies the state of a run that a cached result was computed from.
+/// The state of a run from which a cached result was computed. The result is valid as long as the run's key is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     state: RunState,
@@ -42,7 +42,7 @@ struct Kept<T> {
     of_run: Arc<T>,
 }
 
-/// A cache of results per run; the least recently used is evicted.
+/// A cache with one result per run; when full, the least recently used result is dropped.
 #[derive(Debug)]
 pub(crate) struct Recent<T> {
     most: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Recent<T> {
 }
 
 impl<T> Recent<T> {
-    /// An empty cache for at most `most` runs.
+    /// Creates an empty cache for at most `most` runs.
     pub(crate) fn new(most: usize) -> Self {
         Self { most, kept: Mutex::default() }
     }
@@ -78,7 +78,7 @@ impl<T> Recent<T> {
     }
 }
 
-/// The cache of judged runs.
+/// A cache of runs with their judgement.
 #[derive(Debug)]
 pub(crate) struct Cache(Recent<Judged>);
 
@@ -89,7 +89,7 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Returns a judged run, from the cache if the run has not changed since.
+    /// Returns a run with its judgement, from the cache if the run has not changed since.
     pub(crate) fn get(&self, store: &Store, id: i64) -> Result<Arc<Judged>, Problem> {
         let Some(summary) = summary(store, id)? else {
             // The store says which runs there are.
@@ -109,7 +109,7 @@ impl Cache {
     }
 }
 
-/// A run's entry in the list of runs; `None` if there is no such run.
+/// Returns a run's entry in the list of runs; `None` if the store has no such run.
 pub(crate) fn summary(store: &Store, id: i64) -> Result<Option<RunSummary>, Problem> {
     let Some(before) = id.checked_add(1).filter(|_| id > 0) else { return Ok(None) };
     let filter = Filter { before: Some(before), limit: Some(1), ..Filter::default() };

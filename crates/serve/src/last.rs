@@ -1,4 +1,4 @@
-//! Serves a changing text to Prometheus, with the same limits on clients as the pages have.
+//! Serves a text that changes, such as metrics, to Prometheus. Clients have the same limits as for the pages.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,10 +15,10 @@ use crate::guard::{answered, check_host, whole};
 use crate::listen;
 use crate::problem::Problem;
 
-/// Content type of Prometheus' text format.
+/// Content type of Prometheus's text format.
 const KIND: &str = "text/plain; version=0.0.4";
 
-/// Answers every GET of /metrics with the latest text, until the process ends.
+/// Answers each GET of /metrics with the latest text, until the process ends.
 #[derive(Debug)]
 pub struct LastMetrics {
     address: SocketAddr,
@@ -26,10 +26,10 @@ pub struct LastMetrics {
 }
 
 impl LastMetrics {
-    /// Starts listening on an address; port 0 picks a free port.
+    /// Starts to listen on an address; port 0 picks a free port.
     ///
     /// # Errors
-    /// The address is not available.
+    /// The address cannot be used.
     pub fn serve(address: SocketAddr) -> io::Result<Self> {
         let last = Arc::<Mutex<String>>::default();
         let router = Router::new()
@@ -41,12 +41,12 @@ impl LastMetrics {
         Ok(Self { address: listen::in_a_thread(address, router)?, last })
     }
 
-    /// The address that the server listens on, with the actual port.
+    /// Returns the address that the server listens on; the port is the actual one.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Replaces the text to serve.
+    /// Replaces the text that is served.
     pub fn show(&self, text: String) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }

@@ -1,4 +1,4 @@
-//! Runs started from the browser: one at a time, each in its own process.
+//! Starts runs from the browser: one at a time, each in a separate process.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -14,38 +14,38 @@ use crate::config::Launch;
 use crate::problem::Problem;
 use iotax_model::threads;
 
-/// Number of bytes kept from the end of a process's output.
+/// Number of bytes that are kept of a process's output: the last ones.
 const KEPT: usize = 16 << 10;
-/// Polling interval while waiting for a process to exit.
+/// Interval at which to check whether a process has exited.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Maximum wait for a run to undo its changes when the server shuts down.
+/// Maximum time to wait at shutdown until a run has undone its changes.
 const FAREWELL: Duration = Duration::from_mins(2);
 
-/// A run started by this server, and its state.
+/// The state of a run that this server started.
 #[derive(Debug, Clone)]
 pub(crate) struct Begun {
-    /// The plan's name.
+    /// Name of the plan.
     pub(crate) name: String,
-    /// The last part of the process's output.
+    /// The last 16 KiB of the process's output.
     pub(crate) said: String,
-    /// The exit status as text; `None` while the process runs.
+    /// Exit status as text; `None` while the process runs.
     pub(crate) ended: Option<String>,
 }
 
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// True after the process was asked to stop. A second signal would kill it before it has undone its changes.
+    /// True if the process was already asked to stop. A second signal would kill it before it has undone its changes.
     is_stopping: bool,
     begun: Begun,
 }
 
-/// Starts runs, one at a time.
+/// Starts runs and stops them; one runs at a time.
 #[derive(Debug)]
 pub(crate) struct Launcher {
     pub(crate) launch: Launch,
     store: Location,
-    /// The process started last, running or exited.
+    /// The process that was started last; `None` before the first.
     last: Arc<Mutex<Option<Process>>>,
 }
 
@@ -54,15 +54,15 @@ impl Launcher {
         Self { launch, store, last: Arc::default() }
     }
 
-    /// The run started last; `None` if none was started.
+    /// Returns the state of the run that was started last; `None` before the first.
     pub(crate) fn last(&self) -> Option<Begun> {
         lock(&self.last).as_ref().map(|process| process.begun.clone())
     }
 
-    /// Starts a run of a plan, unless another is still running: concurrent runs would disturb each other's results.
+    /// Starts a run of a plan. Fails if another one is still running: concurrent runs would disturb each other's results.
     ///
-    /// The plan is passed on stdin and the store's location in the environment, so that neither is seen by a shell or another user. The plan's
-    /// author is unknown, so the process is confined to the configured directories and itself rejects plans that need more.
+    /// The plan is passed on stdin and the store's location in the environment, so that no shell interprets them and no other user sees them.
+    /// Because the plan's author is unknown, the process can write only in the configured directories, and rejects plans that need more.
     pub(crate) fn begin(&self, name: &str, plan: String) -> Result<(), Problem> {
         let mut last = lock(&self.last);
         if let Some(process) = last.as_ref().filter(|process| process.begun.ended.is_none()) {
@@ -108,7 +108,7 @@ impl Launcher {
         })
     }
 
-    /// Asks the current run to stop; it exits after undoing its changes. Fails if none is running.
+    /// Asks the running process to stop; it undoes its changes and exits. Fails if no run is in progress.
     pub(crate) fn cancel(&self) -> Result<(), Problem> {
         let mut last = lock(&self.last);
         let process = last.as_mut().filter(|process| process.begun.ended.is_none());
@@ -122,7 +122,7 @@ impl Launcher {
         Ok(())
     }
 
-    /// Stops the current run, if any, and waits up to 2 minutes for its end.
+    /// Asks the running process to stop, if there is one, and waits up to 2 minutes for its exit.
     pub(crate) fn stop(&self) {
         if self.cancel().is_err() {
             return;
@@ -138,7 +138,7 @@ fn lock(last: &Mutex<Option<Process>>) -> std::sync::MutexGuard<'_, Option<Proce
     last.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads a process's output until its end, and keeps the last part.
+/// Reads a process's stderr until it ends, and keeps the last part.
 fn listen(mut stderr: impl Read, of: &Mutex<Option<Process>>) {
     let (mut buffer, mut said) = ([0; 4096], Vec::new());
     while let Ok(read @ 1..) = stderr.read(&mut buffer) {
@@ -152,7 +152,7 @@ fn listen(mut stderr: impl Read, of: &Mutex<Option<Process>>) {
     }
 }
 
-/// Returns whether the process has exited, and records its exit status.
+/// Returns whether the process has exited; records its exit status if so.
 fn has_ended(of: &Mutex<Option<Process>>) -> bool {
     let mut last = lock(of);
     let Some(process) = last.as_mut() else { return true };

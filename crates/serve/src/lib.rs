@@ -1,8 +1,8 @@
-//! Shows a store in a browser: runs, comparisons, histories and runs in progress.
+//! Shows the runs of a store in a browser: reports, comparisons, histories and runs in progress.
 //!
-//! The pages embed the parts of the HTML report, so a run looks the same here and in its file. Every page works without scripts;
-//! scripts draw the charts and update the page of a run in progress. Store accesses run on threads that may block,
-//! so a slow request does not delay others.
+//! The pages contain the same elements as the HTML report, so a run looks the same here and in its file. Every page works without scripts;
+//! scripts draw the charts and update the page of a run in progress. The store is accessed on threads that may block, so that a slow request
+//! does not delay others.
 
 mod api;
 mod app;

@@ -1,16 +1,16 @@
-//! A limit on the request rate of each peer.
+//! Limits the request rate of each peer.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Capacity of a peer's bucket, in seconds of the steady rate.
+/// Size of a peer's token bucket, in seconds of the permitted rate.
 const BURST: f64 = 10.0;
-/// Maximum number of peers tracked; beyond it, the peer that has been quiet longest is dropped.
+/// Maximum number of peers that are tracked; with more, the peer without requests for the longest time is dropped.
 const PEERS: usize = 4096;
 
-/// The address by which peers are told apart: an IPv4 address, or the /64 prefix of an IPv6 address.
+/// Returns the address that stands for a peer: the IPv4 address, or the /64 prefix of an IPv6 address.
 pub(crate) fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
@@ -18,7 +18,7 @@ pub(crate) fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// A token bucket per peer, refilled at a steady rate.
+/// A token bucket for each peer, which fills at the permitted rate.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     per_second: f64,
@@ -36,7 +36,7 @@ impl Limiter {
         Self { per_second: f64::from(per_second), peers: Mutex::default() }
     }
 
-    /// Takes this many requests from a peer's bucket; returns false, and takes nothing, if it holds fewer.
+    /// Takes `requests` tokens from a peer's bucket. Returns false, and takes nothing, if the bucket has fewer.
     pub(crate) fn take(&self, peer: IpAddr, requests: f64, now: Instant) -> bool {
         let (peer, full) = (network(peer), self.per_second * BURST);
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);

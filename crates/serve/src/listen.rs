@@ -28,9 +28,9 @@ use crate::connections::{Connection, Connections};
 use crate::guard::HasCertificate;
 use crate::routes;
 
-/// Maximum time for receiving the headers of a request.
+/// Maximum time for a client to send the headers of a request.
 const HEADERS: Duration = Duration::from_secs(10);
-/// Maximum time for pending responses after the server was asked to stop.
+/// Maximum time for unfinished responses after the server was asked to stop.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// The reason why the server cannot start or continue.
@@ -42,25 +42,25 @@ pub enum ServeError {
          (--client-ca FILE) are needed; without either listen on 127.0.0.1"
     )]
     Open(SocketAddr),
-    /// Binding to the address failed.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// The address.
+        /// Address that was to be used.
         address: SocketAddr,
-        /// The system's error.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// A certificate file cannot be used.
+    /// A certificate or key file cannot be used.
     #[error("{}: {reason}; accepted: {accepted} as PEM", path.display())]
     Certificate {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The expected content, such as `a key`.
+        /// Content that the file should have, such as `a key`.
         accepted: &'static str,
-        /// The reason why the file is rejected.
+        /// The reason why the file cannot be used.
         reason: String,
     },
-    /// Another system error.
+    /// Another error of the operating system.
     #[error("the server cannot go on: {0}")]
     System(#[from] io::Error),
 }
@@ -114,7 +114,7 @@ async fn until_stopped(app: &Shared, socket: TcpListener, tls: Option<ServerConf
     }
 }
 
-/// A server on this socket with limits on slow and demanding clients.
+/// Creates a server on a socket, with limits on slow and on demanding clients.
 fn patient(socket: TcpListener) -> io::Result<Server<SocketAddr>> {
     let mut server = axum_server::from_tcp(socket)?.first_request_timeout(HEADERS);
     server.http_builder().http1().header_read_timeout(HEADERS);
@@ -122,7 +122,7 @@ fn patient(socket: TcpListener) -> io::Result<Server<SocketAddr>> {
     Ok(server)
 }
 
-/// Serves a router without TLS in a thread, until the process ends. Returns the address it listens on.
+/// Serves a router over plain HTTP on a separate thread until the process ends. Returns the address that it listens on.
 pub(crate) fn in_a_thread(address: SocketAddr, router: Router) -> io::Result<SocketAddr> {
     let socket = TcpListener::bind(address)?;
     let address = socket.local_addr()?;
@@ -136,15 +136,15 @@ pub(crate) fn in_a_thread(address: SocketAddr, router: Router) -> io::Result<Soc
     Ok(address)
 }
 
-/// Limits the number of concurrent connections; a connection that gets no slot is closed at once.
+/// Limits the number of open connections. A connection for which there is no room is closed at once.
 #[derive(Debug, Clone)]
 struct Limit {
     open: Arc<Connections>,
-    /// True if the TLS layer requires a client certificate.
+    /// True if the TLS layer requires a client certificate, so that every request has one.
     has_certificate: bool,
 }
 
-/// A connection's slot, which is freed when the connection's service is dropped.
+/// A service of one connection that holds its place among the open connections until it is dropped.
 type Placed<S> = <Extension<Arc<Connection>> as tower::Layer<S>>::Service;
 type Certified<S> = <Extension<Option<HasCertificate>> as tower::Layer<S>>::Service;
 

@@ -1,4 +1,4 @@
-//! A run in progress: its state, and the table of its results so far.
+//! The page of a run in progress, and its updates.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::problem::Problem;
 use crate::query::RunId;
 use crate::runs::state_mark;
 
-/// Interval at which a run's state is polled.
+/// Interval at which the state of a run is read for its followers.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The `main` element for a run in progress.
+/// Creates the `main` element for a run in progress.
 pub(crate) fn main(app: &App, store: &Store, judged: &Judged) -> Markup {
     let run = &judged.run;
     html! {
@@ -40,7 +40,7 @@ pub(crate) fn main(app: &App, store: &Store, judged: &Judged) -> Markup {
     }
 }
 
-/// The progress of a run, as last reported by its runner, and its results so far.
+/// Creates the part of the page that is updated: the progress that the run's process last published, and the results so far.
 fn state(told: Option<&Value>, judged: &Judged) -> Markup {
     let run = &judged.run;
     html! {
@@ -83,7 +83,7 @@ fn text<'a>(told: Option<&'a Value>, key: &str) -> Option<&'a str> {
     told?[key].as_str()
 }
 
-/// The JSON document of a run's state.
+/// Returns the state of a run as a JSON document.
 pub(crate) fn document(store: &Store, id: i64) -> Result<Value, Problem> {
     let summary = summary(store, id)?.ok_or_else(|| unknown(store, id))?;
     let mut document = json!({
@@ -98,18 +98,18 @@ pub(crate) fn document(store: &Store, id: i64) -> Result<Value, Problem> {
     Ok(document)
 }
 
-/// A client that receives updates on a run in progress.
+/// A client that receives updates on one run.
 struct Follower {
     app: Shared,
     id: i64,
-    /// The last message sent; an identical one is not repeated.
+    /// HTML of the last update; an identical one is not sent again.
     sent: String,
     is_first: bool,
     has_ended: bool,
     _place: OwnedSemaphorePermit,
 }
 
-/// Streams the state of a run whenever it changes, then `end` when the run no longer measures.
+/// Sends the state of a run as server-sent events: `state` when it changes, and `end` when the run is over.
 pub(crate) async fn events(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
     let place = app.followers.clone().try_acquire_owned();
     let place = place
@@ -125,7 +125,7 @@ pub(crate) async fn events(State(app): State<Shared>, RunId(id): RunId) -> Resul
 }
 
 impl Follower {
-    /// Waits for the next event; `None` after the last one.
+    /// Waits for the next event to send; `None` when the run is over or the server stops.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if self.has_ended || self.app.followers.is_closed() {

@@ -1,4 +1,4 @@
-//! Logging in with the server's token, and logging out.
+//! The pages to log in with the server's token, and to log out.
 
 use axum::extract::{Form, State};
 use axum::http::uri::PathAndQuery;
@@ -14,7 +14,7 @@ use crate::notes;
 use crate::problem::Problem;
 use crate::query::{LONGEST, Pairs, encoded};
 
-/// The address of the login page, with the requested page to return to after login.
+/// Returns the path of the login page, with the requested page as a parameter to return to.
 pub(crate) fn address(method: &Method, uri: &Uri) -> String {
     let asked = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     if method == Method::GET && asked != "/" && asked.len() <= LONGEST && is_of_this_site(asked) {
@@ -24,7 +24,8 @@ pub(crate) fn address(method: &Method, uri: &Uri) -> String {
     }
 }
 
-/// Returns whether browsers take this path as one of this site. `//host`, `/\host`, and paths with characters that browsers drop are not.
+/// Returns whether browsers treat this text as a path on this site. They do not for `//host`, `/\host`, and texts with characters that browsers
+/// drop.
 fn is_of_this_site(to: &str) -> bool {
     to.starts_with('/') && !to[1..].starts_with(['/', '\\']) && to.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -50,7 +51,7 @@ pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Response {
 #[derive(Deserialize)]
 pub(crate) struct LoginForm {
     token: String,
-    /// The page to open after login. It comes from the URL and is untrusted.
+    /// The page to open after the login. It comes from the URL, so it must be checked.
     #[serde(default)]
     to: String,
 }

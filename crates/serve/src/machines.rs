@@ -1,4 +1,4 @@
-//! Machines: their runs, their environment, and its changes from run to run.
+//! The pages of machines: their runs, and their environment with its changes from run to run.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,17 +16,17 @@ use crate::problem::Problem;
 use crate::query::{MOST, Pairs};
 use crate::runs::{list, machine_link, table};
 
-/// Maximum number of runs of a machine whose environments are compared.
+/// Maximum number of a machine's runs whose environments are compared.
 const COMPARED: u32 = 30;
 
-/// A machine with a summary of its runs.
+/// A machine, the number of its runs, and the latest of them.
 struct Machine {
     runs: u64,
     last: i64,
     last_ms: u64,
 }
 
-/// The machines of the newest runs, by name.
+/// Returns the machines of the newest runs by name.
 fn machines(store: &Store) -> Result<BTreeMap<String, Machine>, Problem> {
     let mut machines: BTreeMap<String, Machine> = BTreeMap::new();
     for run in list(store, &Filter { limit: Some(MOST), ..Filter::default() })? {
@@ -37,7 +37,7 @@ fn machines(store: &Store) -> Result<BTreeMap<String, Machine>, Problem> {
     Ok(machines)
 }
 
-/// The list of machines as a JSON document.
+/// Returns the list of machines as a JSON document.
 pub(crate) fn document(store: &Store) -> Result<Value, Problem> {
     let machines = machines(store)?;
     let told = machines.iter().map(|(name, machine)| {
@@ -140,7 +140,7 @@ fn changed(found: &[Difference]) -> Markup {
     }
 }
 
-/// Lists the runs that are not shown because they cannot be read.
+/// Creates a note that names the runs that are left out because they cannot be read.
 pub(crate) fn left_out(damaged: &[i64]) -> Markup {
     let runs: Vec<String> = damaged.iter().map(i64::to_string).collect();
     html! { @if !runs.is_empty() { p.note { "Left out, because they cannot be read: " (runs.join(", ")) "." } } }

@@ -1,4 +1,4 @@
-//! `/metrics` for Prometheus: the newest results and the server's own counters.
+//! The page `/metrics` for Prometheus: the results of the newest runs, and the server's own counters.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use crate::judged::Judged;
 use crate::problem::Problem;
 use crate::runs::list;
 
-/// Number of newest runs that are searched, and maximum number of runs exported.
+/// Number of newest runs that are searched; the next constant is the maximum number of runs to export.
 const LOOKED_AT: u32 = 500;
 const TOLD: usize = 40;
 
@@ -27,7 +27,7 @@ pub(crate) async fn get(State(app): State<Shared>) -> Result<Response, Problem> 
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
-/// The newest complete run of each plan on each machine, at most 40.
+/// Returns the newest complete run of each plan on each machine, at most 40 in total.
 fn newest(app: &App, store: &Store) -> Result<Vec<Arc<Judged>>, Problem> {
     let filter = Filter { state: Some(RunState::Complete), limit: Some(LOOKED_AT), ..Filter::default() };
     let (mut seen, mut found) = (HashSet::new(), Vec::new());
@@ -77,7 +77,7 @@ fn results(app: &App, store: &Store) -> Result<String, Problem> {
     Ok(text)
 }
 
-/// The Prometheus name of a metric in its base unit, and the factor that converts a value to that unit.
+/// Returns the name of a metric in Prometheus's base unit, and the factor that converts a value to that unit.
 fn name(metric: Metric) -> (String, f64) {
     let definition = metric.definition();
     match definition.unit {
@@ -99,12 +99,12 @@ fn labels(judged: &Judged, more: &[(&str, &String)]) -> String {
     format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
 }
 
-/// Escapes a label value.
+/// Escapes the value of a Prometheus label.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// The server's own counters as text.
+/// Returns the server's own counters in Prometheus's text format.
 fn own(app: &App) -> String {
     let (answers, seconds) = app.counters.read();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Notes on a run: tags and free text.
+//! The notes on a run: tags and free text, and the form that changes them.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::problem::Problem;
 use crate::query::RunId;
 use crate::runs::tags;
 
-/// Limits: number of tags, bytes of a tag, bytes of the text.
+/// Maximum number of tags; the next constants limit the bytes of a tag and of the text.
 const TAGS: usize = 32;
 const TAG_BYTES: usize = 100;
 const TEXT_BYTES: usize = 64 << 10;
 
-/// Notes in their JSON form.
+/// The notes on a run as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NotesDocument {
@@ -37,7 +37,7 @@ impl From<Notes> for NotesDocument {
 }
 
 impl NotesDocument {
-    /// Checks the limits and returns the notes as stored: tags sorted, without repetition.
+    /// Checks the limits. Returns the notes as the store keeps them: tags sorted and without duplicates.
     fn checked(self) -> Result<Notes, Problem> {
         let mut tags: Vec<String> =
             self.tags.iter().map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect();
@@ -70,14 +70,15 @@ impl NotesDocument {
     }
 }
 
-/// Replaces the notes of a run, whatever they were before.
+/// Replaces the notes on a run, even if they have changed in the meantime.
 pub(crate) async fn keep(app: &Shared, id: i64, notes: NotesDocument) -> Result<Notes, Problem> {
     let notes = notes.checked()?;
     put(app, id, notes.clone(), None).await?;
     Ok(notes)
 }
 
-/// Stores notes unless the stored ones have changed since `seen`; then returns the stored ones. Fails on a read-only server.
+/// Stores notes. If `seen` is given and the stored notes are no longer those with this MAC, stores nothing and returns the stored notes. Fails
+/// on a read-only server.
 async fn put(app: &Shared, id: i64, notes: Notes, seen: Option<String>) -> Result<Option<Notes>, Problem> {
     if app.config.read_only {
         return Err(Problem::forbidden(
@@ -103,21 +104,21 @@ async fn put(app: &Shared, id: i64, notes: Notes, seen: Option<String>) -> Resul
     app.pool.write(put).await
 }
 
-/// The MAC by which a form identifies the notes it was made for.
+/// Computes the MAC of notes, by which a form shows which notes its user has seen.
 fn mark(app: &App, notes: &Notes) -> String {
     app.secrets.mark(&format!("{:?}{}", notes.tags, notes.text))
 }
 
-/// The error for a run number that is not in the store.
+/// Returns the error for a run that is not in the store.
 pub(crate) fn unknown(store: &iotax_store::Store, id: i64) -> Problem {
     store.load(id).err().map_or_else(|| Problem::not_found(format!("there is no run {id}")), Problem::from)
 }
 
-/// The fields of the form.
+/// The fields of the form that changes notes.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NotesForm {
     form_token: String,
-    /// MAC of the notes that the form was made for.
+    /// MAC of the notes that the form showed.
     seen: String,
     tags: String,
     text: String,
@@ -137,7 +138,7 @@ pub(crate) async fn save(
     Ok(conflict(&app, id, &others, &notes))
 }
 
-/// Shows the stored and the submitted notes side by side, for the user to merge.
+/// Creates the page after a conflict: it shows the stored and the submitted notes side by side, for the user to merge.
 fn conflict(app: &App, id: i64, others: &Notes, notes: &Notes) -> Response {
     let body = html! {
         main id="main" tabindex="-1" {
@@ -156,7 +157,7 @@ fn conflict(app: &App, id: i64, others: &Notes, notes: &Notes) -> Response {
     answer
 }
 
-/// Rejects a form without a token of this server.
+/// Rejects a form that does not have a form token of this server process.
 pub(crate) fn check_form(app: &App, token: &str) -> Result<(), Problem> {
     if app.secrets.is_form_token(token) {
         return Ok(());
@@ -164,7 +165,7 @@ pub(crate) fn check_form(app: &App, token: &str) -> Result<(), Problem> {
     Err(Problem::forbidden("the form is from before the server's start; open its page again"))
 }
 
-/// The notes of a run, and the form that changes them.
+/// Creates the section with a run's notes and the form that changes them.
 pub(crate) fn section(app: &App, id: i64, notes: &Notes) -> Markup {
     html! {
         section id="notes" {
@@ -189,7 +190,7 @@ fn spoken(app: &App, notes: &Notes) -> Markup {
     }
 }
 
-/// The form that replaces the notes `seen` with `notes`.
+/// Creates the form's fields with the content `notes`. The form replaces the stored notes only if they are still `seen`.
 fn fields(app: &App, id: i64, seen: &Notes, notes: &Notes) -> Markup {
     html! {
         form method="post" action=(app.link(&format!("/runs/{id}/notes"))) {

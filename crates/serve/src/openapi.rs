@@ -1,21 +1,21 @@
-//! The description of the API in OpenAPI 3.1. The router is built from the same list, so every route is described.
+//! The description of the API in OpenAPI 3.1. The router is built from the same list of paths, so that no route is undocumented.
 
 use iotax_analysis::Metric;
 use serde_json::{Map, Value, json};
 
-/// A path of the API.
+/// A path of the API and its description.
 pub(crate) struct ApiPath {
     pub(crate) path: &'static str,
     summary: &'static str,
-    /// The parameters of the query.
+    /// The parameters that the query may have.
     query: &'static [Parameter],
-    /// The name of the response's schema.
+    /// Name of the schema of the response.
     answer: &'static str,
-    /// The description of `PUT`; `None` if it is not supported.
+    /// Description of the PUT method; `None` if the path has only GET.
     put: Option<&'static str>,
 }
 
-/// A query parameter.
+/// A parameter of a query, and its description.
 struct Parameter {
     name: &'static str,
     about: &'static str,
@@ -26,11 +26,11 @@ struct Parameter {
 enum ParameterKind {
     Text,
     State,
-    /// A comma-separated list of runs.
+    /// A list of runs, separated by commas.
     Runs,
     Baseline,
     Margin,
-    /// A comma-separated list of metrics.
+    /// A list of metrics, separated by commas.
     Metrics,
     Number(u64, u64),
 }
@@ -168,7 +168,7 @@ pub(crate) static PATHS: [ApiPath; 12] = [
     },
 ];
 
-/// The OpenAPI document.
+/// Returns the OpenAPI document.
 pub(crate) fn document() -> Value {
     let paths: Map<String, Value> =
         PATHS.iter().map(|path| (format!("/api/v1{}", path.path), path.described())).collect();
@@ -185,7 +185,7 @@ pub(crate) fn document() -> Value {
 }
 
 impl ApiPath {
-    /// The names of the query parameters.
+    /// Returns the names of the query parameters.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
         self.query.iter().map(|parameter| parameter.name)
     }
@@ -209,7 +209,7 @@ impl ApiPath {
         described
     }
 
-    /// The description of the path's parameter; `None` if the path has none.
+    /// Returns the description of the parameter in the path; `None` if the path has none.
     fn of_the_path(&self) -> Option<Value> {
         let (name, about, schema) = if self.path.contains("{id}") {
             ("id", "The run's number", json!({ "type": "integer", "format": "int64" }))

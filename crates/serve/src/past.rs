@@ -1,4 +1,4 @@
-//! The history of a plan: the runs to follow, and the data that a trend needs from each.
+//! The history of a plan: the choice of runs, and the data of each that a trend needs.
 
 use std::collections::HashMap;
 
@@ -15,13 +15,13 @@ use crate::problem::Problem;
 use crate::query::Pairs;
 use crate::runs::list;
 
-/// Number of newest runs in the store that are searched for runs of the plan.
+/// Number of newest runs of the store among which the plan's runs are searched.
 pub(crate) const LOOKED_AT: u32 = 10_000;
-/// Default and maximum number of runs followed.
+/// Default number of runs in a trend; the next constant is the maximum.
 const FOLLOWED: usize = 100;
 pub(crate) const MOST_FOLLOWED: usize = 1000;
 
-/// The requested plan and filters.
+/// The plan and filters that the query asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedHistory {
     pub(crate) plan: Option<String>,
@@ -67,23 +67,24 @@ fn metric(text: &str) -> Result<Metric, Problem> {
     })
 }
 
-/// The runs to follow, before their data is loaded.
+/// The runs of a trend, before their data is loaded.
 #[derive(Debug)]
 pub(crate) struct Chosen {
-    /// All plans with finished runs and their number of runs; the most recently run plan first.
+    /// Names of all plans that have been run and the number of their runs, the most recently run plan first. Runs in progress and runs without
+    /// measurements do not count.
     pub(crate) plans: Vec<(String, usize)>,
-    /// The chosen plan; absent if the store has no finished run.
+    /// Name of the plan to show; `None` if the store has no run to show.
     pub(crate) plan: Option<String>,
-    /// The plan's runs on one machine, oldest first.
+    /// The plan's runs on the chosen machine, oldest first.
     pub(crate) runs: Vec<RunSummary>,
-    /// Number of older runs on that machine that are left out.
+    /// Number of the plan's older runs on that machine that are left out.
     pub(crate) older: usize,
     /// Number of the plan's runs on other machines.
     pub(crate) elsewhere: usize,
 }
 
-/// Chooses runs as `iotax trend` does: the finished runs of a plan on the machine of its newest run. The default plan is the most recent one
-/// that has several runs on the same machine, or else the most recent one.
+/// Chooses runs as `iotax trend` does: those of a plan, on the machine of its newest run, that are over and have measurements. Without a given
+/// plan, takes the plan of the newest run that was repeated on the same machine, or else of the newest run.
 pub(crate) fn choose(store: &Store, asked: &AskedHistory) -> Result<Chosen, Problem> {
     let filter = Filter { tags: asked.tags.clone(), limit: Some(LOOKED_AT), ..Filter::default() };
     let mut runs = list(store, &filter)?;
@@ -114,7 +115,7 @@ pub(crate) fn choose(store: &Store, asked: &AskedHistory) -> Result<Chosen, Prob
     Ok(Chosen { plans, plan, older: here - runs.len(), runs, elsewhere })
 }
 
-/// The newest run whose plan has another run on the same machine. This skips plans that each member of a fleet ran once.
+/// Returns the newest run whose plan has another run on the same machine. Plans that each member of a fleet ran once are thereby skipped.
 fn first_repeated<'a>(mut runs: impl Iterator<Item = &'a RunSummary> + Clone) -> Option<&'a RunSummary> {
     let mut counts: HashMap<(&str, Option<&str>), usize> = HashMap::new();
     for run in runs.clone() {
@@ -123,7 +124,7 @@ fn first_repeated<'a>(mut runs: impl Iterator<Item = &'a RunSummary> + Clone) ->
     runs.find(|run| counts.get(&(run.name.as_str(), run.machine.as_deref())).is_some_and(|count| *count > 1))
 }
 
-/// Loads the data for a trend. Damaged runs are skipped; their numbers are returned.
+/// Loads the data of the runs for a trend. Damaged runs are left out; their numbers are returned as well.
 pub(crate) fn read(
     app: &App,
     store: &Store,
@@ -156,7 +157,7 @@ pub(crate) fn read(
     Ok((past, damaged))
 }
 
-/// Computes the trends of the requested cells by `metrics`.
+/// Computes the trends of the requested cells in these metrics.
 pub(crate) fn followed(asked: &AskedHistory, metrics: Vec<Metric>, past: &[PastRun]) -> Trends {
     let from = |id: i64| past.iter().position(|run| run.id >= id).unwrap_or(past.len());
     let question = TrendQuestion {
@@ -170,7 +171,7 @@ pub(crate) fn followed(asked: &AskedHistory, metrics: Vec<Metric>, past: &[PastR
     trends(past, &question)
 }
 
-/// The document that `iotax trend --json` prints for the same history.
+/// Returns the document that `iotax trend --json` prints for the same runs.
 pub(crate) fn document(app: &App, store: &Store, asked: &AskedHistory) -> Result<Value, Problem> {
     let chosen = choose(store, asked)?;
     if chosen.runs.is_empty() {
@@ -194,7 +195,7 @@ pub(crate) fn document(app: &App, store: &Store, asked: &AskedHistory) -> Result
     Ok(json::trend::document(&past, &followed(asked, metrics, &past)))
 }
 
-/// Rejects a name that occurs in none of the runs.
+/// Rejects the value of the parameter `key` if it is in none of the runs.
 fn named<'a>(key: &str, asked: Option<&str>, known: impl Iterator<Item = &'a str>) -> Result<(), Problem> {
     let known: std::collections::BTreeSet<&str> = known.collect();
     match asked {

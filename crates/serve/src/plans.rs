@@ -1,4 +1,4 @@
-//! Pages to view plans, and to start them if permitted.
+//! The pages that show plans and, if permitted, start them.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::notes::check_form;
 use crate::problem::Problem;
 use crate::runs::{list, table};
 
-/// Number of newest runs whose plans are offered.
+/// Number of newest runs whose plans are listed.
 const LOOKED_AT: u32 = 500;
 /// Maximum length of a plan in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -55,7 +55,7 @@ pub(crate) async fn page(State(app): State<Shared>) -> Result<Response, Problem>
         .answer(&app))
 }
 
-/// The newest run of each plan.
+/// Returns the newest run of each plan.
 fn newest(store: &Store) -> Result<Vec<RunSummary>, Problem> {
     let mut runs = list(store, &Filter { limit: Some(LOOKED_AT), ..Filter::default() })?;
     let mut seen = HashSet::new();
@@ -114,7 +114,7 @@ fn last(app: &App, begun: &Begun) -> Markup {
     }
 }
 
-/// The names of the plan files in a directory; symbolic links are skipped.
+/// Returns the names of the plan files in a directory, without symbolic links.
 fn files(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let plans = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
@@ -192,7 +192,7 @@ fn allowed(app: &App) -> Result<&Launcher, Problem> {
         .ok_or_else(|| Problem::forbidden("runs can be begun where the server is started with --allow-run"))
 }
 
-/// Removes the seed from a plan, so that a new run draws its own instead of repeating the same order.
+/// Removes the seed from a plan. A new run then draws another seed instead of repeating the same order.
 fn without_seed(plan: &str) -> String {
     plan.lines()
         .filter(|line| !line.starts_with("seed = "))

@@ -1,4 +1,4 @@
-//! A pool of open stores for requests, used on threads that may block.
+//! Keeps open stores for requests, which use them on threads that may block.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,12 +8,12 @@ use tokio::sync::Semaphore;
 
 use crate::problem::Problem;
 
-/// Maximum number of stores open at the same time.
+/// Maximum number of stores that are open at the same time.
 const OPEN: usize = 8;
-/// Maximum wait for a free store.
+/// Maximum time that a request waits for a store.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A pool of stores; those opened for reading are reused.
+/// Open stores. Those opened for reading are used again.
 #[derive(Debug)]
 pub(crate) struct Pool {
     place: Location,
@@ -26,7 +26,7 @@ impl Pool {
         Self { place, idle: Arc::default(), free: Arc::new(Semaphore::new(OPEN)) }
     }
 
-    /// Runs a function with a store open for reading.
+    /// Runs a function on a blocking thread with a store that is open for reading.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> Result<T, Problem> + Send + 'static,
@@ -45,7 +45,7 @@ impl Pool {
         .await
     }
 
-    /// Runs a function with a store open for writing.
+    /// Runs a function on a blocking thread with a store that is open for writing.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Store) -> Result<T, Problem> + Send + 'static,

@@ -1,10 +1,10 @@
-//! An error response: an HTML page for browsers, `application/problem+json` (RFC 9457) for API clients.
+//! Error responses: an HTML page for browsers, `application/problem+json` (RFC 9457) for API clients.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use iotax_store::StoreError;
 
-/// An error response. The guard writes it in the form that the client accepts.
+/// An error response. The guard turns it into HTML or JSON, as the client accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
@@ -42,7 +42,7 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
-    /// Returns whether the store failed, as opposed to an invalid request.
+    /// Returns true if the store failed, false if the request was invalid.
     pub(crate) fn is_of_the_store(&self) -> bool {
         self.of_the_store
     }

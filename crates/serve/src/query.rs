@@ -1,4 +1,4 @@
-//! Parses query strings: keys may occur once or several times, in any order. Errors name the accepted values.
+//! Parses query strings. Keys may occur several times and in any order. Errors name the accepted values.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
@@ -7,13 +7,13 @@ use iotax_store::Filter;
 
 use crate::problem::Problem;
 
-/// Maximum length of a value in bytes.
+/// Maximum length in bytes of a key's value.
 pub(crate) const LONGEST: usize = 1000;
-/// Default and maximum number of runs on a page.
+/// Default number of runs on a page; the next constant is the maximum.
 pub(crate) const PAGE: u32 = 100;
 pub(crate) const MOST: u32 = 1000;
 
-/// The run number in a URL path.
+/// The number of a run, taken from the URL path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunId(pub(crate) i64);
 
@@ -30,7 +30,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RunId {
     }
 }
 
-/// The key-value pairs of a query in order; pairs with an empty value are dropped.
+/// The keys and values of a query in order. Pairs with an empty value are left out.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pairs(Vec<(String, String)>);
 
@@ -51,7 +51,7 @@ impl<S: Sync> FromRequestParts<S> for Pairs {
 }
 
 impl Pairs {
-    /// The error for the first key that is not accepted; `None` if all are.
+    /// Returns the error for the first key that is not accepted; `None` if all keys are.
     pub(crate) fn beyond(&self, accepted: impl Iterator<Item = &'static str> + Clone) -> Option<Problem> {
         let (key, _) = self.0.iter().find(|(key, _)| !accepted.clone().any(|known| known == key))?;
         let accepted: Vec<&str> = accepted.collect();
@@ -59,17 +59,17 @@ impl Pairs {
         Some(Problem::bad_request(format!("{key:?} is no parameter of this; accepted: {accepted}")))
     }
 
-    /// All values of a key.
+    /// Returns all values of a key, in order.
     pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a key.
+    /// Returns the first value of a key; `None` if the query lacks the key.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    /// Parses the first value of a key; `None` without the key.
+    /// Parses the first value of a key; `None` if the query lacks the key.
     pub(crate) fn parsed<T: std::str::FromStr>(
         &self,
         key: &str,
@@ -81,7 +81,7 @@ impl Pairs {
         self.get(key).map(read).transpose()
     }
 
-    /// The filter for the list of runs.
+    /// Converts the query to a filter for the list of runs.
     pub(crate) fn filter(&self) -> Result<Filter, Problem> {
         let state = self.get("state").map(state).transpose()?;
         let limit = self.parsed("limit", "a number from 1 to 1000")?.unwrap_or(PAGE);
@@ -103,7 +103,7 @@ impl Pairs {
         })
     }
 
-    /// The query with one key changed or removed.
+    /// Returns the query with the value of one key replaced, or with the key removed for `None`.
     pub(crate) fn with(&self, key: &str, value: Option<&str>) -> String {
         let kept = self.0.iter().filter(|(known, _)| known != key);
         let kept = kept.map(|(known, value)| (known.as_str(), value.as_str()));
@@ -116,7 +116,7 @@ fn pair((key, value): (&str, &str)) -> String {
     format!("{}={}", encoded(key), encoded(value))
 }
 
-/// Percent-encodes a text for a path or query.
+/// Percent-encodes a text for use in a path or query.
 pub(crate) fn encoded(text: &str) -> String {
     use std::fmt::Write as _;
 
@@ -131,7 +131,7 @@ pub(crate) fn encoded(text: &str) -> String {
     out
 }
 
-/// All run states that a query can name.
+/// The states of runs that a query can name.
 pub(crate) const STATES: [RunState; 4] =
     [RunState::Running, RunState::Complete, RunState::Interrupted, RunState::Failed];
 

@@ -1,4 +1,4 @@
-//! All routes of the server.
+//! The routes of the server.
 
 use std::any::Any;
 
@@ -15,7 +15,7 @@ use crate::guard::guard;
 use crate::problem::Problem;
 use crate::{api, assets, compare, fleets, live, login, machines, metrics, notes, plans, run, runs, trends};
 
-/// The whole service: all routes behind the guard.
+/// Creates the whole service: all routes, protected by the guard.
 pub(crate) fn service(app: &Shared) -> Router {
     let router = pages()
         .nest("/api/v1", api::router())

@@ -1,4 +1,4 @@
-//! The page of a run: its report, or its progress while it is measuring.
+//! The page of a run: its report, or its progress while it runs.
 
 use axum::extract::State;
 use axum::http::header;
@@ -46,7 +46,7 @@ pub(crate) async fn page(State(app): State<Shared>, RunId(id): RunId) -> Result<
     Ok(page.await?.answer(&app))
 }
 
-/// The plan as a file that `iotax run` reads.
+/// Returns the run's plan as a file that `iotax run` accepts.
 pub(crate) async fn plan(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
     let handle = app.clone();
     let plan = app.pool.read(move |store| {
@@ -59,7 +59,7 @@ pub(crate) async fn plan(State(app): State<Shared>, RunId(id): RunId) -> Result<
     Ok(([(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, name)], plan.await?).into_response())
 }
 
-/// The report as `iotax report --html` writes it.
+/// Returns the run's report as `iotax report --html` writes it.
 pub(crate) async fn report(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
     let handle = app.clone();
     let text = app.pool.read(move |store| {

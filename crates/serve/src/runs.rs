@@ -1,4 +1,4 @@
-//! The list of runs.
+//! The page with the list of runs.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::frame::Page;
 use crate::problem::Problem;
 use crate::query::{Pairs, STATES, encoded};
 
-/// The runs that match a filter. A `before` above the newest run's number means the newest runs.
+/// Returns the runs that match a filter. If `before` is above the newest run's number, returns the newest runs.
 pub(crate) fn list(store: &Store, filter: &Filter) -> Result<Vec<RunSummary>, Problem> {
     let beyond = store.latest()?.unwrap_or_default().saturating_add(1);
     let before = filter.before.map(|before| before.min(beyond));
@@ -68,7 +68,7 @@ fn search(app: &App, filter: &Filter) -> Markup {
     }
 }
 
-/// The main figures of a finished run.
+/// Returns the main figures of a run as one line; `None` if it is in progress or cannot be read.
 fn outcome_of(store: &Store, run: &RunSummary) -> Option<String> {
     if run.state == RunState::Running || run.damage.is_some() {
         return None;
@@ -77,7 +77,7 @@ fn outcome_of(store: &Store, run: &RunSummary) -> Option<String> {
     iotax_report::outcome(&head, &figures)
 }
 
-/// The table of runs with their outcomes. With `can_choose`, runs can be selected for comparison.
+/// Creates the table of runs with their main figures. With `can_choose`, it has checkboxes to select runs for a comparison.
 pub(crate) fn table(
     app: &App,
     runs: &[RunSummary],
@@ -124,17 +124,17 @@ fn row(app: &App, run: &RunSummary, outcomes: &HashMap<i64, String>, can_choose:
     }
 }
 
-/// A machine's name, as a link to its page.
+/// Creates a link to a machine's page, whose text is the machine's name.
 pub(crate) fn machine_link(app: &App, machine: &str) -> Markup {
     html! { a href=(app.link(&format!("/machine?name={}", encoded(machine)))) { (machine) } }
 }
 
-/// A run's state with its colour.
+/// Creates the coloured name of a run's state.
 pub(crate) fn state_mark(state: RunState) -> Markup {
     html! { span class=(format!("state {state}")) { (state.word()) } }
 }
 
-/// A run's tags, each linked to the list of runs with that tag.
+/// Creates a run's tags, each as a link to the list of runs with that tag.
 pub(crate) fn tags(app: &App, tags: &[String]) -> Markup {
     html! {
         @for tag in tags {
@@ -143,7 +143,7 @@ pub(crate) fn tags(app: &App, tags: &[String]) -> Markup {
     }
 }
 
-/// The names of the first targets, and the number of others.
+/// Returns the names of the first targets, and the number of further ones.
 fn targets(all: &[String]) -> String {
     const SHOWN: usize = 4;
     let shown = all[..all.len().min(SHOWN)].join(", ");
@@ -153,7 +153,7 @@ fn targets(all: &[String]) -> String {
     }
 }
 
-/// Links to older and to the newest runs.
+/// Creates the links to older runs and to the newest runs.
 fn pages(app: &App, filter: &Filter, runs: &[RunSummary], pairs: &Pairs) -> Markup {
     let is_full = filter.limit.is_some_and(|limit| runs.len() >= limit as usize);
     let oldest = runs.last().map(|run| run.id).filter(|id| is_full && *id > 1);

@@ -1,4 +1,4 @@
-//! The trend page of a plan: each workload's figures over its runs, with a line per target.
+//! The page with the trend of a plan: the figures of each workload from run to run, with a line for each target.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn body(app: &App, store: &Store, asked: &AskedHistory, pairs: &Pairs) -> Result
     .into())
 }
 
-/// Says which runs are followed, and how to see the others.
+/// Creates the note that says how many runs are shown, with a link to show more.
 fn extent(app: &App, chosen: &Chosen, pairs: &Pairs, followed: usize) -> Markup {
     let more = MOST_FOLLOWED.min(followed + chosen.older);
     html! {
@@ -80,7 +80,7 @@ fn extent(app: &App, chosen: &Chosen, pairs: &Pairs, followed: usize) -> Markup 
     }
 }
 
-/// The changes over all followed runs, as `iotax trend` finds them.
+/// Creates the section with the changes over all shown runs, as `iotax trend` finds them.
 fn changes(asked: &AskedHistory, metric: Metric, past: &[PastRun]) -> Markup {
     let found = past::followed(asked, vec![metric], past);
     html! {
@@ -91,7 +91,7 @@ fn changes(asked: &AskedHistory, metric: Metric, past: &[PastRun]) -> Markup {
     }
 }
 
-/// The newest runs side by side.
+/// Creates the section with the newest runs side by side.
 fn tracks(asked: &AskedHistory, metric: Metric, judged: &[Arc<Judged>]) -> Markup {
     let accounts: Vec<Account> = judged.iter().map(|judged| judged.account.clone()).collect();
     let margin = judged.iter().map(|judged| judged.run.plan.margin.share()).fold(0.0, f64::max);
@@ -122,7 +122,7 @@ fn cells(tracks: &[Track]) -> BTreeSet<(String, String)> {
     tracks.iter().map(cell).collect()
 }
 
-/// Returns whether any run is slower or faster than the first or the previous run.
+/// Returns whether any run is slower or faster than the first run or than the run before it.
 fn has_changed(track: &Track) -> bool {
     let ratios = track.points.iter().flat_map(|point| [&point.since_first, &point.since_previous]);
     ratios.flatten().any(|ratio| matches!(ratio.verdict, Verdict::Slower | Verdict::Faster))

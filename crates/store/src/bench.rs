@@ -1,4 +1,5 @@
-//! Benchmark of a store: listing and loading with 10,000 runs, and a trend over 1,000 runs of 20 cells. Started by `scripts/bench-store`.
+//! Measures how long a store takes to list and load 10,000 runs, and to compute a trend over 1,000 runs of 20 cells. Started by
+//! `scripts/bench-store`.
 
 use std::time::Instant;
 
@@ -18,10 +19,10 @@ use crate::head::{Head, Measured};
 use crate::sealed::{HeadRow, MeasurementRow};
 use crate::{Filter, Location, Store, counter, new_uuid, run_figures};
 
-/// Runs per transaction. A real run has one transaction per measurement.
+/// Number of runs inserted per transaction. A real run has one transaction per measurement.
 const AT_ONCE: u32 = 50;
 
-/// Packs the head and the measurements of a run.
+/// Packs the head and the measurements of a run as the store does.
 fn packed(run: Run) -> Result<(Head, Vec<MeasurementRow>), Fault> {
     let rows = run.measurements.iter().map(MeasurementRow::new).collect::<Result<Vec<_>, _>>()?;
     let mut measured = Measured::default();
@@ -51,7 +52,7 @@ fn insert(database: &mut dyn Database, head: &Head, rows: &[MeasurementRow]) -> 
     Ok(id)
 }
 
-/// Adds runs of the same ladder, each with a new UUID. The measurements are packed only once.
+/// Inserts copies of one run, each with another UUID. Its measurements are packed only once.
 fn grow(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
     let (mut head, rows) = packed(runs::ladder(false))?;
     assert_eq!(rows.len(), 60);
@@ -67,7 +68,7 @@ fn grow(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Adds runs of 20 cells and five rounds with different figures; the last target is 5% slower in the second half.
+/// Inserts runs of 20 cells and five rounds whose figures differ. In the later half, the last target is 5% slower.
 fn grow_history(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
     const TARGETS: [&str; 5] = ["host-file", "vm-raw", "vm-qcow2", "vm-qcow2-snapshot", "vm-lvm"];
     const WORKLOADS: [&str; 4] = ["randread-4k-qd1", "randread-4k-qd32", "randwrite-4k-qd32", "seqread-1m"];
@@ -88,7 +89,7 @@ fn grow_history(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Does the work of `iotax trend` over the whole store.
+/// Computes the trend over all runs of the store, as `iotax trend` does.
 fn follow(store: &Store) -> usize {
     let runs = store.list(&Filter::default()).expect("listed");
     let past = runs.iter().rev().map(|run| {

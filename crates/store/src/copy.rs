@@ -1,4 +1,4 @@
-//! Copies runs between stores without loss, each in one transaction. A repeated copy changes nothing.
+//! Copies runs between stores without loss, each run in one transaction. Copying a run again changes nothing.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,18 +10,18 @@ use crate::sealed::{HeadRow, MeasurementRow, Sealed};
 use crate::{Copied, Notes, Store, counter, not_ours, notes, run_figures};
 use iotax_model::threads;
 
-/// A run with its notes, as transferred between stores.
+/// A run with its notes, packed for another store.
 struct Parcel {
     run: i64,
     sealed: Sealed,
     notes: Option<(Notes, i64)>,
 }
 
-/// Time to wait for another process's copy of the same run.
+/// Maximum time to wait for another process that copies the same run.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Copies a run to another store.
+/// Copies a run to another store, or completes an existing copy. Fails if the run or its copy is running.
 pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, StoreError> {
     let parcel = from.read(run, &mut |database| pack(database, run))?;
     let mut done = None;
@@ -64,7 +64,8 @@ fn pack(database: &mut dyn Database, run: i64) -> Result<Parcel, Fault> {
     Ok(Parcel { run, sealed, notes: notes::read(database, run)? })
 }
 
-/// The run's number in the target store; `None` if that does not have the run. Locks the counter, so other writers that add runs wait.
+/// Returns the number of the run's copy in the target store; `None` if there is none. Locks the counter, so that other processes cannot add
+/// runs meanwhile.
 fn copy_of(database: &mut dyn Database, parcel: &Parcel) -> Result<Option<i64>, Fault> {
     counter::lock(database)?;
     let uuid = parcel.sealed.head.uuid.as_str().into();
@@ -84,8 +85,8 @@ fn add(database: &mut dyn Database, parcel: &Parcel) -> Result<Copied, Fault> {
     Ok(Copied::Added { run: id, measurements: rows.len() as u64 })
 }
 
-/// Adds measurements and notes that a copy lacks. Of two different notes, the later is kept. `not_ours` is the reason why only notes may be
-/// added.
+/// Adds the measurements and notes that an existing copy lacks. If both have notes, the later ones are kept. `not_ours` is the error if this
+/// user may change only the notes of the copy.
 fn complete(
     database: &mut dyn Database,
     parcel: &Parcel,
@@ -130,7 +131,7 @@ fn complete(
     })
 }
 
-/// A checksum of a run and its notes, the same in every store with a complete copy.
+/// Computes a checksum of a run and its notes. It is the same in every store that has a complete copy.
 pub(crate) fn fingerprint(store: &Store, run: i64) -> Result<i64, StoreError> {
     let Parcel { sealed, notes, .. } = store.read(run, &mut |database| pack(database, run))?;
     let measured = serde_json::to_vec(&sealed.head.measured).unwrap_or_default();

@@ -1,27 +1,27 @@
-//! The counter of run numbers. Numbers have no gaps, so a number without a row is that of a lost run.
+//! The counter of run numbers. Numbers are assigned without gaps, so a number without a row means a lost run.
 
 use crate::database::Database;
 use crate::error::Fault;
 use crate::head::seal;
 
-/// The number of the newest run, from the counter, or from the rows if the counter is damaged; 0 without runs.
+/// Returns the number of the newest run, from the counter; if the counter is damaged, from the rows. 0 without runs.
 pub(crate) fn last(database: &mut dyn Database) -> Result<i64, Fault> {
     read(database, "")
 }
 
-/// Creates the counter in a new store. In an existing store, only tests that it can be written.
+/// Creates the counter of a new store. In an existing store, only tests that the counter can be written.
 pub(crate) fn start(database: &mut dyn Database) -> Result<(), Fault> {
     let sql = "INSERT INTO store (one, last_run, seal) VALUES (1, 0, $1) ON CONFLICT (one) DO NOTHING";
     database.execute(sql, &[sealed(0).into()]).map(|_| ())
 }
 
-/// Locks the counter: others that add runs or change notes wait until this transaction ends.
+/// Locks the counter: other processes that add runs or change notes wait until this transaction ends.
 pub(crate) fn lock(database: &mut dyn Database) -> Result<(), Fault> {
     let suffix = database.to_change();
     database.query(&format!("SELECT last_run FROM store WHERE one = 1{suffix}"), &[]).map(|_| ())
 }
 
-/// Increments the counter and returns the number for a new run. Others that add runs wait until this transaction ends.
+/// Increments the counter and returns the new run's number. Other processes that add runs wait until this transaction ends.
 pub(crate) fn next(database: &mut dyn Database) -> Result<i64, Fault> {
     let suffix = database.to_change();
     let next = read(database, suffix)?.checked_add(1);
@@ -31,7 +31,7 @@ pub(crate) fn next(database: &mut dyn Database) -> Result<i64, Fault> {
     Ok(next)
 }
 
-/// Decrements the counter after the row of the newest run was removed.
+/// Decrements the counter, after the row of the newest run, number `run`, was removed.
 pub(crate) fn back(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
     let sql = "UPDATE store SET last_run = $1, seal = $2 WHERE one = 1";
     database.execute(sql, &[(run - 1).into(), sealed(run - 1).into()]).map(|_| ())

@@ -1,4 +1,4 @@
-//! The interface between store and database, SQLite or PostgreSQL. Both use the same SQL for the rows.
+//! The interface to a store's database, SQLite or PostgreSQL. Both use the same SQL for rows.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -6,10 +6,11 @@ use std::fmt::Debug;
 use crate::error::{Fault, StoreError};
 use crate::{Claim, Location};
 
-/// Maximum number of times that work is restarted after a lost connection, because the work may be what breaks it.
+/// Maximum number of times that a transaction is repeated after a lost connection. A limit is needed because the transaction itself may break
+/// the connection.
 const MOST_LOSSES: u32 = 5;
 
-/// A column's value, of one of the types in the schema.
+/// A value of a column, in one of the types that the schema uses.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Null,
@@ -48,7 +49,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
-/// A row of a result, whose columns are taken from first to last.
+/// The columns of one result row, which are taken from first to last.
 #[derive(Debug)]
 pub(crate) struct Columns(std::vec::IntoIter<Value>);
 
@@ -103,18 +104,18 @@ fn unexpected(expected: &str, found: &Value) -> Fault {
     Fault::Damaged("structure", format!("{found} where {expected} belongs"))
 }
 
-/// Access mode of a transaction.
+/// The access mode of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Reads only, from one snapshot.
+    /// Reads one snapshot of the data, without writing.
     Read,
-    /// Reads and writes; commits are on disk when they return.
+    /// Reads and writes. Committed data is on disk when the commit returns.
     Write,
 }
 
-/// A database with a store. SQL parameters are `$1`, `$2` and so on.
+/// A database that holds a store. Parameters in SQL are `$1`, `$2` and so on.
 pub(crate) trait Database: Debug + Send {
-    /// Location of the store.
+    /// Returns the location of the store.
     fn place(&self) -> &Location;
 
     /// Executes one statement. Returns the number of changed rows.
@@ -127,38 +128,39 @@ pub(crate) trait Database: Debug + Send {
 
     fn commit(&mut self) -> Result<(), Fault>;
 
-    /// Rolls back everything since [`Self::begin`].
+    /// Rolls back the transaction that [`Self::begin`] started.
     fn roll_back(&mut self);
 
-    /// Suffix of a SELECT that locks its rows against changes by others until the commit.
+    /// Returns the suffix of a SELECT that locks its rows until the commit, so that others cannot change them.
     fn to_change(&self) -> &'static str;
 
-    /// Reconnects after [`Fault::Lost`] and renews claims. Gives up after the time that a user can be expected to wait.
+    /// Reconnects after [`Fault::Lost`] and renews the claims. Fails if the server does not answer for a minute, or for 5 s in a store that is
+    /// open only for reading.
     fn reconnect(&mut self, lost: Fault) -> Result<(), Fault>;
 
-    /// Owner of the run, if this user may not change it; `None` otherwise.
+    /// Returns the owner of a run that this user may not change; `None` if the user may.
     fn other_writer(&mut self, run: i64) -> Result<Option<String>, Fault>;
 
-    /// Claims a run for this process.
+    /// Claims a run for this process; fails if another process has claimed it.
     fn claim(&mut self, run: i64) -> Result<Claim, Fault>;
 
-    /// Returns those of the runs that any process has claimed.
+    /// Returns those of the given runs that any process has claimed.
     fn claimed(&mut self, runs: &[i64]) -> Result<BTreeSet<i64>, Fault>;
 
-    /// Publishes the progress of a run without writing to a disk.
+    /// Publishes the progress of a run as JSON text. Does not write to a disk.
     fn put_live(&mut self, run: i64, state: &str) -> Result<(), Fault>;
 
-    /// The published progress of a run, if any.
+    /// Returns the published progress of a run as JSON text; `None` if there is none.
     fn live(&mut self, run: i64) -> Result<Option<String>, Fault>;
 
     /// Removes the published progress of a run.
     fn end_live(&mut self, run: i64);
 
-    /// Converts an internal error to a reported one with the store's location, and the run if it concerns one.
+    /// Converts an internal error to a public one, with the store's location and, if given, the run's number.
     fn told(&self, run: Option<i64>, fault: Fault) -> StoreError;
 }
 
-/// Runs `work` in one transaction, which is rolled back if `work` fails.
+/// Runs `work` in a transaction. Commits if `work` succeeds, rolls back if it fails.
 pub(crate) fn transact<T>(
     database: &mut dyn Database,
     purpose: Purpose,
@@ -175,8 +177,8 @@ pub(crate) fn transact<T>(
     }
 }
 
-/// Like [`transact`], but restarts after a lost connection. The reply to a commit may be lost, so `work` must check whether an earlier
-/// attempt was committed.
+/// Like [`transact`], but repeats the transaction after a lost connection. The connection may be lost after the commit, so `work` must
+/// recognize that an earlier attempt was committed.
 pub(crate) fn insist<T>(
     database: &mut dyn Database,
     purpose: Purpose,

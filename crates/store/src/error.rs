@@ -1,4 +1,4 @@
-//! Internal and reported errors.
+//! The errors of the store, internal and public ones.
 
 use std::fmt;
 use std::io;
@@ -9,30 +9,30 @@ use rusqlite::ErrorCode;
 use crate::Location;
 use crate::schema::OLDEST;
 
-/// The reason why the store failed.
+/// The reason why an operation of the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file cannot be opened or created.
+    /// The store's file cannot be opened or created.
     #[error("cannot open the store {place}: {source}; name another one with --db")]
     Open {
         /// Location of the store.
         place: Location,
-        /// The system's error.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The file or database is not an iotax store. It was not changed.
+    /// The file or database exists but is not an iotax store. It was not changed.
     #[error("{place} is not an iotax store and was left untouched; name another one with --db")]
     Foreign {
-        /// The file or database.
+        /// Location of the file or database.
         place: Location,
     },
-    /// The database has no tables of iotax yet.
+    /// The database does not contain an iotax store yet.
     #[error("{place} holds no iotax store yet; make one: iotax store init {place}")]
     Absent {
-        /// The database.
+        /// Location of the database.
         place: Location,
     },
-    /// The store has a schema version that this iotax does not read. It was not changed.
+    /// The store has a schema version that this iotax cannot read. It was not changed.
     #[error(
         "the store {place} has version {found}, this iotax reads version {known}, so it was left untouched; {remedy}",
         remedy = remedy(place, *found, *known)
@@ -42,18 +42,18 @@ pub enum StoreError {
         place: Location,
         /// Schema version of the store.
         found: i64,
-        /// Newest schema version known to this iotax.
+        /// Newest schema version that this iotax can read.
         known: i64,
     },
-    /// The user cannot write to the store.
+    /// This user cannot write to the store.
     #[error("the store {place} cannot be written: {reason}; name another one with --db")]
     Unwritable {
         /// Location of the store.
         place: Location,
-        /// The reason.
+        /// The reason why it cannot be written.
         reason: String,
     },
-    /// A process was killed during a write, and the journal cannot be rolled back on a read-only filesystem.
+    /// A process was killed while it wrote, and the filesystem is read-only, so that the write cannot be rolled back.
     #[error(
         "the store {place} is in the middle of a write that its file of the same name with -journal takes back, and it cannot be \
          written; copy both files to a place that can be written and name the copy with --db"
@@ -62,15 +62,15 @@ pub enum StoreError {
         /// The store's file.
         place: Location,
     },
-    /// Another user wrote, or could write, files that SQLite would use with the store.
+    /// Files that SQLite would use with the store belong to another user, or could be replaced by one.
     #[error("the store {place} was left untouched: {reason}; or name another one with --db")]
     Planted {
         /// The store's file.
         place: Location,
-        /// The reason.
+        /// The reason why the store is not opened.
         reason: String,
     },
-    /// The stored data has changed since it was written.
+    /// Stored data does not match its checksum or structure: it has changed since it was written.
     #[error(
         "{}the store {place} is damaged ({table}): {reason}; put back an earlier copy of it, or go on with another one: \
          --db FILE{}",
@@ -80,53 +80,53 @@ pub enum StoreError {
     Damaged {
         /// Location of the store.
         place: Location,
-        /// The affected run, if known.
+        /// Number of the affected run; `None` if unknown or if no run is affected.
         run: Option<i64>,
-        /// The damaged table, or the store's structure.
+        /// Name of the damaged table, or `structure`.
         table: &'static str,
-        /// Description of the damage.
+        /// A description of the damage.
         reason: String,
     },
-    /// The server cannot be reached, or the connection was lost and could not be restored in time.
+    /// The database server cannot be reached, or a lost connection could not be restored in time.
     #[error(
         "the store {place} does not answer: {reason}; what it acknowledged is kept: see that the server runs, then repeat the command \
          (a run goes on with iotax resume)"
     )]
     Unreachable {
-        /// The database.
+        /// Location of the database.
         place: Location,
-        /// The reason.
+        /// The reason that the client or server gives.
         reason: String,
     },
-    /// Another process is working on the run.
+    /// Another process has claimed the run and is working on it.
     #[error("run {run} is still going on in another process")]
     Claimed {
         /// The run's number.
         run: i64,
     },
-    /// The run was stored by another user; only that user may change it.
+    /// The run was stored by another user, and only that user may change it.
     #[error(
         "run {run} of {place} was stored by {writer}, and nobody else changes it; copy it with iotax pull, or name another store with --db"
     )]
     OfAnother {
         /// The run's number.
         run: i64,
-        /// The database.
+        /// Location of the database.
         place: Location,
         /// The database role that stored the run.
         writer: String,
     },
-    /// The store has no run of this number.
+    /// The store has no run with this number.
     #[error("there is no run {run}: {}; see: {list}", known_runs(*.last))]
     UnknownRun {
         /// The requested number.
         run: i64,
-        /// Number of the newest run of the store; 0 if the store is empty.
+        /// Number of the store's newest run; 0 if the store is empty.
         last: i64,
         /// The command that lists the store's runs.
         list: String,
     },
-    /// A run was continued in two stores, with different measurements in each.
+    /// The run and its copy in another store were both continued, and each has measurements that the other lacks.
     #[error(
         "run {run} and its copy, run {copy} of {place}, both went on since they were one: each has measurements that the other lacks; \
          neither was changed"
@@ -144,17 +144,17 @@ pub enum StoreError {
     Sql {
         /// Location of the store.
         place: Location,
-        /// The database's message.
+        /// The message of the database.
         reason: String,
     },
-    /// A value cannot be stored, or a location is invalid.
+    /// A value cannot be stored, or a store's location is invalid.
     #[error("the store {place}: {what}: {reason}")]
     Value {
         /// Location of the store.
         place: Location,
-        /// The value.
+        /// Name of the value.
         what: &'static str,
-        /// The reason.
+        /// The reason why it is invalid.
         reason: String,
     },
 }
@@ -167,20 +167,20 @@ fn known_runs(last: i64) -> String {
     }
 }
 
-/// An internal error, before the store's location is added.
+/// An internal error, which does not name the store yet.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Sqlite(rusqlite::Error),
     /// An error of the PostgreSQL server.
     Postgres(::postgres::Error),
-    /// The connection was lost or could not be opened. Uncommitted work must be repeated.
+    /// The connection was lost or could not be opened. The transaction must be repeated.
     Lost(String),
-    /// The damaged table, and the damage.
+    /// A damaged table, and a description of the damage.
     Damaged(&'static str, String),
     Value(&'static str, String),
-    /// The run does not exist.
+    /// The run has no row.
     Unknown,
-    /// An error that is reported as is.
+    /// A public error, which is reported without changes.
     Store(StoreError),
 }
 
@@ -194,7 +194,7 @@ impl Fault {
     pub(crate) fn value(what: &'static str, reason: &dyn fmt::Display) -> Self {
         Self::Value(what, reason.to_string())
     }
-    /// Adds the store's location, and the run if there is one. Returns a [`Fault::Store`] unchanged.
+    /// Converts to a public error with the store's location and, if given, the run's number. A [`Fault::Store`] stays as it is.
     pub(crate) fn told(self, place: Location, run: Option<i64>) -> StoreError {
         let damaged = |place, table, reason| StoreError::Damaged { place, run, table, reason };
         match self {
@@ -209,7 +209,7 @@ impl Fault {
     }
 }
 
-/// The remedy for a store with another schema version.
+/// Returns the remedy for a store whose schema version is not supported.
 fn remedy(place: &Location, found: i64, known: i64) -> String {
     if (OLDEST..known).contains(&found) {
         return format!("bring it up to date: iotax store init {place}");
@@ -218,7 +218,7 @@ fn remedy(place: &Location, found: i64, known: i64) -> String {
     format!("use the {age} iotax that wrote it, or name another store with --db")
 }
 
-/// SQLite's message, with a remedy for known errors.
+/// Returns SQLite's message, with a remedy if the error is a known one.
 fn with_remedy(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {

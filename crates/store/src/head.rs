@@ -1,17 +1,17 @@
-//! The head of a run, which is everything except its measurements, and checksums of rows.
+//! The head of a run: all its data except the measurements. Also the checksums of rows.
 
 use iotax_model::record::{Environment, FleetMember, ImportSource, RunPhase, TargetRecord};
 use iotax_model::{Plan, Run, RunState, Warning};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-/// A run without its measurements.
+/// A run's data without its measurements.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Head {
-    /// The run's UUID, which is the same in all copies.
+    /// The run's UUID, which is the same in all copies of the run.
     pub(crate) uuid: String,
-    /// Incremented by each change.
+    /// Number that each change of the run increments.
     pub(crate) revision: u64,
     pub(crate) plan: Plan,
     pub(crate) seed: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Converts to a [`Run`] with this number, without measurements, in the stored state.
+    /// Converts to a [`Run`] with the number `id` and without measurements.
     pub(crate) fn run(self, id: i64) -> Run {
         Run {
             id,
@@ -47,24 +47,24 @@ impl Head {
     }
 }
 
-/// Number and checksum total of a run's measurements. The checksums do not depend on the run's number.
+/// The number of a run's measurements and the sum of their checksums, which are independent of the run's number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Measured {
     pub(crate) count: u64,
-    /// Sum of the measurements' checksums.
+    /// Sum of the measurements' checksums, modulo 2^64.
     seals: u64,
 }
 
 impl Measured {
-    /// Adds a measurement with this checksum.
+    /// Counts a measurement with this checksum.
     pub(crate) fn add(&mut self, seal: u64) {
         self.count += 1;
         self.seals = self.seals.wrapping_add(seal);
     }
 }
 
-/// Checksum of a row of a run. It depends on the run's number and on how the data is divided into parts.
+/// Computes the checksum of a row of a run. Depends on the run's number and on the boundaries between the parts.
 pub(crate) fn seal(run: i64, parts: &[&[u8]]) -> i64 {
     let mut hash = Xxh3::with_seed(run.cast_unsigned());
     for part in parts {
@@ -74,7 +74,7 @@ pub(crate) fn seal(run: i64, parts: &[&[u8]]) -> i64 {
     hash.digest().cast_signed()
 }
 
-/// Replaces NUL, which PostgreSQL's texts cannot contain, so that both databases store the same.
+/// Replaces NUL characters, which PostgreSQL cannot store in texts, so that both databases store the same text.
 pub(crate) fn column(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }

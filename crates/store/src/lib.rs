@@ -1,7 +1,7 @@
-//! The store: keeps all runs in one SQLite file, or in a PostgreSQL database shared by a team.
+//! Stores runs in one SQLite file, or in a PostgreSQL database that a team shares.
 //!
-//! Data is on disk when a call returns, even if the process is killed or power fails afterwards. Reports can be read while a run is written.
-//! A read returns exactly the data that was written, or an error.
+//! Data is on disk when a call returns, and survives a killed process or a power failure. Reports can be read while a run is being written. A
+//! read returns exactly the data that was written, or an error.
 //!
 //! With PostgreSQL, calls block on an internal runtime while they wait for the server. Call them from threads that may block
 //! (`spawn_blocking`), not from an asynchronous task.
@@ -44,7 +44,7 @@ pub use self::postgresql::init;
 use self::sealed::{HeadRow, MeasurementRow, Sealed};
 use self::sqlite::Sqlite;
 
-/// Exclusive right of this process to work on a run, until it is dropped or the process ends.
+/// The exclusive right of this process to work on a run. It ends when it is dropped or the process ends.
 pub struct Claim {
     _held: Box<dyn Any + Send>,
 }
@@ -61,14 +61,14 @@ impl fmt::Debug for Claim {
     }
 }
 
-/// The error for a run that another user stored, and that this user therefore cannot change; `None` otherwise.
+/// Returns the error for a run that another user stored and this user may not change; `None` if the user may.
 fn not_ours(database: &mut dyn Database, run: i64) -> Result<Option<Fault>, Fault> {
     let place = database.place().clone();
     let writer = database.other_writer(run)?;
     Ok(writer.map(|writer| Fault::Store(StoreError::OfAnother { run, place, writer })))
 }
 
-/// Returns whether a measurement resolves the warning that an earlier attempt failed.
+/// Returns whether the measurement of this target, workload and round makes the warning about a failed earlier attempt obsolete.
 fn is_made_up_for(warning: &Warning, by: (&str, &str, u32)) -> bool {
     warning.kind == WarningKind::Incomplete
         && warning.target.as_deref() == Some(by.0)
@@ -76,48 +76,48 @@ fn is_made_up_for(warning: &Warning, by: (&str, &str, u32)) -> bool {
         && warning.round == Some(by.2)
 }
 
-/// A new run.
+/// The properties of a run to create.
 #[derive(Debug, Clone, Copy)]
 pub struct NewRun<'a> {
     /// The plan of the run.
     pub plan: &'a Plan,
-    /// Seed of the order of cells and of the payload.
+    /// Seed from which the order of cells and the content of writes are derived.
     pub seed: u64,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
-    /// Fleet membership; `None` for a run on one machine.
+    /// The fleet and member that the run belongs to; `None` for a run on one machine.
     pub fleet: Option<&'a FleetMember>,
 }
 
-/// Tags and free text on a run. They can be changed without affecting measurements.
+/// Tags and free text that users add to a run. They can change without affecting its measurements.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notes {
     /// Tags, sorted and without duplicates.
     pub tags: Vec<String>,
-    /// Free text.
+    /// Free text; empty if there is none.
     pub text: String,
 }
 
-/// Filter of a list of runs. The default matches all runs.
+/// A filter for lists of runs; the default matches all runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Text to find in name, targets, workloads, machine, tags or note, ignoring case.
+    /// Text that must occur in the name, targets, workloads, machine, tags or note, ignoring case; empty for any.
     pub text: String,
-    /// Tags that a run must all have.
+    /// Tags that the run must have, all of them.
     pub tags: Vec<String>,
-    /// State that a run must have.
+    /// State that the run must have; `None` for any.
     pub state: Option<RunState>,
-    /// Host name of the machine.
+    /// Host name of the machine; `None` for any.
     pub machine: Option<String>,
-    /// Id of the fleet.
+    /// Id of the fleet; `None` for any.
     pub fleet: Option<String>,
-    /// Matches only runs with lower numbers, for paging.
+    /// Number below which the runs' numbers must be, for paging; `None` for any.
     pub before: Option<i64>,
-    /// Maximum number of runs; the newest are returned.
+    /// Maximum number of runs, of which the newest are returned; `None` for no limit.
     pub limit: Option<u32>,
 }
 
-/// A run as listed by `iotax list`.
+/// The properties of a run that `iotax list` shows.
 #[derive(Debug)]
 pub struct RunSummary {
     /// Number of the run in its store.
@@ -132,66 +132,65 @@ pub struct RunSummary {
     pub targets: Vec<String>,
     /// Host name of the machine; `None` if unknown.
     pub machine: Option<String>,
-    /// Fleet membership; `None` for a run on one machine.
+    /// The fleet and member that the run belongs to; `None` for a run on one machine.
     pub fleet: Option<FleetMember>,
     /// Tags of the run.
     pub tags: Vec<String>,
     /// Number of stored measurements.
     pub measured: u64,
-    /// Number of planned measurements. For a run that adds rounds until its comparisons are decided: the maximum, or the actual number once
-    /// the run is complete.
+    /// Number of planned measurements. A run may add rounds until its comparisons are decided: then this is the maximum, and the actual number
+    /// once the run is complete.
     pub planned: u64,
-    /// The error that prevents reading the run; `None` if there is none.
+    /// The reason why the run cannot be read; `None` if it can.
     pub damage: Option<StoreError>,
 }
 
-/// The result of copying a run to another store.
+/// The result of copying a run to another store, with the number of the copy there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copied {
-    /// The store did not have the run.
+    /// The other store did not have the run; it was added.
     Added {
         /// Number of the copy in the target store.
         run: i64,
-        /// Number of measurements copied.
+        /// Number of measurements that were copied.
         measurements: u64,
     },
-    /// The store had an earlier state of the run.
+    /// The other store had an earlier state of the run; it was completed.
     Completed {
-        /// Number of the copy in the target store.
+        /// Number of the completed copy in the target store.
         run: i64,
-        /// Number of measurements added.
+        /// Number of measurements that were added to the copy.
         measurements: u64,
     },
-    /// Only newer notes were copied to an existing copy.
+    /// The other store had the run; only its notes were older and were replaced.
     Noted {
         /// Number of the copy in the target store.
         run: i64,
     },
-    /// The store has the complete run, or a later state of it.
+    /// The other store had the same or a later state of the run; nothing was changed.
     Same {
         /// Number of the copy in the target store.
         run: i64,
     },
 }
 
-/// An open store.
+/// A store that is open for reading or writing.
 #[derive(Debug)]
 pub struct Store {
     database: RefCell<Box<dyn Database>>,
     name: Option<String>,
 }
 
-/// Maximum number of lost runs, which have no row, that are listed individually.
+/// Maximum number of lost runs (numbers without a row) that are listed individually.
 const MOST_LOST: u32 = 1000;
 
-/// A run's number, with its summary or the reason why it cannot be read.
+/// A run's number, and its summary or the reason why the run cannot be read.
 pub type Listed = (i64, Result<RunSummary, StoreError>);
 
 impl Store {
-    /// Opens a store for writing. Creates one if the file is missing or empty, or if the database has no store. The file's directory must
-    /// exist.
+    /// Opens a store for writing. Creates it if the file is missing or empty, or if the database has no store. The file's directory must exist.
     ///
-    /// Refuses a file that is damaged, has another version or is not an iotax store, and leaves it unchanged.
+    /// Refuses a file that is damaged, has another version or is not an iotax store, and does not change it.
     pub fn open(place: impl Into<Location>) -> Result<Self, StoreError> {
         let mut database: Box<dyn Database> = match place.into() {
             Location::File(path) => Box::new(Sqlite::to_write(&path)?),
@@ -202,7 +201,7 @@ impl Store {
         Ok(Self::over(database))
     }
 
-    /// Opens an existing store for reading, also on a read-only filesystem. Intact parts of a damaged store can be read.
+    /// Opens an existing store for reading, also on a read-only filesystem. In a damaged store, the intact runs can be read.
     pub fn open_to_read(place: impl Into<Location>) -> Result<Self, StoreError> {
         Ok(Self::over(match place.into() {
             Location::File(path) => Box::new(Sqlite::to_read(&path)?),
@@ -214,12 +213,12 @@ impl Store {
         Self { database: RefCell::new(database), name: None }
     }
 
-    /// Location of the store.
+    /// Returns the location of the store.
     pub fn place(&self) -> Location {
         self.database.borrow().place().clone()
     }
 
-    /// Creates a run. Returns its number.
+    /// Creates a run and returns its number.
     pub fn create_run(&mut self, run: &NewRun<'_>) -> Result<i64, StoreError> {
         let created = new_uuid().and_then(|uuid| {
             let head = Head {
@@ -251,13 +250,14 @@ impl Store {
         created.map_err(|fault| self.database.borrow().told(None, fault))
     }
 
-    /// Claims a run for this process until the claim is dropped. Two processes on one run would disturb each other's measurements.
+    /// Claims a run for this process until the returned claim is dropped. Two processes that work on one run would disturb each other's
+    /// measurements.
     pub fn claim(&self, run: i64) -> Result<Claim, StoreError> {
         let claimed = self.database.borrow_mut().claim(run);
         claimed.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Stores the environment of the machine that executes the run.
+    /// Stores the hardware and software of the machine that executes the run.
     pub fn set_environment(&mut self, run: i64, environment: &Environment) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.environment = environment.clone();
@@ -265,7 +265,7 @@ impl Store {
         })
     }
 
-    /// Records that the run was imported from another tool.
+    /// Records the tool and file from which the run was imported.
     pub fn set_source(&mut self, run: i64, source: &ImportSource) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.source = Some(source.clone());
@@ -273,7 +273,7 @@ impl Store {
         })
     }
 
-    /// Adds phases of wall time to the run.
+    /// Adds the wall-clock time of phases to the run.
     pub fn add_phases(&mut self, run: i64, phases: &[RunPhase]) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             for phase in phases {
@@ -286,7 +286,7 @@ impl Store {
         })
     }
 
-    /// Stores a target as it was built. Replaces one of the same name, stored before a resume.
+    /// Stores a target as it was built. Replaces a target with the same name, which was stored before the run was resumed.
     pub fn put_target(&mut self, run: i64, target: &TargetRecord) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             match head.targets.iter_mut().find(|known| known.name == target.name) {
@@ -299,13 +299,13 @@ impl Store {
         })
     }
 
-    /// Stores a measurement; see [`Self::put_measurements`].
+    /// Stores one measurement, like [`Self::put_measurements`].
     pub fn put_measurement(&mut self, run: i64, measurement: &Measurement) -> Result<(), StoreError> {
         self.put_measurements(run, std::iter::once(measurement))
     }
 
-    /// Stores measurements, all or none; they are on disk when this returns. A second measurement of the same cell and round is an error.
-    /// Removes the warning that an earlier attempt failed.
+    /// Stores measurements, all or none; they are on disk when this returns. Removes the warnings that earlier attempts of them failed. Fails
+    /// if the run already has a measurement of the same cell and round.
     pub fn put_measurements(
         &mut self,
         run: i64,
@@ -326,7 +326,7 @@ impl Store {
         })
     }
 
-    /// Stores a warning; duplicates are ignored.
+    /// Stores a warning, unless the run already has an equal one.
     pub fn put_warning(&mut self, run: i64, warning: &Warning) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             if !head.warnings.contains(warning) {
@@ -336,7 +336,7 @@ impl Store {
         })
     }
 
-    /// Sets a run's state. When it stops running, its live state is removed.
+    /// Sets a run's state. If the run no longer runs, also removes its published progress.
     pub fn set_state(&mut self, run: i64, state: RunState) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.state = state;
@@ -348,7 +348,7 @@ impl Store {
         Ok(())
     }
 
-    /// Changes the number of rounds in the run's plan.
+    /// Sets the number of rounds in the run's plan.
     pub fn set_repeat(&mut self, run: i64, repeat: u32) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.plan.repeat = repeat;
@@ -356,7 +356,7 @@ impl Store {
         })
     }
 
-    /// Replaces the run's plan, for example by one with the rates chosen during the run.
+    /// Replaces the run's plan, for example by one with rates that the run has determined.
     pub fn set_plan(&mut self, run: i64, plan: &Plan) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.plan = plan.clone();
@@ -375,14 +375,14 @@ impl Store {
         Ok(Run { measurements, state, store: self.name.clone(), ..head.run(run) })
     }
 
-    /// Loads a run without its measurements, and its figures for trends. For a finished run these are stored separately, so measurements are
-    /// neither unpacked nor verified.
+    /// Loads a run without its measurements, and the figures that trends need. A finished run has these figures in a separate row, so its
+    /// measurements are neither unpacked nor checked.
     pub fn load_figures(&self, run: i64) -> Result<(Run, RunFigures), StoreError> {
         self.read(run, &mut |database| run_figures::read(database, run))
     }
 
-    /// All runs, oldest first; for an unreadable run, its number and the error. Reads all measurements and verifies their checksums. Lists at
-    /// most the first thousand runs without a row, because the counter may be damaged, too.
+    /// Returns all runs, oldest first; for a run that cannot be read, its number and the error. Reads all measurements and checks their
+    /// checksums. Of the numbers without a row, lists at most a thousand, because the counter may be damaged too.
     pub fn runs(&self) -> Result<Vec<Listed>, StoreError> {
         let checked = |run| {
             let (sealed, is_claimed) = self.read(run, &mut |database| {
@@ -413,7 +413,7 @@ impl Store {
         Ok(listed)
     }
 
-    /// The numbers of the runs that have a row, in order.
+    /// Returns the numbers of all runs that have a row, in ascending order.
     fn ids(&self) -> Result<Vec<i64>, StoreError> {
         let mut database = self.database.borrow_mut();
         let ids = insist(database.as_mut(), Purpose::Read, &mut |database| {
@@ -423,7 +423,8 @@ impl Store {
         ids.map_err(|fault| database.told(None, fault))
     }
 
-    /// The runs that match a filter, newest first, without reading their measurements. For a damaged row, only number and error are known.
+    /// Returns the runs that match a filter, newest first. Does not read measurements. A run with a damaged row has only its number and the
+    /// error.
     pub fn list(&self, filter: &Filter) -> Result<Vec<RunSummary>, StoreError> {
         let mut database = self.database.borrow_mut();
         let lines = insist(database.as_mut(), Purpose::Read, &mut |database| summary::list(database, filter));
@@ -434,7 +435,7 @@ impl Store {
         Ok(lines.into_iter().map(line).collect())
     }
 
-    /// The notes on a run; empty if there are none.
+    /// Returns the notes on a run; empty if there are none.
     pub fn notes(&self, run: i64) -> Result<Notes, StoreError> {
         let notes = self.read(run, &mut |database| notes::read(database, run))?;
         Ok(notes.map(|(notes, _)| notes).unwrap_or_default())
@@ -445,7 +446,7 @@ impl Store {
         self.change_notes(run, |old| *old = notes.clone())
     }
 
-    /// Changes the notes on a run; concurrent changes by others are not lost.
+    /// Changes the notes on a run by a function. Changes that others make at the same time are not lost.
     pub fn change_notes(&mut self, run: i64, mut change: impl FnMut(&mut Notes)) -> Result<(), StoreError> {
         let put = insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
             notes::lock(database, run)?;
@@ -465,13 +466,13 @@ impl Store {
         put.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Publishes a run's progress to readers of this store: any JSON document, which replaces the previous one. Does not write to a disk.
+    /// Publishes the progress of a run to other users of the store. The JSON document replaces the previous one. Does not write to a disk.
     pub fn put_live(&mut self, run: i64, state: &serde_json::Value) -> Result<(), StoreError> {
         let put = self.database.get_mut().put_live(run, &state.to_string());
         put.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// The published progress of a run; `None` if nothing is published, or no process has claimed the run.
+    /// Returns the published progress of a run; `None` if there is none, or if no process has claimed the run.
     pub fn live(&self, run: i64) -> Result<Option<serde_json::Value>, StoreError> {
         let live = self.read(run, &mut |database| {
             let is_claimed = database.claimed(&[run])?.contains(&run);
@@ -480,18 +481,18 @@ impl Store {
         Ok(live.and_then(|state| serde_json::from_str(&state).ok()))
     }
 
-    /// Number of the newest run; `None` if the store is empty.
+    /// Returns the number of the newest run; `None` if the store is empty.
     pub fn latest(&self) -> Result<Option<i64>, StoreError> {
         Ok(Some(self.last()?).filter(|last| *last > 0))
     }
 
-    /// Copies a run with its notes to another store, unchanged, completely or not at all. An existing copy is completed, or left unchanged if
-    /// it has as much or more. Neither the run nor its copy may be running.
+    /// Copies a run with its notes to another store, completely or not at all. If the other store has an earlier state of the run, completes
+    /// that; otherwise leaves the copy unchanged. Fails if the run or its copy is running.
     pub fn copy_run(&self, run: i64, to: &mut Self) -> Result<Copied, StoreError> {
         copy::copy(self, run, to)
     }
 
-    /// A checksum of a run and its notes, the same in every store with a complete copy.
+    /// Computes a checksum of a run and its notes. It is the same in every store that has a complete copy.
     pub fn fingerprint(&self, run: i64) -> Result<i64, StoreError> {
         copy::fingerprint(self, run)
     }
@@ -502,7 +503,7 @@ impl Store {
         last.map_err(|fault| database.told(None, fault))
     }
 
-    /// Reads parts of a run in one snapshot.
+    /// Runs a function that reads parts of a run, all in one snapshot.
     fn read<T>(
         &self,
         run: i64,
@@ -512,7 +513,7 @@ impl Store {
         read.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Adds the separately stored trend figures to runs written by an earlier iotax.
+    /// Stores the trend figures of runs that an earlier iotax wrote without them.
     fn add_figures(&mut self) -> Result<(), StoreError> {
         self.ids()?.into_iter().try_for_each(|run| {
             let database = self.database.get_mut().as_mut();
@@ -521,7 +522,7 @@ impl Store {
         })
     }
 
-    /// Changes a run's head and adds measurements, in one transaction.
+    /// Changes a run's head by a function and adds measurements, in one transaction.
     fn change(
         &mut self,
         run: i64,
@@ -550,7 +551,8 @@ impl Store {
         changed.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Adds the run to an error. A missing run is reported as lost, because runs are never removed.
+    /// Converts an internal error that concerns a run. A number without a row, up to the newest run's, is reported as a lost run, because runs
+    /// are not removed.
     fn of_run(&self, run: i64, fault: Fault) -> StoreError {
         match fault {
             Fault::Unknown => match self.last() {
@@ -563,7 +565,7 @@ impl Store {
 }
 
 impl RunSummary {
-    /// The list entry of a run that cannot be read.
+    /// Creates the list entry of a run that cannot be read.
     fn damaged(id: i64, damage: StoreError) -> Self {
         Self {
             id,
@@ -581,7 +583,7 @@ impl RunSummary {
     }
 }
 
-/// A random UUID (RFC 9562, version 4).
+/// Creates a random UUID (RFC 9562, version 4).
 fn new_uuid() -> Result<String, Fault> {
     let mut bytes = [0_u8; 16];
     rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())

@@ -4,17 +4,17 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A SQLite file, or a PostgreSQL database shared by a team. Displayed without its password.
+/// A SQLite file, or a PostgreSQL database shared by a team. Displaying a location leaves out the password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A SQLite file.
+    /// Path of a SQLite file.
     File(PathBuf),
-    /// A URL in libpq's form: `postgres://user@host/database`.
+    /// URL of a database in libpq's form: `postgres://user@host/database`.
     Postgres(String),
 }
 
 impl Location {
-    /// Path of the file; `None` for a database.
+    /// Returns the path of the file; `None` for a database.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
@@ -22,7 +22,8 @@ impl Location {
         }
     }
 
-    /// The location as a user writes it, including the password. Only for a process's environment, never for a command line or a message.
+    /// Returns the location as a user writes it, with the password. Pass it only in a process's environment, never on a command line or in a
+    /// message.
     #[must_use]
     pub fn with_password(&self) -> OsString {
         match self {
@@ -69,14 +70,14 @@ impl fmt::Display for Location {
     }
 }
 
-/// Like [`fmt::Display`], so that debug output does not contain the password either.
+/// The same as [`fmt::Display`], so that debug output does not contain the password either.
 impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.to_string(), f)
     }
 }
 
-/// The URL without its password, which may be before the host or among the parameters.
+/// Returns the URL without its password, which may stand before the host or among the parameters.
 fn without_password(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
     let (rest, parameters) = rest.split_once('?').map_or((rest, None), |(rest, all)| (rest, Some(all)));

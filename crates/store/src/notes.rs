@@ -1,4 +1,4 @@
-//! Notes on runs, text and tags, which have separate tables.
+//! The notes on runs: text and tags, in tables of their own.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use crate::error::Fault;
 use crate::head::seal;
 use crate::summary::searchable;
 
-/// The notes of a run and the time of their last change in ms since 1970-01-01 UTC; `None` if the run has none.
+/// Returns the notes on a run and the time of their last change in milliseconds since 1970-01-01 UTC; `None` if the run has none.
 pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<Option<(Notes, i64)>, Fault> {
     let found =
         database.query("SELECT text, words, changed_at_ms, seal FROM note WHERE run = $1", &[run.into()])?;
@@ -29,14 +29,14 @@ pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<Option<(Note
     }
 }
 
-/// Waits for others that change notes. Locks the counter, because only the owner of a run can lock its row.
+/// Waits for other processes that change notes. Locks the counter, because only the owner of a run may lock the run's row.
 pub(crate) fn lock(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
     counter::lock(database)?;
     let there = database.query("SELECT id FROM run WHERE id = $1", &[run.into()])?;
     if there.is_empty() { Err(Fault::Unknown) } else { Ok(()) }
 }
 
-/// Replaces the notes of a run.
+/// Replaces the notes on a run.
 pub(crate) fn put(
     database: &mut dyn Database,
     run: i64,
@@ -67,7 +67,7 @@ pub(crate) fn put(
     Ok(())
 }
 
-/// The current time in milliseconds since 1970-01-01 UTC.
+/// Returns the current time in milliseconds since 1970-01-01 UTC.
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

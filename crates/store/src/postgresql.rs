@@ -1,8 +1,8 @@
 //! A store in the schema `iotax` of a PostgreSQL database.
 //!
-//! A claim is a row that names a session, plus an advisory lock held by that session. The same session writes the run, so a process that
-//! loses its connection also loses its claim, and renews it before it writes again. The lock alone would not be enough, because anyone who
-//! can connect can take it.
+//! A claim on a run is a row that names a database session, and an advisory lock that this session holds. The session that holds the claim also
+//! writes the run. A process that loses its connection thus loses its claim, and renews it before it writes again. The lock alone would not be
+//! enough, because everyone who can connect can take it.
 
 mod connect;
 mod pgpass;
@@ -25,19 +25,19 @@ use crate::schema::{self, Step};
 use crate::{Claim, Location, not_ours};
 use iotax_model::threads;
 
-/// Advisory lock of the process that creates or migrates the tables: "iotx".
+/// Key of the advisory lock under which tables are created or migrated: "iotx".
 const SCHEMA_LOCK: i64 = i32::from_be_bytes(*b"iotx") as i64;
-/// SQL condition under which a row of `claim` is valid.
+/// SQL condition that a row of `claim` is valid: the session that it names holds the advisory lock.
 const IS_HELD: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted \
                        AND pg_locks.pid = claim.pid AND (classid::bigint << 32) | objid::bigint = claim.key)";
-/// Maximum time to wait for a server that does not answer, and for locks.
+/// Maximum time to wait for a server that does not answer, or for a lock.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Shorter limit for readers, which can retry.
+/// Maximum time to wait when reading, which can be retried.
 const READ_PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum number of cached prepared statements; more than iotax has, filters excepted.
+/// Maximum number of cached prepared statements. Filters aside, iotax has fewer.
 const MOST_STATEMENTS: usize = 200;
 
-/// First statement of each session. It raises `synchronous_commit`, because a weaker default could lose acknowledged measurements.
+/// Statements that begin each session. They raise `synchronous_commit`, because with a weaker default, acknowledged measurements could be lost.
 const SETTINGS: &str = "
 SET search_path = iotax;
 SET client_min_messages = warning;
@@ -49,21 +49,21 @@ SET tcp_keepalives_count = 3;
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
 ";
 
-/// A connected database.
+/// A connection to a PostgreSQL store.
 #[derive(Debug)]
 pub(crate) struct Postgres {
     place: Location,
     connector: Connector,
     is_read_only: bool,
     session: Arc<Mutex<Session>>,
-    /// Time since which the server does not answer; `None` while it answers.
+    /// Time since when the server does not answer; `None` if it answers.
     away: Option<Instant>,
 }
 
 struct Session {
     client: Client,
     statements: HashMap<String, Statement>,
-    /// Claimed runs, each with the key of its advisory lock.
+    /// Key of the advisory lock of each run that this process has claimed.
     claimed: BTreeMap<i64, i64>,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Debug for Session {
 }
 
 impl Postgres {
-    /// Opens an existing store without writing.
+    /// Opens an existing store for reading only.
     pub(crate) fn to_read(url: &str) -> Result<Self, StoreError> {
         let mut store = Self::connect(url, true)?;
         match store.version().map_err(|fault| store.told(None, fault))? {
@@ -83,12 +83,12 @@ impl Postgres {
         }
     }
 
-    /// Opens a store for writing; creates it if the database has none.
+    /// Opens a store for writing; creates the store if the database has none.
     pub(crate) fn to_write(url: &str) -> Result<Self, StoreError> {
         Self::to_write_by(url, schema::STEPS)
     }
 
-    /// Like [`Self::to_write`], with the schema that `steps` create.
+    /// Like [`Self::to_write`], with the schema that the migrations `steps` create.
     pub(crate) fn to_write_by(url: &str, steps: &'static [Step]) -> Result<Self, StoreError> {
         let newest = schema::newest(steps);
         let mut store = Self::connect(url, false)?;
@@ -121,7 +121,7 @@ impl Postgres {
         if found == known { Ok(self) } else { Err(StoreError::Version { place: self.place, found, known }) }
     }
 
-    /// The schema's version; `None` if there is no store. Fails if a schema named `iotax` is something else.
+    /// Returns the schema version; `None` if there is no store. Fails if the database has a schema `iotax` that is not a store.
     fn version(&mut self) -> Result<Option<i64>, Fault> {
         let sql = "SELECT (SELECT count(*) FROM pg_namespace WHERE nspname = 'iotax'), \
                    (SELECT count(*) FROM pg_tables WHERE schemaname = 'iotax' AND tablename = 'schema_version')";
@@ -136,7 +136,7 @@ impl Postgres {
         }
     }
 
-    /// Creates the tables, or migrates older ones. Returns the resulting version.
+    /// Creates the tables, or migrates older ones. Returns the schema version after that.
     fn make(&mut self, steps: &'static [Step]) -> Result<i64, Fault> {
         self.begin(Purpose::Write)?;
         let done = self.make_within(steps);
@@ -168,8 +168,8 @@ impl Postgres {
     }
 }
 
-/// Creates or migrates a store, and grants existing PostgreSQL roles access: readers may read, writers may also store runs. Fails for a file,
-/// which has no roles.
+/// Creates or migrates a store, and grants access to existing PostgreSQL roles: `readers` may read, `writers` may also store runs. Fails for a
+/// SQLite file, which has no roles.
 pub fn init(place: &Location, readers: &[String], writers: &[String]) -> Result<(), StoreError> {
     crate::Store::open(place)?.add_figures()?;
     if readers.is_empty() && writers.is_empty() {
@@ -223,8 +223,8 @@ impl Session {
         Ok(statement)
     }
 
-    /// Claims a run that is unclaimed, or whose claim has the key `before`, which this process took in a lost session. Returns whether it
-    /// succeeded.
+    /// Claims a run that no process has claimed, or that this process claimed with the key `before` in a lost session. Returns whether the run
+    /// is now claimed.
     fn hold(&mut self, run: i64, before: Option<i64>) -> Result<bool, Error> {
         let key: i64 = self.client.query_one("SELECT (random() * 9e18)::bigint", &[])?.get(0);
         self.client.query("SELECT pg_advisory_lock($1)", &[&key])?;
@@ -247,7 +247,7 @@ impl Session {
     }
 }
 
-/// A claim. Releases its lock when dropped, unless the session and with it the lock is already gone.
+/// A claim on a run. Dropping it releases its lock, unless the session, and with it the lock, is already gone.
 struct Held {
     run: i64,
     session: Arc<Mutex<Session>>,
@@ -405,7 +405,7 @@ fn told(place: &Location, run: Option<i64>, fault: Fault) -> StoreError {
     }
 }
 
-/// Returns [`Fault::Lost`] for a lost connection, [`Fault::Postgres`] for other errors.
+/// Converts an error: a lost connection to [`Fault::Lost`], all others to [`Fault::Postgres`].
 fn fault(error: Error) -> Fault {
     // 08: connection exception; 57P: shutdown, crash, not yet started; 53300: too many connections.
     let is_lost = match error.code().map(SqlState::code) {
@@ -419,7 +419,7 @@ fn sources(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'sta
     std::iter::successors(error.source(), |error| (*error).source())
 }
 
-/// The server's message; without one, the messages of the error and its causes.
+/// Returns the server's message; without one, the texts of the error and its causes.
 fn words(error: &Error) -> String {
     if let Some(told) = error.as_db_error() {
         let rest = [told.detail(), told.hint()];

@@ -1,7 +1,7 @@
-//! Figures for trends, stored per finished run in a separate row, so that a trend reads no measurements.
+//! The figures of a run that trends need, in a separate row for each finished run, so that a trend does not read measurements.
 //!
-//! They are derived from the measurements. A row is used only if its checksum is right and it has the run's latest revision and this iotax's
-//! version of the rules; otherwise the whole run is read.
+//! The figures are derived from the measurements. A row is used only if its checksum is right, it belongs to the run's latest revision, and it
+//! was computed by this version's rules; otherwise all measurements of the run are read.
 
 use iotax_analysis::trend::RunFigures;
 use iotax_model::{Run, RunState};
@@ -11,7 +11,7 @@ use crate::error::Fault;
 use crate::head::{Head, seal};
 use crate::sealed::{HeadRow, Sealed, pack, unpack};
 
-/// Recomputes the figures of a run, unless it is running. Removes those of a run that cannot be read.
+/// Recomputes and stores the figures of a run that is not running. If the run cannot be read, removes its figures.
 pub(crate) fn refresh(database: &mut dyn Database, run: i64, head: &Head) -> Result<(), Fault> {
     if head.state == RunState::Running {
         return Ok(());
@@ -30,7 +30,7 @@ pub(crate) fn refresh(database: &mut dyn Database, run: i64, head: &Head) -> Res
     database.execute(sql, &values).map(|_| ())
 }
 
-/// Computes the figures of a run unless they exist.
+/// Stores the figures of a run that has no valid ones.
 pub(crate) fn add(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
     match HeadRow::read(database, run, "") {
         Ok(Some((head, _))) if stored(database, run, &head)?.is_none() => refresh(database, run, &head),
@@ -53,7 +53,7 @@ pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<(Run, RunFig
     Ok((Run { measurements: Vec::new(), ..whole }, figures))
 }
 
-/// The stored figures; `None` if they are damaged, belong to an earlier state of the run, or a measurement is missing.
+/// Returns the stored figures; `None` if they are missing, damaged or out of date, or if a measurement is missing.
 fn stored(database: &mut dyn Database, run: i64, head: &Head) -> Result<Option<RunFigures>, Fault> {
     let sql = "SELECT revision, rules, content, seal, (SELECT count(*) FROM measurement WHERE run = $1) \
                FROM run_figures WHERE run = $1";

@@ -1,7 +1,7 @@
-//! The database tables, and their migration from older versions.
+//! The tables of the database, and the migrations from older versions.
 //!
-//! `{int}`, `{bytes}` and `{strict}` are replaced by each database's words. SQLite stores the schema version in the file's header, PostgreSQL
-//! in a table.
+//! `{int}`, `{bytes}` and `{strict}` stand for the keywords of each database. The schema version is in the file's header with SQLite, and in a
+//! table with PostgreSQL.
 
 /// The oldest schema version that can be migrated.
 pub(crate) const OLDEST: i64 = 6;
@@ -9,18 +9,18 @@ pub(crate) const OLDEST: i64 = 6;
 /// A migration from one schema version to the next.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// The resulting version.
+    /// Schema version after the migration.
     pub(crate) to: i64,
-    /// SQL that both databases accept.
+    /// SQL for both databases; the next fields have the SQL for one of them.
     both: &'static str,
     sqlite: &'static str,
     postgres: &'static str,
 }
 
-/// The migrations up to the newest version. The first creates all tables; later versions append theirs.
+/// The migrations up to the newest version. The first one creates all tables; later versions append migrations.
 pub(crate) const STEPS: &[Step] = &[Step { to: OLDEST, both: TABLES, sqlite: SQLITE, postgres: POSTGRES }];
 
-/// `content` columns are JSON compressed with zstd; `seal` columns are checksums over the other columns (see `sealed`).
+/// SQL of the tables. `content` columns hold JSON compressed with zstd; `seal` columns hold checksums over the other columns (see `sealed`).
 const TABLES: &str = "
 CREATE TABLE store (
     one      {int} PRIMARY KEY CHECK (one = 1),
@@ -90,8 +90,8 @@ CREATE TABLE run_figures (
 ){strict};
 ";
 
-/// Views. `bucket_ns` replaces a bucket's index by its middle, as in `model::histogram`: 128 buckets per power of two, the last one without
-/// an upper bound.
+/// SQL of the views for SQLite. `bucket_ns` converts the index of a histogram bucket to the middle of the bucket, as in `model::histogram`: 128
+/// buckets per power of two; the last one has no upper bound.
 const SQLITE: &str = "
 CREATE VIEW figure AS
 SELECT m.run, m.target, m.workload, m.round, f.key AS figure, f.value AS value
@@ -109,13 +109,15 @@ FROM (SELECT m.run, m.target, m.workload, m.round, d.key AS direction,
       FROM measurement m, json_each(m.latency) d, json_each(d.value, '$.buckets') b);
 ";
 
-/// Views and access rules. A run belongs to the role that stored it. Others can read it and change only its notes and tags. These rules do
-/// not bind the owner of the tables. A run's identity never changes. Figures must be numbers, because others would make every query of the
-/// views fail, and the length of notes is limited for the sake of lists.
+/// SQL of the views and access rules for PostgreSQL. A run belongs to the role that stored it. Other roles can read it, and can change only its
+/// notes and tags. The owner of the tables is not bound by these rules. A run's identity never changes. Figures must be numbers, because other
+/// values would make every query of the views fail. The length of notes is limited, because lists read them.
 ///
-/// The search path names `pg_temp`, because temporary tables otherwise come first: a temporary table `run` would let a session own every run.
+/// The search path names `pg_temp`, because otherwise temporary tables come first: a session with a temporary table `run` could pass as the
+/// owner of every run.
 ///
-/// A claim is valid while the session `pid` holds the advisory lock `key`. Anyone can take a lock, but not under another session's `pid`.
+/// A claim is valid while the session `pid` holds the advisory lock `key`. Everyone can take a lock, but not under the `pid` of another
+/// session.
 const POSTGRES: &str = r#"
 CREATE VIEW figure AS
 SELECT m.run, m.target, m.workload, m.round, f.key AS figure, f.value::double precision AS value
@@ -215,33 +217,33 @@ ALTER TABLE note ADD CONSTRAINT is_short CHECK (octet_length(text) + octet_lengt
 ALTER TABLE tag ADD CONSTRAINT is_short CHECK (octet_length(tag) <= 4096);
 "#;
 
-/// The newest schema version.
+/// Returns the newest schema version.
 pub(crate) fn version() -> i64 {
     newest(STEPS)
 }
 
-/// The version that `steps` lead to.
+/// Returns the schema version after all of these migrations.
 pub(crate) fn newest(steps: &[Step]) -> i64 {
     steps.last().map_or(0, |step| step.to)
 }
 
-/// Returns whether a store of this version is current or can be migrated.
+/// Returns whether a store of this version has the newest schema or can be migrated to it.
 pub(crate) fn is_known(version: i64, newest: i64) -> bool {
     (OLDEST..=newest).contains(&version)
 }
 
-/// The migrations that a store of version `found` still needs.
+/// Returns the migrations that a store of version `found` needs.
 pub(crate) fn steps(found: i64, all: &'static [Step]) -> impl Iterator<Item = &'static Step> {
     all.iter().filter(move |step| step.to > found)
 }
 
-/// SQL of a migration for SQLite.
+/// Returns the SQL of a migration for SQLite.
 pub(crate) fn of_sqlite(step: &Step) -> String {
     let tables = step.both.replace("{int}", "INTEGER").replace("{bytes}", "BLOB");
     tables.replace("{strict}", " STRICT") + step.sqlite
 }
 
-/// SQL of a migration for PostgreSQL.
+/// Returns the SQL of a migration for PostgreSQL.
 pub(crate) fn of_postgres(step: &Step) -> String {
     let tables = step.both.replace("{int}", "BIGINT").replace("{bytes}", "BYTEA");
     tables.replace("{strict}", "") + step.postgres

@@ -1,6 +1,6 @@
-//! Rows of runs and measurements, with checksums.
+//! The rows of runs and measurements, with checksums.
 //!
-//! Databases do not detect flipped bits in their files. So each row has a checksum over its content and its run's number. A run's row also
+//! Databases do not detect flipped bits in their files. So each row has a checksum over its content and its run's number. The row of a run also
 //! has the number of its measurements and the sum of their checksums, so that a missing measurement is detected.
 
 use std::io::{self, Read as _};
@@ -16,12 +16,12 @@ use crate::error::Fault;
 use crate::head::{Head, Measured, column, seal};
 use crate::summary::Summary;
 
-/// zstd level: fast, and within a few percent of the best ratio.
+/// Compression level of zstd: fast, and within a few percent of the best ratio.
 const ZSTD_LEVEL: i32 = 3;
 
-/// Maximum ratio of unpacked to packed size; a larger one is taken for a decompression bomb.
+/// Maximum ratio of unpacked to packed size; data beyond that is rejected as a decompression bomb.
 const MOST_TIMES: usize = 100;
-/// Uncompressed bytes per zstd frame for data above [`MOST_TIMES`], small enough to stay below that ratio.
+/// Uncompressed bytes per zstd frame for data that compresses better than [`MOST_TIMES`]. Short frames keep the ratio below that limit.
 const PIECE: usize = 1024;
 
 pub(crate) fn pack<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8>, Fault> {
@@ -49,12 +49,12 @@ pub(crate) fn unpack<T: DeserializeOwned>(content: &[u8]) -> Result<T, String> {
     serde_json::from_slice(&text).map_err(|error| error.to_string())
 }
 
-/// Maximum unpacked size of this packed data, in bytes.
+/// Returns the maximum size in bytes to which packed data may unpack.
 fn most(packed: &[u8]) -> usize {
     packed.len().saturating_mul(MOST_TIMES)
 }
 
-/// A run's head as stored.
+/// The row of a run, with its head packed.
 #[derive(Debug, Clone)]
 pub(crate) struct HeadRow {
     summary: Summary,
@@ -66,7 +66,7 @@ impl HeadRow {
         Ok(Self { summary: Summary::new(head)?, content: pack("run", head)? })
     }
 
-    /// Reads the head of a run, as stored and unpacked; `None` if the run has no row. `suffix` is appended to the SELECT.
+    /// Reads the row of a run. Returns the unpacked head and the row; `None` if there is no row. `suffix` is appended to the SELECT.
     pub(crate) fn read(
         database: &mut dyn Database,
         run: i64,
@@ -87,7 +87,7 @@ impl HeadRow {
         Ok(Some((head, Self { summary, content })))
     }
 
-    /// Inserts the head as that of a new run.
+    /// Inserts the row of a new run.
     pub(crate) fn insert(&self, database: &mut dyn Database, run: i64) -> Result<(), Fault> {
         let sql = format!(
             "INSERT INTO run (id, {}, content, seal) VALUES \
@@ -98,7 +98,7 @@ impl HeadRow {
         Ok(())
     }
 
-    /// Replaces the head of a run.
+    /// Replaces the head in the row of a run.
     pub(crate) fn update(&self, database: &mut dyn Database, run: i64) -> Result<(), Fault> {
         // A single assignment to all columns, so that their order stands in one place.
         let sql = format!(
@@ -119,7 +119,7 @@ impl HeadRow {
     }
 }
 
-/// A measurement as stored.
+/// The row of a measurement, with its content packed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MeasurementRow {
     pub(crate) target: String,
@@ -158,7 +158,7 @@ impl MeasurementRow {
         })
     }
 
-    /// Reads all measurements of a run; the flag is true if the checksum is right.
+    /// Reads the rows of all measurements of a run, each with true if its checksum is right.
     pub(crate) fn all(database: &mut dyn Database, run: i64) -> Result<Vec<(Self, bool)>, Fault> {
         let sql = format!("SELECT {} FROM measurement WHERE run = $1", Self::COLUMNS);
         let rows = database.query(&sql, &[run.into()])?;
@@ -203,13 +203,13 @@ impl MeasurementRow {
         seal(run, &[texts[0], texts[1], texts[2], texts[3], &round, &self.content])
     }
 
-    /// A checksum that does not depend on the run's number, so that it is the same in all stores.
+    /// Computes a checksum that does not depend on the run's number, so that it is the same in all stores.
     pub(crate) fn identity(&self) -> u64 {
         self.seal(0).cast_unsigned()
     }
 }
 
-/// A snapshot of a run, still packed, so that writers are blocked only while it is read.
+/// The rows of a run, still packed. Unpacking happens after the read transaction, so that writers do not wait for it.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) head: Head,
@@ -218,14 +218,14 @@ pub(crate) struct Sealed {
 }
 
 impl Sealed {
-    /// Reads a snapshot of a run; `None` if the run has no row.
+    /// Reads the rows of a run in one snapshot; `None` if the run has no row.
     pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<Option<Self>, Fault> {
         let Some((head, head_row)) = HeadRow::read(database, run, "")? else { return Ok(None) };
         let rows = MeasurementRow::all(database, run)?;
         Ok(Some(Self { head, head_row, rows }))
     }
 
-    /// Verifies the measurements against their checksums and the head, without unpacking them.
+    /// Checks the measurements against their checksums and against the head, without unpacking them.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         let mut measured = Measured::default();
         self.rows.iter().for_each(|(row, _)| measured.add(row.identity()));
@@ -242,7 +242,7 @@ impl Sealed {
         Err(Fault::Damaged("table measurement", format!("{sound} of {count} measurements are sound; {why}")))
     }
 
-    /// Verifies and unpacks the run: its head, and its measurements in the order of measuring.
+    /// Checks and unpacks the run. Returns its head, and its measurements in the order in which they were measured.
     pub(crate) fn open(self) -> Result<(Head, Vec<Measurement>), Fault> {
         self.check()?;
         let unpacked = self.rows.iter().map(|(row, _)| unpack::<Measurement>(&row.content));

@@ -1,7 +1,7 @@
 //! A store in one SQLite file.
 //!
-//! It uses a rollback journal, so that the store is a single file while nobody writes, and can be read on a read-only mount. A write-ahead
-//! log would need a second file.
+//! Uses a rollback journal: the store is then a single file while nobody writes, and can be read on a read-only mount. A write-ahead log would
+//! need more files.
 
 mod claim;
 mod live;
@@ -23,9 +23,9 @@ use crate::error::{Fault, StoreError};
 use crate::schema::{self, Step};
 use crate::{Claim, Location};
 
-/// SQLite's application id of an iotax store: "iotx".
+/// The application id in the header of a store's file: "iotx".
 const APPLICATION_ID: u32 = u32::from_be_bytes(*b"iotx");
-/// Maximum time to wait for another process that reads or writes.
+/// Maximum time to wait for another process that reads or writes the file.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// An open SQLite store.
@@ -35,13 +35,13 @@ pub(crate) struct Sqlite {
     place: Location,
     connection: Connection,
     is_read_only: bool,
-    /// True once the progress files of crashed runs were removed.
+    /// True if the progress files of killed processes have been removed.
     is_swept: bool,
 }
 
 impl Sqlite {
-    /// Opens a store for reading. File and directory may be read-only. SQLite's files next to the store are ignored unless this user wrote
-    /// them.
+    /// Opens a store for reading. The file and its directory may be read-only. SQLite's files next to the store are not used if another user
+    /// may have written them.
     pub(crate) fn to_read(path: &Path) -> Result<Self, StoreError> {
         if is_new(path, schema::version())? {
             return Err(StoreError::Foreign { place: path.into() });
@@ -62,14 +62,14 @@ impl Sqlite {
         }
     }
 
-    /// Opens a store for writing; creates one if the file is missing or empty.
+    /// Opens a store for writing; creates it if the file is missing or empty.
     ///
-    /// Refuses a damaged file, in which new rows could overwrite intact ones.
+    /// Refuses a damaged file, because new rows could overwrite intact ones.
     pub(crate) fn to_write(path: &Path) -> Result<Self, StoreError> {
         Self::to_write_by(path, schema::STEPS)
     }
 
-    /// Like [`Self::to_write`], with the schema that `steps` create.
+    /// Like [`Self::to_write`], with the schema that the migrations `steps` create.
     pub(crate) fn to_write_by(path: &Path, steps: &'static [Step]) -> Result<Self, StoreError> {
         let is_new = is_new(path, schema::newest(steps))?;
         neighbours::refuse_planted(path).map_err(|reason| planted(path, reason))?;
@@ -105,7 +105,7 @@ impl Sqlite {
         }
     }
 
-    /// Rolls back a write that a killed process of this user left incomplete.
+    /// Rolls back a write that a killed process of this user did not finish.
     fn put_right(&self) -> Result<(), Fault> {
         neighbours::refuse_planted(&self.path).map_err(|reason| Fault::Store(planted(&self.path, reason)))?;
         let writer = Self::open(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(Fault::Store)?;
@@ -218,7 +218,7 @@ impl Database for Sqlite {
         live::end(&self.path, run);
     }
 
-    /// Converts an internal error. SQLite errors that an intact file never causes are reported as damage.
+    /// Converts an internal error to a public one. SQLite errors that cannot occur with an intact file are reported as damage.
     fn told(&self, run: Option<i64>, fault: Fault) -> StoreError {
         let place = self.place.clone();
         match fault {
@@ -262,13 +262,13 @@ fn version(connection: &Connection) -> Result<i64, Fault> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
-/// Checks the structure of the whole file. Takes 0.05 s for 100 MB in the page cache.
+/// Checks the structure of the whole file, which takes 0.05 s for 100 MB in the page cache.
 fn check_pages(connection: &Connection) -> Result<(), Fault> {
     let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if found == "ok" { Ok(()) } else { Err(Fault::Damaged("structure", found.replace('\n', " "))) }
 }
 
-/// Rejects tables, views and triggers that this version did not create, because their SQL would run with every query.
+/// Rejects a file with tables, views or triggers that this version did not create, because their SQL would run with queries.
 fn check_tables(connection: &Connection, version: i64, steps: &'static [Step]) -> Result<(), Fault> {
     let ours = Connection::open_in_memory()?;
     for step in steps.iter().filter(|step| step.to <= version) {
@@ -280,7 +280,7 @@ fn check_tables(connection: &Connection, version: i64, steps: &'static [Step]) -
     Err(Fault::Damaged("structure", format!("its tables are not those of version {version}")))
 }
 
-/// All tables, views, indexes and triggers of a file: type, name and SQL.
+/// Returns the type, name and SQL of all tables, views, indexes and triggers of a file.
 fn tables(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Option<String>)>> {
     let sql = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name";
     let mut statement = connection.prepare(sql)?;
@@ -288,7 +288,7 @@ fn tables(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Opti
     rows.collect()
 }
 
-/// Creates or migrates the tables. Always writes, so that a read-only store is detected before a measurement starts.
+/// Creates or migrates the tables. Writes in any case, so that a read-only store is noticed before a measurement starts.
 fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault> {
     // A commit that returned survives a power cut: the journal's end is synced with its directory.
     connection.pragma_update(None, "synchronous", "extra")?;
@@ -304,8 +304,8 @@ fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault
     Ok(transaction.commit()?)
 }
 
-/// Returns whether the store is new: the file is missing or empty. Reads only the first bytes of an existing file, and rejects one that is
-/// not an iotax store without opening it as a database.
+/// Returns whether the store is new: its file is missing or empty. Reads only the first bytes of an existing file; a file that is not an iotax
+/// store is rejected without opening it as a database.
 fn is_new(path: &Path, known: i64) -> Result<bool, StoreError> {
     let fail = |source| StoreError::Open { place: path.into(), source };
     // A FIFO would be waited for.
@@ -348,12 +348,12 @@ fn planted(path: &Path, reason: String) -> StoreError {
     StoreError::Planted { place: path.into(), reason }
 }
 
-/// Returns whether a write was interrupted that this read-only connection cannot roll back.
+/// Returns whether the error means that a write was interrupted and this read-only connection cannot roll it back.
 fn is_half_written(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_READONLY_ROLLBACK)
 }
 
-/// Returns whether the error means that the store is read-only.
+/// Returns whether the error means that the store cannot be written.
 fn is_refusal(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

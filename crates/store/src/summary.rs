@@ -1,4 +1,4 @@
-//! Columns for lists of runs, which avoid unpacking the runs, and the filter's query.
+//! The columns of a run's row that lists show, and the query that a filter makes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::error::Fault;
 use crate::head::{Head, column, seal};
 use crate::{Filter, RunSummary};
 
-/// The columns of a run in a list, derived from its head.
+/// The columns that lists show, which are derived from the head so that lists need not unpack it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Summary {
     uuid: String,
@@ -66,7 +66,7 @@ impl Summary {
         })
     }
 
-    /// Reads the columns of [`Self::COLUMNS`].
+    /// Reads the columns [`Self::COLUMNS`] of run `run` from a result row.
     pub(crate) fn read(row: &mut Columns, run: i64) -> Result<Self, Fault> {
         let damaged = |reason: &str| Fault::Damaged("table run", reason.to_owned());
         let unknown = |_| damaged("a column has an unknown word");
@@ -92,7 +92,7 @@ impl Summary {
         if row.int()? == read.seal(run) { Ok(read) } else { Err(damaged("its checksum does not fit")) }
     }
 
-    /// The values of [`Self::COLUMNS`].
+    /// Returns the values of the columns [`Self::COLUMNS`].
     pub(crate) fn values(&self, run: i64) -> Vec<Value> {
         let fleet = self.fleet.as_ref();
         vec![
@@ -138,7 +138,7 @@ impl Summary {
         seal(run, &parts.each_ref().map(String::as_bytes))
     }
 
-    /// Converts to a list entry, without tags.
+    /// Converts to the list entry of run `id`, without tags.
     pub(crate) fn line(self, id: i64, is_claimed: bool) -> RunSummary {
         RunSummary {
             id,
@@ -163,25 +163,25 @@ fn mode(mode: FleetMode) -> &'static str {
     }
 }
 
-/// The state of a run as shown. A run without a claim is interrupted instead of running, because a killed process cannot record that it
+/// Returns the state of a run to show. A run that is marked as running but not claimed was interrupted: a killed process cannot record that it
 /// stopped.
 pub(crate) fn actual(state: RunState, is_claimed: bool) -> RunState {
     if state == RunState::Running && !is_claimed { RunState::Interrupted } else { state }
 }
 
-/// Texts in the form that a search compares: joined and in lower case.
+/// Joins texts and converts them to lower case, the form in which a search compares them.
 pub(crate) fn searchable(texts: &[&str]) -> String {
     column(&texts.join("\n").to_lowercase())
 }
 
-/// Numbers of the runs that are marked as running and claimed by a process.
+/// Returns the numbers of the runs that are marked as running and claimed by a process.
 fn running(database: &mut dyn Database) -> Result<BTreeSet<i64>, Fault> {
     let rows = database.query("SELECT id FROM run WHERE state = 'running'", &[])?;
     let ids: Vec<i64> = rows.into_iter().map(|mut row| row.int()).collect::<Result<_, _>>()?;
     database.claimed(&ids)
 }
 
-/// Converts a filter to an SQL condition and its parameters.
+/// Converts a filter to an SQL condition and its parameters; `running` are the runs in progress.
 fn condition(filter: &Filter, running: &BTreeSet<i64>) -> (String, Vec<Value>) {
     let (mut terms, mut values) = (Vec::new(), Vec::new());
     let mut parameter = |value: Value| {
@@ -230,15 +230,15 @@ fn condition(filter: &Filter, running: &BTreeSet<i64>) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// Escapes wildcards of LIKE in a text.
+/// Escapes the wildcards of LIKE in a text.
 fn escaped(text: &str) -> String {
     text.replace('!', "!!").replace('%', "!%").replace('_', "!_")
 }
 
-/// A run's number with its list entry, or the error if its checksum is wrong.
+/// A run's number, and its list entry or an error if its checksum is wrong.
 pub(crate) type Line = (i64, Result<RunSummary, Fault>);
 
-/// The runs that match a filter, newest first.
+/// Returns the runs that match a filter, newest first.
 pub(crate) fn list(database: &mut dyn Database, filter: &Filter) -> Result<Vec<Line>, Fault> {
     let running = running(database)?;
     let (condition, values) = condition(filter, &running);
@@ -259,7 +259,7 @@ pub(crate) fn list(database: &mut dyn Database, filter: &Filter) -> Result<Vec<L
     Ok(lines)
 }
 
-/// Tags of the runs from `from` to `to`, by run.
+/// Returns the tags of the runs from `from` to `to`, by run number.
 fn tags(database: &mut dyn Database, from: i64, to: i64) -> Result<BTreeMap<i64, Vec<String>>, Fault> {
     let sql = "SELECT run, tag FROM tag WHERE run BETWEEN $1 AND $2";
     let mut tags = BTreeMap::<i64, Vec<String>>::new();

@@ -5,7 +5,7 @@ use crate::error::StoreError;
 use crate::{Store, counter};
 
 impl Store {
-    /// Removes a run from a file if it is the newest and has no measurements. Returns whether it was removed.
+    /// Removes a run from a SQLite store if it is the newest run and has no measurements. Returns whether it was removed.
     pub fn withdraw(&self, run: i64) -> Result<bool, StoreError> {
         if self.place().file().is_none() {
             // Others have seen it there.

@@ -1,7 +1,7 @@
-//! The client of an agent's protocol, over any stream.
+//! Client side of the agent protocol, over any byte stream.
 //!
-//! Every wait has a deadline and ends within [`POLL`] of an interrupt. After an error the connection is unusable, because a late answer
-//! could be taken for that of the next request.
+//! Every wait has a deadline and ends within [`POLL`] of an interrupt. After an error the connection is unusable: a late answer could be
+//! mistaken for the answer to the next request.
 
 mod ending;
 mod error;
@@ -34,23 +34,23 @@ pub use local::{AgentProcess, start_member};
 
 /// Timeout of short requests, such as a ping. Generous, because an emulated guest on a busy host is slow.
 const PROMPT: Duration = Duration::from_secs(20);
-/// Timeout of a sync, which takes long if a cache holds many writes.
+/// Timeout of a cache drop, which first syncs: that takes long with many dirty pages.
 const SYNC: Duration = Duration::from_mins(5);
-/// Timeout for opening a target and allocating buffers, in an emulated guest too.
+/// Timeout for opening a target and allocating buffers, which takes longest in an emulated guest.
 const PREPARED: Duration = Duration::from_mins(1);
-/// Timeout of the overhead measurement on the null backend, which takes well under a second.
+/// Timeout of the overhead measurement, which itself takes well under a second.
 const FLOOR: Duration = Duration::from_mins(1);
-/// Timeout of an audit, which reads everything that was ever written. The user can interrupt it.
+/// Timeout of an audit, which reads back all data in the journal. The user can interrupt it.
 const AUDIT: Duration = Duration::from_hours(24);
-/// Assumed minimum speed of storage, in bytes per second.
+/// Assumed minimum speed of storage in bytes per second, for the deadline of reading an area into the page cache.
 const SLOWEST: u64 = 10_000_000;
-/// Timeout for reaping a killed agent: one with I/O on a hung disk cannot be reaped.
+/// Timeout for reaping a killed agent. An agent with I/O on a hung disk does not exit.
 const REAPED: Duration = Duration::from_secs(5);
 
-/// Returns the exit status and last output of a peer that exited or hangs. May be empty.
+/// Callback for error messages: returns the exit status and last output of the agent's process, as far as known; may be empty.
 pub type ExitDiagnostics = Box<dyn FnMut() -> String + Send>;
 
-/// A connection to one agent. Dropping it ends a local agent.
+/// A connection to one agent. Dropping it kills a local agent.
 pub struct AgentClient {
     peer: String,
     writer: Option<Box<dyn Write + Send>>,
@@ -59,12 +59,12 @@ pub struct AgentClient {
     interrupt: Interrupt,
     child: Option<Arc<Mutex<Child>>>,
     over: bool,
-    /// Time without a sign of life from the peer during the current wait.
+    /// Time since the last message or other sign of life from the agent, while an answer is pending.
     silent: Duration,
     ending: Ending,
 }
 
-/// Time limit for reading a job's area into the page cache.
+/// Time to allow for reading the areas of a job's `pre_read` workloads into the page cache.
 fn pre_read(job: &Job) -> Duration {
     let bytes = job.workload.jobs().filter(|one| one.pre_read).map(|one| {
         let size = one.size.unwrap_or(job.size);
@@ -74,12 +74,12 @@ fn pre_read(job: &Job) -> Duration {
 }
 
 impl AgentClient {
-    /// Starts `exe agent` and connects to its stdin and stdout. The agent exits when the client is dropped.
+    /// Starts `exe agent` and connects to its stdin and stdout. Dropping the client kills the agent.
     pub fn spawn_local(exe: &Path, interrupt: &Interrupt) -> Result<Self, AgentError> {
         Self::spawn_in(None, exe, interrupt)
     }
 
-    /// Like [`Self::spawn_local`], optionally in a network namespace.
+    /// Like [`Self::spawn_local`], in the network namespace `namespace` if given.
     pub fn spawn_in(namespace: Option<&str>, exe: &Path, interrupt: &Interrupt) -> Result<Self, AgentError> {
         let spawn = |source| AgentError::Spawn { exe: exe.to_owned(), source };
         let process = local::start(namespace, exe).map_err(spawn)?;
@@ -87,7 +87,7 @@ impl AgentClient {
         Ok(Self::through(process, peer, interrupt))
     }
 
-    /// Connects to an agent through the pipes of a process, which exits when the client is dropped.
+    /// Connects to an agent through the stdin and stdout of a process. Dropping the client kills the process.
     pub(crate) fn through(
         process: AgentProcess<impl Read + Send + 'static>,
         peer: impl Into<String>,
@@ -147,12 +147,12 @@ impl AgentClient {
         }
     }
 
-    /// Performs the handshake; rejects another protocol version.
+    /// Exchanges protocol versions with the agent. Fails if the versions differ.
     pub fn hello(&mut self, deadline: Duration) -> Result<AgentHello, AgentError> {
         self.hello_while(&mut || true, deadline)
     }
 
-    /// Like [`Self::hello`], for a machine that is still booting. `lives` returns whether there was a sign of life since its last call.
+    /// Like [`Self::hello`], for a guest that is still booting. `lives` returns true if the guest showed a sign of life since the last call.
     pub fn hello_while(
         &mut self,
         lives: &mut dyn FnMut() -> bool,
@@ -170,7 +170,7 @@ impl AgentClient {
         Err(AgentError::Version { peer: self.peer.clone(), version: hello.version, theirs: hello.protocol })
     }
 
-    /// Checks that the agent answers.
+    /// Sends a ping and waits for the answer.
     pub fn ping(&mut self) -> Result<(), AgentError> {
         self.follow("ping", &Request::Ping, PROMPT, |event| match event {
             Event::Pong => Heard::Answer(()),
@@ -188,7 +188,7 @@ impl AgentClient {
         })
     }
 
-    /// Reads the setup of the agent's machine, or of the layers below a path on it.
+    /// Surveys the setup of the agent's machine, or only of the layers below `path` on it.
     pub fn survey(&mut self, path: Option<&Path>) -> Result<Survey, AgentError> {
         self.follow("survey", &Request::Survey { path: text(path) }, PREPARED, |event| match event {
             Event::Surveyed(survey) => Heard::Answer(*survey),
@@ -196,7 +196,7 @@ impl AgentClient {
         })
     }
 
-    /// Creates a file on the agent's machine. The agent removes it on exit.
+    /// Creates a file of `size` bytes on the agent's machine. The agent removes the file when it exits.
     pub fn create(&mut self, path: &Path, size: Bytes) -> Result<(), AgentError> {
         let request = Request::Create { path: path.display().to_string(), size };
         self.follow("create", &request, PROMPT, |event| match event {
@@ -205,7 +205,7 @@ impl AgentClient {
         })
     }
 
-    /// Keeps a created file when the agent exits.
+    /// Tells the agent not to remove this file, which it created, when it exits.
     pub fn keep(&mut self, path: &Path) -> Result<(), AgentError> {
         let request = Request::Keep { path: path.display().to_string() };
         self.follow("keep", &request, PROMPT, |event| match event {
@@ -214,8 +214,7 @@ impl AgentClient {
         })
     }
 
-    /// Writes the first `size` bytes of a file or device (`None` for the guest's disk) once. `progress` gets the bytes done so far;
-    /// `deadline` covers the whole fill.
+    /// Writes every byte of `area` once with `content`. `progress` gets the bytes written so far; `deadline` covers the whole fill.
     pub fn fill(
         &mut self,
         area: &ByteRange,
@@ -245,7 +244,8 @@ impl AgentClient {
         })
     }
 
-    /// Sets up a measurement without starting its load. The next request must be [`Self::go`].
+    /// Sets up a job on the agent, which opens the target and allocates buffers, without starting the load. The next request must be
+    /// [`Self::go`].
     pub fn prepare(&mut self, job: &Job) -> Result<(), AgentError> {
         let deadline = PREPARED + Duration::from(job.workload.set_up_at_most()) + pre_read(job);
         self.follow("prepare", &Request::Run(Box::new(job.clone())), deadline, |event| match event {
@@ -255,8 +255,8 @@ impl AgentClient {
     }
 
     /// Starts the load of the prepared job: at once, or at `at_ns` of the monotonic clock if the agent is on this machine. `observe` gets
-    /// each event up to [`Event::Over`] as it arrives; the job's writes are flushed after that. The deadline is the job's warm-up and
-    /// runtime plus `slack`. If the user interrupts a job that records gaps, its load ends early and the outcome so far is returned.
+    /// each event up to [`Event::Over`]; then the agent flushes the job's writes. The deadline is warm-up and runtime plus `slack`. If the
+    /// user interrupts a job that records gaps after its warm-up, its load ends early and the outcome so far is returned.
     pub fn go(
         &mut self,
         job: &Job,
@@ -289,7 +289,7 @@ impl AgentClient {
         })
     }
 
-    /// Runs a measurement: [`Self::prepare`], then [`Self::go`].
+    /// Runs a measurement from set-up to outcome: [`Self::prepare`], then [`Self::go`].
     pub fn run(
         &mut self,
         job: &Job,
@@ -300,19 +300,19 @@ impl AgentClient {
         self.go(job, slack, None, observe)
     }
 
-    /// The id of the agent's local process; `None` if there is none.
+    /// Process id of the local agent, or of the local ssh that runs a remote one; `None` for a guest's agent.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref()?.lock().ok().map(|child| child.id())
     }
 
-    /// Returns whether an earlier error made the connection unusable.
+    /// Returns true if an earlier error has made the connection unusable.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Compares a target with the journal of its acknowledged writes, on the agent's machine.
+    /// Reads a target back and compares it with the journal of acknowledged writes, both on the agent's machine.
     pub fn audit(&mut self, path: &Path, journal: &Path) -> Result<Recovery, AgentError> {
         let text = |path: &Path| path.display().to_string();
         let request = Request::Audit { path: text(path), journal: text(journal) };
@@ -331,7 +331,7 @@ impl AgentClient {
         })
     }
 
-    /// The network interfaces of the agent's machine.
+    /// Lists the network interfaces of the agent's machine.
     pub fn interfaces(&mut self) -> Result<Vec<Interface>, AgentError> {
         self.follow("interfaces", &Request::Interfaces, PROMPT, |event| match event {
             Event::Interfaces(interfaces) => Heard::Answer(interfaces),
@@ -339,7 +339,7 @@ impl AgentClient {
         })
     }
 
-    /// The engine's overhead on the agent's machine: CPU nanoseconds per I/O on the null backend.
+    /// Measures the load generator's own overhead on the agent's machine, in CPU nanoseconds per I/O, on the null backend, which does no I/O.
     pub fn floor(&mut self) -> Result<u64, AgentError> {
         self.follow("floor", &Request::Floor, FLOOR, |event| match event {
             Event::Floor { ns_per_io } => Heard::Answer(ns_per_io),
@@ -347,7 +347,7 @@ impl AgentClient {
         })
     }
 
-    /// Asks the agent to exit and waits until it closes its stream. Also works after an error or an interrupt.
+    /// Asks the agent to exit and waits until its output stream closes. Also works after an error or an interrupt.
     pub fn shutdown(&mut self, deadline: Duration) -> Result<(), AgentError> {
         if let Some(mut writer) = self.writer.take() {
             // A failure means that the peer has exited already.
@@ -368,13 +368,15 @@ impl AgentClient {
         }
     }
 
-    /// Asks the agent to exit. Returns the exit status of its local process; `None` if it has none, or does not exit before the deadline.
+    /// Asks the agent to exit. Returns the exit status of its local process; `None` without a local process, or if the agent does not exit
+    /// within `deadline`.
     pub fn end(&mut self, deadline: Duration) -> Option<ExitStatus> {
         self.shutdown(deadline).ok()?;
         self.child.as_ref().and_then(|child| status(child, deadline))
     }
 
-    /// Sends a request and passes each event to `hear` until `hear` returns the answer.
+    /// Sends a request and passes each event to `hear` until that returns the answer. Fails after `deadline`, or after 15 s without a
+    /// message.
     fn follow<T>(
         &mut self,
         name: &'static str,
@@ -385,7 +387,7 @@ impl AgentClient {
         self.follow_while(name, request, deadline, &mut || false, hear)
     }
 
-    /// Like [`Self::follow`], for a peer that also shows signs of life other than messages.
+    /// Like [`Self::follow`]. `lives` reports signs of life other than messages, such as console output of a booting guest.
     fn follow_while<T>(
         &mut self,
         name: &'static str,
@@ -489,7 +491,7 @@ impl Drop for AgentClient {
     }
 }
 
-/// The writing half of a socket. Dropping it shuts the connection down, which closing alone would not do, because the reader has a clone.
+/// The writing half of a socket. Dropping it shuts the connection down: closing the descriptor would not, because the reader has a duplicate.
 struct Socket(UnixStream);
 
 impl Write for Socket {

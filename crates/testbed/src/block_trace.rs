@@ -13,22 +13,22 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::tracefs::{TraceFs, TraceInstance};
 use crate::undo::{Effect, UndoLog, UndoLogError};
 
-/// Buffer size per CPU in KiB: enough for half a second at 100,000 requests per second.
+/// Trace buffer size per CPU in KiB, enough for half a second at 100,000 requests per second.
 const BUFFER_KB: u32 = 8192;
-/// Largest page of a trace buffer, in bytes.
+/// Maximum size of a page of the kernel's trace buffer, in bytes.
 const PAGE: usize = 64 << 10;
 const ISSUE: &str = "block_rq_issue";
 const COMPLETE: &str = "block_rq_complete";
 
-/// An error while recording requests.
+/// An error while recording a disk's requests.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockTraceError {
     /// The path is not on a block device whose requests can be traced.
     #[error("{path}: {reason}")]
     Device {
-        /// The path.
+        /// The path as given.
         path: PathBuf,
-        /// The reason.
+        /// Reason why requests cannot be traced there.
         reason: String,
     },
     /// The kernel's tracing cannot be used, for example without root.
@@ -36,9 +36,9 @@ pub enum BlockTraceError {
         "the kernel's tracing cannot be used: {doing}: {error}; it takes root, and a kernel with tracefs that is not locked down"
     )]
     Tracing {
-        /// The action that failed.
+        /// The step that failed, such as `reading a buffer`.
         doing: String,
-        /// The system's error.
+        /// Error of the system call.
         error: io::Error,
     },
     /// The undo log cannot be written.
@@ -46,19 +46,19 @@ pub enum BlockTraceError {
     UndoLog(#[from] UndoLogError),
 }
 
-/// A disk with request queues.
+/// A disk whose requests the kernel can trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracedDisk {
-    /// The disk's name in /sys/block.
+    /// Kernel name of the disk, as in /sys/block.
     pub name: String,
-    /// The disk's size in bytes, if known.
+    /// Size of the disk in bytes; `None` if it cannot be read.
     pub size: Option<u64>,
     /// The kernel's device number, `major << 20 | minor`.
     number: u32,
 }
 
 impl TracedDisk {
-    /// Finds the disk below a device, a partition, or the filesystem of a file or directory. /sys is below `root`.
+    /// Finds the disk that holds a partition, file or directory, or the device itself. /sys is below `root`.
     pub fn of(root: &Path, path: &Path) -> Result<Self, BlockTraceError> {
         let refuse = |reason: String| BlockTraceError::Device { path: path.to_owned(), reason };
         let metadata = path.metadata().map_err(|error| refuse(error.to_string()))?;
@@ -96,24 +96,24 @@ impl TracedDisk {
     }
 }
 
-/// A request that was issued to the disk or completed by it.
+/// A tracepoint event: the issue of a request to the disk, or its completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskRequest {
-    /// Monotonic time in nanoseconds.
+    /// Time of the event by the monotonic clock, in nanoseconds.
     pub at_ns: u64,
     /// True for a completion, false for an issue.
     pub is_completed: bool,
-    /// The first sector, in units of 512 bytes.
+    /// Start of the request on the disk, in sectors of 512 bytes.
     pub sector: u64,
-    /// The number of 512-byte sectors.
+    /// Length of the request in sectors of 512 bytes.
     pub sectors: u32,
-    /// The kernel's letters for type and flags, such as `WFS`; padded with zeros.
+    /// Type and flags as the kernel's letters, such as `WFS` for a synchronous FUA write; padded with zero bytes.
     pub kind: [u8; 10],
-    /// Id of the issuing process; for a completion, of the process that was interrupted.
+    /// Process id of the issuer. For a completion, id of the process that the interrupt happened to hit.
     pub process: u32,
 }
 
-/// The id of a trace event, and the byte offsets of its fields.
+/// The id of a trace event and the byte offsets of its fields, which differ between kernels.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     id: u16,
@@ -123,22 +123,22 @@ struct Layout {
     kind: usize,
 }
 
-/// Records the requests of a disk.
+/// A running recording of one disk's requests.
 #[derive(Debug)]
 pub struct BlockTrace {
     directory: PathBuf,
     buffers: Vec<(u32, File)>,
     issue: Layout,
     complete: Layout,
-    /// Requests read but not returned yet, because earlier ones may still arrive.
+    /// Requests that were read but not returned yet, because the trace buffer of another CPU may still hold earlier ones.
     held: Vec<DiskRequest>,
     page: Vec<u8>,
-    /// Keeps the tracing filesystem mounted while the buffers are open.
+    /// Keeps the tracing filesystem mounted as long as the trace buffers are open.
     _tracing: TraceFs,
 }
 
 impl BlockTrace {
-    /// Starts recording a disk's requests. The undo log removes the trace instance.
+    /// Starts recording a disk's requests. The trace instance is recorded in the undo log, which removes it later.
     pub fn start(disk: &TracedDisk, tag: &str, undo_log: &mut UndoLog) -> Result<Self, BlockTraceError> {
         let failed = |doing: String| move |error| BlockTraceError::Tracing { doing, error };
         let tracing = TraceFs::open().map_err(failed("mounting tracefs".into()))?;
@@ -173,8 +173,8 @@ impl BlockTrace {
         Ok(Self { directory, buffers, issue, complete, held, page, _tracing: tracing })
     }
 
-    /// Returns the requests since the last call, in order of time. Without `all`, holds back those that an earlier request on another CPU
-    /// may still precede.
+    /// Returns the requests since the last call, sorted by time. With `all`, returns every request read so far; otherwise holds back requests
+    /// that an earlier one on another CPU may still precede.
     pub fn read(&mut self, all: bool) -> Result<Vec<DiskRequest>, BlockTraceError> {
         // What is seen after this moment may have company on a CPU that was read before.
         let settled = now_ns();
@@ -205,13 +205,13 @@ impl BlockTrace {
         Ok(self.held.drain(..ready).collect())
     }
 
-    /// Stops the recording; buffered events can still be read.
+    /// Stops the recording. Requests that are still in the buffers can be read afterwards.
     pub fn stop(&self) -> Result<(), BlockTraceError> {
         fs::write(self.directory.join("tracing_on"), "0")
             .map_err(|error| BlockTraceError::Tracing { doing: "stopping".into(), error })
     }
 
-    /// Events lost for lack of buffer space; `None` if the kernel does not report them.
+    /// Number of events lost because a buffer was full; `None` if the kernel does not report it.
     #[must_use]
     pub fn lost(&self) -> Option<u64> {
         let of = |cpu: u32| {
@@ -222,7 +222,7 @@ impl BlockTrace {
     }
 }
 
-/// The current monotonic time in nanoseconds, by the clock of the trace events.
+/// Current time in nanoseconds by the monotonic clock, which the trace events use too.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
@@ -245,7 +245,7 @@ fn buffers(directory: &Path) -> io::Result<Vec<(u32, File)>> {
     Ok(found)
 }
 
-/// Parses the number of lost events in a CPU's `stats` file.
+/// Parses the number of lost events in a CPU's `stats` file: overruns, commit overruns and dropped events.
 fn lost(stats: &str) -> Option<u64> {
     let number = |name: &str| {
         let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -255,7 +255,7 @@ fn lost(stats: &str) -> Option<u64> {
 }
 
 impl Layout {
-    /// Parses an event's `format` file.
+    /// Parses an event's `format` file; `None` if a field is missing.
     fn of(text: &str) -> Option<Self> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
         let field = |name: &str| {

@@ -10,24 +10,24 @@ use crate::undo::UndoLogError;
 /// An error while building a target.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A system call on a file failed.
+    /// A system call on a file, directory or device failed.
     #[error("{path}: {source}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system call.
         source: std::io::Error,
     },
     /// The undo log could not be written, so nothing was done.
     #[error(transparent)]
     UndoLog(#[from] UndoLogError),
-    /// qemu-img failed.
+    /// qemu-img could not create or read an image.
     #[error(transparent)]
     ChainImage(#[from] ImageError),
-    /// Another tool failed.
+    /// A system tool failed, other than qemu-img.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// The machine has changed since the plan was checked.
+    /// The machine cannot build the target, for example because it has changed since the plan was checked.
     #[error(transparent)]
     Refusal(#[from] Refusal),
 }

@@ -1,4 +1,4 @@
-//! Control groups that iotax creates to limit I/O, with cgroup v2 or v1.
+//! Control groups that iotax creates to limit a target's I/O, in cgroup v2 or v1.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 use crate::host_info::{boot_id, text};
 use crate::stack::mount;
 
-/// Directory of all cgroup hierarchies.
+/// Directory below which all cgroup hierarchies are mounted.
 pub(crate) const CGROUPS: &str = "/sys/fs/cgroup";
-/// Prefix of the names of iotax's cgroups.
+/// Name prefix of the cgroups that iotax creates.
 const OURS: &str = "iotax-";
-/// File with the process ids of a cgroup.
+/// File that lists the process ids of a cgroup.
 const PROCESSES: &str = "cgroup.procs";
-/// File with the controllers that a v2 cgroup enables for its children.
+/// File that lists the controllers that a v2 cgroup enables for its children.
 const PASSED_ON: &str = "cgroup.subtree_control";
-/// Time for I/O in flight to leave a group.
+/// Maximum time for a cgroup to become removable after its processes have been moved out.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The cgroup version, which determines the names of the limit files.
@@ -30,7 +30,7 @@ pub(crate) enum Version {
     V2,
 }
 
-/// A mounted hierarchy that can limit I/O.
+/// A mounted cgroup hierarchy whose I/O controller can limit I/O.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hierarchy {
     pub(crate) version: Version,
@@ -38,7 +38,7 @@ pub(crate) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Finds the hierarchy with the I/O controller; `None` if none is mounted.
+    /// Finds a mounted hierarchy with the I/O controller; `None` if there is none.
     pub(crate) fn find(root: &Path) -> io::Result<Option<Self>> {
         let mounts = mount::table(&root.join("proc/self"))?;
         let found = mounts.into_iter().filter_map(|mount| {
@@ -54,14 +54,14 @@ impl Hierarchy {
         Ok(found.into_iter().next())
     }
 
-    /// The undo log's entry for the I/O controller; `None` if the controller was enabled without iotax.
+    /// The undo log's entry for enabling the I/O controller; `None` with cgroup v1, or if the controller was already enabled by someone else.
     pub(crate) fn controller(&self) -> Option<IoController> {
         let is_off = self.version == Version::V2
             && (!words_of(&self.root.join(PASSED_ON), "io") || has_groups(&self.root));
         is_off.then(|| IoController { root: self.root.clone(), boot_id: boot_id() })
     }
 
-    /// Describes a cgroup with this name below the root, and this process's own cgroup to move processes back to.
+    /// Describes a cgroup `name` directly below the hierarchy's root. Its processes are moved back to this process's cgroup later.
     pub(crate) fn group(&self, name: &str) -> io::Result<RunCgroup> {
         let own = fs::read_to_string("/proc/self/cgroup")?;
         let home = own_group(&own, self.version).trim_start_matches('/');
@@ -69,7 +69,7 @@ impl Hierarchy {
     }
 }
 
-/// The path of a process's cgroup, from the text of /proc/PID/cgroup; `/` if it is not listed.
+/// The path of a process's cgroup, from the text of /proc/PID/cgroup; `/` if the hierarchy is not listed.
 fn own_group(text: &str, version: Version) -> &str {
     let groups = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let is_wanted = |controllers: &str| match version {
@@ -79,24 +79,24 @@ fn own_group(text: &str, version: Version) -> &str {
     groups.into_iter().find(|(controllers, _)| is_wanted(controllers)).map_or("/", |(_, path)| path)
 }
 
-/// Returns whether a file contains a word.
+/// Returns whether a file contains a word, separated by white space.
 fn words_of(file: &Path, word: &str) -> bool {
     text(file).is_some_and(|text| text.split_whitespace().any(|one| one == word))
 }
 
-/// Returns whether any cgroup of iotax exists below the root.
+/// Returns whether the hierarchy has a cgroup of any iotax run.
 fn has_groups(root: &Path) -> bool {
     let names = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.into_iter().any(|name| name.to_string_lossy().starts_with(OURS))
 }
 
-/// The I/O controller, which a cgroup v2 root may not have enabled for its children.
+/// The I/O controller of a cgroup v2 hierarchy, which iotax enabled for the root's children.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IoController {
-    /// The root of the hierarchy.
+    /// Directory of the hierarchy's root.
     pub root: PathBuf,
-    /// The boot id when the controller was enabled. A reboot resets it.
+    /// Boot id when iotax enabled the controller. A reboot disables it again.
     pub boot_id: Option<String>,
 }
 
@@ -114,23 +114,24 @@ impl IoController {
     }
 }
 
-/// A control group that iotax created.
+/// A cgroup that iotax created, as recorded in the undo log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunCgroup {
     /// The cgroup's directory, whose name contains the run's tag.
     pub path: PathBuf,
-    /// The cgroup that the processes are moved back to.
+    /// The cgroup that the processes are moved back to before this cgroup is removed.
     pub home: PathBuf,
 }
 
 impl RunCgroup {
-    /// Moves a process with all its threads into this group. A process that has ended is ignored.
+    /// Moves a process with all its threads into this cgroup. Ignores a process that has exited.
     fn take(&self, pid: u32) -> io::Result<()> {
         move_to(&self.path, pid)
     }
 
-    /// Moves the processes back and removes the cgroup, if it exists. Retries for up to 10 s while it is busy.
+    /// Moves the remaining processes back and removes the cgroup; does nothing if it is missing. Retries for up to 10 s while the cgroup is
+    /// busy.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let root = self.path.parent().unwrap_or(Path::new("/"));
         if !root.join(PROCESSES).exists() {
@@ -162,16 +163,16 @@ fn move_to(group: &Path, pid: u32) -> io::Result<()> {
     }
 }
 
-/// A limit on the I/O of a target's processes to one disk.
+/// The I/O limits of a cgroup on one disk, with which a target is measured.
 #[derive(Debug)]
 pub struct IoLimit {
     cgroup: RunCgroup,
-    /// The limit files, each with the line that sets its limit and the line that lifts it.
+    /// For each limit file: its path, the line that sets the limit, and the line that removes it.
     files: Vec<(PathBuf, String, String)>,
 }
 
 impl IoLimit {
-    /// The limits of a plan on the disk with this `major:minor`.
+    /// Prepares the limits of a plan on the disk `disk` (`major:minor`). Nothing is written yet.
     pub(crate) fn new(cgroup: RunCgroup, version: Version, spec: &CgroupSpec, disk: &str) -> Self {
         let limits = spec.limits().into_iter().filter_map(|(key, limit)| Some((key, limit?)));
         let files = match version {
@@ -199,7 +200,7 @@ impl IoLimit {
         Self { cgroup, files }
     }
 
-    /// Moves processes into the group and sets its limits.
+    /// Moves processes into the cgroup and sets its limits.
     ///
     /// # Errors
     /// The kernel rejects a process or a limit.
@@ -208,7 +209,7 @@ impl IoLimit {
         self.files.iter().try_for_each(|(file, set, _)| fs::write(file, set))
     }
 
-    /// Lifts the limits, so that the target can be filled at full speed.
+    /// Removes the limits, so that the target can be filled at full speed. The processes stay in the cgroup.
     ///
     /// # Errors
     /// The kernel rejects a write.

@@ -14,20 +14,20 @@ pub(crate) const CRYPTSETUP: Program = Program { name: "cryptsetup", package: "c
 /// The tool that formats and opens dm-integrity devices.
 pub(crate) const INTEGRITYSETUP: Program = Program { name: "integritysetup", package: "cryptsetup-bin" };
 
-/// A LUKS2 header that iotax created on a user's device, identified by its UUID.
+/// A LUKS2 header that iotax created on a user's device, as recorded in the undo log; identified by its UUID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LuksHeader {
-    /// The device node.
+    /// Path of the device node when iotax created the header.
     pub device: PathBuf,
-    /// The disk at that node when it was formatted.
+    /// The disk that had that device node when it was formatted.
     pub disk: Option<Box<RecordedDisk>>,
-    /// The UUID passed to cryptsetup.
+    /// The header's UUID, which iotax passed to cryptsetup.
     pub uuid: String,
 }
 
 impl LuksHeader {
-    /// Wipes the header, if the device still carries its UUID.
+    /// Wipes the LUKS header, if the device still carries its UUID.
     pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
         let Self { device, disk, uuid } = self;
         SignedDevice { device, disk: disk.as_deref(), kind: "crypto_LUKS", uuid }.wipe(lock)

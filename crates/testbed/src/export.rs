@@ -1,4 +1,4 @@
-//! Images that storage daemons of iotax export, and the end of these exports.
+//! Daemons that export images, and the removal of their exports.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,11 +21,11 @@ pub(crate) const DAEMON: Program = Program { name: "qemu-storage-daemon", packag
 /// The tool that unmounts FUSE filesystems of unprivileged users.
 const FUSERMOUNT: Program = Program { name: "fusermount3", package: "fuse3" };
 
-/// A daemon that runs until its export is undone; the layers above must be removed first.
+/// A running daemon that exports an image. Stop it only after the layers above it have been removed.
 #[derive(Debug)]
 pub struct StorageDaemon {
     child: Child,
-    /// The name of the daemon's program.
+    /// Program name of the daemon, such as `qemu-storage-daemon`.
     program: &'static str,
 }
 
@@ -34,20 +34,20 @@ impl StorageDaemon {
         Self { child, program }
     }
 
-    /// The daemon's process id.
+    /// Process id of the daemon.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The daemon's threads, for the monitor: by role for QEMU's programs, by program name for other servers.
+    /// The daemon's threads for CPU accounting: by role for QEMU's programs, under the program's name for other servers.
     #[must_use]
     pub fn threads(&self) -> GuestThreads {
         let server = (!self.program.starts_with("qemu-")).then(|| self.program.to_owned());
         GuestThreads { pid: self.pid(), roles: BTreeMap::new(), server }
     }
 
-    /// Ends the daemon so that the image is complete, and waits for its exit.
+    /// Sends SIGTERM and waits up to 15 s for the daemon to write its data and exit.
     pub(crate) fn end(mut self) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
@@ -61,29 +61,29 @@ impl StorageDaemon {
     }
 }
 
-/// Time for a daemon to flush its data and exit.
+/// Maximum time for a daemon to write its data and exit.
 const PATIENCE: Duration = Duration::from_secs(15);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// An image that a daemon exposes as a file through FUSE.
+/// An image that a daemon exposes as a file through FUSE, as recorded in the undo log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FuseExport {
-    /// Marker that is unique to the daemon's command line.
+    /// A string that appears in the daemon's command line and in no other process's.
     pub marker: String,
-    /// The file that the export is mounted on, which iotax created.
+    /// Path of the file on which the export is mounted; iotax created that file.
     pub point: PathBuf,
 }
 
 impl FuseExport {
-    /// The mount of the export; `None` if not mounted.
+    /// Finds the topmost FUSE mount at the mount point; `None` if there is none.
     pub(crate) fn mount(&self) -> io::Result<Option<Mount>> {
         let table = mount::table(Path::new("/proc/self"))?;
         let is_ours = |mount: &Mount| mount.point == self.point && mount.kind.starts_with("fuse");
         Ok(table.into_iter().rfind(is_ours))
     }
 
-    /// Unmounts the export. Requires that the daemon has ended: the mount of a killed daemon remains, but serves no requests.
+    /// Unmounts the export. The daemon must have exited: the mount of a killed daemon remains, but serves no requests.
     pub(crate) fn unmount(&self) -> io::Result<()> {
         while self.mount()?.is_some() {
             if rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! Filesystems and mounts that iotax created, and how to remove them.
+//! Filesystems and mounts that iotax created, and their removal.
 
 use std::fs;
 use std::io;
@@ -14,22 +14,22 @@ use crate::holders;
 use crate::lock::ProcessLock;
 use crate::stack::mount::{self, Mount};
 
-/// A filesystem that iotax created, identified by its UUID.
+/// A filesystem that iotax created, as recorded in the undo log; identified by its UUID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreatedFilesystem {
-    /// The device node.
+    /// Path of the device node when iotax created the filesystem.
     pub device: PathBuf,
-    /// The disk at that node when it was created.
+    /// The disk that had that device node when iotax created the filesystem.
     pub disk: Option<Box<RecordedDisk>>,
-    /// The filesystem type.
+    /// Type of the filesystem, such as ext4.
     pub kind: FsType,
-    /// The UUID passed to mkfs.
+    /// The filesystem's UUID, which iotax passed to mkfs.
     pub uuid: String,
 }
 
 impl CreatedFilesystem {
-    /// Wipes its signature, if the device still carries this filesystem's UUID.
+    /// Wipes the filesystem's signature, if a device still carries its UUID.
     pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
         self.signed().wipe(lock)
     }
@@ -40,18 +40,18 @@ impl CreatedFilesystem {
     }
 }
 
-/// A mount that iotax created.
+/// A mount that iotax created, as recorded in the undo log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mounted {
-    /// The mount point, a directory that iotax created.
+    /// Path of the mount point, a directory that iotax created.
     pub point: PathBuf,
-    /// The device number, `major:minor`; for a mount without a device, its source name.
+    /// Device number of the mounted filesystem as `major:minor`; for a filesystem without a device, the mount's source name.
     pub source: String,
 }
 
 impl Mounted {
-    /// Unmounts the filesystem, if the mount at the mount point is still the recorded one.
+    /// Unmounts every mount at the mount point. Fails if another filesystem is mounted there, or if the mount is in use.
     pub(crate) fn unmount(&self) -> io::Result<()> {
         while let Some(mount) = self.standing()? {
             if !self.is(&mount) {
@@ -68,14 +68,14 @@ impl Mounted {
         Ok(())
     }
 
-    /// The topmost recorded mount at the mount point or, if it was moved, at its current path: the directory's name is unique.
+    /// Finds the topmost mount at the mount point, or this mount at a new path if the directory was moved; `None` if there is none.
     fn standing(&self) -> io::Result<Option<Mount>> {
         let renamed = |mount: &Mount| mount.point.file_name() == self.point.file_name() && self.is(mount);
         let table = mount::table(Path::new("/proc/self"))?;
         Ok(table.into_iter().rfind(|mount| mount.point == self.point || renamed(mount)))
     }
 
-    /// Returns whether a mount has the recorded source.
+    /// Returns whether a mount has the recorded device number or source name.
     fn is(&self, mount: &Mount) -> bool {
         let device = || fs::metadata(&mount.source).map(|found| device::number_text(found.rdev()));
         [&mount.number, &mount.source].contains(&&self.source)

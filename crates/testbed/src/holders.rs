@@ -1,4 +1,4 @@
-//! Finds processes that use a device or a directory, through /proc.
+//! Finds processes that use a device, file or directory, through /proc.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,15 +10,15 @@ use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
 
 use crate::host_info::text;
 
-/// The identity of a file, the same under each of its names.
+/// The identity of a file, independent of its name.
 ///
-/// A stacked filesystem (overlayfs, FUSE) shows the file below with a different device number, and often a different inode number. It
-/// passes through the length and the birth time, to the nanosecond.
+/// A stacked filesystem (overlayfs, FUSE) shows the underlying file with another device number and often another inode number, but with the
+/// same length and the same birth time to the nanosecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BackingFile {
-    /// Device and inode.
+    /// Device and inode number.
     pub(crate) number: (u64, u64),
-    /// Length and, if the filesystem keeps it, birth time in seconds and nanoseconds. `None` for a file without a name.
+    /// Length and, if the filesystem records it, birth time in seconds and nanoseconds. `None` if the file cannot be reached by a path.
     pub(crate) content: Option<(u64, Option<(i64, u32)>)>,
 }
 
@@ -29,7 +29,7 @@ impl BackingFile {
         Self { number: (found.dev(), found.ino()), content: Some((found.len(), born)) }
     }
 
-    /// Returns whether both are the same file, or may be one file shown by two filesystems.
+    /// Returns whether both are the same file: equal numbers or, on different filesystems, equal length and birth time, if known.
     pub(crate) fn may_be(self, other: Self) -> bool {
         let same = self.content.zip(other.content).is_some_and(|(one, other)| match (one, other) {
             ((length, Some(born)), (other, Some(other_born))) => length == other && born == other_born,
@@ -38,13 +38,13 @@ impl BackingFile {
         self.number == other.number || (self.is_apart(other) && same)
     }
 
-    /// Returns whether the two are on different filesystems.
+    /// Returns whether the two files are on different filesystems.
     pub(crate) const fn is_apart(self, other: Self) -> bool {
         self.number.0 != other.number.0
     }
 }
 
-/// Processes that have one of these block devices (by `rdev`) or files open for writing, under any name.
+/// Lists processes that have one of these block devices or files open for writing. `devices` are device numbers (`rdev`).
 pub(crate) fn writers(devices: &[u64], files: &[BackingFile]) -> Vec<String> {
     if devices.is_empty() && files.is_empty() {
         return Vec::new();
@@ -73,7 +73,7 @@ fn is_one(descriptor: &Path, devices: &[u64], files: &[BackingFile]) -> bool {
     }
 }
 
-/// One thread of each other mount namespace, as a directory in /proc below `root`.
+/// For each mount namespace other than this process's, the directory in /proc of one thread that is in it. /proc is below `root`.
 pub(crate) fn namespaces(root: &Path) -> Vec<PathBuf> {
     let proc = root.join("proc");
     let namespace = |task: &Path| fs::read_link(task.join("ns/mnt")).ok();
@@ -84,7 +84,7 @@ pub(crate) fn namespaces(root: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Processes whose current directory is in a directory, or that have a file in it open.
+/// Lists processes whose working directory, root or program is in `directory`, or that have a file in it open.
 pub(crate) fn below(directory: &Path) -> Vec<String> {
     users(|task| {
         let places = ["cwd", "root", "exe"].map(|name| task.join(name));
@@ -93,7 +93,7 @@ pub(crate) fn below(directory: &Path) -> Vec<String> {
     })
 }
 
-/// Processes that have a file open.
+/// Lists processes that have the file at `path` open.
 pub(crate) fn of_file(path: &Path) -> Vec<String> {
     users(|task| {
         let descriptors = entries(&task.join("fd"));
@@ -101,7 +101,8 @@ pub(crate) fn of_file(path: &Path) -> Vec<String> {
     })
 }
 
-/// Processes with a thread for which `uses` is true, such as `qemu-system-x86 (process 1234)`. Skips processes without access.
+/// Lists other processes with a thread for which `uses` returns true, such as `qemu-system-x86 (process 1234)`. Leaves out processes that
+/// this user may not inspect.
 fn users(uses: impl Fn(&Path) -> bool) -> Vec<String> {
     let others =
         processes(Path::new("/proc")).into_iter().filter(|(number, _)| *number != std::process::id());
@@ -114,15 +115,15 @@ fn processes(proc: &Path) -> Vec<(u32, PathBuf)> {
     entries(proc).into_iter().filter_map(|process| Some((number(&process)?, process))).collect()
 }
 
-/// The threads of a process, as directories in /proc. Threads may have their own descriptors, root and mounts; the process's directory
-/// shows only those of the first thread, and nothing once that has ended.
+/// Lists a process's threads as directories in /proc. Threads can have separate descriptors, roots and mounts; the process's own directory
+/// shows only those of its first thread, and nothing after that thread has ended.
 fn tasks(process: &Path) -> Vec<PathBuf> {
     entries(&process.join(TASKS))
 }
 
 const TASKS: &str = "task";
 
-/// The name and id of the process, or of the thread's process, with this directory in /proc.
+/// Name and id of a process, given by its directory in /proc or by that of one of its threads.
 pub(crate) fn title(process: &Path) -> String {
     let process = match process.parent() {
         Some(tasks) if tasks.ends_with(TASKS) => tasks.parent().unwrap_or(process),
@@ -137,7 +138,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// Returns whether a descriptor's open(2) flags, which fdinfo shows in octal, include writing; `None` if they are not shown.
+/// Returns whether a file descriptor is open for writing, from the octal flags in fdinfo; `None` if they cannot be read.
 fn is_for_writing(task: &Path, descriptor: &Path) -> Option<bool> {
     let info = fs::read_to_string(task.join("fdinfo").join(descriptor.file_name()?)).ok()?;
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;

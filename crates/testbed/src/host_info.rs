@@ -1,6 +1,6 @@
-//! Information about this machine: kernel, CPU, memory, hypervisor, free space.
+//! Reads facts about this machine: kernel, CPU, memory, hypervisor, free space.
 //!
-//! Everything is read below a root path, `/` on a live system. Values that cannot be read are absent.
+//! All files are below a root path, `/` on a live system. Values that cannot be read are `None`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use iotax_model::record::Environment;
 use iotax_model::units::Bytes;
 
-/// An error reading required information.
+/// An error while reading a value without which iotax cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum HostInfoError {
     /// The filesystem's free space cannot be read.
@@ -18,23 +18,23 @@ pub enum HostInfoError {
         "cannot read the free space of {dir}: {source}; name an existing directory that this user can reach"
     )]
     FreeSpace {
-        /// The directory.
+        /// The directory whose filesystem was queried.
         dir: PathBuf,
-        /// The system's error.
+        /// Error of the system call.
         source: io::Error,
     },
 }
 
-/// The space of a filesystem.
+/// Free and total space of a filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilesystemSpace {
     /// Bytes available to unprivileged users.
     pub available: Bytes,
-    /// Size of the filesystem.
+    /// Size of the filesystem in bytes.
     pub total: Bytes,
 }
 
-/// The space of the filesystem of `dir`, by statvfs(3).
+/// Free and total space of the filesystem that holds `dir`, by statvfs(3).
 pub fn free_space(dir: &Path) -> Result<FilesystemSpace, HostInfoError> {
     let room = rustix::fs::statvfs(dir)
         .map_err(|error| HostInfoError::FreeSpace { dir: dir.to_owned(), source: error.into() })?;
@@ -44,7 +44,8 @@ pub fn free_space(dir: &Path) -> Result<FilesystemSpace, HostInfoError> {
     })
 }
 
-/// The machine according to /proc, /sys and /etc below `root`. QEMU, accelerator, tool and overhead are left to the caller.
+/// Reads kernel, CPU, memory and clock facts from /proc, /sys and /etc below `root`. The caller adds QEMU, accelerator, tool version and
+/// overhead.
 pub fn environment(root: &Path) -> Environment {
     let read = |path: &str| text(&root.join(path));
     let cpuinfo = read("proc/cpuinfo").unwrap_or_default();
@@ -68,7 +69,7 @@ pub fn environment(root: &Path) -> Environment {
     }
 }
 
-/// Name of the user of this process; under sudo(8), of the user who invoked it.
+/// Login name of this process's user. Under sudo(8), that of the user who ran sudo.
 #[must_use]
 pub fn user(root: &Path) -> Option<String> {
     let uid = rustix::process::getuid();
@@ -76,30 +77,30 @@ pub fn user(root: &Path) -> Option<String> {
     caller.or_else(|| user_name(&text(&root.join("etc/passwd"))?, uid.as_raw()))
 }
 
-/// The name of a user id in passwd(5).
+/// Login name of a user id, from the text of passwd(5).
 fn user_name(passwd: &str, uid: u32) -> Option<String> {
     let fields = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let of_user = |fields: &Vec<&str>| fields.get(2).and_then(|id| id.parse().ok()) == Some(uid);
     fields.into_iter().find(of_user).map(|fields| fields[0].to_owned())
 }
 
-/// Returns whether a filesystem keeps its files in memory: tmpfs or ramfs.
+/// Returns whether a filesystem keeps its files in memory only: tmpfs or ramfs.
 pub(crate) fn is_in_memory(filesystem: &rustix::fs::StatFs) -> bool {
     u64::try_from(filesystem.f_type).is_ok_and(|kind| [0x0102_1994, 0x8584_58f6].contains(&kind))
 }
 
-/// The id of the running kernel's boot; changes with every reboot, and is the same in all containers.
+/// Boot id of the running kernel: changes with every reboot, and is the same in all containers.
 #[must_use]
 pub fn boot_id() -> Option<String> {
     text(Path::new("/proc/sys/kernel/random/boot_id"))
 }
 
-/// A new random UUID of the kernel's.
+/// A new random UUID from the kernel.
 pub(crate) fn new_uuid() -> std::io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/random/uuid").map(|text| text.trim().to_owned())
 }
 
-/// The trimmed content of a small file; `None` if it is empty or cannot be read.
+/// The content of a small file without surrounding white space; `None` if it is empty or cannot be read.
 pub(crate) fn text(path: &Path) -> Option<String> {
     // Firmware strings in /sys need not be UTF-8.
     let bytes = fs::read(path).ok()?;
@@ -107,7 +108,7 @@ pub(crate) fn text(path: &Path) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The first value of `key` in lines of the form `key : value`.
+/// The value of the first line `key : value` with this key; `None` if there is none or it is empty.
 fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines()
         .filter_map(|line| line.split_once(':'))
@@ -116,14 +117,14 @@ fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
         .filter(|value| !value.is_empty())
 }
 
-/// The unquoted PRETTY_NAME of os-release(5).
+/// The value of PRETTY_NAME in os-release(5), without quotes.
 fn os_name(text: &str) -> Option<String> {
     let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     let value = value.trim().trim_matches(['"', '\'']);
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-/// The number of entries in a list such as `0-3,8`.
+/// Number of CPUs in a list such as `0-3,8`.
 fn length_of_list(list: &str) -> Option<u32> {
     list.split(',').try_fold(0_u32, |total, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -132,8 +133,8 @@ fn length_of_list(list: &str) -> Option<u32> {
     })
 }
 
-/// Frequency of the CPU's time stamp counter in kHz, as the kernel of a virtual machine reports it; `None` on bare metal, where the same
-/// line is the CPU's current frequency.
+/// Frequency of the CPU's time stamp counter in kHz, from /proc/cpuinfo of a virtual machine. `None` on bare metal, where the same line shows
+/// the CPU's current frequency.
 #[must_use]
 pub fn tsc_khz(root: &Path) -> Option<u64> {
     let cpuinfo = text(&root.join("proc/cpuinfo"))?;
@@ -143,18 +144,18 @@ pub fn tsc_khz(root: &Path) -> Option<u64> {
     khz.parse().ok().filter(|khz| *khz > 0)
 }
 
-/// Memory available without swapping; `None` if the kernel does not report it.
+/// Memory in bytes that is available without swapping; `None` if the kernel does not report it.
 #[must_use]
 pub fn memory_available(root: &Path) -> Option<Bytes> {
     memory(&text(&root.join("proc/meminfo"))?, "MemAvailable").map(Bytes)
 }
 
-/// A value of meminfo in bytes. The kernel's kB are KiB.
+/// A value of /proc/meminfo in bytes; its kB are KiB.
 fn memory(meminfo: &str, key: &str) -> Option<u64> {
     field(meminfo, key)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// CPU vulnerability mitigations: the content of each file of a directory, by name.
+/// CPU vulnerability mitigations: file names in `dir` and their contents.
 fn mitigations(dir: &Path) -> BTreeMap<String, String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, text(&entry.path())?))).collect()
@@ -173,10 +174,10 @@ const FIRMWARE: [(&str, &str); 9] = [
     ("QEMU", "QEMU"),
 ];
 
-/// Clocksources that identify a hypervisor.
+/// Clocksources that only exist under a certain hypervisor, with its name.
 const CLOCKS: [(&str, &str); 3] = [("kvm-clock", "KVM"), ("hyperv_clocksource", "Hyper-V"), ("xen", "Xen")];
 
-/// The hypervisor below this machine: from Xen's own name, the firmware, or the clocksource.
+/// Name of the hypervisor that runs this machine, from Xen's own file, the firmware or the clocksources; `None` on bare metal.
 fn hypervisor(root: &Path, cpuinfo: &str) -> Option<String> {
     if let Some(kind) = text(&root.join("sys/hypervisor/type")) {
         return Some(kind);
@@ -202,7 +203,7 @@ fn hypervisor(root: &Path, cpuinfo: &str) -> Option<String> {
     })
 }
 
-/// The monotonic clock in nanoseconds: the same for all processes of a machine.
+/// Current time of the monotonic clock in nanoseconds, which all processes of a machine share.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

@@ -1,4 +1,4 @@
-//! Reads network interfaces and configures a guest's.
+//! Reads the properties of network interfaces, and configures interfaces in a guest.
 
 use std::fs;
 use std::io;
@@ -12,8 +12,8 @@ use crate::netlink;
 
 const LOOPBACK: &str = "lo";
 
-/// The interfaces in this process's network namespace, sorted by name; the caller sets `place`. `root` is `/` on a live system; only there
-/// is the kernel queried for values that no file shows.
+/// Lists the interfaces in this process's network namespace, sorted by name. The caller sets `place`. Reads /sys below `root`; offloads and
+/// software interface types are only known if `root` is `/`.
 ///
 /// # Errors
 /// The interfaces cannot be listed.
@@ -42,7 +42,7 @@ pub fn interfaces(root: &Path) -> io::Result<Vec<Interface>> {
         .collect())
 }
 
-/// Reads an interface's values from its files in /sys.
+/// Reads an interface's properties from its directory in /sys.
 fn told(dir: &Path, name: &str) -> Interface {
     let number = |file: &str| text(&dir.join(file))?.parse::<u64>().ok();
     let device = dir.join("device");
@@ -61,7 +61,7 @@ fn told(dir: &Path, name: &str) -> Interface {
     }
 }
 
-/// The number of receive and transmit queues.
+/// Numbers of receive and of transmit queues of an interface, given its directory `queues` in /sys; `None` if it cannot be read.
 fn queues(dir: &Path) -> Option<(u32, u32)> {
     let mut queues = (0, 0);
     for entry in fs::read_dir(dir).ok()?.flatten() {
@@ -74,7 +74,7 @@ fn queues(dir: &Path) -> Option<(u32, u32)> {
     Some(queues)
 }
 
-/// The network card of a guest: the interface with a device. `root` is `/` outside of tests.
+/// Name of a guest's network card: the first interface that has a hardware device. `root` is `/` outside of tests.
 #[must_use]
 pub fn card(root: &Path) -> Option<String> {
     let is_device = |name: &String| root.join("sys/class/net").join(name).join("device").exists();
@@ -84,7 +84,7 @@ pub fn card(root: &Path) -> Option<String> {
 /// Brings the loopback interface up.
 ///
 /// # Errors
-/// The kernel's errors.
+/// The kernel rejects the change.
 pub fn set_up_loopback() -> io::Result<()> {
     netlink::set_up(LOOPBACK, None, None)
 }
@@ -92,7 +92,7 @@ pub fn set_up_loopback() -> io::Result<()> {
 /// Sets an interface's address, prefix length and optionally its MTU, and brings it up.
 ///
 /// # Errors
-/// The kernel's errors: no such interface, or an MTU above the driver's limit.
+/// The interface does not exist, or the kernel rejects a value, such as an MTU above the driver's limit.
 pub fn set_up(name: &str, address: (Ipv4Addr, u8), mtu: Option<u32>) -> io::Result<()> {
     netlink::set_up(name, Some(address), mtu)
 }

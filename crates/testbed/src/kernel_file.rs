@@ -1,4 +1,4 @@
-//! Files in /sys and /proc/sys with one value each: reads, changes and restores them.
+//! Reads, changes and restores files in /sys and /proc/sys that hold one value each.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::host_info::{boot_id, text};
 
-/// Files in the order of the undo log. Values are written and restored from the last to the first: changing the scheduler resets the queue
-/// depth, and setting a number of bytes resets the share of memory. Files that are not listed, the tunables of a scheduler, come before
-/// all.
+/// Names of settings in the order of the undo log. Values are written and restored from the last to the first: changing the scheduler resets
+/// the queue depth, and setting a dirty limit in bytes resets the one in percent. Files that are not listed (a scheduler's tunables) precede
+/// all others.
 pub(crate) const ORDER: [&str; 13] = [
     "nr_requests",
     "wbt_lat_usec",
@@ -27,47 +27,47 @@ pub(crate) const ORDER: [&str; 13] = [
     "dirty_writeback_centisecs",
 ];
 
-/// A file of the kernel whose value a run changes.
+/// A file in /sys or /proc/sys whose value a run changes, as recorded in the undo log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelFile {
-    /// Absolute path.
+    /// Absolute path of the file.
     pub path: PathBuf,
-    /// The value before the run.
+    /// The value before the run, to be restored.
     pub was: String,
-    /// The values that the run writes. Any other value was written by someone else and is left alone.
+    /// The values that the run writes. If the file has any other value, someone else wrote it, and it is not restored.
     pub values: Vec<String>,
-    /// True if the kernel changes the value as a side effect of another file that the run writes, to an unpredictable value.
+    /// True if the kernel changes the value as a side effect when the run writes another file, such as the queue depth with the scheduler.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub follows: bool,
-    /// The boot id when the value was read. A reboot resets such values.
+    /// Boot id when the value was read. After a reboot, the kernel has its defaults again.
     pub boot_id: Option<String>,
-    /// Sequence number of the disk that the file belongs to, because another disk may get its name.
+    /// Sequence number of the disk that the file belongs to, because another disk may get the same name later.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub diskseq: Option<String>,
 }
 
-/// Mount points of the kernel's own files, with `f_type` of statfs(2).
+/// Mount points of the kernel's filesystems, with the type that statfs(2) reports for them (`f_type`).
 const KERNELS: [(&str, u64); 2] = [("/sys", 0x6265_6572), ("/proc", 0x9fa0)];
 
-/// The value in a file's text: the bracketed word in a list of choices, otherwise all of it.
+/// The current value in a file's text: the word in brackets if there is one, otherwise the whole text.
 fn active(text: &str) -> &str {
     let chosen = text.split_once('[').and_then(|(_, rest)| Some(rest.split_once(']')?.0));
     chosen.unwrap_or(text).trim()
 }
 
-/// The values that a file offers, if it lists them.
+/// The words in a file, without brackets: the accepted values, if the file lists them.
 pub(crate) fn offered(path: &Path) -> io::Result<Vec<String>> {
     let text = fs::read_to_string(path)?;
     Ok(text.split_whitespace().map(|word| word.trim_matches(['[', ']']).to_owned()).collect())
 }
 
-/// The value of a file.
+/// The current value of a file, see [`active`].
 pub(crate) fn value(path: &Path) -> io::Result<String> {
     fs::read_to_string(path).map(|text| active(&text).to_owned())
 }
 
-/// The sequence number of the disk that a file of /sys belongs to.
+/// Sequence number of the disk that a file below /sys/class/block belongs to; `None` for other files.
 fn diskseq(path: &Path) -> Option<String> {
     path.ancestors().skip(2).take(2).find_map(|directory| text(&directory.join("diskseq")))
 }
@@ -79,7 +79,7 @@ impl KernelFile {
         Self { path, was, values: Vec::new(), follows: false, boot_id: None, diskseq: None }
     }
 
-    /// Reads a file before it is changed.
+    /// Reads a file's value, boot id and disk before the run changes it.
     pub(crate) fn read(path: &Path) -> io::Result<Self> {
         Ok(Self {
             was: value(path)?,
@@ -91,7 +91,7 @@ impl KernelFile {
         })
     }
 
-    /// Fails if the value has changed since it was read.
+    /// Fails if the current value differs from the recorded one.
     pub(crate) fn check_former(&self) -> io::Result<()> {
         let now = value(&self.path)?;
         if now == self.was {
@@ -102,7 +102,7 @@ impl KernelFile {
         Err(io::Error::other(words))
     }
 
-    /// Writes a value and reads it back.
+    /// Writes a value and reads it back. Fails if the kernel rejects the value or reports another one.
     pub(crate) fn set(&self, new: &str) -> io::Result<()> {
         let write = |file: &mut fs::File| file.write_all(format!("{new}\n").as_bytes());
         // The kernel's error names no reason; the value does.
@@ -122,7 +122,7 @@ impl KernelFile {
         )))
     }
 
-    /// The current value; `None` if the disk is gone with all its files. Fails if the kernel's files are not visible.
+    /// The current value; `None` if the file is gone with its disk. Fails if /sys or /proc is not mounted.
     fn found(&self) -> io::Result<Option<String>> {
         check_mounted(&self.path)?;
         match value(&self.path) {
@@ -131,7 +131,7 @@ impl KernelFile {
         }
     }
 
-    /// The reason why the file may belong to another boot or disk than when it was read; `None` if it does not.
+    /// Reason why the file may belong to another boot or disk than the recorded one; `None` if it surely does not.
     fn doubt(&self) -> Option<String> {
         let (boot_id, diskseq) = (boot_id(), diskseq(&self.path));
         if self.boot_id.is_none() || boot_id.is_none() {
@@ -143,8 +143,8 @@ impl KernelFile {
         (self.diskseq != diskseq).then(|| "another disk has been attached under this name since".into())
     }
 
-    /// Restores the former value. Keeps the current value and returns an error if someone else wrote it, or if the disk may have changed: a
-    /// loop device, for example, keeps its scheduler when it is attached again.
+    /// Writes the recorded value back. Leaves the current value and returns an error if someone else wrote it, or if it may belong to another
+    /// boot or disk.
     pub(crate) fn restore(&self) -> io::Result<()> {
         let Some(now) = self.found()?.filter(|now| *now != self.was) else { return Ok(()) };
         let may_be_ours = self.follows || self.values.contains(&now);
@@ -164,7 +164,7 @@ impl KernelFile {
     }
 }
 
-/// Fails if a path in /sys or /proc is not on the kernel's filesystem, where a missing file would prove nothing.
+/// Fails if /sys or /proc is not the kernel's filesystem: a missing file would then not prove that a device is gone.
 pub(crate) fn check_mounted(path: &Path) -> io::Result<()> {
     for (point, kind) in KERNELS {
         if path.starts_with(point)
@@ -178,7 +178,7 @@ pub(crate) fn check_mounted(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether a path below `root` is a file that a target's kernel settings can change.
+/// Returns whether iotax may change this file below `root`: a queue setting of a block device, a scheduler's tunable, or a dirty-page limit.
 pub(crate) fn is_setting(root: &Path, path: &Path) -> bool {
     let words = path.strip_prefix(root).ok().and_then(Path::to_str).unwrap_or_default().split('/');
     let (memory, queue): (Vec<&str>, Vec<&str>) = ORDER.iter().partition(|name| name.starts_with("dirty_"));

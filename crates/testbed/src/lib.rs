@@ -1,6 +1,6 @@
-//! Everything that touches machines: builds and removes targets, boots guests, talks to agents, monitors the host.
+//! Access to machines: builds and removes targets, boots guests, connects to agents, monitors the host.
 //!
-//! Readers of /proc and /sys take a root path, so that tests run on recorded trees.
+//! Readers of /proc and /sys take a root path, so that tests can run on recorded directory trees.
 
 pub mod agent_client;
 pub mod block_trace;

@@ -1,7 +1,7 @@
-//! A lock held by all processes of a run: tools that change this machine, and guests.
+//! A lock that all processes of a run hold: system tools and guests.
 //!
-//! The lock is a flock(2) on a file that every process inherits. A free lock shows that all of them have exited, including those that
-//! outlived the run's own process.
+//! The lock is a flock(2) on a file that these processes inherit. If the lock is free, all of them have exited, even those that outlived the
+//! run's main process.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -15,7 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::own_file;
 use crate::program::{Program, ProgramError};
 
-/// A run's process lock, and the interrupt that ends its tools.
+/// A run's process lock, with the interrupt flag that ends its tools.
 #[derive(Debug, Clone)]
 pub struct ProcessLock {
     path: PathBuf,
@@ -24,7 +24,7 @@ pub struct ProcessLock {
 }
 
 impl ProcessLock {
-    /// Takes the lock; creates its file if missing. `None` if a process holds it.
+    /// Takes the lock; creates the file if it is missing. `None` if another process holds the lock.
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
         let file = own_file::open(OpenOptions::new().create(true).append(true).mode(0o600), path)?;
         match file.try_lock() {
@@ -36,27 +36,27 @@ impl ProcessLock {
         }
     }
 
-    /// Makes this interrupt end the tools that hold the lock.
+    /// Sets the interrupt flag that ends tools which run with this lock.
     pub(crate) fn set_interrupt(&mut self, stop: &Interrupt) {
         self.stop = Interrupt::clone(stop);
     }
 
-    /// The same lock without an interrupt, for cleanup.
+    /// The same lock, for cleanup: an interrupt does not end its tools.
     pub(crate) fn without_interrupt(&self) -> Self {
         Self { stop: Interrupt::default(), ..self.clone() }
     }
 
-    /// The interrupt in effect.
+    /// The interrupt flag that ends tools.
     pub(crate) const fn stop(&self) -> &Interrupt {
         &self.stop
     }
 
-    /// A handle for stdin, stdout or stderr of a process that must hold the lock.
+    /// A duplicate of the lock's file, to be passed as stdin, stdout or stderr to a process that must hold the lock.
     pub fn stdio(&self) -> io::Result<Stdio> {
         self.file.try_clone().map(Into::into)
     }
 
-    /// Runs a tool with the lock as its stdin.
+    /// Runs a tool that holds the lock through its stdin. The interrupt flag ends the tool.
     pub(crate) fn run<S: AsRef<OsStr>>(
         &self,
         program: Program,

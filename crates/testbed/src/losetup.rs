@@ -1,4 +1,4 @@
-//! Loop devices, listed and detached with losetup(8).
+//! Lists and detaches loop devices with losetup(8).
 
 use std::fs;
 use std::io;
@@ -18,33 +18,34 @@ use crate::program::{Program, ProgramError};
 
 pub(crate) const LOSETUP: Program = Program { name: "losetup", package: "mount" };
 
-/// Time to wait for an exiting process to release a detached device.
+/// Maximum time for other processes to close a loop device that is being detached.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Time for which a device being detached still shows its file's name.
+/// Maximum time for which losetup(8) may show no backing file for a loop device that is being detached.
 const DETACHING: Duration = Duration::from_secs(1);
-/// The kernel's directory of block devices.
+/// Directory in /sys that lists all block devices.
 const DEVICES: &str = "/sys/class/block";
 
-/// A loop device over a file, identified by the file's device and inode: the loop number is unknown before it is attached.
+/// A loop device that iotax attached, as recorded in the undo log. Identified by the backing file's device and inode number: the loop number
+/// is unknown before the device is attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attached {
-    /// Absolute path.
+    /// Absolute path of the backing file.
     pub file: PathBuf,
-    /// Device number from stat(2).
+    /// Device number of the backing file's filesystem, from stat(2).
     pub device: u64,
-    /// Inode number from stat(2).
+    /// Inode number of the backing file, from stat(2).
     pub inode: u64,
-    /// The boot in which it was attached. Loop devices do not survive a reboot, and their numbers change.
+    /// Boot id when iotax attached the device. Loop devices do not survive a reboot, and their numbers may differ after it.
     pub boot_id: Option<String>,
 }
 
-/// A line of `losetup --list`. A device that is just being detached has no file.
+/// A line of `losetup --list`. A device that is just being detached has no backing file.
 #[derive(Deserialize)]
 pub(crate) struct Listed {
     pub(crate) name: String,
-    /// Inode number of the backing file; absent without the privilege to query it.
+    /// Inode number of the backing file; `None` without the privilege to query it.
     #[serde(rename = "back-ino")]
     inode: Option<u64>,
     /// Device number of the backing file as `major:minor`, padded with spaces.
@@ -53,7 +54,7 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    /// Device and inode number of the backing file, as from stat(2).
+    /// Device and inode number of the backing file, as from stat(2); `None` if unknown.
     pub(crate) fn file(&self) -> Option<(u64, u64)> {
         let (major, minor) = self.device.as_ref()?.trim().split_once(':')?;
         Some((rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?), self.inode?))
@@ -61,7 +62,7 @@ impl Listed {
 }
 
 impl Listed {
-    /// Returns whether the kernel shows this path as that of the backing file.
+    /// Returns whether the kernel reports this path as that of the backing file.
     fn is_named(&self, file: &Path) -> bool {
         let name = self.name.trim_start_matches("/dev/");
         let shown = text(&Path::new(DEVICES).join(name).join("loop/backing_file"));
@@ -74,7 +75,7 @@ struct Listing {
     loopdevices: Vec<Listed>,
 }
 
-/// All attached loop devices.
+/// Lists all attached loop devices.
 pub(crate) fn list() -> Result<Vec<Listed>, ProgramError> {
     let said = LOSETUP.run(["--list", "--json", "--output", "NAME,BACK-INO,BACK-MAJ:MIN"])?;
     listed(&said).map_err(|error| ProgramError::Failed {
@@ -91,7 +92,7 @@ fn listed(said: &[u8]) -> serde_json::Result<Vec<Listed>> {
 }
 
 impl Attached {
-    /// Detaches the file's loop devices and waits until they are free.
+    /// Detaches all loop devices over the backing file and waits until they are free. After a reboot, only checks that there are none.
     pub(crate) fn detach(&self, lock: &ProcessLock) -> io::Result<()> {
         kernel_file::check_mounted(Path::new(DEVICES))?;
         if self.boot_id.is_none() || self.boot_id != boot_id() {
@@ -120,7 +121,7 @@ impl Attached {
         }
     }
 
-    /// Fails if the file has a loop device that may be the recorded one, because the boot id is unknown.
+    /// Fails if a loop device over the backing file exists, which may or may not be the recorded one.
     fn check_gone(&self) -> io::Result<()> {
         let Some(node) = self.nodes()?.pop() else { return Ok(()) };
         Err(io::Error::other(format!(
@@ -128,7 +129,7 @@ impl Attached {
         )))
     }
 
-    /// The nodes of all devices over the file. Fails if the file of any device is not visible.
+    /// Paths of all loop devices over the backing file. Fails if it cannot be determined whether a loop device is one of them.
     pub(crate) fn nodes(&self) -> io::Result<Vec<String>> {
         let deadline = Instant::now() + DETACHING;
         let is_hidden = |device: &Listed| device.file().is_none() && device.is_named(&self.file);
@@ -155,7 +156,7 @@ impl Attached {
     }
 }
 
-/// Returns whether a file is on a FUSE filesystem whose daemon has ended, so that only its path is known.
+/// Returns whether a file is on a FUSE filesystem whose daemon has exited, so that it can only be identified by its path.
 fn is_dead(file: &Path) -> bool {
     fs::metadata(file).is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))
 }

@@ -1,4 +1,4 @@
-//! Runs LVM's tools, configured to leave no traces.
+//! Runs LVM's commands, configured to leave no traces on the machine.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,44 +14,44 @@ use crate::program::{Program, ProgramError};
 /// The program that contains all of LVM's commands.
 pub const LVM: Program = Program { name: "lvm", package: "lvm2" };
 
-/// A row of a report: the values of the requested fields.
+/// A row of an LVM report: field names and values.
 pub type ReportRow = BTreeMap<String, String>;
 
-/// A physical volume that iotax created, identified by its UUID.
+/// A physical volume that iotax created, as recorded in the undo log; identified by its UUID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Physical {
-    /// The device node when it was created; absolute, without symbolic links.
+    /// Path of the device node when iotax created the volume; absolute, without symbolic links.
     pub device: PathBuf,
-    /// The disk at that node.
+    /// The disk that had that device node.
     pub disk: Option<Box<RecordedDisk>>,
-    /// The UUID in LVM's format, passed to pvcreate.
+    /// UUID in LVM's format, which iotax passed to pvcreate.
     pub uuid: String,
 }
 
-/// The volume group of a logical volume.
+/// The volume group in which iotax created a logical volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Group {
-    /// A new group on this physical volume.
+    /// A new group, whose only physical volume is this one.
     Own(Box<Physical>),
-    /// An existing group of the user, with this UUID.
+    /// An existing group of the user, identified by its UUID.
     Users(String),
 }
 
-/// The devices that LVM may use.
+/// The devices that an LVM command may access.
 #[derive(Debug, Clone, Copy)]
 pub enum Scope<'a> {
-    /// Only this device, overriding the configuration, so that the user's volumes cannot be touched.
+    /// Only this device, whatever the system's configuration says, so that the user's volumes cannot be touched.
     Device(&'a Path),
-    /// All devices, overriding the configuration.
+    /// All devices, whatever the system's configuration says.
     Everything,
-    /// The devices of the system's configuration, where the user's groups are.
+    /// The devices that the system's configuration allows, where the user's groups are.
     Configured,
 }
 
 impl Scope<'_> {
-    /// The settings that override the system's LVM configuration.
+    /// LVM settings for --config, which override the system's configuration.
     fn config(self) -> String {
         // No metadata copies in /etc/lvm, no daemon left behind, no hints that a short-lived group makes wrong, no check of a temporary
         // pool.
@@ -75,15 +75,14 @@ impl Scope<'_> {
         sections.join(" ")
     }
 
-    /// The arguments of a command that changes something. Run it with [`crate::undo::UndoLog::run`].
+    /// The arguments of an LVM command that changes something. Run it with [`crate::undo::UndoLog::run`], so that it holds the run's lock.
     pub fn command(self, command: &str, arguments: &[&str]) -> Vec<String> {
         let mut words = vec![command.to_owned(), "--config".to_owned(), self.config(), "--yes".to_owned()];
         words.extend(arguments.iter().map(|word| (*word).to_owned()));
         words
     }
 
-    /// Runs a reporting command (`pvs`, `vgs`, `lvs`) for these fields of the objects that `selection` selects (lvmreport(7)). Sizes are in
-    /// bytes.
+    /// Runs `pvs`, `vgs` or `lvs` and returns these fields of the objects that match `selection` (lvmreport(7)). Sizes are in bytes.
     pub fn report(
         self,
         command: &str,
@@ -101,7 +100,7 @@ impl Scope<'_> {
     }
 }
 
-/// An LVM filter pattern that matches this path.
+/// A pattern for LVM's device filter that matches only this path.
 fn pattern(path: &Path) -> String {
     let mut pattern = String::new();
     for c in path.to_string_lossy().chars() {
@@ -114,20 +113,20 @@ fn pattern(path: &Path) -> String {
     pattern
 }
 
-/// The rows of `{"report": [{"lv": [{"lv_name": "a"}, ...]}]}`.
+/// Parses a report such as `{"report": [{"lv": [{"lv_name": "a"}, ...]}]}`.
 fn rows(json: &[u8]) -> Option<Vec<ReportRow>> {
     let report: Value = serde_json::from_slice(json).ok()?;
     let (_, rows) = report.get("report")?.get(0)?.as_object()?.iter().next()?;
     serde_json::from_value(rows.clone()).ok()
 }
 
-/// A numeric field of a row.
+/// A numeric field of a row; `None` if the field is missing or not a number.
 pub fn number(row: &ReportRow, field: &str) -> Option<u64> {
     row.get(field)?.parse().ok()
 }
 
 impl Physical {
-    /// Describes the physical volume `number` of a run, with a UUID derived from the run's random tag.
+    /// Describes physical volume `number` of a run before it is created, with a UUID derived from the run's random tag.
     #[must_use]
     pub fn new(device: PathBuf, tag: &str, number: usize) -> Self {
         let plain = format!("{:0>32}", format!("iotax{tag}n{number}"));
@@ -140,7 +139,8 @@ impl Physical {
         Self { disk: RecordedDisk::of(&device).map(Box::new), device, uuid: uuid + rest }
     }
 
-    /// The node of the device with this UUID; `None` if the original device no longer carries it.
+    /// Path of the device that carries the UUID, which may differ from the recorded one after a reboot. `None` if the original disk no longer
+    /// carries it. Fails if the disk cannot be found.
     fn locate(&self) -> io::Result<Option<PathBuf>> {
         let selection = format!("pv_uuid={}", self.uuid);
         let found = |scope: Scope<'_>| -> io::Result<Option<PathBuf>> {
@@ -165,14 +165,14 @@ impl Physical {
         }
     }
 
-    /// Removes the label from the device.
+    /// Removes LVM's label from the device and zeroes the ends of the device.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
         change(Scope::Device(&device), "pvremove", &device.to_string_lossy(), lock)?;
         device::blank(&device)
     }
 
-    /// Removes a volume group from the physical volume, if the group exists and has no volumes left.
+    /// Removes a volume group on this physical volume; does nothing if the group is missing. Fails if it still has logical volumes.
     pub(crate) fn remove_group(&self, name: &str, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
         let scope = Scope::Device(&device);
@@ -186,7 +186,7 @@ impl Physical {
 }
 
 impl Group {
-    /// Removes a logical volume, if it exists.
+    /// Removes a logical volume; does nothing if it is missing.
     pub(crate) fn remove_volume(&self, group: &str, name: &str, lock: &ProcessLock) -> io::Result<()> {
         match self {
             Self::Own(physical) => match physical.locate()? {

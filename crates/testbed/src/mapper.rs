@@ -14,59 +14,59 @@ use crate::lock::ProcessLock;
 use crate::program::Program;
 use crate::refusal::Refusal;
 
-/// The tool that creates and removes mappings, and lists the kernel's targets.
+/// The tool that creates and removes device-mapper devices, and lists the kernel's device-mapper targets.
 pub(crate) const DMSETUP: Program = Program { name: "dmsetup", package: "dmsetup" };
 
-/// Prefix of the UUIDs of mappings that iotax creates with dmsetup(8).
+/// UUID prefix of device-mapper devices that iotax creates with dmsetup(8).
 pub(crate) const OWN: &str = "IOTAX-";
-/// Device-mapper targets for which iotax uses dmsetup(8).
+/// Device-mapper targets for which iotax calls dmsetup(8) itself.
 const TARGETS: [&str; 2] = ["dm-cache", "dm-writecache"];
-/// Makes dmsetup create nodes itself if no udev runs.
+/// Option that makes dmsetup(8) create device nodes itself if udev does not.
 pub(crate) const VERIFY_UDEV: &str = "--verifyudev";
-/// The kernel's directory of block devices.
+/// Directory in /sys that lists all block devices.
 const DEVICES: &str = "/sys/class/block";
-/// Time for a program that scans devices to close one.
+/// Maximum time for another program that opens devices, such as udev, to close one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A device-mapper device, which does not survive a reboot.
+/// A device-mapper device that iotax created, as recorded in the undo log. It does not survive a reboot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
-    /// The mapping's name, which contains the run's tag.
+    /// Name of the device, which contains the run's tag.
     pub name: String,
-    /// The mapping's device-mapper UUID, which contains the name.
+    /// Device-mapper UUID of the device, which contains the name.
     pub uuid: String,
 }
 
 impl Mapping {
-    /// The mapping of a LUKS2 container with this UUID.
+    /// The device that cryptsetup(8) creates for the LUKS2 container with this UUID.
     pub(crate) fn of_luks(name: String, uuid: &str) -> Self {
         let uuid = format!("CRYPT-LUKS2-{}-{name}", uuid.replace('-', ""));
         Self { name, uuid }
     }
 
-    /// The mapping of a dm-integrity device, which has no UUID.
+    /// The device that integritysetup(8) creates; dm-integrity superblocks have no UUID.
     pub(crate) fn of_integrity(name: String) -> Self {
         Self { uuid: format!("CRYPT-INTEGRITY-{name}"), name }
     }
 
-    /// A mapping that dmsetup(8) creates for the device-mapper target `target`.
+    /// A device that dmsetup(8) creates with the device-mapper target `target`.
     pub(crate) fn of_target(target: &str, name: String) -> Self {
         Self { uuid: format!("{OWN}{target}-{name}"), name }
     }
 
-    /// The device-mapper target in the UUID of a mapping that iotax created with dmsetup(8); `None` for other UUIDs.
+    /// The device-mapper target that a UUID of iotax names; `None` for UUIDs of devices that iotax did not create with dmsetup(8).
     pub(crate) fn target_of(uuid: &str) -> Option<&'static str> {
         let target = uuid.strip_prefix(OWN)?;
         TARGETS.into_iter().find(|known| target.strip_prefix(known).is_some_and(|rest| rest.starts_with('-')))
     }
 
-    /// The mapping's device node.
+    /// Path of the device node.
     pub(crate) fn node(&self) -> PathBuf {
         Path::new("/dev/mapper").join(&self.name)
     }
 
-    /// Removes the mapping, if it exists.
+    /// Removes the device; does nothing if it is missing. Retries for up to 10 s.
     pub(crate) fn close(&self, lock: &ProcessLock) -> io::Result<()> {
         kernel_file::check_mounted(Path::new(DEVICES))?;
         let deadline = Instant::now() + PATIENCE;
@@ -80,7 +80,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// The current name of the mapped device, found by its UUID.
+    /// Current name of the device, found by its UUID; `None` if it is missing.
     fn standing(&self, devices: &Path) -> io::Result<Option<String>> {
         let ours = fs::read_dir(devices)?.filter_map(|entry| {
             let mapped = entry.ok()?.path().join("dm");
@@ -90,7 +90,8 @@ impl Mapping {
     }
 }
 
-/// Checks that a device-mapper layer can be opened here; `target` is the kernel's name for it, `module` its module.
+/// Fails unless this user can create a device-mapper device for `layer` here: checks for root, the program, and the kernel's target `target`,
+/// which `module` contains.
 pub(crate) fn check(layer: &str, program: Program, target: &str, module: &str) -> Result<(), Refusal> {
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal::environment(format!(

@@ -1,4 +1,4 @@
-//! md arrays that iotax creates, listed and stopped with mdadm(8).
+//! Finds and stops the md arrays that iotax creates.
 
 use std::fs;
 use std::io;
@@ -14,26 +14,27 @@ use crate::lock::ProcessLock;
 use crate::losetup::Attached;
 use crate::program::Program;
 
-/// The tool that creates and stops arrays.
+/// The tool that creates and stops md arrays.
 pub(crate) const MDADM: Program = Program { name: "mdadm", package: "mdadm" };
 
-/// The kernel's directory of whole disks.
+/// Directory in /sys that lists whole disks, without partitions.
 const DISKS: &str = "/sys/block";
-/// Time for a program that scans devices to close one, and for udev to notice that a device is no longer a member.
+/// Maximum time for another program that opens devices to close one, and for udev to stop assembling the array again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An md array that iotax created over loop devices. Identified by its UUID or, while it is incomplete, by its members.
+/// An md array that iotax created over loop devices, as recorded in the undo log. Identified by its UUID or, while it is still being created,
+/// by its members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreatedArray {
-    /// The UUID passed to mdadm.
+    /// UUID of the array, which iotax passed to mdadm.
     pub uuid: String,
-    /// The loop devices of its members.
+    /// The loop devices that are the array's members.
     pub members: Vec<Attached>,
 }
 
 impl CreatedArray {
-    /// Stops the array, if it runs, and wipes its members' superblocks, because udev would assemble the array again.
+    /// Stops the array, if it runs, and wipes the superblocks of its members: otherwise udev would assemble it again.
     pub(crate) fn stop(&self, lock: &ProcessLock) -> io::Result<()> {
         kernel_file::check_mounted(Path::new(DISKS))?;
         let deadline = Instant::now() + PATIENCE;
@@ -58,14 +59,14 @@ impl CreatedArray {
         Ok(())
     }
 
-    /// The nodes of the members' loop devices. Leaves out members attached before a reboot, which detached them.
+    /// Device nodes of the members' loop devices. Leaves out members attached before a reboot, which detached them.
     fn member_nodes(&self) -> io::Result<Vec<String>> {
         let now = boot_id();
         let of_this_boot = self.members.iter().filter(|member| now.is_some() && member.boot_id == now);
         of_this_boot.map(Attached::nodes).collect::<io::Result<Vec<_>>>().map(|nodes| nodes.concat())
     }
 
-    /// Finds the node of the running array; `None` if it does not run.
+    /// Finds the device node of the running array by its members or its UUID; `None` if it does not run.
     fn standing(&self, members: &[String]) -> io::Result<Option<PathBuf>> {
         let arrays = arrays(Path::new(DISKS))?;
         let ours = arrays.into_iter().find(|name| {
@@ -79,12 +80,12 @@ impl CreatedArray {
     }
 }
 
-/// The node of an array with this kernel name.
+/// Path of the device node of an array with this kernel name.
 fn node(name: &str) -> PathBuf {
     Path::new("/dev").join(name)
 }
 
-/// The kernel names of all arrays.
+/// Kernel names of all md arrays.
 fn arrays(disks: &Path) -> io::Result<Vec<String>> {
     let names = fs::read_dir(disks)?.filter_map(|entry| {
         let path = entry.ok()?.path();
@@ -93,7 +94,7 @@ fn arrays(disks: &Path) -> io::Result<Vec<String>> {
     Ok(names.collect())
 }
 
-/// An unused name for a new array: the highest free number, as mdadm chooses it.
+/// Device node of an unused array number, from 127 downward as mdadm chooses it; `None` if all are in use.
 pub(crate) fn free_node() -> Option<PathBuf> {
     const HIGHEST: u32 = 127;
     let is_free = |node: &PathBuf| {
@@ -103,20 +104,20 @@ pub(crate) fn free_node() -> Option<PathBuf> {
     (0..=HIGHEST).rev().map(|number| node(&format!("md{number}"))).find(is_free)
 }
 
-/// The UUID of a running array, as mdadm prints it.
+/// UUID of a running array, from `mdadm --detail`; `None` if mdadm reports none.
 fn uuid_of(name: &str) -> Option<String> {
     let said = MDADM.run(["--detail".as_ref(), "--export".as_ref(), node(name).as_os_str()]).ok()?;
     let said = String::from_utf8_lossy(&said).into_owned();
     said.lines().find_map(|line| line.strip_prefix("MD_UUID=").map(str::to_owned))
 }
 
-/// Returns whether two UUIDs are equal, although mdadm groups the digits differently.
+/// Returns whether two UUIDs have the same hexadecimal digits; mdadm and iotax group them differently.
 fn is_same(one: &str, other: &str) -> bool {
     let digits = |text: &str| text.chars().filter(char::is_ascii_hexdigit).collect::<String>().to_lowercase();
     !other.is_empty() && digits(one) == digits(other)
 }
 
-/// Returns whether the kernel supports a RAID level, built in or as a module. /proc, /sys and /lib are below `root`.
+/// Returns whether the kernel supports a RAID level such as `raid5`: loaded, built in or as a module. /proc and /lib are below `root`.
 pub(crate) fn has_level(root: &Path, level: &str) -> bool {
     let loaded = text(&root.join("proc/mdstat")).unwrap_or_default();
     if loaded.contains(&format!("[{level}]")) {

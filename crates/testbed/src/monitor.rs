@@ -1,4 +1,4 @@
-//! Monitors the host during a measurement: block devices, network interfaces, CPUs, pressure, threads of guests and of the kernel.
+//! Monitors the host during a measurement: block devices, network interfaces, CPUs, pressure stall information, guest threads.
 //!
 //! [`Monitor::snapshot`] reads raw counters; [`delta`] computes the activity between two snapshots of one monitor.
 
@@ -26,22 +26,22 @@ use counters::{CpuCounters, DiskCounters, FlushPolicy, NicCounters, PressureCoun
 pub use threads::GuestThreads;
 use threads::{GuestCounters, Threads};
 
-/// Reads the counters of a machine repeatedly. Keeps its files open, so that a snapshot is cheap: 23 us on two cores at 2.6 GHz, and 6 us
-/// per guest thread.
+/// Reads the host's counters repeatedly. Keeps the files in /proc open to make a snapshot cheap: 23 us on two cores at 2.6 GHz, plus 6 us per
+/// guest thread.
 #[derive(Debug)]
 pub struct Monitor {
     disks: Vec<String>,
-    /// Flush policies of the devices whose flushes the kernel counts.
+    /// Write cache and FUA settings of the devices whose flushes the kernel counts.
     flush_policies: Arc<BTreeMap<String, FlushPolicy>>,
     diskstats: ProcFile,
     stat: ProcFile,
     pressure: [ProcFile; 3],
     threads: Vec<Threads>,
-    /// The interfaces of a network namespace, if monitored.
+    /// The file /proc/PID/net/dev of a process in the monitored network namespace; `None` if no interfaces are monitored.
     network: Option<ProcFile>,
 }
 
-/// All counters at one time. Unreadable counters are absent.
+/// All counters at one moment. Counters that could not be read are missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MonitorSnapshot {
     at: Instant,
@@ -54,8 +54,8 @@ pub struct MonitorSnapshot {
 }
 
 impl Monitor {
-    /// Monitors `disks`, by kernel name, and the threads of guests. /proc is below `root`, `/` on a live system. Anything that does not
-    /// exist is absent from every snapshot.
+    /// Monitors the block devices `disks`, given by kernel names, and the threads of `guests`. /proc and /sys are below `root`, `/` on a live
+    /// system. A device or process that does not exist is missing from the snapshots.
     #[must_use]
     pub fn new(root: &Path, disks: Vec<String>, guests: Vec<GuestThreads>) -> Self {
         let proc = root.join("proc");
@@ -71,7 +71,7 @@ impl Monitor {
         }
     }
 
-    /// Also monitors the interfaces, including loopback, in the network namespace of a process; `None` for this process's.
+    /// Also monitors the network interfaces, including loopback, in the network namespace of `process`; `None` for this process's namespace.
     #[must_use]
     pub fn with_network(self, root: &Path, process: Option<u32>) -> Self {
         let process = process.map_or_else(|| "self".to_owned(), |id| id.to_string());
@@ -79,12 +79,12 @@ impl Monitor {
         Self { network: Some(dev), ..self }
     }
 
-    /// Reads all counters.
+    /// Reads all counters now.
     pub fn snapshot(&mut self) -> MonitorSnapshot {
         self.snapshot_at(Instant::now())
     }
 
-    /// Reads all counters and stamps them with `at`, the time of an event.
+    /// Reads all counters, and records `at` as their time: that of the event that caused the reading.
     pub fn snapshot_at(&mut self, at: Instant) -> MonitorSnapshot {
         let [io, cpu, memory] = &mut self.pressure;
         MonitorSnapshot {
@@ -99,10 +99,11 @@ impl Monitor {
     }
 }
 
-/// The activity between two snapshots of one monitor; `window_start` is the start of the window.
+/// Computes the activity between two snapshots of one monitor. `window_start` is the start of the measurement window, from which the result's
+/// time counts.
 ///
-/// A part is absent if one of its counters ran backwards (32-bit times in diskstats wrap after 49 days) or disappeared, because a partial
-/// sum would look complete. The time of ended threads is recovered from the process's total where possible.
+/// A device, interface or thread role is missing if one of its counters ran backwards (32-bit times in diskstats wrap after 49 days) or
+/// disappeared, because a partial sum would look complete. CPU time of threads that ended is taken from the process's total where possible.
 #[must_use]
 pub fn delta(earlier: &MonitorSnapshot, later: &MonitorSnapshot, window_start: Instant) -> HostActivity {
     let duration = later.at.saturating_duration_since(earlier.at);
@@ -130,19 +131,19 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The totals of all interfaces' counters since they appeared, by name, from the text of /proc/net/dev.
+/// Counters of all network interfaces since they appeared, by name, from the text of /proc/net/dev.
 #[must_use]
 pub fn interface_totals(dev: &str) -> BTreeMap<String, NicActivity> {
     counters::nics(dev).into_iter().map(|(name, counters)| (name, counters.totals())).collect()
 }
 
-/// The total stall times since boot, from the texts of /proc/pressure/io, cpu and memory; `None` if one is missing.
+/// Stall times since boot, from the texts of /proc/pressure/io, cpu and memory; `None` if one is missing or cannot be parsed.
 #[must_use]
 pub fn pressure_totals(io: Option<&str>, cpu: Option<&str>, memory: Option<&str>) -> Option<Pressure> {
     counters::pressure(io, cpu, memory)?.totals()
 }
 
-/// A file of /proc or /sys that is kept open and read from the start each time.
+/// A file in /proc or /sys that is kept open and read from its start each time.
 #[derive(Debug)]
 pub struct ProcFile {
     file: Option<File>,
@@ -150,13 +151,13 @@ pub struct ProcFile {
 }
 
 impl ProcFile {
-    /// Opens a file for repeated reading. Does not fail: a missing file is read as `None`.
+    /// Opens a file for repeated reading. A file that cannot be opened is not an error here; [`Self::read`] then returns `None`.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self { file: File::open(path).ok(), text: vec![0; 4096] }
     }
 
-    /// The content; `None` if the file did not exist when opened or cannot be read.
+    /// Current content of the file; `None` if it could not be opened or cannot be read.
     pub fn read(&mut self) -> Option<&str> {
         let file = self.file.as_ref()?;
         let mut filled = 0;

@@ -14,15 +14,15 @@ use rustix::net::{
     socket_with,
 };
 
-/// Size of struct nlmsghdr.
+/// Size of struct nlmsghdr in bytes.
 const HEADER: usize = 16;
-/// Size of struct nlattr.
+/// Size of struct nlattr in bytes.
 const ATTRIBUTE: usize = 4;
-/// Alignment of messages and attributes.
+/// Alignment of messages and attributes in bytes.
 const ALIGNMENT: usize = 4;
-/// Flag of an attribute that contains attributes.
+/// Type flag of an attribute that contains attributes.
 const NESTED: u16 = 0x8000;
-/// Mask of an attribute's type without flags.
+/// Mask that removes the flags from an attribute's type.
 const TYPE: u16 = 0x3fff;
 /// Size of the receive buffer in bytes, larger than any datagram of the kernel.
 const LARGEST: usize = 64 << 10;
@@ -34,9 +34,9 @@ const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
 
-/// Multicast group of the kernel's own uevents; group 2 is that of udev.
+/// Multicast group of the kernel's uevents; group 2 has those that udev has processed.
 const UEVENTS: u32 = 1;
-/// Multicast group of changes of interfaces: `RTMGRP_LINK`.
+/// Multicast group of interface changes: `RTMGRP_LINK`.
 const LINKS: u32 = 1;
 
 const RTM_NEWLINK: u16 = 16;
@@ -50,15 +50,15 @@ const IFLA_INFO_KIND: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFF_UP: u32 = 1;
-/// Administratively up, with a carrier.
+/// Interface flag: up and with a carrier.
 const IFF_RUNNING: u32 = 0x40;
 const AF_UNSPEC: u8 = 0;
 const AF_INET: u8 = 2;
-/// Size of struct ifinfomsg.
+/// Size of struct ifinfomsg in bytes.
 const LINK: usize = 16;
 
 const GENL_ID_CTRL: u16 = 0x10;
-/// Size of struct genlmsghdr.
+/// Size of struct genlmsghdr in bytes.
 const GENERIC: usize = 4;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
@@ -92,7 +92,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// Sends one request and returns the answers up to the kernel's end marker.
+    /// Sends a request and returns the payloads of all answers up to the kernel's acknowledgement. Fails with the kernel's error code.
     fn ask(&self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         self.send(kind, flags | NLM_F_ACK, payload)?;
         let mut answers = Vec::new();
@@ -115,7 +115,7 @@ impl Netlink {
     }
 }
 
-/// A socket that receives the kernel's multicast messages.
+/// A socket that receives multicast messages from the kernel.
 #[derive(Debug)]
 pub(crate) struct Multicast(OwnedFd);
 
@@ -127,20 +127,19 @@ impl Multicast {
         Ok(Self(socket))
     }
 
-    /// Receives the kernel's uevents.
+    /// Subscribes to the kernel's uevents.
     pub(crate) fn uevents() -> io::Result<Self> {
         Self::join(Some(netlink::KOBJECT_UEVENT), UEVENTS)
     }
 
-    /// Receives changes of this namespace's interfaces, after a description of each current one.
+    /// Subscribes to changes of this namespace's interfaces. The kernel first describes each current interface.
     pub(crate) fn links() -> io::Result<Self> {
         let socket = Netlink(Self::join(None, LINKS)?.0);
         socket.send(RTM_GETLINK, NLM_F_DUMP, &[0; LINK])?;
         Ok(Self(socket.0))
     }
 
-    /// The datagrams since the last call, after waiting at most `patience`. After an overflow, only those that the socket's buffer still
-    /// holds.
+    /// Returns the datagrams since the last call. Waits at most `patience` for one. After a buffer overflow, some are missing.
     pub(crate) fn next(&self, patience: Duration) -> Vec<Vec<u8>> {
         let patience = Timespec::try_from(patience).unwrap_or_default();
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
@@ -158,7 +157,7 @@ impl Multicast {
     }
 }
 
-/// The state of an interface, as a message reports it.
+/// State of a network interface, as reported by a netlink message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LinkNews {
     pub(crate) index: [u8; 4],
@@ -167,7 +166,7 @@ pub(crate) struct LinkNews {
     pub(crate) is_up: Option<bool>,
 }
 
-/// The states of interfaces in the messages of a datagram.
+/// Extracts the interface states from the messages of a datagram.
 pub(crate) fn link_news(datagram: &[u8]) -> impl Iterator<Item = LinkNews> {
     messages(datagram).filter_map(|(kind, payload)| {
         let is_known = matches!(kind, RTM_NEWLINK | RTM_DELLINK);
@@ -184,7 +183,7 @@ pub(crate) fn link_news(datagram: &[u8]) -> impl Iterator<Item = LinkNews> {
     })
 }
 
-/// The messages of a datagram: type and payload.
+/// Splits a datagram into messages; returns type and payload of each.
 fn messages(mut datagram: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::try_from(u32::from_ne_bytes(*datagram.first_chunk()?)).ok()?;
@@ -195,7 +194,7 @@ fn messages(mut datagram: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The attributes of a payload: type and value. Stops at a truncated one.
+/// Splits a payload into attributes; returns type and value of each. Stops at a truncated attribute.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
@@ -206,12 +205,12 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The value of the first attribute of a type.
+/// Value of the first attribute of type `wanted`; `None` if there is none.
 fn find(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     attributes(bytes).find_map(|(kind, value)| (kind == wanted).then_some(value))
 }
 
-/// Encodes an attribute. Values are shorter than 64 KiB.
+/// Encodes an attribute. The value must be shorter than 64 KiB.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(ATTRIBUTE + value.len()).unwrap_or(u16::MAX);
     let mut bytes = length.to_ne_bytes().to_vec();
@@ -221,33 +220,33 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Encodes a name, zero-terminated.
+/// Encodes a string with a zero byte at its end.
 fn name(name: &str) -> Vec<u8> {
     let mut bytes = name.as_bytes().to_vec();
     bytes.push(0);
     bytes
 }
 
-/// Decodes a text without its terminating zero.
+/// Decodes a string, without the zero byte at its end.
 fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value.strip_suffix(b"\0").unwrap_or(value)).into_owned()
 }
 
-/// The kernel's description of an interface: struct ifinfomsg and attributes.
+/// Queries the description of an interface: struct ifinfomsg followed by attributes.
 fn link(kernel: &Netlink, interface: &str) -> io::Result<Vec<u8>> {
     let request = [vec![0; LINK], attribute(IFLA_IFNAME, &name(interface))].concat();
     let answers = kernel.ask(RTM_GETLINK, 0, &request)?;
     answers.into_iter().next().ok_or_else(|| io::Error::other("the kernel did not describe the interface"))
 }
 
-/// The type of a software interface: `veth`, `bridge`, `tun`; `None` for a device.
+/// Type of a software interface, such as `veth`, `bridge` or `tun`; `None` for a hardware device and for loopback.
 pub(crate) fn kind(interface: &str) -> io::Result<Option<String>> {
     let link = link(&Netlink::open(None)?, interface)?;
     let about = link.get(LINK..).and_then(|about| find(about, IFLA_LINKINFO));
     Ok(about.and_then(|about| find(about, IFLA_INFO_KIND)).map(text))
 }
 
-/// Sets an interface's address with prefix length and its MTU, if given, and brings it up.
+/// Brings an interface up, after setting its address with prefix length and its MTU, if given.
 pub(crate) fn set_up(interface: &str, address: Option<(Ipv4Addr, u8)>, mtu: Option<u32>) -> io::Result<()> {
     let kernel = Netlink::open(None)?;
     let link = link(&kernel, interface)?;
@@ -267,8 +266,7 @@ pub(crate) fn set_up(interface: &str, address: Option<(Ipv4Addr, u8)>, mtu: Opti
     kernel.ask(RTM_NEWLINK, 0, &request).map(drop)
 }
 
-/// The kernel's names of an interface's enabled offloads, as listed by ethtool(8) (kernel documentation, networking/ethtool-netlink). Needs
-/// Linux 5.7.
+/// Names of an interface's enabled offloads, as ethtool(8) lists them (kernel documentation, networking/ethtool-netlink). Needs Linux 5.7.
 pub(crate) fn offloads(interface: &str) -> io::Result<Vec<String>> {
     let kernel = Netlink::open(Some(netlink::GENERIC))?;
     // Struct genlmsghdr: command, version, reserved.
@@ -285,7 +283,7 @@ pub(crate) fn offloads(interface: &str) -> io::Result<Vec<String>> {
     active.map(set_bits).ok_or_else(|| io::Error::other("the kernel did not report offloads"))
 }
 
-/// The names in a bit set. The set of active offloads lists only enabled bits.
+/// Names of the bits in an ethtool bit set. The set of active offloads lists only enabled bits.
 fn set_bits(set: &[u8]) -> Vec<String> {
     let bits = attributes(find(set, ETHTOOL_A_BITSET_BITS).unwrap_or_default());
     let bits = bits.filter(|(kind, _)| *kind == ETHTOOL_A_BITSET_BIT);

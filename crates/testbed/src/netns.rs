@@ -1,4 +1,4 @@
-//! Network namespaces that iotax creates, their interfaces and programs; removal with ip(8).
+//! Network namespaces that iotax creates with ip(8), their interfaces, and programs that run in them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,42 +15,43 @@ use crate::program::Program;
 
 /// The tool that creates namespaces and interfaces.
 pub(crate) const IP: Program = Program { name: "ip", package: "iproute2" };
-/// passt(1), which may outlive a run in its namespace.
+/// passt(1), which may outlive a run in the run's namespace.
 pub(crate) const PASST: Program = Program { name: "passt", package: "passt" };
-/// The tool that executes a program in a namespace, with that namespace's mounts.
+/// The tool that executes a program in an existing namespace.
 pub(crate) const NSENTER: Program = Program { name: "nsenter", package: "util-linux" };
-/// The directory of namespace names, as used by ip(8).
+/// Directory in which ip(8) keeps a file for each namespace.
 pub(crate) const NAMES: &str = "/run/netns";
-/// Programs that may outlive a run in its namespace.
+/// Programs that may outlive a run in the run's namespace.
 const HELPERS: [&str; 2] = [PASST.name, "rpcbind"];
-/// Prefix of the names of iotax's namespaces.
+/// Name prefix of the network namespaces that iotax creates.
 const OURS: &str = "iotax-";
 /// The link in /proc to a process's executable.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// A network namespace that iotax created. Its name contains the run's tag.
+/// A network namespace that iotax created, as recorded in the undo log. Its name contains the run's tag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Namespace {
-    /// The namespace's name for ip(8).
+    /// Name of the namespace for ip(8).
     pub name: String,
-    /// The part of ip(8)'s directory of namespace names that this run created, as the first on this machine; ip(8) itself never removes it.
+    /// The part of /run/netns that was missing before this run, so that this run must remove it: ip(8) never does. `None` if nothing was
+    /// missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<NameDirectory>,
 }
 
-/// The parts of ip(8)'s directory of namespace names that were missing.
+/// The part of ip(8)'s directory /run/netns that was missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NameDirectory {
-    /// The directory existed and was mounted on itself.
+    /// The mount: the directory existed and was mounted on itself.
     Mounted,
-    /// The directory was created, and mounted on itself.
+    /// The directory and the mount.
     Made,
 }
 
 impl NameDirectory {
-    /// The part that the first namespace would create now; `None` if nothing is missing.
+    /// The part that ip(8) will create with the next namespace; `None` if nothing is missing.
     pub(crate) fn missing() -> io::Result<Option<Self>> {
         match statx(CWD, NAMES, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()) {
             Err(Errno::NOENT) => Ok(Some(Self::Made)),
@@ -63,7 +64,7 @@ impl NameDirectory {
         }
     }
 
-    /// Removes the mount and, if it was created, the directory, unless other namespaces use them.
+    /// Unmounts the directory and removes it, if iotax caused its creation. Does nothing while other namespaces use it.
     fn remove(self) -> io::Result<()> {
         let is_used =
             |errno: Errno| matches!(errno, Errno::BUSY | Errno::INVAL | Errno::NOTEMPTY | Errno::NOENT);
@@ -84,7 +85,7 @@ impl Namespace {
         Path::new(NAMES).join(&self.name)
     }
 
-    /// Kills a passt(1) that still waits in the namespace for a QEMU that never started, and a portmapper. Agents exit with the runner;
+    /// Kills programs that may still run in the namespace: a passt(1) whose QEMU never started, and rpcbind. Agents exit with the runner;
     /// guests and daemons have their own entries in the undo log.
     fn end_helpers(&self) {
         // A partly created namespace has none.
@@ -101,7 +102,8 @@ impl Namespace {
         }
     }
 
-    /// Removes the namespace with its contents. The kernel keeps it until its last process exits.
+    /// Removes the namespace and everything in it. The kernel keeps the namespace until its last process exits. Rejects a namespace without
+    /// iotax's prefix.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         if !self.name.starts_with(OURS) || self.name.contains('/') {
             return Err(io::Error::other("this is not a namespace that iotax made; left alone"));
@@ -114,20 +116,20 @@ impl Namespace {
     }
 }
 
-/// An interface in a namespace that iotax created.
+/// An interface that iotax created in one of its network namespaces, as recorded in the undo log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetnsInterface {
-    /// The namespace's name.
+    /// Name of the namespace.
     pub namespace: String,
-    /// The interface's name in that namespace.
+    /// Name of the interface in that namespace.
     pub name: String,
-    /// The interface's type: `veth`, `bridge`, `tap`.
+    /// Type of the interface: `veth`, `bridge` or `tap`.
     pub kind: String,
 }
 
 impl NetnsInterface {
-    /// Removes the interface; a veth is removed with its peer.
+    /// Removes the interface; does nothing if it is missing. A veth is removed together with its peer.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         let namespace = Namespace { name: self.namespace.clone(), made: None };
         if !namespace.name.starts_with(OURS) || !namespace.path().try_exists()? {
@@ -144,15 +146,14 @@ impl NetnsInterface {
     }
 }
 
-/// The interface's name in a line of `ip -o link show`: `2: veth0@if3: <BROADCAST,...`.
+/// Name of the interface in a line of `ip -o link show`, such as `2: veth0@if3: <BROADCAST,...`.
 fn listed_name(line: &str) -> Option<&str> {
     line.split(": ").nth(1)?.split('@').next()
 }
 
-/// A command that runs in a network namespace; `None` for this process's.
+/// Prepares a command that runs in the network namespace `namespace`; `None` for this process's.
 ///
-/// ip(8) executes the program in its own process, so that its pid is that of the child. The program sees the namespace's interfaces in
-/// /sys.
+/// The program replaces ip(8) in the same process, so the child's pid is the program's. The program sees the namespace's interfaces in /sys.
 #[must_use]
 pub fn command_in(namespace: Option<&str>, program: &Path) -> Command {
     let Some(namespace) = namespace else { return Command::new(program) };
@@ -167,8 +168,8 @@ pub fn command_in(namespace: Option<&str>, program: &Path) -> Command {
     command
 }
 
-/// A command for a program in the network namespace of this file, if given. Unlike with [`command_in`], its mounts are visible to others.
-/// nsenter(1) executes the program in its own process.
+/// Prepares a command that runs in the network namespace that belongs to the file `namespace`; `None` for this process's. Unlike with
+/// [`command_in`], the program stays in this process's mount namespace.
 pub(crate) fn command_at(namespace: Option<&Path>, program: &Path) -> Command {
     let Some(namespace) = namespace else { return Command::new(program) };
     let mut command = Command::new(NSENTER.path().unwrap_or_else(|_| NSENTER.name.into()));

@@ -1,4 +1,4 @@
-//! NVMe/TCP within this machine: subsystems of the kernel's target (nvmet), configured through configfs, and connections of its initiator.
+//! NVMe/TCP within this machine: the kernel's target (nvmet), configured through configfs, and connections of the kernel's initiator to it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -12,34 +12,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::host_info::text;
 
-/// The target's directory in configfs.
+/// Directory of the NVMe target in configfs.
 pub(crate) const TARGET: &str = "/sys/kernel/config/nvmet";
-/// The file to which an address is written to connect to it.
+/// The device to which connection parameters are written to connect.
 pub(crate) const FABRICS: &str = "/dev/nvme-fabrics";
-/// Prefix of subsystem and host names before a UUID, from the NVMe specification.
+/// Prefix of subsystem and host NQNs that end with a UUID, from the NVMe specification.
 pub(crate) const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:";
-/// The kernel's directory of the target module, if loaded.
+/// Directory in /sys that exists if the nvmet module is loaded.
 const MODULE: &str = "/sys/module/nvmet";
-/// The kernel's directory of connections.
+/// Directory of NVMe controllers in /sys, which includes connections.
 const CONTROLLERS: &str = "/sys/class/nvme";
 const DEVICES: &str = "/sys/class/block";
-/// Seconds after which I/O to a lost target fails.
+/// Seconds after which I/O fails if the target is lost.
 const LOSS: u32 = 10;
-/// Time for a namespace to appear, or for a connection to end, which first waits until its I/O fails.
+/// Maximum time for a namespace's device to appear, or for a connection to end: it first waits until its I/O has failed.
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A subsystem that iotax created, with its port and its only permitted host.
+/// A subsystem of the kernel's NVMe target that iotax created, with its port and the only host that may connect. Recorded in the undo log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NvmeTarget {
-    /// The subsystem's name.
+    /// NQN of the subsystem.
     pub nqn: String,
-    /// The host's name, which is a secret.
+    /// NQN of the host that may connect, which is kept secret.
     pub host: String,
-    /// The port's number in configfs.
+    /// Number of the port in configfs.
     pub port: u16,
-    /// The port's address, on loopback.
+    /// TCP address of the port, on loopback.
     pub address: SocketAddr,
 }
 
@@ -60,15 +60,15 @@ impl NvmeTarget {
         port_directory(self.port)
     }
 
-    /// The UUID of the subsystem's namespace.
+    /// UUID of the subsystem's only namespace, which is part of the NQN.
     pub(crate) fn uuid(&self) -> &str {
         self.nqn.strip_prefix(NQN).unwrap_or_default()
     }
 
-    /// Serves a file or block device.
+    /// Exports a file or block device as the subsystem's namespace.
     ///
     /// # Errors
-    /// A step fails; the path is the file of that step.
+    /// A step fails; the path is the file or directory of that step.
     pub(crate) fn serve(&self, stored: &Path) -> Result<(), (PathBuf, io::Error)> {
         let (subsystem, namespace, port) = (self.subsystem(), self.namespace(), self.port_directory());
         let make = |path: &Path| fs::create_dir(path).map_err(|error| (path.to_owned(), error));
@@ -89,7 +89,7 @@ impl NvmeTarget {
         link(&subsystem, port.join("subsystems").join(&self.nqn))
     }
 
-    /// Removes the subsystem with its port, namespace and host, as far as they exist.
+    /// Removes the subsystem, its port, namespace and host; does nothing for those that are missing.
     pub(crate) fn remove(&self) -> io::Result<()> {
         if !Path::new(TARGET).exists() {
             if Path::new(MODULE).exists() {
@@ -110,8 +110,8 @@ impl NvmeTarget {
         gone(fs::remove_dir(self.host_directory()))
     }
 
-    /// Returns whether this is still the run's own port: it serves nothing, and has the run's address or none. Its number may have been
-    /// reused.
+    /// Returns whether the port with this number is still the run's: it exports nothing and has the run's TCP port or none. Another program
+    /// may have reused the number.
     fn is_own_port(&self) -> bool {
         let port = self.port_directory();
         let serves = fs::read_dir(port.join("subsystems")).is_ok_and(|mut served| served.next().is_some());
@@ -120,7 +120,7 @@ impl NvmeTarget {
     }
 }
 
-/// Treats something that is already missing as removed.
+/// Ignores an error that says that the file to remove is missing.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
@@ -129,21 +129,21 @@ fn port_directory(number: u16) -> PathBuf {
     Path::new(TARGET).join("ports").join(number.to_string())
 }
 
-/// An unused port number in configfs.
+/// An unused port number in configfs; `None` if all are in use.
 pub(crate) fn free_port() -> Option<u16> {
     (1..=u16::MAX).rev().find(|number| !port_directory(*number).exists())
 }
 
-/// A connection to a subsystem that iotax created. It does not survive a reboot.
+/// A connection to a subsystem that iotax created, as recorded in the undo log. It does not survive a reboot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NvmeConnection {
-    /// The subsystem's name.
+    /// NQN of the subsystem.
     pub nqn: String,
 }
 
 impl NvmeConnection {
-    /// Disconnects, if the connection exists.
+    /// Disconnects and waits up to 1 minute until the connection is gone; does nothing if there is none.
     pub(crate) fn end(&self) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while let Some(controller) = self.controller()? {
@@ -158,7 +158,7 @@ impl NvmeConnection {
         Ok(())
     }
 
-    /// The directory of the connection's controller in /sys; `None` if there is none.
+    /// Directory in /sys of the connection's controller; `None` if there is no connection.
     fn controller(&self) -> io::Result<Option<PathBuf>> {
         let all = match fs::read_dir(CONTROLLERS) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -169,7 +169,7 @@ impl NvmeConnection {
     }
 }
 
-/// Connects to a target, like nvme(1). A lost connection is retried for [`LOSS`] seconds.
+/// Connects to a target, as nvme(1) does. A lost connection is retried for [`LOSS`] seconds.
 pub(crate) fn connect(target: &NvmeTarget) -> io::Result<()> {
     let NvmeTarget { nqn, host, address, .. } = target;
     let host_id = host.strip_prefix(NQN).unwrap_or_default();
@@ -180,7 +180,7 @@ pub(crate) fn connect(target: &NvmeTarget) -> io::Result<()> {
     OpenOptions::new().read(true).write(true).open(FABRICS)?.write_all(words.as_bytes())
 }
 
-/// The node of a namespace with this UUID, once the kernel has created it.
+/// Waits up to 1 minute for the block device of the namespace with this UUID. Returns its path.
 pub(crate) fn node(uuid: &str) -> io::Result<PathBuf> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! Files that only this user and root can have written, so that their contents can be trusted.
+//! Checks that only this user and root can have written a file, so that its contents can be trusted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,7 +13,8 @@ const STICKY: u32 = 0o1000;
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 
-/// The path of a directory without symbolic links, if it belongs to this user and no other user can change it or any directory on its path.
+/// Returns the path of a directory without symbolic links, after checking that it belongs to this user and that no other user can change it
+/// or any directory on its path.
 ///
 /// # Errors
 /// The directory is missing, or another user may write to it.
@@ -21,7 +22,7 @@ pub(crate) fn directory(path: &Path) -> io::Result<PathBuf> {
     walk(path, true)
 }
 
-/// Checks that files which this user creates in a directory cannot be replaced by other users.
+/// Checks that other users cannot replace files that this user creates in a directory.
 ///
 /// # Errors
 /// The directory is missing, or another user may rename or remove files in it.
@@ -29,8 +30,8 @@ pub(crate) fn check_way(path: &Path) -> io::Result<()> {
     walk(path, false).map(drop)
 }
 
-/// Checks a directory and all directories on its path. With `is_own`, other users must not be able to add files to it, because those would
-/// be trusted as this user's.
+/// Checks a directory and all directories on its path. With `is_own`, other users must not be able to add files to the directory either,
+/// because this user would trust them.
 fn walk(path: &Path, is_own: bool) -> io::Result<PathBuf> {
     let place = fs::canonicalize(path)?;
     // From the top down: whoever cannot change a directory cannot exchange what was looked at in it.
@@ -48,10 +49,10 @@ fn walk(path: &Path, is_own: bool) -> io::Result<PathBuf> {
     Ok(place)
 }
 
-/// Like [`directory`], for a directory that may be missing: `None` if it is, and if no other user can create it.
+/// Like [`directory`], for a directory that may be missing: returns `None` if it is.
 ///
 /// # Errors
-/// Another user may write to the directory or create it.
+/// Another user may write to the directory.
 pub(crate) fn existing(path: &Path) -> io::Result<Option<PathBuf>> {
     match directory(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -59,7 +60,7 @@ pub(crate) fn existing(path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Opens a regular file of this user that no other user can write. Does not follow symbolic links, and does not block on a FIFO.
+/// Opens a regular file of this user that no other user may write. Does not follow a symbolic link at the path, and does not block on a FIFO.
 ///
 /// # Errors
 /// The file cannot be opened, is not a regular file, or another user may have written it.
@@ -84,8 +85,8 @@ fn check_file(path: &Path, found: &fs::Metadata) -> io::Result<()> {
     check_writers(path, found, false)
 }
 
-/// Environment variable with the id of the user in whose private directory an agent under sudo(8) works. That user is trusted, because root
-/// executes that user's program anyway.
+/// Environment variable with the id of the user whose private directory holds an agent that runs under sudo(8). Root trusts that user here,
+/// because the agent's program comes from there anyway.
 const PLACE_OWNER: &str = "IOTAX_PLACE_OWNER";
 
 fn check_owner(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::Result<()> {
@@ -105,8 +106,8 @@ fn check_owner(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::Re
     ))
 }
 
-/// Checks who can write a file or directory. A group with its owner's number is that user's private group, unless an ACL adds members. In a
-/// sticky directory on the path, users cannot replace files that others own.
+/// Fails if other users may write a file or directory. A group whose id equals the owner's id is that user's private group, unless an ACL
+/// adds members. A sticky directory on the path is accepted, because other users cannot replace files in it.
 fn check_writers(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::Result<()> {
     let others = found.mode() & OTHERS_WRITE != 0;
     let is_private = || found.gid() == found.uid() && !has_access_list(path);
@@ -124,7 +125,7 @@ fn check_writers(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::
     ))
 }
 
-/// Returns whether a file has an access control list; its mask then takes the place of the group's bits (acl(5)).
+/// Returns whether a file has an access control list. Its mask then appears in place of the group's permission bits (acl(5)).
 fn has_access_list(path: &Path) -> bool {
     rustix::fs::lgetxattr(path, "system.posix_acl_access", &mut [0_u8; 0]).is_ok()
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL servers for measurements: a cluster in a given directory, with a socket that only this user can reach.
+//! PostgreSQL servers for measurements: each has a cluster in a given directory, and a socket that only this user can reach.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,20 +13,20 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::program::{Program, ProgramError, search_path};
 use crate::undo::{Effect, UndoLog, UndoLogError};
 
-/// Directory of the installed versions, because the programs are often not in PATH.
+/// Directory of the installed PostgreSQL versions. Debian does not add their programs to PATH.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// The tool that starts programs, in a user namespace if needed.
+/// The tool that starts PostgreSQL's programs, in a user namespace if this user is root.
 const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
-/// Flags of unshare(1) for a user namespace in which root has an unprivileged user id and keeps its files, because PostgreSQL refuses to
+/// Flags of unshare(1) for a user namespace in which root appears as an unprivileged user that still owns its files: PostgreSQL refuses to
 /// run as root.
 const UNPRIVILEGED: [&str; 3] = ["--user", "--map-user=65534", "--map-group=65534"];
-/// The superuser of a cluster.
+/// Name of the database superuser.
 pub const USER: &str = "iotax";
-/// Time for a server to listen. Before it recovers a cluster, it syncs all files of the cluster.
+/// Maximum time for a server to listen. After a crash, it first syncs all files of the cluster.
 const PATIENCE: Duration = Duration::from_mins(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// The directory of PostgreSQL's programs.
+/// Directory of PostgreSQL's programs.
 #[derive(Debug, Clone)]
 pub struct Programs(PathBuf);
 
@@ -52,7 +52,7 @@ impl Programs {
             .ok_or(ProgramError::NotFound { program: "postgres", package: "postgresql" })
     }
 
-    /// Creates a cluster in a new directory and syncs it to disk.
+    /// Creates a cluster in a new directory with initdb, which syncs it to disk.
     ///
     /// # Errors
     /// initdb failed.
@@ -64,10 +64,10 @@ impl Programs {
         undo_log.lock().run(UNSHARE, arguments).map(drop)
     }
 
-    /// Prepares a server for a cluster, without starting it. `marker` is part of the names of its processes, and of no others.
+    /// Prepares a server for a cluster, without starting it. `marker` must be unique: it is part of the names of the server's processes.
     ///
     /// # Errors
-    /// The undo log or the directory of the socket cannot be written.
+    /// The undo log or the socket's directory cannot be written.
     pub fn server(
         &self,
         cluster: &Path,
@@ -87,12 +87,12 @@ impl Programs {
     }
 }
 
-/// The flags of unshare(1) for this user.
+/// Flags for unshare(1): none unless this user is root.
 fn namespace() -> impl Iterator<Item = &'static str> {
     UNPRIVILEGED.into_iter().filter(|_| rustix::process::geteuid().is_root())
 }
 
-/// A PostgreSQL server. Dropping it kills its main process; undoing its effect kills the others.
+/// A PostgreSQL server that runs on a cluster. Dropping it kills its main process; its undo log entry kills the others.
 #[derive(Debug)]
 pub struct PostgresqlCluster {
     program: PathBuf,
@@ -103,14 +103,14 @@ pub struct PostgresqlCluster {
 }
 
 impl PostgresqlCluster {
-    /// The directory of the server's socket.
+    /// Directory of the server's Unix socket.
     #[must_use]
     pub fn sockets(&self) -> &Path {
         &self.sockets
     }
 
-    /// Starts the server with settings as in postgresql.conf, and waits until it listens. It may still refuse clients until it has
-    /// recovered the cluster.
+    /// Starts the server with additional settings in the form `name=value`, and waits until it listens. It may still reject clients while it
+    /// recovers the cluster.
     ///
     /// # Errors
     /// The reason, as text for the user.
@@ -147,7 +147,7 @@ impl PostgresqlCluster {
         self.running.as_mut().is_some_and(|(child, _)| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// The error message of the server, or of the process that brought it down.
+    /// The error that ended the server, from its log; `None` if it logged none.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         let (_, said) = self.running.as_ref()?;
@@ -157,7 +157,7 @@ impl PostgresqlCluster {
     }
 }
 
-/// The error in the log that ended the server: the last PANIC, or the last FATAL. Rejections of clients while it starts do not count.
+/// Finds the error that ended the server: the last PANIC, else the last FATAL. Ignores rejections of clients while the server is starting.
 fn reason(log: &str) -> Option<String> {
     let last = |word: &str| {
         let mut said = log.lines().rev().filter_map(|line| Some(line.split_once(word)?.1));

@@ -1,4 +1,4 @@
-//! Runs system tools: qemu-img, lvm, mkfs, losetup.
+//! Runs system tools such as qemu-img, lvm, mkfs and losetup.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,33 +14,33 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::interrupt::{Interrupt, POLL};
 use iotax_model::threads;
 
-/// Timeout, far above what any tool needs.
+/// Timeout of a tool in normal use, far longer than any tool needs.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(10);
-/// Time for an interrupted tool to exit.
+/// Time for a tool to exit after an interrupt, before it is killed.
 const ASKED: Duration = Duration::from_secs(10);
 
-/// An error of a tool.
+/// An error while running a system tool.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// The program is not installed.
     #[error("{program} was not found in PATH; install it (Debian: apt-get install {package})")]
     NotFound {
-        /// The tool.
+        /// Name of the missing tool.
         program: &'static str,
         /// The Debian package that contains it.
         package: &'static str,
     },
-    /// The program failed.
+    /// The tool failed, or could not be started.
     #[error("{command}: {reason}")]
     Failed {
-        /// The complete command line.
+        /// The command line, for messages.
         command: String,
-        /// The program's message, or its exit status without one.
+        /// The tool's stderr or, if it is empty, its exit status.
         reason: String,
     },
 }
 
-/// A tool and its package.
+/// A system tool and the Debian package that contains it.
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
     /// The program's name in PATH.
@@ -50,12 +50,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// Checks that the program is installed.
+    /// Fails if the tool is not installed.
     pub fn find(self) -> Result<(), ProgramError> {
         self.path().map(drop)
     }
 
-    /// The program's path.
+    /// Path of the tool, from PATH and the sbin directories.
     pub fn path(self) -> Result<PathBuf, ProgramError> {
         std::env::split_paths(&search_path())
             .map(|directory| directory.join(self.name))
@@ -63,8 +63,8 @@ impl Program {
             .ok_or(ProgramError::NotFound { program: self.name, package: self.package })
     }
 
-    /// Runs the tool with empty stdin and returns its stdout. The tool has its own process group, because the runner handles Ctrl-C, and an
-    /// English locale.
+    /// Runs the tool without input and returns its stdout. Its process group is separate, so that Ctrl-C reaches only the runner, and its
+    /// locale is English.
     pub fn run<S: AsRef<OsStr>>(
         self,
         arguments: impl IntoIterator<Item = S>,
@@ -72,8 +72,8 @@ impl Program {
         self.run_with(Stdio::null(), arguments, &Interrupt::default())
     }
 
-    /// Runs a read-only tool, and kills it after `patience`, because it may hang. Ignores the exit status if there is output: smartctl's,
-    /// for example, reports a failing disk.
+    /// Runs a read-only tool and returns its stdout. Kills the tool after `patience`, because it may hang. Ignores the exit status if there
+    /// is output: smartctl, for example, reports a failing disk by it.
     pub(crate) fn look<S: AsRef<OsStr>>(
         self,
         arguments: impl IntoIterator<Item = S>,
@@ -83,7 +83,7 @@ impl Program {
         if output.stdout.is_empty() { succeeded(shown, output) } else { Ok(output.stdout) }
     }
 
-    /// Like [`Self::run`], with a given stdin; an interrupt ends it.
+    /// Like [`Self::run`], with a given stdin and an interrupt flag that ends the tool.
     pub(crate) fn run_with<S: AsRef<OsStr>>(
         self,
         stdin: Stdio,
@@ -94,7 +94,7 @@ impl Program {
         succeeded(shown, output)
     }
 
-    /// Runs the tool; returns its command line and its output.
+    /// Runs the tool. Returns its command line, for errors, and its output.
     fn output<S: AsRef<OsStr>>(
         self,
         stdin: Stdio,
@@ -120,7 +120,7 @@ impl Program {
     }
 }
 
-/// The stdout of a tool that succeeded.
+/// Returns the stdout of a tool that succeeded; otherwise an error with its stderr.
 fn succeeded(command: String, output: Output) -> Result<Vec<u8>, ProgramError> {
     if output.status.success() {
         return Ok(output.stdout);
@@ -132,8 +132,8 @@ fn succeeded(command: String, output: Output) -> Result<Vec<u8>, ProgramError> {
     })
 }
 
-/// Runs a program and collects its output. Kills it with all its children after `patience`. On an interrupt it gets SIGTERM first, so that
-/// LVM does not leave half-written metadata.
+/// Runs a program and collects its output. After `patience`, kills its process group. On an interrupt, sends SIGINT first and kills the group
+/// 10 s later, so that LVM does not leave half-written metadata.
 pub(crate) fn output_within(
     command: &mut Command,
     interrupt: &Interrupt,
@@ -168,7 +168,7 @@ pub(crate) fn output_within(
     }
 }
 
-/// The user's PATH and the sbin directories, which it may lack.
+/// The user's PATH, with /usr/sbin and /sbin added: an unprivileged user's PATH may lack them.
 pub(crate) fn search_path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     path.push(":/usr/sbin:/sbin");

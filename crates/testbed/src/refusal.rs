@@ -1,23 +1,23 @@
-//! Errors found before anything is touched.
+//! Errors that are found before anything is changed.
 
 use iotax_model::exit::Exit;
 
-/// A rejected request. Nothing was touched.
+/// A request that was rejected before anything was changed.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// [`Exit::Usage`] for invalid input, [`Exit::Environment`] for limits of the machine.
+    /// Exit code: [`Exit::Usage`] for invalid input, [`Exit::Environment`] if the machine cannot do it.
     pub exit: Exit,
     message: String,
 }
 
 impl Refusal {
-    /// An error in the input.
+    /// Rejects a request because of the user's input.
     pub fn input(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, message: message.into() }
     }
 
-    /// A refusal because of the machine.
+    /// Rejects a request because of the machine.
     pub fn environment(message: impl Into<String>) -> Self {
         Self { exit: Exit::Environment, message: message.into() }
     }

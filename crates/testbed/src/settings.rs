@@ -1,7 +1,7 @@
-//! Applies a plan's kernel settings, and restores the former values.
+//! Applies the kernel settings of a plan's targets, and restores the former values.
 //!
-//! The undo log records every file that a run changes once, before the first change, with its former value and the values that the run
-//! writes. The process may therefore be killed at any later moment.
+//! Before the first change, the undo log records every file that the run changes, with its former value and the values that the run writes.
+//! The process may therefore be killed at any later moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,15 +20,15 @@ use crate::refusal::Refusal;
 use crate::stack::{self, LayerStack};
 use crate::undo::{Effect, UndoEntry, UndoLog, UndoLogError};
 
-/// Files that the kernel changes along with a setting. A scheduler brings its own depth and switches writeback throttling; a share of
-/// memory replaces a number of bytes.
+/// Files whose values the kernel changes along with a setting: a new scheduler resets the queue depth and writeback throttling, and a dirty
+/// limit in percent clears the one in bytes.
 const FOLLOWING: [(Setting, &[&str]); 3] = [
     (Setting::Scheduler, &["nr_requests", "wbt_lat_usec"]),
     (Setting::DirtyRatio, &["dirty_bytes"]),
     (Setting::DirtyBackgroundRatio, &["dirty_background_bytes"]),
 ];
 
-/// A setting that could not be applied or restored.
+/// The error of a kernel setting that could not be applied or restored.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}")]
 pub struct SettingFailure {
@@ -36,26 +36,27 @@ pub struct SettingFailure {
     source: io::Error,
 }
 
-/// The kernel's files that a plan's settings change.
+/// The files in /sys and /proc/sys that a plan's kernel settings change.
 #[derive(Debug, Default)]
 pub struct KernelSettings {
-    /// Files in the order of [`ORDER`].
+    /// All files, in the order of [`ORDER`].
     files: Vec<KernelFile>,
-    /// For each target, the files that it changes and the values that it writes; `None` for a file that follows another.
+    /// For each target: the files that its settings change, and the value to write; `None` for a file that the kernel changes along.
     touched: Vec<BTreeMap<PathBuf, Option<String>>>,
-    /// The undo log's entries for `files`.
+    /// The undo log's entries for `files`, in the same order.
     entries: Vec<UndoEntry>,
-    /// The settings in effect, by index in `files`: the value that each file had right after a target's settings were applied.
+    /// The value of each file right after the current target's settings were applied, by index in `files`. Empty while no target's settings
+    /// are applied.
     applied: BTreeMap<usize, String>,
-    /// Indices of files that someone else changed during the run. They are left alone and no longer recorded.
+    /// Indices in `files` of files that someone else changed during the run. They are neither changed nor restored any more.
     foreign: BTreeSet<usize>,
-    /// Open handles that lock the files during the run: otherwise a second run would record the first run's values as original.
+    /// Open handles that lock the files during the run: a second run would otherwise take the first run's values for the original ones.
     locked: Vec<fs::File>,
 }
 
 impl KernelSettings {
-    /// Finds the files of a plan's settings below a root and reads their values. Refuses a missing or read-only setting, and a value that
-    /// the file does not list.
+    /// Finds the files of a plan's kernel settings below `root` and reads their values. Rejects a file that is missing or read-only, and a
+    /// value that the kernel will not accept.
     pub fn find(root: &Path, plan: &Plan) -> Result<Self, Refusal> {
         let touched = plan.targets.iter().map(|target| of_target(root, target));
         let touched = touched.collect::<Result<Vec<_>, Refusal>>()?;
@@ -75,7 +76,7 @@ impl KernelSettings {
         Ok(Self { files, touched, ..Self::default() })
     }
 
-    /// Locks every file against other runs, until dropped. Fails if another run has locked one, or if a value has changed since it was
+    /// Locks every file against other runs until dropped. Fails if another run has locked a file, or if a value has changed since it was
     /// read.
     pub fn claim(&mut self) -> Result<(), SettingFailure> {
         for file in &self.files {
@@ -85,7 +86,7 @@ impl KernelSettings {
         Ok(())
     }
 
-    /// Records every file in the undo log, before the first change.
+    /// Records every file in the undo log. Call this before the first change.
     pub fn record(&mut self, undo_log: &mut UndoLog) -> Result<(), UndoLogError> {
         for file in &self.files {
             self.entries.push(undo_log.record(Effect::Setting(Box::new(file.clone())))?);
@@ -93,14 +94,15 @@ impl KernelSettings {
         Ok(())
     }
 
-    /// Applies and restores the settings of a target once, so that values that the kernel rejects are found before measuring.
+    /// Applies a target's settings and restores the former values at once, to find values that the kernel rejects before anything is
+    /// measured.
     pub fn try_out(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let applied = self.apply(target, undo_log);
         self.restore(undo_log).and(applied)
     }
 
-    /// Applies a target's settings, which the undo log must contain. Fails without changing anything if someone else changed a value in the
-    /// meantime.
+    /// Applies a target's settings, after they were recorded in the undo log. Changes nothing and fails if someone else has changed one of
+    /// the files.
     pub fn apply(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let places: Vec<usize> = self.places_of(target).map(|(place, _)| place).collect();
         for place in &places {
@@ -121,7 +123,7 @@ impl KernelSettings {
         written
     }
 
-    /// Applies a target's settings permanently: they are not restored.
+    /// Applies a target's settings without restoring them later.
     pub fn apply_for_good(&self, target: usize) -> Result<(), SettingFailure> {
         self.write(target)
     }
@@ -131,8 +133,8 @@ impl KernelSettings {
         written.try_for_each(|(file, new)| file.set(new).map_err(failed(file)))
     }
 
-    /// Restores what the last [`Self::apply`] changed, except for values that someone else changed since. Continues after a failure and
-    /// returns the first.
+    /// Restores the values from before the last [`Self::apply`], except those that someone else has changed since. Continues after a failure
+    /// and returns the first one.
     pub fn restore(&mut self, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let (mut goals, mut results) = (Vec::new(), Vec::new());
         // All are looked at first: a scheduler that is put back changes the depth.
@@ -159,7 +161,7 @@ impl KernelSettings {
         results.into_iter().collect()
     }
 
-    /// Removes a file that someone else changed from the undo log, so that it is not restored.
+    /// Stops managing a file that someone else changed: removes it from the undo log, so that it is not restored.
     fn leave(&mut self, place: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         if self.foreign.insert(place)
             && let Some(entry) = self.entries.get(place)
@@ -170,7 +172,7 @@ impl KernelSettings {
         Ok(())
     }
 
-    /// The indices in `files` of the files that a target's settings change, in the order of changes, each with the value to write.
+    /// The files that a target's settings change, as indices in `files` in the order of writing, each with the value to write.
     fn places_of(&self, target: usize) -> impl Iterator<Item = (usize, Option<&str>)> {
         let touched = self.touched.get(target);
         let files = self.files.iter().enumerate().rev();
@@ -178,10 +180,10 @@ impl KernelSettings {
     }
 }
 
-/// Directory of lock files for all network namespaces: each namespace has its own /sys, with different inodes.
+/// Directory of lock files for settings below /sys. Needed because each network namespace has its own mount of /sys, with other inodes.
 const LOCKS: &str = "/run/iotax";
 
-/// Locks a file of the kernel.
+/// Locks a kernel file against other runs: the file itself and, below /sys, a lock file. Fails if another run holds a lock.
 fn lock(path: &Path) -> io::Result<Vec<fs::File>> {
     let mut locked = vec![fs::File::open(path)?];
     if let Ok(below) = path.strip_prefix("/sys") {
@@ -205,7 +207,7 @@ fn failed(file: &KernelFile) -> impl FnOnce(io::Error) -> SettingFailure + '_ {
     |source| SettingFailure { path: file.path.clone(), source }
 }
 
-/// The files that a target's settings touch.
+/// The files that a target's settings change, each with the value to write; `None` for a file that the kernel changes along.
 fn of_target(root: &Path, target: &TargetSpec) -> Result<BTreeMap<PathBuf, Option<String>>, Refusal> {
     let mut touched = BTreeMap::new();
     for (setting, value) in target.setting_values() {
@@ -235,7 +237,7 @@ fn of_target(root: &Path, target: &TargetSpec) -> Result<BTreeMap<PathBuf, Optio
     Ok(touched)
 }
 
-/// Refuses a missing or read-only file, and a value that it does not list.
+/// Rejects a file that is missing or read-only, a scheduler that the file does not list, and a request size above the hardware's limit.
 fn check(path: &Path, setting: Setting, value: &str) -> Result<(), Refusal> {
     let shown = path.display();
     let now = kernel_file::value(path).map_err(|error| {
@@ -270,7 +272,7 @@ fn check(path: &Path, setting: Setting, value: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The directories of a setting's file: one for each device, or that of /proc/sys/vm.
+/// The directories that contain a setting's file: `queue` of each device, or /proc/sys/vm.
 fn places(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Vec<PathBuf>, Refusal> {
     let refused = |words: String| Refusal::input(format!("target {:?}: {setting}: {words}", target.name));
     let scope = setting.scope();
@@ -299,7 +301,7 @@ fn places(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Vec<Path
     Ok(devices.iter().map(|name| directory(root, name).join("queue")).collect())
 }
 
-/// The existing file, directory or device that holds a target's data.
+/// The existing file, directory or device that holds a target's data; `None` for a volume group.
 fn beneath(target: &TargetSpec) -> Option<PathBuf> {
     match target.stack.location()? {
         BottomLocation::Path(path) if !path.exists() => {
@@ -316,7 +318,8 @@ fn directory(root: &Path, name: &str) -> PathBuf {
     root.join("sys/class/block").join(name.replace('/', "!"))
 }
 
-/// The devices directly below a device: members, or the disk of a partition.
+/// The devices directly below a device: its members, its disk if it is a partition, or the devices below its backing file if it is a loop
+/// device.
 fn below(root: &Path, name: &str) -> Vec<String> {
     let here = directory(root, name);
     let is_name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().replace('!', "/"));
@@ -331,8 +334,9 @@ fn below(root: &Path, name: &str) -> Vec<String> {
     entries.filter_map(|entry| is_name(&entry.path())).collect()
 }
 
-/// On each branch of the stack, the uppermost device with a request queue (a directory `mq`), or the lowest device if none has a queue.
-/// Layers above a queue only remap (partitions, LVM, RAID). Devices below a multipath map or loop device are left out.
+/// Finds the devices whose queue settings apply: on each branch of the stack, the uppermost device with a request queue (a directory `mq`),
+/// or the lowest device if none has a queue. Layers above a queue only remap (partitions, LVM, RAID). Devices below a multipath map or loop
+/// device are left out.
 fn queues(root: &Path, found: &LayerStack) -> Vec<String> {
     let (mut chosen, mut covered): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for name in found.disks.iter().rev() {
@@ -347,7 +351,7 @@ fn queues(root: &Path, found: &LayerStack) -> Vec<String> {
     chosen
 }
 
-/// The device whose read-ahead applies to files on top of the stack; for a partition, its disk.
+/// The device whose read-ahead applies to files on the uppermost filesystem; its disk if it is a partition. Empty for btrfs.
 fn top(root: &Path, found: &LayerStack) -> Vec<String> {
     let own = found.layers.iter().rev().find(|layer| layer.kind == LayerKind::Filesystem);
     let Some(name) = found.disks.last().filter(|_| own.is_none_or(|own| own.name != "btrfs")) else {
@@ -357,7 +361,7 @@ fn top(root: &Path, found: &LayerStack) -> Vec<String> {
     if is_partition { below(root, name) } else { vec![name.clone()] }
 }
 
-/// The settings of a target's storage that can be changed here, each with its present value.
+/// The settings of a target's storage that this user can change on this machine, each with its current value.
 #[must_use]
 pub fn changeable(root: &Path, target: &TargetSpec) -> Vec<(Setting, String)> {
     let now = |setting: Setting| {
@@ -369,7 +373,7 @@ pub fn changeable(root: &Path, target: &TargetSpec) -> Vec<(Setting, String)> {
     Setting::ALL.iter().copied().filter_map(now).collect()
 }
 
-/// The values that the kernel offers for a setting of a target; empty where it lists none.
+/// The values that the kernel accepts for a setting of a target; empty if it lists none.
 #[must_use]
 pub fn offered(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String> {
     let place =
@@ -378,7 +382,7 @@ pub fn offered(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String
     listed.and_then(Result::ok).unwrap_or_default()
 }
 
-/// The devices of a target that have a setting; empty for settings of memory.
+/// Kernel names of the devices to which a setting of a target applies; empty for dirty-page limits.
 #[must_use]
 pub fn devices(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String> {
     let name = |queue: PathBuf| Some(queue.parent()?.file_name()?.to_string_lossy().into_owned());

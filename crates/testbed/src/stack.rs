@@ -1,7 +1,7 @@
-//! The layers below a path, read from the system: device, partition, device-mapper, RAID, loop, filesystem, file.
+//! Reads the layers below a path: device, partition, device-mapper, RAID, loop, filesystem, file.
 //!
 //! The mount table maps a path to its filesystem, /sys/dev/block maps that to a device, and each device's directory lists the devices below
-//! it. Everything is read below a root path, `/` on a live system.
+//! it. All files are below a root path, `/` on a live system.
 
 pub(crate) mod device;
 pub(crate) mod mount;
@@ -19,25 +19,25 @@ use iotax_model::units::human;
 
 use mount::Mount;
 
-/// The stack below a path.
+/// The layers below a path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LayerStack {
-    /// From the bottom up. If a layer is on several others (a mirror, a volume over two disks), each of them precedes it with its own
-    /// stack; shared layers are listed once.
+    /// All layers from the bottom up. If a layer is on several others (a mirror, a volume over two disks), each of those precedes it together
+    /// with the layers below; shared layers are listed once.
     pub layers: Vec<Layer>,
-    /// The kernel's names of the block devices among the layers, from the bottom up, as in /proc/diskstats.
+    /// Kernel names of the block devices among the layers, from the bottom up.
     pub disks: Vec<String>,
-    /// Timeouts and error policies of these layers, as far as they can be read; from the bottom up.
+    /// Timeouts and error policies of the layers, as far as they can be read; from the bottom up.
     pub timeouts: Vec<Timeout>,
-    /// The files and devices that may cache I/O: the path itself, and the file of each loop device below it.
+    /// The files and devices whose page cache may hold data of the path: the path itself, and the backing file of each loop device below it.
     pub(crate) cached_in: Vec<PathBuf>,
     /// The mounts of the filesystems among the layers, from the bottom up.
     pub(crate) mounts: Vec<Mount>,
 }
 
 impl LayerStack {
-    /// Returns whether an unidentified program serves one of the layers: a FUSE filesystem's daemon, a network block device's client, a
-    /// ublk server.
+    /// Returns whether a program that iotax cannot identify serves one of the layers: a FUSE filesystem's daemon, an NBD client or a ublk
+    /// server.
     #[must_use]
     pub fn is_served_by_programs(&self) -> bool {
         self.mounts.iter().any(|mount| mount.kind.starts_with("fuse"))
@@ -45,15 +45,15 @@ impl LayerStack {
     }
 }
 
-/// An error while reading the stack of a path.
+/// An error while reading the layers below a path.
 #[derive(Debug, thiserror::Error)]
 pub enum StackError {
-    /// The path cannot be reached.
+    /// The path does not exist or cannot be accessed.
     #[error("cannot look beneath {path}: {source}; name an existing file, directory or block device")]
     Path {
         /// The path as given.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system call.
         source: io::Error,
     },
     /// The path is not a file, directory or block device.
@@ -62,43 +62,43 @@ pub enum StackError {
         /// The path as given.
         path: PathBuf,
     },
-    /// The mount table cannot be read, or does not cover the path.
+    /// The mount table cannot be read, or has no mount for the path.
     #[error("cannot tell the filesystem of {path} from {table}: {reason}; is /proc mounted here?")]
     Mounts {
         /// The path as given.
         path: PathBuf,
-        /// The mount table.
+        /// Path of the mount table.
         table: PathBuf,
-        /// The reason.
+        /// Reason why the mount is unknown.
         reason: String,
     },
 }
 
-/// The stack of an existing file, directory or block device. Includes a file itself, but not a directory.
+/// Reads the layers below an existing file, directory or block device. The last layer is the file itself or, for a directory, its filesystem.
 pub fn of_path(root: &Path, path: &Path) -> Result<LayerStack, StackError> {
     let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new() };
     walk.add_path(path)?;
     Ok(walk.stack)
 }
 
-/// The files and devices that may cache I/O to a path: the path itself, and the backing file of each loop device below it. A device below a
-/// filesystem is left out: its page cache holds only metadata, of everybody's files.
+/// The files and devices whose page cache may hold data of a path: the path itself, and the backing file of each loop device below it. A
+/// device below a filesystem is left out: its page cache holds only metadata.
 #[must_use]
 pub fn cached_in(root: &Path, path: PathBuf) -> Vec<PathBuf> {
     let found = of_path(root, &path).map(|stack| stack.cached_in).unwrap_or_default();
     if found.is_empty() { vec![path] } else { found }
 }
 
-/// A block device: its layer, and the kernel names of the devices directly below it.
+/// A block device as a layer, with the devices directly below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceLayer {
-    /// The layer.
+    /// Description of the device.
     pub layer: Layer,
-    /// The devices directly below: for a partition its disk, for a loop device the device of its file's filesystem.
+    /// Kernel names of the devices directly below: for a partition its disk, for a loop device the device that holds its backing file.
     pub on: Vec<String>,
 }
 
-/// The block device with this kernel name; `None` if it is not in /sys.
+/// Describes the block device with this kernel name; `None` if it is not in /sys.
 #[must_use]
 pub fn of_device(root: &Path, name: &str) -> Option<DeviceLayer> {
     let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new() };
@@ -106,7 +106,7 @@ pub fn of_device(root: &Path, name: &str) -> Option<DeviceLayer> {
     Some(DeviceLayer { layer: walk.stack.layers.pop()?, on })
 }
 
-/// The mount points of each block device that has one, by `major:minor`.
+/// Mount points by device number (`major:minor`). Includes filesystems without a block device, whose major number is 0.
 #[must_use]
 pub fn mount_points(root: &Path) -> BTreeMap<String, Vec<PathBuf>> {
     let mut points: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
@@ -119,16 +119,16 @@ pub fn mount_points(root: &Path) -> BTreeMap<String, Vec<PathBuf>> {
     points
 }
 
-/// A walk from a path to the bottom of its stack, which adds the layers on the way back up.
+/// State of a walk from a path down to its disks. Layers are added on the way back up.
 struct Walk<'a> {
     root: &'a Path,
     stack: LayerStack,
-    /// Devices already visited, so that shared layers are added once and cycles end.
+    /// Kernel names of the devices already visited, so that shared layers are added once and cycles end.
     entered: Vec<String>,
 }
 
 impl Walk<'_> {
-    /// Adds the layers below `path` and, for a file, the file.
+    /// Adds the layers below `path` and, if it is a file, the file itself.
     fn add_path(&mut self, path: &Path) -> Result<(), StackError> {
         let unreachable = |source| StackError::Path { path: path.to_owned(), source };
         let place = self.canonical(path).map_err(unreachable)?;
@@ -173,7 +173,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Resolves a path relative to the root.
+    /// Resolves symbolic links of a path below the root.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         let path = std::path::absolute(path)?;
         fs::canonicalize(self.root.join(path.strip_prefix("/").unwrap_or(&path)))
@@ -186,11 +186,11 @@ impl Walk<'_> {
     }
 }
 
-/// Text before the source of a filesystem without a known block device.
+/// Text in a filesystem layer's description before the source of a filesystem without a known block device.
 const NO_DEVICE: &str = ", no block device beneath it is known: its source is ";
 
-/// The layers below a target's directory, up to its filesystem, out of all layers of the target. `made` is the number of filesystems above
-/// that iotax created.
+/// The layers that existed below a target's directory before the run, up to the directory's filesystem. `made` is the number of host
+/// filesystems that iotax created above it.
 #[must_use]
 pub fn beneath_directory(layers: &[Layer], made: usize) -> &[Layer] {
     let is_guest = |layer: &Layer| layer.kind == LayerKind::Guest;
@@ -199,7 +199,7 @@ pub fn beneath_directory(layers: &[Layer], made: usize) -> &[Layer] {
     from_above.nth(made).map_or(&[], |top| &host[..=top])
 }
 
-/// The identity of layers, without what changes on a reboot or remount.
+/// The identity of each layer (kind, name, detail) without parts that change on a reboot or remount, to compare two runs.
 pub fn identity(layers: &[Layer]) -> impl Iterator<Item = (LayerKind, &str, &str)> {
     layers.iter().map(|Layer { kind, name, detail, .. }| match kind {
         // Its number is just the first free one.

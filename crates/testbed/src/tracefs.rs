@@ -1,6 +1,7 @@
-//! Instances of the kernel's tracing, each with separate buffers and events.
+//! Instances of the kernel's tracing, each with its own buffers and events.
 //!
-//! The tracing filesystem is a detached mount (fsmount(2)): only its holder sees it, and it is gone when its holder exits.
+//! The tracing filesystem is mounted detached (fsmount(2)): only the process that holds it sees it, and it is unmounted when that process
+//! exits.
 
 use std::fs;
 use std::io;
@@ -10,15 +11,15 @@ use std::path::PathBuf;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use serde::{Deserialize, Serialize};
 
-/// A trace instance that iotax created.
+/// A trace instance that iotax created, as recorded in the undo log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceInstance {
-    /// The instance's name, which contains the run's tag.
+    /// Name of the instance, which contains the run's tag.
     pub name: String,
 }
 
-/// The tracing filesystem.
+/// A detached mount of the tracing filesystem.
 #[derive(Debug)]
 pub(crate) struct TraceFs(OwnedFd);
 
@@ -29,14 +30,14 @@ impl TraceFs {
         Ok(Self(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?))
     }
 
-    /// The directory of an instance.
+    /// Path of an instance's directory.
     pub(crate) fn instance(&self, instance: &TraceInstance) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/instances/{}", self.0.as_raw_fd(), instance.name))
     }
 }
 
 impl TraceInstance {
-    /// Removes the instance with its buffers. Succeeds if it is missing.
+    /// Removes the instance with its buffers; does nothing if it is missing.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let tracing = TraceFs::open()?;
         match fs::remove_dir(tracing.instance(self)) {

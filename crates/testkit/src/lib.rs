@@ -1,9 +1,9 @@
-//! The requirements of tests: [`require!`] for what can be installed, [`skip!`] for what the machine or its kernel lacks, and
-//! [`thorough`] for the amount of work.
+//! Requirements of tests: [`require!`] for programs, files and kernel modules that can be installed, [`skip!`] for limits of the machine or
+//! its kernel, and [`thorough`] for tests that take longer under `scripts/test --all`.
 //!
-//! `scripts/setup --tests` installs from the same list, so a test that asks for anything else panics. Where everything on the
-//! list was promised (`IOTAX_REQUIRE=all`, as `scripts/test` does on Debian) a test that lacks something fails; elsewhere it
-//! prints `skipped:`, its name and the reason.
+//! `scripts/setup --tests` installs everything in `scripts/requirements`; a test that requires anything else panics. If a requirement is
+//! missing, the test prints `skipped:`, its name and the reason. With `IOTAX_REQUIRE=all`, as `scripts/test` sets it on Debian, it fails
+//! instead.
 
 pub mod nats;
 pub mod postgres;
@@ -13,18 +13,20 @@ pub mod tree;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-/// The list that `scripts/setup` reads too.
+/// The list of requirements, which `scripts/setup` reads too.
 const LIST: &str = include_str!("../../../scripts/requirements");
 
-/// Set to `all` where everything on the list was promised.
+/// Environment variable: with the value `all`, a missing requirement fails the test instead of skipping it.
 const VARIABLE: &str = "IOTAX_REQUIRE";
 
-/// Environment variable that is `all` if tests may take their time.
+/// Environment variable: with the value `all`, tests run more cases and repeat measurements more often.
 const TIER: &str = "IOTAX_TESTS";
 
-/// Returns from a test, or from a function that has a default to return, unless this machine has what is named:
-/// `program "fio", "busybox"`, `programs LIST`, `kernel "ahci"` (one in /boot that has this module), `guests` (what every guest
-/// needs) or `root`.
+/// Skips the test unless this machine has the required programs, files, kernel modules or privileges: the calling function then returns its
+/// default value.
+///
+/// Forms: `program "fio", "busybox"`, `programs LIST`, `file "/path"`, `kernel "ahci"` (a kernel in /boot with this module), `guests` (QEMU
+/// and a kernel with virtio_blk) and `root`.
 #[macro_export]
 macro_rules! require {
     (program $($name:expr),+) => { $crate::require!(programs &[$($name),+]) };
@@ -55,8 +57,8 @@ macro_rules! require {
     };
 }
 
-/// Returns from a test, or from a function that has a default to return, and says why: words as those of `format!`.
-/// For what nobody can install.
+/// Skips the test with a reason, given like the arguments of `format!`. Returns the default value of the calling function. For limits of the
+/// machine that no package removes.
 #[macro_export]
 macro_rules! skip {
     ($($words:tt)+) => {
@@ -64,14 +66,14 @@ macro_rules! skip {
     };
 }
 
-/// Kinds of requirements.
+/// Type of a requirement in `scripts/requirements`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequirementKind {
-    /// A program in PATH.
+    /// A program, by its name in PATH.
     Program,
-    /// A file, by its path.
+    /// A file or directory, by its absolute path.
     File,
-    /// A module of a kernel in /boot.
+    /// A kernel module, loadable or built in, of any kernel in /boot.
     Kernel,
 }
 
@@ -94,7 +96,7 @@ impl RequirementKind {
     }
 }
 
-/// One line of the list.
+/// A line of `scripts/requirements`.
 #[derive(Debug)]
 struct Requirement<'a> {
     kind: RequirementKind,
@@ -102,7 +104,7 @@ struct Requirement<'a> {
     package: &'a str,
 }
 
-/// Parses the lines of a list, except comments. Panics on invalid lines.
+/// Parses `scripts/requirements`, skipping lines that start with `#`. Panics on an invalid line.
 fn requirements(list: &str) -> impl Iterator<Item = Requirement<'_>> {
     list.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -115,7 +117,8 @@ fn requirements(list: &str) -> impl Iterator<Item = Requirement<'_>> {
     })
 }
 
-/// Returns whether this machine has all of these. Prints what is missing, or panics if it was promised.
+/// Returns true if this machine has all `names`. Otherwise prints the missing ones and returns false, or panics with `IOTAX_REQUIRE=all`.
+/// Panics if a name is not in `scripts/requirements`.
 pub fn has(kind: RequirementKind, names: &[&str]) -> bool {
     let missing: Vec<String> = names
         .iter()
@@ -131,19 +134,19 @@ pub fn has(kind: RequirementKind, names: &[&str]) -> bool {
     judge(&missing, std::env::var(VARIABLE).ok().as_deref())
 }
 
-/// Returns true under `scripts/test --all`: a test that takes samples of many cases goes through all of them, and one that repeats
-/// a measurement repeats it more often.
+/// Returns true under `scripts/test --all`, where tests cover all cases instead of a sample and repeat measurements more often.
 pub fn thorough() -> bool {
     is_thorough(std::env::var(TIER).ok().as_deref())
 }
 
-/// Reads the tier's variable; a panic if it is not understood.
+/// Parses the value of `IOTAX_TESTS`: `all` means thorough, no value means quick. Panics on any other value.
 fn is_thorough(tier: Option<&str>) -> bool {
     assert!(matches!(tier, None | Some("all")), "{TIER} = {tier:?}: expected \"all\", or nothing");
     tier.is_some()
 }
 
-/// Panics in a test that boots a guest but does not say so in its name, by which `scripts/test` selects tests.
+/// Panics if a test that boots a guest is outside of a module `guests` and of a test binary `guest`: `scripts/test` selects tests by these
+/// names.
 pub fn assert_among_guests() {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or_default();
@@ -159,7 +162,7 @@ pub fn assert_among_guests() {
     );
 }
 
-/// Returns whether nothing is missing; panics where everything was promised.
+/// Returns true if `missing` is empty. Otherwise prints `skipped:` and returns false, or panics if `promised` is `all`.
 fn judge(missing: &[String], promised: Option<&str>) -> bool {
     assert!(
         matches!(promised, None | Some("all")),
@@ -174,7 +177,7 @@ fn judge(missing: &[String], promised: Option<&str>) -> bool {
     false
 }
 
-/// Says that the current test, or a part of it, is skipped, and why.
+/// Prints `skipped:`, the name of the current test and the reason in one line. Returns the default value.
 pub fn skipped<T: Default>(reason: impl Display) -> T {
     let thread = std::thread::current();
     // One line: scripts/test looks for them.
@@ -183,12 +186,12 @@ pub fn skipped<T: Default>(reason: impl Display) -> T {
     T::default()
 }
 
-/// Returns whether this process runs as root.
+/// Returns true if the effective user is root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The file of a program that a test required before.
+/// Path of a program in PATH. Panics if it is missing: call [`require!`] first.
 pub fn program(name: &str) -> PathBuf {
     find(name).unwrap_or_else(|| panic!("{name} is not in PATH: require!(program {name:?}) first"))
 }
@@ -198,7 +201,7 @@ fn find(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.is_file())
 }
 
-/// Returns whether a kernel in /boot has a module, as a file or built in.
+/// Returns true if any kernel in /boot has the module, loadable or built in. Looks below `root`.
 fn kernel_has(root: &Path, module: &str) -> bool {
     let images = std::fs::read_dir(root.join("boot")).into_iter().flatten().flatten();
     let releases = images.filter_map(|image| {

@@ -1,4 +1,4 @@
-//! A NATS server for a test.
+//! Starts a NATS server for a test.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server with its own directory and port, which ends with the test.
+/// A NATS server with a private directory and port. Dropping it kills the server.
 #[derive(Debug)]
 pub struct NatsServer {
     directory: tempfile::TempDir,
@@ -17,17 +17,17 @@ pub struct NatsServer {
 }
 
 impl NatsServer {
-    /// Starts a server that accepts every client.
+    /// Starts a server on 127.0.0.1 that accepts every client without a password.
     pub fn start() -> Self {
         Self::start_with(|_| String::new())
     }
 
-    /// Starts a server with lines of a configuration, which may name files that `prepare` puts into the directory given.
+    /// Starts a server on 127.0.0.1. `prepare` gets the server's directory, may create files there, and returns the content of nats.conf.
     pub fn start_with(prepare: impl FnOnce(&Path) -> String) -> Self {
         Self::start_on(&Ipv4Addr::LOCALHOST.to_string(), prepare)
     }
 
-    /// As [`Self::start_with`], on another address of this machine.
+    /// Like [`Self::start_with`], but listens on the address `host` of this machine.
     pub fn start_on(host: &str, prepare: impl FnOnce(&Path) -> String) -> Self {
         let directory = tempfile::tempdir().expect("a directory for nats-server");
         let lines = prepare(directory.path());
@@ -40,27 +40,27 @@ impl NatsServer {
         server
     }
 
-    /// `HOST:PORT`.
+    /// Address and port of the server as `HOST:PORT`.
     pub fn host(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// `nats://HOST:PORT`.
+    /// URL of the server: `nats://HOST:PORT`.
     pub fn url(&self) -> String {
         format!("nats://{}", self.host())
     }
 
-    /// A file of the server's directory.
+    /// Path of a file in the server's directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// The process.
+    /// Process id of the server; `None` after [`Self::kill`].
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Kills the server as a crash does.
+    /// Kills the server with SIGKILL, as in a crash. Its directory is kept.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -68,7 +68,7 @@ impl NatsServer {
         }
     }
 
-    /// Starts the server on its port, after [`Self::kill`].
+    /// Starts the server on the same port again, after [`Self::kill`]. Waits up to 30 s until it accepts connections.
     pub fn run(&mut self) {
         let log = fs::File::options().create(true).append(true).open(self.file("log")).expect("a log");
         let child = Command::new(crate::program("nats-server"))
@@ -87,7 +87,7 @@ impl NatsServer {
         }
     }
 
-    /// The server's log.
+    /// Content of the server's log; empty if it cannot be read.
     pub fn log(&self) -> String {
         fs::read_to_string(self.file("log")).unwrap_or_default()
     }

@@ -1,6 +1,6 @@
-//! A PostgreSQL server for one test, from Debian's package: its own directory, a port of 127.0.0.1 and a Unix socket.
+//! Starts a PostgreSQL 15 server for one test, from Debian's package, with a private directory, a port on 127.0.0.1 and a Unix socket.
 //!
-//! It ends with the test, also if the test is killed: a shell holds the server and waits for the end of a pipe from the test.
+//! The server ends with the test, even if the test is killed: a shell script stops it when the pipe from the test closes.
 
 use std::fs;
 use std::io;
@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The directory of Debian's programs. [`PostgresServer::start`] needs `require!(file postgres::PROGRAM)` first.
+/// Directory of Debian's PostgreSQL programs. [`PostgresServer::start`] needs `require!(file postgres::PROGRAM)` first.
 const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
-/// The server's program.
+/// Path of the server program; a test requires this file.
 pub const PROGRAM: &str = "/usr/lib/postgresql/15/bin/postgres";
-/// The superuser of the server.
+/// Name of the database superuser.
 const SUPERUSER: &str = "iotax";
-/// Longest wait for the server to answer.
+/// Maximum time for the server to accept connections after its start.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Runs the server until the pipe from the test ends. SIGINT disconnects everyone and stops cleanly; the second argument says whether
-/// the directory goes too.
+/// Shell script that runs the server until a line arrives on stdin or the test closes the pipe. The line `crash` stops the server without a
+/// checkpoint, anything else stops it cleanly. Removes the directory unless the line is `crash` or `keep`.
 const KEEPER: &str = r#"
 trap '' INT TERM HUP
 directory=$1 && shift
@@ -35,18 +35,18 @@ wait $server
 [ "$ending" = keep ] || [ "$ending" = crash ] || rm -rf "$directory"
 "#;
 
-/// Settings that differ from those of most tests.
+/// Options of a test server; the defaults suit most tests.
 #[derive(Debug, Default)]
 pub struct PostgresOptions<'a> {
-    /// Settings of the server, as in postgresql.conf.
+    /// Names and values of server settings, as in postgresql.conf.
     pub settings: &'a [(&'a str, &'a str)],
-    /// Lines of pg_hba.conf that come first: everyone who comes by them needs no password otherwise.
+    /// Lines to insert at the top of pg_hba.conf. Local connections that match none of them need no password.
     pub access: &'a str,
-    /// Files that only the server can read: name in its directory, and contents.
+    /// Files to create in the data directory, readable by the server only: name and content.
     pub files: &'a [(&'a str, &'a [u8])],
 }
 
-/// A running server. Dropping it ends it and removes its directory.
+/// A running PostgreSQL server. Dropping it stops the server and removes its directory.
 #[derive(Debug)]
 pub struct PostgresServer {
     directory: PathBuf,
@@ -57,12 +57,12 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts a server that does not sync: it only has to survive the test.
+    /// Starts a server with `fsync=off`, which is faster and does not survive a power failure.
     pub fn start() -> Self {
         Self::with(&PostgresOptions { settings: &[("fsync", "off")], ..PostgresOptions::default() })
     }
 
-    /// Starts a server with settings.
+    /// Initializes a cluster and starts a server with these options. Panics if the server does not accept connections within 1 minute.
     pub fn with(options: &PostgresOptions<'_>) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl PostgresServer {
         server
     }
 
-    /// Starts the server after [`Self::stop`] or [`Self::crash`], on the same port with the same data.
+    /// Starts the server again after [`Self::stop`] or [`Self::crash`], on the same port and with the same data.
     pub fn start_again(&mut self) {
         let mut command = self.command("sh");
         command.args(["-c", KEEPER, "sh"]).arg(&self.directory).args(&self.arguments);
@@ -120,12 +120,12 @@ impl PostgresServer {
         }
     }
 
-    /// Stops the server cleanly and keeps its data. Its sessions are ended.
+    /// Disconnects all clients, stops the server cleanly and keeps its data.
     pub fn stop(&mut self) {
         self.end("keep");
     }
 
-    /// Stops the server as a crash would, without a checkpoint, and keeps its data.
+    /// Stops the server immediately, without a checkpoint, and keeps its data. The next start needs crash recovery.
     pub fn crash(&mut self) {
         self.end("crash");
     }
@@ -137,7 +137,7 @@ impl PostgresServer {
         keeper.wait().expect("it ends");
     }
 
-    /// Creates an empty database with a unique name and returns its URL, for the superuser.
+    /// Creates an empty database with a unique name. Returns its URL for the superuser.
     pub fn database(&self) -> String {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("test{}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -145,22 +145,22 @@ impl PostgresServer {
         self.url(SUPERUSER, &name)
     }
 
-    /// The URL of a database for a user.
+    /// URL of a database on this server for a user, without a password.
     pub fn url(&self, user: &str, database: &str) -> String {
         format!("postgres://{user}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// The directory of the Unix socket.
+    /// Directory of the server's Unix socket.
     pub fn socket_directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The port, on 127.0.0.1 and in the socket's name.
+    /// TCP port on 127.0.0.1, which is also part of the Unix socket's name.
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// Carries out SQL as the superuser, and gives the rows: a line each, columns separated by `|`. An error is a panic.
+    /// Executes SQL as the superuser. Returns one line per row, with columns separated by `|`. Panics on an error.
     pub fn sql(&self, database: &str, sql: &str) -> String {
         let (port, name) = (self.port.to_string(), format!("--dbname={database}"));
         let args = ["-h", "127.0.0.1", "-p", &port, "-U", SUPERUSER, &name];
@@ -180,7 +180,8 @@ impl PostgresServer {
         self.command(program).args(args).output().expect("the program starts")
     }
 
-    /// A command as the server's user, which is not root: the server refuses to run as root.
+    /// Prepares a command in the server's directory. If this process is root, the command runs as an unprivileged user, because PostgreSQL
+    /// refuses to run as root.
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.directory).env("LC_ALL", "C").env_remove("PGPASSWORD");
@@ -200,7 +201,7 @@ impl Drop for PostgresServer {
     }
 }
 
-/// An unprivileged user and group: PostgreSQL's own from its package, or nobody.
+/// User and group id of the user `postgres` or, without one, of `nobody`.
 fn unprivileged() -> (u32, u32) {
     let users = fs::read_to_string("/etc/passwd").expect("the users");
     let of = |name: &str| {
@@ -211,13 +212,13 @@ fn unprivileged() -> (u32, u32) {
     of("postgres").or_else(|| of("nobody")).expect("the user postgres or nobody")
 }
 
-/// A free port.
+/// An unused TCP port on 127.0.0.1.
 fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("bound").port()
 }
 
-/// Returns whether anything listens on a port of 127.0.0.1.
+/// Returns true if a process listens on this port of 127.0.0.1.
 pub fn is_listening(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }

@@ -1,6 +1,6 @@
-//! Recorded trees of /proc and /sys in text form.
+//! Builds directory trees that imitate /proc and /sys, from a text.
 //!
-//! One entry per line: `path = content` is a file (`\n` in the content is a newline, `\x00` the byte of this number), `path -> target` a
+//! Each line is one entry: `path = content` is a file (`\n` in the content is a newline, `\x00` a byte in hexadecimal), `path -> target` a
 //! symbolic link, `path/` a directory. Empty lines and lines that start with `#` are ignored.
 
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// Creates a recorded tree in a new directory.
+/// Creates the tree described by `recorded` in a new temporary directory.
 pub fn build(recorded: &str) -> TempDir {
     let root = tempfile::tempdir().expect("a temporary directory");
     let lines = recorded.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -17,7 +17,7 @@ pub fn build(recorded: &str) -> TempDir {
     root
 }
 
-/// Adds the entry of one line.
+/// Creates the file, link or directory that one line of the text describes. Ignores comments and empty lines.
 pub fn add(root: &Path, line: &str) {
     if let Some((path, content)) = line.split_once(" = ") {
         write(root, path, &content.replace("\\n", "\n"));
@@ -31,7 +31,7 @@ pub fn add(root: &Path, line: &str) {
     }
 }
 
-/// Removes a file or link of a tree, and the directories that are empty without it.
+/// Removes a file or link from a tree, and then its parent directories as long as they are empty.
 pub fn remove(root: &Path, path: &str) {
     let path = root.join(path);
     fs::remove_file(&path).expect("removed");
@@ -42,7 +42,7 @@ pub fn remove(root: &Path, path: &str) {
     }
 }
 
-/// Writes one file of a tree, in place if it exists, so that open handles see the change as in /proc.
+/// Writes a file of a tree. An existing file keeps its inode, so that open handles see the new content, as in /proc.
 pub fn write(root: &Path, path: &str, content: &str) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().expect("below the root")).expect("created");
@@ -51,7 +51,7 @@ pub fn write(root: &Path, path: &str, content: &str) {
     fs::write(path, bytes).expect("written");
 }
 
-/// The content with its bytes in hexadecimal.
+/// Decodes the escapes `\n` and `\x00` in a file's content.
 fn bytes(content: &str) -> Vec<u8> {
     let mut parts = content.split("\\x");
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

@@ -11,25 +11,25 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use crate::buckets;
 use crate::raw::{RequestKind, RequestLatencies};
 
-/// The compiled programs, aligned as their reader expects.
+/// Compiled BPF object file, aligned as the ELF parser requires.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/latency.bpf.o");
 
 const PROGRAMS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 
-/// Number of values before the buckets: total time, I/Os whose dispatch was seen, their time in the device.
+/// Number of map values that precede the buckets: total time in ns, requests whose dispatch was observed, and their device time in ns.
 const HEAD: usize = 3;
 const VALUES: usize = HEAD + buckets::COUNT;
 
-/// An error of the BPF programs.
+/// Reason why the BPF programs cannot be loaded, attached or read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BpfError {
-    /// The kernel has no BTF.
+    /// The kernel does not provide its type information (BTF).
     #[error("this kernel does not describe its types (/sys/kernel/btf/vmlinux): {0}")]
     Btf(#[from] aya::BtfError),
-    /// The object cannot be loaded.
+    /// The object file cannot be parsed, or the kernel refuses to create its maps.
     #[error("the kernel takes no BPF maps from this process (root may): {0}")]
     Load(#[from] aya::EbpfError),
-    /// A program cannot be loaded or attached.
+    /// The kernel rejects a program, or the program cannot be attached to its tracepoint.
     #[error("the kernel does not take the BPF program (root may load it, from Linux 5.11 on): {0}")]
     Program(#[from] aya::programs::ProgramError),
     /// A map cannot be read.
@@ -37,14 +37,14 @@ pub(crate) enum BpfError {
     Map(#[from] aya::maps::MapError),
 }
 
-/// The attached BPF programs; dropping this detaches them.
+/// Attached BPF programs that measure block requests; they are detached when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct BlockLatency {
     programs: Ebpf,
 }
 
 impl BlockLatency {
-    /// Loads and attaches the programs, with room for the latencies of `devices` devices.
+    /// Loads the programs and attaches them to the block tracepoints, with room for the histograms of `devices` devices.
     pub(crate) fn attach(devices: usize) -> Result<Self, BpfError> {
         let btf = Btf::from_sys_fs()?;
         let entries = u32::try_from(2 * devices).unwrap_or(u32::MAX);
@@ -58,7 +58,7 @@ impl BlockLatency {
         Ok(Self { programs })
     }
 
-    /// The latencies of all devices since the programs were attached, by `major:minor`.
+    /// Reads the latencies of all devices since the programs were attached, keyed by `major:minor`.
     pub(crate) fn read(&self) -> Result<BTreeMap<String, Vec<RequestLatencies>>, BpfError> {
         let mut found: BTreeMap<String, Vec<RequestLatencies>> = BTreeMap::new();
         let Some(map) = self.programs.map("latency") else { return Ok(found) };

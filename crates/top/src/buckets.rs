@@ -1,19 +1,20 @@
-//! Buckets of the kernel's latency histograms: the layout of `bpf/latency.bpf.c`.
+//! Bucket layout of the latency histograms that `bpf/latency.bpf.c` fills in the kernel.
 
-/// Binary logarithm of the number of buckets per power of two.
+/// Binary logarithm of the number of buckets per power of two: 4 means 16 buckets.
 const SUB_BITS: u32 = 4;
-/// The first bucket ends just above this power of two, in nanoseconds: 1 us.
+/// Binary logarithm of the lower end of the first bucket in nanoseconds: 2^10 ns is about 1 us. Shorter latencies count in the first bucket
+/// too.
 const FIRST_POWER: u32 = 10;
-/// Number of powers of two with buckets; the last bucket includes everything above.
+/// Number of powers of two with buckets; longer latencies count in the last bucket.
 const POWERS: usize = 26;
 
-/// The number of buckets.
+/// Number of buckets in a histogram.
 pub const COUNT: usize = POWERS << SUB_BITS;
 
-/// The largest error of a percentile that is read off the buckets, relative: half a bucket.
+/// Largest relative error of a percentile: half the width of a bucket, since a percentile is reported as the middle of its bucket.
 pub const RELATIVE_ERROR: f64 = 1.0 / 32.0;
 
-/// The middle of a bucket, in nanoseconds.
+/// Returns the middle of a bucket in nanoseconds.
 fn middle_ns(index: u16) -> f64 {
     let power = FIRST_POWER + (u32::from(index) >> SUB_BITS);
     let step = f64::from(index & ((1 << SUB_BITS) - 1)) + 0.5;
@@ -21,7 +22,8 @@ fn middle_ns(index: u16) -> f64 {
     2f64.powi(i32::try_from(power).unwrap_or(i32::MAX)) * (1.0 + step / width)
 }
 
-/// The time that `share` of all I/Os do not exceed, in nanoseconds; `None` without I/Os. Buckets are in order of their index.
+/// Returns a latency percentile in nanoseconds (`share` 0.99 for p99) as the middle of its bucket; `None` without I/Os. `buckets` must be in
+/// ascending order of index.
 pub fn percentile_ns(buckets: &[(u16, u64)], share: f64) -> Option<f64> {
     let all: u64 = buckets.iter().map(|(_, count)| count).sum();
     let wanted = share * all as f64;
@@ -32,14 +34,14 @@ pub fn percentile_ns(buckets: &[(u16, u64)], share: f64) -> Option<f64> {
     })
 }
 
-/// The mean of all I/Os, in nanoseconds; `None` without I/Os.
+/// Returns the mean latency in nanoseconds, computed from the middles of the buckets; `None` without I/Os.
 pub fn mean_ns(buckets: &[(u16, u64)]) -> Option<f64> {
     let all: u64 = buckets.iter().map(|(_, count)| count).sum();
     let sum: f64 = buckets.iter().map(|(index, count)| middle_ns(*index) * *count as f64).sum();
     (all > 0).then(|| sum / all as f64)
 }
 
-/// `later - earlier`; `None` if a bucket ran backwards.
+/// Returns the I/Os that were added to each bucket between two readings; `None` if any count decreased.
 pub fn since(earlier: &[(u16, u64)], later: &[(u16, u64)]) -> Option<Vec<(u16, u64)>> {
     let count = |index: u16| {
         let at = earlier.binary_search_by_key(&index, |(index, _)| *index).ok()?;

@@ -1,10 +1,10 @@
-//! Diagnoses a row: how busy a device is, and where the time of a guest's or a device's I/O goes.
+//! Explains a row of `iotax top` in words: how busy a device is, and where a guest's or a device's I/Os spend their time.
 
 use iotax_model::units::human;
 
 use crate::rates::{Frame, GuestRates, LayerRates};
 
-/// Explains where a guest disk's I/O spends its time; `None` for a whole guest.
+/// Explains where the I/Os of a guest's disk spend their time; `None` for the row of a whole guest.
 #[must_use]
 pub fn guest(row: &GuestRates) -> Option<String> {
     row.disk.as_ref()?;
@@ -38,28 +38,28 @@ pub fn guest(row: &GuestRates) -> Option<String> {
     })
 }
 
-/// A row's load against its capacity.
+/// Load level of a row, shown by its colour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Heat {
-    /// The device has spare capacity.
+    /// Below the thresholds of the other levels, or the load is unknown.
     #[default]
     Calm,
-    /// The device has little spare capacity.
+    /// Busy for at least 60% of the time, but not saturated.
     Warm,
-    /// The device is saturated: I/Os wait, or packets are lost.
+    /// Saturated: I/Os wait for each other, or a network interface drops packets.
     Hot,
 }
 
-/// Share of time with I/O in flight from which a device is nearly busy.
+/// Share of time with I/O in flight from which a device is [`Heat::Warm`].
 const WARM: f64 = 0.6;
-/// Share of time from which a device is saturated, if I/Os also wait.
+/// Share of time with I/O in flight from which a device is saturated, if at least [`WAITING`] I/Os are in flight on average.
 const HOT: f64 = 0.9;
-/// Mean number of I/Os in flight from which they wait for each other.
+/// Mean number of I/Os in flight from which I/Os wait for each other.
 const WAITING: f64 = 2.0;
-/// Share of time that programs wait for a CPU from which it is reported.
+/// Share of time in which some task waits for a CPU, from which the CPU is reported as short.
 const CPU_IS_SHORT: f64 = 0.2;
 
-/// A device's load relative to its capacity: it is saturated if several I/Os are in flight nearly all the time.
+/// Rates a device's load: saturated if several I/Os are in flight nearly all the time.
 #[must_use]
 pub fn heat(row: &LayerRates) -> Heat {
     match (row.busy, row.queue) {
@@ -69,7 +69,8 @@ pub fn heat(row: &LayerRates) -> Heat {
     }
 }
 
-/// Explains the latency of a device: its load, where the time goes, who causes the I/O, and the kind of device.
+/// Describes a device in one line: its load, where its I/Os spend their time, slow flushes, the main source of I/O, a shortage of CPU, and
+/// the kind of device.
 #[must_use]
 pub fn layer(frame: &Frame, row: &LayerRates) -> String {
     let said = if row.iops() > 0.0 {
@@ -81,7 +82,7 @@ pub fn layer(frame: &Frame, row: &LayerRates) -> String {
     format!("{}: {}. ({})", row.title, said.join("; "), described(row))
 }
 
-/// Describes a device without completed I/O: idle, or hanging if I/Os are in flight.
+/// Describes a device that completed no I/O: counters unknown, idle, or hanging with I/Os in flight.
 fn silence(row: &LayerRates) -> String {
     match (row.read_iops.or(row.write_iops), row.in_flight) {
         (None, _) => "not known: the device or its counters are new".to_owned(),
@@ -105,7 +106,7 @@ fn load(row: &LayerRates) -> Option<String> {
     })
 }
 
-/// Describes where an I/O spends its time: in the layer below, else in queue and device.
+/// Describes where an I/O spends its time: in the slowest device below, else in the kernel's queue and in the device.
 fn time(frame: &Frame, row: &LayerRates) -> String {
     let Some(mean) = mean(row) else { return "the time of its I/Os is not known".to_owned() };
     let each = format!("{} for each I/O", human::time(mean));
@@ -134,14 +135,14 @@ fn time(frame: &Frame, row: &LayerRates) -> String {
     }
 }
 
-/// Describes flushes that take longer than other I/Os.
+/// Describes flushes that take longer than the mean read or write; `None` for faster flushes, or without any.
 fn flushes(row: &LayerRates) -> Option<String> {
     let (rate, time) = (row.flush_iops.filter(|rate| *rate > 0.0)?, row.flush_latency_ns?);
     let is_slow = mean(row).is_none_or(|mean| time > mean);
     is_slow.then(|| format!("{} flushes a second take {} each", human::count(rate), human::time(time)))
 }
 
-/// The control group with the most I/O on the device, else the program with the most on the machine.
+/// Names the control group with the most I/O on the device; if none is known, the program with the most I/O on the machine.
 fn causes(frame: &Frame, row: &LayerRates) -> Option<String> {
     let rate = |read: Option<f64>, write: Option<f64>| read.unwrap_or(0.0) + write.unwrap_or(0.0);
     let said = |name: &str, rate: f64| format!("{name} ({}B/s)", human::count(rate));
@@ -167,7 +168,7 @@ fn described(row: &LayerRates) -> String {
     [Some(kind), alias, on, mounts].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The mean time of reads and writes together.
+/// Returns the mean latency in nanoseconds over reads and writes; `None` if unknown or without I/O.
 fn mean(row: &LayerRates) -> Option<f64> {
     let wait = |iops: f64, latency: Option<f64>| if iops > 0.0 { Some(iops * latency?) } else { Some(0.0) };
     let (reads, writes) = (row.read_iops?, row.write_iops?);
@@ -175,17 +176,17 @@ fn mean(row: &LayerRates) -> Option<f64> {
     Some(per_second / (reads + writes)).filter(|mean| mean.is_finite())
 }
 
-/// Minimum I/O time per second for which counters in milliseconds can separate queue and device.
+/// Smallest sum of I/O latencies per second (20 ms) that is split into queue and device: diskstats counts in milliseconds, so less is noise.
 const LEAST_WAIT_NS: f64 = 20e6;
 
-/// Mean times in the kernel's queue and in the device.
+/// Returns the mean times in the kernel's queue and in the device, in nanoseconds; `None` if unknown or below [`LEAST_WAIT_NS`].
 fn split(row: &LayerRates) -> Option<(f64, f64)> {
     let (device, mean) = (row.device_latency_ns?, mean(row)?);
     // diskstats counts in milliseconds, so the difference of short times is noise.
     (mean * row.iops() >= LEAST_WAIT_NS).then(|| ((mean - device).max(0.0), device))
 }
 
-/// A sentence for each guest's disk with I/O.
+/// Returns a sentence for each guest disk whose latency QEMU reported in the interval.
 #[must_use]
 pub fn guests(frame: &Frame) -> Vec<String> {
     let has_figures = |row: &&GuestRates| row.guest_latency_ns.is_some();

@@ -1,10 +1,10 @@
-//! All figures, each defined once: tables, the screen, JSON and Prometheus iterate over these lists.
+//! Defines each figure of `iotax top` once; tables, the screen, JSON and Prometheus iterate over these lists.
 
 use iotax_model::units::human;
 
 use crate::rates::{CgroupRates, GuestRates, InterfaceRates, LayerRates, PressureRates, ProcessRates};
 
-/// The unit of a figure.
+/// Unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureUnit {
     /// Events per second.
@@ -20,7 +20,7 @@ pub enum FigureUnit {
 }
 
 impl FigureUnit {
-    /// A value in at most [`Self::width`] characters.
+    /// Formats a value in at most [`Self::width`] characters.
     pub fn text(self, value: f64) -> String {
         match self {
             Self::Nanos => human::time(value).replace(' ', ""),
@@ -30,7 +30,7 @@ impl FigureUnit {
         }
     }
 
-    /// Maximum width of a value in characters.
+    /// Maximum width of a formatted value in characters.
     pub const fn width(self) -> usize {
         match self {
             Self::Nanos => 6,
@@ -40,28 +40,28 @@ impl FigureUnit {
     }
 }
 
-/// A figure of one kind of row.
+/// A figure of rows of type `R`, such as the busy share of a block device.
 #[derive(Debug)]
 pub struct Figure<R> {
-    /// Key in JSON, which ends in the unit.
+    /// Key in JSON; ends in the unit if the figure has one, such as `read_latency_ns`.
     pub id: &'static str,
     /// Column heading.
     pub title: &'static str,
-    /// Its unit.
+    /// Unit of the value that `get` returns.
     pub unit: FigureUnit,
-    /// A definition in one clause.
+    /// Definition in one clause, for the help on screen.
     pub help: &'static str,
-    /// The value; `None` if unknown.
+    /// Returns the value in a row; `None` if unknown.
     pub get: fn(&R) -> Option<f64>,
 }
 
 impl<R> Figure<R> {
-    /// The row's value as text; a dash if unknown.
+    /// Formats the row's value; a dash if unknown.
     pub fn text(&self, row: &R) -> String {
         (self.get)(row).map_or_else(|| "-".to_owned(), |value| self.unit.text(value))
     }
 
-    /// Width of the figure's column in characters.
+    /// Width of the figure's column in characters: enough for its values and its heading.
     pub fn width(&self) -> usize {
         self.unit.width().max(self.title.len())
     }
@@ -77,7 +77,7 @@ macro_rules! figures {
 }
 
 figures! {
-    /// Figures of block devices; those that come first stay on a narrow screen.
+    /// Figures of block devices, the most important first: narrow screens leave out the last ones.
     LAYERS: LayerRates {
         busy "busy" Share "share of time with I/O in flight"
         read_iops "r/s" PerSecond "reads completed per second"
@@ -146,7 +146,7 @@ figures! {
 }
 
 figures! {
-    /// Figures of the whole machine.
+    /// Figures of the whole machine: shares of time in which tasks waited for I/O, a CPU or memory.
     PRESSURE: PressureRates {
         io_some "io" Share "share of time in which some task waited for I/O"
         io_full "io all" Share "share of time in which all busy tasks waited for I/O"

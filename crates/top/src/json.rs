@@ -7,10 +7,10 @@ use crate::rates::Frame;
 use crate::raw::PercentileSource;
 use crate::table::utc;
 
-/// The version of the documents.
+/// Version of the JSON format, which each document names.
 pub const SCHEMA: u32 = 1;
 
-/// A frame's document, without unknown figures.
+/// Returns a frame's JSON document; unknown figures have no key.
 #[must_use]
 pub fn document(frame: &Frame) -> Value {
     let layers = frame.layers.iter().map(|layer| {
@@ -57,7 +57,7 @@ pub fn document(frame: &Frame) -> Value {
     }))
 }
 
-/// Adds the known figures of a row to its other keys.
+/// Adds the known figures of a row to `own`, the row's other keys.
 fn with_figures<R>(own: Value, figures: &[Figure<R>], row: &R) -> Value {
     let mut document = own;
     for figure in figures {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::figure::{self, Figure, FigureUnit};
 use crate::rates::Frame;
 
-/// A frame in Prometheus' text format: a gauge per figure, without unknown figures.
+/// Formats a frame for Prometheus, with one gauge per known figure of each row.
 #[must_use]
 pub fn text(frame: &Frame) -> String {
     let mut out = String::new();
@@ -30,7 +30,7 @@ pub fn text(frame: &Frame) -> String {
     out
 }
 
-/// Appends the gauges of one kind of row.
+/// Appends the gauges of all rows of one kind, such as block devices.
 fn group<R>(
     out: &mut String,
     kind: &str,

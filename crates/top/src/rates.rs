@@ -1,4 +1,4 @@
-//! Rates between two readings. A rate is unknown if a reading lacks the counter, or if the counter ran backwards.
+//! Computes rates from two readings. A rate is unknown if a reading lacks the counter, or if the counter decreased.
 
 use std::collections::HashMap;
 
@@ -16,14 +16,14 @@ const SECTOR: f64 = 512.0;
 const NS_PER_MS: f64 = 1e6;
 const NS_PER_S: f64 = 1e9;
 
-/// All rates of one interval.
+/// All rates of one interval between two readings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Frame {
     /// End of the interval in milliseconds since 1970, UTC; `None` if an imported text lacks it.
     pub at_ms: Option<u64>,
-    /// Length of the interval; `None` if an imported text lacks it.
+    /// Length of the interval in nanoseconds; `None` if an imported text lacks it.
     pub interval_ns: Option<u64>,
-    /// Block devices in stack order: each follows the first device below it.
+    /// Block devices in stack order: each stands after the first device that it is built on.
     pub layers: Vec<LayerRates>,
     /// Processes with I/O in the interval, the busiest first.
     pub processes: Vec<ProcessRates>,
@@ -33,28 +33,28 @@ pub struct Frame {
     pub guests: Vec<GuestRates>,
     /// Network interfaces.
     pub interfaces: Vec<InterfaceRates>,
-    /// Shares of time that tasks were stalled.
+    /// Shares of time in which tasks waited for I/O, a CPU or memory; `None` if unknown.
     pub pressure: Option<PressureRates>,
-    /// The source of the percentiles.
+    /// Source of the latency percentiles, or the reason why there are none.
     pub percentiles: PercentileSource,
-    /// Sources that could not be read.
+    /// Sources that could not be read, each with the reason.
     pub remarks: Vec<String>,
 }
 
 /// Rates of a block device.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LayerRates {
-    /// The kernel's name.
+    /// Name in the kernel, such as `sda` or `dm-0`.
     pub name: String,
-    /// The display name.
+    /// Name shown to users: `vg0/images` for an LVM volume, else the kernel's name.
     pub title: String,
-    /// The kind of layer, if known.
+    /// Kind of layer, such as md or LVM; `None` if unknown.
     pub kind: Option<LayerKind>,
-    /// Number of devices between this one and the bottom of the stack.
+    /// Number of devices below this one, counted along the first lower device of each; 0 at the bottom of the stack.
     pub depth: usize,
-    /// The devices directly below.
+    /// Kernel names of the devices directly below.
     pub on: Vec<String>,
-    /// Mount points.
+    /// Mount points of the filesystem on the device.
     pub mounts: Vec<String>,
     /// Reads per second.
     pub read_iops: Option<f64>,
@@ -64,25 +64,25 @@ pub struct LayerRates {
     pub read_bytes_per_s: Option<f64>,
     /// Bytes written per second.
     pub write_bytes_per_s: Option<f64>,
-    /// Mean time of reads, from queueing to completion.
+    /// Mean latency of reads in nanoseconds, from queueing to completion.
     pub read_latency_ns: Option<f64>,
-    /// Mean time of writes.
+    /// Mean latency of writes in nanoseconds, from queueing to completion.
     pub write_latency_ns: Option<f64>,
-    /// The time that 99% of the reads did not exceed.
+    /// 99th percentile of read latencies in nanoseconds.
     pub read_p99_ns: Option<f64>,
-    /// The time that 99% of the writes did not exceed.
+    /// 99th percentile of write latencies in nanoseconds.
     pub write_p99_ns: Option<f64>,
-    /// Mean time from dispatch to the driver to completion, reads and writes together.
+    /// Mean time in nanoseconds from dispatch to the driver until completion, over reads and writes.
     pub device_latency_ns: Option<f64>,
     /// Mean number of I/Os in flight.
     pub queue: Option<f64>,
-    /// Share of time with at least one I/O in flight.
+    /// Share of time with at least one I/O in flight, 0 to 1.
     pub busy: Option<f64>,
     /// I/Os in flight at the end of the interval.
     pub in_flight: Option<f64>,
-    /// Reads per second that were merged with neighbours.
+    /// Reads per second that the kernel merged with an adjacent request.
     pub read_merges_per_s: Option<f64>,
-    /// Writes per second that were merged with neighbours.
+    /// Writes per second that the kernel merged with an adjacent request.
     pub write_merges_per_s: Option<f64>,
     /// Discards per second.
     pub discard_iops: Option<f64>,
@@ -90,12 +90,12 @@ pub struct LayerRates {
     pub discard_bytes_per_s: Option<f64>,
     /// Flushes per second.
     pub flush_iops: Option<f64>,
-    /// Mean time of flushes.
+    /// Mean latency of flushes in nanoseconds.
     pub flush_latency_ns: Option<f64>,
 }
 
 impl LayerRates {
-    /// I/Os per second, for sorting; an unknown rate counts as 0.
+    /// Returns reads and writes per second for sorting; an unknown rate counts as 0.
     pub fn iops(&self) -> f64 {
         self.read_iops.unwrap_or(0.0) + self.write_iops.unwrap_or(0.0)
     }
@@ -104,11 +104,11 @@ impl LayerRates {
 /// Rates of a process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProcessRates {
-    /// Process id.
+    /// Process id (PID).
     pub pid: u32,
-    /// Process name, or the guest's name.
+    /// Name of the process; the guest's name if the process is QEMU.
     pub name: String,
-    /// Its control group.
+    /// Path of the process's control group, if known.
     pub cgroup: Option<String>,
     /// Bytes per second read from storage for the process.
     pub read_bytes_per_s: Option<f64>,
@@ -123,9 +123,9 @@ pub struct ProcessRates {
 /// Rates of a control group on one device.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CgroupRates {
-    /// Path of the group.
+    /// Path of the control group in the cgroup hierarchy, such as `/system.slice/db.service`.
     pub path: String,
-    /// The device's name, or its number.
+    /// Name of the device as shown to users; `major:minor` if the device is unknown.
     pub device: String,
     /// Reads per second.
     pub read_iops: Option<f64>,
@@ -144,30 +144,31 @@ pub struct GuestRates {
     pub guest: String,
     /// Process id of QEMU.
     pub pid: u32,
-    /// The disk's file; `None` for the whole guest.
+    /// Path of the disk's file, else QEMU's name of the disk; `None` in the row of the whole guest.
     pub disk: Option<String>,
-    /// The host's device that the disk is on.
+    /// Block device of the host that holds the disk, if known.
     pub device: Option<String>,
-    /// Reads per second: of the disk as QEMU counts them, of the guest as the sum.
+    /// Reads per second. A disk's are counted by QEMU; a guest's are the sum over its disks.
     pub read_iops: Option<f64>,
-    /// Writes per second.
+    /// Writes per second. A disk's are counted by QEMU; a guest's are the sum over its disks.
     pub write_iops: Option<f64>,
-    /// Bytes read per second: of the disk as QEMU counts them, of the guest as the host's kernel counts them.
+    /// Bytes read per second. A disk's are counted by QEMU, a guest's by the host's kernel for the QEMU process.
     pub read_bytes_per_s: Option<f64>,
-    /// Bytes written per second.
+    /// Bytes written per second. A disk's are counted by QEMU, a guest's by the host's kernel for the QEMU process.
     pub write_bytes_per_s: Option<f64>,
-    /// Mean time of I/Os as QEMU presents them to the guest.
+    /// Mean latency of the disk's I/Os in nanoseconds, as measured in QEMU.
     pub guest_latency_ns: Option<f64>,
-    /// Mean time of I/Os at the host's device.
+    /// Mean latency in nanoseconds of all I/Os at the host's device, including those of other users; `None` if the guest did no I/O there.
     pub host_latency_ns: Option<f64>,
-    /// Mean time above the host's device, in QEMU and the host's filesystem: the difference of the two.
+    /// `guest_latency_ns` minus `host_latency_ns`: time in QEMU and the host's filesystem. `None` if negative, because then they are of
+    /// different I/Os.
     pub above_latency_ns: Option<f64>,
 }
 
 /// Rates of a network interface.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InterfaceRates {
-    /// Its name.
+    /// Name of the interface, such as `eth0`.
     pub name: String,
     /// Bytes received per second.
     pub rx_bytes_per_s: Option<f64>,
@@ -177,9 +178,9 @@ pub struct InterfaceRates {
     pub rx_packets_per_s: Option<f64>,
     /// Packets sent per second.
     pub tx_packets_per_s: Option<f64>,
-    /// Packets lost on receipt per second.
+    /// Received packets that were dropped, per second.
     pub rx_drops_per_s: Option<f64>,
-    /// Packets lost on sending per second.
+    /// Packets to be sent that were dropped, per second.
     pub tx_drops_per_s: Option<f64>,
 }
 
@@ -196,7 +197,7 @@ pub struct PressureRates {
     pub memory_some: Option<f64>,
 }
 
-/// The rates between two readings; `None` unless time passed between them.
+/// Computes the rates between two readings; `None` unless `later` was taken after `earlier`.
 #[must_use]
 pub fn between(earlier: &MachineSnapshot, later: &MachineSnapshot) -> Option<Frame> {
     let interval_ns = later.clock_ns.checked_sub(earlier.clock_ns).filter(|ns| *ns > 0)?;
@@ -236,14 +237,14 @@ pub fn between(earlier: &MachineSnapshot, later: &MachineSnapshot) -> Option<Fra
     Some(frame)
 }
 
-/// Turns differences of counters into rates.
+/// Divides differences of counters by the length of the interval.
 #[derive(Debug, Clone, Copy)]
 struct Per {
     seconds: f64,
 }
 
 impl Per {
-    /// The rate of a counter; `None` if it ran backwards.
+    /// Returns the increase of a counter per second; `None` if the counter decreased.
     fn second(self, earlier: u64, later: u64) -> Option<f64> {
         Some(since(earlier, later)? / self.seconds)
     }
@@ -257,7 +258,7 @@ fn since(earlier: u64, later: u64) -> Option<f64> {
     Some(later.checked_sub(earlier)? as f64)
 }
 
-/// `sum / count` of the increments; `None` if nothing was counted.
+/// Divides the increase of a sum by the increase of its count; `None` if either is unknown or the count did not increase.
 fn mean(sum: Option<f64>, count: Option<f64>) -> Option<f64> {
     Some(sum? / count.filter(|count| *count > 0.0)?)
 }
@@ -308,7 +309,7 @@ fn layer(before: Option<&Device>, device: &Device, per: Per) -> LayerRates {
     }
 }
 
-/// False for devices whose driver counts I/Os and not their times: md before Linux 5.14.
+/// Returns whether the driver records the times of I/Os: md before Linux 5.14 only counts I/Os.
 fn keeps_time(counters: &DeviceCounters) -> bool {
     let times = [counters.read_ms, counters.write_ms, counters.busy_ms, counters.weighted_ms];
     counters.reads + counters.writes == 0 || times.iter().any(|ms| *ms > 0)
@@ -322,7 +323,7 @@ fn mean_wait_ns(a: &DeviceCounters, b: &DeviceCounters) -> Option<f64> {
     Some(mean(Some(ms), Some(ios))? * NS_PER_MS)
 }
 
-/// The 99th percentile of one direction's I/Os in the interval.
+/// Returns the 99th percentile in nanoseconds of a device's reads or writes in the interval; `None` without I/O or latencies.
 fn percentile(before: &Device, device: &Device, direction: RequestKind) -> Option<f64> {
     let of = |device: &Device| {
         let latencies = device.latencies.iter().find(|latencies| latencies.direction == direction)?;
@@ -444,7 +445,7 @@ fn guests(
     rows
 }
 
-/// The disks of a guest: those that QEMU counts, else those of its command line.
+/// Returns a row per disk of a guest: the disks that QEMU counts, or without QMP those of its command line.
 fn guest_disks(
     before: Option<&QemuGuest>,
     guest: &QemuGuest,

@@ -1,6 +1,6 @@
-//! All counters of a machine at one moment, as read and recorded.
+//! All counters of a machine at one moment, as read from the kernel and stored in recordings.
 //!
-//! Rates follow from two snapshots ([`crate::rates`]). A counter that could not be read is `None` or its row is absent.
+//! Rates follow from two snapshots ([`crate::rates`]). A counter that could not be read is `None`, or its row is missing.
 
 use iotax_model::record::{NicActivity, Pressure};
 use iotax_model::target::LayerKind;
@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 /// Counters of a machine at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineSnapshot {
-    /// Milliseconds since 1970, UTC.
+    /// Time of the reading in milliseconds since 1970, UTC.
     pub at_ms: u64,
-    /// Nanoseconds of a clock that never jumps, since the collector started.
+    /// Nanoseconds since the collector started, on a monotonic clock.
     pub clock_ns: u64,
-    /// Block devices in stack order: each follows the first device below it.
+    /// Block devices in stack order: each stands after the first device that it is built on.
     pub devices: Vec<Device>,
     /// Processes whose I/O counters can be read.
     pub processes: Vec<Process>,
-    /// I/O of control groups, by device.
+    /// I/O counters of control groups, one entry per group and device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<CgroupIo>,
-    /// QEMU's guests.
+    /// Guests run by QEMU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<QemuGuest>,
-    /// Network interfaces with the totals of their counters.
+    /// Network interfaces by name, with their total counters.
     pub interfaces: Vec<(String, NicActivity)>,
-    /// Total stall times.
+    /// Total times in which tasks waited for I/O, a CPU or memory; `None` if unknown.
     pub pressure: Option<Pressure>,
-    /// The source of percentiles.
+    /// Source of the latency percentiles, or the reason why there are none.
     pub percentiles: PercentileSource,
     /// Sources that could not be read, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,35 +40,35 @@ pub struct MachineSnapshot {
 pub enum PercentileSource {
     /// BPF programs at the kernel's block tracepoints.
     Bpf,
-    /// No percentiles, for this reason.
+    /// There are no percentiles; holds the reason.
     Unknown(String),
-    /// Imported text of another tool, without percentiles.
+    /// There are no percentiles, because the figures come from another tool's text.
     #[default]
     NotTold,
 }
 
-/// A block device.
+/// A block device with its counters at the time of the reading.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// The kernel's name.
+    /// Name in the kernel, such as `sda` or `dm-0`.
     pub name: String,
-    /// `major:minor`.
+    /// Device number as `major:minor`.
     pub number: String,
-    /// The kind of layer.
+    /// Kind of layer, such as md or LVM.
     pub kind: LayerKind,
-    /// The display name: `vg0/images`, else the kernel's name.
+    /// Name shown to users: `vg0/images` for an LVM volume, else the kernel's name.
     pub title: String,
-    /// Number of devices between this one and the bottom of the stack.
+    /// Number of devices below this one, counted along the first lower device of each; 0 at the bottom of the stack.
     pub depth: usize,
-    /// The devices directly below.
+    /// Kernel names of the devices directly below.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on: Vec<String>,
-    /// Mount points.
+    /// Mount points of the filesystem on the device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
-    /// The device's counters.
+    /// Counters of the device in /proc/diskstats.
     pub counters: DeviceCounters,
-    /// Latencies of requests, by kind of I/O; empty for devices without requests.
+    /// Latencies of reads and of writes; empty for devices without requests, such as device-mapper.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<RequestLatencies>,
 }
@@ -78,39 +78,39 @@ pub struct Device {
 pub struct DeviceCounters {
     /// Completed reads.
     pub reads: u64,
-    /// Reads that were merged with neighbours.
+    /// Reads that the kernel merged with an adjacent request.
     pub read_merges: u64,
     /// 512-byte sectors read.
     pub read_sectors: u64,
-    /// Sum of the times of reads.
+    /// Sum of read latencies in milliseconds.
     pub read_ms: u64,
     /// Completed writes.
     pub writes: u64,
-    /// Writes that were merged with neighbours.
+    /// Writes that the kernel merged with an adjacent request.
     pub write_merges: u64,
     /// 512-byte sectors written.
     pub write_sectors: u64,
-    /// Sum of the times of writes.
+    /// Sum of write latencies in milliseconds.
     pub write_ms: u64,
-    /// I/Os in flight now.
+    /// I/Os in flight at the time of the reading.
     pub in_flight: u64,
-    /// Time with at least one I/O in flight.
+    /// Time with at least one I/O in flight, in milliseconds.
     pub busy_ms: u64,
-    /// Sum over time of the I/Os in flight, in milliseconds.
+    /// Integral over time of the I/Os in flight, in milliseconds: two I/Os for 5 ms add 10.
     pub weighted_ms: u64,
     /// Completed discards; absent before Linux 4.18.
     pub discards: Option<u64>,
-    /// Sum of the times of discards.
+    /// Sum of discard latencies in milliseconds.
     pub discard_ms: Option<u64>,
     /// 512-byte sectors discarded.
     pub discard_sectors: Option<u64>,
     /// Completed flushes; absent before Linux 5.5.
     pub flushes: Option<u64>,
-    /// Sum of the times of flushes.
+    /// Sum of flush latencies in milliseconds.
     pub flush_ms: Option<u64>,
 }
 
-/// Kinds of requests.
+/// Kinds of block requests whose latencies are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestKind {
@@ -120,31 +120,32 @@ pub enum RequestKind {
     Write,
 }
 
-/// Latencies of one kind of requests to a device, totals since the programs were attached.
+/// Latencies of the reads or of the writes of a device, in total since the BPF programs were attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestLatencies {
-    /// The kind.
+    /// Kind of the requests.
     pub direction: RequestKind,
-    /// Requests whose dispatch was seen.
+    /// Number of completed requests whose dispatch to the driver was observed.
     pub device_ios: u64,
-    /// Sum of their times from dispatch to completion.
+    /// Sum of the times of these `device_ios` requests from dispatch to completion, in nanoseconds.
     pub device_ns: u64,
-    /// Requests by total time: index in [`crate::buckets`] and count, in order of the index, without empty ones.
+    /// Histogram of the time from queueing to completion: bucket index (see [`crate::buckets`]) and number of requests, ascending, without
+    /// empty buckets.
     pub buckets: Vec<(u16, u64)>,
 }
 
-/// A process.
+/// A process with its I/O counters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Process id.
+    /// Process id (PID).
     pub pid: u32,
     /// Process name.
     pub name: String,
-    /// Its control group, relative to the hierarchy's root.
+    /// Path of the process's control group, relative to the hierarchy's root; `None` if unknown.
     pub cgroup: Option<String>,
-    /// Its counters, to which the kernel adds those of each ended child once it is waited for.
+    /// I/O counters of the process. The kernel adds those of an ended child once its parent has waited for it.
     pub io: ProcessIo,
-    /// Page faults of exited children, which reveal whether there were any.
+    /// Page faults of ended children; if this increased, `io` includes counters of such children.
     pub children_faults: u64,
 }
 
@@ -166,38 +167,38 @@ pub struct ProcessIo {
 pub struct CgroupIo {
     /// Path of the group, relative to the hierarchy's root.
     pub path: String,
-    /// The device's `major:minor`.
+    /// Device number as `major:minor`.
     pub device: String,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
 }
 
-/// A guest of QEMU.
+/// A guest run by QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QemuGuest {
-    /// Process id of QEMU.
+    /// Process id (PID) of QEMU.
     pub pid: u32,
     /// The guest's name.
     pub name: String,
-    /// Its disks, by QEMU's command line.
+    /// Disks given on QEMU's command line.
     pub disks: Vec<QemuGuestDisk>,
-    /// Its disks as QEMU's block layer counts them; `None` without a QMP socket.
+    /// Disks as counted by QEMU's block layer; `None` without a QMP socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qemu: Option<Vec<QemuDisk>>,
 }
 
-/// A disk of a guest on the host.
+/// A disk given on QEMU's command line, and the host's device that holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QemuGuestDisk {
     /// Path of the disk's file or device.
     pub path: String,
-    /// The host's block device that backs it, directly or through its file.
+    /// Block device of the host that holds the disk, directly or through a filesystem.
     pub device: Option<String>,
 }
 
@@ -216,8 +217,8 @@ pub struct QemuDisk {
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Sum of the times of reads.
+    /// Sum of read latencies in nanoseconds.
     pub read_ns: u64,
-    /// Sum of the times of writes.
+    /// Sum of write latencies in nanoseconds.
     pub write_ns: u64,
 }

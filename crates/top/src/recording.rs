@@ -1,7 +1,7 @@
-//! Readings in a file, one after another: zstd frames of one JSON document each, so that `zstdcat FILE` prints them as lines.
+//! Stores readings in a file: one zstd frame per reading, each with a JSON document, so `zstdcat FILE` prints one reading per line.
 //!
-//! The first document names format and host. Before each zstd frame stands a skippable one (RFC 8878, 3.1.2) with its length, by
-//! which a reader finds the frames without decompressing them. A file whose end is missing is read as far as it goes.
+//! The first document names the format and the host. A skippable frame (RFC 8878, 3.1.2) before each zstd frame holds its length, so readers
+//! find frames without decompressing. A truncated file is read up to the last complete frame.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,67 +11,67 @@ use serde::{Deserialize, Serialize};
 
 use crate::raw::MachineSnapshot;
 
-/// The version of the format.
+/// Version of the recording format.
 const VERSION: u32 = 1;
-/// The magic number of a skippable frame, and its size.
+/// Header of a skippable frame: magic number, then the content length of 4 bytes.
 const MARK: [u8; 8] = [0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0];
 const LEVEL: i32 = 3;
-/// The largest document, decompressed: a reading of 10,000 processes is 2 MB.
+/// Maximum size of a decompressed document; a reading of 10,000 processes has 2 MB.
 const LARGEST: u64 = 32 << 20;
 
-/// The first document of a recording.
+/// First document of a recording; names the format and the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// The version of the format.
+    /// Version of the recording format.
     pub iotax_top: u32,
-    /// The recorded host's name.
+    /// Host name of the recorded machine.
     pub host: String,
 }
 
-/// An error of a recording.
+/// Reason why a recording cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// The file exists.
+    /// A recording was to be created, but the file exists.
     #[error("{path} exists; name a new file for a recording")]
     Exists {
-        /// The file.
+        /// Path of the existing file.
         path: PathBuf,
     },
-    /// The file cannot be read or written.
+    /// The file cannot be opened, read or written.
     #[error("{path}")]
     Io {
-        /// The file.
+        /// Path of the recording.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The file has another format.
+    /// The file is not a recording.
     #[error("{path} is no recording of iotax top (iotax top --record FILE makes one)")]
     Format {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The recording has a newer format.
+    /// The recording has another format version than this program reads.
     #[error("{path} has version {found} of the format, and this iotax reads version {VERSION}")]
     Version {
-        /// The file.
+        /// Path of the recording.
         path: PathBuf,
-        /// The version found.
+        /// Format version that the file names.
         found: u32,
     },
     /// A document of the recording is damaged.
     #[error("{path}: reading {number} is damaged: {reason}")]
     Damaged {
-        /// The file.
+        /// Path of the recording.
         path: PathBuf,
-        /// The reading, from 1.
+        /// Number of the damaged reading, from 1.
         number: usize,
-        /// The reason.
+        /// Reason why the reading cannot be parsed.
         reason: String,
     },
 }
 
-/// A recording that is being written.
+/// Writes a recording, one reading at a time.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -115,19 +115,19 @@ impl Writer {
     }
 }
 
-/// A recording opened for reading.
+/// A recording opened for reading; holds the positions of its readings.
 #[derive(Debug)]
 pub struct Recording {
     path: PathBuf,
     file: File,
     header: Header,
-    /// Offset and length of each reading.
+    /// Byte offset and length of the zstd frame of each reading.
     places: Vec<(u64, u32)>,
     is_cut: bool,
 }
 
 impl Recording {
-    /// Opens a file and finds its readings.
+    /// Opens a recording and finds the positions of its readings.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let failed = |source| RecordingError::Io { path: path.to_owned(), source };
         let format = || RecordingError::Format { path: path.to_owned() };
@@ -155,27 +155,27 @@ impl Recording {
         Ok(Self { path: path.to_owned(), file, header, places, is_cut: at < size })
     }
 
-    /// True if a file with these first bytes is a recording.
+    /// Returns whether a file that starts with these bytes is a recording.
     pub fn begins(bytes: &[u8]) -> bool {
         bytes.starts_with(&MARK)
     }
 
-    /// The recorded host's name.
+    /// Returns the host name of the recorded machine.
     pub fn host(&self) -> &str {
         &self.header.host
     }
 
-    /// Returns whether the file is truncated after the last reading.
+    /// Returns whether the file ends in an incomplete reading, as after a crash.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// The number of readings.
+    /// Returns the number of complete readings.
     pub fn count(&self) -> usize {
         self.places.len()
     }
 
-    /// The reading with this index; `None` past the end.
+    /// Reads a reading by its index, from 0; `None` past the end.
     pub fn snapshot(&mut self, index: usize) -> Result<Option<MachineSnapshot>, RecordingError> {
         let Some(place) = self.places.get(index) else { return Ok(None) };
         document(&mut self.file, *place).map(Some).map_err(|error| RecordingError::Damaged {

@@ -9,11 +9,11 @@ use crate::figure::{self, Figure};
 use crate::rates::{CgroupRates, Frame, GuestRates, InterfaceRates, LayerRates};
 use crate::raw::PercentileSource;
 
-/// Minimum width of the column of names.
+/// Minimum width of the name column in characters.
 const SHORTEST_NAME: usize = 10;
-/// Width of the mark that says how many columns are left out.
+/// Width in characters of the mark `+3>`, which counts the columns that do not fit.
 const MARK: usize = 5;
-/// Maximum number of rows of processes and of groups in the text of a frame.
+/// Maximum number of processes, and of control groups, listed in the text of a frame.
 const MOST_CAUSES: usize = 10;
 
 /// The tables of a frame.
@@ -35,7 +35,7 @@ impl TableKind {
     /// All tables, the most important first.
     pub const ALL: [Self; 5] = [Self::Layers, Self::Guests, Self::Processes, Self::Cgroups, Self::Interfaces];
 
-    /// The number of columns.
+    /// Returns the number of figure columns of the table.
     #[must_use]
     pub const fn columns(self) -> usize {
         match self {
@@ -48,49 +48,49 @@ impl TableKind {
     }
 }
 
-/// The layout of a table.
+/// Options for the layout of a table: width, sorting and filter.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Look<'a> {
     /// Width of the screen in characters.
     pub width: usize,
     /// Index of the figure to sort by; without one the busiest rows come first.
     pub by: Option<usize>,
-    /// Shows devices as one list instead of a tree.
+    /// True to show devices as one list instead of a tree.
     pub is_flat: bool,
-    /// Number of figure columns skipped on the left.
+    /// Number of figure columns scrolled past on the left.
     pub skip: usize,
     /// Shows only rows that contain this text.
     pub filter: &'a str,
 }
 
-/// A table: column headings, and rows of one line each.
+/// A table as text: a line of column headings, and rows of one line each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
-    /// The title, with a mark of the columns that are left out before it.
+    /// Heading of the name column, with a mark if columns are scrolled past on the left.
     title: String,
-    /// Width of the column of names.
+    /// Width of the name column in characters.
     names: usize,
-    /// Headings of the figures.
+    /// Headings of the shown figures, as text of a line.
     heads: String,
-    /// The rows.
+    /// Rows in the order in which they are shown.
     pub rows: Vec<Row>,
 }
 
 /// A row of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Row {
-    /// A key that is unique in the table.
+    /// Identifies the row within the table across frames.
     pub key: String,
     /// The row as a line of text.
     pub text: String,
-    /// Name and remark, not truncated.
+    /// Name and remark of the row without truncation.
     pub whole: String,
-    /// Load of the row, shown by its colour.
+    /// Load level of the row, shown by its colour.
     pub heat: Heat,
 }
 
 impl Table {
-    /// The heading line, with the number of hidden rows.
+    /// Formats the heading line; `hidden` is the number of rows that do not fit.
     #[must_use]
     pub fn head(&self, hidden: usize) -> String {
         let hidden = if hidden == 0 { String::new() } else { format!("+{hidden}") };
@@ -99,18 +99,18 @@ impl Table {
     }
 }
 
-/// The data of a row.
+/// A row before its layout: its data, name and remark.
 struct Source<'a, R> {
     row: &'a R,
     key: String,
     name: String,
     remark: String,
-    /// Depth in the tree: the rows that follow with more depth belong to this row.
+    /// Depth in the tree; the following rows with a larger depth are below this row.
     depth: usize,
     heat: Heat,
 }
 
-/// Sorts rows by their largest value, including that of the rows that belong to them; those stay behind their row.
+/// Sorts rows in descending order of the largest value in each row or below it; rows stay below their parents.
 fn largest_first<'a, R>(rows: Vec<Source<'a, R>>, value: &dyn Fn(&R) -> f64) -> Vec<Source<'a, R>> {
     let mut groups: Vec<Vec<Source<'a, R>>> = Vec::new();
     for row in rows {
@@ -130,8 +130,8 @@ fn largest_first<'a, R>(rows: Vec<Source<'a, R>>, value: &dyn Fn(&R) -> f64) -> 
     ordered.collect()
 }
 
-/// Lays out rows, sorted: a name, the figures that fit, and a remark where room is left. `essential` figures narrow the names before
-/// they are left out. Without `by`, rows are sorted by the sum of the `usual` figures.
+/// Lays out rows in sorted order: name, the figures that fit, and a remark in the remaining space. Names are shortened before any of the
+/// first `essential` figures is left out. Without `by`, rows are sorted by the sum of the `usual` figures.
 fn lay_out<R>(
     title: &str,
     figures: &[&Figure<R>],
@@ -228,7 +228,7 @@ fn layers(frame: &Frame, look: &Look<'_>) -> Table {
     lay_out("LAYER", &figures, (essential, &["busy"]), rows.collect(), (by, look))
 }
 
-/// A device's description: its kind, mount point and other devices below it.
+/// Describes a device: its kind, its kernel name if not shown already, its lower devices if several, and its mount points.
 fn remark(layer: &LayerRates) -> String {
     let kind = layer.kind.map(|kind| kind.to_string());
     let alias = (layer.title != layer.name).then(|| layer.name.clone());
@@ -237,7 +237,7 @@ fn remark(layer: &LayerRates) -> String {
     kind.into_iter().chain(alias).chain(on).chain(mounts).collect::<Vec<_>>().join(", ")
 }
 
-/// Lays out rows whose figures are all essential.
+/// Lays out rows none of whose figures may be left out before names are shortened.
 fn all_of<R>(
     title: &str,
     figures: &'static [Figure<R>],
@@ -294,12 +294,12 @@ fn guests(frame: &Frame, look: &Look<'_>) -> Table {
     all_of("GUEST", figure::GUESTS, &["read_bytes_per_s", "write_bytes_per_s"], rows.collect(), look)
 }
 
-/// The key of a guest's row, or of a disk's.
+/// Returns the key of the row of a guest or of a guest's disk.
 pub(crate) fn guest_key(row: &GuestRates) -> String {
     format!("{} {} {}", row.pid, row.guest, row.disk.as_deref().unwrap_or_default())
 }
 
-/// The last part of a path, which distinguishes disks.
+/// Returns the last component of a path, which usually distinguishes disks.
 fn tail(path: &str) -> &str {
     path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
@@ -321,7 +321,7 @@ fn interfaces(frame: &Frame, look: &Look<'_>) -> Table {
     all_of("NETWORK", figure::INTERFACES, &["rx_bytes_per_s", "tx_bytes_per_s"], rows.collect(), look)
 }
 
-/// Stall times in one line; `None` if unknown.
+/// Formats in one line the shares of time in which tasks waited for I/O, a CPU or memory; `None` if unknown.
 #[must_use]
 pub fn pressure(frame: &Frame) -> Option<String> {
     let pressure = frame.pressure?;
@@ -329,7 +329,7 @@ pub fn pressure(frame: &Frame) -> Option<String> {
     Some(format!("stalled: {}", parts.collect::<Vec<_>>().join("  ")))
 }
 
-/// The line that names the source of the latencies.
+/// Returns a line that names the source of the means and of the percentiles.
 #[must_use]
 pub fn source(frame: &Frame) -> String {
     match &frame.percentiles {
@@ -339,7 +339,7 @@ pub fn source(frame: &Frame) -> String {
     }
 }
 
-/// Time and interval length of a frame, as text.
+/// Formats the end time and the length of a frame's interval.
 #[must_use]
 pub fn moment(frame: &Frame) -> String {
     let time = frame.at_ms.map_or_else(|| "time unknown".to_owned(), utc);
@@ -347,7 +347,7 @@ pub fn moment(frame: &Frame) -> String {
     time + &length.unwrap_or_default()
 }
 
-/// Milliseconds since 1970 as `2026-01-31T12:00:00Z`.
+/// Formats milliseconds since 1970 as `2026-01-31T12:00:00Z`.
 pub(crate) fn utc(ms: u64) -> String {
     // The last second that RFC 3339 can write.
     const LAST_MS: u64 = 253_402_300_799_000;
@@ -355,7 +355,7 @@ pub(crate) fn utc(ms: u64) -> String {
     humantime::format_rfc3339_seconds(time).to_string()
 }
 
-/// A whole frame as text. Tables without rows are left out.
+/// Formats a whole frame as text, at most `width` characters wide. Tables without rows are left out.
 #[must_use]
 pub fn text(frame: &Frame, width: usize) -> String {
     let mut text = format!("{}  {}\n", moment(frame), visible::line(&source(frame)));

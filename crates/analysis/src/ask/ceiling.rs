@@ -1,10 +1,11 @@
-//! Estimates the highest rate from the capacity, where windows are too short to see a queue grow.
+//! Estimates the highest rate from the capacity, for rates at which a queue needs longer than a window to grow.
 //!
-//! Close to the capacity a queue takes many windows to reach its length, so a window that starts with an empty queue meets a limit at rates
-//! that no target sustains. The closed loop shows the capacity, and the mean wait at rates around it shows the variance of the arriving work: a
-//! queue under heavy traffic is a Brownian motion reflected at 0 (J. F. C. Kingman, "The single server queue in heavy traffic", Proceedings
-//! of the Cambridge Philosophical Society 57, 1961), also while it still grows (J. M. Harrison, Brownian Motion and Stochastic Flow Systems,
-//! 1985, section 1.9). Both determine the share of late I/Os in the long run, see [`Tail`].
+//! Close to the capacity a queue takes many windows to reach its final length. A short window that starts with an empty queue therefore
+//! meets a latency limit at rates that the target cannot sustain. The closed loop gives the capacity. The mean wait at rates around it
+//! gives the variance of the arriving work: a queue under heavy traffic behaves like a Brownian motion reflected at 0 (J. F. C. Kingman,
+//! "The single server queue in heavy traffic", Proceedings of the Cambridge Philosophical Society 57, 1961), also while it still grows (J.
+//! M. Harrison, Brownian Motion and Stochastic Flow Systems, 1985, section 1.9). Capacity and variance together determine the share of late
+//! I/Os in the long run, see [`Tail`].
 
 use iotax_model::plan::Slo;
 use iotax_model::units::Nanos;
@@ -16,72 +17,76 @@ use super::root::{DRAWS, Draws, FEWEST_ROUNDS, NEAR, widening};
 use super::trials::trials;
 use super::{Condition, Measured};
 
-/// Range of rates, as shares of the capacity, whose waits determine the variance.
+/// Rates, as shares of the capacity, whose windows are used to estimate the variance.
 const AROUND: (f64, f64) = (0.8, 1.15);
 /// Largest rate, as a share of the capacity, at which the response time counts as that of an idle target.
 const IDLE: f64 = 0.5;
-/// Shortest window that shows the queue of a rate, as a multiple of the variance divided by the square of the spare capacity.
+/// Shortest window in which a queue reaches its final length: this factor times the variance, divided by the square of the unused share of
+/// the capacity.
 const SETTLED: f64 = 24.0;
-/// Number of points in a window at which the expected wait is evaluated.
+/// Number of times within a window at which the expected wait is evaluated; their mean is the window's.
 const MOMENTS: u32 = 4;
 const HALVINGS: u32 = 14;
-/// Iterations of Newton's method.
+/// Iterations of Newton's method for the decay of a `Tail`.
 const STEPS: u32 = 6;
 /// Relative error of every measured rate: rates are rounded to three digits.
 const RESOLUTION: f64 = 0.005;
-/// Tolerance of the model, as a share of the spare capacity.
+/// Error allowed for the model, as a share of the unused capacity at the estimated rate.
 const MODEL: f64 = 0.2;
-/// I/Os completed at once from which a burst counts as such.
+/// Largest number of I/Os completed at once that does not count as a burst.
 const BURST: f64 = 10.0;
-/// Position between the rate for the observed burst (0) and that for an endless burst (1), on a logarithmic scale.
+/// Position of the estimate, on a logarithmic scale, between the rate for the observed burst length (0) and the capacity, which holds for
+/// an endless burst (1).
 const LONGER: f64 = 0.4;
 /// Largest variance considered, as a multiple of the variance of random arrivals alone.
 const MOST_VARIANCE: f64 = 1e6;
 /// Longest burst considered, in seconds of work.
 const MOST_SAVED: f64 = 10.0;
-/// Number of subintervals of a numerical integral.
+/// Number of subintervals in the numerical integral of `rest`.
 const PARTS: u32 = 8;
 
-/// A measured window at one rate.
+/// An open-loop measurement at one rate.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     rate: f64,
-    /// Mean response in seconds.
+    /// Mean response time in seconds.
     response: f64,
-    /// Length of the window and of the warm-up before it, in seconds.
+    /// Length of the window in seconds, without the warm-up.
     length: f64,
+    /// Length of the warm-up before the window, in seconds.
     ramp: f64,
 }
 
-/// The measurements of one round.
+/// Closed-loop and open-loop measurements of one round.
 #[derive(Debug, Clone, Default)]
 struct Round {
-    /// I/Os per second in a closed loop.
+    /// I/Os per second of each closed-loop window.
     closed: Vec<f64>,
     open: Vec<Window>,
 }
 
-/// A target, modelled as a queue.
+/// Model of a target as a queue with random arrivals.
 pub(super) struct Queue {
     rounds: Vec<Round>,
-    /// Mean response of a target that is nearly idle, in seconds.
+    /// Mean response time in seconds at the lowest rate tried up to half of the capacity; 0 if no such rate was tried.
     base: f64,
 }
 
-/// The highest rate for a condition.
+/// The highest rate at which a target meets a condition.
 pub(super) struct Ceiling {
-    /// The estimate, in I/Os per second.
+    /// The estimated highest rate, in I/Os per second.
     pub(super) rate: f64,
-    /// Highest rate at which windows are long enough to show the queue.
+    /// Highest rate, in I/Os per second, at which windows are long enough for the queue to reach its final length.
     pub(super) seen_to: f64,
-    /// Bounds of the rate, which depend on the burst length; both equal the rate without a burst.
+    /// The rate if bursts are no longer than observed, in I/Os per second.
     least: f64,
+    /// The capacity if a burst was observed, because longer bursts are possible; otherwise the same as `least`.
     most: f64,
     capacity: f64,
 }
 
 impl Queue {
-    /// Builds the model; `None` without a closed loop.
+    /// Builds the model; `None` without a closed-loop measurement.
     pub(super) fn of(measured: &Measured<'_>) -> Option<Self> {
         let capacity = measured.capacity()?;
         let most = Nanos(1);
@@ -109,12 +114,12 @@ impl Queue {
         Some(Self { rounds: rounds.into_values().collect(), base })
     }
 
-    /// Estimates the highest rate that a condition allows.
+    /// Estimates the highest rate that a condition allows; `None` without windows at rates near the capacity.
     pub(super) fn ceiling(&self, condition: Condition) -> Option<Ceiling> {
         self.by(&self.rounds.iter().collect::<Vec<_>>(), condition)
     }
 
-    /// Estimates the rate from resampled rounds; `None` with too few rounds.
+    /// Returns bootstrap samples of the highest rate; `None` for fewer than four rounds.
     pub(super) fn draws(&self, condition: Condition) -> Option<Draws> {
         let ceiling = self.ceiling(condition)?;
         let (n, known) = (self.rounds.len(), ceiling.rate.ln());
@@ -174,8 +179,8 @@ impl Queue {
         Some(Ceiling { rate: rate * (most / rate).powf(LONGER), least: rate, most, seen_to, capacity })
     }
 
-    /// Estimates the work from the waits at rates around the capacity; `None` without a window there. The variance is at least that of random
-    /// arrivals. If I/Os wait less than these alone would cause, the target allowed a burst.
+    /// Estimates the variance of the arriving work from the waits at rates around the capacity; `None` without a window there. The variance
+    /// is at least that of random arrivals. If waits are shorter than random arrivals alone cause, the target served a burst.
     fn work(&self, rounds: &[&Round], capacity: f64) -> Option<Work> {
         let windows: Vec<(f64, &Window)> = rounds
             .iter()
@@ -203,7 +208,7 @@ impl Queue {
     }
 }
 
-/// Model of the arriving work.
+/// Model of the work, in seconds of service time, that arrives at a target.
 #[derive(Debug, Clone, Copy)]
 struct Work {
     /// Variance per second at the capacity, in seconds.
@@ -258,7 +263,7 @@ impl Tail {
         Self { factor: (1.0 - load) / slope * moment * (-decay).exp(), decay }
     }
 
-    /// Returns the probability of a wait longer than `wait`, in mean service times.
+    /// Returns the probability of a wait longer than `wait`, which is given in mean service times.
     fn beyond(&self, wait: f64) -> f64 {
         (self.factor * (-self.decay * wait.max(0.0)).exp()).min(1.0)
     }
@@ -269,7 +274,8 @@ fn mean(values: &[f64]) -> Option<f64> {
 }
 
 impl Window {
-    /// Returns the expected mean wait of the window, if it started with an empty queue.
+    /// Returns the expected mean wait in the window, in seconds, if it started with an empty queue. `drift` is the excess of the rate over
+    /// the capacity, as a share of the capacity.
     fn expected(&self, drift: f64, work: Work) -> f64 {
         // What arrives varies as much as there is of it.
         let work = Work { variance: work.variance * (1.0 + drift), ..work };
@@ -285,7 +291,8 @@ impl Window {
     }
 }
 
-/// Returns the expected excess of a reflected Brownian motion over the burst, at `time` after it was 0: an integral over its tail.
+/// Returns the expected part of the wait that exceeds the burst `work.saved`, at `time` after an empty queue: an integral over the tail of
+/// a reflected Brownian motion.
 fn rest(drift: f64, work: Work, time: f64) -> f64 {
     let spread = (work.variance * time).sqrt();
     let settled = work.variance / (2.0 * drift.abs()).max(f64::MIN_POSITIVE);

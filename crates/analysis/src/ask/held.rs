@@ -1,4 +1,4 @@
-//! Long runs at one rate: did the conditions hold?
+//! Evaluates long runs at the rate that a search found (`--sustain`).
 
 use iotax_model::plan::AskSpec;
 use iotax_model::record::Measurement;
@@ -9,11 +9,11 @@ use super::keeps;
 /// The result of holding a rate over consecutive windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Held {
-    /// I/Os per second.
+    /// The rate that was held, in I/Os per second.
     pub rate: f64,
     /// Length of a window in nanoseconds.
     pub window_ns: u64,
-    /// Number of windows measured.
+    /// Number of windows measured at this rate.
     pub windows: usize,
     /// The rounds, from 1, whose window missed a condition.
     pub missed: Vec<u32>,
@@ -22,7 +22,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Evaluates the run's windows at the rate that was found for a target; `None` if there are none.
+    /// Evaluates the windows that held the found rate on a target; `None` if no such window was measured.
     pub(super) fn of(run: &Run, ask: &AskSpec, asked: &Workload, target: &str) -> Option<Self> {
         let is_of = |workload: &&Workload| {
             run.plan.is_held(workload)

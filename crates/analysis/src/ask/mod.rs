@@ -50,11 +50,11 @@ pub struct Answer<'a> {
     pub capacity: Option<f64>,
     /// The highest rate that meets the conditions.
     pub found: HighestRate,
-    /// The condition that fails above the rate.
+    /// The condition that fails first above the found rate; absent if no condition failed.
     pub limited_by: Option<Condition>,
     /// Number of windows measured at a rate.
     pub trials: usize,
-    /// Latency of the limiting condition at the lowest rate tried, in nanoseconds.
+    /// Latency of the limiting condition at the lowest rate tried, in nanoseconds; absent if that condition limits no latency.
     pub at_lowest_ns: Option<f64>,
     /// The windows by ascending rate, grouped by nearly equal rates.
     pub steps: Vec<Step>,
@@ -64,7 +64,7 @@ pub struct Answer<'a> {
     pub missed_from: Option<f64>,
     /// The result of holding the rate (`--sustain`); absent if not requested, or not measured.
     pub held: Option<Held>,
-    /// This rate compared with the baseline's; absent for the baseline, and if either is unknown.
+    /// The target's rate compared with the baseline's; absent for the baseline, and if either rate has no interval.
     pub against: Option<Against>,
 }
 
@@ -73,18 +73,18 @@ pub struct Answer<'a> {
 pub struct Step {
     /// Scheduled I/Os per second: the mean of the windows.
     pub rate: f64,
-    /// Number of windows.
+    /// Number of windows at these rates.
     pub windows: usize,
-    /// Times from the scheduled start of an I/O to its completion.
+    /// Times from the scheduled start of an I/O to its completion, over all windows.
     pub response: Histogram,
     /// Share of the due I/Os that had not begun at the end of their window; at most 1.
     pub left: f64,
-    /// Number of failed I/Os.
+    /// Number of failed I/Os, over all windows.
     pub failed: u64,
 }
 
 impl Step {
-    /// Returns the latency that a condition limits, in nanoseconds; `None` for conditions without a latency, and without an I/O.
+    /// Returns the latency that a condition limits, in nanoseconds; `None` for a condition without a latency, or if no I/O completed.
     #[must_use]
     pub fn latency(&self, slo: &Slo) -> Option<f64> {
         latency(&self.response, slo)
@@ -102,20 +102,20 @@ fn latency(response: &Histogram, slo: &Slo) -> Option<f64> {
 /// The highest rate, in I/Os per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum HighestRate {
-    /// Too little was measured.
+    /// Too few measurements for an estimate.
     Unknown,
-    /// The conditions fail at every rate tried; this is the lowest of them.
+    /// The conditions failed at every rate tried. Holds the lowest rate tried, in I/Os per second.
     Below(f64),
-    /// The conditions held at every rate tried; this is the highest of them.
+    /// The conditions held at every rate tried. Holds the highest rate tried, in I/Os per second.
     AtLeast(f64),
-    /// The estimate from all trials near it, with its 95% interval.
+    /// An estimate from the trials, with its 95% interval if there were enough rounds.
     Rate(Located),
 }
 
 /// A condition that a rate must meet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Condition {
-    /// A requested condition.
+    /// A condition that the user requested, such as a limit on p99.
     Slo(Slo),
     /// The target keeps up with the schedule: at most 2% of the due I/Os have not begun at the end of a window, and the rate does not exceed
     /// that of the closed loop.
@@ -134,28 +134,28 @@ impl fmt::Display for Condition {
 /// The ratio of a target's highest rate to the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Against {
-    /// This rate divided by the baseline's.
+    /// The target's rate divided by the baseline's.
     pub ratio: f64,
-    /// Its interval; the level is divided by the number of comparisons (Bonferroni).
+    /// The ratio's confidence interval; its alpha of 0.05 is divided by the number of targets compared (Bonferroni).
     pub interval: Interval,
-    /// The verdict by the plan's margin.
+    /// Faster, slower, same or undecided, by the plan's margin.
     pub verdict: Verdict,
 }
 
-/// The answer to whether a number of I/Os per second is possible.
+/// The answer to whether a target can sustain a requested number of I/Os per second. A long run takes precedence over the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Possible {
-    /// The interval is above it.
+    /// The interval of the highest rate lies above the requested rate.
     Yes,
-    /// The interval is below it.
+    /// The interval of the highest rate lies below the requested rate.
     No,
-    /// It is within the interval.
+    /// The requested rate lies within the interval of the highest rate, or the measurements do not decide.
     Undecided,
 }
 
 impl Possible {
-    /// Returns the word in reports and documents.
+    /// Returns `yes`, `no` or `undecided`, as in reports and JSON.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -167,8 +167,8 @@ impl Possible {
 }
 
 impl HighestRate {
-    /// Returns a rate to hold for long: the lower end of the interval, or the estimate itself if it has none. `None` if no rate met the
-    /// conditions.
+    /// Returns the rate to use in a long run: the lower end of the interval, or the estimate itself without an interval. `None` if no rate
+    /// met the conditions.
     #[must_use]
     pub fn to_hold(&self) -> Option<f64> {
         match self {
@@ -179,12 +179,12 @@ impl HighestRate {
     }
 }
 
-/// Factor around an estimate without an interval within which it does not decide.
+/// Without an interval, rates within this factor of the estimate are undecided.
 const CLOSE_TO_ESTIMATE: f64 = 1.1;
 
 impl Answer<'_> {
-    /// Returns whether this many I/Os per second are possible. A long run takes precedence: a rate that failed there is too high, and lower
-    /// rates are undecided.
+    /// Returns whether the target can do this many I/Os per second. A long run takes precedence over the search: if it missed the
+    /// conditions, its rate and higher ones are too high, and lower rates are undecided.
     #[must_use]
     pub fn allows(&self, iops: f64) -> Possible {
         match (&self.held, self.by_search(iops)) {
@@ -195,8 +195,8 @@ impl Answer<'_> {
         }
     }
 
-    /// Returns the answer of the search alone. If the estimate has no interval, rates that are not close to it are judged by the windows on
-    /// the same side of it.
+    /// Returns the answer of the search alone. Without an interval, a rate below the estimate is possible only if all windows up to that
+    /// rate met the conditions, and a rate above it is impossible only if all windows from that rate on missed them.
     fn by_search(&self, iops: f64) -> Possible {
         let (yes, no) = match self.found {
             HighestRate::Unknown => (false, false),
@@ -216,7 +216,7 @@ impl Answer<'_> {
     }
 }
 
-/// Lists the conditions of a search: the requested ones except `NoErrors`, which has no latency, and that the target keeps up.
+/// Lists the conditions on latency, and the condition that the target keeps up with the schedule. `NoErrors` is checked separately.
 fn conditions(ask: &AskSpec) -> impl Iterator<Item = Condition> {
     let asked = ask.slo.iter().filter(|slo| **slo != Slo::NoErrors).copied().map(Condition::Slo);
     asked.chain([Condition::KeepsUp])
@@ -259,7 +259,7 @@ pub fn answers<'a>(run: &'a Run) -> Vec<Answers<'a>> {
     run.plan.asked().filter_map(of_work).collect()
 }
 
-/// Returns whether all windows together meet every condition. Each window comes with its rate.
+/// Returns whether the windows, taken together, meet every condition. Each window is paired with its scheduled rate.
 fn keeps(ask: &AskSpec, windows: &[(f64, &Measurement)]) -> bool {
     let kept = |condition: Condition| {
         let (trials, limit) = trials(windows, condition);
@@ -273,7 +273,7 @@ fn keeps(ask: &AskSpec, windows: &[(f64, &Measurement)]) -> bool {
 /// The measurements of a workload on a target.
 struct Measured<'a> {
     all: Vec<&'a Measurement>,
-    /// Open-loop measurements, each with its rate.
+    /// Open-loop measurements, each with its scheduled I/Os per second.
     open: Vec<(f64, &'a Measurement)>,
     /// Warm-up before each window, in seconds.
     ramp_s: f64,
@@ -313,7 +313,8 @@ fn step(windows: &[(f64, &Measurement)]) -> Step {
 }
 
 impl Measured<'_> {
-    /// Returns round and I/Os per second of each closed-loop window. The first rounds often differ, so they are dropped once there are two more.
+    /// Returns round and I/Os per second of each closed-loop window. The first two rounds often differ; they are dropped once later rounds
+    /// have at least two windows.
     fn closed(&self) -> Vec<(u32, f64)> {
         let closed = self.all.iter().filter(|m| m.outcome.pacing.is_none());
         let rates = closed.filter_map(|m| Some((m.round, Metric::IOPS.of(m)?)));
@@ -328,14 +329,14 @@ impl Measured<'_> {
         (!closed.is_empty()).then(|| sum / closed.len() as f64)
     }
 
-    /// Returns the highest rate at and below which every window meets all conditions.
+    /// Returns the highest rate up to which every window meets all conditions; `None` if the lowest rate tried misses one.
     fn kept_to(&self, ask: &AskSpec) -> Option<f64> {
         let missed = self.open.iter().filter(|window| !keeps(ask, &[**window])).map(|(rate, _)| *rate);
         let lowest = missed.reduce(f64::min).unwrap_or(f64::INFINITY);
         self.open.iter().map(|(rate, _)| *rate).filter(|rate| *rate < lowest).reduce(f64::max)
     }
 
-    /// Returns the lowest rate at and above which no window meets the conditions.
+    /// Returns the lowest rate from which on no window meets all conditions; `None` if the highest rate tried meets them.
     fn missed_from(&self, ask: &AskSpec) -> Option<f64> {
         let kept = self.open.iter().filter(|window| keeps(ask, &[**window])).map(|(rate, _)| *rate);
         let highest = kept.reduce(f64::max).unwrap_or(0.0);
@@ -356,7 +357,7 @@ impl Measured<'_> {
         steps.into_iter().map(step).collect()
     }
 
-    /// Returns a condition's latency at the lowest rate tried.
+    /// Returns a condition's latency at the lowest rate tried, in nanoseconds; `None` if the condition limits no latency.
     fn at_lowest(&self, condition: Condition) -> Option<f64> {
         let lowest = self.open.iter().map(|(rate, _)| *rate).reduce(f64::min)?;
         let there: Vec<_> = self.open.iter().filter(|(rate, _)| *rate <= lowest).copied().collect();
@@ -366,7 +367,7 @@ impl Measured<'_> {
         }
     }
 
-    /// Returns the lowest rate at which an I/O failed.
+    /// Returns the lowest rate at which an I/O failed; `None` if none failed.
     fn fails_from(&self) -> Option<f64> {
         let failed = self.open.iter().filter(|(_, m)| Failed::of(m).ios > 0);
         failed.map(|(rate, _)| *rate).reduce(f64::min)
@@ -378,7 +379,7 @@ struct Search {
     found: HighestRate,
     limited_by: Option<Condition>,
     draws: Option<Draws>,
-    /// True if the capacity limits the rate.
+    /// True if the rate was estimated from the capacity, because windows at this rate are too short to show the queue.
     at_capacity: bool,
 }
 
@@ -387,7 +388,8 @@ impl Search {
         Self { found, limited_by, draws: None, at_capacity: false }
     }
 
-    /// Estimates the rate from all measurements so far: the lowest of the rates that the conditions allow. Intervals are slow to compute.
+    /// Estimates the highest rate from all measurements so far: the lowest of the rates that the single conditions allow. Without
+    /// `with_interval` the slow bootstrap is skipped.
     fn of(measured: &Measured<'_>, ask: &AskSpec, with_interval: bool) -> Self {
         let mut search = Self::known(HighestRate::Unknown, None);
         let mut ends: Option<Interval> = None;
@@ -468,7 +470,7 @@ impl Search {
         }
     }
 
-    /// Compares this search's rate with another's; `None` if either has no interval.
+    /// Compares this target's rate with the baseline's; `None` if either has no bootstrap samples. `margin` is a logarithm.
     fn against(&self, base: &Self, alpha: f64, margin: f64) -> Option<Against> {
         let (ln, interval) = self.draws.as_ref()?.relative(base.draws.as_ref()?, alpha);
         let verdict = if interval.low > margin {

@@ -17,30 +17,34 @@ use super::{CAPACITY_ROUNDS, HighestRate, Measured, Search};
 const CAPACITY: f64 = 500.0;
 /// Service time of an I/O while the bucket has tokens, in seconds.
 const QUICK_S: f64 = 1e-4;
-/// Maximum number of outstanding I/Os.
+/// Maximum number of I/Os in flight.
 const SLOTS: usize = 64;
 /// Searches per limit in a thorough test.
 const SEARCHES: u32 = 100;
 /// First seed of the tests; the model's factors were tuned on lower seeds.
 const FIRST: u64 = 1000;
-/// Largest mean bias, smallest coverage of the intervals, and smallest share of searches with an interval.
+/// Largest accepted mean bias of the found rates, as a share.
 const BIAS: f64 = 0.02;
+/// Smallest accepted share of intervals that contain the true rate.
 const HELD: f64 = 0.93;
+/// Smallest accepted share of searches that give an interval.
 const KNOWN: f64 = 0.93;
+/// Warm-up before each window, in seconds.
 const RAMP_S: f64 = 0.2;
+/// Pause between two windows, in seconds.
 const BETWEEN_S: f64 = 0.1;
-/// Duration of a search: the default.
+/// Duration of a search in seconds; it is also the program's default.
 const TIME_S: f64 = 180.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Server {
-    /// Constant service time of 2 ms.
+    /// Constant service times of 2 ms.
     Even,
     /// Exponential service times.
     Random,
     /// A token bucket that saves tokens for up to this many seconds.
     Bucket(f64),
-    /// Constant service times, with a drop of the capacity by 6% at some time.
+    /// Constant service times; the capacity drops by 6% after a random window.
     Step,
 }
 
@@ -48,10 +52,10 @@ struct System {
     server: Server,
     random: Xoshiro256PlusPlus,
     now: f64,
-    /// Time at which the bucket will be full.
+    /// Time at which the bucket will be full, in seconds.
     full_at: f64,
     step_at: usize,
-    /// Windows so far, and those before the step.
+    /// Number of windows so far, and number of windows before the capacity drops.
     windows: (usize, usize),
 }
 
@@ -91,7 +95,7 @@ impl System {
         (begin, begin + length)
     }
 
-    /// Simulates a closed-loop window.
+    /// Simulates a closed-loop window with one I/O in flight.
     fn closed(&mut self, round: u32, length: f64) -> Measurement {
         let (begin, end) = self.window(length);
         let (mut at, mut ios) = (begin - RAMP_S, 0);
@@ -214,7 +218,8 @@ fn search(system: &mut System, ask: &AskSpec, length: f64) -> Search {
     unreachable!("the windows are counted")
 }
 
-/// Returns the number of successes out of `tries` that chance falls short of once in a thousand times.
+/// Returns the number of successes in `tries` that is missed with a probability of only 0.001, if each try succeeds with probability
+/// `share`.
 fn fewest(tries: u32, share: f64) -> u64 {
     Binomial::new(share, tries.into()).expect("a share").inverse_cdf(0.001)
 }

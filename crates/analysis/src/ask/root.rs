@@ -16,25 +16,25 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::stats::paired::Interval;
 
-/// Log distance from the estimate up to which trials contribute to the line.
+/// Trials within this distance of the estimate, in logarithms of the rate, contribute to the fitted line.
 pub(super) const NEAR: f64 = 0.1;
-/// Bounds of the slope between trials on both sides of the neighbourhood. Without such trials the slope is [`UNTOLD`].
+/// Bounds of the slope between the nearest trials below and above the neighbourhood; without trials on both sides the slope is [`UNTOLD`].
 const WIDE: (f64, f64) = (0.5, 40.0);
 const UNTOLD: f64 = 5.0;
-/// The slope near the root is at least the slope between more distant trials divided by this factor; less counts as noise.
+/// The slope near the root is at least the slope between more distant trials divided by this factor; flatter lines are taken for noise.
 const LESS: f64 = 2.0;
 /// Largest slope, for a target that meets the condition up to some rate and fails just above it.
 const STEEPEST: f64 = 80.0;
-/// Bisection steps to find the slope.
+/// Number of bisection steps that find the slope.
 const HALVINGS: u32 = 40;
-/// Number of refinements: the estimate determines which trials are near it, so it is repeated.
+/// Number of refinements: each new estimate changes which trials are near it, so the fit is repeated.
 const REFINEMENTS: u32 = 4;
 /// Number of bootstrap samples of the rounds.
 pub(super) const DRAWS: usize = 499;
 /// Factors that widen resampled intervals downwards and upwards, from simulations: late I/Os are clustered in few rounds, so resampled
 /// rounds vary too little.
 const TOGETHER: (f64, f64) = (1.55, 1.1);
-/// Fewest rounds for resampling.
+/// Fewest rounds for a bootstrap over rounds.
 pub(super) const FEWEST_ROUNDS: usize = 4;
 
 /// One trial of a condition: a window at one rate.
@@ -44,7 +44,7 @@ pub(super) struct Trial {
     pub(super) round: u32,
     /// Scheduled I/Os per second.
     pub(super) rate: f64,
-    /// Amount that counts against the condition: late I/Os, or nanoseconds.
+    /// Numerator of the share: late, failed or unstarted I/Os, or nanoseconds of response time.
     pub(super) bad: f64,
     /// Denominator of the share: number of I/Os.
     pub(super) of: f64,
@@ -53,20 +53,20 @@ pub(super) struct Trial {
 /// The rate at which a condition is just met.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Root {
-    /// The condition fails at all rates tried; this is the lowest of them.
+    /// The condition fails at all rates tried. Holds the lowest rate tried.
     Below(f64),
-    /// The condition holds at all rates tried; this is the highest of them.
+    /// The condition holds at all rates tried. Holds the highest rate tried.
     Above(f64),
     /// An estimate from the trials near it.
     At {
-        /// The estimated rate.
+        /// The estimated rate, in I/Os per second.
         rate: f64,
         /// Centre of the neighbourhood whose trials the estimate uses.
         middle: f64,
     },
 }
 
-/// Estimates the root from all trials; `None` without any.
+/// Estimates the rate at which the share of bad I/Os reaches `limit`, from all trials; `None` without trials.
 pub(super) fn root(trials: &[Trial], limit: f64) -> Option<Root> {
     let coarse = between(trials, limit)?;
     let Root::At { rate: coarse, .. } = coarse else { return Some(coarse) };
@@ -84,7 +84,7 @@ pub(super) fn root(trials: &[Trial], limit: f64) -> Option<Root> {
     Some(Root::At { rate: rate.clamp(coarse * (-NEAR).exp(), coarse * NEAR.exp()), middle: around.middle })
 }
 
-/// A root and its bootstrap samples over rounds, as logarithms.
+/// The logarithms of an estimated rate and of its bootstrap samples over the rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Draws {
     pub(super) known: f64,
@@ -92,8 +92,8 @@ pub(super) struct Draws {
 }
 
 impl Draws {
-    /// Fits the trials around `middle`; `None` with too few rounds there. The seed depends only on the number of rounds, so that samples for two
-    /// targets are paired.
+    /// Fits the trials around `middle`; `None` for fewer than four rounds there, if the fitted rate is at the edge of the neighbourhood, or
+    /// if all samples are equal. The seed depends only on the number of rounds, so that samples for two targets are paired.
     pub(super) fn new(trials: &[Trial], limit: f64, middle: f64) -> Option<Self> {
         let around = Neighbourhood::of(trials, middle);
         let (rounds, slopes) = (&around.rounds, around.slopes);
@@ -138,7 +138,7 @@ impl Draws {
     }
 }
 
-/// Returns the middle `1 - alpha` of the values.
+/// Returns the interval that contains the middle `1 - alpha` of the values.
 fn middle(mut values: Vec<f64>, alpha: f64) -> Interval {
     values.sort_by(f64::total_cmp);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place among the values")]
@@ -152,7 +152,7 @@ pub(super) fn widening(n: usize) -> Option<f64> {
     Some(t / 1.959_964 * (n as f64 / (n - 2) as f64).sqrt())
 }
 
-/// Merges trials by ascending rate so that their shares never fall: the pool-adjacent-violators algorithm.
+/// Sorts trials by rate and merges neighbours until the share never falls with the rate: the pool-adjacent-violators algorithm.
 fn rising(trials: &[Trial]) -> Vec<Trial> {
     let mut sorted = trials.to_vec();
     sorted.sort_by(|a, b| a.rate.total_cmp(&b.rate));
@@ -196,7 +196,7 @@ fn between(trials: &[Trial], limit: f64) -> Option<Root> {
 struct Neighbourhood {
     middle: f64,
     rounds: Rounds,
-    /// Smallest and largest slope allowed.
+    /// Smallest and largest allowed slope of log share over log rate.
     slopes: (f64, f64),
 }
 

@@ -1,4 +1,4 @@
-//! Chooses the rates to try next.
+//! Chooses the rates that a search tries in the next round.
 
 use iotax_model::Workload;
 use iotax_model::plan::{AskSpec, rounded};
@@ -10,14 +10,15 @@ use iotax_model::Run;
 pub const CAPACITY_ROUNDS: u32 = 2;
 /// Rates of the first open-loop trials, as shares of the capacity.
 const SHARES: [f64; 6] = [0.05, 0.25, 0.45, 0.65, 0.8, 0.95];
-/// Log distance of the first pair of rates from the estimate, and the smallest distance. It shrinks with the square root of the number
-/// of pairs.
+/// Distance of the first pair of rates from the estimate, as a logarithm. It shrinks with the square root of the number of pairs.
 const FIRST: f64 = 0.08;
+/// Smallest distance of a pair of rates from the estimate, as a logarithm.
 const LEAST: f64 = 0.02;
 /// Factor to the next, higher rate while no rate has failed.
 const UP: f64 = 1.1;
 /// Factor to the next, lower rate while all rates have failed, down to [`LOWEST`] of the capacity.
 const DOWN: f64 = 0.4;
+/// Lowest rate that is tried, as a share of the capacity.
 const LOWEST: f64 = 0.002;
 
 /// Number of windows that must fail at the lowest rate to end the search.
@@ -30,13 +31,13 @@ pub enum Next {
     Capacity,
     /// Measures the open loop at these rates, in I/Os per second.
     Rates(Vec<u64>),
-    /// Measures the closed loop, and the open loop at this rate below it. Windows above the capacity add no information.
+    /// Measures the closed loop, and the open loop at this rate below the capacity. Windows above the capacity add no information.
     Below(u64),
     /// Ends the search: the conditions fail even on an idle target, or the target does no I/O.
     Nothing,
 }
 
-/// Returns the next measurements. They depend on earlier rounds alone, so that a resumed run continues identically.
+/// Returns the next measurements. They depend only on earlier rounds, so a resumed run continues as if it had not been interrupted.
 #[must_use]
 pub fn next(run: &Run, ask: &AskSpec, work: &Workload, target: &str, round: u32) -> Next {
     if round <= CAPACITY_ROUNDS {
@@ -72,12 +73,12 @@ pub(super) fn after(before: &Measured<'_>, ask: &AskSpec, round: u32) -> Next {
     }
 }
 
-/// Log distance of the nth pair of rates, from 1, from the estimate.
+/// Returns the distance of the nth pair of rates (from 1) from the estimate, as a logarithm.
 pub(super) fn apart(pair: u32) -> f64 {
     (FIRST / f64::from(pair).sqrt()).max(LEAST)
 }
 
-/// Returns two rates around `at`, each at log distance `apart`.
+/// Returns the rates below and above `at` by a factor of `exp(apart)`, rounded.
 fn pair(at: f64, apart: f64) -> Vec<u64> {
     let low = rounded(at * (-apart).exp());
     vec![low, rounded(at * apart.exp()).max(low + 1)]

@@ -16,20 +16,20 @@ const ROUNDS: u32 = 40;
 const TRIALS: usize = 6 + 2 * (ROUNDS as usize - 1);
 /// Number of bisection steps, which share the trials equally.
 const STEPS: usize = 10;
-/// Share of windows with a burst, and the additional late I/Os in one.
+/// Additional share of late I/Os in a window with a burst.
 const BURST: f64 = 0.04;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Trouble {
-    /// Windows differ little.
+    /// The capacity is constant, and the share of late I/Os varies little between windows.
     None,
-    /// The capacity scatters by 2% from window to window, and the share of late I/Os by a factor.
+    /// The capacity scatters by 2% from window to window, and the share of late I/Os by 60%.
     Noise,
     /// As with `Noise`, and the capacity swings by 3% over the run.
     Drift,
     /// As with `Noise`, and one window in 25 has many more late I/Os.
     Bursts,
-    /// As with `Noise`, and the capacity falls by 6% at some moment.
+    /// As with `Noise`, and the capacity falls by 6% after a random window.
     Step,
 }
 
@@ -56,7 +56,7 @@ impl System {
         if self.trouble == Trouble::None { 0.0 } else { 0.02 }
     }
 
-    /// Simulates a window of one second.
+    /// Simulates an open-loop window of one second at a rate.
     fn trial(&mut self, round: u32, rate: f64) -> Trial {
         let passed = self.path.len();
         let capacity = match self.trouble {
@@ -151,7 +151,7 @@ fn bisect(system: &mut System) -> f64 {
     (f64::midpoint(low, high) / system.truth()).ln()
 }
 
-/// Docs/ask.md has the table of 1000 seeds.
+/// Compares the coverage of the interval, and the error of the estimate with that of bisection; docs/ask.md has the results of 1,000 seeds.
 #[test]
 fn the_interval_holds_the_true_rate_and_halving_needs_twice_the_trials() {
     let seeds: u32 = if thorough() { 1000 } else { 60 };

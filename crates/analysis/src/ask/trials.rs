@@ -1,4 +1,4 @@
-//! Turns measurements into trials of a condition: a share, and its limit.
+//! Converts measurements to trials of a condition: the share that counts against the condition, and the limit of that share.
 
 use iotax_model::Histogram;
 use iotax_model::plan::Slo;

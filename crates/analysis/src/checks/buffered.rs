@@ -9,7 +9,7 @@ use super::Case;
 use crate::finding::Finding;
 use iotax_model::Run;
 
-/// Smallest growth of the page cache that counts, in bytes; inspecting the file can cause less.
+/// Smallest growth of the page cache that counts, in bytes; looking at the file can itself cause smaller growth.
 const FLOOR: u64 = 64 << 10;
 /// Smallest growth of the page cache that counts, as a share of the growth that buffered I/O would have caused.
 const SHARE: f64 = 0.1;
@@ -75,7 +75,7 @@ fn filesystems<'a>(
     })
 }
 
-/// The reason why a filesystem copies a workload's direct I/O; `None` if it does not.
+/// Returns the reason why a filesystem copies a workload's direct I/O through the page cache; `None` if it does not.
 fn copies(
     run: &Run,
     record: &TargetRecord,

@@ -9,9 +9,9 @@ use super::Case;
 use crate::figures::bottom_of;
 use crate::finding::Finding;
 
-/// Smallest share of the requested bytes that the bottom device must have transferred.
+/// Smallest share of the requested bytes that the bottom devices must have transferred.
 const SERVED: f64 = 0.5;
-/// Share of a target that may stay cached after a drop: pages in use are kept.
+/// Share of a target that may stay cached after its caches were dropped: pages in use cannot be dropped.
 const LEFT: f64 = 0.01;
 /// Shortest window for this check, in nanoseconds. The host sees a window's start and end by messages that may be 50 ms late; in shorter
 /// windows the bytes moved in that time distort the result.
@@ -42,7 +42,7 @@ pub(super) fn kept(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheKept, evidence.join("; "), remedy))
 }
 
-/// Finds direct reads that the device never saw.
+/// Finds direct reads of which the devices served less than half of the bytes.
 pub(super) fn answered(case: &Case<'_>) -> Option<Finding> {
     let asked = case.m.outcome.tallies.read.as_ref()?.bytes;
     let served = of_device(case, |disk| disk.read_bytes, |tallies| tallies.read.as_ref())?;
@@ -60,7 +60,7 @@ pub(super) fn answered(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
 }
 
-/// Finds direct writes that were acknowledged but had not reached the device by the window's end.
+/// Finds acknowledged direct writes of which less than half of the bytes had reached the devices by the window's end.
 pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
     let outcome = &case.m.outcome;
     let acknowledged = outcome.tallies.write.as_ref()?.bytes;
@@ -95,7 +95,7 @@ pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
 }
 
-/// Names the setting that bypasses the target's topmost cache, or else the remedy `rest`.
+/// Names the setting that bypasses the target's topmost cache, followed by the remedy `rest` if there is one.
 fn past_the_cache(case: &Case<'_>, rest: Option<&str>) -> String {
     let layers = case.spec.map(|spec| spec.stack.layers()).unwrap_or_default();
     let cached = |layer: &&PlannedLayer| layer.kind().cache().is_some_and(|mode| !mode.direct());
@@ -110,8 +110,8 @@ fn past_the_cache(case: &Case<'_>, rest: Option<&str>) -> String {
     [setting.as_deref(), rest].into_iter().flatten().collect::<Vec<_>>().join(", or ")
 }
 
-/// Returns the bytes moved by the bottom devices, without the neighbour's. `None` if the I/O need not reach them, or if they were not
-/// observed for 200 ms or longer.
+/// Returns the bytes moved by the bottom devices, without those of a noisy neighbour. `None` if the I/O need not reach the devices, or if
+/// they were observed for less than 200 ms.
 fn of_device(
     case: &Case<'_>,
     bytes: fn(&DiskActivity) -> u64,
@@ -126,7 +126,7 @@ fn of_device(
     Some(all.saturating_sub(theirs))
 }
 
-/// Returns the neighbour's I/O if it certainly reaches the same devices: same location, and no cache in between.
+/// Returns the I/O of a noisy neighbour if it certainly reaches the same devices: same location, and no cache in between.
 fn neighbour_on_same_devices<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
     let share = case.m.neighbour.as_ref()?;
     let plan = &case.run.plan;

@@ -9,9 +9,9 @@ use crate::finding::Finding;
 use crate::stats::median;
 use iotax_model::Run;
 
-/// Largest tolerated relative difference between the agent's clock and the host's.
+/// Largest tolerated relative difference between a window's length by the agent's clock and by the host's.
 const CLOCK: f64 = 0.01;
-/// Relative error above which rates and latencies are unusable.
+/// Relative error of the agent's clock above which rates and latencies are unusable.
 const WRONG: f64 = 0.05;
 /// Allowance for message delay in nanoseconds: the host sees a window's start and end by messages, which arrive late on a loaded machine.
 const MESSAGES_NS: f64 = 50e6;
@@ -19,7 +19,7 @@ const MESSAGES_NS: f64 = 50e6;
 const ALONE_NS: f64 = MESSAGES_NS / WRONG;
 /// Share of stolen CPU time above which a warning is due.
 const STEAL: f64 = 0.05;
-/// Slow clocksources: reading the device takes microseconds, and in a guest causes an exit. Linux falls back to them if it distrusts the
+/// Slow clocksources: reading the device takes microseconds, and in a guest causes a VM exit. Linux falls back to them if it distrusts the
 /// time stamp counter.
 const SLOW: [&str; 5] = ["hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"];
 
@@ -40,7 +40,7 @@ pub(super) fn emulated(run: &Run) -> impl Iterator<Item = Warning> + '_ {
     })
 }
 
-/// Compares the agent's clock with the host's; only a guest has a separate clock.
+/// Compares the length of a window of 1 s or longer by a guest's clock and by the host's; a target without a guest uses the host's clock.
 pub(super) fn elapsed(case: &Case<'_>) -> Option<Finding> {
     let m = case.m;
     if !case.in_guest() {
@@ -65,13 +65,13 @@ pub(super) fn elapsed(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// A guest's short windows, checked together because message delays at their starts and ends cancel out.
+/// Windows of a guest under 1 s. They are checked together, because message delays at their starts and ends cancel out.
 struct ShortWindows<'a> {
     spec: &'a TargetSpec,
     windows: Vec<&'a Measurement>,
-    /// Total length by the agent's clock.
+    /// Total length of the windows by the agent's clock, in nanoseconds.
     agent: f64,
-    /// Total length by the host's clock.
+    /// Total length of the windows by the host's clock, in nanoseconds.
     host: f64,
 }
 

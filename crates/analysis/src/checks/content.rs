@@ -58,7 +58,7 @@ pub(super) fn holes(run: &Run) -> Vec<Warning> {
     found
 }
 
-/// Finds holes that discards left in place of data.
+/// Finds workloads that trim data which they or other workloads access, so that later reads meet holes.
 pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     let bytes = case.m.outcome.tallies.trim.as_ref()?.bytes;
     // A file that iotax made is filled anew for the next workload.
@@ -176,7 +176,7 @@ fn removes_duplicates(layer: &Layer) -> bool {
     matches!(layer.kind, LayerKind::Dm) && has_option(layer, |word| word.eq_ignore_ascii_case("vdo"))
 }
 
-/// Returns whether a word of a layer's description satisfies `is`.
+/// Returns whether any option in a layer's description satisfies `is`. Options are separated by commas or spaces.
 fn has_option(layer: &Layer, is: impl Fn(&str) -> bool) -> bool {
     layer.detail.split([',', ' ']).any(is)
 }

@@ -12,7 +12,7 @@ use crate::finding::Finding;
 const SATURATED: f64 = 0.95;
 /// Shortest window for this check, in nanoseconds; in shorter windows most CPU time goes to starting and stopping.
 const TELLING_NS: u64 = 100_000_000;
-/// Largest backlog, as a share of the due I/Os, that counts as a short delay.
+/// Largest backlog, as a share of the due I/Os, that is not reported.
 const BACKLOG: f64 = 0.01;
 
 /// Finds a backlog at the end of the window, which shows in neither the rates nor the response times.
@@ -50,7 +50,8 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Returns the share of its threads' time that the load generator used, if it was the limit.
+/// Returns the CPU time of the load generator as a share of its threads' time; `None` below 95%, in windows under 100 ms, or with an engine
+/// that polls or moves no data.
 pub(crate) fn saturation(workload: &Workload, m: &Measurement) -> Option<f64> {
     // An engine that moves no data measures the generator and the kernel; who keeps a schedule or polls looks all the time.
     let window = f64::from(workload.numjobs) * m.outcome.duration_ns as f64;

@@ -65,8 +65,8 @@ fn whole(bytes: f64) -> u64 {
     bytes.max(0.0).round() as u64
 }
 
-/// Returns the bytes that the measured workload and its neighbour should write to a device that writes each byte once: whole pages, plus a
-/// journal record per flush.
+/// Returns the bytes that the measured workload and its noisy neighbour should write to a device that writes each byte once: whole pages,
+/// plus a journal record per flush.
 fn due(case: &Case<'_>) -> f64 {
     let of = |workload: Option<&Workload>, tallies: &Tallies| {
         let ios = |tally: &Option<Tally>| tally.as_ref().map_or(0, |tally| tally.ios);
@@ -86,7 +86,7 @@ fn due(case: &Case<'_>) -> f64 {
     of(Some(case.workload), &case.m.outcome.tallies) + neighbour
 }
 
-/// Returns the bytes read and written by the measured workload and its neighbour.
+/// Returns the bytes read and written by the measured workload and its noisy neighbour.
 fn asked(m: &Measurement) -> (f64, f64) {
     let neighbour = m.neighbour.as_ref().map(|share| &share.tallies);
     let all = || std::iter::once(&m.outcome.tallies).chain(neighbour);
@@ -101,12 +101,13 @@ impl Case<'_> {
         self.run.plan.is_together()
     }
 
-    /// Returns whether several writes share a page, which the kernel may write any number of times.
+    /// Returns whether buffered writes are smaller than a page: the kernel may then write one page any number of times.
     fn is_gathered(&self) -> bool {
         self.workload.writes() && !self.workload.direct && self.workload.min_bs().0 < PAGE
     }
 
-    /// Returns whether a layer moves much more data than requested, as copy-on-write does.
+    /// Returns whether a layer may move far more data than requested: copy-on-write, RAID, a write cache, or an area with holes or shared
+    /// extents.
     fn is_amplified(&self) -> bool {
         let copies = |name: &str| ["btrfs", "zfs", "bcachefs"].contains(&name);
         let layers = || self.record.into_iter().flat_map(|record| &record.layers);

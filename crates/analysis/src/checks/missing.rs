@@ -16,7 +16,8 @@ use crate::finding::Finding;
 use crate::standing::Standing;
 use iotax_model::Run;
 
-/// Finds missing measurements. In a run that adds rounds, cells left out because they are decided are not missing.
+/// Finds missing measurements. In a run that adds rounds, a target is no longer measured once its comparisons are decided; this does not
+/// count as missing.
 pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
     // A search decides as it goes what to measure.
     if run.plan.ask().is_some() {
@@ -42,7 +43,8 @@ pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<War
     })
 }
 
-/// Finds cells that should be compared but have no round in common with the baseline. Nothing before the first measurement.
+/// Finds targets that cannot be compared on a workload, because they have no round in common with the baseline; none before the first
+/// measurement.
 pub(super) fn comparisons<'a>(
     run: &'a Run,
     comparisons: &'a [Comparison],

@@ -51,12 +51,12 @@ impl Case<'_> {
         self.spec.is_some_and(|spec| spec.guest().is_some())
     }
 
-    /// Names the source of the I/O in messages.
+    /// Returns `the guest` or `the program`, the source of the I/O in messages.
     fn asker(&self) -> &'static str {
         if self.in_guest() { "the guest" } else { "the program" }
     }
 
-    /// Returns whether the I/O must reach the device: direct, and not the null engine's.
+    /// Returns whether the I/O must reach the device: direct I/O by an engine that moves data.
     fn is_direct(&self) -> bool {
         self.workload.direct && self.workload.ioengine.moves_data()
     }
@@ -117,7 +117,7 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
 
 /// Runs the checks of the whole run and of its targets; none for an import.
 ///
-/// `broken` lists edges whose ends are on different devices. `standing` is the progress of a run that adds rounds.
+/// `broken` lists steps between layers whose two targets are on different devices. `standing` is the progress of a run that adds rounds.
 pub(super) fn of_run(
     run: &Run,
     comparisons: &[Comparison],

@@ -21,7 +21,7 @@ use iotax_model::Run;
 const PASSED: f64 = 0.8;
 /// Shortest window for this check, in nanoseconds; in shorter windows late messages distort the figures.
 const SHORTEST_NS: u64 = 500_000_000;
-/// Factor on the carried bytes that allows for headers of short packets, acknowledgements and retransmits.
+/// Largest ratio of an interface's bytes to the carried bytes that short packets' headers, acknowledgements and retransmits explain.
 const OTHERS: f64 = 1.5;
 /// Background traffic of a quiet network in bytes per second, headers included.
 const QUIET: f64 = 1e6;
@@ -29,11 +29,11 @@ const QUIET: f64 = 1e6;
 const HEADERS: u64 = 66;
 /// Bytes of headers that an interface counts per datagram: 14 of Ethernet, 20 of IPv4, 8 of UDP.
 const DATAGRAM_HEADERS: u64 = 42;
-/// Smallest loss, as a share of the arrivals, at which an interface's counters show on which side packets were lost.
+/// Smallest loss, as a share of the received bytes, at which an interface's counters show on which side packets were lost.
 const TOLD_APART: f64 = 0.2;
 /// Share of a link's speed, headers included, from which the link counts as saturated.
 const FULL: f64 = 0.9;
-/// Share of its threads' time from which a process counts as the limit.
+/// CPU time, as a share of its threads' time, from which a process counts as the limit.
 const BOUND: f64 = 0.95;
 /// ITU-T Y.1541's bound for packet loss in quality classes 0 to 4. One lost TCP segment in 1000 holds a stream's window to some
 /// 40 segments on any link (Mathis, Semke, Mahdavi and Ott, ACM CCR 27(3), 1997: 1.22 / sqrt(loss)).
@@ -181,7 +181,7 @@ fn others(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     })
 }
 
-/// Finds a saturated link.
+/// Finds a link whose speed was the limit: streams used 90% of it or more, headers included.
 fn link(case: &Case<'_>) -> Option<Finding> {
     if !is_stream(case.m) {
         return None;
@@ -250,7 +250,7 @@ fn cpu(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     (!evidence.is_empty()).then(|| case.finding(WarningKind::CpuBound, evidence.join("; "), remedy))
 }
 
-/// Finds streams below the requested bitrate.
+/// Finds streams that sent less than 95% of the requested bitrate.
 fn sustained(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     let asked = net.bitrate.filter(|_| is_stream(case.m))?.0 as f64 * f64::from(net.parallel * case.guests());
     let seconds = case.m.outcome.duration_ns as f64 / 1e9;
@@ -325,8 +325,8 @@ fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     (!evidence.is_empty()).then(|| case.finding(WarningKind::Loss, evidence.join("; "), remedy))
 }
 
-/// Returns whether the receiver's interface got the packets that its sockets missed. `None` if the interface was not watched, if it also
-/// carries other traffic, or if too little was lost.
+/// Returns whether the receiver's interface got the packets that its sockets missed. `None` if the interface was not watched or is the
+/// loopback, or if too little was lost.
 fn arrived(case: &Case<'_>, net: &Traffic, upload: bool, lost: u64, received: u64) -> Option<bool> {
     let (name, counted) = case.nic(if upload { "server" } else { "client" })?;
     if name == "lo" {
@@ -354,7 +354,7 @@ fn messages(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Finds gaps that a single lost packet cannot explain.
+/// Finds periods of more than 200 ms without a received byte: a single lost packet does not explain them.
 fn gaps(case: &Case<'_>) -> Option<Finding> {
     let gaps = &case.m.outcome.carried.as_ref()?.gaps;
     let long: Vec<String> = gaps
@@ -376,7 +376,7 @@ fn gaps(case: &Case<'_>) -> Option<Finding> {
         .then(|| case.finding(WarningKind::Gap, format!("nothing arrived: {}", listed(&long)), remedy))
 }
 
-/// Finds offloads that the baseline's interfaces have and a target's lack, or that the kernel performs in software.
+/// Finds targets whose offloads at the client or server differ from the baseline's, or whose kernel segments TCP in software.
 pub(super) fn offloads(run: &Run) -> Vec<Warning> {
     let base = run.targets.iter().find(|record| record.name == run.plan.baseline);
     run.targets.iter().filter_map(|record| offloads_of(run, record, base)).collect()

@@ -17,13 +17,13 @@ use crate::stats::steady::{Steadiness, steadiness};
 use crate::warm_up::warm_up;
 use iotax_model::Run;
 
-/// Fewest measurements in a series over a run.
+/// Fewest measurements of a run in which a lasting drop is searched for.
 const MEASUREMENTS: usize = 12;
 
 /// Depth of a fall, in standard deviations, up to which a Poisson schedule can explain it.
 const FALL_BY_CHANCE: f64 = 3.5;
 
-/// Returns whether I/Os were scheduled at random, so that their rate varies by itself.
+/// Returns whether I/Os were scheduled at random times, so that their rate varies by chance.
 fn is_poisson(case: &Case<'_>) -> bool {
     case.workload.is_open_loop() && case.workload.rate_process == RateProcess::Poisson && !is_stream(case.m)
 }
@@ -99,7 +99,8 @@ fn unsteady(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::Unsteady, evidence, &remedy))
 }
 
-/// Finds a lasting drop in rate over the whole run, from measurements in order of time, each relative to the best of its cell.
+/// Finds a lasting drop in rate over the whole run, from measurements in order of time, each relative to the highest rate of its workload
+/// and target.
 pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
     // One without I/O has no rate that could have fallen, and one whose I/Os failed has the errors' rate.
     let rate =

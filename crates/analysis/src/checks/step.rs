@@ -1,8 +1,8 @@
 //! Finds one lasting drop in a series.
 
-/// Fewest values in a level.
+/// Fewest values before a step, and after it.
 const LEVEL: usize = 2;
-/// Fewest values that can show two distinct levels.
+/// Fewest values of a series that is searched for a step.
 const LEAST: usize = 6;
 /// Largest residual variance of two levels, as a share of the variance about a single mean.
 const LEFT: f64 = 0.15;
@@ -11,14 +11,14 @@ const LINE: f64 = 0.5;
 /// Largest ratio of the lower level to the upper.
 const FALL: f64 = 0.8;
 
-/// A series divided into two levels.
+/// A step between two levels of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Step {
     /// Number of values before the step.
     pub(crate) at: usize,
-    /// Mean of the values before it.
+    /// Mean of the values before the step.
     pub(crate) before: f64,
-    /// Mean of the values after it.
+    /// Mean of the values after the step.
     pub(crate) after: f64,
 }
 

@@ -25,12 +25,12 @@ use iotax_model::units::Nanos;
 /// A target's settings as dotted keys and values, as in a plan file. Targets with equal settings count as the same.
 pub type Settings = BTreeMap<String, String>;
 
-/// A target of a run.
+/// A target of a run: its name, its settings, and its record as built.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AccountedTarget {
     /// The target's name.
     pub name: String,
-    /// The target's settings; with a neighbour, they include its whole workload.
+    /// The target's settings; with a noisy neighbour, they include the neighbour's whole workload.
     pub settings: Settings,
     /// The target's record as built; absent if it was not built.
     pub record: Option<TargetRecord>,
@@ -67,12 +67,12 @@ impl MeasurementFigures {
     }
 }
 
-/// A run with its figures.
+/// A run's settings and figures, as a comparison needs them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Account {
     /// Name in sentences: `run 12`, `before.json`.
     pub label: String,
-    /// The run's number in its store.
+    /// Number of the run in its store.
     pub id: i64,
     /// The plan's title.
     pub name: String,
@@ -88,11 +88,11 @@ pub struct Account {
     pub subjects: Vec<AccountedTarget>,
     /// The run's workloads, in the plan's order.
     pub workloads: Vec<Workload>,
-    /// Figures of the run's measurements.
+    /// Figures of each measurement of the run.
     pub figures: Vec<MeasurementFigures>,
     /// Results of a search or a curve: rates that the run tried to locate.
     pub rates: Vec<LocatedRate>,
-    /// True if the rates depend on the targets' capacities, so that another run has other rates.
+    /// True for a curve: its rates follow from the targets' capacities, so that another run tries other rates.
     pub has_own_rates: bool,
     /// The tool that measured, if the run was imported.
     pub source: Option<ImportSource>,
@@ -105,18 +105,18 @@ pub struct Account {
 pub struct More {
     /// Name of the run in sentences.
     pub label: String,
-    /// Rounds measured so far.
+    /// Number of rounds measured so far.
     pub rounds: u32,
     /// The command, without the option for the number of rounds or the time.
     pub command: String,
-    /// True if the plan fixes the looks, so that more rounds need a new run.
+    /// True if the plan fixes the numbers of rounds after which it tests, so that more rounds need a new run.
     pub is_anew: bool,
-    /// Expected time of a round.
+    /// Expected duration of a round.
     pub round: Nanos,
 }
 
 impl More {
-    /// Builds the command; `None` for an import, a member of a fleet, and a run that does not go by rounds.
+    /// Builds the command; `None` for an import, a member of a fleet, and a run of fixed duration.
     fn of(run: &Run) -> Option<Self> {
         let plan = &run.plan;
         (plan.goes_by_rounds() && run.source.is_none() && run.fleet.is_none()).then(|| Self {
@@ -130,7 +130,7 @@ impl More {
 }
 
 impl Account {
-    /// Extracts the account of a stored run and its judgement.
+    /// Extracts what a comparison needs from a stored run and its judgement.
     #[must_use]
     pub fn of(run: &Run, judgement: &Judgement) -> Self {
         let kinds = Kinds::of(judgement);
@@ -192,7 +192,7 @@ impl Account {
         Some(source.known.get(&workload.name).map_or(&[], Vec::as_slice))
     }
 
-    /// Returns the target of this name.
+    /// Returns the target with this name; `None` if the run has no such target.
     #[must_use]
     pub fn subject(&self, name: &str) -> Option<&AccountedTarget> {
         self.subjects.iter().find(|subject| subject.name == name)
@@ -208,7 +208,7 @@ impl Account {
         means(figures, self.source.is_none())
     }
 
-    /// A cell's measurements.
+    /// Iterates over the measurements of a target with a workload.
     pub(super) fn cell<'a>(
         &'a self,
         target: &'a str,
@@ -223,7 +223,7 @@ pub fn metrics(measurement: &Measurement) -> Vec<(Metric, f64)> {
     Metric::compared().filter_map(|metric| Some((metric, metric.of(measurement)?))).collect()
 }
 
-/// Kinds of the warnings about each single measurement.
+/// Words for the kinds of warnings, by the measurement that they concern.
 pub struct Kinds<'a>(HashMap<Place<'a>, Vec<&'static str>>);
 
 impl<'a> Kinds<'a> {

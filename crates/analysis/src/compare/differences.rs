@@ -15,14 +15,14 @@ use super::account::{Account, AccountedTarget, Settings, flat};
 /// Smallest relative difference of the load generator's overhead that counts; smaller ones are noise of its measurement.
 const FLOOR: f64 = 0.25;
 
-/// A fact that is not the same on both sides.
+/// A property that differs between the two sides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Difference {
     /// Name of the property: `kernel`, `guest.cache`, `device`.
     pub what: String,
-    /// On side A; absent: not there, or not known.
+    /// Value on side A; absent if the property does not exist there or is unknown.
     pub a: Option<String>,
-    /// On side B.
+    /// Value on side B; absent if the property does not exist there or is unknown.
     pub b: Option<String>,
 }
 
@@ -158,7 +158,7 @@ fn described(layer: &Layer) -> String {
     })
 }
 
-/// Compares layers of one kind in their order.
+/// Compares layers kind by kind: the nth layer of a kind on one side with the nth on the other.
 fn layers(a: &[Layer], b: &[Layer]) -> Vec<Difference> {
     let mut kinds = Vec::new();
     for layer in a.iter().chain(b) {
@@ -183,7 +183,7 @@ fn layers(a: &[Layer], b: &[Layer]) -> Vec<Difference> {
     found
 }
 
-/// Lists arguments that only one side has. Skips names and paths, because they differ between any two runs.
+/// Lists QEMU arguments that only one side has. Skips names and paths, because they differ between any two runs.
 fn command_lines(a: Option<&str>, b: Option<&str>) -> Option<Difference> {
     let words = |line: &str| {
         let apart = |c: char| c.is_whitespace() || c == ',';
@@ -227,7 +227,7 @@ pub(super) fn stated((one, a): (&Account, &Workload), (other, b): (&Account, &Wo
     found
 }
 
-/// A workload's settings by key.
+/// Returns a workload's settings by dotted key, without its name.
 fn keys(workload: &Workload) -> Settings {
     let mut keys = flat(&serde_json::to_value(workload).unwrap_or_default());
     keys.remove("name");

@@ -9,24 +9,24 @@ use crate::metric::Metric;
 
 /// The metric of a gate that does not name one.
 const DEFAULT: Metric = Metric::LATENCY_MEAN;
-/// Largest percentage accepted.
+/// Largest threshold accepted, in percent.
 const MOST: f64 = 100_000.0;
 
-/// The direction that trips a gate.
+/// Direction of a difference that trips a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateDirection {
-    /// Worse than the baseline.
+    /// The target is worse than the baseline.
     Slower,
-    /// Better than the baseline.
+    /// The target is better than the baseline.
     Faster,
-    /// Either.
+    /// The target is worse or better than the baseline.
     Different,
 }
 
 impl GateDirection {
     const ALL: [Self; 3] = [Self::Slower, Self::Faster, Self::Different];
 
-    /// Returns the word of the direction.
+    /// Returns `slower`, `faster` or `different`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -40,9 +40,9 @@ impl GateDirection {
 /// A difference that fails a comparison: `[METRIC] slower|faster|different > N%`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
-    /// Metric that it applies to.
+    /// The metric that is compared.
     pub metric: Metric,
-    /// Direction of the difference.
+    /// Direction of the difference that trips the gate.
     pub direction: GateDirection,
     /// Ratios up to `1 + threshold` and down to `1 / (1 + threshold)` pass: 0.05 for 5%.
     pub threshold: f64,
@@ -50,7 +50,7 @@ pub struct Gate {
     text: String,
 }
 
-/// The text is not a gate.
+/// A text that is not a valid gate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{input:?} is not a gate: {reason}; accepted: [METRIC] slower|faster|different > N%, such as \"slower > 5%\" or \
@@ -94,7 +94,7 @@ impl FromStr for Gate {
 }
 
 impl Gate {
-    /// Parses several gates, separated by commas.
+    /// Parses several gates, separated by commas. Fails at the first text that is no gate.
     pub fn list(text: &str) -> Result<Vec<Self>, GateError> {
         text.split(',').map(str::parse).collect()
     }

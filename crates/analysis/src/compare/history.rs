@@ -1,4 +1,4 @@
-//! Follows a cell over several runs.
+//! Follows each workload on each target over several runs.
 
 use super::account::{Account, AccountedTarget};
 use super::{Compared, Question, Side, Which, compare};
@@ -7,39 +7,39 @@ use crate::metric::Metric;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate};
 
-/// The result of a cell in one run.
+/// One metric of a workload on a target, in one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistoryPoint {
-    /// Index of the run.
+    /// Index of the run in the list of compared runs.
     pub run: usize,
     /// True if the target's CPU was emulated.
     pub emulated: bool,
-    /// Number of rounds.
+    /// Number of rounds in the mean.
     pub rounds: u32,
     /// Geometric mean over the rounds, in the metric's unit.
     pub mean: f64,
     /// 95% interval of the mean over the rounds; absent for a single round.
     pub band: Option<Interval>,
-    /// Ratio to the first run that has the cell; absent for that run.
+    /// Ratio to the first run that measured the workload on the target; absent for that run.
     pub since_first: Option<Ratio>,
-    /// Ratio to the previous run that has the cell; absent for the first.
+    /// Ratio to the previous run that measured the workload on the target; absent for the first.
     pub since_previous: Option<Ratio>,
 }
 
 /// One metric of one target and workload, over all runs that have it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Track {
-    /// The target's name in the first run that has the cell.
+    /// The target's name in the first run of the track.
     pub target: String,
-    /// The workload's name in the first run that has the cell.
+    /// The workload's name in the first run of the track.
     pub workload: String,
-    /// The metric.
+    /// The metric whose means the points hold.
     pub metric: Metric,
     /// The points in the order of the runs.
     pub points: Vec<HistoryPoint>,
 }
 
-/// Several runs side by side.
+/// Workloads on targets, followed over several runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
     /// Each run compared with the one before; `None` if the two have nothing in common.
@@ -50,8 +50,8 @@ pub struct History {
     pub margin: f64,
 }
 
-/// Follows every cell through runs in the given order. Cells are matched as in [`compare`]; each pair of neighbouring runs is one family of
-/// comparisons.
+/// Follows every workload on every target through runs in the given order. Targets and workloads are matched as in [`compare`]. Each pair
+/// of consecutive runs is one family of comparisons.
 #[must_use]
 pub fn history(accounts: &[Account], margin: f64) -> History {
     let question =
@@ -90,14 +90,14 @@ pub fn history(accounts: &[Account], margin: f64) -> History {
     }
 }
 
-/// A cell of one run.
+/// A workload on a target in one run.
 struct RunCell {
     run: usize,
     target: String,
     workload: String,
 }
 
-/// One cell, with its names in each run.
+/// A workload on a target, with its names in each run.
 struct Followed {
     places: Vec<RunCell>,
 }
@@ -152,7 +152,7 @@ impl Followed {
 }
 
 impl RunCell {
-    /// Returns the logarithms of the cell's figures by a metric.
+    /// Returns the logarithms of the figures by a metric; `None` without figures.
     fn sample(&self, metric: Metric, accounts: &[Account]) -> Option<Differences> {
         let figures = accounts[self.run].cell(&self.target, &self.workload);
         Differences::new(figures.filter_map(|f| f.of(metric)).map(f64::ln).collect())

@@ -1,4 +1,4 @@
-//! Matches the cells of two runs by their settings, never by their position.
+//! Matches targets and workloads of two runs by name and settings, never by position.
 
 use iotax_model::Workload;
 use iotax_model::net::NetTest;
@@ -15,32 +15,32 @@ use crate::metric::Metric;
 pub(crate) const HOW_LONG: [&str; 5] =
     ["runtime", "ramp_time", "stall_timeout", "max_errors", "write_journal"];
 
-/// Reason for which two targets are compared.
+/// The reason why two targets are compared with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Matched {
-    /// The user named both.
+    /// The user named both targets.
     Asked,
-    /// They have the same name.
+    /// Both targets have the same name.
     Name,
-    /// They have different names and the same settings.
+    /// The targets have different names and the same settings.
     Settings,
-    /// Each is the only one of its run.
+    /// Each is the only target of its run.
     Only,
 }
 
-/// A target or workload that only one side has.
+/// A target, workload or figure that only one side has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// The side that lacks it.
+    /// The side that lacks the target, workload or figure.
     pub side: Which,
-    /// The target's name on the side that has it; absent if no single target is concerned.
+    /// The target's name on the other side; absent if no single target is concerned.
     pub target: Option<String>,
-    /// The workload's name on the side that has it; absent if no single workload is concerned.
+    /// The workload's name on the other side; absent if no single workload is concerned.
     pub workload: Option<String>,
-    /// The unknown figure; absent if all are unknown.
+    /// The figure that this side lacks; absent if the whole target or workload is missing.
     pub metric: Option<Metric>,
-    /// The reason, as text.
+    /// The reason why it is missing, as a sentence for users.
     pub reason: String,
 }
 
@@ -185,7 +185,7 @@ pub(super) fn workloads<'a>(
     (pairs, missing)
 }
 
-/// Lists the workloads of an account without a match. The rates of a curve become one entry, because every curve has its own rates.
+/// Lists a run's workloads without a match. The rates of a curve become one entry, because every curve has its own rates.
 fn all_unmatched(lonely: &[&Workload], side: Which, has: &Account, lacks: &Account) -> Vec<Missing> {
     let is_placed = |workload: &&&Workload| has.has_own_rates && workload.is_open_loop();
     let placed = lonely.iter().filter(is_placed).count();
@@ -234,15 +234,16 @@ fn unmatched(workload: &Workload, side: Which, has: &Account, lacks: &Account) -
     }
 }
 
-/// Returns whether a metric of a workload is compared between two targets. Accounts lack the TCP segment size, so CPU time per segment is
-/// not compared.
+/// Returns whether a metric of a workload is compared between two targets: CPU time only if `alike`, see [`counts_alike`]. CPU time per TCP
+/// segment is not compared, because accounts lack the segment size.
 pub(super) fn compares(metric: Metric, workload: &Workload, alike: bool) -> bool {
     let Some(net) = workload.kind().traffic() else { return metric.compares(workload) };
     let by_segment = metric == Metric::CPU_PER_IO && net.test == NetTest::Tcp;
     metric.compares(workload) && !by_segment && (alike || !metric.is_cpu())
 }
 
-/// Returns whether the host's CPU time covers the same work on both sides: the server runs here on both or neither, with the same neighbour.
+/// Returns whether the host's CPU time covers the same work on both sides: the server runs here on both or neither, with the same noisy
+/// neighbour.
 pub(super) fn counts_alike(one: &AccountedTarget, other: &AccountedTarget) -> bool {
     let is_remote =
         |subject: &AccountedTarget| subject.settings.get("network.via").is_some_and(|via| via == "remote");

@@ -36,17 +36,17 @@ use crate::stats::paired::Interval;
 use crate::stats::verdict::Decision;
 use iotax_model::record::ImportSource;
 
-/// One of the two that are compared.
+/// A side of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Which {
-    /// The one that was named first.
+    /// Side A, which was named first.
     A,
-    /// The other.
+    /// Side B, which was named second.
     B,
 }
 
 impl Which {
-    /// The letter for it.
+    /// Returns `A` or `B`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -62,10 +62,10 @@ impl fmt::Display for Which {
     }
 }
 
-/// A run, or one target of it.
+/// One side of a comparison: a run, or one target of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
-    /// The run.
+    /// The run to compare.
     pub account: &'a Account,
     /// The target to compare; `None` for all.
     pub target: Option<&'a str>,
@@ -80,7 +80,7 @@ impl Side<'_> {
     }
 }
 
-/// Options of a comparison.
+/// Options of a comparison: baseline, metrics, margin and gates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     /// The side that serves as the baseline.
@@ -96,7 +96,7 @@ pub struct Question {
 /// Reason for which two runs cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// The run has no such target.
+    /// A side names a target that its run does not have.
     #[error("{label} has no target {target:?}; accepted: {accepted}")]
     UnknownTarget {
         /// Name of the run.
@@ -106,13 +106,13 @@ pub enum CompareError {
         /// Names of the run's targets.
         accepted: String,
     },
-    /// Both sides are the same run, and not two of its targets.
+    /// Both sides are the same run, and do not name two different targets of it.
     #[error(
         "both are {label}; within a run two targets can be compared: {label}:TARGET with {label}:OTHER, of {accepted}",
         label = label.trim_start_matches("run ")
     )]
     SameRun {
-        /// Name of the run.
+        /// Name of the run, such as `run 12`.
         label: String,
         /// Names of the run's targets.
         accepted: String,
@@ -120,7 +120,7 @@ pub enum CompareError {
     /// The two runs have no target or no workload in common.
     #[error("no {what} of the one has a partner in the other ({a}; {b}); name a target of each: RUN:TARGET")]
     NothingInCommon {
-        /// `target`.
+        /// Kind of the missing match: `target`.
         what: &'static str,
         /// Names of A's targets.
         a: String,
@@ -130,7 +130,7 @@ pub enum CompareError {
     /// Targets match, but no workload does.
     #[error("no workload of the one has a partner in the other: {}", reasons.join("; "))]
     NoWorkload {
-        /// One reason for each workload.
+        /// The reason why each workload has no match.
         reasons: Vec<String>,
     },
 }
@@ -138,13 +138,13 @@ pub enum CompareError {
 /// Two targets that are compared with each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TargetPair {
-    /// A's target.
+    /// Name of A's target.
     pub a: String,
-    /// B's target.
+    /// Name of B's target.
     pub b: String,
     /// The property by which they were matched.
     pub matched: Matched,
-    /// Differences between them.
+    /// Differences between the two targets in settings and layers.
     pub differences: Vec<Difference>,
     /// For sides A and B, whether the CPU was emulated.
     pub emulated: (bool, bool),
@@ -169,19 +169,19 @@ impl TargetPair {
     }
 }
 
-/// A workload of each side that match.
+/// A workload of side A and the matching one of side B.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkloadPair {
-    /// A's workload.
+    /// The workload of side A.
     pub a: Workload,
-    /// Name of B's workload.
+    /// Name of the workload of side B.
     pub b: String,
     /// Differences that do not prevent a match, such as the duration.
     pub differences: Vec<Difference>,
 }
 
 impl WorkloadPair {
-    /// See [`TargetPair::name`].
+    /// Name of the workload, or both names separated by ` / ` if they differ.
     #[must_use]
     pub fn name(&self) -> String {
         both(&self.a.name, &self.b)
@@ -195,15 +195,15 @@ fn both(a: &str, b: &str) -> String {
 /// One metric of one target and workload, compared between both sides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedCell {
-    /// Index of the target pair.
+    /// Index into [`Compared::targets`].
     pub target: usize,
-    /// Index of the workload pair.
+    /// Index into [`Compared::workloads`].
     pub workload: usize,
-    /// The metric.
+    /// The compared metric.
     pub metric: Metric,
     /// A's mean over its rounds, as in tables.
     pub a: f64,
-    /// B's mean over its rounds.
+    /// B's mean over its rounds, as in tables.
     pub b: f64,
     /// Ratio of the other side to the baseline.
     pub ratio: Ratio,
@@ -211,43 +211,43 @@ pub struct ComparedCell {
     pub rounds: (u32, u32),
 }
 
-/// The result of a gate.
+/// A gate, and the comparisons that tripped it or are undecided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GateResult {
-    /// The gate.
+    /// The gate as given.
     pub gate: Gate,
-    /// Indices of the cells that tripped the gate, each with the interval of the ratio that shows it.
+    /// Indices into [`Compared::cells`] of the comparisons that tripped the gate, each with the interval of the ratio that shows it.
     pub tripped: Vec<(usize, Interval)>,
-    /// Indices of the cells that are still undecided.
+    /// Indices into [`Compared::cells`] of the comparisons that do not yet show if the gate trips.
     pub open: Vec<usize>,
-    /// Number of cells with the gate's metric.
+    /// Number of comparisons by the gate's metric.
     pub cells: usize,
-    /// Cells that one side lacks and the gate would have judged: the reasons of [`Missing`].
+    /// Reasons why comparisons that the gate would have judged are missing, from [`Missing`].
     pub missing: Vec<String>,
 }
 
 impl GateResult {
-    /// Returns whether there was no cell to judge, so that the gate neither passed nor tripped.
+    /// Returns whether there was no comparison to judge, so that the gate neither passed nor tripped.
     #[must_use]
     pub fn is_unjudged(&self) -> bool {
         self.tripped.is_empty() && self.open.len() == self.cells
     }
 }
 
-/// The result of a comparison.
+/// Two sides compared: what differs between them, and the ratio of each metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
     /// Name of A's run in sentences: `run 12`, `before.json`.
     pub a: String,
-    /// Name of B's run.
+    /// Name of B's run in sentences.
     pub b: String,
     /// The side that serves as the baseline.
     pub baseline: Which,
-    /// True if both sides were measured in the same rounds.
+    /// True if both sides are targets of one run, measured in the same rounds.
     pub paired: bool,
     /// The margin of practical equivalence, as a fraction.
     pub margin: f64,
-    /// Metrics to show.
+    /// Metrics to show; all other metrics are compared too.
     pub metrics: Vec<Metric>,
     /// The tool that measured A, if the run was imported.
     pub source: Option<ImportSource>,
@@ -255,22 +255,22 @@ pub struct Compared {
     pub more: Vec<More>,
     /// Differences between the two machines.
     pub machines: Vec<Difference>,
-    /// Compared targets.
+    /// Pairs of targets that are compared.
     pub targets: Vec<TargetPair>,
-    /// Compared workloads.
+    /// Pairs of workloads that are compared.
     pub workloads: Vec<WorkloadPair>,
     /// Targets and workloads without a match, and figures that one side lacks.
     pub missing: Vec<Missing>,
-    /// Cells in the order of workloads, targets and metrics.
+    /// Comparisons in the order of workloads, targets and metrics.
     pub cells: Vec<ComparedCell>,
     /// Rates that both runs located, in the order of workloads and targets.
     pub rates: Vec<RateCell>,
-    /// Gates in the order given.
+    /// Results of the gates, in the order given.
     pub gates: Vec<GateResult>,
 }
 
 impl Compared {
-    /// Returns the cell of a target pair, a workload pair and a metric.
+    /// Returns the comparison of a target pair on a workload pair by a metric; `None` if they were not compared.
     #[must_use]
     pub fn cell(&self, target: usize, workload: usize, metric: Metric) -> Option<&ComparedCell> {
         self.cells.iter().find(|c| c.target == target && c.workload == workload && c.metric == metric)
@@ -282,7 +282,7 @@ impl Compared {
         self.gates.iter().any(|gate| !gate.tripped.is_empty())
     }
 
-    /// Iterates over the cells of the metrics to show.
+    /// Iterates over the comparisons by the metrics to show.
     pub fn shown(&self) -> impl Iterator<Item = &ComparedCell> {
         self.cells.iter().filter(|cell| {
             let workload = &self.workloads[cell.workload].a;
@@ -291,7 +291,7 @@ impl Compared {
     }
 }
 
-/// A cell whose family is not decided yet.
+/// A comparison before its verdict, with the sample on which the verdict will rest.
 struct CellSample {
     cell: ComparedCell,
     /// Sample of the log ratio.
@@ -392,7 +392,7 @@ fn machines(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
     if both { differences::machines(&a.account.environment, &b.account.environment) } else { vec![] }
 }
 
-/// Reports a cell that one side planned but did not measure.
+/// Reports a workload that one side did not measure on a target; `None` if both measured it.
 fn unmeasured(
     a: &Side<'_>,
     b: &Side<'_>,
@@ -449,7 +449,8 @@ fn unknown(
 }
 
 impl CellSample {
-    /// Builds the comparison of a cell; `None` without figures on both sides. `shown` has the means of both cells, if the metric has means.
+    /// Builds the comparison of a target pair on a workload pair; `None` without figures on both sides. `shown` has the means of both
+    /// sides, if the metric has means.
     fn of(
         (target, workload, metric): (usize, usize, Metric),
         ours: &[&MeasurementFigures],
@@ -511,7 +512,7 @@ impl CellSample {
     }
 }
 
-/// Decides the usable cells of some metrics as one family, at a margin.
+/// Decides the usable comparisons by the selected metrics as one family. Returns each comparison's index and decision.
 fn decide_cells(
     cases: &[CellSample],
     is_member: impl Fn(Metric) -> bool,

@@ -19,7 +19,7 @@ use super::{Account, Missing, TargetPair, Which, WorkloadPair};
 pub struct LocatedRate {
     /// The target's name.
     pub target: String,
-    /// The name of the closed-loop workload.
+    /// Name of the workload whose rate was searched: its closed loop if the run has one.
     pub workload: String,
     /// `knee`, or `highest with p99 <= 0.5ms`.
     pub what: String,
@@ -30,11 +30,11 @@ pub struct LocatedRate {
 /// A rate that both sides located.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateCell {
-    /// Index of the target pair.
+    /// Index into `Compared::targets`.
     pub target: usize,
-    /// Index of the workload pair.
+    /// Index into `Compared::workloads`.
     pub workload: usize,
-    /// See [`LocatedRate::what`].
+    /// Name of the rate: `knee`, or `highest with p99 <= 0.5ms`.
     pub what: String,
     /// A's rate in I/Os per second.
     pub a: f64,
@@ -42,16 +42,16 @@ pub struct RateCell {
     pub b: f64,
     /// Ratio of the other side to the baseline.
     pub ratio: f64,
-    /// The interval of the ratio, at a level divided by the number of rates (Bonferroni); absent if one side has none.
+    /// The interval of the ratio, at a level divided by the number of rates (Bonferroni); absent if either rate has no interval.
     pub interval: Option<Interval>,
-    /// The verdict at the requested margin.
+    /// Faster, slower, same or undecided, at the requested margin.
     pub verdict: Verdict,
 }
 
-/// Name of the knee among located rates.
+/// Name of a curve's knee among the located rates.
 pub const KNEE: &str = "knee";
 
-/// Names the highest rate that meets these conditions.
+/// Returns the name of a search's result, such as `highest with p99 <= 0.5ms`.
 #[must_use]
 pub fn highest(slo: &[String]) -> String {
     format!("highest with {}", slo.join(" and "))
@@ -85,7 +85,8 @@ pub fn of_run(run: &Run) -> Vec<LocatedRate> {
     found
 }
 
-/// Compares the rates that both sides located, in the order of workloads and targets, and lists those that only one side located.
+/// Compares the rates that both sides located, in the order of workloads and targets, and lists those that a side searched for but did not
+/// locate.
 pub(super) fn compare(
     (a, b): (&Account, &Account),
     targets: &[TargetPair],

@@ -100,7 +100,7 @@ fn of_target<'a>(target: &'a str, members: &[&Curves<'a>]) -> Option<Grid<'a>> {
     })
 }
 
-/// Returns the round values (1, 2, 5 times powers of ten) between two times.
+/// Returns the values 1, 2 and 5 times powers of ten that are above `low` and at most `high`, in nanoseconds.
 fn levels(low: f64, high: f64) -> Vec<f64> {
     let all = (0..12).flat_map(|power| STEPS.map(|step| step * 10_f64.powi(power)));
     all.filter(|level| *level > low && *level <= high).collect()

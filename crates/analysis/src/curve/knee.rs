@@ -23,7 +23,7 @@ use crate::stats::paired::Interval;
 const FEWEST: usize = 4;
 /// Number of bootstrap samples of the rounds.
 const DRAWS: usize = 999;
-/// Fewest rounds for resampling.
+/// Fewest rounds for a bootstrap over rounds.
 const FEWEST_ROUNDS: usize = 3;
 /// Factor from the mean response time at the lowest rate to that of the double.
 const DOUBLE: f64 = 2.0;
@@ -40,10 +40,10 @@ pub struct Knee {
 /// A load in I/Os per second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Located {
-    /// The estimate from all rounds.
+    /// Estimate of the load over all rounds.
     #[serde(rename = "estimate")]
     pub at: f64,
-    /// Its 95% interval; absent with too few rounds.
+    /// 95% interval of the load; absent with too few rounds.
     #[serde(flatten)]
     pub interval: Option<Interval>,
 }
@@ -56,7 +56,7 @@ pub(super) fn of(points: &[RatePoint<'_>]) -> Option<Knee> {
 
 /// Mean response time by load, over all rounds and over each bootstrap sample of the rounds.
 pub(super) struct Courses {
-    /// Number of sustained rates. One more rate follows: it shows that power falls, but not where.
+    /// Number of sustained rates. The first rate that was not sustained may follow them; it only shows that power falls.
     sustained: usize,
     known: Vec<(f64, f64)>,
     drawn: Vec<Vec<(f64, f64)>>,
@@ -144,7 +144,7 @@ fn reached(course: &[(f64, f64)], limit: f64) -> Option<f64> {
     (below < limit).then(|| low + (high - low) * (limit - below) / (above - below))
 }
 
-/// Returns the middle 95% of the values found; `None` if more than a twentieth of the draws found nothing.
+/// Returns the middle 95% of the bootstrap results; `None` without bootstrap samples, or if more than 5% of them gave no result.
 fn middle(mut found: Vec<f64>, draws: usize) -> Option<Interval> {
     if draws == 0 || found.len() * 20 < draws * 19 {
         return None;

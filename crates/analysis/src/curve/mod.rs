@@ -23,10 +23,10 @@ use iotax_model::Run;
 /// Smallest share of due I/Os that must complete within the windows for a rate to count as sustained.
 pub const SUSTAINED: f64 = 0.98;
 
-/// I/Os in flight at the end of a window that do not count as missing: at low rates few I/Os are due.
+/// Incomplete I/Os per window that a sustained rate may have: at low rates so few I/Os are due that two exceed the allowed share.
 const UNDER_WAY: u64 = 2;
 
-/// Fewest rates for a curve.
+/// Fewest rates that form a curve.
 const FEWEST: usize = 3;
 
 /// The curves of one workload, one per target.
@@ -43,7 +43,7 @@ pub struct Curves<'a> {
 pub struct Curve<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// The measured rates, ascending.
+    /// One point for each measured rate, by ascending rate.
     pub points: Vec<RatePoint<'a>>,
     /// Closed-loop I/Os per second, over the rounds; absent if the run has no closed loop of this workload.
     pub closed: Option<Located>,
@@ -53,7 +53,7 @@ pub struct Curve<'a> {
     pub knee: Option<Knee>,
 }
 
-/// The figures at one rate.
+/// Figures of a workload on a target at one scheduled rate, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RatePoint<'a> {
     /// The workload at this rate.
@@ -75,7 +75,7 @@ pub struct RatePoint<'a> {
     rounds: Vec<Round>,
 }
 
-/// One measurement of a point.
+/// The counts of one measurement at a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Round {
     number: u32,
@@ -108,7 +108,7 @@ impl RatePoint<'_> {
         self.kept().is_some_and(|kept| kept >= SUSTAINED || missing <= UNDER_WAY * self.rounds.len() as u64)
     }
 
-    /// Mean response time in nanoseconds.
+    /// Mean response time in nanoseconds, over all rounds; `None` without an I/O.
     #[must_use]
     pub fn response_mean(&self) -> Option<f64> {
         self.response.mean()
@@ -127,15 +127,15 @@ pub fn offered(workload: &Workload) -> Option<f64> {
     Some(workload.rate_iops? as f64 * f64::from(workload.numjobs))
 }
 
-/// Mean response time of one measurement at a rate, in nanoseconds; `None` if the target did not keep up with it.
+/// Mean response time of one measurement at a rate, in nanoseconds; `None` if the target did not keep up with the rate.
 #[must_use]
 pub fn response_if_sustained(workload: &Workload, measurement: &Measurement) -> Option<f64> {
     let point = point(workload, offered(workload)?, &[measurement])?;
     point.is_sustained().then(|| point.response_mean()).flatten()
 }
 
-/// Normalizes a workload to compare it with others of another rate: without name and rate. Runtime is dropped too, because low rates get
-/// longer windows.
+/// Returns the workload without name, rate and runtime, to recognize workloads that differ only in their rate. Low rates get longer
+/// windows.
 pub(crate) fn work(workload: &Workload) -> Workload {
     let closed = Workload {
         name: String::new(),

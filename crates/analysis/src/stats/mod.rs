@@ -1,9 +1,9 @@
 //! Statistics: the rules for what counts as a difference.
 //!
 //! The unit of replication is the measurement, one per round; the seconds inside a measurement are correlated and never treated as
-//! independent. [`paired`] compares two targets within rounds, [`unpaired`] samples without common rounds, [`quantization`]
-//! adds the error of histogram buckets, [`verdict`] decides a family of comparisons together, [`sequential`] allows several looks, [`rank`]
-//! gives confidence intervals of quantiles, [`steady`] and [`series`] look inside one measurement.
+//! independent. [`paired`] compares two targets within rounds, [`unpaired`] compares samples without common rounds, [`quantization`] adds
+//! the error of histogram buckets, [`verdict`] decides a family of comparisons together, [`sequential`] allows several interim tests,
+//! [`rank`] gives confidence intervals of quantiles, [`steady`] and [`series`] examine the course of one measurement.
 
 pub mod moderated;
 pub mod paired;
@@ -25,7 +25,7 @@ pub const MARGIN: f64 = 0.02;
 
 /// An estimated mean with its uncertainty, from which a verdict follows.
 pub trait Estimate {
-    /// The mean.
+    /// Returns the estimated mean.
     fn mean(&self) -> f64;
 
     /// Returns the interval at confidence `1 - alpha`; `None` with too few values.

@@ -12,7 +12,7 @@ use super::Estimate;
 const FLIP_FROM: usize = 6;
 /// Largest number of differences for which all sign patterns are enumerated.
 const FLIP_EXACT: usize = 16;
-/// Number of random patterns drawn where not all are enumerated: the smallest possible p is 1e-4.
+/// Number of random sign patterns drawn if there are too many to enumerate; the smallest possible p-value is then 1e-4.
 const FLIP_DRAWS: u32 = 10_000;
 
 /// An interval around an estimate, in the estimate's unit.
@@ -33,12 +33,12 @@ impl Interval {
     }
 }
 
-/// A family's estimate of its members' variance.
+/// A family's common estimate of the variance, which serves as a prior for each member's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prior {
     /// Degrees of freedom of the prior.
     pub degrees: f64,
-    /// Expected variance: the geometric mean of its members'.
+    /// Expected variance: the geometric mean of the members' variances.
     pub variance: f64,
 }
 
@@ -72,13 +72,13 @@ impl Differences {
         Self::new(pairs.iter().map(|(target, baseline)| (target / baseline).ln()).collect())
     }
 
-    /// Adds the family's prior for the variance.
+    /// Sets the family's prior for the variance; with `None` the sample's own variance is used.
     #[must_use]
     pub fn with(self, prior: Option<Prior>) -> Self {
         Self { prior, ..self }
     }
 
-    /// Number of differences.
+    /// Returns the number of differences, which is that of the rounds.
     #[must_use]
     pub fn n(&self) -> usize {
         self.values.len()
@@ -120,7 +120,7 @@ impl Differences {
     }
 }
 
-/// Student's t with n - 1 degrees of freedom and those of the family; absent for n < 2.
+/// Uses Student's t with n - 1 degrees of freedom plus those of the prior; no interval and no p-value for n < 2.
 impl Estimate for Differences {
     fn mean(&self) -> f64 {
         self.mean
@@ -150,13 +150,13 @@ impl Estimate for Differences {
 }
 
 impl Differences {
-    /// Student's t distribution for this number of rounds.
+    /// Student's t distribution for this number of rounds; `None` for fewer than two.
     fn student(&self, rounds: usize) -> Option<StudentsT> {
         let own = rounds.checked_sub(1).filter(|own| *own > 0)? as f64;
         StudentsT::new(0.0, 1.0, own + self.prior.map_or(0.0, |prior| prior.degrees)).ok()
     }
 
-    /// The standard deviation, shrunk towards the family's.
+    /// The standard deviation, shrunk towards the prior if there is one; `None` for a single value.
     fn drawn(&self) -> Option<f64> {
         let sd = self.sd?;
         let Some(Prior { degrees, variance }) = self.prior else { return Some(sd) };

@@ -1,15 +1,15 @@
-//! Repeated looks: the significance level of the test at each look, such that all looks together keep the overall error.
+//! Repeated looks (interim tests): the significance level of each look that keeps the overall error probability of all looks together.
 //!
-//! A run that adds rounds until its comparisons are decided tests the same hypothesis several times. [`Looks`] spreads the error
-//! over the looks by a spending function (Lan and DeMets, Discrete sequential boundaries for clinical trials, Biometrika 70,
-//! 1983), half of it on each side; the argument is the share of the maximum number of rounds. The choice of function trades early detection of
-//! large effects against detection of small ones; [`Spending::CHOSEN`] was chosen by simulation (docs/statistics.md). Boundaries come from
-//! recursive numerical integration (Armitage, McPherson and Rowe, Journal of the Royal Statistical Society A 132, 1969; Jennison
-//! and Turnbull, Group Sequential Methods, 1999, chapter 19).
+//! A run that adds rounds until its comparisons are decided tests the same hypothesis several times. [`Looks`] spreads the error over the
+//! looks by a spending function (Lan and DeMets, Discrete sequential boundaries for clinical trials, Biometrika 70, 1983), half of it on
+//! each side; the argument is the share of the maximum number of rounds. The choice of function trades early detection of large effects
+//! against detection of small ones; [`Spending::CHOSEN`] was chosen by simulation (docs/statistics.md). Boundaries come from recursive
+//! numerical integration (Armitage, McPherson and Rowe, Journal of the Royal Statistical Society A 132, 1969; Jennison and Turnbull, Group
+//! Sequential Methods, 1999, chapter 19).
 //!
-//! The boundaries hold for a normal statistic with known variance. For Student's t they serve as significance levels: a look
-//! rejects if its p-value is below the boundary's (Jennison and Turnbull, section 3.8). With few rounds this alone exceeds the
-//! level, because estimated variances make the looks less correlated; so with more than one look only [`SPENT`] of the error is spent.
+//! The boundaries hold for a normal statistic with known variance. For Student's t they serve as significance levels: a look rejects if its
+//! p-value is below that of the boundary (Jennison and Turnbull, section 3.8). With few rounds this alone exceeds the level, because
+//! estimated variances make the looks less correlated. With more than one look, therefore, only [`SPENT`] of the error is spent.
 //! docs/statistics.md has the simulated error rates.
 
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
@@ -18,7 +18,7 @@ use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 const FAR: u32 = 9;
 /// Share of the error that several looks spend, chosen so that Student's t with at least three rounds keeps the level.
 pub const SPENT: f64 = 0.86;
-/// Bisection steps until a boundary is exact in all digits that matter.
+/// Bisection steps for a boundary, enough for the precision of `f64`.
 const HALVINGS: u32 = 60;
 
 /// Spending functions: the error that may be spent by each fraction of the rounds.
@@ -51,7 +51,7 @@ impl Spending {
     }
 }
 
-/// A group-sequential design: the numbers of rounds at which looks happen.
+/// A group-sequential design: the numbers of rounds after which interim tests (looks) happen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Looks {
     spending: Spending,
@@ -83,7 +83,7 @@ impl Looks {
         Some(Self { spending, rounds: rounds.to_vec(), rule: gauss_legendre(points) })
     }
 
-    /// Returns the numbers of rounds at which looks happen.
+    /// Returns the numbers of rounds after which looks happen.
     #[must_use]
     pub fn rounds(&self) -> &[u32] {
         &self.rounds

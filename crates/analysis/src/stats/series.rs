@@ -6,11 +6,11 @@ use iotax_model::record::{Sample, Tallies};
 
 use super::steady;
 
-/// Intervals averaged into a batch before searching for a cut: the 5 of MSER-5.
+/// Number of intervals averaged into a batch before the end of the warm-up is searched for: the 5 of MSER-5.
 const BATCH: usize = 5;
-/// Fewest batches for a cut.
+/// Fewest batches in which a warm-up is searched for.
 const FEWEST_BATCHES: usize = 4;
-/// Fewest intervals for an autocorrelation.
+/// Fewest intervals from which an autocorrelation is computed.
 const FEWEST: usize = 10;
 
 /// The I/O rates of one measurement by interval.
@@ -35,7 +35,7 @@ pub struct WarmUp {
     pub ns: u64,
     /// Mean rate of the warm-up divided by that of the rest.
     pub ratio: f64,
-    /// True if the cut is at the last position tried, so that the measurement never settled.
+    /// True if the end of the warm-up was found at the last position tried, the middle of the window: the rate may never have settled.
     pub unsettled: bool,
 }
 
@@ -74,10 +74,10 @@ fn correlation(values: &[f64]) -> Option<(f64, f64)> {
     Some((rho(1), n as f64 / time.max(1.0)))
 }
 
-/// Finds the cut in the first half after which the standard error of the batch means is least: the marginal standard error rule
-/// on means of five (White, An effective truncation heuristic for bias reduction in simulation output, Simulation 69, 1997;
-/// White, Cobb and Spratt, Winter Simulation Conference 2000). Returns the intervals before the cut, and their mean over that of
-/// the rest.
+/// Finds the cut in the first half after which the standard error of the batch means is least: the marginal standard error rule on means of
+/// five (White, An effective truncation heuristic for bias reduction in simulation output, Simulation 69, 1997; White, Cobb and Spratt,
+/// Winter Simulation Conference 2000). Returns the number of intervals before the cut, and the ratio of their mean to that of the others.
+/// `None` if no cut helps, or for fewer than 20 intervals.
 fn cut(rates: &[f64]) -> Option<(usize, f64)> {
     let batches: Vec<f64> = rates.chunks_exact(BATCH).map(mean).collect();
     let k = batches.len();

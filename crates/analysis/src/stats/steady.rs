@@ -4,15 +4,16 @@ use iotax_model::record::{Sample, Tallies};
 
 use super::median;
 
-/// Rounds in the specification's window.
+/// Number of rounds in the steady-state window of SNIA's specification.
 const ROUNDS: usize = 5;
-/// Largest spread within a steady window, as a share of the mean.
+/// Largest difference between two rates in a steady window, as a share of the mean.
 const RANGE: f64 = 0.20;
 /// Largest rise or fall of the fitted line over the window, as a share of the mean.
 const DRIFT: f64 = 0.10;
-/// Range and drift, in standard deviations, that five normal values each exceed with probability 1/200: the studentized range, and the
-/// two-sided normal quantile 2.81 of a line's rise, whose standard deviation is 4 / sqrt(10).
+/// Range of five normal values, in standard deviations, that is exceeded with probability 1/200: a quantile of the studentized range.
 const RANGE_BY_CHANCE: f64 = 4.89;
+/// Rise of a line through five normal values, in standard deviations, that is exceeded with probability 1/200: the two-sided normal
+/// quantile 2.81 times the rise's own standard deviation, 4 / sqrt(10).
 const DRIFT_BY_CHANCE: f64 = 3.55;
 
 /// Change of a measurement's I/O rate over fifths of its window, called rounds here.
@@ -22,7 +23,7 @@ pub struct Steadiness {
     pub range: f64,
     /// Rise (or fall, if negative) of the least-squares line from the first round to the last, as a share of the mean.
     pub drift: f64,
-    /// Mean number of I/Os in a round.
+    /// Mean count in a round: I/Os, or bytes of streams.
     pub count: f64,
 }
 
@@ -37,7 +38,7 @@ impl Steadiness {
         self.range <= range && self.drift.abs() <= drift
     }
 
-    /// Returns the largest range and drift of a steady window.
+    /// Returns the largest range and drift of a steady window, as shares of the mean. See [`Self::is_steady`] for `scatter`.
     #[must_use]
     pub fn limits(scatter: f64) -> (f64, f64) {
         (RANGE.max(RANGE_BY_CHANCE * scatter), DRIFT.max(DRIFT_BY_CHANCE * scatter))

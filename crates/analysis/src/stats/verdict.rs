@@ -25,9 +25,9 @@ pub enum Verdict {
     Slower,
     /// Better than the baseline by more than the margin; of CPU time: costs less.
     Faster,
-    /// Within the margin.
+    /// The whole interval lies within the margin.
     Same,
-    /// The interval holds an edge of the margin: more rounds may decide.
+    /// The interval contains an end of the margin: more rounds may decide.
     Undecided,
 }
 
@@ -50,10 +50,10 @@ impl Verdict {
     }
 }
 
-/// The decision of a comparison.
+/// The decision on a comparison, with the level at which it was tested.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// The verdict.
+    /// Slower, faster, same or undecided.
     pub verdict: Verdict,
     /// The alpha at which the comparison was tested; the interval's confidence is 1 - alpha. Absent for fewer than two rounds.
     pub alpha: Option<f64>,
@@ -97,7 +97,7 @@ pub fn needed_rounds<E: Estimate + ?Sized>(estimate: &E, margin: f64, decision: 
 /// the rest.
 const QUARTERS: usize = 3;
 
-/// Returns the number of rounds that decides most of several comparisons, given the number that each needs; `None` if there are none.
+/// Returns the number of rounds that decides most of several comparisons, given the number that each needs; `None` for an empty slice.
 #[must_use]
 pub fn rounds_for_most(needed: &[u32]) -> Option<u32> {
     let mut sorted = needed.to_vec();
@@ -136,7 +136,7 @@ pub fn decide_by<E: Estimate + ?Sized>(
         .collect()
 }
 
-/// Returns the edge of the margin on the side of the mean.
+/// Returns the end of the margin on the side of the mean: `edge` with the mean's sign.
 fn nearest_edge(mean: f64, edge: f64) -> f64 {
     edge.copysign(mean)
 }
@@ -159,7 +159,8 @@ fn decision(
     Decision { verdict, alpha: Some(alpha), interval: d.interval(alpha), needed_rounds: None }
 }
 
-/// Returns the smallest larger number of rounds at which the interval excludes the edge; `None` if unknown.
+/// Returns the smallest number of rounds, above the present one, at which the interval excludes the nearer end of the margin; `None` if
+/// unknown, or above 1000.
 fn needed(d: &(impl Estimate + ?Sized), edge: f64, alpha: f64) -> Option<u32> {
     let distance = (d.mean() - nearest_edge(d.mean(), edge)).abs();
     // Without variance more of the same decides nothing.

@@ -18,32 +18,32 @@ const BASELINES: [(&str, &str, f64); 3] = [
     ("fsdisk", "File Copy 4096 bufsize 8000 maxblocks", 5800.0),
 ];
 
-/// The indexes of one target.
+/// UnixBench's file copy index of one target.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Index {
-    /// The target.
+    /// Name of the target.
     pub target: String,
-    /// Its copies that were measured, in UnixBench's order.
+    /// The measured copy tests, in UnixBench's order.
     pub copies: Vec<Copy>,
-    /// The geometric mean of their indexes; absent if one of the three is missing.
+    /// The geometric mean of the indexes of the three copy tests; absent if one was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<f64>,
 }
 
-/// One copy's figures.
+/// The result of one copy test.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Copy {
-    /// The workload.
+    /// Name of the workload.
     pub workload: &'static str,
-    /// UnixBench's name for it.
+    /// UnixBench's name of the copy test.
     pub title: &'static str,
-    /// KiB copied per second.
+    /// KiB copied per second by the target.
     pub kib_per_s: f64,
-    /// KiB copied per second by the baseline.
+    /// KiB copied per second by the SPARCstation 20 that is the baseline of the index.
     pub baseline_kib_per_s: f64,
-    /// Ten times the ratio of the two.
+    /// Index of the copy test: ten times `kib_per_s` divided by `baseline_kib_per_s`.
     pub index: f64,
-    /// Rounds that it is made of.
+    /// Number of rounds that `kib_per_s` is the geometric mean of; the slowest third is left out.
     pub rounds: usize,
 }
 

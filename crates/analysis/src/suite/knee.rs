@@ -22,14 +22,14 @@ pub struct OutstandingKnee {
     /// Index of the first point that reaches the share [`REACHED`] of the ceiling. Absent if only the deepest point does, because the ceiling may
     /// then lie beyond the measured depths.
     pub at: Option<usize>,
-    /// IOPS and latency at the deepest point, as ratios to those at the knee.
+    /// IOPS and latency at the deepest point, as ratios to those at the knee; absent without a knee.
     pub beyond: Option<(f64, f64)>,
 }
 
 /// Share of the ceiling that counts as reaching it.
 pub const REACHED: f64 = 0.9;
 
-/// Fewest points for a knee.
+/// Fewest depths for a knee.
 const FEWEST: usize = 3;
 
 /// Finds the knee of points in ascending order of depth; `None` if a figure is unknown, or for fewer than three points.

@@ -19,11 +19,11 @@ use iotax_model::Run;
 /// The results of one test of a suite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuiteTest<'a> {
-    /// Prefix of its workloads' names.
+    /// The test's name, with which the names of its workloads begin.
     pub name: &'a str,
     /// The parameter in which the workloads differ.
     pub shape: SuiteShape,
-    /// Its workloads, in the plan's order.
+    /// The test's workloads, in the plan's order.
     pub workloads: Vec<&'a Workload>,
     /// One series per measured target, in the plan's order.
     pub series: Vec<TargetSeries<'a>>,
@@ -34,7 +34,7 @@ pub struct SuiteTest<'a> {
 pub struct TargetSeries<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// Measured cells, ascending by depth or block size if the workloads differ in that, else in the order of the test's workloads.
+    /// Measured points, ascending by depth or block size if the workloads differ in that, else in the order of the test's workloads.
     pub points: Vec<SuiteCell<'a>>,
     /// Depth beyond which more I/Os only add latency; absent for other shapes, or with too few points.
     pub knee: Option<OutstandingKnee>,
@@ -42,16 +42,16 @@ pub struct TargetSeries<'a> {
     pub transition: Option<Transition>,
 }
 
-/// The means of one cell over its rounds, as in tables.
+/// The means of one workload on a target over the rounds, as in tables.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuiteCell<'a> {
     /// The workload.
     pub workload: &'a Workload,
-    /// I/Os per second.
+    /// I/Os per second; absent if unknown.
     pub iops: Option<f64>,
-    /// Bytes per second.
+    /// Bytes per second; absent if unknown.
     pub bytes_per_s: Option<f64>,
-    /// Mean service time in nanoseconds.
+    /// Mean service time in nanoseconds; absent if unknown.
     pub latency_ns: Option<f64>,
     /// Round, I/Os per second and mean service time of each round in which both figures are known.
     rounds: Vec<(u32, f64, f64)>,
@@ -77,7 +77,7 @@ impl SuiteCell<'_> {
         Some(self.iops? * self.latency_ns? / 1e9)
     }
 
-    /// Summarizes the measurements of one cell; `None` if there are none.
+    /// Summarizes the measurements of one workload on a target; `None` if there are none.
     fn of<'a>(
         workload: &'a Workload,
         target: &str,
@@ -140,11 +140,11 @@ impl<'a> TargetSeries<'a> {
     }
 }
 
-/// A figure computed for each round.
+/// Median and range of a figure that was computed for each round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct OverRounds {
     median: f64,
-    /// The smallest and the largest value.
+    /// Smallest and largest value of a round.
     range: (f64, f64),
 }
 

@@ -26,7 +26,7 @@ pub struct Transition {
 /// Fewest sizes for a meaningful fit.
 const FEWEST: usize = 4;
 
-/// The fixed nanoseconds per I/O, and the nanoseconds per byte.
+/// Fixed nanoseconds per I/O, and nanoseconds per byte.
 type Parts = (f64, f64);
 
 /// Finds the transition from points of different block sizes; `None` if a figure is unknown, or for fewer than four points.

@@ -15,34 +15,34 @@ const MOST: usize = 1 << 16;
 /// Mean number of I/Os per region above which differences by chance are too small to matter.
 const MANY: f64 = 1e6;
 
-/// The smallest shares of the regions touched that take these shares of the I/Os, between 0 and 1.
+/// The smallest shares of the touched regions, 0 to 1, that receive half and 90% of the I/Os.
 /// Chance alone makes some regions hotter, the more so the fewer I/Os there are: compare with `half_by_chance`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct HotShare {
-    /// Takes half of the I/Os.
+    /// Smallest share of the regions that receives half of the I/Os.
     pub half: f64,
-    /// Takes 90% of the I/Os.
+    /// Smallest share of the regions that receives 90% of the I/Os.
     pub ninety: f64,
-    /// Takes half of as many I/Os to as many regions at random.
+    /// Smallest share of the regions that would receive half of the I/Os if as many I/Os went to as many regions at random.
     pub half_by_chance: f64,
-    /// Takes 90% of these.
+    /// Smallest share of the regions that would receive 90% of the I/Os if as many I/Os went to as many regions at random.
     pub ninety_by_chance: f64,
 }
 
-/// Where a trace is hot. An I/O counts where it begins.
+/// Concentration of a trace's I/Os on its busiest regions. An I/O counts in the region where it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct HotAreas {
-    /// Bytes of a region: 4 KiB, doubled until at most 65,536 regions are touched.
+    /// Size of a region in bytes: 4 KiB, doubled until at most 65,536 regions are touched.
     pub region: u64,
-    /// Reads and writes together.
+    /// Concentration of reads and writes together; absent without any.
     pub all: Option<HotShare>,
-    /// Reads alone.
+    /// Concentration of reads; absent without reads.
     pub reads: Option<HotShare>,
-    /// Writes alone.
+    /// Concentration of writes; absent without writes.
     pub writes: Option<HotShare>,
 }
 
-/// Counts reads and writes by region.
+/// Counts reads and writes by region of the disk; regions grow so that their number stays bounded.
 #[derive(Debug)]
 pub(super) struct HotCounter {
     most: usize,
@@ -97,7 +97,8 @@ fn hot_share(counts: impl Iterator<Item = u64>) -> Option<HotShare> {
     })
 }
 
-/// Returns the number of regions that receive `ios` I/Os, from (regions, I/Os in each), the hottest first.
+/// Returns the number of the hottest regions that together receive `ios` I/Os. `regions` holds pairs of a number of regions and the I/Os in
+/// each of them, the hottest first.
 fn smallest(mut ios: f64, regions: impl Iterator<Item = (f64, f64)>) -> f64 {
     let mut taken = 0.0;
     for (count, each) in regions {

@@ -38,7 +38,7 @@ impl LruStack {
         between
     }
 
-    /// Removes a block.
+    /// Forgets a block: its next access counts as a first access.
     pub(super) fn remove(&mut self, block: u64) {
         if let Some(slot) = self.last.remove(&block) {
             self.change(slot, -1);

@@ -19,23 +19,23 @@ const FEWEST: f64 = 64.0;
 /// Number of possible bit lengths of a distance: 0 to 64.
 const BIT_LENGTHS: usize = 65;
 
-/// The share of 4 KiB blocks read or written that lie in the cache at that moment.
+/// The share of 4 KiB blocks read or written that are in the cache when they are accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct HitShare {
-    /// Between 0 and 1.
+    /// Share of the blocks that hit the cache, 0 to 1.
     pub share: f64,
-    /// Half the width of the 95% interval; 0 if every block was followed.
+    /// Half the width of the 95% interval of `share`; 0 if every block was followed.
     pub error: f64,
 }
 
-/// The hits of one cache, which keeps the blocks read or written last (LRU) and begins empty.
+/// The hits of an LRU cache of reads and writes that is empty at first.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct CacheHits {
     /// Size of the cache, in bytes.
     pub cache: u64,
-    /// Reads that it answers; absent without reads.
+    /// Share of blocks read that are in the cache; absent without reads.
     pub reads: Option<HitShare>,
-    /// Writes to blocks that it holds; absent without writes.
+    /// Share of blocks written that are in the cache; absent without writes.
     pub writes: Option<HitShare>,
 }
 
@@ -125,13 +125,13 @@ impl ReuseCounter {
     }
 }
 
-/// The blocks with the smallest hashes. Each I/O of a followed block counts for the blocks that are not followed, too.
+/// A sample of the blocks: those with the smallest hashes. Each access to a sampled block also counts for the blocks that are not sampled.
 #[derive(Debug)]
 struct Sample {
     most: usize,
     /// Share of the hashes that are assigned to this sample.
     share: f64,
-    /// The largest hash that is followed.
+    /// Blocks with a larger hash are not sampled. The limit falls as the sample fills.
     limit: u64,
     kept: BinaryHeap<u64>,
     stack: LruStack,

@@ -5,17 +5,18 @@ use crate::stats::paired::Interval;
 use crate::stats::{MAD_TO_SD, median};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Log likelihood, relative to the best position, above which a position belongs to the interval. In simulations (docs/trend.md) the interval
-/// then contains the true position of at least 95% of changes.
+/// Positions whose log likelihood is at most this much below that of the best position belong to the interval. In simulations
+/// (docs/trend.md) the interval then contains the true position of at least 95% of changes.
 const LIKELIHOOD: f64 = 3.0;
 
-/// Distance of the newest points from the rest, in standard errors, above which they are reported as a possible change.
+/// Distance of the newest points from the earlier ones of their level, in standard errors, above which they are reported as a possible
+/// change.
 const SUSPICIOUS: f64 = 4.0;
 
 /// Maximum number of future points in a forecast.
 const AHEAD: usize = 12;
 
-/// A change of level.
+/// A lasting change of level in a series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LevelChange {
     /// Index of the first point of the new level, as estimated.
@@ -32,7 +33,7 @@ pub struct LevelChange {
     pub interval: Interval,
 }
 
-/// The newest points look like a new level, but are too few to decide.
+/// A possible new level: the newest points stand out, but are too few to decide.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pending {
     /// Number of newest points that stand out.
@@ -75,8 +76,8 @@ fn divide(values: &[f64], offset: usize, places: &mut Vec<usize>) {
     }
 }
 
-/// Returns the most likely position of one change in a part, and the earliest and latest likely ones. The noise is assumed to be Laplacian,
-/// whose likelihood counts absolute distances from medians, so that an outlier does not look like a level.
+/// Returns the most likely position of one change in a part, and the earliest and latest positions that are likely. The noise is assumed to
+/// be Laplacian, whose likelihood depends on absolute distances from medians, so that a single outlier is not taken for a new level.
 fn most_likely(part: &[f64]) -> (usize, (usize, usize)) {
     let places = LEAST_SIDE..=part.len() - LEAST_SIDE;
     let distance = |at: usize| spread(&part[..at]) + spread(&part[at..]);

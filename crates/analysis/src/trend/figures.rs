@@ -31,7 +31,7 @@ pub struct FoundAnswer {
     pub target: String,
     /// The workload's name.
     pub workload: String,
-    /// The result.
+    /// The figure that was found.
     pub is: AnswerFigure,
 }
 
@@ -62,7 +62,7 @@ impl RunFigures {
     /// Version of the rules that exclude measurements. It is raised when a rule changes, so that stored figures are recomputed.
     pub const RULES: u32 = 3;
 
-    /// Computes the figures by all metrics by which targets are compared, and the results of a search, a curve or a watch.
+    /// Computes the figures of all metrics by which targets are compared, and the results of a search, a curve or a watch.
     #[must_use]
     pub fn all(run: &Run) -> Self {
         let answers = searched(run).into_iter().chain(curved(run)).chain(watched(run)).collect();
@@ -101,7 +101,7 @@ impl RunFigures {
         Self { metrics, cells, answers: Vec::new() }
     }
 
-    /// Returns the mean of a cell over all rounds of its run, as in tables; `None` if no measurement is usable.
+    /// Returns the mean of a workload on a target over all rounds of its run, as in tables; `None` if no measurement is usable.
     #[must_use]
     pub fn mean(&self, run: &Run, target: &str, workload: &str, metric: Metric) -> Option<f64> {
         let column = self.metrics.iter().position(|known| known == metric.word())?;
@@ -115,7 +115,7 @@ impl RunFigures {
         means(figures, run.source.is_none()).get(target).copied()
     }
 
-    /// Returns the logarithms of a cell's figures by round. The fixed order makes their sum reproducible.
+    /// Returns the logarithms of the figures of a workload on a target, by round. The fixed order makes their sum reproducible.
     pub(super) fn logs(&self, target: &str, workload: &str, metric: Metric) -> BTreeMap<u32, f64> {
         let column = self.metrics.iter().position(|known| known == metric.word());
         let cell = self.cells.iter().find(|cell| cell.target == target && cell.workload == workload);
@@ -156,7 +156,7 @@ fn curved(run: &Run) -> Vec<FoundAnswer> {
     curve::curves(run).into_iter().flat_map(of_work).collect()
 }
 
-/// Lists the longest gap of each cell of a watch; cells without recorded gaps are left out.
+/// Lists the longest gap for each workload and target of a watch; leaves out those without recorded gaps.
 fn watched(run: &Run) -> Vec<FoundAnswer> {
     let mut found: Vec<FoundAnswer> = Vec::new();
     for episode in watch::episodes(run) {

@@ -1,4 +1,4 @@
-//! The data that a trend needs of each run, and the matching of cells across runs.
+//! The data that a trend needs of each run, and the matching of targets and workloads across runs.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ pub struct PastRun {
     figures: RunFigures,
 }
 
-/// A workload, with its settings except the duration as one text.
+/// A workload, and as one text its settings except those that do not change the I/O, such as the duration.
 #[derive(Debug, Clone, PartialEq)]
 struct KeyedWorkload {
     workload: Workload,
@@ -95,8 +95,8 @@ impl PastRun {
     }
 }
 
-/// Identifies a series: a target and a workload. A workload with a changed setting starts another series, whatever its name; only its
-/// duration may change.
+/// Identifies a series: a target and a workload. A workload with a changed setting starts another series, even under the same name; only
+/// settings that do not change the I/O, such as the duration, may change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct CellKey {
     pub(super) target: String,
@@ -104,7 +104,7 @@ pub(super) struct CellKey {
     keys: String,
 }
 
-/// Lists the cells of all runs in the order of first appearance, each with its workload as planned last.
+/// Lists the series of all runs in the order of first appearance, each with its workload as planned last.
 pub(super) fn cells(runs: &[PastRun]) -> Vec<(CellKey, Workload)> {
     let mut found: Vec<(CellKey, Workload)> = Vec::new();
     let mut places: HashMap<CellKey, usize> = HashMap::new();
@@ -128,7 +128,7 @@ pub(super) fn cells(runs: &[PastRun]) -> Vec<(CellKey, Workload)> {
     found
 }
 
-/// Returns a workload's settings as one text, except the duration.
+/// Returns a workload's settings as one text, except those that do not change the I/O, such as the duration.
 fn keys(workload: &Workload) -> String {
     let mut keys: Settings = flat(&serde_json::to_value(workload).unwrap_or_default());
     keys.retain(|key, _| !HOW_LONG.contains(&key.as_str()));
@@ -138,11 +138,11 @@ fn keys(workload: &Workload) -> String {
 /// A run's point in a series; all values are logarithms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LogPoint {
-    /// Index of the run.
+    /// Index of the run in the history.
     pub(super) run: usize,
-    /// The target's mean.
+    /// Logarithm of the target's mean.
     pub(super) target: f64,
-    /// The control's mean.
+    /// Logarithm of the control's mean; absent without a control.
     pub(super) control: Option<f64>,
     /// Mean of the followed value: target minus control in each round that has both, or the target's value without a control.
     pub(super) value: f64,
@@ -150,7 +150,8 @@ pub(super) struct LogPoint {
     pub(super) rounds: usize,
 }
 
-/// Builds the points of a cell by a metric, for all runs that measured it. With a control, both must have been measured in a common round.
+/// Builds the points of a series by a metric, for all runs that measured it. With a control, both must have been measured in a common
+/// round.
 pub(super) fn points(
     runs: &[PastRun],
     cell: &CellKey,
@@ -184,7 +185,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<(f64, usize)> {
     Differences::new(values).map(|sample| (crate::stats::Estimate::mean(&sample), sample.n()))
 }
 
-/// Returns the control named by the newest plan that names one.
+/// Returns the control named by the newest plan that names one; `None` if no plan does.
 pub(super) fn planned_control(runs: &[PastRun]) -> Option<&str> {
     runs.iter().rev().find_map(|run| run.control.as_deref())
 }

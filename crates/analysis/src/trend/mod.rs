@@ -1,8 +1,9 @@
 //! Trends: changes of level over a history of runs.
 //!
-//! A series follows one cell by one metric over the runs. Its value is the mean over a run's rounds of the logarithm of target / control, so
-//! that effects of the machine on both cancel. Without a control it is the target alone, including effects of the machine. `energy` divides
-//! a series, `change` finds the position and the size of changes, `figures` and `history` keep the necessary data of each run.
+//! A series follows one cell by one metric over the runs. Its value is the mean over a run's rounds of the logarithm of target / control.
+//! The control is a target that does not change, so effects of the machine on both cancel. Without a control the value is that of the
+//! target alone, including effects of the machine. `energy` divides a series, `change` finds the position and the size of changes,
+//! `figures` and `history` keep the necessary data of each run.
 
 mod change;
 mod energy;
@@ -29,15 +30,15 @@ pub struct TrendQuestion {
     pub workload: Option<String>,
     /// Metrics to follow, or their substitutes for streams.
     pub metrics: Vec<Metric>,
-    /// Name of the control; `None` for that of the plans.
+    /// Name of the control; `None` for the control that the plans name.
     pub control: Option<String>,
-    /// Limits the result to changes that may have come with this run of the history or a later one; `None` for all.
+    /// Index of a run: only changes that may have come with this run or a later one count as new and can trip a gate. `None` for all.
     pub since: Option<usize>,
     /// Changes that fail the command.
     pub gates: Vec<Gate>,
 }
 
-/// A run's point in a series.
+/// The point of one run in a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrendPoint {
     /// Index of the run in the history.
@@ -57,17 +58,17 @@ pub struct TrendPoint {
 pub struct TrendChange {
     /// Index of the first point after the change; an estimate.
     pub at: usize,
-    /// Index of the last run that precedes the change at 95% confidence.
+    /// Index of the last point that precedes the change at 95% confidence.
     pub last_before: usize,
-    /// Index of the first run that follows the change at 95% confidence.
+    /// Index of the first point that follows the change at 95% confidence.
     pub first_after: usize,
     /// The new level as a ratio to the old one.
     pub ratio: f64,
-    /// 95% interval of the ratio.
+    /// 95% interval of `ratio`.
     pub interval: Interval,
     /// Number of points in the level before the change and in the level after it.
     pub points: (usize, usize),
-    /// Change of the control between the same points, which is that of the machine: ratio and 95% interval.
+    /// Change of the control between the same points, caused by the machine alone: ratio and 95% interval. Absent without a control.
     pub control: Option<(f64, Interval)>,
     /// True if the new level is worse.
     pub is_worse: bool,
@@ -88,14 +89,14 @@ pub struct PendingChange {
     pub needed: Option<usize>,
 }
 
-/// One metric of one cell over the runs.
+/// One metric of a workload on a target, over the runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trend {
     /// Name of the target.
     pub target: String,
     /// The workload, as last planned.
     pub workload: Workload,
-    /// The metric.
+    /// The metric that the points show.
     pub metric: Metric,
     /// Name of the control, which shows the machine's own changes; absent if the series is the target alone.
     pub control: Option<String>,
@@ -114,23 +115,23 @@ pub struct Trend {
 /// A change that tripped a gate: indices of the trend and of its change.
 pub type Tripped = (usize, usize);
 
-/// The result of a gate.
+/// A gate, and the changes that tripped it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrendGate {
-    /// The gate.
+    /// The gate as given.
     pub gate: Gate,
-    /// The changes that tripped it.
+    /// The changes that tripped the gate.
     pub tripped: Vec<Tripped>,
-    /// Number of trends of its metric that are long enough to show a change.
+    /// Number of trends of the gate's metric that are long enough to show a change.
     pub judged: usize,
 }
 
-/// The result of a trend question.
+/// The trends of a history of runs, and the results of the gates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trends {
-    /// Trends in the order of cells and metrics.
+    /// Trends in the order of series, then of metrics.
     pub trends: Vec<Trend>,
-    /// Gates in the order given.
+    /// Results of the gates, in the order given.
     pub gates: Vec<TrendGate>,
 }
 
@@ -150,7 +151,7 @@ impl Trends {
     }
 }
 
-/// Finds the trends of all cells of the runs, which must be in order of time, and judges the gates.
+/// Finds the trends of all targets and workloads of the runs, which must be in order of time, and judges the gates.
 #[must_use]
 pub fn trends(runs: &[PastRun], question: &TrendQuestion) -> Trends {
     let is_meant = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|asked| asked == name);
@@ -188,7 +189,7 @@ pub fn trends(runs: &[PastRun], question: &TrendQuestion) -> Trends {
     Trends { trends, gates }
 }
 
-/// A cell's points by one metric.
+/// The points of a workload on a target by one metric.
 struct Series<'a> {
     runs: &'a [PastRun],
     cell: &'a history::CellKey,
@@ -199,7 +200,7 @@ struct Series<'a> {
 }
 
 impl Series<'_> {
-    /// Finds the changes of a target that is not the control.
+    /// Finds the changes of the series. The caller marks the series of the control.
     fn followed(&self, since: Option<usize>) -> Trend {
         let values: Vec<f64> = self.points.iter().map(|point| point.value).collect();
         let found = change::changes(&values);

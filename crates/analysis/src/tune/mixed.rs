@@ -1,8 +1,8 @@
-//! Screens settings in combinations: every target has about half of the settings, so that each measurement carries information on all.
+//! Screens settings in combinations: every target has about half of the settings, so each measurement says something about every setting.
 //!
-//! The combinations are a design of R. L. Plackett and J. P. Burman (The design of optimum multifactorial experiments, Biometrika 33, 1946): any
-//! two settings occur together as often as apart. So targets with a setting differ on average from targets without it by its effect alone,
-//! provided that settings do not interact. The confirmation does not assume that.
+//! The combinations are a design of R. L. Plackett and J. P. Burman (The design of optimum multifactorial experiments, Biometrika 33,
+//! 1946): any two settings occur together as often as apart. So targets with a setting differ on average from targets without it only by
+//! that setting's effect, if settings do not interact. The confirmation does not assume this.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ pub fn mixes(settings: usize) -> Option<Vec<Vec<bool>>> {
     Some([vec![false; settings]].into_iter().chain((0..first.len()).map(row)).collect())
 }
 
-/// Screens the candidates of a run whose targets have these combinations of them, in order.
+/// Screens the candidates of a run that has one target for each row of `mixes`, in order.
 #[must_use]
 pub fn screen(run: &Run, candidates: &[Candidate], mixes: &[Vec<bool>], asked: Option<Metric>) -> Vec<Tried> {
     let mut tried: Vec<Tried> = candidates

@@ -1,8 +1,8 @@
 //! Finds settings that help: one run screens many, and another confirms the best.
 //!
-//! The screening compares every candidate with the present settings. Its winner is chosen by its figures, so these figures exaggerate the gain.
-//! Therefore only a second run with new rounds recommends: it compares the present settings with all chosen settings together. To recommend
-//! settings without effect, this run must err with a "faster", in one family of comparisons by one metric; at most 2.5% of such runs do.
+//! The screening compares every candidate with the present settings. Its winner is chosen by its figures, so these figures exaggerate the
+//! gain. A second run therefore confirms the choice in new rounds: it compares the present settings with all chosen settings together, by
+//! one metric in one family of comparisons. Settings without any effect are recommended after at most 2.5% of such runs.
 
 pub mod mixed;
 
@@ -21,7 +21,7 @@ use iotax_model::Run;
 pub struct Candidate {
     /// The target's name.
     pub target: String,
-    /// Key of the setting.
+    /// Key of the setting, as in a plan file.
     pub key: String,
     /// Value of the setting.
     pub value: String,
@@ -30,7 +30,7 @@ pub struct Candidate {
 /// A candidate with the result of its screening.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tried {
-    /// The candidate.
+    /// The setting's value that was tried, and its target.
     pub candidate: Candidate,
     /// Comparisons with the present settings by the objective, one per workload.
     pub comparisons: Vec<Comparison>,
@@ -141,7 +141,7 @@ pub enum ConfirmedGain {
 /// The chosen settings compared with the present ones, in new rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Confirmation {
-    /// The outcome.
+    /// Overall verdict by the objective, over all workloads.
     pub outcome: ConfirmedGain,
     /// Comparisons by the objective, one per workload.
     pub objective: Vec<Comparison>,
@@ -177,7 +177,7 @@ pub fn confirm(run: &Run, asked: Option<Metric>) -> Confirmation {
 pub struct Tuning {
     /// Number of the screening's run; absent for a single candidate, which needs no screening.
     pub screening: Option<i64>,
-    /// All candidates.
+    /// All candidates, with the results of their screening.
     pub tried: Vec<Tried>,
     /// Indices of the candidates that were confirmed.
     pub chosen: Vec<usize>,

@@ -4,21 +4,21 @@ use iotax_model::record::{Blackout, IoClass, Measurement, Standstill};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A time in which I/Os were due and none completed.
+/// A period in which I/Os were due and none completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "LoadGap")]
 pub struct CompletionGap {
-    /// The kind of activity that stood still.
+    /// The kind of activity that stalled.
     pub of: Stalled,
-    /// From the start of the window, by the host's clock.
+    /// Start of the gap, from the start of the window, by the host's clock.
     pub at_ns: u64,
-    /// Its length; a lower bound if it has not ended.
+    /// Length of the gap; a lower bound if the gap has not ended.
     pub duration_ns: u64,
-    /// False if the window ended first.
+    /// False if the window ended before the gap did.
     pub ended: bool,
 }
 
-/// The kind of activity that stood still in a gap.
+/// The kind of activity that stalled in a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stalled {
@@ -28,11 +28,11 @@ pub enum Stalled {
     Writes,
     /// Flushes.
     Flushes,
-    /// Round trips of a network.
+    /// Network round trips.
     RoundTrips,
-    /// The guest as a whole, whose programs did not notice.
+    /// The guest as a whole; its programs did not notice.
     Guest,
-    /// The same of another machine.
+    /// Another machine as a whole; its programs did not notice.
     Machine,
 }
 

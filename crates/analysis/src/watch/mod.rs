@@ -29,7 +29,7 @@ pub use timeouts::{JudgedTimeout, TimeoutOwner, TimeoutVerdict};
 /// The results of one measurement of a watch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Episode<'a> {
-    /// The measurement.
+    /// The measurement from which the results are computed.
     pub measurement: &'a Measurement,
     /// Periods without a completed I/O; absent if a worker did not return, or if gaps were not recorded.
     pub gaps: Option<Vec<CompletionGap>>,
@@ -50,7 +50,7 @@ pub struct Episode<'a> {
     pub timeouts: Vec<JudgedTimeout<'a>>,
 }
 
-/// Source of lines from the kernel's log.
+/// Word for the kernel's log as the source of a line.
 const KERNEL: &str = "kernel";
 
 /// An observation other than the load, as a line of text.
@@ -62,7 +62,7 @@ pub struct SeenEvent<'a> {
     pub source: &'static str,
     /// Severity of the line in the kernel's log; absent for other sources.
     pub level: Option<u8>,
-    /// The line.
+    /// Text of the line.
     pub text: &'a str,
 }
 
@@ -80,7 +80,8 @@ impl SeenEvent<'_> {
     }
 }
 
-/// The effect of one event or mark, up to the next one, or to the end of its own command if that is later.
+/// The effect of one event or mark, up to the next event or mark, or to the end of the event's own command if that is later. A mark is a
+/// line of text that the user added during the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventEffect<'a> {
     /// Nanoseconds from the start of the window.
@@ -95,7 +96,7 @@ pub struct EventEffect<'a> {
     pub failure: Option<&'a str>,
     /// Nanoseconds for which the command ran on after the load had ended.
     pub unseen_ns: u64,
-    /// I/Os that failed from the event to the next event, or to the end of its own command if that is later; counted in whole intervals.
+    /// I/Os that failed from this event to the next, or to the end of this event's command if that is later; counted in whole intervals.
     pub failed: u64,
     /// The longest gap that ended after the event began.
     pub gap: Option<CompletionGap>,
@@ -103,18 +104,18 @@ pub struct EventEffect<'a> {
     pub recovery: RecoveryTime,
 }
 
-/// The verdict on one requirement.
+/// The verdict on one requirement: met, missed or undecided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
-    /// The requirement.
+    /// The requirement as the plan states it.
     pub requirement: Requirement,
     /// The figure, in nanoseconds or as a count; absent if unknown. A lower bound if `is_bound`.
     pub value: Option<u64>,
-    /// True if the requirement is met; absent if undecided.
+    /// True if the requirement is met, false if it is missed; absent if undecided.
     pub passed: Option<bool>,
     /// True if the figure is a lower bound.
     pub is_bound: bool,
-    /// The reason why the requirement is undecided.
+    /// The reason why the requirement is undecided; absent if it is decided.
     pub reason: Option<String>,
 }
 
@@ -368,7 +369,7 @@ fn effects<'a>(m: &'a Measurement, gaps: Option<&[CompletionGap]>) -> Vec<EventE
     effects
 }
 
-/// Builds the effect of an event or mark, without its gap, failures and recovery.
+/// Builds the effect of an event or mark, without its gap, failures and recovery; `None` for other lines.
 fn effect(occurrence: &Occurrence) -> Option<EventEffect<'_>> {
     let (name, is_mark, duration_ns, failure) = match &occurrence.what {
         Happened::Event { name, duration_ns, failure } => (name, false, *duration_ns, failure.as_deref()),

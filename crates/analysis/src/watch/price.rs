@@ -33,11 +33,11 @@ pub struct Price<'a> {
     pub recovery_ns: Option<f64>,
     /// Median of the longest gap without and with the event, in nanoseconds; 0 for no gap, absent if unknown.
     pub gap_ns: Option<(f64, f64)>,
-    /// Completed I/Os per second.
+    /// Completed I/Os per second, without and with the event; absent if unknown in any round.
     pub iops: Option<FigureChange>,
-    /// Mean response time in nanoseconds.
+    /// Mean response time in nanoseconds, without and with the event; absent if unknown in any round.
     pub mean: Option<FigureChange>,
-    /// 99th percentile of the response times in nanoseconds.
+    /// 99th percentile of response times in nanoseconds, without and with the event; absent if unknown in any round.
     pub p99: Option<FigureChange>,
 }
 
@@ -126,21 +126,23 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Returns a figure of the event's seconds, with the event and without it.
+    /// Returns a figure over the event's seconds, in the window with the event and in the control; `None` if either is unknown or not
+    /// positive.
     fn both(&self, figure: impl Fn(&Seconds) -> Option<f64>) -> Option<(f64, f64)> {
         let of = |episode: &Episode<'_>| figure(&Seconds::of(episode.measurement, span(self.effect)));
         let pair = (of(self.episode)?, of(self.control)?);
         (pair.0 > 0.0 && pair.1 > 0.0).then_some(pair)
     }
 
-    /// Returns the longest gap in the event's seconds, with the event and without it.
+    /// Returns the longest gap in the event's seconds, in nanoseconds, in the window with the event and in the control; `None` if either is
+    /// unknown.
     fn gaps(&self) -> Option<(f64, f64)> {
         let longest = |episode: &Episode<'_>| longest_gap(episode, span(self.effect)).map(|ns| ns as f64);
         Some((longest(self.episode)?, longest(self.control)?))
     }
 }
 
-/// Returns start and end of the event's seconds, in nanoseconds from the start of the window.
+/// Returns start and end of the event's command, extended to at least one second, in nanoseconds from the start of the window.
 pub(super) fn span(effect: &EventEffect<'_>) -> (u64, u64) {
     (effect.at_ns, effect.at_ns + effect.duration_ns.unwrap_or(0).max(SHORTEST_NS))
 }
@@ -151,7 +153,7 @@ pub(super) fn longest_gap(episode: &Episode<'_>, (begin, end): (u64, u64)) -> Op
     Some(inside.map(|gap| gap.duration_ns).max().unwrap_or(0))
 }
 
-/// The load during a span of a window.
+/// I/Os and response times during a part of a window.
 pub(super) struct Seconds {
     ios: u64,
     length_ns: u64,

@@ -21,19 +21,19 @@ use crate::{checks, grade};
 /// A figure of an event by which targets are compared. Less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub enum EventFigure {
-    /// Duration of its command or operation.
+    /// Duration of the event's command or operation.
     #[serde(rename = "took_ns")]
     Took,
-    /// The longest gap; without one the shortest gap that counts, which is longer.
+    /// The longest gap during the event; without a gap, the shortest length that counts as one, which is an upper bound.
     #[serde(rename = "gap_ns")]
     Gap,
-    /// Mean response time while it lasts.
+    /// Mean response time during the event.
     #[serde(rename = "response_mean_ns")]
     ResponseMean,
-    /// 99th percentile of response times while it lasts.
+    /// 99th percentile of response times during the event.
     #[serde(rename = "response_p99_ns")]
     ResponseP99,
-    /// Mean response time while it lasts, as a multiple of that in the same seconds of the control.
+    /// Mean response time during the event, divided by that in the same seconds of the control.
     #[serde(rename = "slowdown")]
     Slowdown,
 }
@@ -64,7 +64,7 @@ pub struct PriceComparison<'a> {
     pub workload: &'a str,
     /// The event's name.
     pub event: &'a str,
-    /// The compared figure.
+    /// The figure that is compared.
     pub figure: EventFigure,
     /// The target's name.
     pub target: &'a str,
@@ -72,7 +72,7 @@ pub struct PriceComparison<'a> {
     pub baseline: &'a str,
     /// Geometric means of the target's and the baseline's figures.
     pub values: (f64, f64),
-    /// Target / baseline.
+    /// Ratio of the target's figure to the baseline's.
     pub ratio: Ratio,
     /// Number of rounds in which the event happened on both targets.
     pub rounds: u32,
@@ -142,7 +142,7 @@ pub fn price_comparisons<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Pric
     all.into_iter().map(|(comparison, _)| comparison).collect()
 }
 
-/// Decides all comparisons as one family.
+/// Decides all comparisons without an unusable measurement as one family.
 fn decide(all: &mut [(PriceComparison<'_>, Sample)], margin: f64) {
     let members: Vec<_> = all.iter_mut().filter(|(one, _)| one.ratio.withheld.is_none()).collect();
     let samples = members.iter().map(|(one, sample)| (one.figure, sample.clone())).collect();

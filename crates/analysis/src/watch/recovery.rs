@@ -6,8 +6,8 @@ use super::clock::{CompletionGap, HostClock};
 
 /// Fewest intervals before the first event from which the normal level is determined.
 const FEWEST: usize = 4;
-/// Smallest rate of a normal interval, as a share of the slowest interval's rate before the first event. Also the smallest share of the offered
-/// rate that the load must reach before it.
+/// Smallest rate of a normal interval, as a share of the slowest interval's rate before the first event. Also the smallest share of the
+/// scheduled rate that the load must reach before the first event.
 const RATE: f64 = 0.9;
 /// Largest mean response time of a normal interval, as a multiple of the greatest before the first event.
 const TIME: f64 = 2.0;
@@ -17,9 +17,9 @@ const HOLDS_NS: u64 = 1_000_000_000;
 /// The time from an event until rate and response time are as before the first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecoveryTime {
-    /// The load was not observed well enough.
+    /// The time is unknown, for this reason.
     Unknown(Unknown),
-    /// The load was normal throughout.
+    /// Rate and response time stayed normal.
     Unaffected,
     /// Recovered after this many nanoseconds, to the resolution of an interval.
     After(u64),
@@ -74,13 +74,13 @@ impl<'a> Course<'a> {
     }
 }
 
-/// One interval of the load.
+/// Rate, response time and failures in one interval.
 struct Interval {
     begin_ns: u64,
     end_ns: u64,
     /// I/Os per second, and their mean response time in nanoseconds; absent if none completed.
     figures: Option<(f64, f64)>,
-    /// I/Os that failed.
+    /// Number of I/Os that failed in the interval.
     failed: u64,
 }
 
@@ -101,7 +101,7 @@ fn intervals(m: &Measurement) -> Vec<Interval> {
     m.whole_samples().map(interval).collect()
 }
 
-/// The normal level, from the intervals before the first event.
+/// The worst rate, response time and number of failures in the intervals before the first event, which count as normal.
 #[derive(Clone, Copy)]
 pub(super) struct Normal {
     /// Lowest rate of an interval, in I/Os per second.

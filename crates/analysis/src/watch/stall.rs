@@ -13,9 +13,9 @@ const SHARE: f64 = 0.5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceOwner {
-    /// The one that holds the target, this one or another.
+    /// The machine with the target, this one or another.
     Host,
-    /// The guest that the load ran in.
+    /// The guest in which the load ran.
     Guest,
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// A timeout compared with the longest time that I/O hung.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JudgedTimeout<'a> {
-    /// The machine whose timeout it is.
+    /// The machine on which the timeout is set.
     pub owner: TimeoutOwner,
     /// The layer: `sda`, `/srv`. For a default, the guest: `Linux`.
     pub layer: &'a str,
@@ -16,23 +16,23 @@ pub struct JudgedTimeout<'a> {
     pub what: &'a str,
     /// The timeout; absent if the layer has none.
     pub limit: Option<Nanos>,
-    /// The result of the comparison.
+    /// Exceeded, with time to spare, or undecided.
     pub verdict: TimeoutVerdict,
-    /// Consequence of the timeout.
+    /// Consequence when the timeout expires, as text.
     pub then: &'a str,
     /// File from which the timeout was read; for a default, the documentation that states it.
     pub source: &'a str,
 }
 
-/// Whose timeout it is.
+/// The machine that a timeout belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeoutOwner {
-    /// The machine that the target is on.
+    /// The machine with the target.
     Target,
-    /// The guest that was measured.
+    /// The measured guest.
     Guest,
-    /// A guest that may be on this storage, with its defaults.
+    /// A guest with default settings, such as could run on this storage.
     GuestDefault,
 }
 
@@ -51,7 +51,7 @@ pub enum TimeoutVerdict {
     OnError,
 }
 
-/// The longest time that I/O hung.
+/// The longest time that I/O hung, if known.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LongestHang {
     /// The longest hang in nanoseconds; `None` if unknown.

@@ -7,13 +7,13 @@ use crate::rule::{Rule, Subject, Sureness, disks, seen};
 
 /// Block size of filesystems and page caches.
 const PAGE: u64 = 4096;
-/// Read-ahead above which a random buffered read costs more for unrequested data than for requested data.
+/// Read-ahead in KiB above which a random buffered read costs more for unrequested data than for requested data.
 const LONG_READ_AHEAD_KIB: u64 = 16_384;
-/// Maximum request size in KiB below which no disk performs well.
+/// Limit of a disk's request size, in KiB, below which no disk performs well.
 const SMALL_REQUEST_KIB: u64 = 128;
 /// Command timeout in seconds below which a disk may still be recovering from an error.
 const SHORT_TIMEOUT_S: u64 = 10;
-/// SCSI drivers of hardware that handles one command at a time.
+/// Prefixes of SCSI drivers whose hardware handles one command at a time.
 const ONE_AT_A_TIME: [&str; 3] = ["ata_piix", "usb-storage", "pata_"];
 /// Fewest CPUs for which a single hardware queue is reported.
 const MANY_CPUS: u32 = 4;
@@ -22,7 +22,7 @@ fn node(disk: &Disk) -> String {
     format!("/dev/{}", disk.name)
 }
 
-/// The disk that contains a partition.
+/// Returns the disk that contains a partition.
 fn whole<'a>(survey: &'a Survey, partition: &Disk) -> Option<&'a Disk> {
     survey.disk(partition.below.first()?)
 }
@@ -43,7 +43,8 @@ fn cpus_of(list: &str) -> Option<&str> {
     (!list.is_empty() && list.bytes().all(|byte| byte.is_ascii_digit())).then_some(list)
 }
 
-/// The CPU to which all interrupts of a disk are delivered, if there is just one.
+/// Returns the CPU that all interrupts of a disk are delivered to, and its fact; `None` with fewer than two interrupts, or if they go to
+/// several CPUs.
 fn only_cpu(disk: &Disk) -> Option<(&str, &Fact<String>)> {
     let (first, rest) = disk.interrupts.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let fact = first.cpus.as_ref()?;
@@ -52,7 +53,7 @@ fn only_cpu(disk: &Disk) -> Option<(&str, &Fact<String>)> {
     same.then_some((cpu, fact))
 }
 
-/// The number at the start of a text such as `8.0 GT/s PCIe`.
+/// Parses the transfer rate at the start of a text such as `8.0 GT/s PCIe`.
 fn gigatransfers(speed: &str) -> Option<f64> {
     speed.split_whitespace().next()?.parse().ok()
 }

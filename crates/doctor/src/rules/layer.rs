@@ -10,7 +10,7 @@ const NEARLY_FULL_PERCENT: u64 = 90;
 /// RAID levels that compute parity.
 const PARITY: [&str; 3] = ["raid4", "raid5", "raid6"];
 
-/// A violation with a line of dmsetup as its source.
+/// Builds a violation whose source is a line of dmsetup; always `Some`.
 #[expect(clippy::unnecessary_wraps, reason = "checks end with it, and have nothing to report otherwise")]
 fn seen_in(disk: &Disk, value: String, line: &MapperTarget, remedy: String) -> Option<Violation> {
     Some(Violation { place: title(disk), seen: value, source: line.source.clone(), remedy })
@@ -31,7 +31,7 @@ fn table<'a>(disk: &'a Disk, kind: &'a str) -> impl Iterator<Item = &'a MapperTa
     disk.mapped.iter().flat_map(|mapped| &mapped.table).filter(move |line| line.kind == kind)
 }
 
-/// Percentage of a text `used/total`.
+/// Converts `used/total` to a percentage, rounded down; `None` if malformed, or if the total is 0.
 fn percent(part: &str) -> Option<u64> {
     let (used, total) = part.split_once('/')?;
     let (used, total): (u64, u64) = (used.parse().ok()?, total.parse().ok()?);

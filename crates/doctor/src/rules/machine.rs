@@ -5,13 +5,13 @@ use iotax_model::units::human;
 
 use crate::rule::{Rule, Subject, Sureness, Violation, seen};
 
-/// Memory stalls over the last 5 minutes, in percent, above which memory and not I/O is the bottleneck.
+/// Memory stalls over the last 5 minutes, in percent, from which memory and not I/O is the bottleneck.
 const STALLS_PERCENT: f64 = 5.0;
-/// Steal time in percent above which the hypervisor is overcommitted.
+/// Steal time in percent from which the hypervisor counts as overcommitted.
 const STEAL_PERCENT: f64 = 10.0;
 /// Limit of dirty memory in bytes below which writers constantly wait for the disk.
 const FEW_DIRTY_BYTES: u64 = 16 << 20;
-/// Limit of dirty memory in percent above which a flush takes minutes.
+/// Limit of dirty memory in percent from which a flush takes minutes.
 const MANY_DIRTY_PERCENT: u64 = 40;
 
 /// Object named in violations that concern the machine itself.
@@ -21,7 +21,7 @@ fn one(violation: Option<Violation>) -> Vec<Violation> {
     violation.into_iter().collect()
 }
 
-/// A number that is known and not 0.
+/// Returns the number of a fact; `None` if unknown or 0.
 fn some(machine: Option<&iotax_model::survey::Fact<u64>>) -> Option<u64> {
     machine.map(|fact| fact.value).filter(|value| *value > 0)
 }

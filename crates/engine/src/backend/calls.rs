@@ -1,4 +1,4 @@
-//! I/O by blocking system calls, one at a time: the common part of psync, pvsync2 and mmap, and trims and syncs for backends whose kernel
+//! I/O by blocking system calls, one at a time. The common part of psync, pvsync2 and mmap; also does trims and syncs for backends whose kernel
 //! interface lacks them.
 #![expect(unsafe_code, reason = "the crates in use have neither BLKDISCARD nor sync_file_range")]
 
@@ -14,15 +14,15 @@ use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::request::{IoKind, PUNCH};
 
-/// Moves bytes between a file and a buffer, and syncs the file.
+/// The calls of one backend: read, write and sync.
 pub(crate) trait Transfer: Sized {
-    /// Prepares transfers on this file.
+    /// Prepares reads and writes of this file.
     fn new(file: &File, options: &Options) -> Result<Self, EngineError>;
 
-    /// Reads at this offset. Returns the number of bytes read.
+    /// Reads at `offset` and returns the number of bytes read.
     fn read(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes at this offset. Returns the number of bytes written.
+    /// Writes at `offset` and returns the number of bytes written.
     fn write(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize>;
 
     /// Writes as [`Self::write`]. Returns when the data is durable.
@@ -32,18 +32,18 @@ pub(crate) trait Transfer: Sized {
         Ok(written)
     }
 
-    /// Makes written data stable; with `data_only` only the metadata needed to read it back.
+    /// Flushes written data to stable storage; with `data_only`, like fdatasync(2).
     fn sync(&mut self, file: &File, data_only: bool) -> io::Result<()> {
         if data_only { file.sync_data() } else { file.sync_all() }
     }
 
-    /// See [`Backend::note`].
+    /// Returns a note for the result, see [`Backend::note`].
     fn note(&self) -> Option<Note> {
         None
     }
 }
 
-/// A backend that carries out queued I/Os within [`Backend::submit`], one by one.
+/// A backend that does each queued I/O by a blocking call within [`Backend::submit`].
 #[derive(Debug)]
 pub(crate) struct OneByOne<T> {
     transfer: T,
@@ -107,7 +107,7 @@ impl<T: Transfer> Backend for OneByOne<T> {
     }
 }
 
-/// Discards the range of an I/O: with a discard command on a device, by punching a hole in a file. Returns the bytes discarded.
+/// Discards the range of an I/O: by a discard command on a device, by punching a hole in a file. Returns the number of bytes discarded.
 fn trim(file: &File, is_device: bool, io: Io) -> io::Result<usize> {
     let (offset, length) = (io.offset, u64::from(io.length));
     if is_device {
@@ -123,14 +123,14 @@ fn trim(file: &File, is_device: bool, io: Io) -> io::Result<usize> {
     Ok(io.length as usize)
 }
 
-/// Writes back the dirty pages of the whole file; only pages written since the last call can be dirty.
+/// Writes back the dirty pages of the whole file, of which only those written since the last call are dirty. Returns 0.
 fn sync_range(file: &File, flags: u32) -> io::Result<usize> {
     // SAFETY: the call takes no memory, and the descriptor is open for as long as the file is borrowed.
     let answer = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(0) }
 }
 
-/// Does a trim or a sync by a system call. Returns the result in the kernel's convention.
+/// Does a trim or a sync by a system call. Returns the bytes discarded, 0 for a sync, or a negative errno.
 pub(super) fn by_call(file: &File, is_device: bool, io: Io) -> i32 {
     result_of(match io.direction {
         IoKind::Trim => trim(file, is_device, io),
@@ -140,15 +140,15 @@ pub(super) fn by_call(file: &File, is_device: bool, io: Io) -> i32 {
     })
 }
 
-/// The ioctl number from linux/fs.h, which the libc crate lacks.
+/// The discard ioctl of linux/fs.h, which the libc crate does not define.
 const BLKDISCARD: libc::Ioctl = 0x1277;
 
-/// True if an open file is a block device.
+/// Returns whether an open file is a block device.
 pub(super) fn is_device(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// Converts a result to the kernel's convention: the count, or the negative errno.
+/// Converts a result to the form that the kernel uses: a byte count, or a negative errno.
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,

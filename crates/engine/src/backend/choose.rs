@@ -1,4 +1,4 @@
-//! Picks the backend for a workload on this machine.
+//! Picks the backend for a workload from those that this machine supports.
 
 use std::io;
 
@@ -9,18 +9,18 @@ use super::io_uring::Ring;
 use super::libaio::Context;
 use crate::error::EngineError;
 
-/// The backend for a workload, and a note if another one was requested.
+/// The backend to use, and a note if it is not the requested one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// The chosen engine, never `auto`.
+    /// The engine to use; never `auto`.
     pub(crate) ioengine: IoEngine,
     pub(crate) note: Option<String>,
 }
 
-/// Chooses io_uring for `auto`. If that, or a requested io_uring, is unavailable, chooses the closest substitute, whose I/O looks the same
-/// to the device: libaio, or the cheaper psync if only one I/O is in flight.
+/// Chooses the engine. For `auto` that is io_uring. If io_uring is not available, chooses the substitute whose I/O looks the same to the
+/// device: libaio, or psync if only one I/O is in flight, which costs less.
 ///
-/// A virtio device has one engine; another that was requested is noted.
+/// A virtio device always gets its own engine; a note says so if another was requested.
 pub(crate) fn choose(workload: &Workload, is_virtio: bool) -> Result<Choice, EngineError> {
     if is_virtio && workload.ioengine != IoEngine::Null {
         let ioengine = IoEngine::Libblkio;

@@ -1,4 +1,4 @@
-//! Linux io_uring: a ring for each worker, with its file and buffers registered.
+//! Linux io_uring, with one ring per worker on which the worker's file and buffers are registered.
 #![expect(unsafe_code, reason = "the kernel is told addresses, and returns slots by number")]
 
 mod ring;
@@ -16,28 +16,29 @@ use crate::buffers::{Buffers, Slot};
 use crate::error::{EngineError, OpenRefusal};
 use crate::request::{IoKind, PUNCH};
 
-/// Longest range that can be registered as one buffer (1 GiB, see io_uring_register(2)).
+/// Maximum length in bytes of one registered buffer (1 GiB, see io_uring_register(2)).
 const LONGEST_REGISTERED: usize = 1 << 30;
 
-/// The way an I/O names its buffer.
+/// The way in which an I/O names its buffer to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Memory {
-    /// By address, because registration was refused.
+    /// By address, because the kernel refused to register the buffers.
     Plain,
-    /// As part of one registered range, so that the kernel's table of buffers stays in one cache line.
+    /// As part of one registered range that holds all buffers. The kernel's table of buffers then has one entry, which stays in a CPU cache
+    /// line.
     OneStretch,
     /// As one registered buffer per slot, because a single range would exceed 1 GiB.
     BySlot,
 }
 
-/// The way a discard is done.
+/// The way in which a discard is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trim {
-    /// Punches a hole in a file.
+    /// Punches a hole in a file through the ring.
     Hole,
-    /// Sends a command to a device (Linux 6.12).
+    /// Sends a discard command to the device through the ring (Linux 6.12 and later).
     Command,
-    /// Makes a blocking call.
+    /// Makes a blocking system call, because the ring cannot do discards here.
     Call,
 }
 
@@ -49,12 +50,12 @@ pub(crate) struct Uring {
     buffers: Buffers,
     memory: Memory,
     trim: Trim,
-    /// True if the ring accepts only reads and writes, like a polling one.
+    /// True if the ring accepts only reads and writes, as one that polls the device does.
     transfers_only: bool,
     in_flight: u32,
-    /// Queued I/Os that the ring does not accept, to be done by blocking calls.
+    /// Queued I/Os that the ring does not accept. They are done by blocking calls at the next submission.
     aside: Vec<(Slot, Io)>,
-    /// Completions of the blocking calls.
+    /// Completions of I/Os that were done by blocking calls.
     done: Vec<Completion>,
     note: Option<Note>,
     priorities: Priorities,
@@ -145,7 +146,8 @@ impl Backend for Uring {
     }
 }
 
-/// The user data of an I/O: the slot's number in the lower half, and in the upper half the byte count that a result of 0 stands for.
+/// Returns the user data of an I/O. The lower half is the slot's number. The upper half is the byte count to report if the kernel returns 0, as
+/// it does for a successful trim.
 #[inline]
 fn tag(slot: &Slot, io: Io) -> u64 {
     let moved_by_0 = if io.direction == IoKind::Trim { io.length } else { 0 };
@@ -163,7 +165,7 @@ fn completion(entry: &cqueue::Entry) -> Completion {
 }
 
 impl Uring {
-    /// Index of the registered buffer that holds a slot's buffer; `None` without registered buffers.
+    /// Returns the index of the registered buffer that contains a slot's buffer; `None` if no buffers are registered.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a depth is at most 4096")]
     const fn registered(&self, slot: &Slot) -> Option<u16> {
@@ -174,7 +176,7 @@ impl Uring {
         }
     }
 
-    /// Queues an I/O without a registered buffer.
+    /// Queues an I/O other than a read or write on a registered buffer.
     #[cold]
     #[inline(never)]
     fn queue_other(&mut self, slot: Slot, io: Io) {
@@ -187,8 +189,8 @@ impl Uring {
         self.push(&entry);
     }
 
-    /// Builds the entry of an I/O without registered buffers. A sync does not wait for earlier writes: it covers those that are complete
-    /// when it starts.
+    /// Builds the ring entry of an I/O without a registered buffer. A sync is not ordered after earlier writes: it covers those that are
+    /// complete when it starts.
     fn plain(&mut self, slot: &Slot, io: Io) -> squeue::Entry {
         let address = self.buffers.address(slot);
         match io.direction {
@@ -228,7 +230,7 @@ impl Uring {
         }
     }
 
-    /// Tests with one read whether the device can be polled. Fails if it cannot.
+    /// Tests with one read whether the device's completions can be polled. Fails if not.
     fn probe_polling(&mut self, slots: &[Slot]) -> Result<(), EngineError> {
         #[expect(clippy::cast_possible_truncation, reason = "bs is at most 64 MiB")]
         let io = Io { direction: IoKind::Read, offset: 0, length: self.buffers.slot_bytes() as u32 };
@@ -244,7 +246,8 @@ impl Uring {
         Ok(())
     }
 
-    /// Tests whether the kernel supports discards through the ring, with a discard of 0 bytes, which always fails.
+    /// Tests whether the kernel supports discards through the ring: sends one of 0 bytes, which fails in any case, but with a different error
+    /// if unsupported.
     fn probe_discard(&mut self) -> Result<(), EngineError> {
         if self.probe(&discard(0, 0))? == -libc::EOPNOTSUPP {
             self.trim = Trim::Call;
@@ -252,7 +255,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Submits an entry while nothing else is in flight, and returns its result.
+    /// Submits one entry while nothing else is in flight, waits for its completion, and returns the result.
     fn probe(&mut self, entry: &squeue::Entry) -> Result<i32, EngineError> {
         self.push(entry);
         loop {
@@ -279,13 +282,13 @@ impl Drop for Uring {
     }
 }
 
-/// The path of an open file, if it has one.
+/// Returns the path of an open file for a message; empty if unknown.
 fn path_of(file: &File) -> String {
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
         .map_or_else(|_| "the target".into(), |path| path.display().to_string())
 }
 
-/// Builds a discard command (`BLOCK_URING_CMD_DISCARD` of linux/blkdev.h), whose length is in the command's data.
+/// Builds the ring entry of a discard command (`BLOCK_URING_CMD_DISCARD` of linux/blkdev.h).
 fn discard(offset: u64, length: u64) -> squeue::Entry {
     let mut data = [0; 16];
     data[..8].copy_from_slice(&length.to_ne_bytes());
@@ -293,7 +296,7 @@ fn discard(offset: u64, length: u64) -> squeue::Entry {
 }
 
 const BLOCK_DISCARD: u32 = 0x1200;
-/// Index of the registered file.
+/// Index of the worker's file among the ring's registered files.
 const FILE: types::Fixed = types::Fixed(0);
 
 fn register(submitter: &Submitter<'_>, buffers: &Buffers, slots: &[Slot]) -> (Memory, Option<Note>) {

@@ -1,5 +1,5 @@
-//! Linux native asynchronous I/O, called libaio as in fio, by plain system calls (see io_submit(2)). It is asynchronous only for direct
-//! I/O: buffered I/O completes within the submitting call.
+//! Linux native asynchronous I/O, which fio calls libaio, through plain system calls (see io_submit(2)). Only direct I/O is asynchronous:
+//! buffered I/O completes within the submitting call.
 #![expect(unsafe_code, reason = "the kernel returns slots by number")]
 
 mod context;
@@ -19,27 +19,27 @@ use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::request::IoKind;
 
-/// I/Os per call. With more, the kernel plugs the block layer (AIO_PLUG_THRESHOLD in its fs/aio.c) and holds each I/O back until the last
-/// is prepared or one has to wait; the rate of reads that miss the page cache drops to a twentieth.
+/// Maximum number of I/Os per io_submit call. With more, the kernel plugs the block layer (AIO_PLUG_THRESHOLD in its fs/aio.c): it holds each
+/// I/O back until the last one is prepared or one has to wait. Reads that miss the page cache then reach only a twentieth of the rate.
 const UNPLUGGED: usize = 2;
 
 /// The libaio backend of one worker.
 #[derive(Debug)]
 pub(crate) struct Libaio {
-    /// Dropped before the buffers, because it waits for the I/O in flight.
+    /// The kernel's context. Declared before the buffers to be dropped first, because its drop waits for the I/O in flight.
     context: Context,
     file: File,
     is_device: bool,
     is_direct: bool,
     buffers: Buffers,
-    /// Control blocks, one per slot.
+    /// The kernel's control block of each slot's I/O.
     blocks: Box<[ControlBlock]>,
-    /// Control blocks to submit, in order.
+    /// Control blocks of the I/Os to submit, in order.
     queued: Vec<NonNull<ControlBlock>>,
-    /// Trims, which have no asynchronous form.
+    /// Queued trims, which io_submit cannot do; they are done by blocking calls.
     trims: Vec<(Slot, Io)>,
     done: Vec<Completion>,
-    /// Buffer for the events that a wait returns.
+    /// Buffer for completion events, reused by every wait.
     events: Vec<Event>,
     in_flight: usize,
     priorities: Priorities,
@@ -161,7 +161,7 @@ impl Backend for Libaio {
 }
 
 impl Libaio {
-    /// Completes an I/O that the kernel rejected with its error.
+    /// Completes an I/O that the kernel refused to take, with the kernel's error as its result.
     #[cold]
     fn refuse(&mut self, block: NonNull<ControlBlock>, error: &io::Error) {
         // SAFETY: it points into self.blocks, of which no reference is alive.

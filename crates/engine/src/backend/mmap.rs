@@ -1,5 +1,5 @@
-//! Copies from and to a memory-mapped file, one I/O at a time: the cost of a program that maps its data, page faults included.
-//! A sync is msync(2).
+//! Copies from and to a memory-mapped file, one I/O at a time. Measures what a program that maps its data pays, page faults included. A sync is
+//! an msync(2) of the whole mapping.
 #![expect(unsafe_code, reason = "memory that is a file's")]
 
 mod fault;
@@ -21,14 +21,14 @@ use crate::error::EngineError;
 /// The mmap backend of one worker.
 pub(crate) type Mmap = OneByOne<Mapping>;
 
-/// A whole file or device, mapped.
+/// The mapping of a whole file or device.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     memory: NonNull<u8>,
     length: usize,
     protection: ProtFlags,
     watch: Watch,
-    /// True if the file's pages could not be remapped after a fault.
+    /// True if pages replaced after a fault could not be mapped again; every later I/O then fails.
     torn: bool,
 }
 
@@ -77,7 +77,7 @@ impl Mapping {
         Ok(Self { memory, length, protection, watch, torn: false })
     }
 
-    /// Address of an offset in the mapping, and the number of bytes mapped from there, at most `wanted`.
+    /// Returns the address of `offset` in the mapping, and how many of `wanted` bytes are mapped from there on.
     #[inline]
     fn place(&self, offset: u64, wanted: usize) -> (*mut u8, usize) {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.length);
@@ -86,14 +86,14 @@ impl Mapping {
         (place.as_ptr(), wanted.min(self.length - offset))
     }
 
-    /// Returns the bytes copied, or the error after a fault.
+    /// Returns the number of bytes copied, or an error if a page fault failed during the copy.
     #[inline]
     fn moved(&mut self, file: &File, offset: u64, length: usize) -> io::Result<usize> {
         if self.watch.faulted() || self.torn { self.mend(file, offset, length) } else { Ok(length) }
     }
 
-    /// Remaps the file's pages after a fault replaced them. Returns a short count if the file has shrunk, else EIO, because the kernel
-    /// gives no reason.
+    /// Maps the file's pages again after a fault replaced them. Returns a short byte count if the file has shrunk; else EIO, because the kernel
+    /// gives no reason for the fault.
     #[cold]
     fn mend(&mut self, mut file: &File, offset: u64, length: usize) -> io::Result<usize> {
         let page = page_size();

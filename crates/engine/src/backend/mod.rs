@@ -1,4 +1,4 @@
-//! I/O backends. A new backend needs a file here and a line in the worker's `run`.
+//! I/O backends. A new backend needs a file here and a line in the worker's `run` function.
 
 mod calls;
 mod choose;
@@ -32,24 +32,24 @@ use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::request::Io;
 
-/// Parameters for opening a backend.
+/// The file, depth, buffer size and options with which a backend is opened.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) file: File,
     /// Maximum number of I/Os in flight.
     pub(crate) depth: u32,
-    /// Bytes of the largest I/O.
+    /// Size in bytes of a slot's buffer: the largest I/O.
     pub(crate) slot_bytes: usize,
     pub(crate) options: Options,
 }
 
-/// The workload's keys that affect how I/O is done, besides the engine.
+/// The workload's keys, other than the engine, that change how an I/O is done.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     pub(crate) hipri: bool,
-    /// Each write is durable before it completes.
+    /// True if the file is open with O_SYNC or O_DSYNC, so that each write is durable when it completes.
     pub(crate) sync: bool,
-    /// Durability is requested with each write (RWF_DSYNC).
+    /// True if each write asks for durability with RWF_DSYNC.
     pub(crate) rwf_dsync: bool,
     pub(crate) nowait: bool,
     pub(crate) sqthread_poll: bool,
@@ -68,54 +68,54 @@ impl Options {
     }
 }
 
-/// A completed I/O.
+/// A completed I/O: its slot, which is free again, and its result.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Completion {
     pub(crate) slot: Slot,
-    /// Bytes moved or discarded, 0 for a flush, or an errno below zero.
+    /// Number of bytes moved or discarded, 0 for a flush, or a negative errno.
     pub(crate) result: i32,
 }
 
-/// Does I/O for one worker, on the thread that opened it. Each I/O consumes a slot, which its completion returns. Dropping a backend waits
-/// for the I/O in flight.
+/// Does the I/O of one worker, on the thread that opened the backend. Each I/O takes a slot, and its completion returns the slot. Dropping a
+/// backend waits for the I/O in flight.
 pub(crate) trait Backend: Sized {
-    /// Opens the backend and returns as many slots as the depth, which the caller passes with its I/Os.
+    /// Opens the backend and returns its slots, as many as the queue depth. The caller passes a slot with each I/O.
     fn open(setup: Setup) -> Result<(Self, Vec<Slot>), EngineError>;
 
-    /// The buffer of a slot.
+    /// Returns the buffer of a slot.
     fn buffer(&mut self, slot: &mut Slot) -> &mut [u8];
 
-    /// Prepares an I/O on the slot's buffer. It begins with the next [`Self::submit`].
+    /// Prepares an I/O on the slot's buffer. The I/O starts with the next [`Self::begin`] or [`Self::submit`].
     fn queue(&mut self, slot: Slot, io: Io);
 
-    /// Begins queued I/Os without waiting. No effect in backends that complete I/O within [`Self::submit`].
+    /// Starts queued I/Os without waiting. Does nothing in backends that do the I/O within [`Self::submit`].
     fn begin(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Submits queued I/Os and waits up to `wait_ns` nanoseconds for a completion; 0 does not wait. May return early. Backends that
-    /// complete I/O within this call do not wait further.
+    /// Starts queued I/Os and waits up to `wait_ns` nanoseconds for a completion; 0 does not wait. May return early. Backends that do the I/O
+    /// within this call do not wait after that.
     fn submit(&mut self, wait_ns: u64) -> io::Result<()>;
 
-    /// Moves completions to `done`, which must have room for all slots.
+    /// Moves completions to `done`, which must have the capacity for all slots.
     fn reap(&mut self, done: &mut Vec<Completion>);
 
-    /// A deviation from the request.
+    /// Returns a note if I/O was done differently than requested, else `None`.
     fn note(&self) -> Option<Note> {
         None
     }
 }
 
-/// A deviation from the request, reported once for all workers.
+/// A remark that I/O was done differently than requested; equal notes of all workers are reported once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Number of I/Os concerned; `None` if they were not counted.
+    /// Number of I/Os that were done differently; `None` if they were not counted.
     pub ios: Option<u64>,
-    /// The text, which follows "... I/Os " if they were counted.
+    /// The text. If `ios` is set, it continues a sentence that begins with the number of I/Os.
     pub words: String,
 }
 
-/// Allocates the buffers of a setup.
+/// Allocates the buffers for `setup`, with the kind of memory that its options name.
 fn buffers(setup: &Setup) -> Result<(Buffers, Vec<Slot>), EngineError> {
     let (memory, bytes) = (setup.options.mem, Bytes(setup.slot_bytes as u64));
     let remedy = match memory {

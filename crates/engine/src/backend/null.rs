@@ -1,4 +1,4 @@
-//! Completes every I/O at once without doing it, which shows the engine's own overhead.
+//! Completes every I/O immediately without doing it. Shows the engine's own overhead.
 
 use std::io;
 

@@ -1,23 +1,23 @@
-//! I/Os with a priority that differs from their thread's.
+//! I/Os with a priority of their own, other than their thread's (`cmdprio`).
 
 use iotax_model::workload::{Priority, PriorityShareOfLength, PrioritySplit, Workload};
 
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Io, IoKind};
 
-/// The class that fio takes for `cmdprio_percentage` without a class.
+/// The realtime class, which fio takes for `cmdprio_percentage` without `cmdprio_class`.
 const REAL_TIME: u16 = 1;
 
-/// Selects the I/Os with a separate priority, which is encoded as for ioprio_set(2).
+/// The I/Os that get a priority of their own. A priority is encoded as for ioprio_set(2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PriorityShare {
-    /// I/Os of any direction and length.
+    /// A percentage of all I/Os, regardless of direction and length.
     Any(Share),
-    /// I/Os chosen by direction and length in bytes.
+    /// Percentages of the I/Os of each length in bytes; writes and trims share a list.
     ByLength { reads: Vec<(u32, Share)>, writes: Vec<(u32, Share)> },
 }
 
-/// A percentage of I/Os, and their priority.
+/// A percentage of I/Os and the priority that they get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
     percent: u8,
@@ -44,7 +44,7 @@ impl PriorityShare {
         Some(Self::Any(Share { percent, value: usual }))
     }
 
-    /// The priority of an I/O, given a random number below 100; 0 for the thread's own.
+    /// Returns the priority of an I/O; `drawn` is a random number below 100. 0 keeps the thread's priority.
     #[inline(never)]
     fn of(&self, io: Io, drawn: u64) -> u16 {
         let shares = match self {
@@ -62,7 +62,7 @@ impl PriorityShare {
     }
 }
 
-/// Draws the priority of each I/O.
+/// Draws for each I/O whether it gets a priority of its own.
 #[derive(Debug)]
 pub(crate) struct Priorities {
     share: Option<PriorityShare>,
@@ -74,7 +74,7 @@ impl Priorities {
         Self { share, random: SplitMix64::new(0, Purpose::Priorities, 0) }
     }
 
-    /// The priority of the next I/O; 0 for the thread's own.
+    /// Returns the priority for the next I/O; 0 keeps the thread's priority.
     #[inline]
     pub(crate) fn next(&mut self, io: Io) -> u16 {
         match &self.share {

@@ -12,7 +12,7 @@ use crate::error::EngineError;
 /// The psync backend of one worker.
 pub(crate) type Psync = OneByOne<Positioned>;
 
-/// pread and pwrite as direct system calls: in the C library each is a cancellation point, which has a cost.
+/// pread and pwrite as direct system calls. In the C library both are cancellation points, which makes each call slower.
 #[derive(Debug)]
 pub(crate) struct Positioned;
 

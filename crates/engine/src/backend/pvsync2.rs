@@ -12,13 +12,13 @@ use crate::error::EngineError;
 /// The pvsync2 backend of one worker.
 pub(crate) type Pvsync2 = OneByOne<Flagged>;
 
-/// Transfers by preadv2 and pwritev2.
+/// Reads and writes with preadv2 and pwritev2.
 #[derive(Debug)]
 pub(crate) struct Flagged {
     flags: ReadWriteFlags,
-    /// Additional flags of writes.
+    /// Flags that only writes have, such as RWF_DSYNC.
     of_writes: ReadWriteFlags,
-    /// I/Os that were retried without RWF_NOWAIT.
+    /// Number of I/Os that were repeated without RWF_NOWAIT.
     waited: u64,
 }
 
@@ -61,7 +61,7 @@ impl Transfer for Flagged {
 }
 
 impl Flagged {
-    /// Transfers with the flags, and retries without RWF_NOWAIT if the call would have to wait or moved only a part.
+    /// Makes the call with the flags. If RWF_NOWAIT is set and the call would block or moved only a part, repeats it without RWF_NOWAIT.
     #[inline]
     fn patiently(
         &mut self,

@@ -1,4 +1,4 @@
-//! Changes of a file's space and length without data (fallocate and ftruncate), one at a time.
+//! Changes a file's allocation and length without writing data (fallocate and ftruncate), one at a time.
 
 use std::fs::File;
 use std::io;
@@ -16,11 +16,11 @@ pub(crate) type Falloc = OneByOne<Allocation>;
 /// The ftruncate backend: a write sets the file's length to its offset.
 pub(crate) type Ftruncate = OneByOne<Length>;
 
-/// The system calls of [`Falloc`].
+/// fallocate(2) in the place of writes, and of trims.
 #[derive(Debug)]
 pub(crate) struct Allocation;
 
-/// The system calls of [`Ftruncate`].
+/// ftruncate(2) in the place of writes.
 #[derive(Debug)]
 pub(crate) struct Length;
 

@@ -1,5 +1,5 @@
-//! Virtio block devices served by another process over a socket (vhost-user-blk). The engine drives their queues as a guest's driver does.
-//! fio and workloads call this engine libblkio.
+//! Virtio block devices that another process serves over a socket (vhost-user-blk). The engine drives the device's queues as a guest's driver
+//! does. In workloads this engine is called libblkio, as in fio.
 #![expect(unsafe_code, reason = "memory that the device reads and writes behind the compiler's back")]
 
 mod device;
@@ -20,28 +20,28 @@ use crate::clock;
 use crate::error::EngineError;
 use crate::request::IoKind;
 
-/// Maximum time to wait for I/O in flight when a backend is dropped.
+/// Maximum time in nanoseconds to wait for I/O in flight when a backend is dropped.
 const LAST_WAIT_NS: u64 = 15_000_000_000;
 
 /// The virtio backend of one worker.
 pub(crate) struct Virtio {
     device: Arc<Device>,
     number: usize,
-    /// `None` once it is returned to the device.
+    /// The queue that this worker uses; `None` once it is given back to the device.
     queue: Option<Queue>,
     notifier: Box<dyn QueueNotifier>,
     completions: Arc<EventFd>,
     buffers: Buffers,
-    /// The memory file of the buffers, which identifies them when they are unregistered from the device.
+    /// The memory file that holds the buffers. The device needs it again to unmap them.
     _memory: OwnedFd,
-    /// Requests in flight, by slot.
+    /// The I/O in flight in each slot; `None` for a free slot.
     pending: Box<[Option<(Slot, Io)>]>,
     in_flight: usize,
-    /// True if the device was not notified of the latest requests.
+    /// True if requests were queued since the device was last notified.
     is_behind: bool,
-    /// True if the queue is polled without sleeping.
+    /// True if the worker polls the queue instead of sleeping until it is notified.
     polls: bool,
-    /// True if each write is followed by a flush.
+    /// True if each write must be followed by a flush to be durable.
     flushes: bool,
     done: Vec<Completion>,
 }
@@ -95,7 +95,9 @@ impl Backend for Virtio {
             // SAFETY: the buffer is mapped until the backend is dropped, which waits for what is in flight; the slot is given away until then.
             IoKind::Read => unsafe { queue.read_raw(io.offset, address, length, request) },
             // SAFETY: as above.
-            IoKind::Write | IoKind::DurableWrite => unsafe { queue.write_raw(io.offset, address, length, request) },
+            IoKind::Write | IoKind::DurableWrite => unsafe {
+                queue.write_raw(io.offset, address, length, request)
+            },
             IoKind::Trim => queue.discard(io.offset, io.length.into(), request),
             // VirtioSpec::refusal keeps sync_file_range away from here.
             IoKind::Sync | IoKind::DataSync | IoKind::RangeSync(_) => queue.flush(request),
@@ -149,14 +151,15 @@ impl Backend for Virtio {
 }
 
 impl Virtio {
-    /// Collects the device's completions.
+    /// Takes the completions from the device's queue. A write that must be durable is followed by a flush before it completes.
     #[inline]
     fn collect(&mut self) -> io::Result<()> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
         let mut again = Vec::new();
         for virtio_driver::Completion { context: request, ret } in queue.completions() {
             let Some((slot, io)) = self.pending[request.slot].take() else { continue };
-            let is_to_last = io.direction == IoKind::DurableWrite || (self.flushes && io.direction == IoKind::Write);
+            let is_to_last =
+                io.direction == IoKind::DurableWrite || (self.flushes && io.direction == IoKind::Write);
             if is_to_last && ret == 0 && !request.makes_durable {
                 again.push((slot, io));
                 continue;
@@ -174,7 +177,7 @@ impl Virtio {
         self.begin()
     }
 
-    /// Waits up to `ns` until the device signals a completion. Fails if the server has ended.
+    /// Waits up to `ns` nanoseconds until the device signals a completion. Fails if the server process has ended.
     fn wait(&mut self, ns: u64) -> io::Result<()> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
         queue.set_used_notif_enabled(true);
@@ -204,7 +207,7 @@ impl Virtio {
     }
 }
 
-/// Waits until a descriptor is readable and returns its index; `None` after the time limit or an interruption.
+/// Waits until one of the descriptors is readable and returns its index; `None` after `limit` or an interruption.
 fn waited(watched: &mut [PollFd<'_>], limit: &Timespec) -> io::Result<Option<usize>> {
     match poll(watched, Some(limit)) {
         Ok(_) => Ok(watched.iter().position(|one| !one.revents().is_empty())),
@@ -213,7 +216,7 @@ fn waited(watched: &mut [PollFd<'_>], limit: &Timespec) -> io::Result<Option<usi
     }
 }
 
-/// Bytes moved by a successful I/O.
+/// Returns the byte count of a successful I/O; 0 for a flush.
 const fn moved(io: Io) -> i32 {
     match io.direction {
         IoKind::Read | IoKind::Write | IoKind::DurableWrite | IoKind::Trim => io.length.cast_signed(),
@@ -242,7 +245,7 @@ impl Drop for Virtio {
     }
 }
 
-/// Flushes the device at a socket.
+/// Flushes the virtio device that is served at a socket.
 pub(crate) fn flush(socket: File) -> io::Result<()> {
     // It moves nothing; a buffer has a sector at least.
     let setup = Setup { file: socket, depth: 1, slot_bytes: 512, options: Options::default() };

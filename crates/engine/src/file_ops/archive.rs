@@ -1,4 +1,4 @@
-//! Packs a tree of files into one archive and unpacks it, like cpio. The archive is accessed in records of bs bytes.
+//! Packs a tree of files into one archive and unpacks it, like cpio. The archive is read and written in records of `bs` bytes.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,11 +20,11 @@ use crate::request::{Io, IoKind};
 const ARCHIVE: &str = ".archive.cpio";
 const FLUSH: Io = Io { direction: IoKind::Sync, offset: 0, length: 0 };
 
-/// Collects bytes and writes them in records of one length.
+/// Collects bytes and passes them on in records of equal length.
 struct Records {
     buffer: Vec<u8>,
     record: usize,
-    /// The offset of the next record.
+    /// Offset of the next record in the archive.
     offset: u64,
 }
 
@@ -33,7 +33,7 @@ impl Records {
         Self { buffer: Vec::with_capacity(record), record, offset: 0 }
     }
 
-    /// Appends bytes, and writes each record that is full.
+    /// Appends bytes and passes on each record as soon as it is full.
     fn push<B>(
         &mut self,
         mut bytes: &[u8],
@@ -57,7 +57,7 @@ impl Records {
         ControlFlow::Continue(())
     }
 
-    /// Appends the archive's trailer, and writes the rest of the buffer.
+    /// Appends the archive's trailer and passes on the last, shorter record.
     fn finish<B>(&mut self, out: &mut impl FnMut(u64, &[u8]) -> ControlFlow<B>) -> ControlFlow<B> {
         let mut end = Vec::new();
         newc::finish(self.offset + self.buffer.len() as u64, &mut end);
@@ -119,7 +119,7 @@ impl Routine for Pack {
     }
 }
 
-/// An archive that is being written.
+/// The state of writing an archive.
 struct Packing<'a> {
     root: &'a File,
     archive: &'a File,
@@ -196,7 +196,7 @@ pub(super) fn unpack(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, Engine
     Ok(Box::new(Unpack { own, archive, length, record, end_fsync }))
 }
 
-/// Writes the archive of a tree that exists only in memory. Returns its length.
+/// Writes the archive of a planned tree without creating the tree's files. Returns the archive's length in bytes.
 fn archived(entries: &[Entry], filler: &mut Filler, archive: &File) -> io::Result<u64> {
     let mut records = Records::new(1 << 20);
     let mut out = |_: u64, record: &[u8]| or_break((&mut &*archive).write_all(record));
@@ -250,20 +250,20 @@ impl Routine for Unpack {
     }
 }
 
-/// An archive that is being read.
+/// The state of reading an archive.
 struct Reading<'a> {
     archive: &'a File,
     length: u64,
     record: usize,
-    /// The offset of the next record.
+    /// Offset of the next record in the archive.
     offset: u64,
     buffer: Vec<u8>,
-    /// Bytes of the buffer already consumed.
+    /// Number of bytes of the buffer that were already taken.
     at: usize,
 }
 
 impl Reading<'_> {
-    /// Reads another record. Returns false at the end.
+    /// Reads the next record. Returns false at the archive's end.
     fn more(&mut self, meter: &mut Meter) -> ControlFlow<Over, bool> {
         self.buffer.drain(..self.at);
         self.at = 0;
@@ -279,7 +279,7 @@ impl Reading<'_> {
         meter.io(io, || (&mut &*self.archive).read(room))
     }
 
-    /// The next `bytes` bytes; `None` if the archive ends before.
+    /// Returns the next `bytes` bytes; `None` if the archive ends before that.
     fn take(&mut self, bytes: usize, meter: &mut Meter) -> ControlFlow<Over, Option<&[u8]>> {
         while self.buffer.len() - self.at < bytes {
             if !self.more(meter)? {
@@ -290,7 +290,7 @@ impl Reading<'_> {
         ControlFlow::Continue(Some(&self.buffer[self.at - bytes..self.at]))
     }
 
-    /// The next bytes, at most `most`; `None` at the archive's end.
+    /// Returns the next bytes, between one and `most`; `None` at the archive's end.
     fn part(&mut self, most: usize, meter: &mut Meter) -> ControlFlow<Over, Option<&[u8]>> {
         if self.buffer.len() == self.at && !self.more(meter)? {
             return ControlFlow::Continue(None);
@@ -299,7 +299,7 @@ impl Reading<'_> {
         self.take(bytes, meter)
     }
 
-    /// Reads the next entry and its path; `None` at the archive's end, or if the data is not an entry.
+    /// Reads the next entry's header and path; `None` at the archive's end or if the bytes there are not an entry.
     fn entry(&mut self, meter: &mut Meter) -> ControlFlow<Over, Option<(Header, String)>> {
         let header = self.take(HEADER, meter)?.and_then(|text| Header::read(text).ok());
         let Some(header) = header else { return ControlFlow::Continue(None) };

@@ -1,4 +1,4 @@
-//! I/O of single bytes, with a system call each, like bonnie++ since 1.97.
+//! Reads and writes single bytes, each by its own system call, like bonnie++ since version 1.97.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -39,7 +39,7 @@ impl Routine for Getc {
     }
 }
 
-/// The test that writes a new file byte by byte; the content is generated in records of bs.
+/// The test that writes a new file byte by byte. The content is generated in records of `bs` bytes.
 struct Putc {
     output: Output,
     record: Record,

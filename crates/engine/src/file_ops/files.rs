@@ -1,8 +1,8 @@
-//! Tests with one operation on each of many files or empty directories: create, open, stat, rename or delete.
+//! Tests that do one operation on each of many files or empty directories: create, open, stat, rename or delete.
 //!
-//! As in bonnie++, names begin with a number, or with up to 12 random letters if rw is random, so that their order does not reveal the
-//! order of creation. Operations follow the listing order of the directories (renames: the order of names) or a random order; files are
-//! always created one after the other.
+//! As in bonnie++, a name is a number and up to 12 random letters. The letters come first if rw is random, so that the order of names is not
+//! the order of creation. Files are always created one after the other. The other operations follow the directory's listing order (renames: the
+//! order of names), or a random order if rw is random.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fmt::Write;
@@ -28,19 +28,19 @@ const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNO
 /// Maximum number of letters in a name.
 const MOST_LETTERS: u64 = 12;
 
-/// The files of one worker.
+/// The files of one worker and the operation to do on each.
 struct Files {
     test: Test,
     own: OwnDirectory,
-    /// Names in the order of the operations.
+    /// Names of the files in the order of the operations.
     names: Vec<CString>,
-    /// The names after renaming.
+    /// Names after the renames; empty in other tests.
     new_names: Vec<CString>,
     /// Sizes in bytes of the files to create.
     sizes: Vec<u64>,
     filler: Filler,
     passes: u64,
-    /// Number of files created between two flushes.
+    /// Number of files created before each flush; `None` not to flush in between.
     fsync: Option<u64>,
     end_fsync: bool,
 }
@@ -48,7 +48,7 @@ struct Files {
 /// Permissions of a new directory.
 const DIRECTORY: Mode = Mode::from_raw_mode(0o755);
 
-/// Creates the worker's directories and, unless the test itself creates them, its files.
+/// Creates the worker's directories, and its files unless creating them is the test.
 pub(super) fn prepare(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
     let workload = &setup.workload;
     let test = setup.test;
@@ -105,7 +105,7 @@ fn c_name(text: impl Into<Vec<u8>>) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-/// The names of a worker's files, evenly divided among directories if there are several.
+/// Returns the names of a worker's files. With several directories, each gets the same number of files.
 fn names(workload: &Workload, directories: u64, random: &mut SplitMix64) -> Vec<CString> {
     let files = workload.files().unwrap_or(0);
     let mut text = String::new();
@@ -145,7 +145,7 @@ fn shuffle(names: &mut [CString], random: &mut SplitMix64) {
     }
 }
 
-/// All files in readdir order.
+/// Lists all files in the order in which readdir(3) returns them.
 fn listed(root: &File, directories: u64) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for folder in 0..directories {
@@ -194,7 +194,7 @@ impl Files {
     }
 }
 
-/// Writes one record of a file.
+/// Writes one record of a file through the meter; a failure counts but does not end the test.
 pub(super) fn write(file: &File, offset: u64, record: &[u8], meter: &mut Meter) -> ControlFlow<Over> {
     let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
     let io = Io { direction: IoKind::Write, offset, length };

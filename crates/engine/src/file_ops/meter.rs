@@ -15,11 +15,11 @@ use crate::window::Window;
 use crate::workers::{Finish, WorkerContext};
 use iotax_model::threads;
 
-/// Consecutive failures before a worker pauses after each, so that errors do not spin.
+/// Consecutive failures after which a worker pauses after each further one, so that it does not retry in a busy loop.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Ends a test: the window is over, or too many calls failed.
+/// Reason to end a test early: the window is over, or too many calls failed, or the worker cannot go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Over;
 
@@ -31,7 +31,7 @@ pub(crate) struct Meter {
     common: Arc<Common>,
     heartbeat: Arc<Heartbeat>,
     failures_in_a_row: u32,
-    /// Start of the first call, even if that is not counted.
+    /// Start of the worker's first call, whether or not that call counts.
     began_at: Option<u64>,
     /// Time at which the last call returned.
     now: u64,
@@ -54,8 +54,8 @@ impl Meter {
         }
     }
 
-    /// Makes a system call that reads, writes or flushes, and counts it as `io`. Returns true if it completed in full; otherwise it counts
-    /// as failed.
+    /// Makes a system call that reads, writes or flushes, and counts it as `io`. Returns true if it moved all bytes. An error or a short
+    /// transfer counts as failed and returns false.
     #[inline]
     pub(crate) fn io(&mut self, io: Io, call: impl FnOnce() -> io::Result<usize>) -> ControlFlow<Over, bool> {
         let (result, took) = self.time(call)?;
@@ -69,7 +69,7 @@ impl Meter {
         ControlFlow::Continue(is_whole)
     }
 
-    /// Makes a file operation with `bytes` of data and counts it. Returns its result; `None` if it failed.
+    /// Makes a file operation that moves `bytes` bytes, and counts it. Returns the call's result; `None` if it failed.
     #[inline]
     pub(crate) fn operation<T>(
         &mut self,
@@ -90,7 +90,8 @@ impl Meter {
         }
     }
 
-    /// Makes a call that is not I/O itself, such as lseek(2), without counting it. A failure counts as a failure of `io` and ends the work.
+    /// Makes a call that is not I/O, such as lseek(2), and does not count it. If the call fails, that counts as a failed `io` and ends the
+    /// test.
     #[inline]
     pub(crate) fn aside<T>(&mut self, io: Io, call: impl FnOnce() -> io::Result<T>) -> ControlFlow<Over, T> {
         let (result, _) = self.time(call)?;
@@ -104,7 +105,8 @@ impl Meter {
         }
     }
 
-    /// Makes a system call. Returns its result and duration in nanoseconds. A call that returns after the window's end is not counted.
+    /// Makes a system call. Returns its result and its duration in nanoseconds. Breaks instead if the window is over or the workers are
+    /// stopped.
     #[inline]
     fn time<T>(&mut self, call: impl FnOnce() -> io::Result<T>) -> ControlFlow<Over, (io::Result<T>, u64)> {
         let begun = clock::now();
@@ -123,7 +125,7 @@ impl Meter {
         ControlFlow::Continue((result, self.now.saturating_sub(begun)))
     }
 
-    /// Counts a failed call; `result` is a negative errno or the bytes moved.
+    /// Counts a failed call. `result` is a negative errno, or the number of bytes moved.
     #[cold]
     fn failed(&mut self, result: i32, direction: &'static str, offset: u64) -> ControlFlow<Over> {
         self.io_errors.add(result, direction, offset, self.now);
@@ -139,7 +141,7 @@ impl Meter {
         ControlFlow::Continue(())
     }
 
-    /// Returns the worker's result.
+    /// Closes the counts and returns the worker's result. `ended` says whether the test ran to its end.
     pub(super) fn finish(mut self, ended: ControlFlow<Over>) -> Finish {
         let before_the_end = ended.is_continue() || self.is_stopped;
         if before_the_end {
@@ -155,7 +157,7 @@ impl Meter {
     }
 }
 
-/// Converts a result to that of a raw system call: bytes moved, or a negative errno.
+/// Converts a result to the form of a raw system call: bytes moved, or a negative errno.
 fn moved_or_errno(result: io::Result<usize>) -> i32 {
     match result {
         Ok(moved) => i32::try_from(moved).unwrap_or(i32::MAX),

@@ -66,16 +66,16 @@ use crate::watch;
 use crate::window::Window;
 use crate::workers::{Finish, WorkerContext, WorkerReport, Workers};
 
-/// The work of one worker in a test.
+/// The part of a test that one worker runs.
 pub(crate) trait Routine {
-    /// Runs the whole test; system calls that count go through the meter.
+    /// Runs the test from beginning to end. Every system call that counts goes through the meter.
     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over>;
 }
 
-/// Prepares a worker, on its own thread and uncounted.
+/// A function that prepares a test for one worker, on that worker's thread; its system calls do not count.
 type Prepare = fn(&mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError>;
 
-/// The function that prepares a worker for a test.
+/// Returns the function that prepares a test for a worker.
 fn prepare(test: Test) -> Result<Prepare, EngineError> {
     Ok(match test {
         Test::Putc => bytes::putc,
@@ -102,7 +102,7 @@ fn prepare(test: Test) -> Result<Prepare, EngineError> {
     })
 }
 
-/// Runs a test; see [`crate::measure`].
+/// Runs a test on a target or in a directory, like [`crate::measure`].
 pub(crate) fn run(
     job: &Job,
     test: Test,
@@ -149,7 +149,7 @@ pub(crate) fn run(
     Ok(outcome)
 }
 
-/// The work of a worker's thread.
+/// Runs one worker's test on the worker's thread.
 fn work(
     context: WorkerContext,
     mut setup: WorkerSetup,
@@ -165,7 +165,7 @@ fn work(
     Ok(meter.finish(ended))
 }
 
-/// The data that a test works on: the target's area, or a directory.
+/// The place that a test works in: the target's area, or a directory.
 enum TestArea<'a> {
     Area(Target),
     Directory(&'a Path),
@@ -189,7 +189,7 @@ impl<'a> TestArea<'a> {
         }
     }
 
-    /// Creates the setup of worker number `number`.
+    /// Collects what worker number `number` needs for the test.
     fn setup(&self, job: &Job, test: Test, number: u32) -> Result<WorkerSetup, EngineError> {
         let (file, directory) = match self {
             Self::Area(target) => (Some(target.reopen_for(number)?), None),
@@ -214,7 +214,7 @@ impl<'a> TestArea<'a> {
         }
     }
 
-    /// Removes the files that the workers left.
+    /// Removes all files that the workers left in the test's directory.
     fn clear(&self) -> io::Result<()> {
         let Self::Directory(directory) = self else { return Ok(()) };
         for entry in fs::read_dir(directory)? {

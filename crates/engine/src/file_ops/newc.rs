@@ -1,16 +1,16 @@
-//! Archives in cpio's "new ASCII" format (cpio(5), "New ASCII Format"): for each entry a header of 110 characters with its name and a zero
-//! byte, and its content, each padded to a multiple of 4. Implemented here, so that every read and write can be timed.
+//! Archives in cpio's "new ASCII" format (cpio(5), "New ASCII Format"). Each entry is a header of 110 characters with the name and a zero byte,
+//! then the content; both are padded to a multiple of 4. Implemented here so that every read and write can be timed.
 
 use std::io;
 
 /// Length of a header, without the name.
 pub(super) const HEADER: usize = 110;
-/// Name of the entry that ends an archive.
+/// Name of the entry that marks the end of an archive.
 const TRAILER: &str = "TRAILER!!!";
 const MAGIC: &[u8] = b"070701";
-/// An archive is padded to a multiple of this many bytes.
+/// An archive's length is padded to a multiple of this many bytes.
 const BLOCK: usize = 512;
-/// File type bits of a directory in a mode.
+/// The file type bits in `mode` that denote a directory.
 const DIRECTORY: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 
@@ -26,12 +26,12 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header of a file.
+    /// Creates the header of a file with `size` bytes of content.
     pub(super) const fn file(size: u32) -> Self {
         Self { mode: FILE | 0o644, size, name: 0 }
     }
 
-    /// The header of a directory.
+    /// Creates the header of a directory.
     pub(super) const fn directory() -> Self {
         Self { mode: DIRECTORY | 0o755, size: 0, name: 0 }
     }
@@ -40,7 +40,7 @@ impl Header {
         self.mode & 0o170_000 == DIRECTORY
     }
 
-    /// Appends the header and the name of entry number `number` to a buffer.
+    /// Appends the header and the name of an entry to a buffer; `number` is its inode number in the archive.
     pub(super) fn put(&self, number: u32, name: &str, buffer: &mut Vec<u8>) {
         let links = if self.is_directory() { 2 } else { 1 };
         let length = u32::try_from(name.len() + 1).unwrap_or(u32::MAX);
@@ -54,7 +54,7 @@ impl Header {
         buffer.extend_from_slice(padding(HEADER + name.len() + 1));
     }
 
-    /// Parses a header; `InvalidData` for anything else.
+    /// Parses a header. Returns an `InvalidData` error if the text is not a header.
     pub(super) fn read(text: &[u8]) -> io::Result<Self> {
         let broken = || io::Error::new(io::ErrorKind::InvalidData, "not the header of an archive's entry");
         let field = |number: usize| {
@@ -68,13 +68,13 @@ impl Header {
         Ok(Self { mode: field(1)?, size: field(6)?, name: field(11)? as usize })
     }
 
-    /// Length in bytes of the name and its padding.
+    /// Returns the length in bytes of the name and its padding.
     pub(super) fn name_room(&self) -> usize {
         self.name + padding(HEADER + self.name).len()
     }
 }
 
-/// Zero bytes that pad `length` to a multiple of 4.
+/// Returns the zero bytes that pad `length` to a multiple of 4.
 pub(super) fn padding(length: usize) -> &'static [u8] {
     &[0; 3][..length.next_multiple_of(4) - length]
 }
@@ -88,7 +88,7 @@ pub(super) fn finish(length: u64, buffer: &mut Vec<u8>) {
     buffer.extend((0..left).map(|_| 0));
 }
 
-/// Returns whether this is the name that ends an archive.
+/// Returns whether this name is that of the entry at an archive's end.
 pub(super) fn is_end(name: &str) -> bool {
     name == TRAILER
 }

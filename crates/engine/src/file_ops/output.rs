@@ -1,4 +1,4 @@
-//! Files that a test writes.
+//! A file that a test writes, with the flushes that the workload asks for.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -13,20 +13,20 @@ use crate::error::EngineError;
 use crate::open::Access;
 use crate::request::{Io, IoKind};
 
-/// A file written sequentially through the meter, and flushed as the workload says.
+/// A file that is written sequentially through the meter and flushed as the workload asks (`fsync`, `end_fsync`).
 pub(super) struct Output {
     file: File,
-    /// The offset of the next write.
+    /// Offset in bytes of the next write.
     offset: u64,
     flush: IoKind,
-    /// Writes between two flushes; `until_flush` counts down to the next.
+    /// Number of writes before each flush; `until_flush` counts down.
     every: u64,
     until_flush: u64,
     end_fsync: bool,
 }
 
 impl Output {
-    /// Creates a worker's file in the test's directory.
+    /// Creates a file for a worker in the test's directory; `stem` is the first part of its name.
     pub(super) fn create(setup: &WorkerSetup, stem: &str) -> Result<Self, EngineError> {
         let path = setup.directory()?.join(format!("{stem}.{}", setup.number));
         let file = File::options()
@@ -39,7 +39,7 @@ impl Output {
         Ok(Self::over(file, &setup.workload))
     }
 
-    /// Wraps an existing file, to be overwritten.
+    /// Takes an existing file that is to be overwritten.
     pub(super) fn over(file: File, workload: &Workload) -> Self {
         let (flush, every) = match (workload.fsync, workload.fdatasync) {
             (Some(writes), _) => (IoKind::Sync, writes),
@@ -49,30 +49,30 @@ impl Output {
         Self { file, offset: 0, flush, every, until_flush: every, end_fsync: workload.end_fsync }
     }
 
-    /// The file itself.
+    /// Returns the file, to read from it.
     pub(super) const fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
-    /// Returns the written file.
+    /// Returns the file, at the end of the writes.
     pub(super) fn into_file(self) -> File {
         self.file
     }
 
-    /// Truncates the file and seeks to its start, uncounted.
+    /// Truncates the file to 0 bytes and seeks to its start; neither counts as an operation.
     pub(super) fn truncate(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         meter.aside(self.io(0), || self.file.set_len(0))?;
         self.rewind(meter, 0)
     }
 
-    /// Seeks to `offset` by lseek(2), uncounted.
+    /// Seeks to `offset` by lseek(2), which does not count as an operation.
     pub(super) fn rewind(&mut self, meter: &mut Meter, offset: u64) -> ControlFlow<Over> {
         self.offset = offset;
         meter.aside(self.io(0), || self.file.seek(SeekFrom::Start(offset)))?;
         ControlFlow::Continue(())
     }
 
-    /// Writes at the current position by write(2), and flushes if due.
+    /// Writes at the current position by write(2), and flushes if enough writes have been made.
     #[inline]
     pub(super) fn write(&mut self, meter: &mut Meter, bytes: &[u8]) -> ControlFlow<Over> {
         let io = self.io(bytes.len());
@@ -89,7 +89,7 @@ impl Output {
         ControlFlow::Continue(())
     }
 
-    /// Flushes the file after the last write if the workload says so (`end_fsync`).
+    /// Flushes the file at the end if the workload asks for it (`end_fsync`).
     pub(super) fn end(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         if self.end_fsync { self.sync(meter, IoKind::Sync) } else { ControlFlow::Continue(()) }
     }

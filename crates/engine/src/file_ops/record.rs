@@ -1,4 +1,4 @@
-//! The buffer of one worker of a test.
+//! The buffer in which one worker of a test keeps a record.
 
 use iotax_model::units::Bytes;
 
@@ -8,7 +8,7 @@ use crate::error::EngineError;
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
 
-/// Buffer for one record of bs, aligned for direct I/O, with generated content.
+/// A buffer of `bs` bytes, aligned for direct I/O, with generated content.
 pub(super) struct Record {
     buffers: Buffers,
     slot: Slot,
@@ -32,7 +32,7 @@ impl Record {
         Ok(record)
     }
 
-    /// The record's bytes.
+    /// Returns the bytes of the buffer.
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         &mut self.buffers.slice(&mut self.slot)[..self.length]
     }

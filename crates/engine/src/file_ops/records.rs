@@ -13,16 +13,16 @@ use super::stdio::WriteBuffer;
 use crate::error::EngineError;
 use crate::request::{Io, IoKind};
 
-/// The I/O of one record.
+/// Describes the I/O that reads or writes one record at `offset`.
 fn io(direction: IoKind, offset: u64, bytes: &[u8]) -> Io {
     // A record is at most 64 MiB long.
     Io { direction, offset, length: u32::try_from(bytes.len()).unwrap_or(u32::MAX) }
 }
 
-/// Writes a new file in every pass.
+/// The test that writes a new file in every pass.
 struct WriteNew {
     output: Output,
-    /// Collects records like C's fwrite; absent if each record is one write.
+    /// User-space buffer as in C's fwrite; `None` if each record is written by its own system call.
     buffer: Option<WriteBuffer>,
     record: Record,
     records: u64,
@@ -73,7 +73,7 @@ impl Routine for WriteNew {
     }
 }
 
-/// Reads each record of a worker's part, changes a byte of it, seeks back and rewrites it, like bonnie++.
+/// The test that reads each record of a worker's part, changes one byte, seeks back and rewrites the record, like bonnie++.
 struct Rewrite {
     output: Output,
     record: Record,
@@ -109,8 +109,8 @@ impl Routine for Rewrite {
     }
 }
 
-/// Copies one file of a worker to another repeatedly, like UnixBench's file copy. The source was written before the window and is likely to
-/// be in the page cache.
+/// The test that copies one file of a worker to another again and again, like UnixBench's file copy. The source is written before the window,
+/// so it is probably in the page cache.
 struct Copy {
     input: File,
     output: Output,

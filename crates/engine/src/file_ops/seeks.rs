@@ -1,4 +1,4 @@
-//! Reads and updates of records at random offsets.
+//! The test that reads records at random offsets and updates some of them.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -12,10 +12,10 @@ use crate::error::EngineError;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Io, IoKind};
 
-/// One in this many records is modified and written back.
+/// Every record of this number is modified and written back.
 const UPDATE_EVERY: u64 = 10;
 
-/// Reads random records of the whole area, and changes every tenth, like one of bonnie++'s seekers.
+/// The test that reads random records of the whole area and rewrites every tenth, like one of bonnie++'s seekers.
 struct Seeks {
     output: Output,
     record: Record,
@@ -23,7 +23,7 @@ struct Seeks {
     begin: u64,
     /// Number of records in the area.
     places: u64,
-    /// Number of records that this worker reads.
+    /// Number of records that this worker reads, over all passes.
     each: u64,
 }
 

@@ -10,36 +10,36 @@ use iotax_model::workload::{Test, Workload};
 use crate::error::EngineError;
 use crate::page_cache::{drop_caches_of_machine, drop_pages};
 
-/// The files, area and settings of one worker of a test.
+/// Everything that a test needs to know to prepare and run one worker.
 #[derive(Debug)]
 pub(crate) struct WorkerSetup {
     /// The test that the worker runs.
     pub(crate) test: Test,
     pub(crate) workload: Workload,
-    /// Bytes of the area, or of the data of all workers.
+    /// Bytes of the target's area, or the total of all workers' data in a directory.
     pub(crate) size: u64,
-    /// Seed of all random choices.
+    /// Seed from which all random choices are derived.
     pub(crate) seed: u64,
     /// Number of the worker, from 0.
     pub(crate) number: u32,
-    /// The target, opened for this worker.
+    /// The target, opened for this worker; `None` for a test in a directory.
     pub(super) file: Option<File>,
-    /// The test's directory, to which only its workers write.
+    /// The directory that the workers of the test share; `None` for a test on the target's area.
     pub(super) directory: Option<PathBuf>,
 }
 
 impl WorkerSetup {
-    /// The target's file or device. Only for tests that work on the target's area.
+    /// Takes the open target. Fails for a test that works in a directory.
     pub(crate) fn target(&mut self) -> Result<File, EngineError> {
         self.file.take().ok_or(EngineError::NoTest(self.test))
     }
 
-    /// The directory for files, common to all workers. Only for tests that need one.
+    /// Returns the directory that the workers share. Fails for a test that works on the target's area.
     pub(crate) fn directory(&self) -> Result<&Path, EngineError> {
         self.directory.as_deref().ok_or(EngineError::NoDirectory(self.test))
     }
 
-    /// The worker's slice of the area as offsets on the target: whole records of bs, in the order of worker numbers.
+    /// Returns the worker's slice of the area as offsets on the target. Slices are whole records of `bs` bytes, in the order of worker numbers.
     pub(crate) fn slice(&self) -> Range<u64> {
         let record = self.workload.bs.0;
         let each = self.size / record / u64::from(self.workload.numjobs) * record;
@@ -47,29 +47,29 @@ impl WorkerSetup {
         begin..begin + each
     }
 
-    /// The part of the slice that the worker covers: its first `io_size` bytes if set, else all of it.
+    /// Returns the part of the slice that the worker reads or writes: the first `io_size` bytes, or the whole slice if `io_size` is not set.
     pub(crate) fn stretch(&self) -> Range<u64> {
         let Range { start, end } = self.slice();
         start..self.workload.io_size.map_or(end, |bytes| end.min(start + bytes.0))
     }
 
-    /// Bytes that the worker covers in each pass.
+    /// Returns the number of bytes that the worker reads or writes in one pass.
     pub(crate) fn length(&self) -> u64 {
         let stretch = self.stretch();
         stretch.end - stretch.start
     }
 
-    /// Number of whole records of bs bytes that the worker covers.
+    /// Returns the number of whole records of `bs` bytes in one pass.
     pub(crate) fn records(&self) -> u64 {
         self.length() / self.workload.bs.0
     }
 
-    /// Number of passes: the workload's `loops`; `u64::MAX` if unset.
+    /// Returns the number of passes: the workload's `loops`; `u64::MAX` if that is not set, so that only `runtime` ends the test.
     pub(crate) fn passes(&self) -> u64 {
         self.workload.loops.unwrap_or(u64::MAX)
     }
 
-    /// Creates an empty directory for this worker.
+    /// Creates the empty directory in which only this worker works; its name is the worker's number.
     pub(crate) fn own_directory(&self) -> Result<OwnDirectory, EngineError> {
         let path = self.directory()?.join(self.number.to_string());
         let made = fs::create_dir(&path).and_then(|()| File::open(&path));
@@ -78,17 +78,17 @@ impl WorkerSetup {
     }
 }
 
-/// A directory used by one worker only.
+/// A directory that only one worker uses.
 #[derive(Debug)]
 pub(crate) struct OwnDirectory {
-    /// The open directory, which saves a path lookup in each call.
+    /// The open directory. Calls relative to it need no lookup of the full path.
     pub(crate) root: File,
     path: PathBuf,
 }
 
 impl OwnDirectory {
-    /// Flushes the created files before the measurement. With `forget`, also drops caches as far as permitted: those of the whole machine,
-    /// else only the contents of `files`.
+    /// Flushes the prepared files before the measurement. With `forget`, also drops the machine's caches; if that is not permitted, drops only
+    /// the page cache of `files`.
     pub(crate) fn settle<'a>(
         &self,
         forget: bool,

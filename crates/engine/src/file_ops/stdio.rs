@@ -1,7 +1,7 @@
-//! Records through a user-space buffer, as in glibc's fwrite and fread.
+//! Reads and writes records through a user-space buffer, as glibc's fread and fwrite do.
 //!
-//! The buffer is as long as the filesystem's preferred I/O (st_blksize), mostly 4 KiB. Only system calls count: a record shorter
-//! than the buffer often takes none, and the whole blocks of a longer one bypass it.
+//! The buffer has the filesystem's preferred I/O length (st_blksize), mostly 4 KiB. Only system calls count: a record shorter than the buffer
+//! often needs no call, and the whole blocks of a longer record bypass the buffer.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -16,16 +16,16 @@ use super::setup::WorkerSetup;
 use crate::error::EngineError;
 use crate::request::{Io, IoKind};
 
-/// Allocates a buffer of the file's preferred I/O length.
+/// Allocates a buffer of the file's preferred I/O length (st_blksize).
 fn buffer(file: &File) -> Result<Vec<u8>, EngineError> {
     let facts = file.metadata().map_err(EngineError::system("asking for the length of a buffer"))?;
     Ok(vec![0; usize::try_from(facts.blksize()).unwrap_or(4096).max(1)])
 }
 
-/// The buffer of a file that is written.
+/// The user-space buffer of a file that is being written.
 pub(super) struct WriteBuffer {
     bytes: Vec<u8>,
-    /// Bytes in the buffer that are not written yet.
+    /// Number of bytes in the buffer that are not written yet.
     used: usize,
 }
 
@@ -34,7 +34,8 @@ impl WriteBuffer {
         Ok(Self { bytes: buffer(file)?, used: 0 })
     }
 
-    /// Like fwrite(3): fills the buffer; if more follows, writes out the buffer and then the whole blocks of the rest.
+    /// Buffers `bytes` like fwrite(3): fills the buffer; if bytes are left, writes the buffer, then the whole blocks of the rest, and buffers
+    /// what remains.
     pub(super) fn put(&mut self, output: &mut Output, bytes: &[u8], meter: &mut Meter) -> ControlFlow<Over> {
         let fits = bytes.len().min(self.bytes.len() - self.used);
         let (first, rest) = bytes.split_at(fits);
@@ -53,24 +54,24 @@ impl WriteBuffer {
         ControlFlow::Continue(())
     }
 
-    /// Like fflush(3): writes out the buffered bytes.
+    /// Writes the buffered bytes, like fflush(3).
     pub(super) fn flush(&mut self, output: &mut Output, meter: &mut Meter) -> ControlFlow<Over> {
         let waiting = &self.bytes[..std::mem::take(&mut self.used)];
         if waiting.is_empty() { ControlFlow::Continue(()) } else { output.write(meter, waiting) }
     }
 }
 
-/// The test that reads a worker's part of the area through a buffer.
+/// The test that reads a worker's part of the area through a user-space buffer.
 struct StdioRead {
     file: File,
     record: Record,
     buffer: Vec<u8>,
-    /// The part of the buffer that was read but not yet consumed.
+    /// Range of the buffer's bytes that were read from the file but not consumed.
     ready: Range<usize>,
     stretch: Range<u64>,
-    /// The offset of the next read.
+    /// Offset in bytes of the next read.
     offset: u64,
-    /// The end of the whole area, which may be the file's end.
+    /// End of the area. No read goes beyond, because the file may end there.
     area_end: u64,
     passes: u64,
 }
@@ -84,7 +85,7 @@ pub(super) fn read(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineEr
 }
 
 impl StdioRead {
-    /// Like fread(3): takes the buffered bytes, then reads the missing whole blocks, then refills the buffer.
+    /// Reads one record like fread(3): takes the buffered bytes, reads whole blocks directly, and refills the buffer for the rest.
     fn get(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         let record = self.record.bytes();
         let (file, at) = (&mut self.file, &mut self.offset);
@@ -115,7 +116,7 @@ impl StdioRead {
     }
 }
 
-/// Calls read(2) at the file's position. A short read counts as failed, and is skipped.
+/// Calls read(2) at the file's position. A failed or short read counts as failed; the record then goes on at the next offset.
 fn call(
     meter: &mut Meter,
     at: &mut u64,

@@ -1,4 +1,4 @@
-//! A tree of files like a program's source: many small files, few large ones, nested directories, names of all lengths.
+//! A tree of files that resembles a program's source code: many small files, a few large ones, nested directories, names of different lengths.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -13,21 +13,20 @@ use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};
 
-/// Spread of file sizes, like in a kernel's source: the standard deviation of the natural logarithm, which makes the mean three times the
-/// median.
+/// Spread of file sizes: the standard deviation of the natural logarithm, as in a kernel's source. It makes the mean three times the median.
 const SPREAD: f64 = 1.45;
-/// Maximum depth of directories.
+/// Maximum number of nested directories below the tree's root.
 const DEEPEST: usize = 7;
 
-/// Syllables that names are made of.
+/// Syllables from which names are composed.
 const SYLLABLES: [&str; 24] = [
     "ad", "block", "bus", "core", "ctl", "dev", "dma", "ext", "flow", "hw", "io", "irq", "key", "log", "map",
     "net", "pci", "queue", "reg", "sched", "str", "sys", "tab", "virt",
 ];
-/// The endings of names, and their relative frequency.
+/// Endings of file names, each with its relative frequency.
 const ENDINGS: [(&str, u64); 6] = [(".c", 48), (".h", 38), (".rst", 5), (".dts", 4), (".S", 2), ("", 3)];
 
-/// A file or a directory of a tree.
+/// A file or directory of a planned tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Path relative to the tree's root.
@@ -62,7 +61,7 @@ pub(super) fn plan(files: u64, directories: u64, bytes: u64, seed: u64) -> Vec<E
     entries
 }
 
-/// Picks a folder, favouring low numbers: a few folders hold most of the files.
+/// Picks a directory at random. Low numbers are more likely, so that a few directories hold most of the files.
 fn pick<'a>(random: &mut SplitMix64, folders: &'a [(String, usize)]) -> (&'a str, usize) {
     let place = random.unit() * random.unit().sqrt() * folders.len() as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is below the length")]
@@ -70,7 +69,7 @@ fn pick<'a>(random: &mut SplitMix64, folders: &'a [(String, usize)]) -> (&'a str
     (path, *depth)
 }
 
-/// Draws a name that is unused in a folder.
+/// Draws a name that is not used yet in a directory.
 fn name(
     random: &mut SplitMix64,
     taken: &mut HashSet<String>,
@@ -101,7 +100,7 @@ fn name(
     }
 }
 
-/// The sizes of `files` files that sum to `bytes`.
+/// Draws the sizes in bytes of `files` files; they add up to `bytes`.
 fn sizes(random: &mut SplitMix64, files: u64, bytes: u64) -> Vec<u64> {
     let weights: Vec<f64> = (0..files)
         .map(|_| {
@@ -122,7 +121,7 @@ fn sizes(random: &mut SplitMix64, files: u64, bytes: u64) -> Vec<u64> {
     sizes
 }
 
-/// Generates the content of files, record by record.
+/// Generates the content of a tree's files, record by record.
 pub(super) struct Filler {
     source: Source,
     record: usize,
@@ -155,7 +154,7 @@ impl Filler {
     }
 }
 
-/// Turns an error into a break.
+/// Turns an error into a break with that error.
 pub(super) fn or_break<T, B>(result: Result<T, B>) -> ControlFlow<B, T> {
     match result {
         Ok(value) => ControlFlow::Continue(value),
@@ -163,7 +162,7 @@ pub(super) fn or_break<T, B>(result: Result<T, B>) -> ControlFlow<B, T> {
     }
 }
 
-/// Creates a file of `size` bytes in a directory.
+/// Creates a file of `size` bytes with generated content in a directory.
 pub(super) fn make_file(
     root: BorrowedFd<'_>,
     path: impl rustix::path::Arg,
@@ -178,7 +177,7 @@ pub(super) fn make_file(
     }
 }
 
-/// Creates a tree in a directory.
+/// Creates all entries of a planned tree in a directory.
 pub(super) fn make(root: BorrowedFd<'_>, entries: &[Entry], filler: &mut Filler) -> io::Result<()> {
     for entry in entries {
         match entry.size {

@@ -1,4 +1,4 @@
-//! Tests that walk or delete a tree, entry by entry.
+//! Tests that stat or delete every entry of a tree.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use super::tree::{self, Entry, Filler};
 use crate::error::EngineError;
 use crate::request::{Io, IoKind};
 
-/// The I/O that a failed directory read is counted as.
+/// The kind of I/O under which a failed directory listing is counted.
 const LISTING: Io = Io { direction: IoKind::Read, offset: 0, length: 0 };
 
 /// Plans the entries of a worker's tree.
@@ -31,7 +31,7 @@ pub(super) fn filler(setup: &WorkerSetup) -> Filler {
     Filler::new(&setup.workload.content(), record, setup.seed, setup.number)
 }
 
-/// Creates a directory with a worker's tree, with caches as cold as possible.
+/// Creates a directory with a worker's tree, and drops caches as far as permitted.
 pub(super) fn made(setup: &WorkerSetup) -> Result<OwnDirectory, EngineError> {
     let own = setup.own_directory()?;
     let entries = planned(setup);
@@ -42,7 +42,7 @@ pub(super) fn made(setup: &WorkerSetup) -> Result<OwnDirectory, EngineError> {
     Ok(own)
 }
 
-/// Lists a directory: paths from the tree's root, each with true for a directory.
+/// Lists a directory. Returns each entry's path from the tree's root, and true if the entry is a directory.
 pub(super) fn list(root: &File, folder: &str) -> io::Result<Vec<(String, bool)>> {
     let path = if folder.is_empty() { "." } else { folder };
     let opened = openat(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -66,12 +66,12 @@ pub(super) fn list(root: &File, folder: &str) -> io::Result<Vec<(String, bool)>>
     Ok(found)
 }
 
-/// Like [`list`], within the window: the time counts toward the tree, but not as an operation.
+/// Lists a directory like [`list`], but as part of the test: the time passes in the window, but no operation is counted.
 pub(super) fn listed(root: &File, folder: &str, meter: &mut Meter) -> ControlFlow<Over, Vec<(String, bool)>> {
     meter.aside(LISTING, || list(root, folder))
 }
 
-/// Walks a tree and stats every entry.
+/// The test that walks a tree and stats every entry.
 struct Walk {
     own: OwnDirectory,
     passes: u64,
@@ -99,7 +99,7 @@ impl Routine for Walk {
     }
 }
 
-/// Deletes every entry, directories after their contents.
+/// The test that deletes every entry, directories after their contents.
 struct Remove(OwnDirectory);
 
 pub(super) fn remove(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {

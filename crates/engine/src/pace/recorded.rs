@@ -1,4 +1,4 @@
-//! The schedule of a replay.
+//! The schedule of a replay: when each I/O of the trace starts.
 
 mod dependencies;
 mod phases;
@@ -14,42 +14,42 @@ use crate::clock;
 use crate::replay::{Counts, TraceTimes};
 use crate::window::Window;
 
-/// The schedule of a replay, with a record of how closely it follows the trace.
+/// The schedule of a replay. Also records how closely the replay follows the trace.
 #[derive(Debug)]
 pub struct Recorded {
     window: Window,
     pace: Begin,
-    /// The next I/O; absent after the last.
+    /// The times of the next I/O; `None` after the last.
     next: Option<TraceTimes>,
-    /// The due time of the next I/O; 0 after the last, and `u64::MAX` while others must complete first.
+    /// Time at which the next I/O is due; 0 after the last I/O, `u64::MAX` while it must wait for other I/Os to complete.
     due: u64,
     full_until: u64,
     delayed: u64,
     longest_delay_ns: u64,
-    /// Delays from the due time to the start of I/Os that had a free slot.
+    /// Delays in nanoseconds from the due time to the start, of I/Os that did not have to wait for a slot.
     late: Histogram,
-    /// Trace time and actual start of the first I/O; `last` has those of the last.
+    /// Trace time and actual start of the first I/O. The field `last` has those of the last I/O so far.
     first: Option<(u64, u64)>,
     last: Option<(u64, u64)>,
-    /// I/Os begun.
+    /// Number of I/Os started.
     begun: u64,
-    /// I/Os in flight, by slot.
+    /// The I/O in flight in each slot.
     in_flight: Vec<Begun>,
     phases: Phases,
 }
 
-/// Decides when an I/O begins.
+/// The rule by which an I/O starts.
 #[derive(Debug)]
 enum Begin {
-    /// At the trace's time.
+    /// At its time in the trace.
     AtTime,
-    /// Once the I/Os that it depends on are complete.
+    /// When the I/Os that it depends on are complete, after the trace's pause.
     After(Box<Dependencies>),
-    /// As soon as a slot is free.
+    /// As soon as a slot is free, regardless of the trace's times.
     AtOnce,
 }
 
-/// An I/O in flight.
+/// A started I/O: its number, its due time and its times in the trace.
 #[derive(Debug, Clone, Copy)]
 struct Begun {
     number: u64,
@@ -58,7 +58,7 @@ struct Begun {
 }
 
 impl Recorded {
-    /// The schedule of a replay that begins with the window; `next` is its first I/O. At most `slots` are in flight.
+    /// Creates the schedule of a replay that starts with the window. `next` has the times of the first I/O; at most `slots` I/Os are in flight.
     pub(crate) fn new(pace: ReplayPace, window: Window, next: Option<TraceTimes>, slots: usize) -> Self {
         let pace = match pace {
             ReplayPace::Recorded => Begin::AtTime,
@@ -93,7 +93,7 @@ impl Recorded {
         self.full_until = now;
     }
 
-    /// Starts the next I/O in a slot; `next` is the one after it. Returns its intended start.
+    /// Starts the next I/O in a slot and returns the time at which it was due. `next` has the times of the I/O after it.
     // Out of the loop of all other loads.
     #[inline(never)]
     pub(crate) fn take(&mut self, slot: usize, next: Option<TraceTimes>) -> u64 {
@@ -118,7 +118,7 @@ impl Recorded {
         intended
     }
 
-    /// Records completed I/Os.
+    /// Records that I/Os have completed, and determines again when the next one is due.
     #[inline(never)]
     pub(crate) fn completed(&mut self, done: &[Completion], now: u64) {
         for completion in done {
@@ -135,7 +135,7 @@ impl Recorded {
         }
     }
 
-    /// Determines when the next I/O is due, as far as known.
+    /// Determines when the I/O with the times `next` is due.
     fn plan(&mut self, next: Option<TraceTimes>) {
         self.next = next;
         self.due = match (next, &mut self.pace) {
@@ -154,7 +154,7 @@ impl Recorded {
         now.min(self.window.end).saturating_sub(self.window.start)
     }
 
-    /// The punctuality and the fidelity of a replay that ended at `now`.
+    /// Returns how well the schedule was kept and how closely the replay followed the trace, for a replay that ended at `now`.
     pub(crate) fn finish(self, counts: Counts, now: u64) -> (Pacing, Replayed) {
         let Counts { begun, left_out, not_begun, wrapped, aligned } = counts;
         let pacing = Pacing {

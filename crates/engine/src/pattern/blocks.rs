@@ -1,4 +1,4 @@
-//! Random offsets.
+//! Random offsets within an area.
 
 use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
@@ -10,17 +10,17 @@ use super::sizes::Size;
 #[derive(Debug, Clone)]
 pub(super) struct Blocks {
     draw: Draw,
-    /// Distance in bytes between possible offsets: the shortest I/O, unless `blockalign` is set.
+    /// Distance in bytes between possible offsets: `blockalign`, or the length of the shortest I/O.
     unit: u64,
-    /// The area's first byte.
+    /// Offset of the area's first byte.
     start: u64,
-    /// Length of the area rounded down to whole units; it may be shorter than the longest I/O.
+    /// Bytes of the area, rounded down to whole units.
     pub(super) bytes: u64,
-    /// Bytes of the whole area, which holds the longest I/O.
+    /// Bytes of the whole area, which no I/O may exceed.
     size: u64,
-    /// True if all I/Os are one unit long.
+    /// True if all I/Os have the length of one unit, so that every drawn offset fits.
     is_uniform: bool,
-    /// The alignment of offsets, if different from that of lengths.
+    /// The workload's `blockalign`; `None` to align an offset to the unit of the I/O's length.
     align: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ impl Blocks {
         self.start + if self.is_uniform { place } else { self.fit(place, size) }
     }
 
-    /// Offset for an I/O of this size that contains the drawn offset, moved back if the I/O would leave the area.
+    /// Aligns a drawn offset for an I/O of this size; moves it back if the I/O would exceed the area.
     #[inline(never)]
     fn fit(&self, place: u64, size: Size) -> u64 {
         let (length, align) = (u64::from(size.length), self.align.unwrap_or(u64::from(size.align)));

@@ -1,13 +1,13 @@
-//! Draws by percentages.
+//! Random choice between values with given percentages.
 
 use crate::random::SplitMix64;
 
-/// A value for each of a hundred equally likely draws.
+/// A table of 100 entries, in which each value occurs as often as its percentage.
 #[derive(Debug, Clone)]
 pub(super) struct Hundred<T>(Box<[T; 100]>);
 
 impl<T: Copy> Hundred<T> {
-    /// A table of values with percentages, which must add up to 100.
+    /// Creates the table from values with percentages, which must add up to 100.
     pub(super) fn new(shares: impl IntoIterator<Item = (T, u8)>) -> Self {
         let values: Vec<T> = shares
             .into_iter()

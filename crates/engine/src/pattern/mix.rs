@@ -1,4 +1,4 @@
-//! The direction of the next I/O: read, write or trim.
+//! Chooses whether the next I/O is a read, a write or a trim.
 
 use iotax_model::workload::{Rw, Workload};
 
@@ -6,7 +6,7 @@ use super::Permutation;
 use crate::random::SplitMix64;
 use crate::request::IoKind;
 
-/// The directions of a pattern.
+/// The directions of a pattern's I/Os.
 #[derive(Debug, Clone)]
 pub(super) enum Mix {
     Only(IoKind),

@@ -1,4 +1,4 @@
-//! Access patterns, which choose the next I/O.
+//! Access patterns, which determine the offset, length and direction of each I/O.
 
 mod blocks;
 mod distribution;
@@ -20,30 +20,30 @@ use self::sizes::Sizes;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Io, IoKind};
 
-/// The sequence of one worker's I/Os.
+/// Generates the I/Os of one worker in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
     mix: Mix,
     sizes: Sizes,
     order: Order,
-    /// `None` for an endless sequence without flushes.
+    /// The flushes and the end of the sequence; `None` if it has neither.
     bounds: Option<Bounds>,
 }
 
-/// Flushes between I/Os, and the end of the sequence. `u64::MAX` means never.
+/// The flushes between I/Os and the end of a worker's sequence; `u64::MAX` stands for never.
 #[derive(Debug, Clone)]
 struct Bounds {
-    /// Bytes left until the end.
+    /// Bytes left to move until the sequence ends.
     bytes: u64,
-    /// Writes until the next flush.
+    /// Number of writes left until the next flush.
     writes: u64,
     flush_every: u64,
     flush: IoKind,
 }
 
 impl Pattern {
-    /// The pattern of worker number `job` (from 0) of `workload` over `size` bytes from its offset. Sequential workers divide the area;
-    /// each random worker covers all of it in its own order. Every worker's part must hold the longest I/O.
+    /// Creates the pattern of worker number `job`, from 0, over `size` bytes from the workload's offset. Sequential workers divide the area;
+    /// each random worker covers the whole area in a different order. The part of every worker must hold the longest I/O.
     pub(crate) fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
         let stream = |purpose| SplitMix64::new(seed, purpose, job.into());
         let order = Order::new(workload, size, job, seed);
@@ -55,7 +55,7 @@ impl Pattern {
         }
     }
 
-    /// Bytes that one pass over the area moves.
+    /// Returns the bytes that one pass over the area moves; fewer than the area's with a stride.
     pub(crate) fn pass_bytes(&self, workload: &Workload) -> u64 {
         let area = self.order.bytes();
         match workload.stride.map(|stride| stride.0.unsigned_abs()) {
@@ -64,7 +64,7 @@ impl Pattern {
         }
     }
 
-    /// The next I/O; `None` at the end.
+    /// Returns the next I/O; `None` at the end of the sequence.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 2 ns more per I/O")]
     pub(crate) fn next(&mut self) -> Option<Io> {
@@ -86,7 +86,7 @@ impl Pattern {
     }
 }
 
-/// The next step of a sequence.
+/// The next step of a sequence: an I/O, a flush, or its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Go,
@@ -95,7 +95,7 @@ enum Step {
 }
 
 impl Bounds {
-    /// Creates the bounds of a worker whose area has `area` bytes; `None` if its sequence neither flushes nor ends.
+    /// Creates the flushes and the end for a worker whose area has `area` bytes; `None` if the sequence neither flushes nor ends.
     fn new(workload: &Workload, area: u64) -> Option<Self> {
         let (flush, flush_every) = match (workload.fsync, workload.fdatasync, workload.sync_file_range) {
             (Some(writes), ..) => (IoKind::Sync, writes),
@@ -118,7 +118,7 @@ impl Bounds {
         if self.bytes == 0 { Step::Done } else { Step::Go }
     }
 
-    /// Counts an I/O. Returns its length, cut to the bytes left.
+    /// Counts an I/O. Returns its length, shortened to the bytes left in the sequence.
     fn take(&mut self, direction: IoKind, length: u32) -> u32 {
         let length = u32::try_from(self.bytes).map_or(length, |left| left.min(length));
         self.bytes -= u64::from(length);
@@ -127,7 +127,7 @@ impl Bounds {
     }
 }
 
-/// Converts the settings to flags of sync_file_range(2).
+/// Converts the workload's `sync_file_range` to the flags of the system call.
 fn range_flags(range: SyncFileRange) -> u32 {
     [
         (range.wait_before, libc::SYNC_FILE_RANGE_WAIT_BEFORE),

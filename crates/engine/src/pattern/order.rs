@@ -1,4 +1,4 @@
-//! The offset of each next I/O.
+//! Chooses the offset of the next I/O.
 
 use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
@@ -9,18 +9,18 @@ use super::walk::Walk;
 use super::zones::Zones;
 use crate::random::{Purpose, SplitMix64};
 
-/// The order of a pattern's offsets, all in bytes from the target's start.
+/// The order of a pattern's offsets. Offsets are in bytes from the start of the target.
 #[derive(Debug, Clone)]
 pub(super) enum Order {
     Sequential(Walk),
     Random(Blocks),
-    /// `percent` of the I/Os are random; each of the others starts where the previous I/O ended.
+    /// `percent` of the I/Os have random offsets; each of the others starts where the previous I/O ended.
     Partly(Box<Partly>),
-    /// One zone after another.
+    /// I/O in one zone of the area after another.
     Zones(Box<Zones>),
 }
 
-/// See [`Order::Partly`].
+/// The state of [`Order::Partly`].
 #[derive(Debug, Clone)]
 pub(super) struct Partly {
     percent: u64,
@@ -30,8 +30,8 @@ pub(super) struct Partly {
 }
 
 impl Order {
-    /// The order of worker number `job`. Sequential workers divide the area among them, unless `offset_increment` gives each its
-    /// own; random workers cover the whole area, each in a different order.
+    /// Creates the order of worker number `job`. Sequential workers divide the area, unless `offset_increment` gives each its own part; random
+    /// workers cover the whole area, each in a different order.
     pub(super) fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
         let (start, of) = match workload.offset_increment {
             Some(increment) => (workload.offset.0 + increment.0 * u64::from(job), None),
@@ -59,7 +59,7 @@ impl Order {
         }
     }
 
-    /// Bytes covered by one pass.
+    /// Returns the bytes that one pass covers.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Sequential(walk) => walk.end - walk.first,
@@ -92,7 +92,8 @@ impl Partly {
     }
 }
 
-/// First and end block of one worker's slice. Slices tile the area and differ in length by at most one block.
+/// Returns the first block of one worker's slice, and the end of the slice. The slices cover the area and differ in length by at most one
+/// block.
 fn slice(blocks: u64, job: u32, jobs: u32) -> (u64, u64) {
     let share = blocks / u64::from(jobs);
     let longer = blocks % u64::from(jobs);

@@ -1,12 +1,12 @@
-//! Random orders that visit every number once without keeping a record of the visits.
+//! Random orders in which every number occurs once, without a record of the numbers already used.
 
 use crate::random::SplitMix64;
 
-/// Rounds of the mixing function: three make neighbouring counters unrelated.
+/// Rounds of the mixing function: with three, the results of neighbouring counters are unrelated.
 const ROUNDS: usize = 3;
 
-/// A keyed bijection of the numbers below a power of two: multiplications by odd numbers and shifted exclusive-ors, each of
-/// which can be undone (as in xorshift-multiply finalizers), on as many bits as are needed.
+/// A keyed bijection of the numbers below a power of two. It consists of multiplications by odd numbers and of shifts with exclusive or, both
+/// reversible (as in xorshift-multiply finalizers), on as many bits as are needed.
 #[derive(Debug, Clone)]
 pub(super) struct Bijection {
     mask: u64,
@@ -15,7 +15,7 @@ pub(super) struct Bijection {
 }
 
 impl Bijection {
-    /// Creates the bijection for `count`, from 1 to 2^63, of the numbers below the next power of two.
+    /// Creates a random bijection of the numbers below the next power of two from `count`, which is 1 to 2^63.
     pub(super) fn new(count: u64, random: &mut SplitMix64) -> Self {
         let mask = count.next_power_of_two() - 1;
         let mut bijection = Self { mask, shift: (mask.count_ones() / 2).max(1), keys: [(1, 0); ROUNDS] };
@@ -40,8 +40,8 @@ impl Bijection {
         value
     }
 
-    /// Permutes the numbers below `count`, which is that given to [`Self::new`]: a value outside is mapped again until it is inside ("cycle walking";
-    /// Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+    /// Maps a number below `count` to another number below `count`, the same as passed to [`Self::new`]. A result of `count` or more is mapped
+    /// again until it is below ("cycle walking"; Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
     #[inline]
     pub(super) fn scatter(&self, mut value: u64, count: u64) -> u64 {
         loop {
@@ -53,11 +53,11 @@ impl Bijection {
     }
 }
 
-/// The numbers 0 to `count - 1` in random order, each exactly once per pass, without a record of the visits; passes differ in
-/// their order.
+/// The numbers 0 to `count - 1` in random order, each exactly once per pass, and in a different order in each pass. Needs no record of the
+/// numbers already used.
 ///
-/// A counter runs over the next power of two and is put through a bijection of that many bits; results that are
-/// not below `count` are skipped, which on average costs less than one further step.
+/// A counter runs over the next power of two and is mapped by a bijection of that many bits. Results that are not below `count` are skipped,
+/// which costs less than one further step on average.
 #[derive(Debug, Clone)]
 pub(crate) struct Permutation {
     count: u64,
@@ -67,13 +67,13 @@ pub(crate) struct Permutation {
 }
 
 impl Permutation {
-    /// Creates the permutation of `count` numbers, from 1 to 2^63.
+    /// Creates a random permutation of `count` numbers; `count` is 1 to 2^63.
     pub(crate) fn new(count: u64, mut random: SplitMix64) -> Self {
         let bijection = Bijection::new(count, &mut random);
         Self { count, counter: 0, bijection, random }
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 2 ns more per I/O")]
     pub(crate) fn next(&mut self) -> u64 {

@@ -1,4 +1,4 @@
-//! The length of the next I/O.
+//! Chooses the length of the next I/O.
 
 use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
@@ -7,21 +7,21 @@ use super::hundred::Hundred;
 use crate::random::SplitMix64;
 use crate::request::IoKind;
 
-/// Length of an I/O in bytes, and the alignment of its offset if that is random.
+/// Length of an I/O in bytes, and the alignment in bytes of its offset if that is random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) length: u32,
     pub(super) align: u32,
 }
 
-/// The lengths of a pattern's I/Os.
+/// The lengths of a pattern's I/Os: one for all, or several.
 #[derive(Debug, Clone)]
 pub(super) enum Sizes {
     One(u32),
     Several(Box<Several>),
 }
 
-/// Lengths by direction.
+/// The possible lengths of reads, of writes and of trims.
 #[derive(Debug, Clone)]
 pub(super) struct Several {
     read: Lengths,
@@ -30,7 +30,7 @@ pub(super) struct Several {
     random: SplitMix64,
 }
 
-/// Lengths of one direction; `align` is the shortest, and all are multiples of it.
+/// The possible lengths of one direction; `align` is the shortest, and the others are multiples of it.
 #[derive(Debug, Clone)]
 struct Lengths {
     align: u32,
@@ -39,7 +39,7 @@ struct Lengths {
 
 #[derive(Debug, Clone)]
 enum Draw {
-    /// A random multiple of `align`, from 1 to this many times.
+    /// `align` times a random factor between 1 and this number.
     Steps(u64),
     Shares(Hundred<u32>),
 }

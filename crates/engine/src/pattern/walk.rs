@@ -1,17 +1,17 @@
-//! Sequential offsets.
+//! Sequential offsets within an area.
 
-/// Sequential I/O from `first` to `end`, repeated. An I/O that would leave the area starts over at `first`.
+/// Sequential I/O from offset `first` to `end`, again and again. An I/O that would exceed `end` starts at `first` instead.
 #[derive(Debug, Clone)]
 pub(super) struct Walk {
     pub(super) first: u64,
     pub(super) end: u64,
     pub(super) next: u64,
-    /// Distance between the starts of consecutive I/Os; `None` if each starts where the last one ended.
+    /// Distance in bytes between the starts of consecutive I/Os; `None` if each starts where the last one ended.
     stride: Option<i64>,
 }
 
 impl Walk {
-    /// Creates the walk. The area must hold the longest I/O.
+    /// Creates the sequence of offsets. The area must hold the longest I/O.
     pub(super) fn new(first: u64, end: u64, stride: Option<i64>) -> Self {
         // Backwards it starts over at once, which is at the end.
         let next = if stride.is_some_and(i64::is_negative) { end } else { first };

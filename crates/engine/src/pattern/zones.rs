@@ -1,4 +1,4 @@
-//! Offsets that stay in one zone of the area for a while, then go on to the next.
+//! Offsets that stay in one zone of the area for a while, then move to the next zone.
 
 use iotax_model::workload::Workload;
 
@@ -6,24 +6,24 @@ use super::blocks::Blocks;
 use super::sizes::Size;
 use super::walk::Walk;
 
-/// I/O within one zone after another, repeatedly.
+/// I/O in one zone after another; after the last zone, the first one follows.
 #[derive(Debug, Clone)]
 pub(super) struct Zones {
-    /// The area's first byte and its end.
+    /// Offset of the area's first byte; `end` is the offset after its last.
     start: u64,
     end: u64,
     /// Bytes of a zone; `step` is the distance between the starts of two zones.
     range: u64,
     step: u64,
-    /// Bytes to move in each zone; `left` are those left in the current one.
+    /// Bytes to move in a zone before the next one begins; `left` counts down.
     quota: u64,
     left: u64,
-    /// First byte of the current zone.
+    /// Offset of the current zone's first byte.
     zone: u64,
     within: Within,
 }
 
-/// The order of I/O within a zone, from its start.
+/// The order of the I/O within a zone; offsets count from the zone's start.
 #[derive(Debug, Clone)]
 enum Within {
     InTurn(Walk),
@@ -31,7 +31,7 @@ enum Within {
 }
 
 impl Zones {
-    /// The zones of worker number `job` in an area of `size` bytes from `start`; `None` if the workload has none.
+    /// Creates the zones of worker number `job` in an area of `size` bytes from `start`; `None` if the workload uses no zones.
     pub(super) fn new(workload: &Workload, start: u64, size: u64, job: u32, seed: u64) -> Option<Self> {
         let (range, skip) = workload.zone()?;
         let within = if workload.rw.is_random() {
@@ -61,7 +61,7 @@ impl Zones {
             }
     }
 
-    /// Moves on to the next whole zone, or back to the first one.
+    /// Moves to the next zone; to the first one if the next would exceed the area.
     fn go_on(&mut self) {
         let next = self.zone.saturating_add(self.step);
         let is_whole = next.checked_add(self.range).is_some_and(|end| end <= self.end);

@@ -1,23 +1,23 @@
-//! Decides which contents are new and which repeat an earlier one.
+//! Decides which writes get new content and which repeat an earlier content (`dedupe_percentage`).
 
 use iotax_model::workload::WorkingSet;
 
 use crate::random::nth;
 
-/// A key for each number; equal keys produce equal contents.
+/// Assigns a key to each write by its number; equal keys produce equal contents.
 ///
-/// The number alone decides whether it repeats an earlier one, and which one. So nothing written has to be remembered, and
-/// duplicates lie as far apart as the writes do.
+/// Only the number decides whether a write repeats an earlier one, and which one. So no record of written contents is needed, and duplicates
+/// can lie any distance apart.
 #[derive(Debug)]
 pub(super) struct Keys {
     seed: u64,
-    /// Share of numbers that repeat an earlier one, in percent.
+    /// Percentage of the writes that repeat an earlier content.
     dedupe_percentage: u64,
-    /// Seed and number of contents of the working set that duplicates come from; `None` to repeat any earlier number.
+    /// Seed and size, in contents, of the working set that duplicates are taken from; `None` to repeat any earlier write.
     working_set: Option<(u64, u64)>,
 }
 
-/// Seed of a working set shared by all jobs.
+/// Seed of the working set if all jobs share it.
 const SHARED: u64 = 0x5EED_0F5E_75EE_D0F5;
 
 impl Keys {
@@ -37,7 +37,7 @@ impl Keys {
         }
     }
 
-    /// The number whose content `number` repeats; `number` itself if its content is new.
+    /// Returns the number of the write whose content write `number` has; `number` itself if its content is new.
     fn original(&self, number: u64) -> u64 {
         let mut number = number;
         // The earlier one may itself be a repeat; the chain ends at 0 at the latest.
@@ -47,7 +47,7 @@ impl Keys {
         number
     }
 
-    /// Returns whether the number repeats another. Repeats are evenly spaced, so that the share is exact also among few numbers.
+    /// Returns whether this write repeats an earlier content. Repeats are evenly spaced, so that the percentage is exact even over few writes.
     const fn repeats(&self, number: u64) -> bool {
         let place = number % 100;
         number > 0 && (place + 1) * self.dedupe_percentage / 100 > place * self.dedupe_percentage / 100

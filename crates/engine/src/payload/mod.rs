@@ -12,10 +12,10 @@ use crate::random::SplitMix64;
 /// Sector size in bytes; contents are generated in whole sectors.
 pub(crate) const SECTOR: u32 = 512;
 
-/// Writes of at least this length exceed any layer's compression unit and deduplication window.
+/// Length in bytes from which a write is longer than any layer's compression unit and deduplication window.
 const LONG: usize = 1 << 20;
 
-/// An endless sequence of contents, each determined by its number, so that any can be reproduced.
+/// An endless sequence of contents. Each is determined by its number, so that it can be generated again.
 #[derive(Debug)]
 pub(crate) struct Source {
     keys: Keys,
@@ -23,7 +23,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Creates the sequence of contents that `random` determines.
+    /// Creates a sequence of contents; `random` seeds it.
     pub(crate) fn new(content: &Content, mut random: SplitMix64) -> Self {
         Self {
             keys: Keys::new(random.next(), content.dedupe_percentage, content.working_set),
@@ -38,25 +38,25 @@ impl Source {
     }
 }
 
-/// Makes the content of one worker's writes.
+/// Generates the content of one worker's writes.
 ///
-/// Random content is a short random block, which stays in the CPU's cache, exclusive-ored with 64-bit keys that are never used
-/// twice. That costs little more than copying, and no byte string recurs within a write or between two, so neither compression
-/// nor deduplication finds anything. A long write fills its buffer once; later writes only put a new number in each sector: almost
-/// free, all sectors differ, and their common parts are too far apart for compression.
+/// Random content is a short random block, which stays in the CPU's cache, combined by exclusive or with 64-bit keys that are never used twice.
+/// That costs little more than copying. No string of bytes recurs within a write or in another write, so neither compression nor deduplication
+/// finds anything. For long writes the buffer is filled only once; each later write only puts a new number into each sector. That costs almost
+/// nothing, all sectors differ, and the bytes that they share are too far apart for compression.
 #[derive(Debug)]
 pub(crate) struct Payload {
     source: Source,
-    /// Writes so far.
+    /// Number of writes so far.
     count: u64,
-    /// Writes of at least this length keep their buffer's content and only get new stamps.
+    /// Writes of at least this many bytes reuse the buffer's content and only get a new number in each sector.
     keep_from: usize,
-    /// For each slot, the number of bytes of its buffer that already hold content.
+    /// For each slot, the number of bytes of its buffer that hold content that can be reused.
     kept: Vec<usize>,
 }
 
 impl Payload {
-    /// Creates the payload of writes from `slots` slots. `reads` means that reads use the same buffers and overwrite them.
+    /// Creates the content of writes from `slots` slots. Pass `reads` if reads overwrite the same buffers.
     pub(crate) fn new(content: &Content, slots: usize, reads: bool, random: SplitMix64) -> Self {
         let source = Source::new(content, random);
         let keep_from = match source.shape.is_constant() {
@@ -69,7 +69,7 @@ impl Payload {
         Self { source, count: 0, keep_from, kept: vec![0; slots] }
     }
 
-    /// Fills a slot's `buffer`, cut to the length of the I/O, with the content of its next write.
+    /// Fills `buffer`, which is the slot's buffer cut to the I/O's length, with the content of the next write.
     pub(crate) fn refresh(&mut self, slot: usize, buffer: &mut [u8]) {
         let number = self.count;
         self.count += 1;

@@ -1,24 +1,24 @@
-//! The bytes of one content: which are random and which are filler.
+//! The bytes of a content: which are random and which are filler.
 
 use iotax_model::workload::Content;
 
 use crate::random::{SplitMix64, nth};
 
-/// Bytes of the random block that every content is made from: it stays in the CPU's first cache.
+/// Bytes of the random block that every content is made from. It fits into the CPU's L1 cache.
 const BASE: usize = 16 << 10;
-/// Smallest unit of deduplication of any layer.
+/// Length in bytes of a sector, the smallest unit of deduplication of any layer.
 const SECTOR: usize = 512;
 
-/// Content in chunks: random bytes at the start of each chunk, then filler.
+/// A content in chunks: each chunk is random bytes followed by filler.
 ///
-/// With chunks as short as a sector, every unit of compression or deduplication, however long, has the requested share of filler.
+/// Short chunks, such as a sector, give every unit of compression or deduplication the requested share of filler, however long the unit is.
 #[derive(Debug)]
 pub(super) struct Shape {
     base: Vec<u64>,
     chunk: usize,
-    /// Random bytes per chunk.
+    /// Number of random bytes at the start of each chunk.
     random: usize,
-    /// The filler pattern, repeated long enough for any sector; empty for zeros.
+    /// The filler pattern, repeated so that a sector can start at any position in it; empty for zeros.
     filler: Vec<u8>,
     period: usize,
 }
@@ -41,12 +41,12 @@ impl Shape {
         }
     }
 
-    /// True if all contents are equal.
+    /// Returns whether all contents are equal, because they have no random bytes.
     pub(super) const fn is_constant(&self) -> bool {
         self.random == 0
     }
 
-    /// Fills `buffer`, a multiple of 512 bytes, with the content of this key.
+    /// Fills `buffer`, a multiple of 512 bytes, with the content for `key`.
     #[inline]
     pub(super) fn put(&self, key: u64, buffer: &mut [u8]) {
         for (number, piece) in (0..).zip(buffer.chunks_mut(BASE)) {
@@ -59,7 +59,7 @@ impl Shape {
         }
     }
 
-    /// Fills one piece of a buffer, sector by sector.
+    /// Fills one piece of a buffer, sector by sector; `number` is the piece's index in the buffer.
     fn put_sectors(&self, key: u64, number: u64, piece: &mut [u8]) {
         let start = usize::try_from(number).unwrap_or(usize::MAX) * BASE;
         let (sectors, _) = piece.as_chunks_mut::<SECTOR>();
@@ -77,13 +77,14 @@ impl Shape {
         }
     }
 
-    /// Number of random bytes at the start of the sector at byte `place` of a buffer.
+    /// Returns the number of random bytes at the start of the sector at byte `place` of a buffer.
     #[inline]
     fn random_at(&self, place: usize) -> usize {
         self.random.saturating_sub(place % self.chunk).min(SECTOR)
     }
 
-    /// Makes every sector with random bytes differ from all others, including those before it in the buffer.
+    /// Overwrites the first random bytes of every sector with a number derived from the key, so that the sector differs from all others and
+    /// from its earlier content.
     #[inline]
     pub(super) fn stamp(&self, key: u64, buffer: &mut [u8]) {
         let (sectors, _) = buffer.as_chunks_mut::<SECTOR>();
@@ -100,7 +101,7 @@ impl Shape {
     }
 }
 
-/// Fills `bytes` with the base, as far as it goes, XORed with the key.
+/// Fills `bytes` with the random block combined with the key by exclusive or.
 #[inline]
 fn mask(key: u64, base: &[u64], bytes: &mut [u8]) {
     let (words, rest) = bytes.as_chunks_mut::<8>();

@@ -1,4 +1,4 @@
-//! Compares a target with the journal of the writes that it acknowledged.
+//! Compares a target with the journal of the writes that the target has acknowledged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,21 +14,21 @@ use crate::error::EngineError;
 use crate::open::{self, Access};
 use crate::page_cache::drop_pages_of;
 
-/// Generations of a block's last acknowledged write and of the last one that is durable; 0 if none.
+/// The last acknowledged write of a block and the last one that was flushed, by their generation; 0 if there is none.
 #[derive(Debug, Default)]
 struct Last {
     acknowledged: u64,
     durable: u64,
-    /// Number of writes in the journal before the acknowledged one.
+    /// Number of writes that the journal has before the last acknowledged one.
     before: u64,
 }
 
-/// Compares a target's content with the journal of the writes that it acknowledged (the workload's `write_journal`). Only reads.
-/// A block may hold a later write than the last recorded one, or a part of it: that was in flight when the machine stopped.
-/// Takes some 48 bytes of memory for each block that was written.
+/// Compares a target's content with the journal of its acknowledged writes (the workload's `write_journal`). Writes nothing to the target. A
+/// block may hold a write that is later than the last recorded one, or a part of such a write: it was in flight when the machine stopped. Takes
+/// some 48 bytes of memory for each block that was written.
 ///
 /// # Errors
-/// A file that is no journal, and a target that cannot be opened. An unreadable block of the target is a finding.
+/// A file that is not a journal, and a target that cannot be opened. A block that cannot be read counts as a finding, not as an error.
 pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
     let unread =
         |error| EngineError::System { doing: format!("reading the journal {}", journal.display()), error };

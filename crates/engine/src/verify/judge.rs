@@ -1,4 +1,4 @@
-//! Determines what is wrong with a block.
+//! Determines whether a block has the expected content, and otherwise what kind of fault it has.
 
 use iotax_model::verify_errors::FaultKind;
 
@@ -7,18 +7,18 @@ use super::stamp::{self, Found, Mark, SECTOR, Stamp};
 /// The content that a block should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Exactly this write, the last one.
+    /// Exactly this write, which is the block's last one.
     This(Mark),
-    /// This write, possibly overwritten in part by later writes of the same measurement.
+    /// This write, or any later writes of the same measurement over it.
     Since(Mark),
-    /// The fill with this mark, or writes of later measurements.
+    /// The fill with this mark, possibly overwritten by any later write.
     SinceFill(Mark),
-    /// Any content.
+    /// Any complete write: only the consistency of the block's sectors is checked.
     Anything,
 }
 
-/// Checks the block read from byte `offset`, whose length is a multiple of 512 bytes. To expect a specific write, every write must
-/// cover the block entirely or not at all.
+/// Checks a block that was read from byte `offset` and has a multiple of 512 bytes. A specific write ([`Expected::This`], [`Expected::Since`])
+/// may only be expected if every write covers the block entirely or not at all.
 pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(), FaultKind> {
     let (sectors, _) = block.as_chunks::<SECTOR>();
     let mut sums = Sums::default();
@@ -28,20 +28,20 @@ pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(),
     sums.verdict(sectors.len(), expected)
 }
 
-/// The sectors of a block, counted by their state.
+/// Number of a block's sectors in each state.
 #[derive(Debug, Default)]
 struct Sums {
-    /// Sectors as expected.
+    /// Sectors of an expected write.
     good: usize,
-    /// Sectors of a write other than the expected one.
+    /// Sectors with a valid stamp of an unexpected write, such as an older one.
     old: usize,
     damaged: usize,
     astray: usize,
     zeros: usize,
     foreign: usize,
-    /// True if two sectors contradict each other.
+    /// True if two sectors cannot both be right, such as sectors of two writes that each cover the whole block.
     torn: bool,
-    /// True if a sector without a stamp lies within another sector's write.
+    /// True if a sector without a stamp lies between the bounds of a write that other sectors belong to.
     gap: bool,
     last_stamp: Option<Stamp>,
     last_bare: Option<u64>,

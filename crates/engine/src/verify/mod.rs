@@ -1,9 +1,9 @@
-//! Verifies that the target holds all writes that it acknowledged.
+//! Verifies that the target holds all writes that it has acknowledged.
 //!
-//! Every written sector is stamped (`stamp`), in the fill too. A table (`table`) records the write that each block holds, as far as the
-//! target has acknowledged it; a verifier in each worker (`verifier`) updates the table and checks reads. After the window, all
-//! acknowledged data, the fill included, is read back (`scan`) and judged (`judge`). A journal (`journal`) keeps the table's history out of
-//! reach of a power cut, and an audit (`audit`) compares the target with it afterwards.
+//! Every written sector gets a stamp (`stamp`), also in the fill. A table (`table`) has the last acknowledged write of each block; a verifier
+//! in each worker (`verifier`) updates the table and checks reads. After the window, all acknowledged data, including the fill, is read back
+//! (`scan`) and checked (`judge`). A journal (`journal`) stores the table's history where a power cut of the target cannot reach it, and an
+//! audit (`audit`) compares the target with the journal afterwards.
 
 mod audit;
 mod journal;
@@ -31,28 +31,29 @@ use crate::open::Target;
 use crate::page_cache::drop_pages_of;
 use crate::random::{Purpose, SplitMix64};
 
-/// The verification state common to the workers of a measurement.
+/// The state of the verification that the workers of a measurement share.
 #[derive(Debug)]
 pub(crate) struct Verification {
-    /// The measurement's number, which distinguishes its writes from those of all others, even with the same seed.
+    /// Number of the measurement. It differs for every measurement, even with the same seed, so that older writes are recognized.
     run: u64,
     verify: Verify,
-    /// Last write of each block; `None` if nothing is written, in which case each block is checked by itself.
+    /// Last acknowledged write of each block; `None` if the workload does not write: then only the consistency of each block, or the fill, is
+    /// checked.
     table: Option<Table>,
-    /// The record of acknowledged writes.
+    /// The journal of acknowledged writes; `None` if the workload has no `write_journal`.
     journal: Option<Journal>,
-    /// True if a write is durable when it is acknowledged.
+    /// True if a write is durable when it is acknowledged (the workload's `sync`).
     safe: bool,
-    /// True if the journal is on the same storage as the target.
+    /// True if the journal lies on the target's filesystem or device.
     together: bool,
-    /// True if everything that was written is read back at the end.
+    /// True if everything that was written is read back after the window (`do_verify`).
     reads_back: bool,
     area: Area,
-    /// Mark of the fill, and the offset at which it ends.
+    /// Mark of the fill, and the offset at which the filled area ends; `None` if the area was not filled.
     filled: Option<(Mark, u64)>,
 }
 
-/// The blocks that are verified.
+/// The area that is verified, in blocks.
 #[derive(Debug, Clone, Copy)]
 struct Area {
     start: u64,
@@ -87,7 +88,7 @@ impl Verification {
         Ok(Some(Self { run, verify, table, journal, safe, together, reads_back, area, filled }))
     }
 
-    /// Warns about a journal that shares the target's storage.
+    /// Returns a warning if the journal lies on the target's storage, else `None`.
     pub(crate) fn note(&self) -> Option<String> {
         self.together.then(|| {
             "the journal lies on the target's own filesystem: what harms the one may harm the other".into()
@@ -98,7 +99,7 @@ impl Verification {
         Mark { run: self.run, generation }
     }
 
-    /// Makes the journal durable, and reads all acknowledged data back from the target instead of the page cache.
+    /// Completes the journal. Then, if the job asks for it, drops the page cache and reads all acknowledged data back from the target.
     pub(crate) fn conclude(&self, target: &Target, findings: &mut Findings) -> Result<(), EngineError> {
         if let Some(Err(incomplete)) = self.journal.as_ref().map(Journal::finish) {
             findings.journal = Some(incomplete);
@@ -122,7 +123,7 @@ impl Verification {
         })
     }
 
-    /// The expected content of `length` bytes from `offset`, if known.
+    /// Returns the expected content of `length` bytes at `offset`; `None` if it is not known.
     fn expected(&self, offset: u64, length: u64, known: Known) -> Option<Expected> {
         match known {
             Known::Holds(generation) => Some(Expected::This(self.mark(generation))),

@@ -1,4 +1,4 @@
-//! Reads blocks of a target, many at a time.
+//! Reads blocks of a target with several reads in flight.
 
 use std::io;
 
@@ -9,15 +9,15 @@ use crate::open::Target;
 use crate::request::{Io, IoKind};
 use crate::transfer::{self, Transfer};
 
-/// Bytes of one read, unless a block is longer.
+/// Bytes of one read; more only if a single block is longer.
 const CHUNK: u64 = 1 << 20;
-/// Reads kept in flight.
+/// Number of reads kept in flight.
 const DEPTH: u32 = 8;
 
 /// Receives the offset and content of each block; the content is `None` if the block cannot be read.
 pub(super) type Check<'a> = &'a mut dyn FnMut(u64, Option<&[u8]>);
 
-/// Reads blocks of `block` bytes at these ascending offsets; completions may arrive in any order.
+/// Reads blocks of `block` bytes at ascending offsets and passes each to `check`, in any order.
 pub(super) fn scan(
     target: &Target,
     block: u64,
@@ -31,23 +31,23 @@ pub(super) fn scan(
     transfer::perform(target, DEPTH, slot_bytes, Scan { reads, check })?.map_err(unread)
 }
 
-/// The reads, and the callback that receives their data.
+/// The reads to do, and the callback that receives each block.
 struct Scan<'a, I: Iterator<Item = u64>> {
     reads: Reads<I>,
     check: Check<'a>,
 }
 
-/// The reads still to do.
+/// The reads that are not started yet.
 struct Reads<I: Iterator<Item = u64>> {
     block: u64,
     longest: u64,
     offsets: std::iter::Peekable<I>,
-    /// Blocks of a longer failed read, to be read one by one.
+    /// Offsets of the blocks of a failed longer read, which are then read one by one.
     again: Vec<u64>,
 }
 
 impl<I: Iterator<Item = u64>> Reads<I> {
-    /// The next read, with as many adjacent blocks as fit.
+    /// Returns the next read, of as many adjacent blocks as fit; `None` if all are done.
     fn next(&mut self) -> Option<Io> {
         let (offset, mut length) = match self.again.pop() {
             Some(offset) => return Some(read(offset, self.block)),

@@ -5,68 +5,68 @@
 //! | 0 | checksum of the rest of the sector |
 //! | 8 | magic, which names the checksum |
 //! | 12 | bytes of the write |
-//! | 16 | the measurement |
-//! | 24 | generation: the number of the write within the measurement, from 1; 0 for a fill |
+//! | 16 | number of the measurement |
+//! | 24 | generation: number of the write within the measurement, from 1; 0 for a fill |
 //! | 32 | byte offset of the sector on the target |
 //! | 40 | bytes of the write that lie before the sector |
 //!
-//! All are little-endian. Each sector has a stamp, not only each block: storage guarantees no more than whole sectors, so any
-//! sector may be old, misplaced or damaged by itself.
+//! All numbers are little-endian. Each sector has a stamp, not only each block: storage guarantees no more than whole sectors, so each sector
+//! of a write can be old, misplaced or damaged independently of the others.
 
 use iotax_model::workload::Verify;
 
 use crate::random::{Purpose, SplitMix64};
 use crate::request::Io;
 
-/// Bytes of a sector, the unit in which storage may keep part of a write.
+/// Bytes of a sector, the unit that storage writes completely or not at all.
 pub(crate) const SECTOR: usize = 512;
 pub(crate) type Sector = [u8; SECTOR];
 
 const CRC32C: u32 = u32::from_le_bytes(*b"iotC");
 const XXH3: u32 = u32::from_le_bytes(*b"iotX");
 
-/// Identifies the write that a sector belongs to.
+/// Identifies a write: the measurement, and the write's number in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The measurement's unique number.
+    /// Number of the measurement that wrote the sector, different for each.
     pub(crate) run: u64,
-    /// The number of the write within it.
+    /// Number of the write within the measurement, from 1; 0 for a fill.
     pub(crate) generation: u64,
 }
 
 impl Mark {
-    /// The mark of a fill with this seed. It is older than every write of a measurement.
+    /// Returns the mark of a fill with this seed. A fill counts as older than every write of a measurement.
     pub(crate) const fn of_fill(seed: u64) -> Self {
         Self { run: SplitMix64::new(seed, Purpose::Fill, 1).next(), generation: 0 }
     }
 }
 
-/// A stamp with a valid checksum.
+/// A stamp whose checksum is correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) mark: Mark,
-    /// The offset that the sector was written for.
+    /// Offset on the target for which the sector was written.
     pub(crate) offset: u64,
-    /// The offset of the whole write.
+    /// Offset on the target at which the whole write began.
     pub(crate) start: u64,
     /// Length of the write in bytes.
     pub(crate) length: u32,
 }
 
-/// The content of a sector, by its stamp.
+/// The content of a sector, as far as its stamp shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A valid stamp, written for this offset or for another.
+    /// A stamp with a correct checksum; its offset may be another than the sector's.
     Whole(Stamp),
-    /// A stamp that does not match the rest of the sector.
+    /// A stamp whose checksum does not match the sector.
     Damaged,
-    /// Only zeros, as from a hole or after a trim.
+    /// Only zeros, as in a hole or after a trim.
     Zeros,
-    /// No stamp: not written by iotax.
+    /// No stamp: iotax has not written this sector.
     Foreign,
 }
 
-/// Stamps every sector of a write.
+/// Puts a stamp into every sector of a write's buffer.
 #[inline]
 pub(crate) fn write_stamps(buffer: &mut [u8], io: &Io, mark: Mark, verify: Verify) {
     let magic = if verify == Verify::Crc32c { CRC32C } else { XXH3 };
@@ -82,7 +82,7 @@ pub(crate) fn write_stamps(buffer: &mut [u8], io: &Io, mark: Mark, verify: Verif
     }
 }
 
-/// Reads the sector that lies at byte `offset`.
+/// Determines what the sector read from byte `offset` contains.
 #[inline]
 pub(crate) fn read(sector: &Sector, offset: u64) -> Found {
     let magic = u32::from_le_bytes(get(sector, 8));

@@ -7,32 +7,32 @@ use iotax_model::units::Bytes;
 use crate::error::EngineError;
 use crate::request::Io;
 
-/// Bytes of memory per block.
+/// Bytes of memory that the table takes per block.
 const ENTRY: u64 = size_of::<AtomicU64>() as u64;
 /// Flag: a write to the block is in flight.
 const BUSY: u64 = 1 << 63;
-/// Flag: the last write to the block failed, so that its content is unknown.
+/// Flag: the last write to the block failed, or the block was trimmed, so its content is unknown.
 const UNCERTAIN: u64 = 1 << 62;
 
-/// The known state of a block.
+/// The verification's knowledge of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// Not written yet.
+    /// Not written in this measurement.
     Unwritten,
-    /// Generation of the last write, which was acknowledged.
+    /// The last write is acknowledged; this is its generation.
     Holds(u64),
-    /// The last write failed or has not returned.
+    /// The last write failed or is still in flight, or the block was trimmed: its content is unknown.
     Uncertain,
 }
 
-/// Eight bytes for each block of the area, shared by the workers.
+/// The last write of each block of the area, in eight bytes per block, shared by the workers.
 ///
-/// A block has one write in flight at a time: two that overlap in time might leave either content, or parts of both. So a write
-/// claims its blocks, and waits for claimed ones. Then a block's last acknowledged write is known, for any pattern and any number
-/// of jobs on one area.
+/// Only one write of a block is in flight at a time, because after two that overlap in time the block might hold either, or parts of both. A
+/// write therefore claims its blocks first, and waits while another write has claimed one. So the last acknowledged write of each block is
+/// known, for any pattern and any number of jobs on one area.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// The area's first byte.
+    /// Offset of the area's first byte.
     start: u64,
     block: u64,
     entries: Box<[AtomicU64]>,
@@ -40,10 +40,10 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table for the area of `size` bytes from `start`, in which I/Os cover whole blocks of `block` bytes.
+    /// Creates the table for the area of `size` bytes from `start`. I/Os cover whole blocks of `block` bytes.
     ///
     /// # Errors
-    /// An area for which the table would take more than a quarter of this machine's memory.
+    /// The table would take more than a quarter of this machine's memory.
     pub(crate) fn new(start: Bytes, size: Bytes, block: u64) -> Result<Self, EngineError> {
         let blocks = size.0.div_ceil(block);
         let (asked, memory) = (blocks.saturating_mul(ENTRY), crate::memory());
@@ -54,12 +54,12 @@ impl Table {
         Ok(Self { start: start.0, block, entries, generation: AtomicU64::new(0) })
     }
 
-    /// Bytes of a block.
+    /// Returns the length of a block in bytes.
     pub(crate) const fn block(&self) -> u64 {
         self.block
     }
 
-    /// The block length as a buffer length.
+    /// Returns the length of a block in bytes, as a length of buffers.
     pub(crate) fn block_length(&self) -> usize {
         usize::try_from(self.block).unwrap_or(usize::MAX)
     }
@@ -68,13 +68,13 @@ impl Table {
         usize::try_from((offset - self.start) / self.block).unwrap_or(usize::MAX)
     }
 
-    /// The blocks that an I/O touches.
+    /// Returns the table's entries of the blocks that an I/O covers.
     fn of(&self, io: &Io) -> &[AtomicU64] {
         let first = self.place(io.offset);
         &self.entries[first..first + (io.length as usize).div_ceil(self.block_length())]
     }
 
-    /// Claims the blocks of a write and numbers it; `None` if another write has claimed any of them.
+    /// Claims the blocks of a write and returns the write's generation; `None` if another write has claimed one of the blocks.
     pub(crate) fn claim(&self, io: &Io) -> Option<u64> {
         let blocks = self.of(io);
         for (place, entry) in blocks.iter().enumerate() {
@@ -89,24 +89,24 @@ impl Table {
         Some(self.generation.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Ends a claimed write; `acknowledged` is its generation, or `None` if it failed.
+    /// Ends the claim of a write. `acknowledged` is the write's generation; `None` if it failed or was a trim.
     pub(crate) fn release(&self, io: &Io, acknowledged: Option<u64>) {
         for entry in self.of(io) {
             entry.store(acknowledged.unwrap_or(UNCERTAIN), Ordering::Release);
         }
     }
 
-    /// The states of the blocks of an I/O, for comparison with their later states.
+    /// Reads the entries of an I/O's blocks. If they are the same later, no write began or ended in between.
     pub(crate) fn look(&self, io: &Io) -> impl Iterator<Item = u64> {
         self.of(io).iter().map(|entry| entry.load(Ordering::Acquire))
     }
 
-    /// The state of the block at `offset`.
+    /// Returns what is known of the block at `offset`.
     pub(crate) fn at(&self, offset: u64) -> Known {
         Self::known(self.entries[self.place(offset)].load(Ordering::Acquire))
     }
 
-    /// Decodes the state of an entry.
+    /// Decodes a table entry.
     pub(crate) const fn known(state: u64) -> Known {
         match state {
             0 => Known::Unwritten,

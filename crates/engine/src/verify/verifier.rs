@@ -1,4 +1,4 @@
-//! Follows one worker's I/Os: stamps and records writes, checks reads.
+//! Verifies one worker's I/Os: stamps and records writes, checks reads.
 
 use std::sync::Arc;
 
@@ -15,26 +15,26 @@ use crate::request::{Io, IoKind};
 #[derive(Debug)]
 pub(crate) struct Verifier {
     verification: Arc<Verification>,
-    /// State by slot, `per_slot` numbers each: for a write its generation, for a read the states of its blocks when it began, for a flush
-    /// the number of records.
+    /// State of the I/O in each slot, `per_slot` numbers each: the generation of a write, the table entries that a read's blocks had when it
+    /// began, or the number of journal records when a flush began.
     noted: Vec<u64>,
     per_slot: usize,
-    /// An I/O that waits because another write has claimed its blocks.
+    /// An I/O that is held back because another write has claimed one of its blocks.
     held: Option<Io>,
     findings: Findings,
 }
 
-/// A worker's next step.
+/// The next step of a worker with verification.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// The next I/O; `None` if all are done.
+    /// The next I/O to start; `None` at the end of the pattern.
     Io(Option<Io>),
-    /// The next I/O would write a block that another write has claimed: retry.
+    /// The next I/O would write a block that another write has claimed; ask again later.
     Wait,
 }
 
 impl Verifier {
-    /// A verifier for a worker with `slots` slots and I/Os of at most `longest` bytes.
+    /// Creates the verifier of a worker with `slots` slots and I/Os of at most `longest` bytes.
     pub(crate) fn new(verification: Arc<Verification>, slots: usize, longest: usize) -> Self {
         let per_slot = verification.table.as_ref().map_or(1, |table| longest.div_ceil(table.block_length()));
         Self {
@@ -46,7 +46,7 @@ impl Verifier {
         }
     }
 
-    /// Draws the pattern's next I/O for a slot, and claims the blocks that it writes.
+    /// Draws the next I/O of the pattern for a slot, and claims the blocks if it is a write or trim.
     pub(crate) fn next(&mut self, slot: usize, pattern: &mut Pattern) -> Next {
         let Some(io) = self.held.take().or_else(|| pattern.next()) else { return Next::Io(None) };
         if self.admits(slot, &io) {
@@ -79,13 +79,13 @@ impl Verifier {
         true
     }
 
-    /// Stamps a write whose blocks are claimed.
+    /// Stamps the buffer of a write whose blocks are claimed.
     pub(crate) fn stamp(&self, slot: usize, io: &Io, buffer: &mut [u8]) {
         let generation = self.noted[slot * self.per_slot];
         write_stamps(buffer, io, self.verification.mark(generation), self.verification.verify);
     }
 
-    /// Records the completion of an I/O with the kernel's `result`.
+    /// Handles the completion of an I/O: checks a read, records a write or flush. `result` is the kernel's: a byte count or a negative errno.
     pub(crate) fn done(&mut self, slot: usize, io: &Io, result: i32, buffer: &[u8]) {
         let success = result.cast_unsigned() == io.length;
         let noted = self.noted[slot * self.per_slot];
@@ -122,8 +122,8 @@ impl Verifier {
         }
     }
 
-    /// Checks a read: against the last acknowledged write if known, else for internal consistency. A block written in the meantime is
-    /// skipped, because the read may have got either content or a mixture.
+    /// Checks the data of a read: against the last acknowledged write if that is known, else for internal consistency. A block that was written
+    /// during the read is skipped, because the data may be old, new or a mixture.
     fn check(&mut self, slot: usize, io: &Io, buffer: &[u8]) {
         let Some(table) = &self.verification.table else {
             let expected = self.verification.expected(io.offset, io.length.into(), Known::Unwritten);
@@ -141,7 +141,7 @@ impl Verifier {
         }
     }
 
-    /// Ends the checks and returns their findings.
+    /// Returns the findings of all checks.
     pub(crate) fn finish(self) -> Findings {
         self.findings
     }

@@ -1,36 +1,36 @@
 //! Decides how many I/Os go into one call to the kernel.
 
-/// I/Os per call on a device. With more, the kernel holds all of them back until the last is prepared (it plugs the block layer, see
-/// IO_PLUG_THRESHOLD in its io_uring.c), and meanwhile the device has less to do.
+/// I/Os per call if they outlast the call, as on a device. With more, the kernel plugs the block layer (IO_PLUG_THRESHOLD in its io_uring.c):
+/// it holds all I/Os back until the last is prepared, and meanwhile the device has less to do.
 const UNPLUGGED: usize = 2;
-/// I/Os per call where they complete within the call. A longer batch saves next to nothing more, and its buffers no longer fit into the
-/// CPU's nearer caches.
+/// I/Os per call if they complete within the call, as from the page cache. Longer batches save hardly anything more, and their buffers no
+/// longer fit into the CPU's nearer caches.
 const AT_ONCE: usize = 64;
-/// Consecutive waiting calls that returned with all I/Os complete, before one call does not wait. Only such a call shows whether I/O still
-/// outlasts the call.
+/// Number of calls in a row that waited and returned with all I/Os complete, after which one call does not wait. Only a call that does not wait
+/// shows whether I/O still outlasts the call.
 const DOUBT_AFTER: u32 = 64;
 
-/// The state of a batch.
+/// The next step with a batch of queued I/Os.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Batch {
-    /// The batch takes more I/Os.
+    /// Queue more I/Os.
     Open,
-    /// Submit now without waiting, then start the next batch.
+    /// Submit these I/Os now without waiting, then queue more.
     Begin,
-    /// The batch is full: submit it.
+    /// The batch is full: submit and look for completions.
     Full,
 }
 
-/// Distinguishes a device, whose I/O outlasts the submitting call, from a cache, which answers within it.
+/// Learns whether I/O outlasts the submitting call, as on a device, or completes within it, as from a cache.
 #[derive(Debug, Default)]
 pub(super) struct Batching {
     outlasts: bool,
-    /// Calls that returned with all I/Os complete since I/O last outlasted one.
+    /// Number of calls that returned with all I/Os complete since a call last returned with I/O in flight.
     doubt: u32,
 }
 
 impl Batching {
-    /// The state of a batch of `queued` I/Os.
+    /// Returns the next step with a batch of `queued` I/Os.
     #[inline]
     pub(super) const fn after(&self, queued: usize) -> Batch {
         match queued {
@@ -40,13 +40,13 @@ impl Batching {
         }
     }
 
-    /// True if I/O outlasts the call that begins it.
+    /// Returns whether I/O outlasts the call that submits it.
     #[inline]
     pub(super) const fn outlasts(&self) -> bool {
         self.outlasts
     }
 
-    /// Learns from a call that submitted I/Os: the number in flight before it, and how many of them it completed.
+    /// Learns from a call that submitted I/Os: `in_flight` I/Os were in flight in it, and `done` of them were complete when it returned.
     #[inline]
     pub(super) const fn learn(&mut self, in_flight: usize, done: usize) {
         if done < in_flight {

@@ -1,4 +1,4 @@
-//! The slots of a worker, and the I/Os in them.
+//! The slots of a worker and the I/Os in flight in them.
 
 use crate::backend::Completion;
 use crate::blackouts;
@@ -11,20 +11,20 @@ use crate::request::{Io, IoKind};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
     pub(super) io: Io,
-    /// Submission time; 0 if the I/O is not submitted.
+    /// Time of submission; 0 if the I/O is not submitted.
     pub(super) submitted_at: u64,
-    /// Intended start, in an open loop.
+    /// Scheduled start of the I/O in an open loop.
     pub(super) intended_at: u64,
 }
 
 /// The slots of one worker.
 pub(super) struct Slots {
     free: Vec<Slot>,
-    /// I/Os in flight, by slot.
+    /// The I/O in flight in each slot; for free slots, the last one.
     in_flight: Vec<InFlight>,
     /// Slots of I/Os that are queued but not submitted.
     queued: Vec<usize>,
-    /// True if each I/O gets its own time stamps instead of its batch's.
+    /// True if each I/O gets its own time stamps instead of those of its batch.
     stamps_each: bool,
 }
 
@@ -36,12 +36,12 @@ impl Slots {
         Self { queued: Vec::with_capacity(free.len()), free, in_flight, stamps_each }
     }
 
-    /// The number of slots.
+    /// Returns the number of slots, used and free.
     pub(super) const fn count(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// The number of slots in use.
+    /// Returns the number of slots in use: queued or in flight.
     #[inline]
     pub(super) const fn in_flight(&self) -> usize {
         self.in_flight.len() - self.free.len()
@@ -52,7 +52,7 @@ impl Slots {
         self.free.is_empty()
     }
 
-    /// The number of I/Os that are queued but not submitted.
+    /// Returns the number of I/Os that are queued but not submitted.
     #[inline]
     pub(super) const fn queued(&self) -> usize {
         self.queued.len()
@@ -74,13 +74,13 @@ impl Slots {
         self.free.push(slot);
     }
 
-    /// The I/O of a slot.
+    /// Returns the I/O in a slot.
     #[inline]
     pub(super) fn of(&self, slot: &Slot) -> InFlight {
         self.in_flight[slot.index()]
     }
 
-    /// Records an I/O that enters the backend's queue now.
+    /// Records an I/O that is being put into the backend's queue.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 1 ns more per I/O")]
     pub(super) fn queue(&mut self, slot: &Slot, io: Io, intended_at: u64) {
@@ -89,8 +89,8 @@ impl Slots {
         self.queued.push(slot.index());
     }
 
-    /// Stamps the queued I/Os, which are submitted now, and returns the time. I/Os of a batch enter the kernel together and are seen
-    /// together, so one time stamp for each side loses nothing.
+    /// Marks the queued I/Os as submitted now and returns the time. The I/Os of a batch enter the kernel together and their completions are
+    /// seen together, so one time stamp per batch loses nothing.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 1 ns more per I/O")]
     pub(super) fn stamp(&mut self) -> u64 {
@@ -104,7 +104,7 @@ impl Slots {
         now
     }
 
-    /// The due time of the first I/O that has not completed, by class.
+    /// Returns for each I/O class the earliest scheduled start of an I/O that has not completed.
     #[cold]
     pub(super) fn first_due(&self) -> [Option<u64>; 3] {
         let mut first = [None; 3];
@@ -115,7 +115,7 @@ impl Slots {
         first
     }
 
-    /// The age of the oldest I/O in flight, excluding those in `done`.
+    /// Returns the age in nanoseconds of the oldest I/O in flight, leaving out those in `done`; `None` if there is none.
     #[cold]
     pub(super) fn oldest(&self, done: &[Completion]) -> Option<u64> {
         let now = clock::now();

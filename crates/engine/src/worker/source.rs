@@ -1,4 +1,4 @@
-//! The I/Os of one worker in order: pattern, content and verification.
+//! The I/Os of one worker in order, with their content and verification.
 
 use std::sync::Arc;
 
@@ -16,42 +16,42 @@ use crate::replay::{Counts, Replay, TraceTimes};
 use crate::request::{Io, IoKind};
 use crate::verify::{Next, Verification, Verifier};
 
-/// Nanoseconds to wait before retrying a block that another worker is writing.
+/// Nanoseconds to wait before asking again for a block that another write has claimed.
 const CLAIMED_NS: u64 = 50_000;
 
-/// The next step of a worker.
+/// The next step of a worker: an I/O, a pause, or nothing more to do.
 #[derive(Debug)]
 pub(super) enum NextIo {
     Io(Io),
-    /// Retry after this many nanoseconds.
+    /// No I/O is possible now: ask again after this many nanoseconds.
     After(u64),
     Nothing,
 }
 
-/// Decides the next I/O.
+/// The origin of a worker's I/Os.
 enum Origin {
-    /// The pattern.
+    /// The workload's pattern.
     Pattern,
-    /// The pattern, with verification of earlier writes.
+    /// The workload's pattern, with verification.
     Verifier(Verifier),
-    /// A trace.
+    /// A recorded trace.
     Replay(Replay),
 }
 
-/// Draws the I/Os of one worker.
+/// Supplies the I/Os of one worker.
 pub(super) struct Source {
     pattern: Pattern,
     passes: Option<Passes>,
     share: Option<FlowShare>,
     payload: Option<Payload>,
     origin: Origin,
-    /// A flush (`end_fsync`) remains to be done at the end.
+    /// True until the flush at the end (`end_fsync`) is done.
     flush_at_end: bool,
     is_exhausted: bool,
 }
 
 impl Source {
-    /// Creates the source of worker `number`, with the job's seed.
+    /// Creates the source of worker number `number`; `seed` is the job's seed.
     pub(super) fn new(
         workload: &Workload,
         (number, seed): (u32, u64),
@@ -84,13 +84,13 @@ impl Source {
         }
     }
 
-    /// True once no I/O is left to draw.
+    /// Returns whether no I/O is left.
     #[inline]
     pub(super) const fn is_exhausted(&self) -> bool {
         self.is_exhausted
     }
 
-    /// The next I/O, for a slot; `is_alone` if no other is in flight.
+    /// Returns the next I/O, to be done in `slot`. `is_alone` means that no other I/O is in flight, which the final flush requires.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 1 ns more per I/O")]
     pub(super) fn next(&mut self, slot: usize, is_alone: bool) -> NextIo {
@@ -122,7 +122,8 @@ impl Source {
         }
     }
 
-    /// Called at the pattern's end. Returns true once if the final flush is due; otherwise marks the source as exhausted.
+    /// Decides at the pattern's end whether the final flush is to be done now; returns true for that at most once. Otherwise marks the source
+    /// as exhausted.
     #[cold]
     fn flushes_now(&mut self, is_alone: bool) -> bool {
         let flushes = self.flush_at_end && is_alone;
@@ -131,7 +132,7 @@ impl Source {
         flushes
     }
 
-    /// Puts the content of a write into its buffer.
+    /// Fills the buffer of a write with its content, and stamps it if the job verifies.
     // Within the worker's loop it would take registers away from I/O that writes nothing.
     #[inline(never)]
     pub(super) fn fill(&mut self, slot: usize, io: Io, buffer: &mut [u8]) {
@@ -143,18 +144,19 @@ impl Source {
         }
     }
 
-    /// The verifier to which completions are passed; `None` without verification.
+    /// Returns the verifier, which must be told of each completion; `None` without verification.
     #[inline]
     pub(super) const fn verifier(&mut self) -> Option<&mut Verifier> {
         if let Origin::Verifier(verifier) = &mut self.origin { Some(verifier) } else { None }
     }
 
-    /// The times of the next I/O of a replay.
+    /// Returns the times of a replay's next I/O; `None` after the last, or without a replay.
     pub(super) fn upcoming(&self) -> Option<TraceTimes> {
         if let Origin::Replay(replay) = &self.origin { replay.upcoming() } else { None }
     }
 
-    /// The verify errors, if anything was verified, and the counts of a replay, which took `elapsed` nanoseconds.
+    /// Returns the findings of the verification and the counts of the replay; each is `None` if there was none. `elapsed` is the duration of
+    /// the replay in nanoseconds.
     pub(super) fn finish(self, elapsed: u64) -> Result<(Option<Findings>, Option<Counts>), EngineError> {
         match self.origin {
             Origin::Pattern => Ok((None, None)),

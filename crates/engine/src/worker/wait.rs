@@ -1,4 +1,4 @@
-//! Waits that end on time.
+//! Waits of a worker that end at a given time.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::shared::Common;
 use crate::window::Window;
 use iotax_model::threads;
 
-/// Nanoseconds that a worker spins before an I/O is due: a sleeper wakes up late.
+/// Nanoseconds before an I/O is due from which a worker spins instead of sleeping, because a sleeping thread wakes up late.
 const SPIN_NS: u64 = 20_000;
 
-/// Interval in nanoseconds at which a worker that waits for its start checks for a stop.
+/// Maximum time in nanoseconds that a worker waiting for its start sleeps before it checks the stop flag.
 const LOOK_UP_NS: u64 = 50_000_000;
 
-/// Nanoseconds to block and still return by `wake`; 0 close to it.
+/// Returns the time to block to block, in nanoseconds, to return before `wake` with time left to spin; 0 if `wake` is near.
 #[inline]
 pub(super) const fn patience(now: u64, wake: u64) -> u64 {
     wake.saturating_sub(now).saturating_sub(SPIN_NS)
@@ -29,8 +29,8 @@ pub(super) fn idle(now: u64, wake: u64) {
     }
 }
 
-/// Sleeps until a job's load starts, and reports the intervals before it as empty. Returns the realtime priority if the thread had to wait
-/// and may have one. Fails if the worker is stopped meanwhile.
+/// Sleeps until a job's load starts, and reports the intervals before that as empty. Returns the realtime priority if the thread had to wait
+/// and is permitted one. Fails if the worker is stopped before the start.
 pub(super) fn until_start(
     window: Window,
     common: &Common,
@@ -55,5 +55,5 @@ pub(super) fn until_start(
     Err(Stopped)
 }
 
-/// The load was cancelled before its start.
+/// The load was cancelled before it started.
 pub(super) struct Stopped;

@@ -1,4 +1,4 @@
-//! The coordinator's state of one member.
+//! The coordinator's record of one member.
 
 use std::collections::BTreeMap;
 
@@ -11,29 +11,29 @@ use crate::message::{Assignment, Claims, RunPart, StepNumber};
 /// The state of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberState {
-    /// The member has not joined yet.
+    /// The member has not connected yet.
     Expected,
-    /// The member checks whether it can carry out its plan.
+    /// The member has joined and checks whether it can carry out its plan.
     Checking,
-    /// The member has answered the check.
+    /// The member has said whether it can carry out its plan.
     Checked {
-        /// The resources that the plan claims on the member.
+        /// The resources that the plan needs exclusively on the member's machine.
         claims: Claims,
-        /// Why it cannot carry out its plan; absent if it can.
+        /// The reason why the member cannot carry out its plan; `None` if it can.
         refusal: Option<String>,
     },
     /// The member carries out its plan.
     AtWork,
-    /// The member has ended. Everything was undone there unless the reason says otherwise.
+    /// The member has ended its run. Its changes are undone unless the reason says otherwise.
     Over {
-        /// The state that it ended in.
+        /// The state in which the run ended.
         state: RunState,
-        /// Why it failed.
+        /// The reason why the run failed; `None` if it did not.
         reason: Option<String>,
     },
     /// The link ended, or the coordinator gave the member up.
     Lost {
-        /// Why.
+        /// The reason why the member is lost.
         reason: String,
     },
 }
@@ -43,26 +43,26 @@ pub enum MemberState {
 pub struct MemberStatus<'a> {
     /// The member's state.
     pub state: &'a MemberState,
-    /// Its current activity.
+    /// Activity that the member last reported; empty before the first report.
     pub doing: &'a str,
-    /// The step that it waits to begin.
+    /// Number of the step that the member is ready to start; `None` if it does not wait.
     pub waits_for: Option<StepNumber>,
-    /// The offset of its clock from the coordinator's.
+    /// Offset of the member's clock from the coordinator's; `None` before the first answered ping.
     pub offset: Option<ClockOffset>,
-    /// The error bound of its wall clock by chrony.
+    /// Error bound of the member's wall clock in nanoseconds, as chrony reports it; `None` if unknown.
     pub chrony_error_ns: Option<u64>,
 }
 
-/// The start of a step on a member.
+/// The start of a step that a member was last told.
 #[derive(Debug, Clone, Copy)]
 struct Went {
-    /// Offset of the member's clock as estimated at the time.
+    /// Offset of the member's clock in nanoseconds, as estimated when the start time was sent.
     offset_ns: i64,
-    /// Delay of the member's start after the other members' start.
+    /// Nanoseconds by which the member starts after the first members that started this step.
     after_others_ns: u64,
 }
 
-/// The coordinator's record of a member.
+/// Everything that the coordinator knows of one member.
 #[derive(Debug)]
 pub(super) struct Member {
     assignment: Assignment,
@@ -72,13 +72,13 @@ pub(super) struct Member {
     trips: Trips,
     offset: Option<ClockOffset>,
     chrony_error_ns: Option<u64>,
-    /// The last ping: its number, the time it was sent, and true once it is answered.
+    /// The last ping: its number, the time at which it was sent, and true if it is answered.
     pinged: Option<(u64, u64, bool)>,
-    /// Send time of the oldest ping since the last message from the member.
+    /// Send time of the oldest ping since the member's last message; `None` if none is unanswered.
     unanswered_since_ns: Option<u64>,
-    /// The step that it was last told to start.
+    /// The start that the member was last told; `None` once the member has reported it.
     went: Option<Went>,
-    /// The starts of the member's steps.
+    /// Start of each of the member's steps, relative to the other members.
     starts: BTreeMap<StepNumber, FleetStart>,
     stored: u64,
 }
@@ -152,7 +152,7 @@ impl Member {
         now_ns.saturating_sub(asked) >= silence_ns
     }
 
-    /// Returns whether to ping it now. A member that has not joined may not be listening yet; its start has a separate timeout.
+    /// Returns whether the next ping is due. A member that has not joined gets none: it may not be listening yet.
     pub(super) fn wants_ping(&self, now_ns: u64, every_ns: u64) -> bool {
         let is_due = self.pinged.is_none_or(|(_, at_ns, _)| now_ns.saturating_sub(at_ns) >= every_ns);
         !self.is_gone() && self.state != MemberState::Expected && is_due
@@ -196,7 +196,7 @@ impl Member {
         }
     }
 
-    /// Records that the member begins. Returns false if it cannot carry out its plan.
+    /// Records that the member begins its run. Returns false if it cannot carry out its plan.
     pub(super) fn begin(&mut self) -> bool {
         let can = matches!(&self.state, MemberState::Checked { refusal: None, .. });
         if can {
@@ -213,15 +213,16 @@ impl Member {
         self.waits_for = Some(step);
     }
 
-    /// Starts the awaited step at a time of the coordinator's clock, `after_others_ns` after the others started it. Returns the time by the
-    /// member's clock.
+    /// Records the start of the step that the member waits for, `after_others_ns` nanoseconds after the first members. Returns the start time
+    /// `at_ns` converted to the member's clock.
     pub(super) fn go(&mut self, at_ns: u64, after_others_ns: u64, offset: ClockOffset) -> u64 {
         self.waits_for = None;
         self.went = Some(Went { offset_ns: offset.offset_ns, after_others_ns });
         offset.to_member(at_ns)
     }
 
-    /// Records how late a step began on the member, relative to the others and corrected by the current clock offset.
+    /// Records by how many nanoseconds a step started late on this member, compared with the other members. The offset of the clocks is
+    /// estimated again, with the pings since then.
     pub(super) fn began(
         &mut self,
         step: StepNumber,
@@ -239,7 +240,7 @@ impl Member {
         }
     }
 
-    /// The part to store; a measurement gets its start time. `None` if already stored.
+    /// Returns a part that must be stored; a measurement gets its start relative to the other members. `None` if the part is already stored.
     pub(super) fn keeps(&self, number: u64, mut part: Box<RunPart>) -> Option<Box<RunPart>> {
         if number <= self.stored {
             return None;

@@ -1,4 +1,4 @@
-//! The URL of a NATS server, with all settings of the connection.
+//! The URL of a NATS server with all settings of the connection.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use async_nats::ConnectOptions;
 const FORM: &str = "nats://HOST[:PORT][?KEY=VALUE&...] or tls://..., with the keys group, expect, wait, fleet, prefix, creds, user, \
                     password-file, nkey, ca, cert and key";
 
-/// Why a URL is rejected.
+/// A URL that was rejected, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?}: {reason}; expected {FORM}")]
 pub struct AddressError {
@@ -18,26 +18,26 @@ pub struct AddressError {
     reason: String,
 }
 
-/// A NATS server, the login, and the selected agents.
+/// A NATS server, the login, and the choice of agents.
 ///
-/// Secrets are in files, because everyone who lists processes sees a URL.
+/// Secrets are only named by file, because a URL on the command line is visible to everyone who lists processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// `nats://HOST:PORT`, or `tls://` where TLS is demanded.
+    /// `nats://HOST:PORT`, or `tls://HOST:PORT` to require TLS.
     pub server: String,
-    /// The prefix of all subjects.
+    /// First part of all NATS subjects.
     pub prefix: String,
-    /// Selects only the agents of this group.
+    /// Group to which the agents must belong; `None` for any.
     pub group: Option<String>,
-    /// The number of agents to wait for.
+    /// Number of agents to wait for; `None` to take those that are present.
     pub expect: Option<usize>,
     /// Maximum time to wait for agents.
     pub wait: Duration,
-    /// The id of the fleet to act on.
+    /// Id of the fleet to act on; `None` if the command needs none.
     pub fleet: Option<String>,
-    /// A credentials file as made by nsc, with a JWT and a seed.
+    /// A credentials file as nsc creates it, with a JWT and an nkey seed.
     pub creds: Option<PathBuf>,
-    /// User name for the login.
+    /// Name of the user to log in as.
     pub user: Option<String>,
     /// A file whose first line is the user's password.
     pub password_file: Option<PathBuf>,
@@ -45,9 +45,9 @@ pub struct Address {
     pub nkey: Option<PathBuf>,
     /// CA certificates to verify the server with, instead of the system's.
     pub ca: Option<PathBuf>,
-    /// Client certificate.
+    /// Client certificate for TLS.
     pub cert: Option<PathBuf>,
-    /// The key of `cert`.
+    /// Private key of `cert`.
     pub key: Option<PathBuf>,
 }
 
@@ -152,7 +152,7 @@ fn duration(text: &str) -> Option<Duration> {
     })
 }
 
-/// Decodes `%XX` escapes.
+/// Decodes `%XX` escapes; `None` if the result is invalid.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -167,14 +167,14 @@ fn decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The first line of a file.
+/// Returns the first line of a file, which holds a secret.
 fn first_line(path: &PathBuf) -> Result<String, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
 impl Address {
-    /// The parameters of a connection to the server.
+    /// Returns the options with which the client connects to the server.
     pub(super) fn options(&self) -> Result<ConnectOptions, String> {
         let mut options = match (&self.creds, &self.user, &self.password_file, &self.nkey) {
             (Some(creds), ..) => {

@@ -1,4 +1,4 @@
-//! Connects an agent to its worker process, which speaks over pipes like a member behind ssh.
+//! Connects an agent with its worker process, which uses pipes like a member behind ssh.
 
 use std::io::{Read, Write};
 use std::sync::mpsc::{self, Receiver};
@@ -11,12 +11,12 @@ use super::member::{Agent, Feeder, MemberEvent};
 use crate::message::ToMember;
 use crate::pipe::MAX_MESSAGE;
 
-/// Time for the coordinator to acknowledge the last message of a process that has ended.
+/// Maximum time to wait until the coordinator has acknowledged the last messages of a worker process that has ended.
 const SETTLE: Duration = Duration::from_secs(10);
 
 impl Agent {
-    /// Forwards messages between the coordinator and a process until either ends, and returns why. `input` is closed then, and the process
-    /// undoes its effects; wait for its end before [`Self::free`].
+    /// Forwards messages between the coordinator and the worker process until either end is gone. Returns the reason. After this, `input` is
+    /// closed and the process undoes its changes; wait for its end before calling [`Self::free`].
     pub fn carry(
         &mut self,
         output: impl Read + Send + 'static,

@@ -1,4 +1,4 @@
-//! A connection to a NATS server: a thread that runs the client, and two queues.
+//! A connection to a NATS server: a thread that runs the client, with a queue in each direction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,39 +18,39 @@ use crate::message::FromMember;
 use crate::pipe::monotonic_ns;
 use iotax_model::threads;
 
-/// Messages that may wait in the client before it drops some.
+/// Maximum number of messages queued in the client; with more, the client drops some.
 const CAPACITY: usize = 1 << 16;
 
-/// Longest pause between attempts to reconnect.
+/// Maximum time between two attempts to reconnect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Why NATS cannot be used.
+/// The reason why NATS cannot be used.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum NatsError {
     /// A file named in the URL cannot be read or has the wrong content.
     #[error("{0}")]
     Files(String),
-    /// The server does not answer or rejects this client.
+    /// The server does not answer, or rejects this client.
     #[error("{server}: {reason}")]
     Connect {
-        /// The server.
+        /// Address of the server.
         server: String,
-        /// The reason given by the client or the server.
+        /// The reason that the client or the server gives.
         reason: String,
     },
-    /// Fewer agents answered than needed.
+    /// Not enough agents are free.
     #[error("{}", missing(*.found, *.expected, .group.as_deref(), .others))]
     Missing {
         /// Number of free agents.
         found: usize,
         /// Number of agents needed.
         expected: usize,
-        /// Their group, if one was named.
+        /// Group of the agents, if one was requested.
         group: Option<String>,
-        /// Agents that are present but unusable, each with the reason.
+        /// Agents that are present but cannot be used, each with the reason.
         others: Vec<String>,
     },
-    /// The connection has ended.
+    /// The connection broke or was closed.
     #[error(transparent)]
     Link(#[from] LinkError),
 }
@@ -63,27 +63,27 @@ fn missing(found: usize, expected: usize, group: Option<&str>, others: &[String]
     )
 }
 
-/// An event of the connection or of another thread.
+/// An event that the connection or another thread reports.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Message {
         subject: String,
         payload: Vec<u8>,
-        /// Arrival time by the monotonic clock.
+        /// Arrival time in nanoseconds of the monotonic clock.
         at_ns: u64,
     },
-    /// The connection is established or restored.
+    /// The connection to the server is established, or restored after a loss.
     Connected,
-    /// A message from another thread of this process.
+    /// Another thread of this process sent a message.
     Local {
-        /// Serial number of the thread.
+        /// Number of the thread, which is higher for later threads.
         thread: u64,
-        /// The message; absent once the thread has ended.
+        /// The message; `None` when the thread has ended.
         message: Option<Box<FromMember>>,
     },
 }
 
-/// State shared with the client's thread.
+/// Counters shared with the client's thread.
 #[derive(Debug, Default)]
 struct Shared {
     lost: AtomicU64,
@@ -93,7 +93,7 @@ struct Shared {
     received_bytes: AtomicU64,
 }
 
-/// A connection to a NATS server.
+/// A connection to a NATS server, with the thread that runs the client.
 #[derive(Debug)]
 pub(super) struct Connection {
     outgoing: UnboundedSender<(String, Vec<u8>)>,
@@ -104,7 +104,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects and subscribes. With `is_patient`, waits for an unreachable server; other errors are returned at once.
+    /// Connects and subscribes to subjects. With `is_patient`, keeps trying while the server is unreachable; returns other errors at once.
     pub(super) fn open(
         address: &Address,
         name: &str,
@@ -126,12 +126,12 @@ impl Connection {
         Ok(Self { outgoing, arrivals, incoming, shared, thread: Some(thread) })
     }
 
-    /// Publishes a message. Messages to an unreachable server are lost.
+    /// Publishes a message. While the server is unreachable, messages are lost.
     pub(super) fn publish(&self, subject: String, payload: Vec<u8>) {
         let _ = self.outgoing.send((subject, payload));
     }
 
-    /// Waits up to `patience` for the next arrival.
+    /// Waits up to `patience` for the next event; `None` if there is none in that time.
     pub(super) fn receive(&self, patience: Duration) -> Result<Option<Arrival>, LinkError> {
         match self.incoming.recv_timeout(patience) {
             Ok(arrival) => Ok(Some(arrival)),
@@ -142,29 +142,29 @@ impl Connection {
         }
     }
 
-    /// A sender for other threads, whose messages [`Self::receive`] returns.
+    /// Returns a sender with which other threads add events for [`Self::receive`].
     pub(super) fn arrivals(&self) -> mpsc::Sender<Arrival> {
         self.arrivals.clone()
     }
 
-    /// Number of messages dropped because this end was too slow.
+    /// Returns the number of messages that the client dropped because this process read too slowly.
     pub(super) fn lost(&self) -> u64 {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
-    /// Number of messages and bytes sent.
+    /// Returns the numbers of messages and bytes sent.
     pub(super) fn sent(&self) -> (u64, u64) {
         (self.shared.sent.load(Ordering::Relaxed), self.shared.sent_bytes.load(Ordering::Relaxed))
     }
 
-    /// Number of messages and bytes received.
+    /// Returns the numbers of messages and bytes received.
     pub(super) fn received(&self) -> (u64, u64) {
         (self.shared.received.load(Ordering::Relaxed), self.shared.received_bytes.load(Ordering::Relaxed))
     }
 }
 
 impl Drop for Connection {
-    /// Sends pending messages, and ends the thread.
+    /// Sends the queued messages and ends the client's thread.
     fn drop(&mut self) {
         let (closed, _) = unbounded_channel();
         drop(std::mem::replace(&mut self.outgoing, closed));
@@ -174,7 +174,7 @@ impl Drop for Connection {
     }
 }
 
-/// The body of the client's thread.
+/// The state of the client's thread.
 struct Pump {
     arrivals: mpsc::Sender<Arrival>,
     shared: Arc<Shared>,

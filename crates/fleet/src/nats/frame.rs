@@ -1,19 +1,19 @@
-//! Frames: what is sent between a coordinator and a member.
+//! Frames, the units in which messages travel between a coordinator and a member.
 
 use std::io::Read;
 
 use crate::link::LinkError;
 
-/// First byte of every frame. A frame of another version is answered by [`Kind::Refused`].
+/// The first byte of every frame. A frame of another version is answered with [`Kind::Refused`].
 pub(super) const VERSION: u8 = 1;
 
 /// Length of a frame's header in bytes.
 pub(super) const HEADER: usize = 28;
 
-/// Maximum payload of a frame: a quarter of what nats-server accepts by default.
+/// Maximum length in bytes of a frame's payload: a quarter of the message size that nats-server accepts by default.
 pub(super) const CHUNK: usize = 256 << 10;
 
-/// Minimum length in bytes of a message that is compressed.
+/// Minimum length in bytes from which a message is compressed.
 const COMPRESS_FROM: usize = 512;
 
 /// Maximum length in bytes of a decompressed message.
@@ -23,19 +23,19 @@ const LONGEST: u64 = 256 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// From the coordinator: an offer to work for its fleet. The payload is [`super::presence::Offer`].
+    /// From the coordinator: an offer to work for its fleet, [`super::presence::Offer`].
     Open = 0,
     /// From a member: it accepts the offer.
     Opened = 1,
-    /// A part of a message in the stream.
+    /// A part of a message in the reliable stream.
     Data = 2,
-    /// An acknowledgement and sign of life.
+    /// An acknowledgement of data frames, which also shows that the sender is alive.
     Alive = 3,
-    /// The stream has ended. The payload gives the reason.
+    /// The sender ends the stream. The payload is the reason as text.
     Close = 4,
-    /// From a member: it does not work, or no longer works, for this coordinator. The payload gives the reason.
+    /// From a member: it does not work for this coordinator, or no longer. The payload is the reason as text.
     Refused = 5,
-    /// A message outside the stream.
+    /// A whole message outside of the reliable stream, which may be lost.
     Datagram = 6,
 }
 
@@ -43,26 +43,26 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) kind: Kind,
-    /// Number of the coordinator within the fleet: later ones have higher numbers.
+    /// Number of the coordinator among those of the fleet; a later coordinator has a higher number.
     pub(super) epoch: u64,
-    /// The number of a [`Kind::Data`] frame, from 1.
+    /// Number of a [`Kind::Data`] frame in the stream, from 1; 0 for other frames.
     pub(super) sequence: u64,
-    /// The number of the last data frame received.
+    /// Number of the last data frame that the sender has received in order.
     pub(super) acknowledged: u64,
-    /// True if the message continues in the next frame.
+    /// True if the message continues in the next data frame.
     pub(super) goes_on: bool,
-    /// True if the message is compressed.
+    /// True if the whole message is compressed.
     pub(super) is_compressed: bool,
     pub(super) payload: Vec<u8>,
 }
 
 impl Frame {
-    /// Creates a frame outside the stream.
+    /// Creates a frame that is not part of the reliable stream.
     pub(super) fn plain(kind: Kind, epoch: u64, payload: Vec<u8>) -> Self {
         Self { kind, epoch, sequence: 0, acknowledged: 0, goes_on: false, is_compressed: false, payload }
     }
 
-    /// Wraps a whole message in a datagram.
+    /// Creates a datagram with a whole message.
     pub(super) fn datagram(epoch: u64, message: &[u8]) -> Self {
         let (is_compressed, payload) = pack(message);
         Self { is_compressed, ..Self::plain(Kind::Datagram, epoch, payload) }
@@ -113,13 +113,13 @@ impl Frame {
         })
     }
 
-    /// The payload as text, for frames that carry a reason.
+    /// Returns the payload of a frame that carries a reason, as text.
     pub(super) fn reason(&self) -> String {
         String::from_utf8_lossy(&self.payload).into_owned()
     }
 }
 
-/// Packs a message: compressed, with true, if that saves space, else as it is, with false.
+/// Compresses a message if that makes it shorter. Returns true and the compressed bytes, or false and the message.
 pub(super) fn pack(message: &[u8]) -> (bool, Vec<u8>) {
     if message.len() < COMPRESS_FROM {
         return (false, message.to_vec());
@@ -130,7 +130,7 @@ pub(super) fn pack(message: &[u8]) -> (bool, Vec<u8>) {
     }
 }
 
-/// Restores a message from [`pack`].
+/// Restores a message that [`pack`] returned; fails if it is invalid or too long.
 pub(super) fn unpack(is_compressed: bool, bytes: Vec<u8>) -> Result<Vec<u8>, LinkError> {
     if !is_compressed {
         return Ok(bytes);

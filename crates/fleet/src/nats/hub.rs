@@ -14,33 +14,33 @@ use crate::link::{Hub, Incoming, LinkError, To};
 use crate::message::{FromMember, ToMember};
 use crate::pipe::monotonic_ns;
 
-/// Time for which an acknowledgement waits for a frame that can carry it; also the shortest interval between checks for retransmission.
+/// Maximum time that an acknowledgement waits for a data frame to carry it; also the minimum interval between checks for frames to repeat.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Longest pause between signs of life.
+/// Maximum time between two broadcasts that show that the coordinator is alive.
 pub(super) const LONGEST_BEACON: Duration = Duration::from_secs(5);
 
-/// Number of missed beacons after which a leaf gets no more samples.
+/// Number of missed announcements after which a leaf gets no more samples.
 const LEAF_BEACONS: u32 = 3;
 
-/// Silence after which either end considers the other lost.
+/// Time without any message after which either end considers the other lost.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The content of the last frame to a member.
+/// Reason in the last frame to a member.
 const DONE: &[u8] = b"the coordinator has ended its work";
 
-/// Counts of retries and losses, to explain a slow fleet.
+/// Numbers of repeated and lost messages, which can explain a slow fleet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Number of frames sent more than once.
+    /// Number of data frames that were sent again.
     pub repeated: u64,
-    /// Messages that the client dropped because this process was slow.
+    /// Number of messages that the client dropped because this process read too slowly.
     pub dropped: u64,
-    /// Frames that could not be decoded.
+    /// Number of frames that could not be decoded.
     pub garbled: u64,
 }
 
-/// The links to all members of a fleet.
+/// The coordinator's links to all members of a fleet.
 #[derive(Debug)]
 pub struct NatsHub {
     connection: Connection,
@@ -50,7 +50,7 @@ pub struct NatsHub {
     epoch: u64,
     patience: Duration,
     members: BTreeMap<String, MemberState>,
-    /// Members whose session has something to send, to repeat or to acknowledge.
+    /// Names of the members to which frames or acknowledgements have to be sent.
     active: BTreeSet<String>,
     leaves: BTreeMap<String, u64>,
     ready: VecDeque<Incoming>,
@@ -58,7 +58,7 @@ pub struct NatsHub {
     next_beacon_ns: u64,
     looked_ns: u64,
     garbled: u64,
-    /// The epoch of another coordinator that has taken over.
+    /// Epoch of a later coordinator that has taken over the fleet; `None` if there is none.
     fenced_by: Option<u64>,
 }
 
@@ -73,15 +73,15 @@ struct MemberState {
 enum Stage {
     Offered,
     Open(Session),
-    /// The session ends once all its data has arrived.
+    /// The stream to the member ends when all its data is acknowledged.
     Closing(Session),
     Gone,
 }
 
 impl NatsHub {
-    /// Finds agents, takes those with these names, or else those that the address selects, and returns once they all work for this fleet.
+    /// Finds agents and returns when they all work for this fleet: the agents with these names, or those that the address selects.
     ///
-    /// With `expect`, exactly that many are taken, the first by name. Takes over a fleet that another coordinator has left.
+    /// If the address has `expect`, takes exactly that many, the first ones by name. Takes over the fleet if its earlier coordinator is gone.
     pub fn open(
         address: &Address,
         fleet: &str,
@@ -91,7 +91,7 @@ impl NatsHub {
         Self::open_with(address, fleet, version, names, PATIENCE)
     }
 
-    /// Like [`Self::open`], with the silence after which either end counts as lost.
+    /// Like [`Self::open`]; `patience` is the time without any message after which either end considers the other lost.
     pub fn open_with(
         address: &Address,
         fleet: &str,
@@ -127,22 +127,22 @@ impl NatsHub {
         Ok(hub)
     }
 
-    /// The members' names.
+    /// Returns the names of the members.
     pub fn members(&self) -> Vec<String> {
         self.members.keys().cloned().collect()
     }
 
-    /// The number that distinguishes this coordinator from earlier ones of the fleet.
+    /// Returns the epoch: the number of this coordinator among those of the fleet.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The names of the leaves that merge samples now.
+    /// Returns the names of the leaves that merge samples at present.
     pub fn leaves(&self) -> Vec<String> {
         self.leaves.keys().cloned().collect()
     }
 
-    /// Counts of retries and losses so far.
+    /// Returns the numbers of repeated and lost messages so far.
     pub fn losses(&self) -> Losses {
         let repeated = self.members.values().map(|member| match &member.stage {
             Stage::Open(session) | Stage::Closing(session) => session.repeated(),
@@ -151,17 +151,17 @@ impl NatsHub {
         Losses { repeated: repeated.sum(), dropped: self.connection.lost(), garbled: self.garbled }
     }
 
-    /// Number of messages and bytes sent, subjects included.
+    /// Returns the numbers of messages and bytes sent; the bytes include subjects.
     pub fn sent(&self) -> (u64, u64) {
         self.connection.sent()
     }
 
-    /// Number of messages and bytes received, subjects included.
+    /// Returns the numbers of messages and bytes received; the bytes include subjects.
     pub fn received(&self) -> (u64, u64) {
         self.connection.received()
     }
 
-    /// Finds the agents that are present, and chooses members among them.
+    /// Finds the agents that are present, and chooses the members.
     fn enlist(
         &mut self,
         address: &Address,
@@ -183,7 +183,7 @@ impl NatsHub {
         Ok(())
     }
 
-    /// Offers the fleet to the chosen members until all have accepted.
+    /// Offers the fleet to the chosen members again and again until all have accepted.
     fn offer_to_all(&mut self, address: &Address, until: Instant) -> Result<(), NatsError> {
         let until = until.max(Instant::now() + 2 * AGAIN);
         let is_open = |state: &MemberState| matches!(state.stage, Stage::Open(_));
@@ -238,7 +238,7 @@ impl NatsHub {
         self.next_tick_ns = self.next_tick_ns.min(at_ns);
     }
 
-    /// Sends what is due: retransmissions, acknowledgements, offers and signs of life.
+    /// Sends everything that is due: repeated frames, acknowledgements, offers and signs of life.
     fn tick(&mut self, now: u64) {
         for name in std::mem::take(&mut self.active) {
             if self.flush(&name, now, true) {
@@ -265,7 +265,7 @@ impl NatsHub {
         self.next_tick_ns = if self.active.is_empty() { self.next_beacon_ns } else { now + nanos(TICK) };
     }
 
-    /// Sends a member session's pending frames, and returns whether more will follow.
+    /// Sends a member's pending frames. Returns whether frames remain to be sent later.
     fn flush(&mut self, name: &str, now: u64, acknowledge: bool) -> bool {
         let Some(state) = self.members.get_mut(name) else { return false };
         let is_closing = matches!(state.stage, Stage::Closing(_));
@@ -421,7 +421,7 @@ impl NatsHub {
         self.publish(name, &Frame::plain(Kind::Close, self.epoch, DONE.to_vec()));
     }
 
-    /// Gives up silent members, once none of their messages is unread.
+    /// Reports members as lost from which no message has arrived for the set time.
     fn lose_silent(&mut self, now: u64) {
         let patience = nanos(self.patience);
         let silent = self.members.iter().filter(|(_, state)| now.saturating_sub(state.heard_ns) > patience);
@@ -494,7 +494,7 @@ impl Hub for NatsHub {
 }
 
 impl Drop for NatsHub {
-    /// Tells the members that the coordinator has ended.
+    /// Tells the members that the coordinator has ended, unless another has taken over.
     fn drop(&mut self) {
         if self.fenced_by.is_some() {
             return;
@@ -511,7 +511,7 @@ fn read(message: &[u8]) -> Result<FromMember, LinkError> {
     serde_json::from_slice(message).map_err(|error| LinkError::Garbled(error.to_string()))
 }
 
-/// A duration in nanoseconds, of at most 584 years.
+/// Converts a duration to nanoseconds, at most 584 years.
 pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Leaves: they merge the samples of many members, so that the coordinator gets as many samples per interval as there are leaves.
+//! Leaves: processes that merge the samples of many members, so that the coordinator receives one sample per leaf and interval.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,31 +14,31 @@ use crate::link::LinkError;
 use crate::message::{FromMember, Merged, PROTOCOL, StepNumber};
 use crate::pipe::monotonic_ns;
 
-/// Time that an interval stays open for its samples: members start within milliseconds of each other, and their intervals end as close
-/// together.
+/// Time that a leaf waits for further samples of an interval. Members start within milliseconds of each other, so their intervals also end
+/// close together.
 const HOLD: Duration = Duration::from_millis(500);
 
-/// Number of forwarded intervals remembered, to recognise late samples.
+/// Number of forwarded intervals that are remembered, so that late samples are recognized.
 const REMEMBERED: usize = 1024;
 
-/// Time between two signs of life.
+/// Time between two announcements of a leaf.
 const BEACON: Duration = Duration::from_secs(1);
 
-/// Identifies an interval by fleet, step and number.
+/// An interval: the fleet's id, the step's number and the interval's number.
 type Key = (String, StepNumber, u32);
 
-/// Counters of a leaf.
+/// Counts of samples that a leaf has handled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeafCounts {
-    /// Samples received.
+    /// Number of samples received.
     pub samples: u64,
-    /// Merged samples sent to coordinators.
+    /// Number of merged samples sent to coordinators.
     pub passed: u64,
-    /// Samples received after their interval was forwarded; they are forwarded separately.
+    /// Number of samples that arrived after their interval was forwarded. They are forwarded separately.
     pub late: u64,
 }
 
-/// Merges samples. The merger has no clock; the time is an argument.
+/// Merges the samples of each interval. Does not read a clock: the caller passes the time.
 #[derive(Debug, Default)]
 pub struct Merger {
     open: BTreeMap<Key, (Merged, u64)>,
@@ -48,7 +48,7 @@ pub struct Merger {
 }
 
 impl Merger {
-    /// Adds a sample. Samples of an interval that was already forwarded are merged separately.
+    /// Adds a sample that arrived at `now_ns`. Samples of an interval that is already forwarded are merged separately.
     pub fn add(&mut self, fleet: &str, sample: Merged, now_ns: u64) {
         self.counts.samples += 1;
         let key = (fleet.to_owned(), sample.step, sample.interval);
@@ -59,7 +59,7 @@ impl Merger {
         }
     }
 
-    /// Returns the intervals that are due to be forwarded, with their fleets.
+    /// Returns the merged intervals that have waited long enough at `now_ns`, each with its fleet's id.
     pub fn due(&mut self, now_ns: u64) -> Vec<(String, Merged)> {
         let hold = nanos(HOLD);
         let is_due = |(_, since): &(Merged, u64)| now_ns.saturating_sub(*since) >= hold;
@@ -83,12 +83,12 @@ impl Merger {
         due
     }
 
-    /// Due time of the next interval, on the clock of the caller's times.
+    /// Returns the time at which the next interval is due, on the clock of the passed times; `None` if no interval waits.
     pub fn next_due_ns(&self) -> Option<u64> {
         self.open.values().map(|(_, since)| since + nanos(HOLD)).min()
     }
 
-    /// The merger's counters.
+    /// Returns the counts of samples so far.
     pub fn counts(&self) -> LeafCounts {
         self.counts
     }
@@ -112,7 +112,7 @@ pub struct Leaf {
 }
 
 impl Leaf {
-    /// Connects and offers itself to all coordinators.
+    /// Connects to the server and announces the leaf to all coordinators.
     pub fn connect(address: &Address, name: &str, version: &str) -> Result<Self, NatsError> {
         let subjects = Subjects::new(&address.prefix);
         let listen = vec![subjects.samples(name), subjects.all()];
@@ -129,7 +129,7 @@ impl Leaf {
         Ok(Self { connection, subjects, presence, merger: Merger::default(), next_beacon_ns: 0 })
     }
 
-    /// Receives and merges samples for `patience`.
+    /// Receives, merges and forwards samples for the time `patience`.
     pub fn serve(&mut self, patience: Duration) -> Result<(), LinkError> {
         let until = monotonic_ns().saturating_add(nanos(patience));
         loop {
@@ -151,7 +151,7 @@ impl Leaf {
         }
     }
 
-    /// The leaf's counters.
+    /// Returns the counts of samples so far.
     pub fn counts(&self) -> LeafCounts {
         self.merger.counts()
     }

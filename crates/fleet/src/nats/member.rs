@@ -1,4 +1,4 @@
-//! The member's end of the links over NATS: an agent that waits for work.
+//! The member's end of the links over NATS: an agent that waits for a fleet to work for.
 
 use std::collections::VecDeque;
 use std::sync::mpsc;
@@ -15,41 +15,41 @@ use crate::link::LinkError;
 use crate::message::{FromMember, PROTOCOL, ToMember};
 use crate::pipe::monotonic_ns;
 
-/// Time for which an acknowledgement waits for a frame that can carry it.
+/// Maximum time that an acknowledgement waits for a data frame to carry it.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The name, group and version of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentName {
-    /// Its unique name.
+    /// Name of the agent, which must be unique on the server.
     pub name: String,
-    /// Its group.
+    /// Group of the agent; `None` if it belongs to none.
     pub group: Option<String>,
-    /// Its version and commit.
+    /// Version and commit of the agent's iotax.
     pub version: String,
 }
 
-/// A fleet that the agent works for.
+/// The fleet that an agent works for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
-    /// The fleet's id.
+    /// Id of the fleet.
     pub fleet: String,
-    /// Version and commit of the coordinator.
+    /// Version and commit of the coordinator's iotax.
     pub version: String,
 }
 
-/// The next event of an agent at work.
+/// An event while an agent works for a fleet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MemberEvent {
-    /// A message from the coordinator.
+    /// A message arrived from the coordinator.
     Coordinator(ToMember),
-    /// A message from the local process that does the work.
+    /// A message arrived from the local worker process.
     Local(FromMember),
-    /// The local process has ended.
+    /// The local worker process has ended.
     LocalEnded,
 }
 
-/// Passes messages of another thread to [`Agent::next`].
+/// Passes messages of the thread that reads from the worker process to [`Agent::next`].
 #[derive(Debug, Clone)]
 pub(super) struct Feeder {
     arrivals: mpsc::Sender<Arrival>,
@@ -57,13 +57,13 @@ pub(super) struct Feeder {
 }
 
 impl Feeder {
-    /// Forwards a message; `None` ends the stream.
+    /// Passes a message on; `None` reports that the process has ended.
     pub(super) fn feed(&self, message: Option<FromMember>) {
         let _ = self.arrivals.send(Arrival::Local { thread: self.thread, message: message.map(Box::new) });
     }
 }
 
-/// An agent that is connected and announced.
+/// An agent that is connected to the server and announced.
 #[derive(Debug)]
 pub struct Agent {
     connection: Connection,
@@ -74,11 +74,11 @@ pub struct Agent {
     is_draining: bool,
     doing: Option<String>,
     ready: VecDeque<MemberEvent>,
-    /// The thread whose messages count: messages of an earlier process may still arrive.
+    /// Number of the thread that reads from the current worker process. Messages of other threads, from earlier processes, are ignored.
     thread: u64,
 }
 
-/// The work for one fleet.
+/// The agent's work for one fleet.
 #[derive(Debug)]
 struct Work {
     fleet: Fleet,
@@ -87,12 +87,12 @@ struct Work {
     heard_ns: u64,
     next_beacon_ns: u64,
     leaves: Vec<String>,
-    /// Why the stream has ended.
+    /// The reason why the stream has ended; `None` as long as it has not.
     over: Option<String>,
 }
 
 impl Agent {
-    /// Connects and announces the agent. Waits for an unreachable server; fails if the server rejects this agent.
+    /// Connects and announces the agent. Keeps trying while the server is unreachable; fails if the server rejects the agent.
     pub fn enlist(address: &Address, who: &AgentName) -> Result<Self, NatsError> {
         let subjects = Subjects::new(&address.prefix);
         let listen = vec![subjects.to(&who.name), subjects.all()];
@@ -113,13 +113,13 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Creates a sender that passes another thread's messages to [`Self::next`].
+    /// Creates a sender that passes messages of another thread to [`Self::next`].
     pub(super) fn feeder(&mut self) -> Feeder {
         self.thread += 1;
         Feeder { arrivals: self.connection.arrivals(), thread: self.thread }
     }
 
-    /// Waits up to `patience` for a fleet to work for.
+    /// Waits up to `patience` for a fleet to work for; `None` if no coordinator offers one in that time.
     pub fn wait(&mut self, patience: Duration) -> Result<Option<Fleet>, LinkError> {
         let until = Instant::now() + patience;
         loop {
@@ -134,18 +134,18 @@ impl Agent {
         }
     }
 
-    /// Stops accepting work.
+    /// Makes the agent accept no more fleets.
     pub fn drain(&mut self) {
         self.is_draining = true;
         self.announce();
     }
 
-    /// Returns whether the agent accepts no more work.
+    /// Returns true if the agent accepts no more fleets.
     pub fn is_draining(&self) -> bool {
         self.is_draining
     }
 
-    /// Waits up to `patience` for the next event. Fails with the reason once the work is over.
+    /// Waits up to `patience` for the next event; `None` if there is none. When the work for the fleet has ended, fails with the reason.
     pub fn next(&mut self, patience: Duration) -> Result<Option<MemberEvent>, LinkError> {
         let until = Instant::now() + patience;
         loop {
@@ -164,7 +164,7 @@ impl Agent {
         }
     }
 
-    /// Sends a message to the coordinator. Fails with the reason once the work is over.
+    /// Sends a message to the coordinator. When the work for the fleet has ended, fails with the reason.
     pub fn send(&mut self, message: &FromMember) -> Result<(), LinkError> {
         if let FromMember::Doing(doing) = message {
             self.doing = Some(doing.clone());
@@ -183,7 +183,8 @@ impl Agent {
         self.tick(monotonic_ns()).map(drop)
     }
 
-    /// Handles at most one arrival within `patience`, so that calls are answered while changes are undone.
+    /// Waits up to `patience` and handles at most one message. Used while the worker process undoes its changes, so that requests to announce
+    /// itself are still answered.
     pub fn linger(&mut self, patience: Duration) -> Result<(), LinkError> {
         if let Some(arrival) = self.connection.receive(patience)? {
             self.take(arrival);
@@ -191,7 +192,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Waits up to `patience` until the coordinator has acknowledged everything; returns whether it has.
+    /// Waits up to `patience` until the coordinator has acknowledged all messages; returns whether it has.
     pub fn settle(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         while Instant::now() < until {
@@ -206,7 +207,7 @@ impl Agent {
         false
     }
 
-    /// Ends the work, whose changes are undone by now; the agent is free for the next fleet.
+    /// Ends the work for the fleet, when its changes are undone. The agent is then free for another fleet.
     pub fn free(&mut self, reason: &str) {
         if let Some(work) = self.work.take()
             && work.over.is_none()
@@ -250,8 +251,8 @@ impl Agent {
         self.connection.publish(self.subjects.from(fleet, &self.who.name), frame.encode());
     }
 
-    /// Sends what is due: retransmissions, acknowledgements and signs of life. Returns the time of the next call; fails if the work is
-    /// over.
+    /// Sends everything that is due: repeated frames, acknowledgements and signs of life. Returns the time at which to call this again; fails
+    /// when the work for the fleet has ended.
     fn tick(&mut self, now: u64) -> Result<u64, LinkError> {
         let Some(work) = &mut self.work else {
             return Err(LinkError::Closed("there is no work".into()));
@@ -359,7 +360,7 @@ impl Agent {
         }
     }
 
-    /// Answers an earlier coordinator with the epoch of the current one.
+    /// Answers an earlier coordinator of the fleet with the current one's epoch, so that it learns that it was replaced.
     fn refuse_earlier(&mut self) {
         if let Some(work) = &mut self.work {
             let (fleet, frame) = (work.fleet.fleet.clone(), work.session.alive());
@@ -402,7 +403,7 @@ impl Agent {
         self.publish(&offer.fleet, &Frame::plain(Kind::Opened, frame.epoch, Vec::new()));
     }
 
-    /// Sends a sample directly and unacknowledged: losing one does no harm.
+    /// Sends a sample as a datagram, to a leaf if there is one. A lost sample does no harm, so it is not acknowledged.
     fn send_sample(&self, message: &FromMember) {
         let Some(work) = &self.work else { return };
         let frame = Frame::datagram(work.session.epoch(), &encode(message)).encode();

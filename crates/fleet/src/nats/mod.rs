@@ -1,15 +1,16 @@
-//! Links over NATS: for more members than one machine keeps ssh connections to, and for machines that can only connect outward.
+//! Links over NATS, for fleets that are too large for ssh connections from one machine, and for machines that can only make outgoing
+//! connections.
 //!
-//! NATS drops messages that it cannot deliver at once, so `session` makes a reliable stream for each member: frames are numbered,
-//! acknowledged and repeated. The layers above see the same as over a pipe: every message once and in order, or the loss of the member.
-//! Samples are not part of the stream: losing one does no harm, and leaves can merge them on the way.
+//! NATS drops messages that it cannot deliver at once. `session` therefore makes a reliable stream for each member: frames are numbered,
+//! acknowledged and repeated. The users of a link see the same as over a pipe: every message once and in order, or the loss of the member.
+//! Samples are not part of the stream: a lost sample does no harm, and leaves can merge samples on the way.
 //!
-//! Subjects begin with a prefix (`iotax` unless the URL names another):
+//! Subjects begin with a prefix (`iotax` unless the URL sets another):
 //!
-//! | subject | who says what to whom |
+//! | subject | sender, receiver, content |
 //! |---|---|
-//! | `PREFIX.all` | a coordinator or an operator to all agents: `presence::Broadcast` |
-//! | `PREFIX.answer.MEMBER` | an agent or a leaf to all who asked: [`presence::Presence`] |
+//! | `PREFIX.all` | coordinators and operators to all agents: `presence::Broadcast` |
+//! | `PREFIX.answer.MEMBER` | an agent or leaf to everyone who asked: [`presence::Presence`] |
 //! | `PREFIX.to.MEMBER` | a coordinator to an agent: frames |
 //! | `PREFIX.from.FLEET.MEMBER` | an agent to the coordinator of a fleet: frames |
 //! | `PREFIX.sample.LEAF.FLEET.MEMBER` | an agent to a leaf: samples |

@@ -1,4 +1,4 @@
-//! The connection of an operator, who watches and controls agents.
+//! The NATS connection of an operator, who lists and controls agents without leading a fleet.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::presence::{Broadcast, Presence, Selection, encode};
 use super::roster::{Roster, Wanted};
 use super::subject::Subjects;
 
-/// A NATS connection that leads no fleet.
+/// A connection that lists and controls agents.
 #[derive(Debug)]
 pub struct NatsOperator {
     connection: Connection,
@@ -23,13 +23,13 @@ impl NatsOperator {
         Ok(Self { connection, subjects })
     }
 
-    /// All agents that answer within `patience`, by name, followed by all leaves.
+    /// Returns all agents that answer within `patience`, ordered by name, followed by all leaves.
     pub fn roll_call(&mut self, patience: Duration) -> Result<Vec<Presence>, NatsError> {
         let until = Instant::now() + patience;
         Ok(Roster::gather(&self.connection, &self.subjects, until, |_| false)?.into_everybody())
     }
 
-    /// Waits for enough free agents that the address selects, and returns their names.
+    /// Waits until enough of the agents that the address selects are free, and returns their names.
     pub fn choose(&mut self, address: &Address, version: &str) -> Result<Vec<String>, NatsError> {
         let wanted = Wanted { fleet: None, names: None, version };
         let until = Instant::now() + address.wait;
@@ -38,13 +38,13 @@ impl NatsOperator {
         Ok(roster.choose(address, wanted)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Makes agents accept no more work and end once they are idle: those of a group, the one with a name, or all.
+    /// Tells agents to accept no more fleets and to end when idle: those of a group, the agent with a name, or all if neither is given.
     pub fn drain(&mut self, group: Option<&str>, name: Option<&str>) {
         let selection = Selection { group: group.map(str::to_owned), name: name.map(str::to_owned) };
         self.say(&Broadcast::Drain(selection));
     }
 
-    /// Makes the members of a fleet stop and undo their changes.
+    /// Tells all members of a fleet to stop and undo their changes.
     pub fn cancel(&mut self, fleet: &str) {
         self.say(&Broadcast::Cancel { fleet: fleet.to_owned() });
     }

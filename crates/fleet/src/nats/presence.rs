@@ -1,39 +1,39 @@
-//! Announcements of agents and leaves, and broadcasts to them.
+//! The announcements of agents and leaves, and the broadcasts to them.
 
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-/// A message to all agents and leaves. Later versions may add kinds, so unknown ones are ignored.
+/// A message to all agents and leaves. Receivers ignore unknown kinds, because later versions may add some.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Broadcast {
     /// Asks all agents and leaves to announce themselves.
     Call,
-    /// Sign of life of a fleet's coordinator.
+    /// A fleet's coordinator shows that it is alive.
     Alive {
-        /// The fleet.
+        /// Id of the fleet.
         fleet: String,
-        /// The coordinator's epoch.
+        /// Epoch of the coordinator.
         epoch: u64,
-        /// The leaves that take samples; empty if samples go to the coordinator.
+        /// Names of the leaves that merge samples; empty if samples are sent to the coordinator.
         leaves: Vec<String>,
     },
-    /// Accept no more work, or end: for the agents of a group, one agent, or all.
+    /// The selected agents accept no more fleets, and end when idle.
     Drain(Selection),
-    /// Stop the measurements of a fleet and undo its changes.
+    /// The members of a fleet stop their measurements and undo their changes.
     Cancel {
-        /// The fleet.
+        /// Id of the fleet.
         fleet: String,
     },
 }
 
-/// The agents that a broadcast is for.
+/// The agents that a broadcast addresses; all if neither field is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Selection {
-    /// Agents of this group.
+    /// Group of the agents; `None` for all groups.
     pub(super) group: Option<String>,
-    /// The agent with this name.
+    /// Name of the agent; `None` for all names.
     pub(super) name: Option<String>,
 }
 
@@ -44,16 +44,16 @@ impl Selection {
     }
 }
 
-/// The payload of an open frame.
+/// A coordinator's offer to an agent, the payload of an open frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Offer {
-    /// The fleet.
+    /// Id of the fleet.
     pub(super) fleet: String,
-    /// Version and commit of the coordinator.
+    /// Version and commit of the coordinator's iotax.
     pub(super) version: String,
-    /// Silence in milliseconds after which either end counts as lost.
+    /// Milliseconds without any message after which either end considers the other lost.
     pub(super) patience_ms: u64,
-    /// The leaves, as in [`Broadcast::Alive`].
+    /// Names of the leaves that merge samples, as in [`Broadcast::Alive`].
     pub(super) leaves: Vec<String>,
 }
 
@@ -61,9 +61,9 @@ pub(super) struct Offer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentRole {
-    /// Measures.
+    /// An agent, which measures.
     Agent,
-    /// Merges samples.
+    /// A leaf, which merges samples.
     Leaf,
 }
 
@@ -71,46 +71,46 @@ pub enum AgentRole {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Situation {
-    /// The agent is idle.
+    /// The agent is idle and accepts a fleet.
     Free,
     /// The agent works for a fleet.
     Working {
-        /// The fleet.
+        /// Id of the fleet.
         fleet: String,
-        /// The epoch of its coordinator.
+        /// Epoch of the fleet's coordinator.
         epoch: u64,
-        /// The activity in a word or two.
+        /// Activity in a few words; `None` if unknown.
         doing: Option<String>,
     },
-    /// The agent accepts no more work.
+    /// The agent accepts no more fleets.
     Draining,
 }
 
-/// The presence message of an agent or a leaf.
+/// The announcement of an agent or a leaf.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
     /// Unique name of the agent or leaf.
     pub name: String,
-    /// Its role.
+    /// Role: agent or leaf.
     pub role: AgentRole,
-    /// Its group.
+    /// Group of the agent; `None` if it belongs to none.
     pub group: Option<String>,
-    /// Its version and commit.
+    /// Version and commit of its iotax.
     pub version: String,
-    /// Its [`crate::message::PROTOCOL`].
+    /// Version of its messages, [`crate::message::PROTOCOL`].
     pub protocol: u32,
-    /// Random id of the process, which distinguishes agents with the same name.
+    /// Random number of the process, by which agents with the same name are told apart.
     pub process: u64,
-    /// Its activity.
+    /// Activity of the agent.
     pub situation: Situation,
 }
 
-/// Serializes a value to JSON.
+/// Encodes a value as JSON.
 pub(super) fn encode(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("these messages have text keys and no other way to fail")
 }
 
-/// A random number that another process is unlikely to draw.
+/// Returns a random number, which serves as the id of a process.
 pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,4 +1,4 @@
-//! The agents that are present, and which of them can work for a fleet.
+//! The agents that are present, and the choice of those that can work for a fleet.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,29 +12,29 @@ use super::subject::Subjects;
 use crate::link::LinkError;
 use crate::message::PROTOCOL;
 
-/// Time between two calls to all agents.
+/// Time between two broadcasts that ask all agents to announce themselves.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
-/// The agents that a coordinator needs.
+/// The requirements of a coordinator for agents.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
-    /// The fleet, if already known: its own agents count as free.
+    /// Id of the fleet if it already exists: the agents that work for it count as free. `None` for a new fleet.
     pub(super) fleet: Option<&'a str>,
-    /// Only these agents; `None` for those of the address's group.
+    /// Names of the required agents; `None` to take those that the address selects.
     pub(super) names: Option<&'a [String]>,
-    /// The version that all must have.
+    /// Version and commit that the agents must have.
     pub(super) version: &'a str,
 }
 
-/// The agents and leaves that have answered; agents by name and process.
+/// The agents and leaves that have answered. Agents are ordered by name and process.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     agents: BTreeMap<String, BTreeMap<u64, Presence>>,
-    /// Leaves, with the time of their last message.
+    /// The leaves by name, each with the arrival time of its last message.
     leaves: BTreeMap<String, (Presence, u64)>,
 }
 
-/// Parses a presence message; `None` if it is invalid or names another sender than its subject.
+/// Parses an announcement; `None` if it is invalid, or if its subject names another sender.
 pub(super) fn read(subjects: &Subjects, subject: &str, payload: &[u8]) -> Option<Presence> {
     let (kind, names) = subjects.parse(subject)?;
     let presence: Presence = serde_json::from_slice(payload).ok()?;
@@ -43,7 +43,8 @@ pub(super) fn read(subjects: &Subjects, subject: &str, payload: &[u8]) -> Option
 }
 
 impl Roster {
-    /// Calls all agents repeatedly until `until`, or until `is_enough`. Only answers to the last call count.
+    /// Asks all agents to announce themselves, once per second, until the time `until` or until `is_enough` returns true. Only the answers to
+    /// the last broadcast count.
     pub(super) fn gather(
         connection: &Connection,
         subjects: &Subjects,
@@ -79,18 +80,18 @@ impl Roster {
         }
     }
 
-    /// The agents by name, then the leaves.
+    /// Returns the agents ordered by name, then the leaves.
     pub(super) fn into_everybody(self) -> Vec<Presence> {
         let agents = self.agents.into_values().flat_map(BTreeMap::into_values);
         agents.chain(self.leaves.into_values().map(|(leaf, _)| leaf)).collect()
     }
 
-    /// The leaves by name, with the time of their last message.
+    /// Returns the leaves by name, each with the arrival time of its last message.
     pub(super) fn leaves(&self) -> BTreeMap<String, u64> {
         self.leaves.iter().map(|(name, (_, at_ns))| (name.clone(), *at_ns)).collect()
     }
 
-    /// Chooses as many capable agents as needed, by name and process. Fails if there are too few.
+    /// Chooses as many suitable agents as are needed, by name. Returns their names and processes. Fails if there are too few.
     pub(super) fn choose(
         &self,
         address: &Address,
@@ -111,7 +112,7 @@ impl Roster {
         Ok(fit.into_iter().take(most).collect())
     }
 
-    /// Returns whether [`Self::choose`] has enough to choose from.
+    /// Returns whether enough suitable agents have answered for [`Self::choose`].
     pub(super) fn is_enough(&self, address: &Address, wanted: Wanted<'_>) -> bool {
         self.fit(address, wanted).len() >= enough(address, wanted)
     }
@@ -124,7 +125,7 @@ impl Roster {
         fit.filter_map(|(name, same)| Some((name.clone(), *same.first_key_value()?.0))).collect()
     }
 
-    /// The highest epoch of a fleet that any agent reports.
+    /// Returns the highest epoch that any agent reports for this fleet; `None` if no agent works for it.
     pub(super) fn last_epoch(&self, wanted: &str) -> Option<u64> {
         let epochs = self.agents.values().flat_map(BTreeMap::values).filter_map(|one| match &one.situation {
             Situation::Working { fleet, epoch, .. } if fleet == wanted => Some(*epoch),
@@ -145,7 +146,7 @@ fn is_meant(address: &Address, wanted: Wanted<'_>, presence: &Presence) -> bool 
     }
 }
 
-/// Why agents that share a name cannot be used; `None` if they can, or are not needed.
+/// Returns the reason why the agents with one name cannot be used; `None` if they can, or are not selected.
 fn unfit(address: &Address, wanted: Wanted<'_>, same: &BTreeMap<u64, Presence>) -> Option<String> {
     let presence = same.values().next().filter(|one| is_meant(address, wanted, one))?;
     let name = visible::line(&presence.name);

@@ -1,30 +1,31 @@
-//! A reliable stream of messages over an unreliable carrier, independent of clock and connection.
+//! A reliable stream of messages over a transport that may lose them. Does not read a clock or use the connection: the caller passes times and
+//! frames.
 
 use std::collections::VecDeque;
 
 use super::frame::{CHUNK, Frame, Kind, pack, unpack};
 use crate::link::LinkError;
 
-/// Longest reassembled message, compressed, in bytes.
+/// Maximum length in bytes of a message as transmitted, which may be compressed.
 const LONGEST_PACKED: usize = 64 << 20;
 
-/// Maximum number of frames in flight.
+/// Maximum number of data frames in flight.
 const WIDEST: usize = 16;
-/// Maximum number of frames in flight before the connection's quality is known.
+/// Initial maximum of data frames in flight, while the quality of the connection is unknown.
 const FIRST_WINDOW: usize = 4;
 
-/// Time until a frame is repeated: initial and maximum.
+/// Initial time after which unacknowledged frames are sent again; the next constant is the maximum.
 const FIRST_PATIENCE_NS: u64 = 1_000_000_000;
 const MOST_PATIENCE_NS: u64 = 16_000_000_000;
 
-/// One end of a stream.
+/// One end of a reliable stream.
 #[derive(Debug)]
 pub(super) struct Session {
     epoch: u64,
-    /// Unacknowledged frames; the first has the number `acknowledged + 1`.
+    /// Data frames that are not acknowledged or not sent yet. The first one has the number `acknowledged + 1`.
     waiting: VecDeque<Chunk>,
     acknowledged: u64,
-    /// The number of `waiting` frames sent since the last loss.
+    /// Number of frames at the start of `waiting` that are sent and not assumed lost.
     on_the_way: usize,
     window: usize,
     patience_ns: u64,
@@ -63,17 +64,17 @@ impl Session {
         self.epoch
     }
 
-    /// Number of frames sent more than once.
+    /// Returns the number of data frames that were sent again.
     pub(super) fn repeated(&self) -> u64 {
         self.repeated
     }
 
-    /// Returns whether nothing waits for an acknowledgement, in either direction.
+    /// Returns true if both ends have acknowledged everything.
     pub(super) fn is_quiet(&self) -> bool {
         self.waiting.is_empty() && !self.owes
     }
 
-    /// Appends a message to the stream.
+    /// Adds a message to the stream, in as many frames as it needs.
     pub(super) fn push(&mut self, message: &[u8]) {
         let (is_compressed, packed) = pack(message);
         let mut chunks = packed.chunks(CHUNK).peekable();
@@ -83,7 +84,7 @@ impl Session {
         }
     }
 
-    /// The next frame to send; `None` if nothing can be sent yet. Call this until it returns `None`.
+    /// Returns the next data frame to send; `None` if none can be sent now. Call it until it returns `None`.
     pub(super) fn next(&mut self, now_ns: u64) -> Option<Frame> {
         if now_ns >= self.repeat_at_ns && self.on_the_way > 0 {
             // All that was sent may be lost. Slower from here: the carrier or the other end has too much to do.
@@ -112,18 +113,18 @@ impl Session {
         })
     }
 
-    /// The acknowledgement that is due, unless a frame carried it.
+    /// Returns the acknowledgement to send; `None` if none is due, because a data frame carried it.
     pub(super) fn acknowledgement(&mut self) -> Option<Frame> {
         std::mem::take(&mut self.owes).then(|| self.alive())
     }
 
-    /// A sign of life, which also acknowledges received frames.
+    /// Returns a frame that shows that this end is alive, and acknowledges the received frames.
     pub(super) fn alive(&mut self) -> Frame {
         self.owes = false;
         Frame { acknowledged: self.received, ..Frame::plain(Kind::Alive, self.epoch, Vec::new()) }
     }
 
-    /// Resends everything in flight at once after the connection was restored.
+    /// Assumes that all frames in flight are lost, so that they are sent again at once. Called when the connection is restored.
     pub(super) fn reconnected(&mut self) {
         self.patience_ns = FIRST_PATIENCE_NS;
         self.window = FIRST_WINDOW;
@@ -132,7 +133,8 @@ impl Session {
         self.repeat_at_ns = u64::MAX;
     }
 
-    /// Processes an incoming frame, and returns the message that it completes.
+    /// Processes a received frame. Returns the message if the frame completes one. A data frame that is not the next in order is ignored; the
+    /// sender repeats it.
     pub(super) fn take(&mut self, frame: &Frame, now_ns: u64) -> Result<Option<Vec<u8>>, LinkError> {
         self.take_acknowledged(frame.acknowledged, now_ns);
         if frame.kind != Kind::Data {

@@ -1,7 +1,7 @@
-//! Subjects of NATS, and the encoding of names in them.
+//! NATS subjects, and the encoding of names in them.
 
-/// Encodes a name as one token of a subject: bytes other than letters, digits, `-` and `_` become `=` and two hexadecimal digits, so a name
-/// can be neither a wildcard nor several tokens.
+/// Encodes a name as one token of a subject. Bytes other than letters, digits, `-` and `_` become `=` and two hexadecimal digits, so that a
+/// name cannot be a wildcard or several tokens.
 pub(super) fn token(name: &str) -> String {
     use std::fmt::Write;
 
@@ -16,7 +16,7 @@ pub(super) fn token(name: &str) -> String {
     token
 }
 
-/// Decodes a name encoded by [`token`]; `None` for any other text.
+/// Decodes a token from [`token`]; `None` if the text is no such token.
 pub(super) fn name(token: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(token.len());
     let mut rest = token.bytes();
@@ -32,7 +32,7 @@ pub(super) fn name(token: &str) -> Option<String> {
     (self::token(&name) == token && !name.is_empty()).then_some(name)
 }
 
-/// All subjects under one prefix.
+/// Creates and parses the subjects with one prefix.
 #[derive(Debug, Clone)]
 pub(super) struct Subjects {
     prefix: String,
@@ -83,7 +83,7 @@ impl Subjects {
         format!("{}.merged.{}.*", self.prefix, token(fleet))
     }
 
-    /// The kind of a subject and the names in it; `None` for subjects not made by these functions.
+    /// Returns the kind of a subject and the names in it; `None` if the subject does not have this prefix and form.
     pub(super) fn parse(&self, subject: &str) -> Option<(String, Vec<String>)> {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix('.')?;
         let mut parts = rest.split('.');

@@ -1,4 +1,4 @@
-//! Converts measurements to fio jobs.
+//! Converts measurements to entries of fio's job list.
 
 use iotax_model::Histogram;
 use iotax_model::record::{
@@ -11,7 +11,7 @@ use super::rounds::MergedRounds;
 use crate::Unfit;
 use iotax_model::Run;
 
-/// Workload keys that fio lacks, or uses with another meaning.
+/// Workload keys that fio does not have, or uses with another meaning.
 const NOT_FIOS: [&str; 10] = [
     "stamps",
     "blackout",
@@ -24,65 +24,65 @@ const NOT_FIOS: [&str; 10] = [
     "layout",
     "tolerated_errors",
 ];
-/// Options that scripts expect in a job, even if at their default.
+/// Options that are written even at their defaults, because scripts expect them.
 const ALWAYS: [&str; 7] = ["rw", "bs", "iodepth", "numjobs", "direct", "runtime", "ramp_time"];
 
-/// The directions that move data, in fio's order.
+/// Directions that move data, in fio's order.
 pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 
-/// An entry of fio's `jobs` list: a workload on a target over all rounds, or one of its concurrent jobs. The clones of a workload are summed,
-/// as with fio's `group_reporting`.
+/// An entry of fio's `jobs` list: a workload on a target over all rounds, or one of its concurrent jobs. The clones of a job are summed, as
+/// with fio's `group_reporting`.
 pub(super) struct Job<'a> {
     pub(super) name: String,
-    /// Index of the cell, from 0; jobs with the same index ran concurrently.
+    /// Index of the cell (target and workload), from 0; jobs with the same index ran concurrently.
     pub(super) group: usize,
     pub(super) description: String,
     pub(super) workload: &'a Workload,
     pub(super) ioengine: Option<IoEngine>,
     pub(super) filename: Option<String>,
     pub(super) ended_at_ms: u64,
-    /// Seconds from the run's start to its end.
+    /// Seconds from the start of the run to the end of the job.
     pub(super) elapsed_s: u64,
-    /// The measured window in nanoseconds.
+    /// Length of the measured window in nanoseconds.
     pub(super) duration_ns: u64,
-    /// Reads, writes and trims.
+    /// I/O by direction: reads, writes and trims.
     pub(super) directions: [Direction; 3],
     pub(super) sync: Option<Tally>,
-    /// CPU time; unknown for one of several concurrent jobs.
+    /// CPU time of the job; `None` for one of several concurrent jobs.
     pub(super) cpu: Option<CpuTime>,
-    /// Context switches and page faults; unknown for one of several concurrent jobs.
+    /// Context switches and page faults; `None` for one of several concurrent jobs.
     pub(super) counts: Option<ProcessCounts>,
     pub(super) errors: Vec<ErrorCount>,
-    /// Workload keys that an import states; `None` for iotax's own measurements, whose keys are all known.
+    /// Names of the workload keys that an imported text states; `None` for iotax's measurements, of which all keys are known.
     known: Option<&'a [String]>,
 }
 
-/// The I/O of a job in one direction.
+/// I/O of a job in one direction.
 #[derive(Default)]
 pub(super) struct Direction {
     pub(super) ios: u64,
     pub(super) bytes: u64,
     pub(super) short: u64,
-    /// Histogram of service times.
+    /// Histogram of latencies from submission to completion.
     pub(super) service: Histogram,
-    /// Histogram of latencies from the intended start; open loop only.
+    /// Histogram of latencies from when each I/O was due to its completion; `None` in a closed loop.
     pub(super) response: Option<Histogram>,
-    /// Bandwidth of the intervals, in bytes/s.
+    /// Summary of each interval's bandwidth in bytes/s.
     pub(super) bytes_per_s: Series,
-    /// IOPS of the intervals.
+    /// Summary of each interval's IOPS.
     pub(super) iops: Series,
-    /// Mean bandwidth as a percentage of the whole group's.
+    /// Mean bandwidth in percent of the bandwidth of all jobs in the group.
     pub(super) share_of_group: f64,
 }
 
 impl Direction {
-    /// Returns fio's `lat`: response times in an open loop, else service times.
+    /// Returns fio's `lat`: latencies from when the I/Os were due in an open loop, else from submission.
     pub(super) fn total(&self) -> &Histogram {
         self.response.as_ref().unwrap_or(&self.service)
     }
 }
 
-/// fio's summary of per-interval values: minimum, maximum, mean, standard deviation and number of samples.
+/// Summary of per-interval values as fio gives it: minimum, maximum, mean, standard deviation and number of samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Series {
     pub(super) min: f64,
@@ -108,7 +108,7 @@ impl Series {
         }
     }
 
-    /// Divides the values by `unit`, which converts them to a larger unit.
+    /// Divides the summary's values by `unit`, to convert them to a larger unit.
     pub(super) fn over(self, unit: f64) -> Self {
         let Self { min, max, mean, stddev, samples } = self;
         Self { min: min / unit, max: max / unit, mean: mean / unit, stddev: stddev / unit, samples }
@@ -116,7 +116,7 @@ impl Series {
 }
 
 impl<'a> Job<'a> {
-    /// All jobs of a run, in the plan's order, each once, as readers of fio's formats expect.
+    /// Returns all jobs of a run, in the plan's order, each once, as readers of fio's formats expect.
     ///
     /// # Errors
     /// The run has no measurement, or one that fio's formats cannot express.
@@ -196,7 +196,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Divides an amount by the duration of the measured window, in seconds.
+    /// Divides an amount by the length of the measured window in seconds.
     pub(super) fn rate(&self, amount: u64) -> f64 {
         if self.duration_ns == 0 { 0.0 } else { amount as f64 * 1e9 / self.duration_ns as f64 }
     }
@@ -205,18 +205,18 @@ impl<'a> Job<'a> {
         self.duration_ns / 1_000_000
     }
 
-    /// Returns whether the I/Os had intended starts.
+    /// Returns whether the job ran in an open loop, in which each I/O has a time when it is due.
     pub(super) fn is_open_loop(&self) -> bool {
         self.directions.iter().any(|direction| direction.response.is_some())
     }
 
-    /// User and kernel CPU time in percent of the window.
+    /// Returns user and kernel CPU time in percent of the window; `None` if unknown.
     pub(super) fn cpu_percent(&self) -> Option<(f64, f64)> {
         let percent = |ns: u64| 100.0 * ns as f64 / self.duration_ns as f64;
         self.cpu.filter(|_| self.duration_ns > 0).map(|cpu| (percent(cpu.user_ns), percent(cpu.system_ns)))
     }
 
-    /// Linux's errno of the first error; 0 without errors.
+    /// Returns Linux's errno of the first I/O error; 0 without errors.
     pub(super) fn error(&self) -> i32 {
         self.errors.first().map_or(0, |error| errno(&error.error))
     }
@@ -225,7 +225,7 @@ impl<'a> Job<'a> {
         self.known.is_none_or(|known| known.iter().any(|one| one == key))
     }
 
-    /// The workload's settings as fio options: those that scripts expect, and those that differ from the default.
+    /// Returns the workload's settings as fio options: the options that scripts expect, and all that differ from the default.
     pub(super) fn options(&self) -> Vec<(&'static str, String)> {
         let lengths = self.workload.bsrange.is_some() || self.workload.bssplit.is_some();
         let keys = serde_json::to_value(self.workload).unwrap_or_default();
@@ -256,7 +256,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// A key's value as fio writes it: switches are 1 or 0.
+/// Formats the value of a key as fio writes it: switches are 1 or 0.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -301,7 +301,7 @@ fn of<'a>(tallies: &'a Tallies, direction: &str) -> Option<&'a Tally> {
     tallies.each().find(|(word, _)| *word == direction)?.1
 }
 
-/// Computes each job's share of its group's bandwidth over the intervals, as in fio, at most 100%.
+/// Computes each job's share of its group's bandwidth over the intervals, at most 100%, as in fio.
 fn share_of_group(jobs: &mut [Job<'_>]) {
     for index in 0..DIRECTIONS.len() {
         let bytes: u64 = jobs.iter().map(|job| job.directions[index].bytes).sum();
@@ -314,22 +314,22 @@ fn share_of_group(jobs: &mut [Job<'_>]) {
     }
 }
 
-/// A disk's activity during the measurements.
+/// Activity of a disk during the measurements.
 pub(super) struct Disk {
     pub(super) name: String,
     pub(super) reads: u64,
     pub(super) writes: u64,
     pub(super) read_merges: u64,
     pub(super) write_merges: u64,
-    /// Time in milliseconds from queueing to completion, over all reads; absent if not recorded.
+    /// Sum of the read latencies in milliseconds, from queueing to completion; `None` if not recorded.
     pub(super) read_ms: Option<u64>,
-    /// See `read_ms`.
+    /// Sum of the write latencies in milliseconds; `None` if not recorded.
     pub(super) write_ms: Option<u64>,
     pub(super) busy_percent: f64,
 }
 
 impl Disk {
-    /// All disks below the targets, summed over all measurements. With several machines each name starts with the target's.
+    /// Returns all disks below the targets, summed over all measurements. With several machines, each name starts with the target's.
     pub(super) fn all(run: &Run) -> Vec<Self> {
         let mut disks: Vec<(Self, u64)> = Vec::new();
         for m in &run.measurements {
@@ -350,7 +350,7 @@ impl Disk {
         disks.into_iter().map(told).collect()
     }
 
-    /// Time in milliseconds from queueing to completion, over all I/Os.
+    /// Returns the sum of the latencies of all I/Os in milliseconds, from queueing to completion; `None` if not recorded.
     pub(super) fn queued_ms(&self) -> Option<u64> {
         Some(self.read_ms? + self.write_ms?)
     }
@@ -388,12 +388,12 @@ fn add(disks: &mut [(Disk, u64)], m: &Measurement, machine: &HostActivity, elsew
     }
 }
 
-/// Returns whether the error is a short transfer, which has no errno.
+/// Returns whether the error is a short read or write, which has no errno.
 fn is_short(name: &str) -> bool {
     name.starts_with("short ") || name.starts_with("empty ")
 }
 
-/// Linux's errno of an I/O error by its name: 0 for a short I/O, EIO for an unknown name.
+/// Returns Linux's errno of an I/O error by its name: 0 for a short read or write, EIO for an unknown name.
 fn errno(name: &str) -> i32 {
     const EIO: i32 = 5;
     const NUMBERS: [(&str, i32); 24] = [

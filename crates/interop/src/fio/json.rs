@@ -11,7 +11,7 @@ use super::{VERSION, ctime};
 use crate::Unfit;
 use iotax_model::Run;
 
-/// A JSON object that keeps its keys in insertion order.
+/// A JSON object whose keys keep their order of insertion.
 #[derive(Debug, Default)]
 struct Ordered<T>(Vec<(String, T)>);
 
@@ -66,7 +66,7 @@ struct Entry {
     latency_target: u32,
     latency_percentile: f64,
     latency_window: u32,
-    /// Present in fio's output only with `continue_on_error`, which matches iotax's behaviour.
+    /// Number of failed I/Os. fio writes it only with `continue_on_error`, which is how iotax behaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     total_err: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,7 @@ struct DiskUtil {
     util: f64,
 }
 
-/// Detail level of the latency statistics.
+/// Level of detail of latency statistics.
 #[derive(Clone, Copy, PartialEq)]
 enum Detail {
     Spread,
@@ -258,7 +258,7 @@ fn disk(disk: Disk) -> DiskUtil {
     }
 }
 
-/// The run as fio's JSON document. `plus` adds the bins of the histograms, as `json+` does.
+/// Writes the run as fio's JSON document. `plus` adds the bins of the histograms, as `json+` does.
 pub(super) fn text(run: &Run, plus: bool) -> Result<String, Unfit> {
     let jobs = Job::all(run)?;
     let ended_at_ms = jobs.iter().map(|job| job.ended_at_ms).max().unwrap_or(run.started_at_ms);

@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use iotax_model::Histogram;
 
-/// fio's default percentiles.
+/// Percentiles that fio prints by default.
 pub(super) const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
-/// log2 of fio's buckets per power of two. iotax has twice as many, so one fio bucket holds two of its buckets.
+/// log2 of fio's buckets per power of two. iotax has twice as many, so each fio bucket holds two of iotax's.
 const BITS: u32 = 6;
 /// Midpoint in nanoseconds of fio's last bucket, which also counts everything longer; fio's tools accept no larger value.
 const LAST: u64 = 17_112_760_320;
 
-/// Exclusive upper bounds of the latency classes, in ns, us or ms.
+/// Exclusive upper bounds of the latency classes: the same numbers in ns, in us and in ms.
 pub(super) const CLASSES: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
-/// Exclusive upper bound in ms of one more class.
+/// Exclusive upper bound of one more class, in ms.
 pub(super) const LAST_CLASS: u64 = 2000;
 
-/// fio's summary of a set of values, in nanoseconds. Without values all are 0, as in fio.
+/// Summary of latencies in nanoseconds, as fio gives it. Without latencies all fields are 0, as in fio.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Spread {
     pub(super) min: u64,
@@ -40,7 +40,7 @@ impl Spread {
         }
     }
 
-    /// The values in units of `unit` nanoseconds, truncated as in fio.
+    /// Converts the summary to units of `unit` nanoseconds; minimum and maximum are truncated as in fio.
     pub(super) fn scaled(self, unit: u64) -> Self {
         let mean = self.mean / unit as f64;
         let stddev = self.stddev / unit as f64;
@@ -48,7 +48,7 @@ impl Spread {
     }
 }
 
-/// Counts per fio bucket, by the bucket's midpoint in nanoseconds.
+/// Counts the latencies in each fio bucket, keyed by the bucket's midpoint in nanoseconds.
 pub(super) fn bins(histogram: &Histogram) -> BTreeMap<u64, u64> {
     let mut bins = BTreeMap::new();
     for (edge, _, count) in histogram.bars() {
@@ -57,7 +57,7 @@ pub(super) fn bins(histogram: &Histogram) -> BTreeMap<u64, u64> {
     bins
 }
 
-/// The midpoint of the fio bucket that contains `value`.
+/// Returns the midpoint in nanoseconds of the fio bucket that contains `value`.
 fn middle_of_bucket(value: u64) -> u64 {
     if value < 2 << BITS {
         return value;
@@ -66,7 +66,7 @@ fn middle_of_bucket(value: u64) -> u64 {
     ((value >> shift << shift) + (1 << (shift - 1))).min(LAST)
 }
 
-/// fio's percentiles of these values in whole nanoseconds; empty without values.
+/// Returns fio's default percentiles of these latencies in whole nanoseconds; empty without latencies.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -77,19 +77,19 @@ pub(super) fn percentiles(histogram: &Histogram) -> Vec<(f64, u64)> {
     PERCENTILES.into_iter().filter_map(known).collect()
 }
 
-/// Shares of I/Os by latency, in percent; all 0 without an I/O.
+/// Shares of I/Os by latency class, in percent; all 0 without I/O.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shares {
-    /// Shares below 1 us, in the classes of [`CLASSES`] in nanoseconds.
+    /// Shares of latencies below 1 us, by the [`CLASSES`] in nanoseconds.
     pub(super) ns: [f64; 10],
-    /// Shares from 1 us to below 1 ms, in the classes of [`CLASSES`] in microseconds.
+    /// Shares of latencies from 1 us to below 1 ms, by the [`CLASSES`] in microseconds.
     pub(super) us: [f64; 10],
-    /// Shares from 1 ms: in the classes of [`CLASSES`] in milliseconds, then below [`LAST_CLASS`], then above.
+    /// Shares of latencies from 1 ms: by the [`CLASSES`] in milliseconds, then below [`LAST_CLASS`], then above.
     pub(super) ms: [f64; 12],
 }
 
 impl Shares {
-    /// The latency shares over all histograms together. A bucket that straddles two classes counts in the one of its midpoint.
+    /// Computes the shares over all histograms together. A bucket that belongs to two classes counts in the class of its midpoint.
     pub(super) fn of<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Self {
         let mut shares = Self::default();
         let mut total = 0;

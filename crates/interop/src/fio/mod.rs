@@ -1,7 +1,7 @@
 //! Writes a run in the format of fio 3.33, for programs that read fio's output.
 //!
 //! A workload on a target is one job with its rounds merged. Values that iotax does not measure look like fio's without samples: an `N` of 0
-//! for latencies, 0 for all shares. Values that have no such form are left out. `docs/formats.md` lists both kinds.
+//! for latencies, 0 for all shares. Values that cannot be written so are left out. `docs/formats.md` lists both kinds.
 
 mod job;
 mod json;
@@ -15,7 +15,7 @@ use iotax_analysis::time::{month, utc};
 use iotax_model::Run;
 use iotax_report::mark::{Mark, MarkPosition, Value};
 
-/// Written as fio's version. Readers take the digits before the second dash as the format's version.
+/// Text in fio's version field. Readers take the digits before the second dash as the version of the format.
 pub const VERSION: &str = concat!("fio-3.33-iotax-", env!("CARGO_PKG_VERSION"));
 
 /// Identifies JSON output as iotax's by its version field.
@@ -60,12 +60,12 @@ pub fn normal(run: &Run) -> Result<String, Unfit> {
     normal::text(run)
 }
 
-/// Raises a percentage above 0 to at least 0.01, so that two decimals never show 0.
+/// Raises a percentage above 0 to at least 0.01, so that it is never shown as 0.00.
 fn shown_share(percent: f64) -> f64 {
     if percent > 0.0 { percent.max(0.01) } else { 0.0 }
 }
 
-/// A time in the format of C's `ctime`, in UTC: `Sun Nov 22 03:51:33 2026`.
+/// Formats a time like C's `ctime`, in UTC: `Sun Nov 22 03:51:33 2026`.
 fn ctime(ms: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     // 2026-11-22T03:51:33Z; 1970 began on a Thursday.

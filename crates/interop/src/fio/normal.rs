@@ -1,4 +1,4 @@
-//! fio's human-readable output, which many scripts parse.
+//! Writes fio's human-readable output, which many scripts parse.
 
 use std::fmt::{self, Write};
 
@@ -13,12 +13,12 @@ use super::{VERSION, ctime, shown_share};
 use crate::Unfit;
 use iotax_model::Run;
 
-/// Significant digits in fio's figures.
+/// Number of significant digits of fio's figures.
 const FIGURES: usize = 4;
 const NS_PER_US: u64 = 1_000;
 const NS_PER_MS: u64 = 1_000_000;
 
-/// Writes the run: job headers, each job's results, group summaries, disks.
+/// Writes the run: job headers, results of each job, group summaries, disks.
 pub(super) fn text(run: &Run) -> Result<String, Unfit> {
     let jobs = Job::all(run)?;
     let mut text = String::new();
@@ -69,7 +69,7 @@ fn head(text: &mut String, job: &Job<'_>) -> fmt::Result {
     if *numjobs > 1 { writeln!(text, "...") } else { Ok(()) }
 }
 
-/// The shortest and the longest I/O of each direction.
+/// Returns the smallest and the largest I/O size of each direction, as text.
 fn lengths(workload: &Workload) -> [String; 3] {
     let range = |min: Bytes, max: Bytes| {
         let shown = |bytes: Bytes| amount(bytes.0, FIGURES, 1024, "B");
@@ -174,7 +174,7 @@ fn moved(text: &mut String, job: &Job<'_>, word: &str, direction: &Direction) ->
     )
 }
 
-/// The unit in which fio shows latencies with this minimum, maximum and standard deviation.
+/// Returns the unit in which fio shows latencies with this minimum, maximum and standard deviation: its length in nanoseconds and its name.
 fn unit(min: u64, max: u64, stddev: f64) -> (u64, &'static str) {
     if min > 2 * NS_PER_MS && max >= 100 * NS_PER_MS && stddev > NS_PER_MS as f64 {
         (NS_PER_MS, "msec")
@@ -197,7 +197,7 @@ fn latency(text: &mut String, name: &str, spread: Spread) -> fmt::Result {
     )
 }
 
-/// Writes percentiles, as many per line as fit in 80 columns.
+/// Writes percentiles, with as many on a line as fit in 80 columns.
 fn quantiles(text: &mut String, name: &str, histogram: &Histogram) -> fmt::Result {
     let all = percentiles(histogram);
     let ends = all.iter().map(|(_, ns)| *ns);
@@ -215,7 +215,7 @@ fn quantiles(text: &mut String, name: &str, histogram: &Histogram) -> fmt::Resul
     Ok(())
 }
 
-/// Writes the non-zero shares of I/Os by latency class, five per line.
+/// Writes the shares above 0 of I/Os by latency class, five per line.
 fn classes(text: &mut String, unit: &str, shares: &[f64]) -> fmt::Result {
     let names = CLASSES.iter().chain([&LAST_CLASS]).map(ToString::to_string);
     let names = names.chain([format!(">={LAST_CLASS}")]);
@@ -253,12 +253,12 @@ fn status(text: &mut String, group: &[Job<'_>]) -> fmt::Result {
     Ok(())
 }
 
-/// Bytes by powers of 1024 and, in brackets, of 1000.
+/// Formats bytes with a prefix of 1024 and, in brackets, with a prefix of 1000.
 fn both(bytes: u64, per: &str) -> String {
     format!("{}{per} ({}{per})", amount(bytes, FIGURES, 1024, "B"), amount(bytes, FIGURES, 1000, "B"))
 }
 
-/// An amount with at most `figures` significant digits and a unit prefix: `32.7k`, `1426MiB`, `64.0KiB`.
+/// Formats an amount with at most `figures` significant digits and a unit prefix: `32.7k`, `1426MiB`, `64.0KiB`.
 fn amount(value: u64, figures: usize, base: u64, unit: &str) -> String {
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];

@@ -1,21 +1,21 @@
-//! Merges the rounds of a workload on a target.
+//! Merges the rounds of a workload on a target, because fio has no rounds.
 
 use iotax_model::record::{ErrorCount, Measurement, Share};
 
 use crate::Unfit;
 use iotax_model::Run;
 
-/// A workload on a target over all rounds. fio has no rounds, and readers of its formats take two jobs of one name for different jobs.
+/// A workload on a target over all rounds. Readers of fio's formats would take two jobs of the same name for different jobs.
 pub(super) struct MergedRounds {
-    /// Counts, times and samples are those of all rounds; everything else is the first round's.
+    /// The merged measurement: counts, times and samples are those of all rounds, everything else is the first round's.
     pub(super) merged: Measurement,
     pub(super) rounds: u32,
-    /// End of the last round, in milliseconds since 1970-01-01 UTC.
+    /// Time at which the last round ended, in milliseconds since 1970-01-01 UTC.
     pub(super) ended_at_ms: u64,
 }
 
 impl MergedRounds {
-    /// All cells with a measurement, sorted by workload, then by target, in the plan's order.
+    /// Merges the measurements of each cell, sorted by workload, then by target, in the plan's order.
     ///
     /// # Errors
     /// A measurement has a result that fio's formats cannot express.
@@ -39,7 +39,7 @@ impl MergedRounds {
         Ok(cells)
     }
 
-    /// Merges another round into this one.
+    /// Merges another round of the same cell.
     fn add(&mut self, m: &Measurement, ended_at_ms: u64) {
         self.rounds += 1;
         self.ended_at_ms = self.ended_at_ms.max(ended_at_ms);

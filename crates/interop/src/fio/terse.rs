@@ -1,4 +1,4 @@
-//! fio's terse line, version 3: fields by position, separated by semicolons.
+//! Writes fio's terse lines, version 3: fields by position, separated by semicolons.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::{VERSION, shown_share};
 use crate::Unfit;
 use iotax_model::Run;
 
-/// Number of percentile fields that fio reserves.
+/// Number of percentile fields in a line.
 const PLACES: usize = 20;
 const NS_PER_US: u64 = 1_000;
 
@@ -74,7 +74,7 @@ fn direction(job: &Job<'_>, direction: &Direction) -> Vec<String> {
     fields
 }
 
-/// Minimum, maximum, mean and standard deviation of latencies, in microseconds.
+/// Formats minimum, maximum, mean and standard deviation of latencies, in microseconds.
 fn latency(spread: Spread) -> [String; 4] {
     let Spread { min, max, mean, stddev, .. } = spread.scaled(NS_PER_US);
     [min.to_string(), max.to_string(), format!("{mean:.6}"), format!("{stddev:.6}")]

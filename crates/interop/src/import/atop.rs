@@ -1,7 +1,7 @@
 //! Reads atop's disk statistics: the `DSK`, `LVM` and `MDD` lines of its screens and of `atop -P`.
 //!
-//! The first sample of a session covers the time since boot and is left out; all others of a session are summed. `avio` is busy time per I/O,
-//! not a latency: it is lower if I/Os overlap. Screens round the busy share to 1%, so their `avio` is taken as printed; for `-P` it is
+//! The first sample of a session covers the time since boot and is left out; the other samples are summed. `avio` is busy time per I/O, not a
+//! latency: it is lower if I/Os overlap. Screens round the busy share to 1%, so `avio` is taken from them as printed; for `-P` it is
 //! calculated.
 
 mod parseable;
@@ -38,7 +38,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The individual intervals of screens and `-P` samples, without those since boot.
+/// Returns the single intervals of screens and `-P` samples, without those since boot.
 pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> {
     let screens = screens(text, found);
     let mut intervals = Vec::new();
@@ -53,13 +53,13 @@ pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> 
     intervals
 }
 
-/// The reason for leaving out a sample since boot.
+/// Reason for leaving out a sample that covers the time since boot.
 const SINCE_BOOT: &str = "its figures are since boot, which is no measurement";
 
-/// Longest plausible sample in seconds.
+/// Longest plausible length of a sample in seconds: one day.
 const LONGEST_SECONDS: f64 = 86_400.0;
 
-/// All screens, including an incomplete last one. A sample since boot is marked even if atop did not label it.
+/// Returns all screens, including an incomplete last one. Marks samples since boot even if atop did not label them.
 fn screens<'t>(text: &'t str, found: &mut Found) -> Vec<Screen<'t>> {
     let mut screens = Vec::new();
     let mut screen = Screen::default();
@@ -96,7 +96,7 @@ fn mark_since_boot(screens: &mut [Screen<'_>], found: &mut Found) {
     }
 }
 
-/// Totals of one device over its samples.
+/// Totals of a device over its samples.
 #[derive(Debug, Default)]
 struct Sums {
     line: usize,
@@ -105,28 +105,28 @@ struct Sums {
     reads: f64,
     writes: f64,
     bytes: f64,
-    /// True if a sample has no byte counts, so that the total is unknown.
+    /// True if a sample has no byte counts, so that the total of bytes is unknown.
     without_bytes: bool,
     busy_seconds: f64,
-    /// Total I/O time in milliseconds, from each sample's `avio`; `None` if a sample with I/O has none.
+    /// Sum of I/O times in milliseconds, from the `avio` of each sample; `None` if a sample with I/O has none.
     io_ms: Option<f64>,
     samples: usize,
 }
 
 impl Sums {
-    /// Updates the start time if a sample begins earlier.
+    /// Sets the start time if this sample begins earlier.
     fn begins(&mut self, time: Option<Stamp>) {
         self.time = self.time.into_iter().chain(time).min_by_key(|time| time.ms);
     }
 }
 
-/// Totals of each device, in the order of the text.
+/// Totals of all devices of a session, in the order of the text.
 #[derive(Default)]
 struct Devices {
     all: Vec<(String, Sums)>,
-    /// Index in `all` of each device.
+    /// Index in `all` of each device, by name.
     places: HashMap<String, usize>,
-    /// Number of screens in the session.
+    /// Number of screens in the session so far.
     screens: usize,
 }
 
@@ -141,7 +141,7 @@ impl Devices {
         &mut self.all[at].1
     }
 
-    /// Turns the totals of a session into entries, and starts a new session.
+    /// Adds the totals of the session as entries, and starts a new session.
     fn entries(&mut self, found: &mut Found) {
         let Self { all, screens, .. } = std::mem::take(self);
         let entry = |(device, sums): (String, Sums)| {
@@ -176,18 +176,18 @@ impl Devices {
 /// An atop screen.
 #[derive(Default)]
 struct Screen<'t> {
-    /// Line number of its header.
+    /// Line number of the screen's header.
     line: usize,
-    /// End of its interval.
+    /// End of the screen's interval, if printed.
     time: Option<Stamp>,
     seconds: Option<f64>,
     since_boot: bool,
-    /// Disk lines, each with its number.
+    /// Disk lines of the screen, each with its line number.
     disks: Vec<(usize, &'t str, Disk)>,
 }
 
 impl Screen<'_> {
-    /// The screen as an interval; `None` without a header, which states its length.
+    /// Converts the screen to an interval; `None` without a header, because its length is unknown then.
     fn interval(self) -> Option<ImportedInterval> {
         let seconds = self.seconds?;
         let devices = self.disks.into_iter().map(|(_, _, disk)| DeviceInterval {
@@ -241,7 +241,7 @@ impl Screen<'_> {
     }
 }
 
-/// Seconds elapsed, from `ATOP - box   2023/03/01  10:00:10   -----------   10s elapsed`.
+/// Parses the length of the interval in seconds, from `ATOP - box   2023/03/01  10:00:10   -----------   10s elapsed`.
 fn elapsed(line: &str) -> Option<f64> {
     let inside = line.trim_end().strip_suffix("elapsed")?;
     line.contains("ATOP").then_some(())?;
@@ -269,14 +269,14 @@ struct Disk {
     busy: f64,
     reads: f64,
     writes: f64,
-    /// Bytes read and written per second; absent in old versions.
+    /// Bytes read and written per second; `None` for old versions of atop.
     bytes_per_s: Option<(f64, f64)>,
-    /// Mean time of an I/O.
+    /// Busy time per I/O in milliseconds, if printed.
     avio_ms: Option<f64>,
 }
 
 impl Disk {
-    /// Parses a disk line; `None` for any other line.
+    /// Parses a disk line; `None` for any other line, an error for a disk line that cannot be read.
     fn of(line: &str) -> Option<Result<Self, String>> {
         let mut parts = line.split('|').map(str::trim);
         let label = parts.next()?;
@@ -308,7 +308,7 @@ impl Disk {
         Some(disk.and_then(|disk| disk.impossible().map_or(Ok(disk), Err)))
     }
 
-    /// The reason why a figure is impossible, with the figure; `None` if all are possible.
+    /// Explains which figure is impossible and why; `None` if all are possible.
     fn impossible(&self) -> Option<String> {
         let (read, written) = self.bytes_per_s.unzip();
         [
@@ -323,7 +323,7 @@ impl Disk {
         .find_map(|(name, value, unit)| Some(format!("{name}: {}", impossible(value?, unit)?)))
     }
 
-    /// Keeps the figures that do not depend on the sample's length: shares and means.
+    /// Adds the figures that do not need the sample's length: byte rate, busy share and `avio`.
     fn without_time(self, line: usize, found: &mut Found) {
         // A device without I/O was not measured.
         if self.reads + self.writes == 0.0 {

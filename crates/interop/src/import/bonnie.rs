@@ -1,6 +1,6 @@
 //! Reads bonnie++'s output: CSV of 1.03 and of 1.96 to 1.98, and its tables.
 //!
-//! Rates are in KiB/s, which bonnie++ prints as K; `+++++` means too fast to measure. A latency is the longest of its test. CSV written by
+//! Rates are in KiB/s, which bonnie++ prints as K; `+++++` means too fast to measure. A latency is the longest in its test. CSV written by
 //! iotax is read too.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use super::quantity::{nanos_in, number, number_and_unit};
 use super::{Entry, Found, Line, MOST_NAMES};
 use iotax_analysis::Metric;
 
-/// A test: its name in bonnie++'s CSV, and its description in iotax's terms.
+/// A test: its name in bonnie++'s CSV, and the workload keys that describe it in iotax.
 type Test = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// Tests on one large file, in the order of the columns.
@@ -25,7 +25,7 @@ const ON_A_FILE: [Test; 6] = [
     ("seeks", &[("test", "seeks")]),
 ];
 
-/// Tests on many files.
+/// Tests on many files, in the order of the columns.
 const ON_FILES: [Test; 6] = [
     ("seq_create", &[("test", "create")]),
     ("seq_stat", &[("test", "stat")]),
@@ -35,10 +35,10 @@ const ON_FILES: [Test; 6] = [
     ("ran_del", &[("test", "delete")]),
 ];
 
-/// Index in [`ON_A_FILE`] of the test whose rate is not in bytes.
+/// Index in [`ON_A_FILE`] of the seek test, whose rate is not in bytes.
 const SEEKS: usize = 5;
 
-/// Description of a run, for both CSV and tables.
+/// Facts about a run that CSV and tables share, such as machine and file size.
 #[derive(Default)]
 struct About<'a> {
     machine: &'a str,
@@ -48,7 +48,7 @@ struct About<'a> {
     line: usize,
 }
 
-/// Finds bonnie++'s results in a text. A table whose figures are also in a line of CSV is skipped.
+/// Finds bonnie++'s results in a text. Skips a table whose figures also stand in a CSV line.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains(',') && !text.contains("%CP") {
         return None;
@@ -62,7 +62,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// Minimum number of commas in a CSV line of bonnie++ 1.9x.
+/// Minimum number of commas in a CSV line of bonnie++ 1.9x without latencies.
 const NEWEST_WITHOUT_LATENCIES: usize = 30;
 
 /// Number of fields in a CSV line of bonnie++ 1.03.
@@ -102,7 +102,7 @@ fn csv(lines: &Lines<'_>, line: &str, at: usize, ends: bool, found: &mut Found) 
     }
 }
 
-/// Returns whether two fields are a rate and a CPU share: both figures, both too fast to measure, or both left out.
+/// Returns whether two fields are a rate and a CPU share: both numbers, both too fast to measure, or both empty.
 fn is_pair(pair: &[&str]) -> bool {
     match pair {
         ["", ""] | ["+++++", "+++" | "?" | ""] => true,
@@ -114,7 +114,7 @@ fn is_pair(pair: &[&str]) -> bool {
     }
 }
 
-/// The number of fields of a line that looks like bonnie++'s CSV; `None` for any other.
+/// Returns the number of fields if a line looks like bonnie++'s CSV; else `None`.
 fn fields_of(line: &str) -> Option<usize> {
     let fields: Vec<&str> = line.split(',').collect();
     match fields.as_slice() {
@@ -149,7 +149,7 @@ const fn is_of_old(c: char) -> bool {
     c.is_ascii_digit() || matches!(c, '+' | '.' | ':' | '/')
 }
 
-/// Returns whether a line can be the wrapped remainder of a CSV line.
+/// Returns whether a line can be the rest of a CSV line that a terminal wrapped.
 fn is_rest(line: &str) -> bool {
     let line = line.trim();
     !line.is_empty()
@@ -157,7 +157,7 @@ fn is_rest(line: &str) -> bool {
         && line.chars().all(|c| is_of_old(c) || matches!(c, ',' | 'u' | 'm' | 's'))
 }
 
-/// Reads a CSV line of 1.03: name, size, six pairs, number of files, six pairs.
+/// Reads a CSV line of 1.03: name, size, six pairs of rate and CPU share, number of files, six pairs.
 fn old(fields: &[&str], line: usize, is_sure: bool, found: &mut Found) {
     let (size, chunk) = fields[1].split_once(':').unwrap_or((fields[1], ""));
     let about = About { machine: fields[0], size, chunk, files: fields[14], line };
@@ -170,7 +170,7 @@ fn old(fields: &[&str], line: usize, is_sure: bool, found: &mut Found) {
     add(found, &about, &ON_FILES, &fields[15..27], &[]);
 }
 
-/// Reads a CSV line of 1.96 to 1.98. 1.98 has two more fields before the figures: the numbers of seeks and of seekers.
+/// Reads a CSV line of 1.96 to 1.98. Since 1.98 it has two more fields before the figures: the numbers of seeks and of seekers.
 fn new(fields: &[&str], line: usize, found: &mut Found) {
     let first = if fields[0] == "1.98" { 9 } else { 7 };
     found.version.get_or_insert_with(|| fields[1].to_owned());
@@ -227,7 +227,7 @@ fn add(found: &mut Found, about: &About<'_>, tests: &[Test; 6], pairs: &[&str], 
     }
 }
 
-/// Parses a rate in KiB/s: `47392`, or `376k`, `117m`, `1.4g` as in tables of 2.00.
+/// Parses a rate in KiB/s: `47392`, or as in tables of 2.00 `376k`, `117m`, `1.4g`.
 fn kibibytes(text: &str) -> Option<f64> {
     let (value, unit) = number_and_unit(text)?;
     let factor = match unit {
@@ -239,7 +239,7 @@ fn kibibytes(text: &str) -> Option<f64> {
     Some(value * factor)
 }
 
-/// Parses a latency such as `90363us` or `411ms`.
+/// Parses a latency such as `90363us` or `411ms` to nanoseconds.
 fn time(text: &str) -> Option<f64> {
     let (value, unit) = number_and_unit(text)?;
     Some(value * nanos_in(unit).filter(|_| matches!(unit, "us" | "ms" | "s"))?)
@@ -248,11 +248,11 @@ fn time(text: &str) -> Option<f64> {
 /// A row of a table.
 struct Table {
     machine: String,
-    /// True if the machine's name may be truncated to its column.
+    /// True if the machine's name may be truncated to the width of its column.
     is_name_cut: bool,
     is_on_a_file: bool,
     entries: Vec<Entry>,
-    /// The latency line, if its assignment to tests is unclear.
+    /// The latency line, if it is unclear which test each latency belongs to.
     doubt: Option<Line>,
 }
 
@@ -305,19 +305,19 @@ fn tables(lines: &Lines<'_>, found: &mut Found) {
     }
 }
 
-/// The header lines of a table.
+/// Header lines of a table.
 struct Heads<'t> {
-    /// The last header line.
+    /// The last of the header lines.
     last: &'t str,
-    /// True for tests on one file, false for tests on many; `None` if the header does not show which.
+    /// True for tests on one file, false for tests on many files; `None` if the header does not show this.
     is_on_a_file: Option<bool>,
-    /// The machine's name, if it precedes the column heads.
+    /// Name of the machine, if it stands before the column heads.
     machine: Option<String>,
     version: Option<String>,
 }
 
 impl<'t> Heads<'t> {
-    /// Parses the header whose last line is line `i`.
+    /// Parses the header whose last line has index `i`.
     fn of(lines: &Lines<'t>, i: usize) -> Self {
         let above: Vec<&str> =
             lines.from(i.saturating_sub(5)).take(i.min(5)).filter(|line| !is_ruler(line)).collect();
@@ -346,7 +346,7 @@ impl<'t> Heads<'t> {
         }
     }
 
-    /// The table row at `at`; `None` if the line is not a row. Fails with the reason if the row cannot be parsed.
+    /// Parses the table row at line index `at`; `None` if the line is not a row. Fails with the reason if the row is damaged.
     fn table(
         &mut self,
         lines: &Lines<'_>,
@@ -411,7 +411,7 @@ fn is_latencies(line: &str) -> bool {
     line.trim_start_matches(['|', ' ']).starts_with("Latency")
 }
 
-/// The cells of a wiki table row; empty for any other line.
+/// Splits a row of a wiki table into cells; empty for any other line.
 fn cells(line: &str) -> Vec<&str> {
     let line = line.trim();
     // Two bars end a cell where no single one does.
@@ -425,7 +425,7 @@ fn cells(line: &str) -> Vec<&str> {
     line.split(bar).map(str::trim).collect()
 }
 
-/// Returns whether a line may be a table row: it has figures.
+/// Returns whether a line has figures, so that it may be a table row.
 fn is_figures(row: &str) -> bool {
     row.split(|c: char| c.is_whitespace() || c == '|')
         .filter(|word| number(word).is_some() || word.starts_with("++"))
@@ -433,19 +433,19 @@ fn is_figures(row: &str) -> bool {
         > 6
 }
 
-/// Largest relative rounding error: tables of 2.00 show two digits of the rate.
+/// Largest relative rounding error of a rate: tables of 2.00 show two digits.
 const ROUNDING: f64 = 0.06;
 
-/// Width in characters of the column with the machine's name, file size and a blank.
+/// Width in characters of the machine's name and file size, including a blank.
 const NAME: usize = 19;
 
-/// Maximum number of CSV lines of one machine that a table row is compared with.
+/// Maximum number of CSV lines of one machine with which a table row is compared.
 const MOST_ALIKE: usize = 100;
 
-/// The rates of six tests; `None` if unknown.
+/// Rates of the six tests of a kind; `None` if unknown.
 type Rates = [Option<f64>; 6];
 
-/// Rates of each CSV line, by machine and kind; the kind is true for tests on one file.
+/// Rates in CSV lines by machine and kind of tests, which is true for tests on one file.
 struct CsvRates(HashMap<(String, bool), Vec<Rates>>);
 
 impl CsvRates {
@@ -462,7 +462,7 @@ impl CsvRates {
         Self(told)
     }
 
-    /// Completes a truncated machine name, if exactly one name in the CSV starts with it.
+    /// Completes a truncated machine name if exactly one name in the CSV starts with it.
     fn whole_name(&self, name: &str) -> String {
         let is_known = [true, false].iter().any(|kind| self.0.contains_key(&(name.to_owned(), *kind)));
         let longer = || {
@@ -475,7 +475,7 @@ impl CsvRates {
         whole.unwrap_or_else(|| name.to_owned())
     }
 
-    /// Returns whether the CSV contains this table row, which is number `number` of its machine and kind: it has as many lines, or one with
+    /// Returns whether the CSV contains this table row, the `number`-th of its machine and kind: if the CSV has that many lines, or one with
     /// the same rates. A row without a machine name is compared with all lines.
     fn has(&self, table: &Table, number: usize) -> bool {
         let own = rates(&table.entries, table.is_on_a_file);
@@ -493,7 +493,7 @@ impl CsvRates {
     }
 }
 
-/// The index of a test among the six of its kind.
+/// Returns the index of a test among the six of its kind; `None` for an unknown name.
 fn test(name: &str, is_on_a_file: bool) -> Option<usize> {
     let tests = if is_on_a_file { &ON_A_FILE } else { &ON_FILES };
     tests.iter().position(|(known, _)| *known == name)
@@ -512,16 +512,16 @@ fn rates(entries: &[Entry], is_on_a_file: bool) -> Rates {
 
 const OUT_OF_PLACE: &str = "its figures do not stand beneath their heads";
 
-/// Width of the blanks that replace a skipped test: rate, CPU share and separators.
+/// Width in characters of the blanks in place of a skipped test: rate, CPU share and separators.
 const PAIR: usize = 10;
 
-/// The words of a row before its figures, and the figures.
+/// Words before the figures of a row, and its figures.
 type Row<'a> = (Vec<&'a str>, Vec<&'a str>);
 
 /// Splits a row into the words before the figures, and twelve figures, which are empty for skipped tests.
 ///
-/// Twelve figures match the column heads in order. With fewer, only blanks show which are missing: the header must be spaced as bonnie++
-/// prints it, and the row must have the blanks of a skipped test.
+/// Twelve figures match the column heads in order. If there are fewer, only blanks show which are missing: the header must be spaced as
+/// bonnie++ prints it, and the row must have the blanks of a skipped test.
 fn row_of<'a>(head: &str, row: &'a str) -> Result<Row<'a>, &'static str> {
     let (heads, fields) = (cells(head), cells(row));
     if !heads.is_empty() && !fields.is_empty() {
@@ -573,7 +573,7 @@ fn row_of_cells<'a>(heads: &[&str], fields: &[&'a str]) -> Option<Row<'a>> {
     (heads.len() == fields.len() && figures.len() == 12).then_some((names, figures))
 }
 
-/// The latencies of the line below the figures, each assigned to a test: bonnie++ prints one per test. `None` if their number differs.
+/// Assigns the latencies in the line below the figures to tests: bonnie++ prints one for each test that ran. `None` if the numbers differ.
 fn latencies<'a>(figures: &[&str], line: &'a str) -> Option<Vec<&'a str>> {
     let words = line.split(|c: char| c.is_whitespace() || c == '|').filter(|word| !word.is_empty());
     let mut told = words.skip(1);

@@ -1,6 +1,6 @@
 //! Recovers a tool's plain text from files, terminals, mails and web pages.
 //!
-//! No figure is changed. Lines keep their numbers, so that messages about a line match the file.
+//! Figures keep their values and lines keep their numbers, so that messages about a line match the file.
 
 use std::borrow::Cow;
 
@@ -21,8 +21,8 @@ pub fn decode(bytes: Vec<u8>) -> String {
     }
 }
 
-/// Removes artefacts from a text: quote marks, bold and web markup, terminal colours, invisible characters, typographic quotes and dashes,
-/// and decimal commas if the text clearly uses them.
+/// Removes from a text what terminals, mails and web pages added: colours, quote marks, bold and other markup, invisible characters,
+/// typographic quotes and dashes; also replaces decimal commas if the text clearly uses them.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
     let text = text.trim_start_matches('\u{feff}');
@@ -46,7 +46,8 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(without_stumps(&clean))
 }
 
-/// Removes a terminal's colours, titles and cursor movements from a line, also where `cat -v` wrote the escape character as `^[`.
+/// Removes a terminal's escape sequences from a line: colours, titles and cursor movements, also if `cat -v` wrote the escape character as
+/// `^[`.
 fn uncoloured(line: &str) -> Cow<'_, str> {
     if !line.contains('\u{1b}') && !line.contains("^[[") && !line.contains("^[]") {
         return Cow::Borrowed(line);
@@ -69,7 +70,7 @@ fn uncoloured(line: &str) -> Cow<'_, str> {
     Cow::Owned(seen)
 }
 
-/// Removes the asterisks of bold words from a line: `**IOPS=13.0k**`.
+/// Removes the asterisks of bold text from a line: `**IOPS=13.0k**`.
 fn unemphasised(line: &str) -> Cow<'_, str> {
     let parts: Vec<&str> = line.split("**").collect();
     let is_bold = |inside: &&str| !inside.is_empty() && !inside.contains('*') && inside.trim() == *inside;
@@ -80,8 +81,8 @@ fn unemphasised(line: &str) -> Cow<'_, str> {
 /// Minimum length in bytes of a line that a terminal may have wrapped.
 const BROKEN: usize = 20;
 
-/// Appends a question mark to each number that may be cut off: at the end of the text, or at a line's end if the next line holds only the
-/// rest of a number. Readers then reject it.
+/// Appends a question mark to each number that may be cut off, so that readers reject it: at the end of the text, or at a line's end if the
+/// next line holds only the rest of a number.
 fn without_stumps(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_digit() || c == '.';
     let is_rest = |line: &str| {
@@ -105,7 +106,7 @@ fn without_stumps(text: &str) -> String {
     clean
 }
 
-/// Removes the quote marks of a mail from a line.
+/// Removes the marks `>` of quoted mail from the start of a line.
 fn unquoted(line: &str) -> &str {
     let mut rest = line;
     while let Some(inner) = rest.trim_start().strip_prefix('>') {
@@ -114,19 +115,19 @@ fn unquoted(line: &str) -> &str {
     rest
 }
 
-/// Tags that identify a web page.
+/// HTML tags by which a text is recognised as a web page.
 const PAGES: [&str; 8] = ["pre", "html", "p", "table", "br", "div", "code", "!doctype"];
 
-/// Tags recognised within a web page. Others are left as text: `</data/a` is a path, and `<host>` a placeholder.
+/// HTML tags that are removed from a web page. Others are left as text: `</data/a` is a path, and `<host>` a placeholder.
 const WITHIN: [&str; 26] = [
     "a", "b", "body", "em", "font", "h1", "h2", "h3", "head", "hr", "i", "kbd", "li", "meta", "ol", "samp",
     "script", "span", "strong", "style", "tbody", "td", "th", "title", "tr", "ul",
 ];
 
-/// Longest tag in bytes.
+/// Maximum length of a tag in bytes.
 const LONGEST_TAG: usize = 1000;
 
-/// Possible tags, each with its byte position and name.
+/// Finds possible HTML tags, each with its byte position and name.
 fn tags(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.match_indices('<').filter_map(|(at, _)| {
         let inner = text[at + 1..].strip_prefix('/').unwrap_or(&text[at + 1..]);
@@ -137,13 +138,13 @@ fn tags(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns whether a text is JSON, which needs no markup removed.
+/// Returns whether a text is JSON, from which no markup has to be removed.
 fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '['])
         && serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>().all(|value| value.is_ok())
 }
 
-/// A line of a web page as displayed: tags removed and entities replaced.
+/// Returns a line of a web page as a browser shows it: tags removed and entities replaced.
 fn unmarked(line: &str) -> String {
     let mut text = String::new();
     let mut next = 0;
@@ -173,7 +174,7 @@ fn unmarked(line: &str) -> String {
 }
 
 /// Returns whether numbers use decimal commas: at least one is like `0,12` or `391,5`, which cannot be thousands, and none has a point or is
-/// like `1,234,567`. Skips commands, which are typed by a person.
+/// like `1,234,567`. Commands in the text are skipped, because people type them with points.
 fn has_decimal_commas(text: &str) -> bool {
     let mut found = false;
     for word in text.lines().filter(|line| !is_command(line)).flat_map(str::split_whitespace) {
@@ -191,7 +192,7 @@ fn is_command(line: &str) -> bool {
     line.trim_start().starts_with(['$', '#'])
 }
 
-/// Longest number in bytes.
+/// Maximum length of a number in bytes.
 const LONGEST_NUMBER: usize = 60;
 
 /// Returns whether commas in a number separate thousands, as in `1,234,567`.
@@ -206,7 +207,7 @@ fn has_thousands(word: &str) -> bool {
         && parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Returns whether a word is digits, one `sign` and digits.
+/// Returns whether a word is a decimal number with `sign` between its digits.
 fn is_decimal(word: &str, sign: char) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     word.split_once(sign).is_some_and(|(whole, part)| digits(whole) && digits(part))
@@ -226,7 +227,7 @@ fn with_points(text: &str) -> String {
     clean
 }
 
-/// The plain form of a typographic character; `None` for an invisible one.
+/// Returns the plain form of a typographic character; `None` for an invisible one.
 fn plain(c: char) -> Option<char> {
     Some(match c {
         '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' | '\u{ad}' | '\r' => return None,

@@ -1,9 +1,9 @@
-//! Parses tables with blank cells: a figure belongs to the column head whose end it aligns with.
+//! Parses tables with blank cells: a figure belongs to the column whose head ends at the same position.
 
-/// Maximum number of characters that a figure may end to the right of its head, pushed there by wide figures.
+/// Maximum number of characters by which a figure may end to the right of its column head, because wider figures pushed it there.
 const ASIDE: usize = 3;
 
-/// The words of a line, each with its end column in characters.
+/// Splits a line into words, each with its end position in characters.
 pub(super) fn words(line: &str) -> Vec<(usize, &str)> {
     let mut at = 0;
     let mut found = Vec::new();
@@ -19,14 +19,14 @@ pub(super) fn words(line: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Returns whether a line may be the wrapped rest of a row: it holds only figures.
+/// Returns whether a line may be the rest of a wrapped row: it holds only figures.
 pub(super) fn may_be_rest(line: Option<&str>) -> bool {
     let figure = |word: &str| word.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '+'));
     line.is_some_and(|line| !line.trim().is_empty() && line.split_whitespace().all(figure))
 }
 
-/// Assigns words to columns by their end positions; `None` if a word fits no column, because the tool's spacing is lost. A figure may end up
-/// to `left` characters to the left of its head.
+/// Assigns words to columns by their end positions; `None` if a word fits no column, as after the spacing was lost. A figure may end up to
+/// `left` characters to the left of its column head.
 pub(super) fn placed<'a>(
     words: &[(usize, &'a str)],
     ends: &[usize],

@@ -1,13 +1,13 @@
 //! Reads the text of CrystalDiskMark, versions 3 to 9, and of KDiskMark, which has the same rows.
 //!
-//! A megabyte is 1,000,000 bytes. Each row shows its fastest pass and the lowest mean latency of all passes.
+//! A megabyte is 1,000,000 bytes. Each row shows the rate of its fastest pass and the lowest mean latency of all passes.
 
 use super::lines::lines;
 use super::parse_util::{agree, decimal, not_understood};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// Largest relative difference between a row's rate and its IOPS times I/O size, due to rounding.
+/// Largest relative rounding difference between a row's rate and its IOPS times I/O size.
 const AGREE: f64 = 0.02;
 
 /// Finds CrystalDiskMark's results in a text.
@@ -33,14 +33,14 @@ struct Reader {
     found: Found,
     is_kdiskmark: bool,
     section: Option<Direction>,
-    /// Rows of the current report, whose drive and time follow at its end.
+    /// Rows of the current report; its drive and time follow only at its end.
     rows: Vec<Entry>,
     drive: Option<String>,
     passes: Option<String>,
     time: Option<Stamp>,
 }
 
-/// The direction of a row; a mix has its share of reads in percent.
+/// Direction of a row; a mix holds its share of reads in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Read,
@@ -90,7 +90,7 @@ impl Reader {
         (self.is_kdiskmark, self.section) = (is_kdiskmark, None);
     }
 
-    /// Completes the rows with the drive, passes and time found at the end of the report, and stores them.
+    /// Adds the drive, passes and time at the end of a report to its rows, and stores them.
     fn close(&mut self) {
         let (drive, passes, time) = (self.drive.take(), self.passes.take(), self.time.take());
         for mut entry in self.rows.drain(..) {
@@ -108,7 +108,7 @@ impl Reader {
         }
     }
 
-    /// Parses a row; `None` if it was not measured.
+    /// Parses a row; `None` if it was not measured, an error if it is damaged.
     fn row(&self, head: &Head<'_>, line: &str) -> Result<Option<Entry>, &'static str> {
         let direction = head.direction.or(self.section).ok_or("nothing tells whether it reads or writes")?;
         let (_, figures) = line.rsplit_once(':').ok_or("no rate in it")?;
@@ -151,11 +151,11 @@ fn between<'t>(text: &'t str, open: &str, close: &str) -> Option<&'t str> {
     text.split_once(open)?.1.split_once(close).map(|(inner, _)| inner)
 }
 
-/// The label of a row: `RND    4KiB (Q= 32, T=16)`, `Sequential Read (Q= 32,T= 1)`, `Random Read 4KB (QD=1)`.
+/// Label of a row: `RND    4KiB (Q= 32, T=16)`, `Sequential Read (Q= 32,T= 1)`, `Random Read 4KB (QD=1)`.
 struct Head<'t> {
     is_random: bool,
     direction: Option<Direction>,
-    /// The size of an I/O as printed.
+    /// I/O size as printed: number and unit.
     size: Option<(f64, &'t str)>,
     queue: Option<u32>,
     threads: Option<u32>,
@@ -199,7 +199,7 @@ impl<'t> Head<'t> {
         Some(found)
     }
 
-    /// The I/O size in bytes. Old versions write KB for 1024 bytes, so rate and IOPS decide between 1000 and 1024.
+    /// Returns the I/O size in bytes. Old versions write KB for 1024 bytes, so rate and IOPS decide between 1000 and 1024.
     fn size(&self, bytes: f64, iops: Option<f64>) -> Result<Option<f64>, ()> {
         let Some((value, unit)) = self.size else { return Ok(None) };
         let powers = [("KiB", 1), ("MiB", 2), ("GiB", 3), ("KB", 1), ("MB", 2)];
@@ -216,7 +216,7 @@ impl<'t> Head<'t> {
         }
     }
 
-    /// Sets a row's name and keys.
+    /// Sets an entry's workload name and keys.
     fn describe(&self, entry: &mut Entry, direction: Direction, size: Option<f64>) {
         let order = if self.is_random { "rand" } else { "" };
         let rw = match direction {

@@ -1,6 +1,6 @@
 //! Reads dd's final report: GNU's in any language, busybox's and toybox's, BSD's and macOS's.
 //!
-//! Languages differ in their words but not in the order: bytes, seconds, rate. A line is accepted only if the rate equals bytes over seconds,
+//! Languages differ in the words but not in their order: bytes, seconds, rate. A line is accepted only if the rate equals bytes over seconds,
 //! which rejects truncated and wrongly joined lines.
 
 use iotax_model::units::Bytes;
@@ -62,16 +62,16 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The error message of a line such as `dd: error writing 'x': No space left on device`, in any language.
+/// Returns the error message of a line such as `dd: error writing 'x': No space left on device`, in any language.
 fn message(line: &str) -> Option<&str> {
     let (program, words) = line.trim().split_once(": ")?;
     (program.rsplit('/').next() == Some("dd")).then_some(words)
 }
 
-/// Searches ahead in the current paragraph; reads each line only once.
+/// Looks ahead in the current paragraph of the text; reads each line only once.
 #[derive(Default)]
 struct Paragraph {
-    /// Index of the first line that has record counts or ends the paragraph.
+    /// Index of the first line with record counts, or of the end of the paragraph.
     stop: usize,
     has_records: bool,
 }
@@ -89,14 +89,14 @@ impl Paragraph {
     }
 }
 
-/// A parsed result line.
+/// A parsed result line: bytes, seconds and rate.
 struct Done {
     bytes: u64,
     seconds: f64,
 }
 
 impl Done {
-    /// Parses the result in line `i`, joined with the next line if wrapped. Also returns the index of the line after it.
+    /// Parses the result at line index `i`, joined with the next line if wrapped. Also returns the index of the line after the result.
     fn at(lines: &Lines<'_>, i: usize) -> Option<(Self, usize)> {
         let line = lines.get(i).filter(|line| records(line).is_none())?;
         let wrapped = || {
@@ -124,12 +124,12 @@ impl Done {
     }
 }
 
-/// A printed rate.
+/// The rate at the end of a result line.
 struct Rate {
     value: f64,
-    /// The largest rounding error, in the printed unit.
+    /// Largest rounding error, in the printed unit.
     slack: f64,
-    /// Possible sizes of the printed unit in bytes: they differ if the letter means 1000 in one dd and 1024 in another.
+    /// Possible sizes of the printed unit in bytes: two, because a letter such as `M` means 1000-based in one dd and 1024-based in another.
     units: [f64; 2],
 }
 
@@ -163,7 +163,7 @@ fn whole(word: &str) -> Option<u64> {
     word.chars().all(|c| c.is_ascii_digit()).then(|| word.parse().ok()).flatten()
 }
 
-/// The whole and partial records of a line such as `256+0 records out`.
+/// Parses the whole and partial records of a line such as `256+0 records out`.
 fn records(line: &str) -> Option<(u64, u64)> {
     line.split_whitespace().find_map(|word| {
         let (full, partial) = word.split_once('+')?;
@@ -171,16 +171,16 @@ fn records(line: &str) -> Option<(u64, u64)> {
     })
 }
 
-/// Options of the dd command; empty if the text does not include the command.
+/// Options of the dd command above the result; empty if the text does not include the command.
 #[derive(Default)]
 struct Command {
     input: Option<String>,
     output: Option<String>,
-    /// Values of `iflag`.
+    /// Flags given with `iflag`.
     reads: Vec<String>,
-    /// Values of `oflag` and `conv`.
+    /// Flags given with `oflag` and `conv`.
     writes: Vec<String>,
-    /// Bytes moved in its first result.
+    /// Bytes moved in the command's first result.
     moved: Option<u64>,
 }
 
@@ -211,7 +211,7 @@ impl Command {
         known.then_some(command)
     }
 
-    /// The flags of the measured side; empty if that is unknown, or for a copy, where no flag applies to both sides.
+    /// Returns the flags of the measured side; empty if that side is unknown, or for a copy, where no flag applies to both sides.
     fn flags(&self, rw: Option<Rw>) -> &[String] {
         match rw {
             Some(Rw::Read) => &self.reads,
@@ -220,7 +220,7 @@ impl Command {
         }
     }
 
-    /// The measured file and direction; both `None` unless exactly one side is a real file and the other is known.
+    /// Returns the measured file and its direction; both `None` unless one side is a real file and the other a device such as /dev/zero.
     fn measured(&self) -> (Option<&str>, Option<Rw>) {
         let real = |file: &Option<String>| {
             let made_up = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"];
@@ -273,7 +273,7 @@ fn entry(done: &Done, command: &Command, counts: Option<(u64, u64)>) -> Entry {
     entry
 }
 
-/// Adds the CPU times that `time` of bash or POSIX prints after the command.
+/// Adds the CPU times that `time` of bash or POSIX printed after the command.
 fn add_time<'t>(entry: &mut Entry, after: impl Iterator<Item = &'t str>) {
     for line in after.take(4) {
         let mut words = line.split_whitespace();

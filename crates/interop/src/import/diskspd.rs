@@ -1,6 +1,6 @@
 //! Reads DiskSpd's text (2.0 to 2.2) and XML.
 //!
-//! `MB/s` of old versions equals `MiB/s` of new ones: 1024 * 1024 bytes. Latencies are in milliseconds.
+//! `MB/s` of old versions equals `MiB/s` of new ones: 1024 * 1024 bytes per second. Latencies are in milliseconds.
 
 mod xml;
 
@@ -22,19 +22,19 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The workload of a timespan: settings that all its targets share.
+/// Workload of a timespan: the settings that its targets share.
 #[derive(Debug, Clone, Default)]
 struct Work {
-    /// Number of targets. With several, no setting is known to be shared.
+    /// Number of targets. If there are several, no setting is known to be shared.
     targets: usize,
     path: Option<String>,
     is_random: Option<bool>,
-    /// The share of writes, in percent.
+    /// Percentage of writes.
     writes: Option<u8>,
     block: Option<u64>,
     queue: Option<u32>,
     threads: Option<u32>,
-    /// True if the file is opened without the system's cache.
+    /// True if the file is opened without the system's file cache.
     direct: Option<bool>,
 }
 
@@ -84,7 +84,7 @@ impl Work {
         }
     }
 
-    /// Parses a line of DiskSpd's input parameters.
+    /// Parses a line of the input parameters that DiskSpd repeats in its output.
     fn take(&mut self, line: &str) {
         let after = |mark: &str| line.strip_prefix(mark).map(str::trim);
         if let Some(path) = after("path:") {
@@ -127,7 +127,7 @@ fn bytes(text: &str) -> Option<u64> {
     if bytes.fract() == 0.0 { whole_nanos(bytes) } else { None }
 }
 
-/// A section of a result.
+/// Sections of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Total = 0,
@@ -135,17 +135,17 @@ enum Part {
     Write = 2,
 }
 
-/// The totals of a section.
+/// Totals of a section.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     ios: f64,
     iops: f64,
     bytes_per_s: f64,
-    /// Mean latency in nanoseconds.
+    /// Mean latency in nanoseconds, if printed.
     latency: Option<f64>,
 }
 
-/// Percentiles: the name in DiskSpd's table, and the number.
+/// Percentiles: their name in DiskSpd's table, and the percentage.
 const PERCENTILES: [(&str, &str); 9] = [
     ("25th", "25"),
     ("50th", "50"),
@@ -158,18 +158,18 @@ const PERCENTILES: [(&str, &str); 9] = [
     ("5-nines", "99.999"),
 ];
 
-/// A result in a text.
+/// The result of one timespan.
 #[derive(Default)]
 struct Outcome {
     line: usize,
-    /// Number of the timespan.
+    /// Number of the timespan in its run.
     number: usize,
     seconds: Option<f64>,
     cpu: Option<f64>,
     part: Option<Part>,
     heads: Vec<String>,
     sums: [Option<Sums>; 3],
-    /// The latency table: name and figures of each row. Its last section covers all targets.
+    /// Rows of the latency table: name and figures. The last section of the table covers all targets.
     chart: Vec<(String, [Option<f64>; 3])>,
     in_chart: bool,
     is_doubtful: bool,
@@ -276,7 +276,7 @@ impl Outcome {
     }
 }
 
-/// Parses the row of totals with the column heads above it.
+/// Parses a row of totals by the column heads above it.
 fn sums(heads: &[String], row: &str) -> Result<Sums, &'static str> {
     let cells: Vec<&str> = row.split('|').map(str::trim).collect();
     // The thread has no cell here, and neither has the file.
@@ -341,7 +341,7 @@ fn add_chart(entry: &mut Entry, before: &str, chart: &[(String, [Option<f64>; 3]
     }
 }
 
-/// The number of a percentile of the latency table, such as `25` for `25th`.
+/// Returns the percentage of a row in the latency table, such as `25` for `25th`; `None` for other rows.
 fn percentile(name: &str) -> Option<&'static str> {
     PERCENTILES.iter().find(|(known, _)| *known == name).map(|(_, percent)| *percent)
 }

@@ -24,7 +24,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// A phase of a table: the name and figures of each row.
+/// A phase of a table, such as `WRITE`: the name and figures of each row.
 struct Phase<'t> {
     line: usize,
     name: &'t str,
@@ -33,7 +33,7 @@ struct Phase<'t> {
     is_doubtful: bool,
 }
 
-/// Maximum number of rows per phase, above that of any version.
+/// Maximum number of rows per phase; no version has so many.
 const MOST_OF_A_PHASE: usize = 100;
 
 impl<'t> Phase<'t> {
@@ -80,7 +80,7 @@ fn of_table(text: &str, found: &mut Found) {
     close(phase, found);
 }
 
-/// Returns whether a name is a phase, such as `WRITE`, `RWMIX70` or `READ+s`.
+/// Returns whether a word is the name of a phase, such as `WRITE`, `RWMIX70` or `READ+s`.
 fn is_phase(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.contains(char::is_whitespace)
 }
@@ -131,7 +131,8 @@ fn close(phase: Option<Phase<'_>>, found: &mut Found) {
     found.keep(entry);
 }
 
-/// Adds latencies of rows such as `[ min=73us avg=94us max=1.20ms ]` and `[ 1%<=90 50%<=107 99%<=152 ]`, the latter in microseconds.
+/// Adds latencies from rows such as `[ min=73us avg=94us max=1.20ms ]` and `[ 1%<=90 50%<=107 99%<=152 ]`; the percentiles are in
+/// microseconds.
 fn add_latencies(entry: &mut Entry, before: &str, latency: Option<&str>, percentiles: Option<&str>) {
     let inner = |text: &'_ str| text.strip_prefix('[')?.strip_suffix(']').map(str::to_owned);
     for word in latency.and_then(inner).unwrap_or_default().split_whitespace() {
@@ -190,7 +191,7 @@ fn of_csv(text: &str, found: &mut Found) {
     }
 }
 
-/// Maximum number of trailing commas that a CSV row may lack.
+/// Maximum number of trailing commas that may be missing in a CSV row.
 const MOST_MISSING: usize = 10;
 
 fn csv_row(heads: &[&str], fields: &[&str], line: usize, found: &mut Found) {

@@ -1,16 +1,16 @@
-//! Labels results with the headings above them, such as "Native" and "Xen PV", so that they do not look like repetitions.
+//! Labels results with the headings above them, such as "Native" and "Xen PV". Otherwise they would look like repetitions.
 
 use super::lines::Lines;
 use super::{Found, Stamp};
 
-/// Level of headings without markup, below all others.
+/// Level of headings without markup; Markdown headings have levels 1 to 6 and are above.
 const PLAIN: usize = 7;
 
-/// Maximum number of words, and of bytes, in a heading without markup.
+/// Maximum number of words in a heading without markup, and maximum length of a heading in bytes.
 const WORDS: usize = 5;
 const LONGEST: usize = 80;
 
-/// Strings by which a line on its own is recognised as a tool's output instead of a heading.
+/// Texts that occur in tools' output; a line with one of them is not a heading.
 const OF_TOOLS: [&str; 46] = [
     "fio-",
     "Starting ",
@@ -60,20 +60,20 @@ const OF_TOOLS: [&str; 46] = [
     "Latency histogram",
 ];
 
-/// Words that number a repetition.
+/// Words that precede the number of a repetition.
 const REPEATS: [&str; 9] =
     ["run", "round", "iteration", "repetition", "repeat", "pass", "try", "attempt", "take"];
 
-/// A line above results.
+/// A heading above results: its level and text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Heading {
-    /// Line number, from 0.
+    /// Index of the line, from 0.
     line: usize,
     level: usize,
     text: String,
 }
 
-/// Labels each result with the headings above it.
+/// Sets the label of each result to the headings above it, joined by commas.
 pub(super) fn label(text: &str, all: &mut [Found]) {
     if all.iter().all(|found| found.entries.len() < 2) {
         return;
@@ -95,7 +95,8 @@ pub(super) fn label(text: &str, all: &mut [Found]) {
     }
 }
 
-/// Adds new headings, and removes those that they end. A sequence of known headings starts a repetition and changes nothing.
+/// Adds new headings below the current ones, and removes the current ones that they replace. If all are known, a repetition starts and
+/// nothing changes.
 fn enter<'a>(above: &mut Vec<&'a Heading>, new: &'a [Heading]) {
     if new.iter().all(|heading| above.iter().any(|known| known.text == heading.text)) {
         return;
@@ -125,7 +126,7 @@ fn headings(text: &str) -> Vec<Heading> {
     headings
 }
 
-/// The level and text of a heading; `None` for any other line.
+/// Returns the level and text of a heading; `None` for any other line. `before` and `next` are the adjacent lines.
 fn heading(before: &str, line: &str, next: &str) -> Option<(usize, String)> {
     let line = line.trim();
     if line.is_empty() || line.len() > LONGEST || OF_TOOLS.iter().any(|of| line.contains(of)) {
@@ -158,7 +159,7 @@ fn heading(before: &str, line: &str, next: &str) -> Option<(usize, String)> {
     (stands_alone && is_words(text)).then(|| (PLAIN, text.to_owned()))
 }
 
-/// Returns whether a line is a few words with at most one number.
+/// Returns whether a text is a few words with at most one number, so that it may be a heading.
 fn is_words(text: &str) -> bool {
     let is_plain = |c: char| c.is_alphanumeric() || " -_+.,()/'&".contains(c);
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -171,7 +172,7 @@ fn is_words(text: &str) -> bool {
         && numbers <= 1
 }
 
-/// Removes the words that number a repetition: `Xen PV run 2` becomes `Xen PV`, `Run 2` becomes empty.
+/// Removes the words and the number of a repetition: `Xen PV run 2` becomes `Xen PV`, `Run 2` becomes empty.
 fn without_repeats(text: &str) -> String {
     let plain = |word: &str| word.trim_matches([':', '#', '(', ')', ',', '.', '-']).to_lowercase();
     let is_number = |word: &str| {

@@ -1,6 +1,6 @@
 //! Reads hyperfine's exported JSON: each run of a command is a repetition, and its duration the latency of one operation.
 //!
-//! hyperfine's text and CSV have no durations of single runs, so they are reported as not understood.
+//! hyperfine's text and CSV lack the durations of single runs, so they are reported as not understood.
 
 use super::json_tree::{self, Value};
 use super::lines::lines;
@@ -8,7 +8,7 @@ use super::parse_util::{agree, not_understood, whole_nanos};
 use super::{Entry, Found, is_long};
 use iotax_analysis::Metric;
 
-/// Strings that identify hyperfine's text and CSV.
+/// Texts by which hyperfine's text and CSV are recognised.
 const SUMMARIES: [&str; 2] = ["Time (mean ", "command,mean,stddev,median,user,system,min,max"];
 
 /// Finds hyperfine's results in a text.
@@ -49,7 +49,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The command, and its parameters if it ran with several.
+/// Returns the command as the result's name, with its parameters if it ran with several.
 fn name(mut command: String, parameters: Value<'_>) -> String {
     for (key, value) in parameters.entries() {
         command.extend([" [", &*key, "=", &value.to_string(), "]"]);
@@ -57,7 +57,7 @@ fn name(mut command: String, parameters: Value<'_>) -> String {
     command
 }
 
-/// Returns whether all times are above 0 and their mean equals the printed one.
+/// Returns whether all durations are above 0 and their mean equals the printed mean.
 fn fit_together(result: Value<'_>, times: Value<'_>) -> bool {
     let sum = times.items().try_fold((0.0, 0_usize), |(sum, count), time| {
         time.f64().filter(|seconds| *seconds > 0.0).map(|seconds| (sum + seconds, count + 1))

@@ -1,19 +1,19 @@
-//! Individual intervals of iostat's and atop's output, which [`super::recognise`] combines.
+//! Reads single intervals of iostat's and atop's output, which [`super::recognise`] combines to one result.
 
 use super::{Found, Line, Stamp, atop, clean, iostat, prefix};
 
-/// An interval in iostat's or atop's output.
+/// An interval in the output of iostat or atop.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ImportedInterval {
-    /// End of the interval, if known.
+    /// Time at the end of the interval, if printed.
     pub end: Option<Stamp>,
-    /// Length in nanoseconds, if known.
+    /// Length of the interval in nanoseconds, if known.
     pub length_ns: Option<u64>,
-    /// Figures of the devices, in the text's order.
+    /// Figures of each device, in the order of the text.
     pub devices: Vec<DeviceInterval>,
 }
 
-/// The figures of a device in an interval; `None` for figures missing from the text.
+/// Figures of a device in an interval; `None` for a figure that the text lacks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceInterval {
     /// The device's name.
@@ -30,24 +30,24 @@ pub struct DeviceInterval {
     pub read_latency_ns: Option<f64>,
     /// Mean latency of writes in nanoseconds.
     pub write_latency_ns: Option<f64>,
-    /// Mean number of I/Os in flight.
+    /// Mean number of I/Os queued or in flight.
     pub queue: Option<f64>,
     /// Share of time with I/O in flight.
     pub busy: Option<f64>,
 }
 
-/// All intervals of a text, except those since boot.
+/// All intervals of a text, except those that cover the time since boot.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Intervals {
-    /// The tool: `iostat` or `atop`.
+    /// Name of the tool: `iostat` or `atop`.
     pub tool: &'static str,
-    /// Intervals in the text's order.
+    /// Intervals in the order of the text.
     pub intervals: Vec<ImportedInterval>,
-    /// Lines of the tool that were not understood.
+    /// Lines of the tool that could not be read, with reasons.
     pub not_understood: Vec<Line>,
 }
 
-/// Reads the intervals of a text; `None` if it is output of neither iostat nor atop.
+/// Reads the intervals of a text; `None` if the text is not output of iostat or atop.
 #[must_use]
 pub fn intervals(text: &str) -> Option<Intervals> {
     let text = clean(text);

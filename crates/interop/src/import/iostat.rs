@@ -1,7 +1,7 @@
 //! Reads iostat's output (sysstat 10 to 12), with and without `-x`, and its JSON; columns are identified by name.
 //!
-//! The first report covers the time since boot and is left out. Figures are means over the other reports: columns per second weighted with
-//! the reports' lengths if known, columns per I/O weighted with the I/Os.
+//! The first report covers the time since boot and is left out. Figures are means over the other reports: columns per second are weighted
+//! with the lengths of the reports if known, columns per I/O with the I/Os.
 
 mod reports;
 
@@ -33,7 +33,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The individual reports of a text, without those since boot.
+/// Returns the single reports of a text, without those since boot.
 pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> {
     let mut sessions = reports::of_text(text, found);
     sessions.extend(reports::of_json(text, found));
@@ -76,7 +76,7 @@ fn device_interval(device: &str, row: &Columns) -> DeviceInterval {
 /// A value of a column and its weight.
 type Weighted = (f64, f64);
 
-/// Adds the entries of one session.
+/// Adds the entries of one iostat command, one per device, from its reports from `first` on.
 fn entries(reports: &[Report], first: usize, found: &mut Found) {
     let lengths = lengths(reports, first);
     let mut devices: BTreeMap<&str, BTreeMap<&str, Vec<Weighted>>> = BTreeMap::new();
@@ -119,10 +119,10 @@ fn entries(reports: &[Report], first: usize, found: &mut Found) {
     }
 }
 
-/// Key of the mean wait of reads and writes; no column of iostat has this name.
+/// Key of the combined mean wait of reads and writes; it is no column of iostat.
 const WAIT: &str = "wait of reads and writes";
 
-/// Length of each report in seconds, from the times that `-t` prints; without them all reports weigh the same.
+/// Returns the length of each report in seconds, from the times that `-t` prints; without times all reports get the same weight.
 fn lengths(reports: &[Report], first: usize) -> Vec<f64> {
     let times: Option<Vec<u32>> = reports.iter().map(|report| report.at).collect();
     match times {
@@ -134,7 +134,7 @@ fn lengths(reports: &[Report], first: usize) -> Vec<f64> {
     }
 }
 
-/// I/Os per second as the weight of a column that is a mean per I/O; `None` for other columns.
+/// Returns the I/Os per second as weight for a column that is a mean per I/O; `None` for other columns.
 fn weight(column: &str, row: &Columns) -> Option<f64> {
     let rate = |name: &str| row.get(name).copied();
     match column {
@@ -148,7 +148,7 @@ fn weight(column: &str, row: &Columns) -> Option<f64> {
     }
 }
 
-/// Reads and writes per second and their mean wait in milliseconds.
+/// Returns the mean wait of reads and writes together in milliseconds, weighted by I/Os per second.
 fn waits(row: &Columns) -> Option<Weighted> {
     let of = |name: &str| row.get(name).copied();
     let both = || {
@@ -190,7 +190,7 @@ fn entry(device: &str, means: &BTreeMap<&str, f64>) -> Entry {
     entry
 }
 
-/// Columns of bytes read and written per second, and their unit.
+/// Column names of read and write rates, and bytes per unit; the second name is empty for a column of both together.
 const BYTES: [(&str, &str, f64); 7] = [
     ("rsec/s", "wsec/s", 512.0),
     ("rkB/s", "wkB/s", 1024.0),
@@ -201,7 +201,7 @@ const BYTES: [(&str, &str, f64); 7] = [
     ("kB/s", "", 1024.0),
 ];
 
-/// Bytes read and written per second, from the columns that are present.
+/// Returns bytes read and written per second together; `None` without such columns.
 fn bytes(means: &BTreeMap<&str, f64>) -> Option<f64> {
     let of = |name: &str| means.get(name).copied();
     BYTES
@@ -213,7 +213,7 @@ fn bytes(means: &BTreeMap<&str, f64>) -> Option<f64> {
         .or_else(|| Some(of("MB/s")? * 1_048_576.0))
 }
 
-/// A column's unit, from its name.
+/// Returns the unit of a column, which its name implies.
 fn unit(column: &str) -> &'static str {
     match column {
         "%util" => "%",

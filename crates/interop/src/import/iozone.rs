@@ -9,10 +9,11 @@ use super::quantity::number;
 use super::{Entry, Found, Line, Stamp};
 use iotax_analysis::Metric;
 
-/// A test: name of its table column, title of its part of the spreadsheet report, and its workload key and value.
+/// A test: name of its table column, title of its part in the spreadsheet report, and the workload key and value that describe it.
 type Test = (&'static str, &'static str, Option<(&'static str, &'static str)>);
 
-/// Tests in the order of the table's columns. Strides of stride and backward reads depend on the record size.
+/// All tests in the order of the table's columns. Stride and backward reads have no workload key, because their strides depend on the record
+/// size.
 const TESTS: [Test; 13] = [
     ("write", "writer", Some(("test", "write-new"))),
     ("rewrite", "re-writer", Some(("rw", "write"))),
@@ -32,41 +33,41 @@ const TESTS: [Test; 13] = [
 /// Index in [`TESTS`] of the first test through stdio, to which O_DIRECT does not apply.
 const STDIO: usize = 9;
 
-/// Column heads after size and record.
+/// Heads of the columns after file size and record size.
 const HEADS: [&str; 13] = [
     "write", "rewrite", "read", "reread", "read", "write", "read", "rewrite", "read", "fwrite", "frewrite",
     "fread", "freread",
 ];
 const ABOVE: [&str; 5] = ["random", "random", "bkwd", "record", "stride"];
 
-/// The unit of the figures, from the line "Output is in ...".
+/// Unit of the figures, from the line "Output is in ...".
 #[derive(Clone, Copy, PartialEq)]
 enum Unit {
     KibPerS,
     Ops,
     MicrosPerOp,
-    /// Any other unit, or one requested by `-O` or `-N` in a command that is missing from the text.
+    /// Another unit, or one requested by `-O` or `-N` in a command that the text does not show.
     Unknown,
 }
 
-/// Characters that a figure may end to the left of its column head.
+/// Maximum number of characters by which a figure may end to the left of its column head.
 const LEFT: usize = 2;
 
 #[derive(Default)]
 struct Reader {
     found: Found,
     unit: Option<Unit>,
-    /// End positions of the table's columns: size, record, then the tests.
+    /// End positions of the table's columns: file size, record size, then the tests.
     ends: Vec<usize>,
-    /// The current part of the spreadsheet report, and its record sizes in kB.
+    /// Test of the current part of the spreadsheet report, and the record sizes of this part in kB.
     part: Option<usize>,
     records: Vec<f64>,
     direct: bool,
-    /// Start time.
+    /// Start time of the run, if printed.
     time: Option<Stamp>,
-    /// Test, size, record and figure of each entry of this run so far.
+    /// Test, file size, record size and figure of each entry of this run so far, to skip repetitions in another part.
     told: HashSet<(usize, [u64; 3])>,
-    /// True if the text contains something that only iozone writes.
+    /// True if the text contains something that only iozone prints.
     is_iozone: bool,
 }
 
@@ -135,7 +136,7 @@ impl Reader {
         }
     }
 
-    /// Parses a row of the table.
+    /// Reads a row of the table.
     fn row(&mut self, line: &str, next: Option<&str>, at: usize) {
         let row = words(line);
         if row.len() < 3 || row.iter().any(|(_, word)| number(word).is_none()) {
@@ -162,7 +163,7 @@ impl Reader {
         }
     }
 
-    /// Parses a line of the spreadsheet report: quoted record sizes, or a quoted file size with a figure per record size.
+    /// Reads a line of the spreadsheet report: quoted record sizes, or a quoted file size followed by a figure per record size.
     fn spreadsheet(&mut self, line: &str, next: Option<&str>, at: usize) {
         let quoted: Option<Vec<f64>> =
             line.split_whitespace().map(|word| number(word.strip_prefix('"')?.strip_suffix('"')?)).collect();
@@ -189,7 +190,7 @@ impl Reader {
         self.records = records;
     }
 
-    /// Adds a test's figure, unless another part of the same output has added it.
+    /// Adds a test's figure, unless another part of the same output contained it already.
     fn add(&mut self, test: usize, size: f64, record: f64, figure: Option<f64>, line: usize) {
         let Some(figure) = figure.filter(|figure| *figure > 0.0) else { return };
         if !self.told.insert((test, [size, record, figure].map(f64::to_bits))) {
@@ -237,7 +238,7 @@ impl Reader {
         entry.notes.push(format!("{why}: what memory answered or took may be in the figures"));
     }
 
-    /// Adds a result of throughput mode: `Children see throughput for  4 initial writers = 123456.78 kB/sec`
+    /// Adds a result of throughput mode: `Children see throughput for  4 initial writers = 123456.78 kB/sec`.
     fn children(&mut self, what: &str, rate: (f64, &str), line: usize) {
         let mut entry = Entry { workload: what.to_owned(), line, ..Entry::default() };
         match rate {
@@ -263,7 +264,7 @@ fn asks_for_a_unit(line: &str) -> bool {
         && words.any(|word| word.starts_with('-') && word.contains(['O', 'N']))
 }
 
-/// The column heads after size and record; `None` unless the line is the last header line of the table.
+/// Returns the column heads after file size and record size; `None` unless the line is the last header line of the table.
 fn heads(line: &str) -> Option<Vec<&str>> {
     let mut words = line.split_whitespace();
     let is_size = words.next().is_some_and(|word| word.eq_ignore_ascii_case("kb"));
@@ -282,17 +283,17 @@ fn are_known(heads: &[&str], above: &str, next: Option<&str>) -> bool {
             && (heads.len() <= 4 || above.split_whitespace().eq(told))
 }
 
-/// Index of the test whose part of the spreadsheet report starts with this title, such as `"Re-writer report"`.
+/// Returns the index of the test to which a title in the spreadsheet report belongs, such as `"Re-writer report"`.
 fn title(line: &str) -> Option<usize> {
     let title = line.strip_prefix('"')?.strip_suffix('"')?.to_ascii_lowercase();
     let title = title.strip_suffix(" report")?;
     TESTS.iter().position(|(_, known, _)| *known == title)
 }
 
-/// Start of a result line of throughput mode.
+/// Text at the start of a result line of throughput mode.
 const CHILDREN: &str = "Children see throughput for";
 
-/// The name of the test, and rate with unit, in a line of throughput mode.
+/// Parses a line of throughput mode to the name of the test, and its rate with unit.
 fn throughput(line: &str) -> Option<(&str, (f64, &str))> {
     let rest = line.strip_prefix(CHILDREN)?;
     let (what, rate) = rest.split_once('=')?;

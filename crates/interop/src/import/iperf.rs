@@ -1,9 +1,9 @@
-//! Parses the rows that iperf2 and iperf3 share: `[  5]   0.00-2.00   sec  4.91 GBytes  21.0 Gbits/sec`.
+//! Parses the result rows that iperf2 and iperf3 share: `[  5]   0.00-2.00   sec  4.91 GBytes  21.0 Gbits/sec`.
 
 use super::Entry;
 use super::parse_util::{decimal, half_a_digit};
 
-/// Transfer and rate over an interval, of one stream or of all.
+/// A result row: transfer and rate over an interval, of one stream or of all.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
     /// Stream number, or `SUM`.
@@ -14,16 +14,16 @@ pub(super) struct Row<'a> {
     pub(super) from: f64,
     /// End of the interval, in seconds from the test's start.
     pub(super) to: f64,
-    /// Rate as printed, so rounded.
+    /// Rate in bits/s as printed, so rounded.
     pub(super) bits_per_s: f64,
-    /// True if the times have two decimals, as always with iperf3. iperf 2 prints one or four, and two with -e.
+    /// True if the times have two decimals, as always in iperf3. iperf 2 prints one or four, and two with -e.
     pub(super) may_be_iperf3: bool,
-    /// The words after the rate.
+    /// Words of the row after the rate.
     pub(super) rest: Vec<&'a str>,
 }
 
 impl<'a> Row<'a> {
-    /// Parses a row; `None` if it is no row, or if transfer, time and rate contradict one another.
+    /// Parses a row; `None` if the line is not a row, or if transfer, time and rate contradict each other.
     pub(super) fn of(line: &'a str) -> Option<Self> {
         let (id, mut rest) = bracket(line)?;
         let is_stream = id == "SUM" || id.chars().all(|c| c.is_ascii_digit()) && !id.is_empty();
@@ -55,12 +55,12 @@ impl<'a> Row<'a> {
         (is_stream && length > 0.0 && (given - row.bits_per_s).abs() <= slack).then_some(row)
     }
 
-    /// True for the sum of all streams.
+    /// Returns whether the row is the sum of all streams.
     pub(super) fn is_sum(&self) -> bool {
         self.id == "SUM"
     }
 
-    /// Jitter in milliseconds, datagrams lost and datagrams sent, from a row such as `... 0.007 ms  0/763 (0%)`.
+    /// Parses jitter in milliseconds, datagrams lost and datagrams sent from a row such as `... 0.007 ms  0/763 (0%)`.
     pub(super) fn datagrams(&self) -> Option<(f64, f64, f64)> {
         let ms = self.rest.iter().position(|word| *word == "ms")?;
         let jitter = decimal(self.rest[ms.checked_sub(1)?])?;
@@ -73,12 +73,12 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Returns whether a number has two decimals, like `10.00`.
+/// Returns whether a number is printed with two decimals, like `10.00`.
 fn has_hundredths(seconds: &str) -> bool {
     seconds.split_once(['.', ',']).is_some_and(|(_, part)| part.len() == 2)
 }
 
-/// Adds the datagram figures; none if no datagrams were sent.
+/// Adds the figures on datagrams to an entry; nothing if no datagrams were sent.
 pub(super) fn add_datagrams(entry: &mut Entry, jitter: Option<f64>, lost: Option<f64>, packets: Option<f64>) {
     if packets == Some(0.0) {
         return;
@@ -89,13 +89,13 @@ pub(super) fn add_datagrams(entry: &mut Entry, jitter: Option<f64>, lost: Option
     entry.add("packets", packets, "");
 }
 
-/// The text in the first square brackets, and the rest of the line.
+/// Returns the text in the first square brackets, and the rest of the line.
 pub(super) fn bracket(line: &str) -> Option<(&str, &str)> {
     let (inside, rest) = line[line.find('[')? + 1..].split_once(']')?;
     Some((inside.trim(), rest))
 }
 
-/// Stream and local port of a line such as `[  5] local 10.0.0.1 port 59446 connected to 10.0.0.2 port 5201`.
+/// Parses stream number and local port from a line such as `[  5] local 10.0.0.1 port 59446 connected to 10.0.0.2 port 5201`.
 pub(super) fn connected(line: &str) -> Option<(&str, &str)> {
     let (id, rest) = bracket(line)?;
     let mut words = rest.split_whitespace();
@@ -107,12 +107,12 @@ fn power(letter: &str) -> Option<i32> {
     i32::try_from(["", "K", "M", "G", "T"].iter().position(|known| *known == letter)?).ok()
 }
 
-/// The size of a unit such as `GBytes` in bytes, by powers of 1024.
+/// Returns the size in bytes of a unit such as `GBytes`, by powers of 1024.
 fn bytes_in(unit: &str) -> Option<f64> {
     Some(1024_f64.powi(power(unit.strip_suffix("Bytes").or_else(|| unit.strip_suffix("Byte"))?)?))
 }
 
-/// The size of a unit such as `Gbits/sec` (powers of 1000) or `MBytes/sec` (powers of 1024) in bits per second.
+/// Returns the size in bits per second of a unit such as `Gbits/sec` (powers of 1000) or `MBytes/sec` (powers of 1024).
 fn bits_per_s_in(unit: &str) -> Option<f64> {
     let unit = unit.strip_suffix("/sec")?;
     match unit.strip_suffix("bits") {

@@ -1,8 +1,8 @@
 //! Reads iperf 2's output: text, and CSV (`-y C`).
 //!
 //! Only the row over the whole test is used. For UDP that is the server's row, with the rate of received data. A truncated server row looks
-//! like a client's, which is recognised by the line after it: `Sent 893 datagrams`, or `Server Report:` in versions before 2. Without a
-//! test's header, only such rows are known to cover a whole test.
+//! like a client's, which is recognised by the line after it: `Sent 893 datagrams`, or `Server Report:` before version 2. Without the header
+//! of a test, only such rows are known to cover a whole test.
 
 mod csv;
 
@@ -14,7 +14,7 @@ use super::parse_util::{not_understood, whole_nanos};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// First lines of a test: at the client and at the server.
+/// Texts at the start of a test's header: of a client and of a server.
 const HEADS: [&str; 2] = ["Client connecting to ", "Server listening on"];
 
 /// Finds iperf 2's results in a text. Results of the same host and kind are repetitions.
@@ -43,13 +43,13 @@ pub(super) fn is_head(line: &str) -> bool {
     Test::of_head(line).is_some()
 }
 
-/// Returns whether a line without a header above can only be iperf 2's.
+/// Returns whether a line can only be iperf 2's, even if the header above it is missing.
 fn is_headless(line: &str) -> bool {
     line.contains("connected with") && connected(line).is_some()
         || Row::of(line).is_some_and(|row| !row.may_be_iperf3)
 }
 
-/// A row of a test.
+/// A row of a test, with the notes in the lines around it.
 #[derive(Clone)]
 struct Kept {
     line: usize,
@@ -63,7 +63,7 @@ struct Kept {
     is_report: bool,
 }
 
-/// A test, from one header to the next.
+/// A test, from its header to the next header.
 #[derive(Default)]
 struct Test {
     host: Option<String>,
@@ -73,15 +73,15 @@ struct Test {
     port: String,
     /// Local port of each stream, by stream number.
     streams: BTreeMap<String, String>,
-    /// Rows of each stream, and of `SUM`.
+    /// Rows by stream number; the key `SUM` has the sums of all streams.
     rows: BTreeMap<String, Vec<Kept>>,
-    /// Stream of the row in the previous line.
+    /// Stream number of the row in the previous line, if that line was a row.
     last: Option<String>,
-    /// The stream whose server report began on the previous line.
+    /// Number of the stream whose server report began in the previous line.
     reported: Option<String>,
 }
 
-/// The stream number in `[  3] Sent 893 datagrams` or `[  3] Server Report:`, and true for the latter.
+/// Parses the line after a row: the stream number in `[  3] Sent 893 datagrams` or `[  3] Server Report:`, and true for the latter.
 fn after_row(line: &str) -> Option<(&str, bool)> {
     let (id, rest) = bracket(line)?;
     let words: Vec<&str> = rest.split_whitespace().collect();
@@ -140,12 +140,12 @@ impl Test {
         }
     }
 
-    /// Returns whether a stream is incoming: its local port is the test's.
+    /// Returns whether a stream brings data in: its local port is the port of the test.
     fn comes_in(&self, id: &str) -> bool {
         self.host.is_some() && self.streams.get(id).is_some_and(|port| *port == self.port)
     }
 
-    /// Stream numbers of one direction.
+    /// Returns the numbers of the streams in one direction.
     fn ids(&self, incoming: bool) -> Vec<&str> {
         let mut ids: Vec<&str> = self.streams.keys().chain(self.rows.keys()).map(|id| &**id).collect();
         ids.sort_unstable();
@@ -154,7 +154,7 @@ impl Test {
         ids
     }
 
-    /// Rows of the stream that cover the whole test.
+    /// Returns the rows of a stream that cover the whole test.
     fn whole(&self, id: &str) -> Vec<&Kept> {
         let Some(rows) = self.rows.get(id) else { return Vec::new() };
         let end = rows.iter().map(|row| row.to).fold(0.0, f64::max);

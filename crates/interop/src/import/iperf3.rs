@@ -13,18 +13,18 @@ use super::parse_util::{agree, not_understood, whole_nanos};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// Note for a result whose rate is the sender's.
+/// Note for a result whose rate is that of the sender.
 const SENDERS: &str = "the rate is the sender's: what was lost is in it";
 
-/// Note for a result in which the rate of one end is 0.
+/// Returns the note for a result in which the rate of one end is 0.
 fn unknown(end: &str) -> String {
     format!("the {end}'s rate is unknown: iperf3 writes 0 for what it does not know")
 }
 
-/// Retransmit counts from this value on are negative numbers printed as unsigned.
+/// Retransmit counts from this value on are negative numbers that were printed as unsigned.
 const MOST_RETRANSMITS: f64 = 2_147_483_648.0;
 
-/// Adds the number of retransmits. If the counter went below 0, adds a note instead.
+/// Adds the number of retransmits. If the counter fell below 0, adds a note instead.
 fn add_retransmits(entry: &mut Entry, count: Option<f64>) {
     match count {
         Some(count) if !(0.0..MOST_RETRANSMITS).contains(&count) => {
@@ -75,16 +75,16 @@ fn refused(error: Value<'_>, line: usize, found: &mut Found) {
     }
 }
 
-/// The parameters of a test, known before it runs.
+/// Parameters of a test, known before it runs.
 #[derive(Default)]
 struct Start {
     version: Option<String>,
-    /// Protocol, with `-reverse` if the server sends.
+    /// Protocol, with `-reverse` if the server sends the data.
     name: String,
     target: Option<String>,
     streams: Option<u32>,
     bs: Option<Bytes>,
-    /// Target rate in bits/s.
+    /// Requested rate in bits/s; `None` for unlimited.
     bitrate: Option<u64>,
     time: Option<Stamp>,
 }
@@ -112,7 +112,7 @@ impl Start {
         }
     }
 
-    /// A new entry for one direction, with the test's parameters; `way` is appended to the name.
+    /// Creates an entry for one direction, with the test's parameters; `way` is appended to the name.
     fn entry(&self, way: &str) -> Entry {
         let mut entry = Entry { target: self.target.clone(), time: self.time, ..Entry::default() };
         let mut name = format!("{}{way}", self.name);
@@ -130,7 +130,7 @@ impl Start {
     }
 }
 
-/// Reads a test, or both directions of one. A failed test may have no figures.
+/// Reads the results of a test, in one direction or both. A failed test may have no figures.
 fn document(start: &Start, end: Value<'_>, failed: bool, line: usize, found: &mut Found) {
     if let Some(version) = start.version.as_ref().and_then(|version| version.strip_prefix("iperf ")) {
         found.version = Some(version.to_owned());
@@ -164,7 +164,7 @@ fn document(start: &Start, end: Value<'_>, failed: bool, line: usize, found: &mu
     }
 }
 
-/// The rate of a total in bits/s; `None` unless bytes, seconds and rate agree.
+/// Returns the rate of a total in bits/s; `None` unless bytes, seconds and rate agree.
 fn rate(sum: Value<'_>) -> Option<f64> {
     let [bytes, seconds, rate] = ["bytes", "seconds", "bits_per_second"].map(|key| sum.get(key).f64());
     let (bytes, seconds, rate) = (bytes?, seconds?, rate?);
@@ -193,7 +193,7 @@ fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
     sent_rate.is_some() || received_rate.is_some()
 }
 
-/// Adds the UDP figures: jitter, lost datagrams and datagrams.
+/// Adds the UDP figures: jitter, datagrams lost and datagrams sent.
 fn losses(entry: &mut Entry, told: Value<'_>) {
     let [jitter, lost, packets, share] =
         ["jitter_ms", "lost_packets", "packets", "lost_percent"].map(|key| told.get(key).f64());
@@ -201,7 +201,7 @@ fn losses(entry: &mut Entry, told: Value<'_>) {
     entry.add("loss", share.filter(|share| packets != Some(0.0) && (0.0..=100.0).contains(share)), "%");
 }
 
-/// Adds the figures that both ends share over the whole test.
+/// Adds the figures of the whole test that are not specific to one direction.
 fn shared(entry: &mut Entry, end: Value<'_>) {
     let mut streams = end.get("streams").items();
     if let (Some(stream), None) = (streams.next(), streams.next())

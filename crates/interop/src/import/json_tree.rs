@@ -1,8 +1,8 @@
 //! Parses JSON as tools write it, at any position in a text.
 //!
-//! A document is a flat list of small nodes that point into the text, so it takes at most a few times the text's memory. Parsing does not
-//! recurse and reads even a damaged text only once. `nan` and `inf`, which some tools write although JSON has no such values, become null. So
-//! does a duplicate key, because either value may be meant.
+//! A document is a flat list of small nodes that point into the text, so it takes at most a few times the memory of the text. Parsing does
+//! not recurse and reads even a damaged text only once. `nan` and `inf`, which some tools write although JSON has no such values, become
+//! null. A duplicate key also becomes null, because either value may be meant.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::{Found, LONGEST_QUOTE};
 /// Maximum nesting depth.
 const DEEPEST: usize = 128;
 
-/// A value or a key, as bytes `from..to` of the text; `next` is the node after the last one of a list or map.
+/// A value or a key: bytes `from..to` of the text. For a list or map, `next` is the node after its last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Node {
     Null,
@@ -23,15 +23,15 @@ enum Node {
     Map { from: u32, next: u32 },
 }
 
-/// Placeholder for `next` while a list or map is open.
+/// Value of `next` while a list or map is still open.
 const OPEN: u32 = u32::MAX;
 
 /// A parsed document, or the complete parts of a truncated one.
 pub(super) struct Tree<'t> {
     text: &'t str,
-    /// The nodes; the first is a null, which stands for missing values.
+    /// Nodes of the document; the first is a null that stands for missing values.
     nodes: Vec<Node>,
-    /// Position of the first unreadable byte, or of the byte after the document.
+    /// Position of the first byte that cannot be parsed, or of the byte after the document.
     pub(super) end: usize,
     pub(super) is_torn: bool,
 }
@@ -42,7 +42,7 @@ impl<'t> Tree<'t> {
         Self { text, nodes: Vec::new(), end: 0, is_torn: false }
     }
 
-    /// Parses the document that begins at byte `from`; replaces the previous one.
+    /// Parses the document that starts at byte `from`; replaces the previous document.
     pub(super) fn read(&mut self, from: usize) {
         self.nodes.clear();
         self.nodes.push(Node::Null);
@@ -51,12 +51,12 @@ impl<'t> Tree<'t> {
         self.is_torn = u32::try_from(self.text.len()).is_err() || self.document().is_none();
     }
 
-    /// The document; null if it is truncated.
+    /// Returns the whole document; null if it is truncated.
     pub(super) fn root(&self) -> Value<'_> {
         Value { tree: self, at: usize::from(!self.is_torn) }
     }
 
-    /// The outermost complete maps, each with its start position.
+    /// Returns the outermost maps that are complete, each with its start position.
     pub(super) fn maps(&self) -> impl Iterator<Item = (usize, Value<'_>)> {
         let mut at = 1;
         std::iter::from_fn(move || {
@@ -135,7 +135,7 @@ impl<'t> Tree<'t> {
         self.push(node).map(|()| false)
     }
 
-    /// Parses what follows a value: closing brackets, then the comma and key before the next value, if any.
+    /// Parses the text after a value: closing brackets, then the comma and key before the next value, if any.
     fn closings(&mut self, open: &mut Vec<usize>) -> Option<()> {
         while let Some(last) = open.last().copied() {
             let nodes = u32::try_from(self.nodes.len()).ok()?;
@@ -207,7 +207,7 @@ impl<'t> Tree<'t> {
     }
 }
 
-/// A value of a document; null if missing.
+/// A value of a document; null if the value is missing.
 #[derive(Clone, Copy)]
 pub(super) struct Value<'t> {
     tree: &'t Tree<'t>,
@@ -219,7 +219,7 @@ impl<'t> Value<'t> {
         self.tree.nodes[self.at]
     }
 
-    /// Index of the node after this one and its descendants.
+    /// Returns the index of the node after this value and everything in it.
     fn next(self) -> usize {
         match self.node() {
             Node::List { next } | Node::Map { next, .. } => next as usize,
@@ -227,7 +227,7 @@ impl<'t> Value<'t> {
         }
     }
 
-    /// The child nodes: values of a list, or alternating keys and values of a map.
+    /// Returns the child nodes: values of a list, or alternating keys and values of a map.
     fn parts(self) -> impl Iterator<Item = Self> + Clone {
         let end = self.next();
         let mut at = self.at + 1;
@@ -240,18 +240,18 @@ impl<'t> Value<'t> {
         })
     }
 
-    /// The values of a list; empty for anything else.
+    /// Returns the values of a list; nothing for other values.
     pub(super) fn items(self) -> impl Iterator<Item = Self> + Clone {
         self.parts().filter(move |_| self.is_list())
     }
 
-    /// The keys and values of a map; empty for anything else.
+    /// Returns the keys and values of a map; nothing for other values.
     pub(super) fn entries(self) -> impl Iterator<Item = (Cow<'t, str>, Self)> {
         let mut parts = self.parts().filter(move |_| self.is_map());
         std::iter::from_fn(move || Some((parts.next()?.text()?, parts.next()?)))
     }
 
-    /// The value of a key; null if the key is missing or duplicate.
+    /// Returns the value of a key; null if the key is missing or duplicate.
     pub(super) fn get(self, key: &str) -> Self {
         let null = Self { at: 0, ..self };
         let mut found = null;
@@ -267,17 +267,17 @@ impl<'t> Value<'t> {
         found
     }
 
-    /// The value at a path of keys; null if it is missing.
+    /// Returns the value at a path of keys; null if it is missing.
     pub(super) fn at(self, path: &[&str]) -> Self {
         path.iter().fold(self, |value, key| value.get(key))
     }
 
-    /// Returns whether the value exists in the text, even as null.
+    /// Returns whether the text contains the value, even as null.
     pub(super) fn is_there(self) -> bool {
         self.at != 0
     }
 
-    /// Byte position of the value's key, and key and value as written.
+    /// Returns the byte position of the value's key, and key and value as written.
     pub(super) fn quoted(self) -> (usize, String) {
         let Some(Node::Text { from, .. }) = self.at.checked_sub(1).and_then(|key| self.tree.nodes.get(key))
         else {
@@ -314,7 +314,7 @@ impl<'t> Value<'t> {
         self.text().is_some_and(|own| own == text)
     }
 
-    /// The string's text without its quotes; `None` for other values.
+    /// Returns the text of a string without its quotes; `None` for other values.
     pub(super) fn text(self) -> Option<Cow<'t, str>> {
         let Node::Text { from, to } = self.node() else { return None };
         let raw = self.raw();
@@ -329,25 +329,25 @@ impl<'t> Value<'t> {
         self.text().map(Cow::into_owned)
     }
 
-    /// The number; `None` for other values, and for numbers too large for `f64`.
+    /// Returns the number; `None` for other values, and for numbers too large for `f64`.
     pub(super) fn f64(self) -> Option<f64> {
         matches!(self.node(), Node::Number { .. })
             .then(|| self.raw().parse().ok())?
             .filter(|value: &f64| value.is_finite())
     }
 
-    /// The number if it is a whole, unsigned one; `None` for any other value.
+    /// Returns the number if it is whole and not negative; `None` for other values.
     pub(super) fn u64(self) -> Option<u64> {
         matches!(self.node(), Node::Number { .. }).then(|| self.raw().parse().ok())?
     }
 
-    /// The number if it is whole; `None` for any other value.
+    /// Returns the number if it is whole; `None` for other values.
     pub(super) fn i64(self) -> Option<i64> {
         matches!(self.node(), Node::Number { .. }).then(|| self.raw().parse().ok())?
     }
 }
 
-/// Prints strings and numbers as written, other scalars as JSON, lists and maps as `...`.
+/// Formats strings and numbers as written, other scalars as JSON, lists and maps as `...`.
 impl std::fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.node() {
@@ -363,14 +363,14 @@ impl std::fmt::Display for Value<'_> {
 
 /// A JSON object at the start of a line.
 pub(super) enum Object<'t> {
-    /// The document is complete.
+    /// The document is complete, and is this value.
     Whole(Value<'t>),
     /// The document is truncated after this text.
     Torn(&'t str),
 }
 
 impl<'t> Object<'t> {
-    /// Returns a complete object. Reports a truncated one as not understood if it contains all `marks` of a tool.
+    /// Returns the object if it is complete. If it is truncated and contains all `marks` of a tool, reports it as not understood.
     pub(super) fn or_torn(self, line: usize, marks: &[&str], found: &mut Found) -> Option<Value<'t>> {
         match self {
             Self::Whole(value) => return Some(value),
@@ -413,7 +413,7 @@ pub(super) fn objects(text: &str, each: &mut dyn FnMut(usize, Object<'_>)) {
     }
 }
 
-/// The number of line ends in a text.
+/// Counts the line ends in a text.
 pub(super) fn newlines(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }

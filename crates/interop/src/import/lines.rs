@@ -1,9 +1,9 @@
 //! Splits a text into lines, and drops overlong ones.
 
-/// Maximum line length of any tool, in bytes.
+/// Maximum length in bytes of a line that any tool prints.
 const LONGEST: usize = 8 << 10;
 
-/// The lines of a text; those longer than [`LONGEST`] are empty.
+/// Returns the lines of a text; lines longer than [`LONGEST`] are returned as empty.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> + Clone {
     text.lines().map(short)
 }
@@ -12,7 +12,7 @@ fn short(line: &str) -> &str {
     if line.len() > LONGEST { "" } else { line }
 }
 
-/// Like [`lines`], with random access. Takes four bytes per line.
+/// The lines of a text like [`lines`], with random access. Takes four bytes per line.
 #[derive(Debug)]
 pub(super) struct Lines<'t> {
     text: &'t str,
@@ -31,19 +31,19 @@ impl<'t> Lines<'t> {
         }
     }
 
-    /// The line with this number, from 0.
+    /// Returns the line with this index, from 0; `None` past the end.
     pub(super) fn get(&self, number: usize) -> Option<&'t str> {
         let begin = *self.begins.get(number)? as usize;
         let end = self.begins.get(number + 1).map_or(self.text.len(), |next| *next as usize);
         self.text[begin..end].lines().next().map(short)
     }
 
-    /// Number, from 1, of the line that contains a byte of the text.
+    /// Returns the number, from 1, of the line that contains a byte of the text.
     pub(super) fn number_at(&self, byte: usize) -> usize {
         self.begins.partition_point(|begin| *begin as usize <= byte)
     }
 
-    /// The lines from this number on.
+    /// Returns the lines from this index on.
     pub(super) fn from(&self, number: usize) -> impl Iterator<Item = &'t str> + Clone {
         (number..self.begins.len()).filter_map(|number| self.get(number))
     }

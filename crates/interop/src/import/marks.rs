@@ -1,17 +1,17 @@
 //! Recognises whether a large text contains output of a supported tool.
 //!
-//! Parsing takes seconds per 10 MB, whatever the content. So the first part of a large file must be text and contain the mark of at least one
+//! Parsing takes seconds per 10 MB, whatever the content. So a large file is only parsed if its first part is text and contains the mark of a
 //! tool. Marks are long enough not to occur in random bytes.
 
 use super::{clean, decode, unixbench};
 
-/// Size in bytes of the first part of a file. Smaller files are always parsed.
+/// Size in bytes of the part of a large file that is examined. Smaller files are always parsed.
 const FIRST: usize = 1 << 20;
 
-/// Largest share of control characters in text.
+/// Maximum share of control characters in a text.
 const MOST_CONTROLS: f64 = 0.01;
 
-/// Strings found in results, at least one per tool.
+/// Texts that occur in tools' results, at least one per tool.
 const WORDS: &[&str] = &[
     "c %CP",
     "\"jobs\"",
@@ -54,7 +54,7 @@ const WORDS: &[&str] = &[
     "\"smartctl\"",
 ];
 
-/// The reason for not parsing a file: its first part is not text, or has no mark of any tool. `None` if the file is to be parsed.
+/// Returns the reason for not parsing a file: its first part is not text, or has no mark of any tool. `None` if the file is to be parsed.
 #[must_use]
 pub fn without_results(bytes: &[u8]) -> Option<&'static str> {
     let first = bytes.get(..FIRST).filter(|first| first.len() < bytes.len())?;
@@ -68,7 +68,7 @@ pub fn without_results(bytes: &[u8]) -> Option<&'static str> {
     (!has_any(&clean(&text))).then_some("its first MiB has nothing that one of these tools writes")
 }
 
-/// Returns whether a text has a mark of any tool.
+/// Returns whether a text contains the mark of any tool.
 pub(super) fn has_any(text: &str) -> bool {
     WORDS.iter().chain(&unixbench::TESTS).any(|word| text.contains(word))
         || has_figure_with_unit(text)
@@ -80,7 +80,7 @@ pub(super) fn has_any(text: &str) -> bool {
         })
 }
 
-/// Returns whether a text has a figure with unit as in dd's and ping's output: `289 MB/s`, `1.5GB/s`, `time=0.2ms`, `0.1/0.2/0.3 ms`, `(0%`.
+/// Returns whether a text has a figure with a unit as dd and ping print it: `289 MB/s`, `1.5GB/s`, `time=0.2ms`, `0.1/0.2/0.3 ms`, `(0%`.
 fn has_figure_with_unit(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
     let mut before = "";
@@ -99,7 +99,7 @@ fn has_figure_with_unit(text: &str) -> bool {
     })
 }
 
-/// Returns whether a text has at least six comma-separated figures, as in the CSV of bonnie++ and iperf, even if wrapped by a terminal.
+/// Returns whether a text has at least six figures separated by commas, as in the CSV of bonnie++ and iperf, even if a terminal wrapped them.
 fn has_fields(text: &str) -> bool {
     const FEWEST: usize = 5;
     let is_field = |b: u8| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'u' | b'm' | b's' | b'\n');
@@ -108,7 +108,7 @@ fn has_fields(text: &str) -> bool {
         .any(|run| run.split(|b| *b == b',').count() > FEWEST)
 }
 
-/// Returns whether a line is atop's: `DSK |  sda | ...` of a screen, or `DSK box 1677664800 ...` of `-P`.
+/// Returns whether a line is atop's: `DSK |  sda | ...` on a screen, or `DSK box 1677664800 ...` of `-P`.
 fn is_of_atop(line: &str) -> bool {
     ["DSK", "LVM", "MDD"].iter().any(|label| {
         line.find(label).is_some_and(|at| {

@@ -1,7 +1,7 @@
 //! Imports results from other tools' output.
 //!
 //! Each tool has a module with a function `read`, which takes a text and returns [`Found`], or `None` if the text has no output of the tool.
-//! The text has passed [`clean()`] and may contain anything else besides: a reader reports a line as not understood only if the line is
+//! The text was cleaned by [`clean()`] and may contain other output too, so a reader reports a line as not understood only if the line is
 //! certainly its tool's.
 
 mod atop;
@@ -59,7 +59,7 @@ pub use stamp::Stamp;
 /// Finds one tool's results in a cleaned text.
 pub type Reader = fn(&str) -> Option<Found>;
 
-/// The supported tools, each with its reader and marks.
+/// Supported tools: name, reader, and a description of the accepted output.
 pub const READERS: &[(&str, Reader, &str)] = &[
     ("bonnie++", bonnie::read, "its CSV, or its tables with %CP"),
     (
@@ -120,13 +120,13 @@ pub const READERS: &[(&str, Reader, &str)] = &[
     ("smartctl", smartctl::read, "its JSON (--json), as context"),
 ];
 
-/// Maximum number of targets, and of workloads, in a run: each cell is a row of a report.
+/// Maximum number of targets, and of workloads, in an imported run, because each cell is a row of a report.
 pub const MOST_NAMES: usize = 1_000;
 
 /// Maximum number of a tool's results in a text, and of lines reported as not understood. A text with more is a log.
 pub const MOST_ROWS: usize = 1 << 16;
 
-/// Maximum length of a name in bytes.
+/// Maximum length in bytes of a name.
 const LONGEST_NAME: usize = 1000;
 
 /// Reads all results in a text, which may come from several tools. Tools are recognised by the text's content.
@@ -151,7 +151,7 @@ pub fn recognise(text: &str) -> Vec<Found> {
     found
 }
 
-/// Lines that look like a tool's output, in a text without any results; the reason names the tool.
+/// Returns the lines that look like a tool's output, if the text has no results; each reason names the tool.
 #[must_use]
 pub fn refused(text: &str) -> Vec<Line> {
     let mut lines = lines_of(read(text).1);
@@ -159,7 +159,7 @@ pub fn refused(text: &str) -> Vec<Line> {
     lines
 }
 
-/// The tools with results in a text, and those with lines that were not understood only.
+/// Returns the tools with results in a text, and the tools that only have lines that were not understood.
 fn read(text: &str) -> (Vec<Found>, Vec<Found>) {
     let mut best_text = clean(text);
     let mut best = read_clean(&best_text);
@@ -195,18 +195,18 @@ fn read_clean(text: &str) -> Vec<Found> {
     all
 }
 
-/// Maximum number of characters quoted from a line.
+/// Maximum number of characters of a quoted line.
 const LONGEST_QUOTE: usize = 200;
 
-/// Maximum number of nested line prefixes: time, host, program, container.
+/// Maximum number of line prefixes stripped one after another: time, host, program, container.
 const DEEPEST_PREFIX: usize = 4;
 
-/// Total length of all entries' workload names, in bytes.
+/// Returns the total length in bytes of all workload names.
 fn names(found: &[Found]) -> usize {
     found.iter().flat_map(|found| &found.entries).map(|entry| entry.workload.len()).sum()
 }
 
-/// Total number of figures in the results.
+/// Returns the number of figures in all results.
 fn figures(all: &[Found]) -> usize {
     let of = |entry: &Entry| entry.stated.metrics.len() + entry.stated.others.len();
     all.iter().flat_map(|found| &found.entries).map(of).sum()
@@ -220,23 +220,24 @@ fn lines_of(all: Vec<Found>) -> Vec<Line> {
     all.into_iter().flat_map(of).collect()
 }
 
-/// The results of one tool in a text.
+/// Results of one tool in a text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Found {
     /// Name of the tool, such as `fio`, `bonnie++` or `iperf3`.
     pub tool: &'static str,
-    /// Version of the tool, if the text has it.
+    /// Version of the tool, if printed.
     pub version: Option<String>,
-    /// Results in the text's order. Entries with the same label, target and workload are repetitions, and become rounds.
+    /// Results in the order of the text. Entries with the same label, target and workload are repetitions and become rounds.
     pub entries: Vec<Entry>,
-    /// Lines of the tool that were not understood.
+    /// Lines of the tool that could not be read, with reasons.
     pub not_understood: Vec<Line>,
-    /// True if the text has more than [`MOST_ROWS`] results or lines that were not understood.
+    /// True if results or lines were dropped because there are more than [`MOST_ROWS`].
     pub is_cut: bool,
 }
 
 impl Found {
-    /// Adds an entry unless the limit is reached. An entry with an impossible figure becomes a line that was not understood.
+    /// Adds an entry until the limit is reached. An entry with an impossible figure or a too long name becomes a line that was not
+    /// understood.
     fn keep(&mut self, entry: Entry) {
         if let Some(reason) = entry.refusal() {
             return self.miss(Line { number: entry.line, text: String::new(), reason });
@@ -255,7 +256,7 @@ impl Found {
         }
     }
 
-    /// Adds a line that was not understood, unless the limit is reached.
+    /// Adds a line that was not understood, until the limit is reached.
     fn miss(&mut self, line: Line) {
         self.is_cut |= self.not_understood.len() == MOST_ROWS;
         if !self.is_cut {
@@ -264,7 +265,7 @@ impl Found {
     }
 }
 
-/// Returns whether a name is so long that it would inflate many short results.
+/// Returns whether a name is so long that many results with it would take much memory.
 const fn is_long(name: &str) -> bool {
     name.len() > LONGEST_NAME
 }
@@ -276,27 +277,27 @@ pub struct Entry {
     pub target: Option<String>,
     /// The workload's name in the tool's terms: `randread`, `putc`, `ping`.
     pub workload: String,
-    /// Workload keys that the text states; all others are unset.
+    /// Workload keys that the text states; the others are unset.
     pub keys: Box<WorkloadKeys>,
-    /// Start time of the run, or the time of its report; `None` if unknown.
+    /// Time of the run's start, else of its report; `None` if unknown.
     pub time: Option<Stamp>,
-    /// The duration, in nanoseconds.
+    /// Duration of the run in nanoseconds, if known.
     pub duration_ns: Option<u64>,
-    /// I/O counts, bytes and histograms; only of directions for which the text has all of them.
+    /// I/O counts, bytes and histograms, only for directions with all three; `None` without any.
     pub tallies: Option<Box<Tallies>>,
-    /// Figures stated in the text, in iotax's units.
+    /// Figures that the text states, in iotax's units.
     pub stated: ImportedMetrics,
-    /// Notes on the figures' meaning, such as that they include the page cache.
+    /// Notes that explain the figures, such as that they include the page cache.
     pub notes: Vec<String>,
-    /// The headings above the result: results of the same target and workload under different headings are not repetitions.
+    /// Headings above the result. Results of the same target and workload under different headings are not repetitions.
     pub label: Option<String>,
-    /// Line number in the text, from 1.
+    /// Number of the result's line in the text, from 1.
     pub line: usize,
-    /// The first impossible figure and the reason; `None` if all are possible.
+    /// The first impossible figure with the reason; `None` if all are possible.
     pub impossible: Option<String>,
 }
 
-/// The unit of an iotax metric, as tools write it.
+/// Returns the unit of an iotax metric as tools write it.
 const fn unit_of(metric: Metric) -> &'static str {
     match metric.definition().unit {
         Unit::Nanoseconds => "ns",
@@ -315,7 +316,7 @@ impl Entry {
         }
     }
 
-    /// Adds a figure that is not an iotax metric; ignores an unknown value.
+    /// Stores a figure that is not an iotax metric, under the tool's name; ignores unknown and non-finite values.
     fn add(&mut self, name: impl Into<String>, value: Option<f64>, unit: &str) {
         let name = name.into();
         if let Some(value) = self.possible(&name, value, unit) {
@@ -323,7 +324,7 @@ impl Entry {
         }
     }
 
-    /// Returns a figure that is possible for a machine; `None` if it is missing, or impossible, which is recorded.
+    /// Returns a plausible figure. An impossible one is recorded and becomes `None`; so do missing and non-finite values.
     fn possible(&mut self, name: &str, value: Option<f64>, unit: &str) -> Option<f64> {
         let value = value.filter(|value| value.is_finite())?;
         let why = impossible(value, unit);
@@ -331,7 +332,7 @@ impl Entry {
         why.is_none().then_some(value)
     }
 
-    /// The reason why the entry is rejected: an impossible duration or figure. `None` if it is accepted.
+    /// Returns the reason to reject the entry, which is an impossible figure or duration; `None` to accept it.
     fn refusal(&self) -> Option<String> {
         let took = || impossible(self.duration_ns? as f64, "ns").map(|why| format!("its duration: {why}"));
         self.impossible.clone().or_else(took)
@@ -348,19 +349,19 @@ impl Entry {
     }
 }
 
-/// A line that was not understood.
+/// A line of a tool that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// Line number, from 1.
     pub number: usize,
-    /// The line's text.
+    /// Text of the line.
     pub text: String,
-    /// The reason; empty if there is none.
+    /// Reason why it was not understood; may be empty.
     pub reason: String,
 }
 
 impl Line {
-    /// The line with its location: `FILE:LINE: text (reason)`.
+    /// Formats the line with its location: `FILE:LINE: text (reason)`.
     #[must_use]
     pub fn of_file(&self, file: &str) -> String {
         let why = if self.reason.is_empty() { String::new() } else { format!(" ({})", self.reason) };

@@ -1,20 +1,20 @@
-//! Reads `nvme smart-log`, text and JSON: the health of a device, stored next to results.
+//! Reads `nvme smart-log`, text and JSON: the health of a device, which is stored as context next to results.
 
 use super::json_tree::{self, Value};
 use super::lines::lines;
 use super::parse_util::not_understood;
 use super::{Entry, Found};
 
-/// Note on each device state.
+/// Note that marks an entry as device state.
 pub(super) const CONTEXT: &str = "the state of a device, no result of a measurement";
 
 /// Bytes per data unit: 1000 blocks of 512 bytes.
 pub(super) const DATA_UNIT: f64 = 512_000.0;
 
-/// 0 °C in kelvin, as rounded by nvme-cli.
+/// 0 °C in kelvin, rounded as by nvme-cli.
 const FREEZING: f64 = 273.0;
 
-/// Fields: name in text (lower case, with `_`), name in JSON, name of the figure, unit and factor.
+/// Fields: name in text (lower case, with `_`), name in JSON, name of the figure, unit, and factor to this unit.
 const FIELDS: [(&str, &str, &str, &str, f64); 14] = [
     ("critical_warning", "critical_warning", "critical warning", "", 1.0),
     ("available_spare", "avail_spare", "available spare", "%", 1.0),
@@ -124,7 +124,7 @@ fn of_json(text: &str, found: &mut Found) {
     });
 }
 
-/// Parses a whole number of JSON, where nvme-cli quotes large ones.
+/// Parses a whole number in JSON, which nvme-cli quotes if it is large.
 pub(super) fn whole(value: Value<'_>) -> Option<f64> {
     value.f64().or_else(|| value.text().and_then(|text| count(&text)))
 }
@@ -148,5 +148,5 @@ pub(super) fn keep(state: Option<Entry>, found: &mut Found) {
     found.keep(entry);
 }
 
-/// Number of latest states searched for earlier ones of the same device.
+/// Maximum number of preceding states that are searched for states of the same device.
 const MOST_STATES: usize = 100;

@@ -1,10 +1,10 @@
-//! Helpers shared by several readers: decimal commas, percentiles, lines that were not understood.
+//! Functions that several readers share: decimal commas, percentiles, lines that were not understood.
 
 use super::quantity::number;
 use super::{Entry, Line};
 use iotax_analysis::Metric;
 
-/// Parses a number of a tool that never separates thousands, so that a comma is a decimal comma.
+/// Parses a number with a decimal point or comma, for tools that never group thousands.
 pub(super) fn decimal(text: &str) -> Option<f64> {
     match text.matches(',').count() {
         0 => number(text),
@@ -13,18 +13,18 @@ pub(super) fn decimal(text: &str) -> Option<f64> {
     }
 }
 
-/// Returns whether two figures for the same thing differ by at most `share` of the larger.
+/// Returns whether two figures of the same quantity differ by at most `share` of the larger one.
 pub(super) fn agree(a: f64, b: f64, share: f64) -> bool {
     (a - b).abs() <= share * a.abs().max(b.abs())
 }
 
-/// The largest rounding error of a printed number: half a unit of its last digit.
+/// Returns the largest rounding error of a printed number: half a unit of its last digit.
 pub(super) fn half_a_digit(text: &str) -> f64 {
     let digits = text.trim_start_matches('-').split(['.', ',']).nth(1).map_or(0, str::len);
     0.5 / 10f64.powi(i32::try_from(digits).unwrap_or(i32::MAX))
 }
 
-/// A time rounded to whole nanoseconds; `None` if not representable.
+/// Rounds a time to whole nanoseconds; `None` if negative or longer than a year.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -34,13 +34,13 @@ pub(super) fn whole_nanos(ns: f64) -> Option<u64> {
     (0.0..3.2e16).contains(&ns).then_some(ns.round() as u64)
 }
 
-/// Creates a [`Line`] that was not understood.
+/// Creates a [`Line`] that reports why a line was not understood.
 pub(super) fn not_understood(number: usize, text: &str, reason: &str) -> Line {
     Line { number, text: text.trim().to_owned(), reason: reason.to_owned() }
 }
 
-/// Adds a latency percentile: as an iotax metric if there is one, else under a similar name. `before` is `"read "` or `"write "` for a single
-/// direction, else empty.
+/// Adds a latency percentile: as an iotax metric if it has this percentile, else as the tool's figure. `before` is `"read "` or `"write "`
+/// for a single direction, else empty.
 pub(super) fn add_percentile(entry: &mut Entry, before: &str, percent: &str, ns: Option<f64>) {
     let metric = match percent {
         "50" => Some(Metric::LATENCY_P50),

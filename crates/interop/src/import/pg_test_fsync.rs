@@ -45,24 +45,24 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// A section of the table.
+/// Sections of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Section {
-    /// Sync methods, after `writes` writes of `kb` kB each.
+    /// Sync methods, each after `writes` writes of `kb` kB.
     Methods { writes: u32, kb: u32 },
-    /// `open_sync` with different write sizes.
+    /// Method `open_sync` with different write sizes.
     Sizes,
-    /// Sync on a file descriptor other than the one written to.
+    /// Sync through another file descriptor than that of the write.
     Descriptors,
-    /// Writes of `kb` kB without a sync.
+    /// Writes of `kb` kB without any sync.
     NotSynced { kb: u32 },
 }
 
-/// Sync methods, in the order that they are printed.
+/// Sync methods in the order in which they are printed.
 const METHODS: [&str; 5] = ["open_datasync", "fdatasync", "fsync", "fsync_writethrough", "open_sync"];
 
 impl Section {
-    /// Returns whether a row can be in this section after the method `last`, and updates `last`.
+    /// Returns whether a row can follow the method `last` in this section, and updates `last`.
     fn has(&self, row: &str, last: &mut Option<usize>) -> bool {
         let method = METHODS.iter().position(|method| row.split_whitespace().next() == Some(method));
         match self {
@@ -95,7 +95,7 @@ impl Section {
     }
 }
 
-/// Parses a row such as `fdatasync    1234.567 ops/sec     810 usecs/op`; versions before 9.3 have no time.
+/// Parses a row such as `fdatasync    1234.567 ops/sec     810 usecs/op`; versions before 9.3 print no time.
 fn row(section: &Section, line: &str, direct: Option<bool>) -> Result<Entry, &'static str> {
     let (head, after) = line.split_once("ops/sec").ok_or("no rate in it")?;
     let (label, rate) = head.trim_end().rsplit_once(' ').ok_or("no rate in it")?;
@@ -149,7 +149,7 @@ fn row(section: &Section, line: &str, direct: Option<bool>) -> Result<Entry, &'s
     Ok(entry)
 }
 
-/// Number of writes and kB per write in a label such as ` 2 *  8kB open_sync writes`.
+/// Parses the number of writes and kB per write in a label such as ` 2 *  8kB open_sync writes`.
 fn of_sizes(label: &str) -> Option<(Option<u32>, Option<u32>)> {
     let (count, rest) = label.split_once('*')?;
     let (kb, _) = rest.split_once("kB")?;

@@ -1,6 +1,6 @@
 //! Reads pgbench's summary, of PostgreSQL 8 to 18.
 //!
-//! A transaction is not an I/O, so its rate keeps pgbench's name; the latency is that of a transaction.
+//! A transaction is not an I/O, so its rate keeps pgbench's name. The latency is the transaction's.
 
 use super::lines::lines;
 use super::parse_util::{decimal, not_understood, whole_nanos};
@@ -55,7 +55,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// Parses the rate in `2061.1 (without initial connection time)`.
+    /// Parses the transaction rate in `2061.1 (without initial connection time)`.
     fn of(text: &str) -> Option<Self> {
         let (value, what) = text.split_once(" (")?;
         let name = match what {
@@ -69,7 +69,7 @@ impl Rate {
     }
 }
 
-/// A partly parsed summary.
+/// A summary of which some lines have been parsed.
 #[derive(Default)]
 struct Summary {
     line: usize,

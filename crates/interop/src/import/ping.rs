@@ -11,7 +11,7 @@ use super::parse_util::{agree, decimal, half_a_digit, not_understood, whole_nano
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// Nanoseconds per millisecond, ping's unit of time.
+/// Nanoseconds per millisecond, which is the unit of ping's times.
 const MS: f64 = 1e6;
 
 /// Finds ping's results in a text. Results of the same host are repetitions.
@@ -47,27 +47,27 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// A partly parsed run of ping.
+/// A run of ping of which some lines have been parsed.
 #[derive(Default)]
 struct Test {
     line: usize,
     head: String,
     host: Option<String>,
-    /// Payload of a request, in bytes.
+    /// Payload of a request in bytes.
     payload: Option<u64>,
-    /// Time of the first reply, as printed with `-D`.
+    /// Time of the first reply, which `-D` prints.
     time: Option<Stamp>,
-    /// Size of a reply, in bytes.
+    /// Size of a reply in bytes.
     reply: Option<u64>,
-    /// Round-trip times in milliseconds; `None` if only an upper bound is printed.
+    /// Round-trip times in milliseconds; `None` for a reply with only an upper bound, such as `<1ms`.
     replies: Vec<Option<f64>>,
-    /// True once the first line of the summary was read.
+    /// True after the first line of the summary.
     summary: bool,
     counts: Option<Counts>,
     times: Option<Times>,
 }
 
-/// Requests, replies and loss in percent.
+/// Counts of the summary: requests, replies, and loss in percent.
 struct Counts {
     sent: u64,
     received: u64,
@@ -75,18 +75,18 @@ struct Counts {
     loss: f64,
 }
 
-/// Round-trip times of the summary, in milliseconds.
+/// Round-trip times of the summary in milliseconds.
 struct Times {
     min: f64,
     mean: f64,
     max: f64,
     deviation: Option<(&'static str, f64)>,
-    /// Largest rounding error of the mean, in milliseconds.
+    /// Largest rounding error of the mean in milliseconds.
     slack: f64,
 }
 
 impl Test {
-    /// Parses a first line: `PING host (address) 56(84) bytes of data.`, `Pinging host with 32 bytes of data:`.
+    /// Parses the first line of a run: `PING host (address) 56(84) bytes of data.`, `Pinging host with 32 bytes of data:`.
     fn of_head(line: &str, number: usize) -> Option<Self> {
         let trimmed = line.trim();
         let words: Vec<&str> = trimmed.split_whitespace().collect();
@@ -102,7 +102,7 @@ impl Test {
         Some(Self { line: number, head: trimmed.to_owned(), host, payload: size, ..Self::default() })
     }
 
-    /// Processes a reply, or the counts of the summary; ignores other lines.
+    /// Reads a reply, or the counts of the summary; ignores other lines.
     fn take(&mut self, line: &str, next: &str) {
         if self.summary && self.counts.is_none() {
             self.counts = Counts::of(line).or_else(|| Counts::of(&format!("{line} {next}")));
@@ -126,7 +126,7 @@ impl Test {
         }
     }
 
-    /// Histogram of all replies; `None` if the text does not have all of them.
+    /// Returns the histogram of all replies; `None` if the text does not have all of them.
     fn histogram(&self) -> Option<Tally> {
         let (counts, times) = (self.counts.as_ref()?, self.times.as_ref()?);
         let replies: Vec<f64> = self.replies.iter().copied().collect::<Option<_>>()?;
@@ -148,7 +148,7 @@ impl Test {
     }
 }
 
-/// The host in `--- host ping statistics ---` or `Ping statistics for host:`.
+/// Returns the host in `--- host ping statistics ---` or `Ping statistics for host:`.
 fn host_of_summary(line: &str) -> Option<String> {
     let trimmed = line.trim();
     if !trimmed.to_lowercase().contains("ping") {
@@ -165,7 +165,7 @@ fn host_of_summary(line: &str) -> Option<String> {
 }
 
 impl Counts {
-    /// Parses two counts and a percentage, which have this order in all languages: `5 packets transmitted, 5 received, 0% packet loss`,
+    /// Parses two counts and a percentage, which have the same order in all languages: `5 packets transmitted, 5 received, 0% packet loss`,
     /// `Packets: Sent = 4, Received = 4, Lost = 0 (0% loss),`.
     fn of(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace();
@@ -183,7 +183,7 @@ impl Counts {
 }
 
 impl Times {
-    /// Parses the summary's times: `rtt min/avg/max/mdev = 0.025/0.037/0.045/0.008 ms`, `Minimum = 0ms, Maximum = 1ms, Average = 0ms`.
+    /// Parses the times of the summary: `rtt min/avg/max/mdev = 0.025/0.037/0.045/0.008 ms`, `Minimum = 0ms, Maximum = 1ms, Average = 0ms`.
     fn of(line: &str, next: &str, inside: bool) -> Option<Self> {
         let known = line.contains("rtt") || line.contains("round-trip");
         if line.contains("min/avg/max") && (inside || known) {
@@ -230,7 +230,7 @@ fn seconds_since_1970(word: &str) -> Option<Stamp> {
     Stamp::since_1970(whole(seconds)?.checked_mul(1000)?)
 }
 
-/// Turns a run with a summary into an entry.
+/// Converts a run with a summary to an entry.
 fn close(test: Option<Test>, found: &mut Found) {
     let Some(test) = test else { return };
     if test.times.is_none() && test.counts.is_none() {

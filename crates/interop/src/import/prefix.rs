@@ -1,29 +1,29 @@
 //! Strips common line prefixes: indentation, log time stamps, host names, container names.
 //!
-//! The lines of some tools begin alike, so a prefix is stripped only if more is understood without it.
+//! The lines of some tools begin alike anyway, so the text without the prefix is used only if more of it is understood.
 
 use std::collections::HashMap;
 
-/// Share of lines with the same beginning from which that may be a prefix.
+/// Minimum share of lines that must start with a prefix.
 const MOST: f64 = 0.9;
 
-/// Minimum number of lines with a prefix; fewer may begin alike by chance.
+/// Minimum number of lines with a prefix; fewer lines may begin alike by chance.
 const FEWEST: usize = 3;
 
-/// Maximum line length in bytes that is considered.
+/// Maximum length in bytes of lines that are considered.
 const LONGEST: usize = 8 << 10;
 
-/// The text with one common line prefix removed; `None` if there is none.
+/// Returns the text without one prefix that its lines share; `None` if there is none.
 pub(super) fn without(text: &str) -> Option<String> {
     cut(text, time).or_else(|| without_word(text)).or_else(|| without_indent(text))
 }
 
-/// Lines that are not blank and not too long.
+/// Returns the lines that are neither blank nor too long.
 fn full(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.trim().is_empty() && line.len() <= LONGEST)
 }
 
-/// Applies `rest` to each line; `None` if it changes too few lines.
+/// Replaces each line by the result of `rest`; `None` if that applies to too few lines.
 fn cut(text: &str, rest: impl Fn(&str) -> Option<&str>) -> Option<String> {
     let (mut all, mut with) = (0_usize, 0_usize);
     for line in full(text) {
@@ -55,7 +55,7 @@ fn is_clock(text: &str) -> bool {
     behind_time(text).is_some_and(|rest| rest.trim().is_empty())
 }
 
-/// The text after a time stamp: `2024-01-01T00:00:00Z`, `2024-01-01 00:00:00`, `Jan  1 00:00:00` or `00:00:00`.
+/// Returns the text after a time stamp: `2024-01-01T00:00:00Z`, `2024-01-01 00:00:00`, `Jan  1 00:00:00` or `00:00:00`.
 fn behind_time(text: &str) -> Option<&str> {
     let (first, rest) = word(text)?;
     if is_time_of_day(first) {
@@ -93,7 +93,7 @@ fn is_time_of_day(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || matches!(c, ':' | '.' | ',' | '+' | '-' | 'Z'))
 }
 
-/// Strips the first word if all lines share it: `host `, `fio-pod | `, `host fio[123]: `.
+/// Strips the first word if nearly all lines share it: `host `, `fio-pod | `, `host fio[123]: `.
 fn without_word(text: &str) -> Option<String> {
     let mut times: HashMap<&str, usize> = HashMap::new();
     let mut all = 0_usize;
@@ -123,7 +123,7 @@ fn without_word(text: &str) -> Option<String> {
     })
 }
 
-/// The first word of a line, if it can be a name.
+/// Returns the first word of a line, if it can be a host or container name.
 fn name(line: &str) -> Option<&str> {
     let (first, _) = word(line.trim_start())?;
     first.starts_with(|c: char| c.is_ascii_alphabetic() || c == '[').then_some(first.trim_end_matches('\n'))

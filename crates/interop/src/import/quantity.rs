@@ -1,7 +1,7 @@
 //! Parses numbers and units as tools write them.
 
-/// Parses a plain number: digits with at most one point, optionally a sign and an exponent. Rejects `inf`, `nan`, and `1,234`, whose
-/// meaning depends on the locale.
+/// Parses a plain number: digits with at most one point, optionally a sign and an exponent. Rejects `inf`, `nan`, and `1,234`, whose meaning
+/// depends on the locale.
 pub(super) fn number(text: &str) -> Option<f64> {
     let allowed = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E');
     let looks =
@@ -9,7 +9,7 @@ pub(super) fn number(text: &str) -> Option<f64> {
     looks.then(|| text.parse::<f64>().ok()).flatten().filter(|value| value.is_finite())
 }
 
-/// The largest plausible value in a unit; larger values are misread.
+/// Returns the largest plausible value in a unit; a larger one must have been read wrongly.
 fn most(unit: &str) -> f64 {
     match unit {
         // The largest systems of all do a hundredth of it at most.
@@ -30,10 +30,10 @@ fn most(unit: &str) -> f64 {
     }
 }
 
-/// A hundred years.
+/// A hundred years in nanoseconds.
 const CENTURY_NS: f64 = 3.156e18;
 
-/// The reason why a figure is impossible: negative, or larger than any machine can have. `None` if it is possible; temperatures may be
+/// Explains why a figure is impossible: negative, or larger than any machine can reach. `None` if it is possible; temperatures may be
 /// negative.
 pub(super) fn impossible(value: f64, unit: &str) -> Option<String> {
     if value < 0.0 && unit != "\u{b0}C" {
@@ -51,7 +51,7 @@ pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     Some((number(&text[..end])?, text[end..].trim_start()))
 }
 
-/// Bytes per unit: `B`, `kB` and `KB` (1000), `KiB` (1024) and so on. Ignores case, but rejects `b`, which means bits.
+/// Returns the bytes per unit: `B`, `kB` and `KB` (1000), `KiB` (1024) and so on. Ignores case, but rejects `b`, which means bits.
 pub(super) fn bytes_in(unit: &str) -> Option<f64> {
     let base: f64 = match unit.strip_suffix("iB") {
         Some(letter) if letter.len() == 1 => 1024.0,
@@ -70,7 +70,7 @@ pub(super) fn bytes_in(unit: &str) -> Option<f64> {
     Some(base.powi(power))
 }
 
-/// Nanoseconds in a unit of time, as fio, ping and others abbreviate it.
+/// Returns the nanoseconds per unit of time, by the abbreviations of fio, ping and others.
 pub(super) fn nanos_in(unit: &str) -> Option<f64> {
     Some(match unit {
         "ns" | "nsec" => 1.0,

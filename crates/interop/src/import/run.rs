@@ -1,4 +1,4 @@
-//! Converts imported results to runs: one per tool, with a plan of the settings that are known.
+//! Converts imported results to runs: one per tool, whose plan has the settings that are known.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,39 +11,39 @@ use super::{Entry, Found};
 /// Maximum length of a target's name in a plan.
 const LONGEST: usize = 40;
 
-/// A run of another tool, ready for the store. Its plan can be shown and compared but not run, because its targets have only names.
+/// A run of another tool, ready to be stored. Its plan can be shown and compared but not run, because its targets have only names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imported {
-    /// Targets and workloads; the first target is the baseline.
+    /// Plan with the targets and workloads; the first target is the baseline.
     pub plan: Plan,
-    /// The measurements, stored compactly: with tens of thousands of rows, most of each [`Measurement`] would be empty.
+    /// Measurements in compact form: with tens of thousands of rows, most of each [`Measurement`] would be empty.
     rows: Vec<Row>,
-    /// The tool, and the files with its output.
+    /// Name of the tool, and the files with its output.
     pub source: ImportSource,
     /// Start of the first measurement, in milliseconds since 1970-01-01 UTC; `None` if no file has it.
     pub started_at_ms: Option<u64>,
-    /// Index in the plan of each target, by label and name in the text.
+    /// Index in the plan of each target, by its label and its name in the text.
     names: HashMap<(Option<String>, Option<String>), usize>,
-    /// Target names in use, and the last number appended to each name.
+    /// Target names in use, and the last number that was appended to each.
     taken: HashSet<String>,
     numbers: HashMap<String, usize>,
-    /// Index in the plan of each workload, by name in the text and keys.
+    /// Index in the plan of each workload, by its name in the text and its keys.
     workloads: HashMap<(String, String), usize>,
     numbered: HashMap<String, usize>,
     /// Number of measurements so far per target and workload index.
     rounds: HashMap<(usize, usize), u32>,
 }
 
-/// An imported measurement.
+/// An imported measurement in compact form.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
-    /// Indices in the plan.
+    /// Index of the target in the plan.
     target: usize,
     workload: usize,
     round: u32,
     started_at_ms: u64,
     duration_ns: u64,
-    /// `None` if the text has no histograms.
+    /// I/O counts and histograms; `None` if the text has no histograms.
     tallies: Option<Box<Tallies>>,
     stated: ImportedMetrics,
     notes: Vec<String>,
@@ -75,7 +75,7 @@ pub fn runs(files: Vec<(String, Vec<Found>)>, label: Option<&str>) -> Vec<Import
     runs
 }
 
-/// Tools that have the same target and workload under different headings.
+/// Returns the tools whose results have the same target and workload under different headings.
 fn apart(files: &[(String, Vec<Found>)]) -> HashSet<&'static str> {
     let mut labels = HashMap::new();
     let mut apart = HashSet::new();
@@ -132,7 +132,7 @@ fn add(run: &mut Imported, file: &str, found: Found) {
 }
 
 impl Imported {
-    /// The headings that distinguish results of the same target and workload, in the text's order.
+    /// Returns the headings that distinguish results of the same target and workload, in the order of the text.
     #[must_use]
     pub fn labels(&self) -> Vec<&str> {
         let mut labels: Vec<(usize, &str)> =
@@ -142,7 +142,7 @@ impl Imported {
         labels.into_iter().map(|(_, label)| label).collect()
     }
 
-    /// The measurements in the text's order. The n-th measurement of a target and workload is round n.
+    /// Returns the measurements in the order of the text. The n-th measurement of a target and workload is round n.
     pub fn measurements(&self) -> impl ExactSizeIterator<Item = Measurement> {
         self.rows.iter().enumerate().map(|(index, row)| Measurement {
             target: self.plan.targets[row.target].name.clone(),
@@ -185,7 +185,7 @@ impl Imported {
         });
     }
 
-    /// Index of the target with this label and name. Adds it if missing, with a number appended if another target has the same name.
+    /// Returns the index of the target with this label and name. Adds a missing one, with a number appended if its name is taken.
     fn target(&mut self, label: Option<&str>, told: Option<&str>) -> usize {
         let key = (label.map(str::to_owned), told.map(str::to_owned));
         if let Some(place) = self.names.get(&key) {
@@ -214,7 +214,7 @@ impl Imported {
         place
     }
 
-    /// Index of the entry's workload. Adds it if missing, with a number appended if another workload with different keys has the same name.
+    /// Returns the index of the entry's workload. Adds a missing one, with a number appended if a workload with other keys has its name.
     fn workload(&mut self, entry: &Entry) -> usize {
         let tree = serde_json::to_value(&entry.keys).unwrap_or_default();
         let alike = (entry.workload.clone(), tree.to_string());
@@ -251,7 +251,7 @@ impl Imported {
     }
 }
 
-/// Names of the keys that are set. Always includes `test`, because a workload without it is known to be plain I/O.
+/// Returns the names of the keys that are set. Always includes `test`, because a workload without it is known to be plain I/O.
 fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
     let set = tree.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
     let mut known: Vec<String> = set.map(|(key, _)| key.clone()).collect();
@@ -261,7 +261,7 @@ fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
     known
 }
 
-/// Converts a text to a valid name in a plan, followed by `end`.
+/// Converts a text to a valid name in a plan, and appends `end`.
 fn simple(text: &str, end: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_.".contains(c);
     let parts: Vec<&str> = text.split(|c| !plain(c)).filter(|part| !part.is_empty()).collect();

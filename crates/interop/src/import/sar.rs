@@ -1,6 +1,6 @@
 //! Reads `sar -d`: the averages of each device, with columns identified by name.
 //!
-//! Without averages in the text, figures are means over the intervals, with waits weighted by I/Os. A kB is 1024 bytes, a sector 512.
+//! If the text has no averages, figures are means over the intervals, with waits weighted by I/Os. A kB is 1024 bytes, a sector 512.
 
 use std::collections::BTreeMap;
 
@@ -42,18 +42,18 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// Column names. The device is the first column, or the last with `-p` or `-h`.
+/// Names of the columns. The device is the first column, or with `-p` or `-h` the last.
 struct Heads {
     columns: Vec<String>,
     is_last: bool,
 }
 
-/// A device's row.
+/// A row with the figures of a device.
 struct Row {
     device: String,
-    /// True for a row of averages.
+    /// True for a row of averages over all intervals.
     is_average: bool,
-    /// End of the interval, as printed.
+    /// Time at the end of the interval, as printed.
     clock: String,
     columns: Vec<(String, f64)>,
 }
@@ -67,7 +67,7 @@ impl Heads {
         has_tps.then(|| Self { columns: names.iter().map(|name| (*name).to_owned()).collect(), is_last })
     }
 
-    /// Parses a row; `None` if the line is from another table or not a row.
+    /// Parses a row; `None` if the line is not a row, or belongs to another table.
     fn row(&self, words: &[&str]) -> Option<Result<Row, &'static str>> {
         let prefix = prefix(words);
         // Of another statistic, or of a text around it.
@@ -99,7 +99,7 @@ fn is_clock(word: &str) -> bool {
     word.matches(':').count() == 2 && word.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Number of words before the device's columns: the time with AM or PM, or the word for average in any language.
+/// Returns the number of words before the device's columns: the time, with AM or PM, or the word for average in any language.
 fn prefix(words: &[&str]) -> usize {
     let is_half = words.get(1).is_some_and(|word| matches!(*word, "AM" | "PM"));
     match words {
@@ -111,15 +111,15 @@ fn prefix(words: &[&str]) -> usize {
     }
 }
 
-/// Figures of a row, by sar's column names.
+/// Figures of a row with sar's column names.
 type Figures = Vec<(String, f64)>;
 
-/// The output of one sar command.
+/// Output of one sar command.
 #[derive(Default)]
 struct Output {
     day: Option<String>,
     first_clock: Option<String>,
-    /// Averages, and intervals, of each device.
+    /// Averages of each device, with the line number.
     averages: BTreeMap<String, (usize, Figures)>,
     intervals: BTreeMap<String, (usize, Vec<Figures>)>,
     rows: usize,
@@ -180,7 +180,7 @@ impl Output {
     }
 }
 
-/// Means of each column; columns per I/O are weighted with the I/Os.
+/// Returns the mean of each column; columns per I/O are weighted with the I/Os.
 fn means(rows: &[Vec<(String, f64)>]) -> Vec<(String, f64)> {
     let Some(first) = rows.first() else { return vec![] };
     let mean = |(i, (name, _)): (usize, &(String, f64))| {
@@ -197,7 +197,7 @@ fn means(rows: &[Vec<(String, f64)>]) -> Vec<(String, f64)> {
     first.iter().enumerate().filter_map(mean).collect()
 }
 
-/// Columns of bytes read and written, and bytes per unit.
+/// Names of the columns for reads and writes, and bytes per unit.
 const BYTES: [(&str, &str, f64); 2] = [("rkB/s", "wkB/s", 1024.0), ("rd_sec/s", "wr_sec/s", 512.0)];
 
 fn entry(columns: &[(String, f64)]) -> Entry {

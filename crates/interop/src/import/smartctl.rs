@@ -1,10 +1,10 @@
-//! Reads `smartctl --json`: the health of a device, stored next to results.
+//! Reads `smartctl --json`: the health of a device, which is stored as context next to results.
 
 use super::json_tree::{self, Value};
 use super::nvme::{DATA_UNIT, keep, whole};
 use super::{Entry, Found, Stamp};
 
-/// Figures: path in the JSON, name, unit and factor. The first match of a name is used.
+/// Figures: path in the JSON, name, unit, and factor to this unit. If a name occurs twice, the first path that exists is used.
 const FIGURES: [(&[&str], &str, &str, f64); 21] = [
     (&["temperature", "current"], "temperature", "\u{b0}C", 1.0),
     (&["power_on_time", "hours"], "power on hours", "h", 1.0),
@@ -31,7 +31,7 @@ const FIGURES: [(&[&str], &str, &str, f64); 21] = [
 
 const NVME: &str = "nvme_smart_health_information_log";
 
-/// Finds device states of smartctl in a text.
+/// Finds device states that smartctl printed in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("\"smartctl\"") {
         return None;

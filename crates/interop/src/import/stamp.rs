@@ -1,18 +1,18 @@
-//! Parses points in time as tools write them.
+//! Parses points in time as tools print them.
 //!
-//! Most tools write local time without a zone. Such a time is taken as UTC, and [`Stamp`] records that the zone is unknown.
+//! Most tools print local time without a zone. Such a time is taken as UTC, and [`Stamp`] records that the zone is unknown.
 
-/// A point in time.
+/// A point in time as printed by a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Milliseconds since 1970-01-01 UTC.
     pub ms: u64,
-    /// True if the text gives an offset from UTC.
+    /// True if the text gives an offset from UTC; else the zone is unknown.
     pub has_zone: bool,
 }
 
 impl Stamp {
-    /// A time in milliseconds since 1970-01-01 UTC; `None` for 0, which tools write for an unknown time, and after the year 9999.
+    /// Creates a point in time from milliseconds since 1970; `None` for 0, which tools write for an unknown time, and after the year 9999.
     pub(super) fn since_1970(ms: u64) -> Option<Self> {
         (1..=LAST_MS).contains(&ms).then_some(Self { ms, has_zone: true })
     }
@@ -26,7 +26,7 @@ impl Stamp {
         parts.stamp()
     }
 
-    /// This moment minus a duration in milliseconds.
+    /// Returns the point in time that is `ms` milliseconds earlier.
     pub(super) fn before(self, ms: u64) -> Self {
         Self { ms: self.ms.saturating_sub(ms), ..self }
     }
@@ -41,7 +41,7 @@ const LAST_MS: u64 = 253_402_300_799_999;
 /// Milliseconds in a minute.
 const MINUTE: u64 = 60_000;
 
-/// The parts of a time found so far.
+/// Parts of a time that have been found so far.
 #[derive(Default)]
 struct Parts {
     year: Option<u64>,
@@ -49,9 +49,9 @@ struct Parts {
     day: Option<u64>,
     /// Milliseconds since midnight.
     clock: Option<u64>,
-    /// True after `PM`, false after `AM`.
+    /// True after `PM`, false after `AM`; `None` for 24-hour times.
     is_afternoon: Option<bool>,
-    /// Minutes east of UTC.
+    /// Offset in minutes east of UTC.
     offset: Option<i64>,
 }
 
@@ -111,7 +111,7 @@ impl Parts {
     }
 }
 
-/// The number of a month from its English name: 1 for `Jan`.
+/// Returns the number of a month by its English name: 1 for `Jan`.
 fn month(word: &str) -> Option<u64> {
     let word = word.to_ascii_lowercase();
     (1..).zip(MONTHS).find(|(_, name)| *name == word).map(|(number, _)| number)
@@ -145,7 +145,7 @@ fn offset(zone: &str) -> Option<i64> {
     Some(if zone.starts_with('-') { -minutes } else { minutes })
 }
 
-/// Days from 1970-01-01 to a day of the Gregorian calendar; `None` for an invalid day, or one in the future.
+/// Returns the days from 1970-01-01 to a date; `None` for an invalid date, or one in the future.
 pub(super) fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let is_leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let lengths = [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];

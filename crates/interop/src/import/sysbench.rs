@@ -49,7 +49,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// Returns whether a line is the first of a result.
+/// Returns whether a line is the first line of a result.
 fn is_begin(line: &str) -> bool {
     let is_new = || line.starts_with("read:") && line.contains("IOPS=") && line.contains(" MiB/s (");
     // fio's rows begin alike.
@@ -58,34 +58,34 @@ fn is_begin(line: &str) -> bool {
         || is_new() && !line.contains("BW=")
 }
 
-/// Maximum number of latencies in a result.
+/// Maximum number of latencies kept per result.
 const MOST_LATENCIES: usize = 32;
 
-/// A partly parsed run.
+/// A run of which some lines have been parsed.
 #[derive(Default)]
 struct Test {
-    /// Line number of the start of the result; 0 before that.
+    /// Number of the line where the result starts; 0 before that line.
     line: usize,
     mode: Option<String>,
     block: Option<u64>,
     threads: Option<u32>,
     direct: Option<bool>,
     fsync_each: Option<String>,
-    /// Reads, writes and fsyncs per second.
+    /// Reads, writes and fsyncs per second, in this order.
     ios: [Option<f64>; 3],
-    /// Reads and writes per second together, as printed by 0.4 and 0.5.
+    /// Reads and writes per second together, which 0.4 and 0.5 print.
     requests: Option<f64>,
-    /// Bytes read and written per second.
+    /// Bytes read and bytes written per second.
     bytes: [Option<f64>; 2],
     transferred: Option<f64>,
     seconds: Option<f64>,
     events: Option<f64>,
-    /// Latencies: name and nanoseconds.
+    /// Latencies: sysbench's name, and nanoseconds.
     latencies: Vec<(String, f64)>,
 }
 
 impl Test {
-    /// Parses a line of the test's parameters.
+    /// Reads a line of the test's parameters.
     fn take(&mut self, line: &str) {
         if let Some(mode) = line.strip_prefix("Doing ").and_then(|rest| rest.strip_suffix(" test")) {
             self.mode = Some(mode.to_owned());
@@ -106,7 +106,7 @@ impl Test {
         }
     }
 
-    /// Parses a line of the result.
+    /// Reads a line of the result.
     fn result(&mut self, line: &str) {
         let Some((key, value)) = line.split_once(':') else {
             if let Some(rate) = line.strip_suffix("Requests/sec executed") {
@@ -153,7 +153,7 @@ impl Test {
         self.latencies.extend(ns.filter(|_| is_new).map(|ns| (name.to_owned(), ns)));
     }
 
-    /// Returns whether the latencies cover only reads and writes, without fsyncs; `None` without a count of the events.
+    /// Returns whether the latencies cover only reads and writes, without fsyncs; `None` without a count of events.
     fn is_of_ios(&self, iops: Option<f64>) -> Option<bool> {
         let fsyncs = self.ios[2];
         if fsyncs == Some(0.0) || self.requests.is_some() {
@@ -251,7 +251,7 @@ impl Test {
     }
 }
 
-/// Parses a block size to bytes: `16KiB`, or `16Kb`, which is also 16 * 1024 bytes in 0.4 and 0.5.
+/// Parses a block size to bytes: `16KiB`, or `16Kb`, which in 0.4 and 0.5 is also 16 * 1024 bytes.
 fn block(text: &str) -> Option<u64> {
     let (value, unit) = number_and_unit(text)?;
     let unit = match unit {

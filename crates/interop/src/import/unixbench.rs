@@ -1,6 +1,6 @@
 //! Reads UnixBench's report (5 and 6, the BYTE benchmark): scores of each test, and index values.
 //!
-//! File copies are byte rates; other scores match no iotax metric and keep their unit.
+//! Scores of file copies are byte rates; other scores match no iotax metric and keep their unit.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,7 +11,7 @@ use super::parse_util::{decimal, half_a_digit, not_understood};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// Finds UnixBench's results in a text. Workload names differ by the number of parallel copies.
+/// Finds UnixBench's results in a text. Results with several parallel copies get the number of copies in the workload's name.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("sample") && !text.contains("INDEX") && !TESTS.iter().any(|test| text.contains(test)) {
         return None;
@@ -50,7 +50,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// Tests with an index, whose rows are recognised without the table's column heads.
+/// Tests with an index; their rows are recognised even without the column heads of the table.
 pub(super) const TESTS: [&str; 9] = [
     "Dhrystone 2 using",
     "Double-Precision Whetstone",
@@ -63,20 +63,20 @@ pub(super) const TESTS: [&str; 9] = [
     "System Call Overhead",
 ];
 
-/// The version in `BYTE UNIX Benchmarks (Version 5.1.3)`.
+/// Parses the version in `BYTE UNIX Benchmarks (Version 5.1.3)`.
 fn version(line: &str) -> Option<String> {
     let (_, version) = line.split_once("BYTE UNIX Benchmarks (Version ")?;
     Some(version.split(')').next()?.to_owned())
 }
 
-/// The number of copies in `4 CPUs in system; running 1 parallel copy of tests`.
+/// Parses the number of copies in `4 CPUs in system; running 1 parallel copy of tests`.
 fn copies(line: &str) -> Option<u32> {
     let (_, after) = line.split_once("running ")?;
     let (count, what) = after.split_once(' ')?;
     what.starts_with("parallel cop").then(|| count.parse().ok()).flatten()
 }
 
-/// A score: `Execl Throughput   1534.1 lps   (29.9 s, 2 samples)`.
+/// The score of a test: `Execl Throughput   1534.1 lps   (29.9 s, 2 samples)`.
 #[derive(Debug)]
 struct Score {
     name: String,
@@ -86,12 +86,12 @@ struct Score {
 }
 
 impl Score {
-    /// Returns whether a line ends like a score.
+    /// Returns whether a line ends as a score does: `(29.9 s, 2 samples)`.
     fn is_one(line: &str) -> bool {
         Self::end(line).is_some()
     }
 
-    /// The text before `(29.9 s, 2 samples)`, and the number of samples.
+    /// Splits a line into the text before `(29.9 s, 2 samples)`, and the number of samples.
     fn end(line: &str) -> Option<(&str, &str)> {
         let inside =
             line.trim_end().strip_suffix("samples)").or_else(|| line.trim_end().strip_suffix("sample)"))?;
@@ -116,14 +116,13 @@ impl Score {
     }
 }
 
-/// Returns whether a text starts with a capital letter or a digit, like every test's name. Distinguishes the start of a name from the rest of
-/// a wrapped line.
+/// Returns whether a text starts with a capital letter or a digit, like the name of every test. The rest of a wrapped line does not.
 fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit())
         && text.contains(char::is_alphabetic)
 }
 
-/// Returns whether a figure has one decimal, as all figures of the table do; otherwise it is truncated.
+/// Returns whether a figure has one decimal, as all figures of the table do; another one is truncated.
 fn has_one_decimal(word: &str) -> bool {
     word.rfind(['.', ',']).is_some_and(|point| point + 2 == word.len())
 }
@@ -133,12 +132,12 @@ fn has_one_decimal(word: &str) -> bool {
 struct Rated {
     name: String,
     result: f64,
-    /// Baseline, and index relative to the baseline; `None` for tests without them, which have dashes.
+    /// Baseline, and index relative to the baseline; `None` for tests with dashes instead.
     index: Option<(f64, f64)>,
 }
 
 impl Rated {
-    /// Parses a row; `None` unless the index is ten times the result over the baseline.
+    /// Parses a row; `None` unless the index is ten times the result over the baseline, rounded.
     fn of(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [name @ .., baseline, result, index] = &words[..] else { return None };
@@ -170,12 +169,12 @@ impl Rated {
 
 #[derive(Default)]
 struct Run {
-    /// Start time.
+    /// Start time of the run, if printed.
     time: Option<Stamp>,
     copies: Option<u32>,
     scores: Vec<(usize, Score)>,
     indices: Vec<(usize, Rated)>,
-    /// Overall index scores.
+    /// Overall index scores: line number, name and value.
     totals: Vec<(usize, String, f64)>,
     in_table: bool,
 }
@@ -244,7 +243,7 @@ impl Run {
         }
     }
 
-    /// The workload name of a test, which contains the number of copies if there are several.
+    /// Returns the workload's name for a test, with the number of copies if there are several.
     fn called(&self, test: &str) -> String {
         match self.copies {
             Some(copies) if copies > 1 => format!("{test}, {copies} copies"),

@@ -1,6 +1,7 @@
 //! Reads vdbench's output: console, summary and totals, and flatfile.
 //!
-//! Columns depend on vdbench's version, so each figure is identified by its column head. vdbench's average leaves out the first interval.
+//! Columns depend on vdbench's version, so each figure is identified by its column head. vdbench leaves the first interval out of its
+//! averages.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,27 +10,27 @@ use super::parse_util::{decimal, not_understood};
 use super::{Entry, Found, Line, Stamp};
 use iotax_analysis::Metric;
 
-/// Largest relative difference between MB/sec and rate times I/O size, due to rounding.
+/// Largest relative rounding difference between MB/sec and rate times I/O size.
 const AGREE: f64 = 0.02;
 
 #[derive(Default)]
 struct Reader {
     found: Found,
-    /// Current run with its loop values, from the line that starts it.
+    /// Name of the current run with its loop values, from the line that starts it.
     run: Option<String>,
-    /// The two lines of column heads.
+    /// The upper of the two lines of column heads.
     upper: Vec<String>,
     heads: Vec<String>,
     flat: Vec<String>,
     interval: u64,
-    /// Date in the column heads, and start time of the current run.
+    /// Date in the column heads.
     day: String,
     began: String,
-    /// For each combination of name and metrics, the second of the day at which the last such result was printed.
+    /// Results so far, by name and metrics: the second of the day at which each was last printed.
     told: HashMap<String, Option<u64>>,
 }
 
-/// Maximum difference in seconds between prints of one result: console, summary and totals are written at the same time.
+/// Maximum difference in seconds between prints of one result, because console, summary and totals are written at the same time.
 const AT_ONCE: u64 = 2;
 
 /// Finds vdbench's results in a text.
@@ -97,7 +98,7 @@ impl Reader {
         }
     }
 
-    /// Parses a row of averages.
+    /// Reads a row of averages.
     fn average(&mut self, words: &[&str], line: &str, at: usize) {
         let row = match (self.heads.is_empty(), by_heads(&self.heads, words)) {
             (false, Some(row)) => row,
@@ -144,7 +145,7 @@ impl Reader {
         self.keep(entry, rate, line);
     }
 
-    /// Parses a row of the flatfile; ignores all but averages.
+    /// Reads a row of the flatfile; ignores all rows but averages.
     fn flat_row(&mut self, words: &[&str], line: &str, at: usize) {
         let row: BTreeMap<&str, &str> =
             self.flat.iter().map(String::as_str).zip(words.iter().copied()).collect();
@@ -196,14 +197,14 @@ impl Reader {
     }
 }
 
-/// Returns whether a word marks a row of averages, like `avg_2-5`, even if joined to the time.
+/// Returns whether a word marks a row of averages, like `avg_2-5`, even if the time is joined to it.
 fn is_average(word: &str) -> bool {
     word.split_once("avg_").is_some_and(|(before, intervals)| {
         (before.is_empty() || is_timed(before)) && intervals.starts_with(|c: char| c.is_ascii_digit())
     })
 }
 
-/// Units that may follow figures, each with its column heads.
+/// Units that may follow figures, each with the column heads to which they belong.
 const UNITS: [(&[&str], &[&str]); 5] = [
     (&["IOPS", "iops", "IO/s"], &["i/o rate"]),
     (&["MB/sec", "MB/s"], &["MB/sec", "MB/sec 1024**2"]),
@@ -215,12 +216,12 @@ const UNITS: [(&[&str], &[&str]); 5] = [
     ),
 ];
 
-/// The column heads of a unit; `None` for a word that is not a unit.
+/// Returns the column heads that a unit belongs to; `None` for a word that is not a unit.
 fn fitting(word: &str) -> Option<&'static [&'static str]> {
     UNITS.iter().find(|(units, _)| units.contains(&word)).map(|(_, heads)| *heads)
 }
 
-/// Assigns figures to column heads, and drops units; `None` if there are more or fewer figures than heads.
+/// Assigns figures to column heads, without units; `None` if there are more or fewer figures than heads.
 fn by_heads<'h>(heads: &'h [String], words: &[&str]) -> Option<BTreeMap<&'h str, f64>> {
     let mut words = words.iter().peekable();
     let mut row = BTreeMap::new();
@@ -235,7 +236,7 @@ fn by_heads<'h>(heads: &'h [String], words: &[&str]) -> Option<BTreeMap<&'h str,
     words.next().is_none().then_some(row)
 }
 
-/// Assigns figures to column heads by their units alone: rate, megabytes and I/O size.
+/// Assigns figures to column heads by their units, if the heads are missing: rate, MB/sec and I/O size.
 fn by_units(words: &[&str]) -> BTreeMap<&'static str, f64> {
     let figure = |pair: &[&str]| match fitting(pair[1])? {
         [head] | [head @ "MB/sec", _] => Some((*head, decimal(pair[0])?)),
@@ -244,7 +245,7 @@ fn by_units(words: &[&str]) -> BTreeMap<&'static str, f64> {
     words.windows(2).filter_map(figure).collect()
 }
 
-/// The time at the start of a line, in seconds since midnight.
+/// Parses the time at the start of a line to seconds since midnight.
 fn second_of_day(line: &str) -> Option<u64> {
     let first = line.split_whitespace().next().filter(|_| is_timed(line))?;
     let parts = first.split('.').next()?.split(':').map(|part| part.parse::<u64>().ok());
@@ -267,7 +268,7 @@ fn is_timed(line: &str) -> bool {
     first.matches(':').count() == 2 && first.split(':').all(part)
 }
 
-/// The name of a run with its loop values: `rd1 threads=8` from `rd1; I/O rate: Uncontrolled MAX; elapsed=30; For loops: threads=8`.
+/// Returns the name of a run with its loop values: `rd1 threads=8` from `rd1; I/O rate: Uncontrolled MAX; elapsed=30; For loops: threads=8`.
 fn named(run: &str) -> String {
     let name = run.split(';').next().unwrap_or_default().trim();
     match run.split_once("For loops:").map(|(_, loops)| loops.trim()) {
@@ -276,7 +277,7 @@ fn named(run: &str) -> String {
     }
 }
 
-/// Column heads of versions that print no unit under MB/sec, so that the lower line has one word less.
+/// Returns the column heads of versions that print no unit below MB/sec, so that the lower line has one word less.
 fn without_unit(upper: &[String], lower: &[&str]) -> Vec<String> {
     if upper.len() != lower.len() + 1 || lower.contains(&"1024**2") {
         return vec![];
@@ -289,7 +290,7 @@ fn without_unit(upper: &[String], lower: &[&str]) -> Vec<String> {
     upper.iter().filter_map(head).collect()
 }
 
-/// Converts MB/sec to bytes/s; `None` unless rate and I/O size show the size of a megabyte.
+/// Converts MB/sec to bytes/s; `None` unless rate and I/O size show whether a megabyte has 1000 * 1000 or 1024 * 1024 bytes.
 fn megabytes(mb: Option<f64>, rate: Option<f64>, bytes: Option<f64>) -> Option<f64> {
     let (mb, moved) = (mb?, rate? * bytes?);
     let near = |unit: f64| moved > 0.0 && (mb * unit / moved - 1.0).abs() < AGREE;
@@ -300,7 +301,7 @@ fn megabytes(mb: Option<f64>, rate: Option<f64>, bytes: Option<f64>) -> Option<f
     near(1e6).then_some(mb * 1e6)
 }
 
-/// Sets the workload keys that are the same for all I/Os.
+/// Sets the workload keys that follow from I/O size, read and seek percentage, if these are the same for all I/Os.
 fn flat_keys(entry: &mut Entry, xfersize: Option<f64>, rdpct: Option<f64>, seekpct: Option<f64>) {
     if let Some(bytes) = xfersize.filter(|bytes| *bytes >= 1.0 && bytes.fract() == 0.0) {
         entry.set("bs", &bytes.to_string());

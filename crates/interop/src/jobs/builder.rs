@@ -9,7 +9,7 @@ use iotax_model::workload::{
     WorkloadKeys,
 };
 
-/// fio's checksums that iotax replaces by another.
+/// Checksums of fio that iotax replaces by another checksum.
 const SUMS: [&str; 19] = [
     "xxhash",
     "crc7",
@@ -32,12 +32,13 @@ const SUMS: [&str; 19] = [
     "crc32c-arm64",
 ];
 
-/// The options of a section so far. `keys` holds those that map directly to a workload key; the other fields depend on several options.
+/// Options of a section that have been parsed so far. `keys` holds options that are workload keys of iotax; the other fields depend on
+/// several options.
 #[derive(Debug, Clone, Default)]
 pub(super) struct JobBuilder {
     pub(super) keys: WorkloadKeys,
     pub(super) name: Option<String>,
-    /// The number after the colon in `rw`.
+    /// Number after the colon in `rw`, if given.
     pub(super) step: Option<i64>,
     pub(super) is_identical: bool,
     pub(super) bs: [Option<Bytes>; 3],
@@ -47,11 +48,11 @@ pub(super) struct JobBuilder {
     pub(super) cmdprio: [Option<u8>; 3],
     pub(super) cmdprio_class: [Option<u16>; 3],
     pub(super) cmdprio_level: [Option<u16>; 3],
-    /// `cmdprio_split` by direction.
+    /// Value of `cmdprio_bssplit`, by direction.
     pub(super) cmdprio_split: Option<ByDirection<PrioritySplit>>,
     pub(super) rate: [Option<u64>; 3],
     pub(super) rate_iops: [Option<u64>; 3],
-    /// Random distribution by direction.
+    /// Value of `random_distribution`, by direction.
     pub(super) distribution: [Option<Distribution>; 3],
     pub(super) sequence_stride: Option<bool>,
     pub(super) blockalign: [Option<Bytes>; 3],
@@ -61,7 +62,7 @@ pub(super) struct JobBuilder {
     pub(super) zoneskip: Option<Bytes>,
     pub(super) filename: Option<String>,
     pub(super) directory: Option<String>,
-    /// True if the engine is libblkio with the io_uring driver.
+    /// True if the engine is libblkio with its io_uring driver.
     pub(super) is_ring_of_libblkio: bool,
     pub(super) libblkio_path: Option<String>,
     pub(super) nrfiles: Option<u64>,
@@ -86,7 +87,7 @@ pub(super) struct JobBuilder {
     pub(super) flow_id: Option<u64>,
     pub(super) fill_device: Option<bool>,
     pub(super) seed: Option<u64>,
-    /// Notes on values that mean something different in iotax than in fio.
+    /// Notes for the user on values that mean something else in iotax than in fio.
     pub(super) notes: Vec<String>,
 }
 
@@ -119,14 +120,14 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Parses block size ranges, possibly with a slash between two ranges.
+    /// Parses ranges of block sizes for reads, writes and trims, separated by commas or slashes.
     pub(super) fn bsrange(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let text = value.text.replace('/', ",");
         self.bsrange = OptionValue { text: &text, ..value }.triple(OptionValue::range)?;
         Ok(())
     }
 
-    /// Parses a distribution. Omitted parameters get fio's defaults. Zones may be given per direction.
+    /// Parses a random distribution. Omitted parameters get fio's defaults. Zones may be given per direction.
     pub(super) fn distribution(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let text = match value.text {
             "zipf" => "zipf:1.1",
@@ -145,7 +146,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Parses priorities by block size; a share of 0 is accepted, as in fio.
+    /// Parses I/O priorities by block size; a share of 0 is accepted, as in fio.
     pub(super) fn cmdprio_bssplit(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let entry = |text: &str| {
             let (length, rest) = text.split_once('/').ok_or_else(|| format!("{text:?} has no percentage"))?;
@@ -158,7 +159,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Accepts only the io_uring driver: others need a device detached from the kernel, or a daemon.
+    /// Accepts only the io_uring driver: the others need a device that is detached from the kernel, or a daemon.
     pub(super) fn libblkio_driver(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         match value.text {
             "io_uring" => self.is_ring_of_libblkio = true,
@@ -218,7 +219,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Parses the type of I/O memory by fio's names; rejects memory in a file or on a GPU.
+    /// Parses the type of I/O buffers by fio's names; rejects buffers in a file or on a GPU.
     pub(super) fn mem(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let known = value.text.parse::<Memory>().ok().filter(|memory| *memory != Memory::Thp);
         let memory =
@@ -248,7 +249,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Parses lists of errors to ignore for reads, writes and verification. The third list has no effect.
+    /// Parses the errors to ignore, as lists for reads, writes and verification. The list for verification has no effect.
     pub(super) fn ignore_error(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let lists = value.text.split(',').collect::<Vec<_>>();
         if lists.len() > 3 {

@@ -1,4 +1,4 @@
-//! fio's engines and their options: the supported ones, and the nearest substitute for the others.
+//! Engines of fio and their options: the supported ones, and the closest substitutes for the others.
 
 use iotax_model::workload::{IoEngine, Test};
 
@@ -12,7 +12,7 @@ const SPACE: &str = "blocks of files are not exchanged; nearest is falloc, which
 const CPU: &str =
     "work without I/O is not made; nearest is another program beside iotax, with cpus_allowed for both";
 
-/// The iotax engine that replaces an fio engine, and the difference; `None` if there is none.
+/// Returns the iotax engine that replaces an fio engine, and a note on the difference; `None` for an unsupported engine.
 pub(super) fn done_by(engine: &str) -> Option<(IoEngine, &'static str)> {
     Some(match engine {
         "sync" => (IoEngine::Psync, "sync: pread and pwrite instead of lseek, read and write"),
@@ -32,7 +32,7 @@ pub(super) fn done_by(engine: &str) -> Option<(IoEngine, &'static str)> {
     })
 }
 
-/// The test for an fio engine that does one operation on each of many files.
+/// Returns the file test for an fio engine that does one operation on each of many files; `None` for other engines.
 pub(super) fn operation(engine: &str) -> Option<Test> {
     Some(match engine {
         "filecreate" => Test::Create,
@@ -45,7 +45,7 @@ pub(super) fn operation(engine: &str) -> Option<Test> {
     })
 }
 
-/// The nearest substitute for an unsupported fio engine, as a hint in the error.
+/// Returns the closest substitute for an unsupported fio engine, as a hint for the error message.
 pub(super) fn nearest(engine: &str) -> Option<&'static str> {
     Some(match engine {
         "fileoperations" => FILES,
@@ -64,7 +64,7 @@ pub(super) fn nearest(engine: &str) -> Option<&'static str> {
     })
 }
 
-/// Options of unsupported engines.
+/// Options that only unsupported engines have.
 pub(super) const OPTIONS: &[&str] = &[
     "cdb_len",
     "fdp",

@@ -1,10 +1,10 @@
-//! Tests that fio's example files convert to plans, or are rejected as expected.
+//! Tests that fio's example files are converted to plans, or rejected with the expected errors.
 
 use super::known::Support;
 use super::options::find;
 use super::tests::read_with;
 
-/// The options of example files newer than fio 3.33 (commit f5344384), with the values that matter; the suite parses all others.
+/// Options in example files newer than fio 3.33 (commit f5344384), which the test suite does not contain, with their important values.
 const NEWER: [(&str, &str); 26] = [
     (
         "atomic-verify",

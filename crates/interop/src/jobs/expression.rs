@@ -1,14 +1,14 @@
-//! Arithmetic in option values.
+//! Evaluates arithmetic expressions in option values.
 
 use super::suffix::suffix;
 
-/// Maximum nesting of parentheses.
+/// Maximum nesting depth of parentheses.
 const DEEPEST: usize = 64;
 
 /// Evaluates an expression of whole numbers, `+ - * / % ^` and parentheses. Numbers may have size suffixes.
 ///
 /// # Errors
-/// The reason, without the expression itself.
+/// The reason, without quoting the expression.
 pub(super) fn evaluate(text: &str, kb_base: u64) -> Result<i128, String> {
     let mut reader = Reader { rest: text.trim_start(), kb_base, depth: 0 };
     let value = reader.sum()?;

@@ -1,4 +1,4 @@
-//! Turns the options of a section into a job.
+//! Converts the parsed options of a section to a job.
 
 use std::collections::HashMap;
 
@@ -15,19 +15,19 @@ use iotax_model::workload::{
     WorkloadKeys,
 };
 
-/// Time limit of a job that otherwise ends when its I/O is done.
+/// Time limit of a job without a runtime, which normally ends when its I/O is done.
 pub(super) const LONGEST: Nanos = Nanos::from_secs(3600);
 
 const SECTOR: u64 = 512;
 
-/// An option rejected because of other options: its name and the reason.
+/// Name of an option that other options rule out, and the reason.
 type Wrong = (&'static str, String);
 
-/// Resolves one group of interdependent options.
+/// Function that resolves a group of options that depend on each other.
 type Step = fn(&mut JobBuilder, &mut Notes) -> Result<(), Wrong>;
 
-/// Converts a section to a job; `None` if any option was rejected. `size` replaces the section's own size, of which only a part may be known
-/// here.
+/// Converts a section to a job; `None` if any option was rejected. `size` replaces the options `size`, `filesize` and `fill_device` of the
+/// section.
 pub(super) fn job(
     section: &Section,
     size: Option<Bytes>,
@@ -80,7 +80,7 @@ fn last<'a>(section: &'a Section, name: &str) -> Option<&'a OptionLine> {
     section.options.iter().rev().find(|setting| setting.name == name)
 }
 
-/// The options in effect, in file order; of synonyms, the last one wins.
+/// Returns the options in effect, in file order; of synonyms, the last one counts.
 fn effective<'a>(
     section: &'a Section,
     trouble: &mut LineErrors,
@@ -106,7 +106,7 @@ fn effective<'a>(
     found
 }
 
-/// Parses one option. Returns the text of a note, if any.
+/// Parses an option into the builder. Returns the text of a note on it, if there is one.
 fn read(
     draft: &mut JobBuilder,
     known: &KnownOption,
@@ -127,7 +127,7 @@ fn read(
     }
 }
 
-/// Resolves the options that depend on each other.
+/// Resolves all options that depend on each other. Returns those that are rejected.
 fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
     let keys = &mut draft.keys;
     keys.rw.get_or_insert(Rw::Read);
@@ -151,7 +151,7 @@ fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
     wrong
 }
 
-/// Resolves a job that does one operation per file, which is all that fio times in it.
+/// Resolves a job that does one operation per file; fio measures nothing else in such a job.
 fn on_files(draft: &mut JobBuilder, test: Test, notes: &mut Notes) -> Result<(), Wrong> {
     if draft.filename.is_some() {
         return Err((
@@ -194,7 +194,7 @@ fn rw(draft: &JobBuilder) -> Rw {
     draft.keys.rw.unwrap_or(Rw::Read)
 }
 
-/// Replaces engine libblkio by io_uring.
+/// Replaces the engine libblkio by io_uring.
 fn libblkio(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let path = draft.libblkio_path.take();
     if draft.keys.ioengine != Some(IoEngine::Libblkio) {
@@ -214,7 +214,7 @@ fn libblkio(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Resolves `verify_only`, which reads and verifies the data that a job would write.
+/// Resolves `verify_only`: the job reads and verifies the data that it would otherwise write.
 fn checking(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     if draft.verify_only != Some(true) {
         return Ok(());
@@ -239,7 +239,7 @@ fn checking(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// fio accepts any depth for synchronous engines and runs them at depth 1.
+/// Sets the depth of synchronous engines to 1: fio accepts any depth for them, but runs them at depth 1.
 fn depth(draft: &mut JobBuilder, notes: &mut Notes) {
     let keys = &mut draft.keys;
     if let (Some(engine), Some(depth @ 2..)) = (keys.ioengine, keys.iodepth)
@@ -250,7 +250,7 @@ fn depth(draft: &mut JobBuilder, notes: &mut Notes) {
     }
 }
 
-/// Resolves block sizes: one for all directions, a range, or a split.
+/// Resolves block sizes: one size for all directions, a range, or a split.
 fn lengths(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
     let default = Bytes(4096);
     let [read, write, trim] = draft.bs.map(|length| length.unwrap_or(default));
@@ -275,13 +275,13 @@ fn lengths(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
     draft.keys.set("bssplit", &text).map_err(|why| ("bs", why))
 }
 
-/// The values of the directions that the pattern `rw` uses.
+/// Returns the values of those directions that the pattern `rw` uses.
 fn used<T: Copy>(rw: Rw, [read, write, trim]: [T; 3]) -> Vec<T> {
     let all = [(rw.reads(), read), (rw.writes(), write), (rw.trims(), trim)];
     all.into_iter().filter(|(has, _)| *has).map(|(_, value)| value).collect()
 }
 
-/// Merges per-direction values to the single value that iotax supports; rejects different ones.
+/// Merges options that fio has per direction to iotax's single value; rejects them if the values differ.
 fn per_direction(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let rw = rw(draft);
     let same = |option, values: [Option<u64>; 3]| {
@@ -325,7 +325,7 @@ fn per_direction(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong>
     Ok(())
 }
 
-/// The common value of all directions that a pattern uses.
+/// Returns the value that all directions of a pattern share; an error if the values differ.
 fn used_alike<T: Clone + PartialEq>(
     rw: Rw,
     option: &'static str,
@@ -338,7 +338,8 @@ fn used_alike<T: Clone + PartialEq>(
     Err((option, "reads and writes of a job have one here; give each a job of its own".into()))
 }
 
-/// Combines per-direction rates to the job's total rate, and sets the read percentage from them, because in fio they override `rwmixread`.
+/// Combines rates per direction to the job's total rate, and derives the percentage of reads from them, because in fio they override
+/// `rwmixread`.
 fn rate_of(
     draft: &mut JobBuilder,
     option: &'static str,
@@ -368,7 +369,7 @@ fn rate_of(
     }
 }
 
-/// Resolves the number after `rw`: `rw = read:8k` leaves gaps, `rw = randread:8` draws a new offset every eighth I/O.
+/// Resolves the number after `rw`: `rw = read:8k` leaves a gap of 8 KiB after each I/O. Random patterns accept only 1.
 fn sequence(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
     let Some(step) = draft.step else { return Ok(()) };
     if rw(draft).is_random() {
@@ -391,7 +392,7 @@ fn one_length(draft: &JobBuilder) -> Option<Bytes> {
     draft.keys.bs.filter(|_| draft.keys.bsrange.is_none() && draft.keys.bssplit.is_none())
 }
 
-/// Converts sequential zones with a single I/O each to a stride.
+/// Converts zones: sequential zones of a single I/O each to a stride, all others to zone keys.
 fn zones(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
     if !draft.is_strided {
         return Ok(());
@@ -416,7 +417,7 @@ fn zones(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Resolves size, I/O limits and runtime.
+/// Resolves runtime, loops and limits on the amount of I/O.
 fn amount(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let keys = &mut draft.keys;
     keys.runtime = draft.runtime.filter(|time| time.0 > 0);
@@ -454,7 +455,7 @@ fn amount(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Treats several files of a job as one area, with random offsets spread evenly over it.
+/// Treats several files of a job as one area of their total size, and checks that random I/O uses it.
 fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     if draft.fill_device == Some(true) {
         (draft.size, draft.filesize) = (None, None);
@@ -483,14 +484,14 @@ fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Rounds the job's `io_size` up to whole I/Os, as in fio.
+/// Rounds the job's `io_size` up to a multiple of the block size, as in fio; with several block sizes to 512 bytes.
 fn whole_ios(draft: &mut JobBuilder) {
     let Some(amount) = draft.keys.io_size else { return };
     let rounded = one_length(draft).and_then(|length| amount.0.checked_next_multiple_of(length.0.max(1)));
     draft.keys.io_size = rounded.or(amount.0.checked_next_multiple_of(SECTOR)).map(Bytes);
 }
 
-/// Rejects several file names; a colon within a name is escaped by a backslash.
+/// Rejects several file names separated by colons; removes the backslash from an escaped colon.
 fn one_file(draft: &mut JobBuilder) -> Result<(), Wrong> {
     const COLON: &str = "\\:";
     let Some(names) = &mut draft.filename else { return Ok(()) };
@@ -503,7 +504,7 @@ fn one_file(draft: &mut JobBuilder) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Resolves options for the steps before and after the job's I/O.
+/// Resolves options that act before or after the job's I/O, such as `pre_read` and `end_fsync`.
 fn around(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let is_direct = draft.keys.direct == Some(true);
     if draft.keys.pre_read == Some(true) && is_direct {
@@ -532,7 +533,7 @@ fn around(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Resolves whether the page cache is dropped and how a new file is laid out before the job.
+/// Resolves the state of a file before the job: whether the page cache is dropped, and how a new file is laid out.
 fn file_state(draft: &mut JobBuilder) {
     let rw = rw(draft);
     let endless = draft.keys.loops.is_none();

@@ -1,4 +1,4 @@
-//! Job file options that are accepted without effect.
+//! Options of job files that are accepted without effect.
 
 use super::known::{KnownOption, Support};
 
@@ -27,7 +27,7 @@ const SLOW: &str = "a job that is slower goes on: the rate of every interval is 
 const READ_BACK: &str = "all that was written is read back after the window, and no read of it counts";
 const VERIFIED: &str = "every sector is stamped, and a wrong one is reported with its place";
 
-/// Ignored options, each with the reason.
+/// Ignored options, each with the reason why it has no effect.
 pub(super) const IGNORED: &[KnownOption] = &[
     noted(&["description"], "it is for readers"),
     switch(&["thread", "threads"], WORKERS),

@@ -1,28 +1,28 @@
-//! Parses job files: sections, options, comments, includes, variables and keywords.
+//! Parses the syntax of job files: sections, options, comments, includes, variables and keywords.
 
 use std::sync::Arc;
 
 use super::expression::evaluate;
 use super::{FileLine, Included, LineErrors, MOST_JOBS, MachineKeywords, Surroundings};
 
-/// Maximum nesting of included files.
+/// Maximum nesting depth of included files.
 const DEEPEST: usize = 8;
-/// Maximum number of included files; also ends recursive includes.
+/// Maximum number of included files, which also ends recursive includes.
 const MOST: usize = 100;
-/// Maximum number of options of all jobs together. Options of `[global]` count once per job, long ones more than once.
+/// Maximum number of options of all jobs together. An option of `[global]` counts once per job, a long one more than once.
 const MOST_OPTIONS: usize = 1 << 16;
-/// Number of bytes that count as one option.
+/// Length in bytes that counts as one option.
 const OPTION: usize = 64;
-/// Maximum length of a value in bytes, after variables are expanded.
+/// Maximum length of a value in bytes after variables were expanded.
 const LONGEST_VALUE: usize = 64 << 10;
 
-/// A section that describes a job, with the options of the `[global]` above it.
+/// A section that describes a job, including the options of `[global]` sections above.
 #[derive(Debug, Clone)]
 pub(super) struct Section {
-    /// Location of the section header.
+    /// Position of the section's header in the file.
     pub(super) place: FileLine,
     pub(super) name: String,
-    /// Options in file order, those of `[global]` first; later ones take precedence.
+    /// Options in file order, those of `[global]` first; a later option replaces an earlier one.
     pub(super) options: Vec<OptionLine>,
 }
 
@@ -30,15 +30,15 @@ pub(super) struct Section {
 #[derive(Debug, Clone)]
 pub(super) struct OptionLine {
     pub(super) place: FileLine,
-    /// The whole line, for errors.
+    /// The whole line, for error messages.
     pub(super) quoted: String,
     pub(super) name: String,
-    /// The value; `None` for an option without one.
+    /// Value of the option; `None` if it has no `=`.
     pub(super) value: Option<String>,
 }
 
 impl OptionLine {
-    /// Number of options that this one counts as toward `MOST_OPTIONS`.
+    /// Returns the number of options as which this one counts toward `MOST_OPTIONS`.
     fn weight(&self) -> usize {
         1 + (self.quoted.len() + self.value.as_ref().map_or(0, String::len)) / OPTION
     }
@@ -65,7 +65,7 @@ pub(super) fn sections(
     reader.sections
 }
 
-/// The section that the next option belongs to.
+/// Kind of the current section: none yet, `[global]`, or a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Inside {
     Nothing,
@@ -80,7 +80,7 @@ struct Reader<'a, 'b> {
     sections: Vec<Section>,
     inside: Inside,
     included: usize,
-    /// The number of options in all sections so far.
+    /// Number of options in all sections so far.
     options: usize,
     is_over: bool,
 }
@@ -135,7 +135,7 @@ impl Reader<'_, '_> {
         self.sections.push(Section { place, name: name.to_owned(), options: self.globals.clone() });
     }
 
-    /// Reports that the file exceeds a limit, and stops reading.
+    /// Reports that the file exceeds a limit, and ends parsing.
     fn too_many(&mut self, place: &FileLine, line: &str) {
         let why =
             format!("accepted: up to {MOST_JOBS} sections and {MOST_OPTIONS} options in all; split the file");
@@ -179,7 +179,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The file named by an include line.
+/// Returns the file that an include line names; `None` for other lines.
 fn included(line: &str) -> Option<&str> {
     let name = line.strip_prefix("include")?;
     name.starts_with(char::is_whitespace).then(|| name.trim()).filter(|name| !name.starts_with('='))

@@ -1,4 +1,4 @@
-//! An fio option and how iotax supports it.
+//! Describes the options of fio that iotax knows, and how they are supported.
 
 use super::builder::JobBuilder;
 use super::value::OptionValue;
@@ -6,27 +6,27 @@ use super::value::OptionValue;
 /// Level of support for an fio option.
 #[derive(Clone, Copy)]
 pub(super) enum Support {
-    /// Supported; holds the parser.
+    /// Supported; holds the function that parses the value.
     Supported(fn(&mut JobBuilder, OptionValue<'_>) -> Result<(), String>),
-    /// Accepted without effect; holds the note on the difference.
+    /// Accepted without effect; holds the reason for the note.
     Ignored(&'static str),
-    /// Like [`Self::Ignored`], for a boolean option.
+    /// Accepted without effect like [`Self::Ignored`], but takes a boolean value.
     IgnoredSwitch(&'static str),
-    /// Rejected because it changes the workload and is not supported. Values without an effect are accepted.
+    /// Rejected, because the option would change the workload. Some values are accepted, because they ask for what iotax does anyway.
     Unsupported {
-        /// Accepted values: they ask for behaviour that iotax has anyway.
+        /// Values that are accepted, because they ask for what iotax does anyway.
         unless: &'static [&'static str],
-        /// The reason, and the alternative.
+        /// Reason for the rejection, and the alternative.
         why: &'static str,
     },
 }
 
-/// An fio option.
+/// An option of fio that iotax knows.
 pub(super) struct KnownOption {
-    /// Name and aliases.
+    /// Name of the option, followed by its aliases.
     pub(super) names: &'static [&'static str],
-    /// True if the option needs no value.
+    /// True if the option may stand without a value.
     pub(super) alone: bool,
-    /// Level of support.
+    /// Level of support for the option.
     pub(super) standing: Support,
 }

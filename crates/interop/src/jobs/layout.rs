@@ -1,4 +1,4 @@
-//! Converts jobs to workloads: groups concurrent jobs, and assigns each job an area on the target.
+//! Converts jobs to workloads: groups concurrent jobs, and assigns an area of the target to each job.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,17 +8,17 @@ use iotax_model::plan::MOST as MOST_AT_ONCE;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{FileLayout, Kind, Verify, Workload, WorkloadError};
 
-/// Alignment of areas in bytes, so that the position of a file does not change the alignment of its I/O.
+/// Alignment of each job's area in bytes, so that I/O is aligned as within the job's file.
 const ALIGNMENT: u64 = 1 << 20;
 
-/// A section with all its options parsed.
+/// A section whose options have all been parsed.
 #[derive(Debug, Clone)]
 pub(super) struct SectionJob {
-    /// The workload, without its area on the target.
+    /// Workload of the job; its area on the target is not set yet.
     pub(super) workload: Workload,
-    /// Location of the section header.
+    /// Position of the section's header in the file.
     pub(super) place: FileLine,
-    /// Locations of the options in effect.
+    /// Positions of the options in effect, by name.
     pub(super) places: HashMap<&'static str, FileLine>,
     pub(super) name: String,
     pub(super) filename: Option<String>,
@@ -27,14 +27,14 @@ pub(super) struct SectionJob {
     pub(super) increment: Option<Bytes>,
     pub(super) delay: Option<Nanos>,
     pub(super) stonewall: bool,
-    /// Name of an earlier job that must end before this one.
+    /// Name of an earlier job that must have ended before this one starts.
     pub(super) wait_for: Option<String>,
     pub(super) flow_id: u64,
     pub(super) seed: Option<u64>,
 }
 
 impl SectionJob {
-    /// Reports an error at an option, or at the section if the option is not set.
+    /// Reports an error at the position of an option, or of the section if the option is not set.
     fn complain(&self, trouble: &mut LineErrors, option: &str, why: String) {
         match self.places.get(option) {
             Some(place) => trouble.add(place, format!("{option} of [{}]", self.name), why),
@@ -42,7 +42,7 @@ impl SectionJob {
         }
     }
 
-    /// Reports a workload key that is not allowed, at its option if the file sets it.
+    /// Reports an invalid workload key, at the position of its option if the file sets it.
     fn refuse(&self, trouble: &mut LineErrors, error: &WorkloadError) {
         let place = self.places.get(error.key).unwrap_or(&self.place);
         trouble.add(place, format!("[{}]", self.name), error.reason());
@@ -52,17 +52,18 @@ impl SectionJob {
         self.workload.numjobs.into()
     }
 
-    /// Upper bound of the workloads that the job becomes.
+    /// Returns the maximum number of workloads to which the job is converted.
     fn count(&self) -> u64 {
         if self.workload.verify == Verify::None { 1 } else { self.clones() }
     }
 
-    /// Distance between the starts of two clones within a file.
+    /// Returns the distance in bytes between the starts of two clones in a file (`offset_increment`).
     fn step(&self) -> u64 {
         self.increment.map_or(0, |increment| increment.0)
     }
 
-    /// The workloads of the job on these files. A job with verification becomes one workload per clone, because clones must not share blocks.
+    /// Returns the workloads of the job on these files. A job with verification becomes one workload per clone, because clones must not write
+    /// the same blocks.
     fn on(&self, files: &Files) -> Vec<Workload> {
         let mut workload = self.workload.clone();
         workload.size = self.size;
@@ -77,20 +78,20 @@ impl SectionJob {
         (0..self.clones()).map(|number| Workload { offset: begin(number), ..one.clone() }).collect()
     }
 
-    /// Length of a file that holds all clones' areas of `size`; `None` on overflow.
+    /// Returns the length in bytes of a file that holds the areas of all clones, each of `size`; `None` on overflow.
     fn file_length(&self, size: Bytes) -> Option<u64> {
         let begin = self.step().checked_mul(self.clones().saturating_sub(1))?;
         begin.checked_add(self.workload.offset.0)?.checked_add(size.0)?.checked_next_multiple_of(ALIGNMENT)
     }
 }
 
-/// Notes for the user.
+/// Notes on the conversion, for the user.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Notes {
-    /// Options without effect, grouped by reason.
+    /// Options without effect, grouped by the reason.
     unchanged: Vec<(&'static str, Vec<(String, FileLine)>)>,
     seen: HashSet<(&'static str, (String, FileLine))>,
-    /// Other notes.
+    /// Notes other than those on options without effect.
     pub(super) sentences: Vec<String>,
 }
 
@@ -120,7 +121,7 @@ impl Notes {
     }
 }
 
-/// Groups jobs into workloads; `stonewall` starts a new group.
+/// Groups concurrent jobs into workloads; `stonewall` starts a new group.
 pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut LineErrors) -> Jobs {
     let mut filenames: Vec<(FileLine, String)> = Vec::new();
     let mut seen = HashSet::new();
@@ -158,7 +159,7 @@ pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut Lin
     Jobs { workloads, filenames, own_files, directory, seed, curve: None, notes: notes.into_lines() }
 }
 
-/// Returns whether a job starts only after all earlier jobs: its `wait_for` names a job of the last group.
+/// Returns whether a job starts after all earlier jobs, because its `wait_for` names a job of the last group.
 fn waits_for_all(job: &SectionJob, groups: &[Vec<SectionJob>], trouble: &mut LineErrors) -> bool {
     let Some(name) = &job.wait_for else { return false };
     let Some(group) = groups.iter().rposition(|group| group.iter().any(|other| other.name == *name)) else {
@@ -173,7 +174,7 @@ fn waits_for_all(job: &SectionJob, groups: &[Vec<SectionJob>], trouble: &mut Lin
     is_last
 }
 
-/// Marks a file as new only for the first group that uses it. Later ones find data that was written or filled before.
+/// Marks a file as filled for all groups but the first that uses it, because an earlier group has written it.
 fn once_new(groups: &mut [Vec<SectionJob>]) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for (number, job) in groups
@@ -188,7 +189,7 @@ fn once_new(groups: &mut [Vec<SectionJob>]) {
     }
 }
 
-/// Fills a job's area first if another job reads it concurrently, because reads of unwritten blocks do no I/O.
+/// Sets an area to be filled before the run if another job reads it concurrently, because reads of unwritten blocks do no I/O.
 fn fill_for_readers(workloads: &mut [Workload], notes: &mut Notes) {
     let area = |job: &Workload| {
         let length = job.size.and_then(|size| job.span(size)).map_or(0, |span| span.0);
@@ -206,7 +207,7 @@ fn fill_for_readers(workloads: &mut [Workload], notes: &mut Notes) {
     }
 }
 
-/// Combines concurrent jobs into one workload.
+/// Combines the jobs of a group into one workload with concurrent jobs.
 fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Workload> {
     let first = group.first()?;
     if let Some(other) = group.iter().find(|job| job.workload.flow.is_some() && job.flow_id != first.flow_id)
@@ -255,7 +256,7 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
     Some(workload)
 }
 
-/// Combines jobs on separate files into one workload with a thread per file; the jobs must be equal.
+/// Combines jobs on separate files into one workload with a thread per file; rejects jobs that differ otherwise.
 fn on_files(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Workload> {
     let (first, last) = (group.first()?, group.last()?);
     let kind = |job: &SectionJob| Workload { name: String::new(), numjobs: 1, ..job.workload.clone() };
@@ -281,16 +282,16 @@ fn on_files(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
     Some(workload)
 }
 
-/// The workload names in use.
+/// Workload names in use.
 #[derive(Default)]
 struct Names {
     taken: HashSet<String>,
-    /// The last number appended to each name.
+    /// Last number that was appended to each name.
     numbers: HashMap<String, usize>,
 }
 
 impl Names {
-    /// Appends a number to a workload name that is already taken.
+    /// Appends a number to the name of a workload if the name is taken.
     fn tell_apart(&mut self, workload: &mut Workload) {
         let name = workload.name.clone();
         let number = self.numbers.entry(name.clone()).or_insert(1);
@@ -303,9 +304,9 @@ impl Names {
 
 /// Position of a job's files on the target.
 struct Files {
-    /// Start of the first file, in bytes.
+    /// Start of the first file in bytes.
     start: u64,
-    /// Distance between the areas of two clones.
+    /// Distance in bytes between the areas of two clones; `None` if they share the area.
     increment: Option<Bytes>,
 }
 
@@ -337,16 +338,16 @@ fn place(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> O
     Some(found)
 }
 
-/// Allocates areas on the target.
+/// Allocates areas for files on the target.
 struct Room<'a> {
     group: &'a [SectionJob],
-    /// Start of each named file, in bytes.
+    /// Start in bytes of each file with a name.
     starts: HashMap<&'a str, u64>,
     end: u64,
 }
 
 impl<'a> Room<'a> {
-    /// Allocates space for the files of a job with areas of `size`; `None` on overflow.
+    /// Allocates the files of a job whose clones have areas of `size`; `None` on overflow.
     fn take(&mut self, job: &'a SectionJob, size: Bytes) -> Option<Files> {
         let clones = job.clones();
         let Some(name) = job.filename.as_deref() else {
@@ -372,7 +373,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Number of distinct files that fio would use for a group.
+/// Returns the number of distinct files that fio would use for a group.
 fn distinct_files(group: &[SectionJob]) -> u64 {
     let mut names: Vec<&str> = group.iter().filter_map(|job| job.filename.as_deref()).collect();
     names.sort_unstable();

@@ -1,7 +1,7 @@
-//! Converts fio job files and vdbench parameter files into workloads.
+//! Converts fio job files and vdbench parameter files to workloads.
 //!
-//! Sections that fio runs concurrently become one workload with concurrent jobs; each `stonewall` starts a new workload. Differences from
-//! fio are reported in notes. Options that iotax cannot honour are rejected.
+//! Sections that fio runs concurrently become one workload with concurrent jobs; each `stonewall` starts a new workload. Differences from fio
+//! are reported in notes. Options that iotax cannot honour are rejected.
 
 mod builder;
 mod engines;
@@ -33,61 +33,61 @@ use iotax_model::plan::CurveSpec;
 use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
 
-/// Values of `$pagesize`, `$mb_memory` and `$ncpus`.
+/// Values of the keywords `$pagesize`, `$mb_memory` and `$ncpus`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineKeywords {
     /// Page size in bytes.
     pub pagesize: u64,
     /// Memory in MiB.
     pub mb_memory: u64,
-    /// Online CPUs.
+    /// Number of CPUs that are online.
     pub ncpus: u64,
 }
 
-/// An included file.
+/// An included file: its name and contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Included {
-    /// The name used in errors.
+    /// Name of the file for error messages.
     pub file: String,
-    /// The contents.
+    /// Contents of the file.
     pub text: String,
 }
 
-/// Access to files, variables and machine facts outside a job file.
+/// Data that a job file needs from outside: included files, environment variables, facts about the machine.
 pub struct Surroundings<'a> {
-    /// Loads the file of an `include` line. Arguments: the including file, and the name in the line. Fails with the reason.
+    /// Loads the file that an `include` line names. Arguments: name of the including file, name in the line. Fails with the reason.
     pub include: &'a dyn Fn(&str, &str) -> Result<Included, String>,
-    /// Returns the value of an environment variable.
+    /// Returns the value of an environment variable; `None` if it is not set.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
-    /// Values of the keywords.
+    /// Values of `$pagesize`, `$mb_memory` and `$ncpus`.
     pub machine: MachineKeywords,
-    /// Replaces the size of every job.
+    /// Size for every job, in place of the size in the file, if given.
     pub size: Option<Bytes>,
 }
 
-/// The contents of a job file.
+/// Result of converting a job file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Jobs {
-    /// One workload per group of concurrent sections; names are unique.
+    /// Workloads, one per group of concurrent sections; their names are unique.
     pub workloads: Vec<Workload>,
-    /// The distinct values of `filename`, in file order, with the location of the option.
+    /// Distinct values of `filename` in file order, each with the position of its option.
     pub filenames: Vec<(FileLine, String)>,
-    /// True if a section has no `filename`, so that fio would name the file after the job.
+    /// True if a section has no `filename`, so that fio would derive the file's name from the job's.
     pub own_files: bool,
-    /// The value of the first `directory`.
+    /// Value of the first `directory` option.
     pub directory: Option<String>,
-    /// The value of `randseed`.
+    /// Value of `randseed`, if given.
     pub seed: Option<u64>,
-    /// The rates of vdbench's `iorate=curve`.
+    /// Loads of vdbench's `iorate=curve`, if given.
     pub curve: Option<CurveSpec>,
-    /// Options that have no effect, or a different one than in fio; one line each.
+    /// Notes on options without effect, or with another effect than in fio; one line each.
     pub notes: Vec<String>,
 }
 
-/// A line of a file.
+/// A position in a file: its name and the number of the line.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FileLine {
-    /// The file name as the user gave it.
+    /// Name of the file as the user gave it.
     pub file: Arc<str>,
     /// Line number, from 1.
     pub line: usize,
@@ -99,14 +99,14 @@ impl fmt::Display for FileLine {
     }
 }
 
-/// An error in a job file.
+/// An error in a job file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LineError {
-    /// File and line.
+    /// Position of the error.
     pub place: FileLine,
-    /// The quoted text.
+    /// Quoted text of the file.
     pub quoted: String,
-    /// The reason and the accepted form.
+    /// Reason for the error, and the accepted form.
     pub why: String,
 }
 
@@ -121,8 +121,8 @@ impl fmt::Display for LineError {
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct JobsError(pub Vec<LineError>);
 
-/// Returns whether a text looks like a job file: its first non-empty line is a section header, and no line starts a TOML array of tables as
-/// in plans.
+/// Returns whether a text looks like a job file: its first non-empty line is a section header, and no line starts a TOML array of tables, as
+/// plans have.
 #[must_use]
 pub fn is_job_file(text: &str) -> bool {
     let mut lines =
@@ -131,7 +131,7 @@ pub fn is_job_file(text: &str) -> bool {
     first.next().is_some_and(|line| line.starts_with('[')) && !lines.any(|line| line.starts_with("[["))
 }
 
-/// Parses a job file. `file` is its name in errors. `only` lists the sections to use; if it is empty, all are used.
+/// Parses a job file. `file` is its name in error messages. `only` lists the sections to use; if empty, all are used.
 ///
 /// # Errors
 /// All errors of the file together.
@@ -162,18 +162,18 @@ pub fn read(file: &str, text: &str, only: &[String], around: &Surroundings<'_>) 
     trouble.into_result(jobs)
 }
 
-/// Maximum number of reported errors.
+/// Maximum number of errors that are reported.
 const MOST_COMPLAINTS: usize = 100;
 
-/// Maximum number of jobs or definitions in one file. More is a typo.
+/// Maximum number of jobs or definitions in a file; more suggest a typo.
 const MOST_JOBS: usize = 1000;
 
-/// The errors found so far.
+/// Errors found so far.
 #[derive(Debug, Default)]
 struct LineErrors(Vec<LineError>);
 
 impl LineErrors {
-    /// Adds an error once. One in `[global]` is found again for each job.
+    /// Adds an error unless it was added before: an error in `[global]` is found again for each job.
     fn add(&mut self, place: &FileLine, quoted: String, why: String) {
         let complaint = LineError { place: place.clone(), quoted, why };
         if !self.is_full() && !self.0.contains(&complaint) {
@@ -181,7 +181,7 @@ impl LineErrors {
         }
     }
 
-    /// Returns whether the limit of errors is reached.
+    /// Returns whether the maximum number of errors is reached.
     fn is_full(&self) -> bool {
         self.0.len() >= MOST_COMPLAINTS
     }

@@ -6,24 +6,24 @@ use super::known::{KnownOption, Support};
 use super::unsupported::UNSUPPORTED;
 use super::value::OptionValue;
 
-/// The tables of all known options.
+/// All known options: supported, ignored and rejected ones.
 pub(super) const OPTIONS: [&[KnownOption]; 3] = [DONE, IGNORED, UNSUPPORTED];
 
-/// Looks up an option by name.
+/// Finds a known option by its name or an alias.
 pub(super) fn find(name: &str) -> Option<&'static KnownOption> {
     OPTIONS.into_iter().flatten().find(|known| known.names.contains(&name))
 }
 
-/// Maximum edit distance for a mistyped name of more than 8 letters. For shorter names it is 1; options of up to 4 letters are never
-/// suggested.
+/// Maximum edit distance between a mistyped name of more than 8 letters and the option suggested for it. For shorter names it is 1; options
+/// of up to 4 letters are never suggested.
 const MISTYPED: usize = 2;
 
-/// The names of all options, with aliases.
+/// Returns the names and aliases of all known options.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     OPTIONS.into_iter().flatten().flat_map(|known| known.names.iter().copied())
 }
 
-/// The option closest to a mistyped name, if the difference is small.
+/// Returns the option whose name is closest to a mistyped one; `None` if the difference is too large.
 pub(super) fn meant(name: &str) -> Option<&'static str> {
     let wrong = names().map(|known| (strsim::damerau_levenshtein(name, known), known));
     let most = if name.len() > 8 { MISTYPED } else { 1 };
@@ -44,14 +44,14 @@ const fn switch(
     KnownOption { names, alone: true, standing: Support::Supported(read) }
 }
 
-/// Makes a setter from a field and the parser of its value.
+/// Generates the parser of an option from the field that it sets and the function that parses the value.
 macro_rules! into {
     ($($field:ident).+ = $read:ident) => {
         |draft, value| value.$read().map(|value| draft.$($field).+ = Some(value))
     };
 }
 
-/// Makes a setter for a text field.
+/// Generates the parser of an option with a text value from the field that it sets.
 macro_rules! text {
     ($field:ident) => {
         |draft, value| {
@@ -61,7 +61,7 @@ macro_rules! text {
     };
 }
 
-/// The supported options.
+/// Supported options, each with its parser.
 const DONE: &[KnownOption] = &[
     // Access pattern.
     done(&["rw", "readwrite"], JobBuilder::rw),

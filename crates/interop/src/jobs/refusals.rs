@@ -1,4 +1,4 @@
-//! Tests of rejected job file options and their error messages.
+//! Tests that unsupported options and values are rejected with the right error messages.
 
 use super::tests::{read_with, refused};
 

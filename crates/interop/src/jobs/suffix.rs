@@ -1,6 +1,7 @@
 //! Size suffixes as fio defines them.
 
-/// The factor of a size suffix. As in fio, `k` is `kb_base`, and `kib` is 1024 for 1000 and vice versa.
+/// Returns the factor of a size suffix; `None` for an unknown one. As in fio, `k` is `kb_base`; `kib` is 1024 if `kb_base` is 1000, and 1000
+/// if it is 1024.
 pub(super) fn suffix(letters: &str, kb_base: u64) -> Option<u64> {
     let lower = letters.to_ascii_lowercase();
     if matches!(lower.as_str(), "" | "b") {

@@ -6,11 +6,11 @@ use super::expression::evaluate;
 use super::suffix::suffix;
 use iotax_model::units::{Bytes, Nanos};
 
-/// The text of an option value.
+/// Value of an option as text, with the meaning of its size suffixes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OptionValue<'a> {
     pub(super) text: &'a str,
-    /// The factor of `k`: 1024 or 1000.
+    /// Factor of the suffix `k`: 1024 or 1000.
     pub(super) kb_base: u64,
 }
 
@@ -53,19 +53,19 @@ impl<'a> OptionValue<'a> {
         suffix(letters.trim(), self.kb_base).and_then(|unit| number.checked_mul(unit)).ok_or_else(refuse)
     }
 
-    /// Evaluates an expression in parentheses; `None` if the value is not one.
+    /// Evaluates an expression in parentheses; `None` if the value has no parentheses.
     fn expression(self) -> Option<Result<i128, String>> {
         let inner = self.text.strip_prefix('(')?;
         inner.ends_with(')').then(|| evaluate(self.text, self.kb_base))
     }
 
-    /// Parses a whole number into the given type.
+    /// Parses a whole number into type `T`; fails if the number is out of its range.
     pub(super) fn number<T: TryFrom<u64>>(self) -> Result<T, String> {
         let value = self.whole()?;
         T::try_from(value).map_err(|_| format!("{value} is too large"))
     }
 
-    /// Parses a number; `None` for 0, which means the default.
+    /// Parses a whole number; `None` for 0, by which fio means the default.
     pub(super) fn unless_zero<T: TryFrom<u64> + PartialEq + Default>(self) -> Result<Option<T>, String> {
         self.number().map(|value| Some(value).filter(|value| *value != T::default()))
     }
@@ -81,7 +81,7 @@ impl<'a> OptionValue<'a> {
         self.whole().map(Bytes)
     }
 
-    /// Parses 0 to 100, with or without a percent sign.
+    /// Parses a percentage from 0 to 100, with or without a percent sign.
     pub(super) fn percent(self) -> Result<u8, String> {
         match self.with(self.text.strip_suffix('%').unwrap_or(self.text)).whole() {
             Ok(percent @ 0..=100) => Ok(u8::try_from(percent).unwrap_or(100)),
@@ -89,12 +89,12 @@ impl<'a> OptionValue<'a> {
         }
     }
 
-    /// Parses a time; the default unit is seconds.
+    /// Parses a time; a number without a unit is in seconds.
     pub(super) fn seconds(self) -> Result<Nanos, String> {
         self.time(1_000_000_000)
     }
 
-    /// Parses a time; the default unit is microseconds.
+    /// Parses a time; a number without a unit is in microseconds.
     pub(super) fn microseconds(self) -> Result<Nanos, String> {
         self.time(1000)
     }
@@ -123,8 +123,8 @@ impl<'a> OptionValue<'a> {
         number.checked_mul(unit).map(Nanos).ok_or_else(refuse)
     }
 
-    /// Parses values for reads, writes and trims. A single value applies to all three; of two, the second applies to writes and trims. An
-    /// empty value is `None`.
+    /// Parses values for reads, writes and trims, separated by commas. A single value applies to all; of two values, the second applies to
+    /// writes and trims. An empty value gives `None`.
     pub(super) fn triple<T: Clone>(
         self,
         one: impl Fn(Self) -> Result<T, String>,
@@ -139,14 +139,14 @@ impl<'a> OptionValue<'a> {
         }
     }
 
-    /// Parses a range, whose bounds may be in either order. Returns the smaller bound first.
+    /// Parses a range, whose bounds may have either order. Returns the smaller bound first.
     pub(super) fn range(self) -> Result<(Bytes, Bytes), String> {
         let (one, other) = self.text.split_once(['-', ':']).unwrap_or((self.text, self.text));
         let (one, other) = (self.with(one).bytes()?, self.with(other).bytes()?);
         Ok((one.min(other), one.max(other)))
     }
 
-    /// Parses a word that iotax spells like fio.
+    /// Parses a word that means the same in iotax as in fio.
     pub(super) fn word<T: FromStr<Err: std::fmt::Display>>(self) -> Result<T, String> {
         self.text.parse().map_err(|error: T::Err| error.to_string())
     }

@@ -1,5 +1,5 @@
-//! Exports runs as a data set: one Parquet file per run and table, in Hive-style directories by month, so that DuckDB and pandas read any
-//! number of runs as one table.
+//! Exports runs as a data set: one Parquet file per run and table, in Hive-style directories by month. DuckDB and pandas read any number of
+//! runs as one table.
 
 use std::slice::from_ref;
 
@@ -14,28 +14,28 @@ use iotax_report::tables::{self, MeasurementRow, latency, place, rows_of, span};
 
 use super::written;
 
-/// A table of the data set.
+/// A table of the data set: its name, and how its rows are built.
 struct Table {
-    /// Directory of the table's files.
+    /// Name of the table, which is also its directory.
     name: &'static str,
-    /// The `created_by` field of the table's files.
+    /// Text in the `created_by` field of the table's files.
     author: &'static str,
-    /// Builds the rows of a run with these tags.
+    /// Builds the rows of a run; the strings are the run's tags.
     made: fn(&(Run, Judgement), &[String]) -> DataTable,
 }
 
-/// A file of the data set.
+/// A file of the data set to be written.
 #[derive(Debug, Clone)]
 pub struct DatasetFile {
-    /// Path below the data set's directory: `runs/year=2026/month=11/run-17-20261120T120000Z-1188f.parquet`.
+    /// Path within the data set's directory: `runs/year=2026/month=11/run-17-20261120T120000Z-1188f.parquet`.
     pub path: String,
-    /// Identifies the file as written by iotax.
+    /// Mark by which iotax recognises the file as its own.
     pub mark: Mark,
     /// Content of the file.
     pub bytes: Vec<u8>,
 }
 
-/// The names of the tables.
+/// Returns the names of all tables of the data set.
 pub fn table_names() -> impl Iterator<Item = &'static str> {
     TABLES.iter().map(|table| table.name)
 }
@@ -65,7 +65,7 @@ const TABLES: [Table; 6] = [
     },
 ];
 
-/// The data set files of a run. Their name is derived from the run's number, start and seed, so that a second export replaces them.
+/// Builds the data set files of a run. Their names depend on the run's number, start and seed, so that a second export replaces them.
 #[must_use]
 pub fn files(judged: &(Run, Judgement), tags: &[String]) -> Vec<DatasetFile> {
     let (run, _) = judged;
@@ -113,7 +113,7 @@ struct Fact<'a> {
     value: String,
 }
 
-/// The table of environment facts, with the names that they have in JSON.
+/// Builds the table of facts about the machine, with the names that they have in JSON.
 fn environment(run: &Run) -> DataTable {
     let columns = columns!(Fact<'_>, |row|
         "run" => run_number(row.run),
@@ -201,7 +201,7 @@ fn samples(runs: &[(Run, Judgement)]) -> DataTable {
 
 struct Bar {
     direction: &'static str,
-    /// Kind of latency: `service` or `response`.
+    /// Kind of latency: `service` (from submission) or `response` (from when the I/O was due).
     time: &'static str,
     low_ns: u64,
     high_ns: u64,

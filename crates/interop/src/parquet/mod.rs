@@ -16,19 +16,19 @@ use iotax_report::mark::{Mark, MarkPosition};
 use iotax_report::table::{CellValue, ColumnType, DataTable};
 use iotax_report::tables;
 
-/// The `created_by` field of each file.
+/// Text in the `created_by` field of the file.
 const AUTHOR: &str = "iotax, a row for each measurement";
 
 pub(super) const MARK: Mark = Mark { format: "parquet", place: MarkPosition::ParquetAuthor(AUTHOR) };
 
-/// A Parquet file with one row per measurement of these runs, in order. Unknown values are null, points in time are UTC time stamps in
+/// Builds a Parquet file with one row per measurement of these runs, in order. Unknown values are null, points in time are UTC time stamps in
 /// milliseconds, counts are 64-bit integers.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> Vec<u8> {
     written(AUTHOR, &tables::measurements(runs))
 }
 
-/// Encodes a table as a Parquet file.
+/// Encodes a table as a Parquet file with this `created_by` field.
 fn written(author: &str, table: &DataTable) -> Vec<u8> {
     let mut file = Vec::new();
     write(author, table, &mut file)
@@ -58,7 +58,7 @@ fn write(author: &str, table: &DataTable, file: &mut Vec<u8>) -> Result<(), Parq
     Ok(())
 }
 
-/// The columns as a Parquet schema.
+/// Returns the columns in Parquet's schema language.
 fn schema(columns: &[(String, ColumnType)]) -> String {
     let column = |(name, column_type): &(String, ColumnType)| {
         let (physical, logical) = match column_type {
@@ -73,7 +73,7 @@ fn schema(columns: &[(String, ColumnType)]) -> String {
     format!("message measurements {{ {} }}", columns.iter().map(column).collect::<String>())
 }
 
-/// Writes a column: definition levels and the known values.
+/// Writes a column: which rows have a value, and the known values.
 fn put<T: DataType>(
     column: &mut SerializedColumnWriter<'_>,
     values: &[&CellValue],
@@ -89,7 +89,7 @@ fn text(value: &CellValue) -> Option<ByteArray> {
     if let CellValue::Text(text) = value { Some(text.as_str().into()) } else { None }
 }
 
-/// A count as a signed integer; `None` from 2^63.
+/// Converts a count to a signed integer; `None` if unknown, or from 2^63.
 fn whole(value: &CellValue) -> Option<i64> {
     if let CellValue::Whole(value) | CellValue::Instant(value) = value {
         i64::try_from(*value).ok()

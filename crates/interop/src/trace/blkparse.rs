@@ -10,7 +10,7 @@ use super::matching::Matcher;
 
 const SECTOR: u64 = 512;
 
-/// A line with a request.
+/// A line of blkparse that describes a request.
 struct Line {
     device: u64,
     at_ns: u64,
@@ -22,12 +22,12 @@ struct Line {
     length: u64,
 }
 
-/// Returns whether a line is blkparse's.
+/// Returns whether a line is output of blkparse.
 pub(super) fn is_line(line: &str) -> bool {
     matches!(parse(line), Ok(Some(_)))
 }
 
-/// Requests as issued to the device (D), or as queued (Q) if the start of the trace has no issue events.
+/// Reads requests when they are issued to the device (D), or when they are queued (Q) if the start of the trace has no issue events.
 pub(super) fn events(
     source: Box<dyn Read + Send>,
     head: &[u8],
@@ -79,7 +79,7 @@ pub(super) fn events(
     })
 }
 
-/// Parses a line with a request; `None` for other lines, such as messages and the summary at the end.
+/// Parses a line that describes a request; `None` for other lines, such as messages and the final summary.
 fn parse(line: &str) -> Result<Option<Line>, String> {
     let mut words = line.split_whitespace();
     let Some((major, minor)) = words.next().and_then(|device| device.split_once(',')) else {
@@ -122,7 +122,7 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
     }))
 }
 
-/// Parses the kernel's RWBS letters: operation, and whether it has FUA. F before the direction means a preceding flush, F after it FUA.
+/// Parses the kernel's RWBS letters to the operation, and whether it has FUA. F before the direction means a preceding flush, F after it FUA.
 #[must_use]
 pub fn operation(letters: &[u8]) -> Option<(TracedOperation, bool)> {
     let mut letters = letters.iter();

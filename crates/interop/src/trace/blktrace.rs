@@ -9,17 +9,17 @@ use iotax_model::trace::{Events, TracedIo, TracedOperation};
 
 use super::matching::Matcher;
 
-/// Magic number in the upper 24 bits of each record's first word; the lower 8 bits are the version.
+/// Magic number in the upper 24 bits of a record's first word; the lower 8 bits are the version.
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
 const RECORD: usize = 48;
 const SECTOR: u64 = 512;
 
-/// Block layer actions (`blktrace_api.h`).
+/// Actions of the block layer (`blktrace_api.h`), in the lower half of a record's action.
 const ISSUE: u32 = 7;
 const COMPLETE: u32 = 8;
 
-/// Action categories, in the upper half of a record's action.
+/// Categories of an action, in its upper half.
 const WRITE: u32 = 1 << 1;
 const FLUSH: u32 = 1 << 2;
 const PACKET: u32 = 1 << 9;
@@ -27,14 +27,14 @@ const NOTIFY: u32 = 1 << 10;
 const DISCARD: u32 = 1 << 13;
 const FUA: u32 = 1 << 15;
 
-/// Returns whether a file starts like one of blktrace.
+/// Returns whether a file starts with a blktrace record.
 pub(super) fn is_meant(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|word| {
         [u32::from_le_bytes(*word), u32::from_be_bytes(*word)].iter().any(|word| word & !0xff == MAGIC)
     })
 }
 
-/// All files of a trace, found by one of them: `NAME.blktrace.N`, sorted by CPU.
+/// Finds all files of a trace by the path of one of them: `NAME.blktrace.N`, sorted by CPU.
 pub(super) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let Some((stem, cpu)) = name.rsplit_once('.').filter(|(_, cpu)| cpu.parse::<u32>().is_ok()) else {
@@ -55,7 +55,7 @@ pub(super) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// A record, converted to the host's byte order.
+/// A trace record, converted to the host's byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Record {
     at_ns: u64,
@@ -66,7 +66,7 @@ struct Record {
     device: u32,
 }
 
-/// The trace file of one CPU.
+/// Reader of the trace file of one CPU.
 struct Part {
     name: String,
     source: BufReader<Box<dyn Read + Send>>,
@@ -75,7 +75,7 @@ struct Part {
 }
 
 impl Part {
-    /// The next record; `None` at the end.
+    /// Reads the next record; `None` at the end of the file.
     fn next(&mut self) -> Result<Option<Record>, String> {
         let mut bytes = [0; RECORD];
         let wrong = |byte, reason: String| format!("{}: byte {byte}: {reason}", self.name);
@@ -134,7 +134,7 @@ impl Part {
     }
 }
 
-/// Reads until the buffer is full or the source ends.
+/// Reads until the buffer is full or the source ends. Returns the number of bytes.
 fn read_up_to(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -148,10 +148,10 @@ fn read_up_to(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Merges the files of a trace by time.
+/// Merges the records of all CPUs' files in the order of time.
 struct Merged {
     parts: Vec<Part>,
-    /// Heap of the next record of each file, by time and file index.
+    /// Next record of each file as a heap, by time and file index.
     next: BinaryHeap<Reverse<(u64, usize)>>,
     waiting: Vec<Option<Record>>,
     matcher: Matcher,
@@ -159,7 +159,7 @@ struct Merged {
     is_over: bool,
 }
 
-/// Requests in these files. Each file is given by name and content.
+/// Returns the requests in these files, each given by name and content.
 pub(super) fn events(files: Vec<(String, Box<dyn Read + Send>)>) -> Events {
     let parts: Vec<Part> = files
         .into_iter()

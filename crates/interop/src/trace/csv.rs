@@ -1,4 +1,4 @@
-//! Reads CSV traces with a header, as iotax writes them.
+//! Reads CSV traces with a header line, as iotax writes them.
 
 use std::io::Read;
 
@@ -7,14 +7,14 @@ use iotax_model::trace::{TracedIo, TracedOperation};
 use super::fields::whole;
 use super::lines::{Lines, quoted};
 
-/// Header line.
+/// Header line of the traces.
 pub(super) const HEADER: &str = "at_ns,latency_ns,operation,offset,length,fua,process,queue";
 
 pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     of_lines(source, true, event)
 }
 
-/// Events of a text with one event per line. Ends after the first error.
+/// Reads events from a text with one event per line. Ends after the first error.
 pub(super) fn of_lines(
     source: Box<dyn Read + Send>,
     has_header: bool,

@@ -2,20 +2,20 @@
 
 use super::lines::quoted;
 
-/// Parses a whole number.
+/// Parses a whole number; `name` is the field's name for errors.
 pub(super) fn whole(name: &str, text: Option<&str>) -> Result<u64, String> {
     let text = text.unwrap_or_default().trim();
     text.parse().map_err(|_| format!("{name} is {}; accepted: a whole number below 2^64", quoted(text)))
 }
 
-/// Multiplies a value by a factor; fails if the product exceeds 64 bits.
+/// Multiplies a value by a factor; fails if the product does not fit into 64 bits.
 pub(super) fn times(name: &str, value: u64, factor: u64) -> Result<u64, String> {
     value
         .checked_mul(factor)
         .ok_or_else(|| format!("{name} is {value}: too large to be in bytes or nanoseconds"))
 }
 
-/// Parses seconds with a fraction to nanoseconds.
+/// Parses seconds with decimals to nanoseconds.
 pub(super) fn seconds(name: &str, text: &str) -> Result<u64, String> {
     let refused = || format!("{name} is {}; accepted: seconds, such as 0.004321", quoted(text));
     let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));

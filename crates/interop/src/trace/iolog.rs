@@ -10,15 +10,15 @@ use iotax_model::trace::{TracedIo, TracedOperation};
 use super::fields::{times, whole};
 use super::lines::{Lines, quoted};
 
-/// Start of the first line in every version.
+/// Text at the start of the first line, before the version.
 pub(super) const MARK: &str = "fio version ";
-/// Maximum number of distinct files.
+/// Maximum number of distinct files in a trace.
 const MOST_FILES: usize = 1 << 16;
 
-/// State of the reader.
+/// State of the reader between lines.
 struct Iolog {
     lines: Lines,
-    /// True for version 3, whose lines have times; `None` before the first line.
+    /// True for version 3, whose lines start with a time; `None` before the first line.
     has_times: Option<bool>,
     now_ns: u64,
     files: HashMap<String, u32>,
@@ -66,7 +66,7 @@ impl Iolog {
         Err(reason)
     }
 
-    /// Parses a line; `None` if it has no I/O.
+    /// Parses a line; `None` if it describes no I/O, such as a wait or the opening of a file.
     fn line(&mut self, line: &str, has_times: bool) -> Result<Option<TracedIo>, String> {
         let mut rest = line;
         if has_times {
@@ -122,7 +122,7 @@ impl Iolog {
         }))
     }
 
-    /// The number of a file, assigned in order of appearance.
+    /// Returns the number of a file; numbers are assigned in order of first appearance.
     fn file(&mut self, name: String) -> Result<u32, String> {
         let next = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
         if let Some(number) = self.files.get(&name) {
@@ -136,7 +136,7 @@ impl Iolog {
     }
 }
 
-/// Parses the version; true for version 3, whose lines have times.
+/// Parses the version line. Returns true for version 3, whose lines start with a time.
 fn version(line: &str) -> Result<bool, String> {
     match line.strip_prefix(MARK) {
         Some("2 iolog") => Ok(false),

@@ -1,11 +1,11 @@
-//! Reads lines of a text of any length.
+//! Reads a text line by line in bounded memory.
 
 use std::io::{BufRead, BufReader, Read};
 
-/// Maximum line length in bytes.
+/// Maximum length of a line in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// Reads and counts lines.
+/// Reads the lines of a source and counts them.
 pub(super) struct Lines {
     source: BufReader<Box<dyn Read + Send>>,
     number: u64,
@@ -23,7 +23,7 @@ impl Lines {
         }
     }
 
-    /// The next non-empty line, trimmed; `None` at the end.
+    /// Returns the next non-empty line, trimmed; `None` at the end.
     pub(super) fn next(&mut self) -> Option<Result<&str, String>> {
         loop {
             self.bytes.clear();
@@ -48,13 +48,13 @@ impl Lines {
         Some(Ok(&self.line))
     }
 
-    /// Prefixes a reason with the number of the last line read.
+    /// Prefixes the reason for an error with the number of the last line read.
     pub(super) fn at(&self, reason: &str) -> String {
         format!("line {}: {reason}", self.number)
     }
 }
 
-/// Quotes a text for an error message, at most 80 characters.
+/// Quotes a text for an error message, cut to 80 characters.
 pub(super) fn quoted(text: &str) -> String {
     let short: String = text.chars().take(80).collect();
     format!("{short:?}")

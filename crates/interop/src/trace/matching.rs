@@ -1,24 +1,24 @@
-//! Matches issue and completion events of the block layer.
+//! Matches issue and completion events of block requests, to get latencies.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use iotax_model::trace::{TracedIo, TracedOperation};
 
-/// Maximum number of events held back behind an issue that waits for its completion.
+/// Maximum number of I/Os held back while the oldest one waits for its completion.
 const WINDOW: usize = 1 << 16;
 
-/// Identifies a request in flight: device, offset and operation.
+/// Identifies a request in flight by device, offset and operation.
 type Key = (u64, u64, TracedOperation);
 
-/// Returns I/Os in order of issue, with their latency if the completion was seen.
+/// Matches completions with issues, and returns I/Os in order of issue, with their latency if the completion was seen.
 #[derive(Debug, Default)]
 pub struct Matcher {
-    /// Issued I/Os that are not returned yet, oldest first.
+    /// Issued I/Os that were not returned yet, oldest first.
     issued: VecDeque<Issued>,
-    /// Number of the first I/O in `issued`.
+    /// Number of the first I/O in `issued`; I/Os are numbered in order of issue.
     first: u64,
-    /// Numbers of the oldest and the newest request in flight of each key.
+    /// Numbers of the oldest and the newest request in flight with the same device, offset and operation.
     in_flight: HashMap<Key, (u64, u64)>,
 }
 
@@ -27,7 +27,7 @@ pub struct Matcher {
 struct Issued {
     event: TracedIo,
     device: u64,
-    /// Number of the next request in flight with the same key.
+    /// Number of the next request in flight with the same device, offset and operation.
     next_alike: Option<u64>,
     is_done: bool,
 }
@@ -56,7 +56,7 @@ impl Matcher {
         self.issued.push_back(issued);
     }
 
-    /// Records that a request was completed. Ignores one without a known issue.
+    /// Records that a request was completed. Ignored if its issue is unknown.
     pub fn complete(&mut self, device: u64, offset: u64, operation: TracedOperation, at_ns: u64) {
         let Some(number) = self.take_oldest((device, offset, operation)) else { return };
         if let Some(issued) = self.at(number) {
@@ -65,8 +65,8 @@ impl Matcher {
         }
     }
 
-    /// The next I/O in order of issue; `None` while it is incomplete and at most 65,536 I/Os are held back. With `all`, also returns
-    /// incomplete ones.
+    /// Returns the next I/O in order of issue. `None` while it is incomplete and at most 65,536 I/Os are held back; `all` returns incomplete
+    /// ones too.
     pub fn next(&mut self, all: bool) -> Option<TracedIo> {
         let front = self.issued.front()?;
         let (key, is_done) = (front.key(), front.is_done);
@@ -82,7 +82,7 @@ impl Matcher {
         self.issued.pop_front().map(|issued| issued.event)
     }
 
-    /// Removes the oldest request in flight of a key. Returns its number.
+    /// Removes the oldest request in flight with this key. Returns its number.
     fn take_oldest(&mut self, key: Key) -> Option<u64> {
         let Entry::Occupied(mut known) = self.in_flight.entry(key) else { return None };
         let oldest = known.get().0;

@@ -33,10 +33,10 @@ pub use order::ordered;
 pub use parquet::{TraceFacts, TraceWriter};
 pub use write::write;
 
-/// The first bytes of a file compressed with zstd.
+/// First bytes of a file compressed with zstd.
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// A trace that cannot be read or written.
+/// Reason why a trace cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file could not be opened or read.
@@ -47,28 +47,27 @@ pub enum TraceError {
         /// The error of the operating system.
         error: io::Error,
     },
-    /// The content is not a trace, or is damaged.
+    /// The content is not a trace, or it is damaged.
     #[error("{path}: {reason}")]
     Content {
         /// Path of the file.
         path: PathBuf,
-        /// The reason, with the line or byte and the accepted format.
+        /// Reason, with the line or byte, and the accepted formats.
         reason: String,
     },
 }
 
-/// A trace that is open for reading.
+/// A trace that was opened for reading.
 pub struct Trace {
-    /// Format of the trace.
+    /// Format of the trace, recognised by its content.
     pub format: Format,
-    /// Facts about a recording, besides its I/Os.
+    /// Facts about the recording, such as its device and start time.
     pub facts: TraceFacts,
-    /// I/Os in order of their times.
+    /// I/Os in the order of their times.
     pub events: Events,
 }
 
-/// Opens a trace, whose format is recognised by its content. For blktrace, which writes a file per CPU, any of the files opens the whole
-/// trace.
+/// Opens a trace; its format is recognised by the content. blktrace writes a file per CPU: the path of any of them opens the whole trace.
 pub fn open(path: &Path) -> Result<Trace, TraceError> {
     let at = |error| TraceError::File { path: path.to_owned(), error };
     let wrong = |reason| TraceError::Content { path: path.to_owned(), reason };
@@ -104,7 +103,7 @@ pub fn open(path: &Path) -> Result<Trace, TraceError> {
     Ok(Trace { format, facts: TraceFacts::default(), events })
 }
 
-/// Reads a trace in memory; for tests and fuzzing.
+/// Reads a trace from memory, for tests and fuzzing.
 ///
 /// # Errors
 /// The content is not a trace.
@@ -123,10 +122,10 @@ pub fn read(bytes: Vec<u8>) -> Result<(Format, Events), String> {
     Ok((format, events))
 }
 
-/// Reads a trace compressed with zstd. The window may be up to 128 MiB, the default limit of `zstd`.
+/// Reads a trace compressed with zstd. Its window may have up to 128 MiB, the default limit of `zstd`.
 ///
 /// # Errors
-/// The content is not a trace, or of a format that cannot be read as a stream.
+/// The content is not a trace, or has a format that cannot be read as a stream.
 fn compressed(source: Box<dyn Read + Send>) -> Result<(Format, Events), String> {
     let damaged = |error: io::Error| format!("its compression (zstd) is damaged: {error}");
     let mut plain = zstd::Decoder::new(source).map_err(damaged)?;
@@ -140,7 +139,7 @@ fn compressed(source: Box<dyn Read + Send>) -> Result<(Format, Events), String> 
     Ok((format, stream(format, whole, &head)))
 }
 
-/// Events of a format that can be read as a stream.
+/// Returns the I/Os of a trace in a format that can be read as a stream.
 fn stream(format: Format, source: Box<dyn Read + Send>, head: &[u8]) -> Events {
     match format {
         Format::Iolog => Box::new(iolog::events(source)),
@@ -160,7 +159,7 @@ fn stream(format: Format, source: Box<dyn Read + Send>, head: &[u8]) -> Events {
 /// Reads a whole trace and summarises it.
 ///
 /// # Errors
-/// The line or byte at which the trace is damaged.
+/// The trace is damaged; the message names the line or byte.
 pub fn summary(events: impl Iterator<Item = Result<TracedIo, String>>) -> Result<TraceSummary, String> {
     let mut summary = TraceSummary::default();
     for event in events {

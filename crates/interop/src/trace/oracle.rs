@@ -1,5 +1,5 @@
-//! Reads libCacheSim's oracleGeneral: little-endian records of 24 bytes with seconds, object, size and the time of the object's next access.
-//! The format does not distinguish reads from writes.
+//! Reads libCacheSim's oracleGeneral: little-endian records of 24 bytes with seconds, object, size and the object's next access. The format
+//! does not distinguish reads from writes, so all I/Os are reads.
 
 use std::io::Read;
 
@@ -9,20 +9,20 @@ use super::records::{number, of_records};
 
 const LENGTH: usize = 24;
 const SECTOR: u64 = 512;
-/// Number of sectors whose byte offset is representable. Object ids, which may be hashes, are mapped below it.
+/// Number of sectors whose byte offset fits into 64 bits. Object ids may be hashes, so they are reduced modulo this number.
 const SECTORS: u64 = 1 << 54;
-/// Maximum I/O size in bytes for which a trace is recognised as oracleGeneral.
+/// Maximum I/O size in bytes in a trace that is recognised as oracleGeneral.
 const LONGEST: u64 = 1 << 30;
-/// Maximum number of records of a plausible trace.
+/// Upper bound of the record number in a plausible next access.
 const MOST_RECORDS: u64 = 1 << 40;
-/// Number of records checked to recognise the format.
+/// Number of records that are checked to recognise the format.
 const LOOKED_AT: usize = 64;
 
 struct Record {
     seconds: u64,
     object: u64,
     size: u64,
-    /// The number of the record that accesses the object next.
+    /// Number of the record with the next access to the object; -1 or the largest value for none.
     next: i64,
 }
 
@@ -37,7 +37,7 @@ impl Record {
     }
 }
 
-/// Recognises the start of a trace: times ascend, sizes are plausible for I/Os, and the next access is later or never.
+/// Returns whether a trace starts as oracleGeneral: times ascend, sizes are plausible for I/Os, and the next access is later or never.
 pub(super) fn is_meant(head: &[u8]) -> bool {
     let records: Vec<Record> = head.chunks_exact(LENGTH).take(LOOKED_AT).map(Record::of).collect();
     let is_one = |(number, record): (u64, &Record)| {

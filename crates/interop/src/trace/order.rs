@@ -5,10 +5,10 @@ use std::collections::BinaryHeap;
 
 use iotax_model::trace::{Events, TracedIo};
 
-/// Number of events held back for sorting, because traces written at completion are slightly out of order.
+/// Number of events held back for sorting: traces that are written at completion are slightly out of order.
 const WINDOW: usize = 1 << 16;
 
-/// An event, ordered by time, then by its position in the trace.
+/// An event with its position in the trace, ordered by time, then by position.
 struct Held(TracedIo, u64);
 
 impl PartialEq for Held {
@@ -37,7 +37,7 @@ impl Held {
     }
 }
 
-/// Sorts events that are at most 65,536 positions out of order; fails if one is further.
+/// Sorts events that are at most 65,536 positions out of order; fails at an event that is further.
 pub fn ordered(events: impl Iterator<Item = Result<TracedIo, String>> + Send + 'static) -> Events {
     let mut events = events.fuse();
     let (mut heap, mut number, mut last, mut broken) = (BinaryHeap::new(), 0_u64, 0, None);

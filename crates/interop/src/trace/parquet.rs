@@ -1,4 +1,4 @@
-//! Reads and writes iotax's own traces: Parquet with zstd, one row per I/O, readable by databases and data frames.
+//! Reads and writes iotax's trace format: Parquet with zstd, one row per I/O, which databases and data frames can read.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,15 +17,15 @@ use ::parquet::schema::parser::parse_message_type;
 use ::parquet::schema::types::ColumnPath;
 use iotax_model::trace::{Events, TracedIo, TracedOperation};
 
-/// The `created_by` field of each file.
+/// Text in the `created_by` field of the file.
 const AUTHOR: &str = "iotax, a row for each I/O";
 
-/// Rows per row group, which is held in memory while it is written.
+/// Number of rows in a row group, which is held in memory while it is written.
 const GROUP: usize = 1 << 17;
-/// Number of rows read at once.
+/// Number of rows that are read at once.
 const BATCH: usize = 1 << 13;
 
-/// The columns. Times are relative to the start of the trace.
+/// Columns of the file. Times are relative to the start of the trace.
 const SCHEMA: &str = "message trace {
     required int64 at_ns;
     optional int64 latency_ns;
@@ -39,14 +39,14 @@ const SCHEMA: &str = "message trace {
 
 const NAMES: [&str; 8] = ["at_ns", "latency_ns", "operation", "offset", "length", "fua", "process", "queue"];
 
-/// Facts about a recording, besides its I/Os.
+/// Facts about a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TraceFacts {
-    /// Source: a device, or the name of another trace.
+    /// Device that was recorded, or name of the trace that was converted.
     pub source: Option<String>,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub began_at_ms: Option<u64>,
-    /// Length of the recording in nanoseconds, including idle time.
+    /// Length of the recording in nanoseconds, including idle time at its ends.
     pub recorded_ns: Option<u64>,
     /// Size of the device in bytes.
     pub size: Option<u64>,
@@ -92,7 +92,7 @@ pub struct TraceWriter<W: Write + Send> {
 }
 
 impl<W: Write + Send> TraceWriter<W> {
-    /// Starts a trace.
+    /// Creates a writer and starts the file.
     ///
     /// # Errors
     /// Writing to the destination fails.
@@ -116,7 +116,7 @@ impl<W: Write + Send> TraceWriter<W> {
         })
     }
 
-    /// Adds an I/O.
+    /// Adds an I/O to the trace.
     ///
     /// # Errors
     /// Writing to the destination fails, or a number is out of its column's range.
@@ -140,7 +140,7 @@ impl<W: Write + Send> TraceWriter<W> {
         group.map_err(|error| error.to_string())
     }
 
-    /// Ends the trace. Returns the destination and the number of I/Os.
+    /// Ends the file with the facts about the recording. Returns the destination and the number of I/Os.
     ///
     /// # Errors
     /// Writing to the destination fails.
@@ -210,16 +210,16 @@ pub(super) fn open<R: ChunkReader + 'static>(source: R) -> Result<(TraceFacts, E
     Ok((facts, Box::new(std::iter::from_fn(move || rows.next()))))
 }
 
-/// Turns panics into errors, so that a damaged file does not end the program.
+/// Converts panics of the Parquet library to errors, so that a damaged file does not end the program.
 fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("the file is damaged".into()))
 }
 
-/// The rows of a file in order.
+/// Reads the rows of a file in order.
 struct Rows<R: ChunkReader + 'static> {
     file: SerializedFileReader<R>,
     places: Vec<usize>,
-    /// Index of the next row group.
+    /// Index of the row group to be read next.
     group: usize,
     columns: Option<Columns>,
     batch: std::vec::IntoIter<TracedIo>,
@@ -227,7 +227,7 @@ struct Rows<R: ChunkReader + 'static> {
     is_over: bool,
 }
 
-/// The column readers of a row group.
+/// Readers for the columns of a row group.
 struct Columns {
     at: ColumnReaderImpl<Int64Type>,
     latency: ColumnReaderImpl<Int64Type>,
@@ -260,7 +260,7 @@ impl<R: ChunkReader + 'static> Rows<R> {
         }
     }
 
-    /// Reads more rows. Returns false at the end.
+    /// Reads the next rows into memory. Returns false at the end of the file.
     fn more(&mut self) -> Result<bool, String> {
         if self.columns.is_none() {
             if self.group == self.file.num_row_groups() {
@@ -352,7 +352,7 @@ impl Columns {
     }
 }
 
-/// Reads the next values of a column; `None` for nulls.
+/// Reads the next values of a column; null becomes `None`.
 fn column<T: DataType>(reader: &mut ColumnReaderImpl<T>) -> Result<Vec<Option<T::T>>, String> {
     let (mut levels, mut values) = (Vec::new(), Vec::new());
     let (rows, ..) = reader

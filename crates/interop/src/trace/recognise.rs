@@ -4,13 +4,13 @@ use iotax_model::trace::TraceFormat as Format;
 
 use super::{blkparse, blktrace, csv, fiu, iolog, oracle, tencent, vscsi};
 
-/// Number of bytes at the start of a file that are examined.
+/// Number of bytes at the start of a file by which its format is recognised.
 pub(super) const HEAD: usize = 64 << 10;
 
 /// Recognises the format of a trace by its first bytes.
 ///
 /// # Errors
-/// The format is unknown; the message lists the accepted ones.
+/// The format is unknown; the message lists the accepted formats.
 pub(super) fn format(head: &[u8]) -> Result<Format, String> {
     if head.is_empty() {
         return Err("the file is empty".into());
@@ -55,7 +55,7 @@ pub(super) fn format(head: &[u8]) -> Result<Format, String> {
         .into())
 }
 
-/// The format of a comma-separated line, recognised by its columns.
+/// Recognises the format of a comma-separated line by its columns.
 fn of_columns(line: &str) -> Option<Format> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let is_number = |place: usize| fields[place].parse::<u64>().is_ok();
@@ -68,7 +68,7 @@ fn of_columns(line: &str) -> Option<Format> {
     }
 }
 
-/// Returns whether a line is of iolog version 1, which has direction, offset and length: `rw, 4096, 4096`.
+/// Returns whether a line is of fio's iolog version 1, which has direction, offset and length: `rw, 4096, 4096`.
 fn is_iolog_1(line: &str) -> bool {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     matches!(fields[..], [direction, offset, length]

@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Read};
 
 use iotax_model::trace::TracedIo;
 
-/// Events from records of `N` bytes. `event` parses a record and returns `None` if it moves no data. Ends after the first error.
+/// Reads events from records of `N` bytes. `event` parses a record and returns `None` if it moves no data. Ends after the first error.
 pub(super) fn of_records<const N: usize>(
     source: Box<dyn Read + Send>,
     mut event: impl FnMut(&[u8; N]) -> Result<Option<TracedIo>, String> + Send,
@@ -40,7 +40,7 @@ fn filled(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     io::copy(&mut source.take(length), &mut rest).map(|read| usize::try_from(read).unwrap_or(usize::MAX))
 }
 
-/// A little-endian number of `bytes` bytes at offset `at` of a record.
+/// Returns the little-endian number of `bytes` bytes at offset `at` of a record.
 pub(super) fn number(record: &[u8], at: usize, bytes: usize) -> u64 {
     record[at..at + bytes].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

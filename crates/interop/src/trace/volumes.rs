@@ -9,7 +9,7 @@ use super::csv::of_lines;
 use super::fields::{times, whole};
 use super::lines::quoted;
 
-/// Maximum number of distinct volumes.
+/// Maximum number of distinct volumes in a trace.
 const MOST: usize = 1 << 20;
 
 /// Reads MSR Cambridge traces: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, with times in units of 100 ns.
@@ -41,7 +41,7 @@ pub(super) fn msr(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<T
     })
 }
 
-/// Maximum time by which a line may precede the first one, in units of 100 ns: 60 s.
+/// Maximum time by which a line may be earlier than the first line, in units of 100 ns: 60 s.
 const EARLIER: u64 = 600_000_000;
 
 /// Reads Alibaba traces: `device_id,opcode,offset,length,timestamp`, with times in microseconds.
@@ -65,7 +65,7 @@ pub(super) fn alibaba(source: Box<dyn Read + Send>) -> impl Iterator<Item = Resu
     })
 }
 
-/// Parses the direction of an I/O.
+/// Parses the direction of an I/O: read or write.
 pub(super) fn direction(word: &str) -> Result<TracedOperation, String> {
     match word {
         "R" | "r" | "Read" | "read" => Ok(TracedOperation::Read),
@@ -74,7 +74,7 @@ pub(super) fn direction(word: &str) -> Result<TracedOperation, String> {
     }
 }
 
-/// The number of a volume, assigned from 0 in order of appearance.
+/// Returns the number of a volume; numbers are assigned from 0 in order of first appearance.
 fn number(known: &mut HashMap<String, u32>, name: String) -> Result<u32, String> {
     let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
     if known.len() >= MOST && !known.contains_key(&name) {

@@ -8,7 +8,7 @@ use super::records::{number, of_records};
 
 const SECTOR: u64 = 512;
 
-/// Format versions, in the high byte of a record's `ver`.
+/// Versions of the format, given by the high byte of a record's `ver`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     One,
@@ -23,7 +23,7 @@ impl Version {
         }
     }
 
-    /// Offset of the version in a record.
+    /// Returns the offset of the version within a record, in bytes.
     const fn place(self) -> usize {
         match self {
             Self::One => 14,
@@ -43,7 +43,7 @@ impl Version {
     }
 }
 
-/// The format version; `None` unless the first records agree on it.
+/// Returns the version of the format; `None` unless the first records agree on it.
 fn version(head: &[u8]) -> Option<Version> {
     [Version::Two, Version::One].into_iter().find(|version| {
         let mut records = head.chunks_exact(version.length()).take(16).peekable();
@@ -52,7 +52,7 @@ fn version(head: &[u8]) -> Option<Version> {
     })
 }
 
-/// Returns whether a file starts like such a trace.
+/// Returns whether a file starts with vSCSI records.
 pub(super) fn is_meant(head: &[u8]) -> bool {
     version(head).is_some()
 }
@@ -71,7 +71,7 @@ fn of_version(version: Version, record: &[u8]) -> Result<Option<TracedIo>, Strin
     if version.is_at(record) { read(version, record) } else { Err("a record of another version".into()) }
 }
 
-/// Parses a record; `None` for commands that move no data.
+/// Parses a record; `None` for a command that moves no data.
 fn read(version: Version, record: &[u8]) -> Result<Option<TracedIo>, String> {
     let (short, long, wide) =
         (|at| number(record, at, 2), |at| number(record, at, 4), |at| number(record, at, 8));

@@ -1,4 +1,4 @@
-//! Writes traces in other formats.
+//! Writes traces in formats other than iotax's.
 
 use std::io::Write;
 
@@ -7,10 +7,10 @@ use iotax_model::trace::{TraceExport as Export, TracedIo, TracedOperation};
 use super::csv::HEADER;
 use super::parquet::{TraceFacts, TraceWriter};
 
-/// File name in an iolog; fio's `replay_redirect` replaces it.
+/// File name in a written iolog; fio's `replay_redirect` replaces it by another.
 const FILE: &str = "trace";
 
-/// Writes a trace. Returns the number of I/Os.
+/// Writes a trace in another format. Returns the number of I/Os.
 ///
 /// # Errors
 /// The trace is damaged, or writing to the destination fails.
@@ -36,7 +36,7 @@ pub fn write(
     }
 }
 
-/// Writes one line per event, and possibly a last line at the end.
+/// Writes `head`, then one line per event, and possibly a last line.
 fn text(
     head: &str,
     events: impl Iterator<Item = Result<TracedIo, String>>,
@@ -67,7 +67,7 @@ fn csv(event: &TracedIo) -> String {
     format!("{at_ns},{latency},{operation},{offset},{length},{fua},{process},{queue}")
 }
 
-/// Formats an event as an iolog line. fio's times are in microseconds.
+/// Formats an event as a line of an iolog, with the time in microseconds.
 fn iolog(event: &TracedIo) -> String {
     let TracedIo { at_ns, operation, offset, length, .. } = event;
     let at_us = at_ns / 1000;

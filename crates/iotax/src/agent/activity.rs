@@ -1,4 +1,4 @@
-//! The activity of the agent's own machine during a measurement.
+//! Records disk, CPU and network activity of the agent's machine during a measurement.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use iotax_testbed::monitor::pace::{self, PaceReading};
 use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
 use iotax_testbed::stack;
 
-/// Records the machine's activity over one measurement's window.
+/// Records the machine's disk, CPU and network activity from the start to the end of one measurement's window.
 pub(super) struct ActivityRecorder {
     monitor: Monitor,
     kernel: KernelThreads,
@@ -21,7 +21,7 @@ pub(super) struct ActivityRecorder {
     /// True without a warm-up: the counters must then be read before the load starts.
     has_no_warm_up: bool,
     began: Option<Began>,
-    /// Watches the devices for gaps, if the workload records gaps.
+    /// Detects periods in which a device completes no I/O; `None` if the workload does not record such gaps.
     gaps: Option<DeviceGapWatch>,
     ended: Option<Ended>,
 }
@@ -42,7 +42,7 @@ struct Ended {
 }
 
 impl ActivityRecorder {
-    /// Creates a recorder for a network measurement.
+    /// Creates a recorder for a network measurement, which also reads the network interfaces.
     pub(super) fn of_network(workload: &Workload) -> Self {
         let recorder = Self::new(Path::new("/"), workload);
         Self { monitor: recorder.monitor.with_network(Path::new("/"), None), ..recorder }
@@ -66,8 +66,8 @@ impl ActivityRecorder {
         Self { monitor, kernel, runtime_ns, has_no_warm_up, began: None, gaps, ended: None }
     }
 
-    /// Takes snapshots when the window begins and ends. With `starts_at_once` the load starts as soon as [`Event::Ready`] is handled,
-    /// else at a set time.
+    /// Takes a snapshot when the window begins and another when it ends. With `starts_at_once` the load starts right after [`Event::Ready`]
+    /// is handled, otherwise at a time that the runner sets.
     pub(super) fn observe(&mut self, event: &Event, starts_at_once: bool) {
         match event {
             Event::Ready if self.has_no_warm_up && starts_at_once => self.begin(),
@@ -79,8 +79,8 @@ impl ActivityRecorder {
         }
     }
 
-    /// Returns the activity in the window and the gaps of devices. With `flushed` the activity includes that of the disks during the
-    /// final flush. `None` if the window did not begin.
+    /// Returns the activity between the two snapshots, and the gaps of devices. With `flushed`, disk activity includes the final flush. The
+    /// activity is `None` if the window did not begin.
     pub(super) fn finish(mut self, flushed: bool) -> (Option<HostActivity>, Vec<DeviceGaps>) {
         if self.ended.is_none() {
             // It ended before its time.

@@ -21,10 +21,10 @@ pub(super) struct Files {
     made: HashMap<PathBuf, Made>,
 }
 
-/// A created file or directory.
+/// A file or directory that the agent created, with its undo entry.
 struct Made {
     entry: UndoEntry,
-    /// Set for files, not directories. The file stays open, so that no later file can get the same identity.
+    /// The file's identity, `None` for a directory. The file stays open so that its inode number is not reused.
     identity: Option<Identity>,
     _held: Option<File>,
 }
@@ -34,7 +34,7 @@ impl Files {
         Self { dir: undo_dir, undo_log: None, made: HashMap::new() }
     }
 
-    /// Creates a file. Fails if the path exists, or if the file would take from the filesystem's reserve of free space.
+    /// Creates a file. Fails if the path exists, or if too little free space would remain on the filesystem.
     pub(super) fn create(&mut self, path: &Path, size: Bytes) -> Result<(), String> {
         if preflight::look(path, size).map_err(|refusal| refusal.to_string())?.is_some() {
             return Err(format!("{}: something has come to stand there; it is left alone", path.display()));
@@ -46,12 +46,13 @@ impl Files {
         Ok(())
     }
 
-    /// The identity of a file that was created here.
+    /// Returns the identity of a file that this agent created; `None` for directories and other paths.
     pub(super) fn identity(&self, path: &Path) -> Option<Identity> {
         self.made.get(path)?.identity
     }
 
-    /// Creates an empty directory next to a file. Skips names in use: a restarted guest still has the directories of its last boot.
+    /// Creates an empty directory next to the file `beside`, under an unused name: after a guest's reboot the directories of its last boot
+    /// still exist.
     pub(super) fn make_directory(&mut self, beside: &Path) -> Result<PathBuf, String> {
         if !beside.is_file() {
             let reason = "no filesystem lies on it for files to be made on; in a guest give it one (filesystem = \"ext4\")";
@@ -65,7 +66,7 @@ impl Files {
         Ok(path)
     }
 
-    /// Removes a directory with its contents; if that fails, it stays in the undo log.
+    /// Removes a directory and its contents. If that fails, the directory stays in the undo log.
     pub(super) fn remove_directory(&mut self, path: &Path) {
         if let (Some(made), Some(undo_log)) = (self.made.remove(path), &mut self.undo_log) {
             let _ = undo_log.undo(made.entry);
@@ -83,7 +84,7 @@ impl Files {
         Ok(self.undo_log.insert(undo_log))
     }
 
-    /// Removes a file from the undo log, so that it is kept.
+    /// Keeps a created file: removes it from the undo log, so that it is not deleted when the agent ends. Fails for any other path.
     pub(super) fn keep(&mut self, path: &Path) -> Result<(), String> {
         match (self.made.remove(path), &mut self.undo_log) {
             (Some(made), Some(undo_log)) => undo_log.commit(made.entry).map_err(|error| error.to_string()),

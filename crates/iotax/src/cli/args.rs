@@ -48,13 +48,13 @@ pub(super) struct OverwriteArgs {
     /// Allow overwriting this block device, or export of an NBD server by its URI; it must be named here as well as in the target
     #[arg(long, value_name = "DEVICE")]
     overwrite: Vec<PathBuf>,
-    /// Overwrite it even if it is not empty: a filesystem, RAID, LVM or partition table, or anything else at its ends
+    /// Overwrite the device even if it is not empty: a filesystem, RAID, LVM or partition table, or other data in its first or last MiB
     #[arg(long, requires = "overwrite")]
     overwrite_signature: bool,
 }
 
 impl OverwriteArgs {
-    /// Returns the devices of `--overwrite`, and true if their signatures may be overwritten.
+    /// Returns the devices of `--overwrite`, and true if they may be overwritten even if they hold a filesystem or a partition table.
     pub(super) fn named(&self) -> (Vec<PathBuf>, bool) {
         (self.overwrite.clone(), self.overwrite_signature)
     }
@@ -69,7 +69,7 @@ impl OverwriteArgs {
     }
 }
 
-/// The amount of measuring in a ladder.
+/// Options for the total time, the rounds and the windows of a ladder.
 #[derive(Debug, Clone, Args)]
 pub(super) struct LengthArgs {
     /// Measure for at most this long, in many short rounds; end earlier if every comparison is decided [default: 3m]
@@ -88,21 +88,22 @@ pub(super) struct LengthArgs {
 
 /// Default total measuring time of a ladder.
 const DEFAULT_TIME: Nanos = Nanos::from_secs(180);
-/// Duration from which a ladder uses larger disks, so that it does not overwrite them repeatedly.
+/// Total time from which a ladder uses 4 GiB disks, because a long run would overwrite smaller ones repeatedly.
 const LONG: Nanos = Nanos::from_secs(3600);
-/// The number of rounds that a time is divided into, unless measurements would get too short.
+/// Number of rounds into which `--time` is divided, unless measurements would get too short.
 const ROUNDS: u64 = 24;
 
-/// Granularity of windows that are derived from the total time.
+/// Window lengths derived from `--time` are rounded down to a multiple of this.
 const STEP: Nanos = Nanos::from_millis(50);
 
 impl LengthArgs {
-    /// True if the time is long enough for larger disks.
+    /// True if `--time` is an hour or more, for which a ladder uses larger disks.
     pub(super) fn is_long(&self) -> bool {
         self.time.is_some_and(|time| time >= LONG)
     }
 
-    /// Window and warm-up of each measurement for `cells` per round; `shortest` is the shortest useful window.
+    /// Returns the lengths of each measurement's window and warm-up, for `cells` measurements per round. A window derived from the total
+    /// time is at least `shortest`.
     pub(super) fn window(&self, cells: usize, shortest: Nanos) -> (Nanos, Nanos) {
         let cell = self.time().0 / (ROUNDS * cells.max(1) as u64);
         // A sixth of the time without the pause is warm-up.
@@ -113,7 +114,7 @@ impl LengthArgs {
         (runtime, self.ramp_time.unwrap_or(Nanos(runtime.0 / 5)))
     }
 
-    /// Sets the plan's rounds.
+    /// Sets the plan's number of rounds: `--repeat`, the five of the steady-state rule, or as many as fit into the total time.
     pub(super) fn apply(&self, plan: Plan, design: &DesignArgs) -> Result<Plan, PlanError> {
         let is_steady = design.steady.until_steady;
         if self.repeat.is_none() && !is_steady && (design.max_rounds.is_some() || design.max_time.is_some()) {
@@ -136,7 +137,7 @@ impl LengthArgs {
     }
 }
 
-/// The margin of equivalence.
+/// Option for the margin within which two results count as equal.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct MarginArgs {
     /// Ratios closer to 1 than this count as the same, such as 0.5% [default: 2%]
@@ -144,19 +145,19 @@ pub(super) struct MarginArgs {
     pub(super) margin: Option<Margin>,
 }
 
-/// Rounds that are added until a steady state.
+/// Option to add rounds until each target is in a steady state.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(super) struct SteadyArgs {
-    /// Add rounds until each target is in a steady state by SNIA's rule: over five rounds values range over at most 20% of their mean, their
-    /// trend over 10%; figures are made of these five
+    /// Add rounds until each target is in a steady state by SNIA's rule: over the last five rounds, values range over at most 20% of their
+    /// mean and their trend over at most 10%; results use only these five rounds
     #[arg(long)]
     pub(super) until_steady: bool,
 }
 
-/// The margin of equivalence, and rounds that are added until all comparisons are decided or all is in a steady state.
+/// Options for the margin of equivalence, and for adding rounds until all comparisons are decided or all targets are in a steady state.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct DesignArgs {
-    /// Add rounds until every comparison is decided; the first look is after --repeat rounds
+    /// Add rounds until every comparison is decided; the first interim look comes after --repeat rounds
     #[arg(long, conflicts_with = "until_steady")]
     until_decided: bool,
     #[command(flatten)]
@@ -165,7 +166,7 @@ pub(super) struct DesignArgs {
     margin: MarginArgs,
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(4..=1000), help = format!("With --until-decided or --until-steady: no more rounds than this [default: {DEFAULT_MAX_ROUNDS}, {MOST_STEADY_ROUNDS} until steady]"))]
     max_rounds: Option<u32>,
-    /// With --until-decided: add no more rounds once those up to the next look would end later than this [default: no limit]
+    /// With --until-decided: stop adding rounds if the next interim look would come later than this [default: no limit]
     #[arg(long, value_name = "TIME")]
     max_time: Option<Nanos>,
 }
@@ -286,7 +287,7 @@ pub(super) struct GuestArgs {
 }
 
 impl GuestArgs {
-    /// True if the user asked for particular guests, so that they must not be left out silently.
+    /// True with `--kernel` or `--accel kvm`: rungs with guests must then not be left out silently.
     pub(super) fn is_specific(&self) -> bool {
         self.kernel.is_some() || self.accel == Accel::Kvm
     }
@@ -305,14 +306,14 @@ pub(super) fn target_name(text: &str) -> String {
         .collect()
 }
 
-/// The user's directories for iotax.
+/// Returns iotax's XDG directories of this user. Fails if no home directory is known.
 pub(super) fn directories() -> Result<directories::ProjectDirs, Failure> {
     directories::ProjectDirs::from("", "", "iotax").ok_or_else(|| {
         usage("no home directory is known: set HOME, or give --db FILE and set XDG_STATE_HOME")
     })
 }
 
-/// The directory for undo logs.
+/// Returns the directory for undo logs, below the XDG state directory.
 pub(super) fn undo_dir() -> Result<PathBuf, Failure> {
     let dirs = directories()?;
     Ok(dirs.state_dir().unwrap_or_else(|| dirs.data_dir()).join("undo"))

@@ -1,4 +1,4 @@
-//! `iotax ask`: finds the highest rate that meets conditions on latency.
+//! `iotax ask`: finds the highest I/O rate that keeps given conditions on latency.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
@@ -50,8 +50,8 @@ pub(super) struct Args {
 
 /// Queue depth: enough outstanding I/Os for every target to reach its capacity.
 const DEPTH: u32 = 64;
-/// Length of a window as a multiple of the longest latency limit, within the bounds of `WINDOWS`: if the rate is 2% too high, the
-/// growing queue reaches the limit within this time.
+/// Window length as a multiple of the longest latency limit, within the bounds of `WINDOWS`. At 2% above the capacity, the queueing delay
+/// reaches the limit within such a window.
 const LIMITS: u64 = 50;
 const WINDOWS: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_secs(5));
 const RAMP: Nanos = Nanos::from_millis(200);

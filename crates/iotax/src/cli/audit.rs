@@ -1,4 +1,4 @@
-//! `iotax audit`: the rate limit in front of storage, and whether it meets a promised rate.
+//! `iotax audit`: detects a rate limit in front of storage, and checks a promised rate.
 
 use std::str::FromStr;
 
@@ -16,7 +16,7 @@ use super::target_args::TargetArgs;
 use super::time::seconds;
 use super::{Failure, OrExit};
 
-/// Name of the suite that reveals a rate limit.
+/// Name of the suite whose workloads reveal a rate limit.
 const SUITE: &str = "audit";
 
 /// Fraction of a promised rate that must be delivered: a limiter set to the rate delivers slightly less.
@@ -27,7 +27,7 @@ const KEPT: f64 = 0.99;
 pub(super) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
-    /// Rates that were promised, such as iops=3000,bytes=125MB/s: held against what is there behind bursts, less 1%
+    /// Promised rates, such as iops=3000,bytes=125MB/s: the rate after any burst must reach 99% of each
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     promise: Vec<Promise>,
     /// Size of the area [default: 1g]
@@ -46,11 +46,11 @@ pub(super) struct Args {
     run: RunArgs,
 }
 
-/// A promised rate.
+/// A rate promised by the storage's provider, from `--promise`, such as `iops=3000`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Promise {
     of: RateUnit,
-    /// I/Os or bytes per second.
+    /// The promised rate in I/Os or bytes per second.
     rate: u64,
 }
 
@@ -102,8 +102,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     args.run.session(plan, permission).carry_out()
 }
 
-/// Turns a promise into demands on reads and on writes. A promise in I/Os applies to the workloads with the smallest block size, one in
-/// bytes to those with the largest.
+/// Turns a promise into demands on the pure read and pure write workloads: a promise in I/Os on those with the smallest block size, one in
+/// bytes on those with the largest.
 fn demands(promise: Promise, workloads: &[Workload]) -> Vec<Demand> {
     let pure = || workloads.iter().filter(|one| one.rw.reads() != one.rw.writes());
     let bs = match promise.of {

@@ -1,4 +1,4 @@
-//! The token that authenticates client and server.
+//! The token that authenticates client and server to each other.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,18 +20,18 @@ pub(super) struct AuthArgs {
 }
 
 impl AuthArgs {
-    /// The source of the token, if authentication was asked for.
+    /// Returns the source of the token, a file or `$IOTAX_TOKEN`; `None` without `--auth`.
     pub(super) fn source(&self) -> Option<String> {
         self.auth.clone()
     }
 
-    /// The token, if authentication was asked for.
+    /// Reads the token; `None` without `--auth`. Fails if the variable is not set or the file cannot be read.
     pub(super) fn token(&self) -> Result<Option<String>, Failure> {
         self.auth.as_deref().map(token).transpose()
     }
 }
 
-/// The tokens of a plan's servers, by their sources in the plan.
+/// Reads the tokens of a plan's servers. Keys are the values of `auth` in the plan: file names, or `$IOTAX_TOKEN`.
 pub(super) fn tokens(plan: &Plan) -> Result<HashMap<String, String>, Failure> {
     let sources = plan.everything().filter_map(|target| target.network()?.auth.as_deref());
     sources.map(|source| Ok((source.to_owned(), token(source)?))).collect()

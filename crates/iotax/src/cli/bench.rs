@@ -1,4 +1,4 @@
-//! `iotax bench`: one target, one workload or the jobs of a file.
+//! `iotax bench`: measures one target with one workload, or with the jobs of a fio job file.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ pub(super) struct Args {
     session: SessionArgs,
 }
 
-/// Default number of rounds and their length.
+/// Default number of rounds, each with a window of `ROUND` after a warm-up of `RAMP`.
 const ROUNDS: u32 = 5;
 const ROUND: Nanos = Nanos::from_secs(2);
 const RAMP: Nanos = Nanos::from_millis(500);
@@ -102,10 +102,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session { keep: args.keep, ask: false, ..session }.carry_out()
 }
 
-/// Maximum size in bytes of an image's descriptor file, whose data are in other files.
+/// Maximum size in bytes of an image's descriptor file, which only names the files that hold the data.
 const DESCRIPTION: u64 = 64 << 10;
 
-/// For a disk image, adds a target that reads it through QEMU as a guest's disk would be read, which shows what the format costs.
+/// Returns the target. If it is a disk image and no workload writes, adds a target that reads the image through QEMU, to show the cost of
+/// the format.
 fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
     let Some(path) = target.path().filter(|_| !workloads.iter().any(Workload::modifies)) else {
         return vec![target];

@@ -13,7 +13,7 @@ pub(super) struct Args {
     /// Print what would be undone, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Drop what cannot be undone from the record: it stays as it is, and no run mentions it again
+    /// Forget changes that cannot be undone: they stay in place, and no run mentions them again
     #[arg(long, conflicts_with = "dry_run")]
     forget: bool,
 }

@@ -1,4 +1,4 @@
-//! `iotax commits`: the client of a database, which `iotax crash` starts.
+//! `iotax commits`: the database client that commits rows until it is killed; `iotax crash` starts it.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -13,18 +13,18 @@ use crate::database::{postgresql, sqlite};
 pub(super) enum Command {
     /// Commit to a SQLite database
     Sqlite {
-        /// The database, a new file
+        /// Path of the database, a new file
         path: PathBuf,
-        /// Its journal mode
+        /// Journal mode of the database
         #[arg(long)]
         journal_mode: JournalMode,
-        /// When it flushes
+        /// Setting `synchronous` of the database, which decides when it flushes
         #[arg(long)]
         synchronous: Synchronous,
     },
     /// Commit to a PostgreSQL cluster
     Postgresql {
-        /// The directory of its server's socket
+        /// Directory of the server's socket
         sockets: PathBuf,
     },
 }

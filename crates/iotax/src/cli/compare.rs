@@ -1,4 +1,4 @@
-//! `iotax compare`: compares two runs, or two targets of one.
+//! `iotax compare`: compares two runs, or two targets of a run.
 
 use std::path::{Path, PathBuf};
 
@@ -34,8 +34,8 @@ pub(super) struct Args {
     metric: Vec<Metric>,
     #[command(flatten)]
     margin: MarginArgs,
-    /// Exit with code 1 if the intervals show it, and with code 5 if no cell could be judged: slower, faster or different > N%,
-    /// by latency_mean or the metric named before; separate several by commas
+    /// Exit with code 1 if a cell exceeds the limit, by its whole interval, and with code 5 if no cell could be judged: slower, faster or
+    /// different > N%, by latency_mean or the metric named before; separate several by commas
     #[arg(long, value_name = "GATE", value_delimiter = ',', value_parser = str::parse::<Gate>)]
     fail_if: Vec<Gate>,
     /// Print as JSON; the tables go to stderr
@@ -75,7 +75,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(judged(&compared))
 }
 
-/// Prints the outcome of the gates and returns the exit code.
+/// Prints the outcome of each `--fail-if` condition and returns the exit code.
 fn judged(compared: &Compared) -> Exit {
     for line in document::gates(compared) {
         say!("gate {line}");
@@ -89,13 +89,13 @@ fn judged(compared: &Compared) -> Exit {
     }
 }
 
-/// Source of one side of a comparison.
+/// Source of a compared run: its number in the store, or a file with its JSON.
 enum Source {
     Run(i64),
     File(PathBuf),
 }
 
-/// One side of a comparison as the user named it.
+/// One side of a comparison as named on the command line: a run or a file, and optionally one target in it.
 struct Named {
     source: Source,
     target: Option<String>,

@@ -1,4 +1,4 @@
-//! Detects other runs of iotax on this run's disks.
+//! Detects other runs of iotax that use the same disks at the same time.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ use super::disk_marks::{self, DiskMark, Holder};
 use super::output::StoreArgs;
 use super::{Failure, OrExit};
 
-/// Interval between two checks.
+/// Minimum time between two checks for other runs.
 const EVERY: Duration = Duration::from_millis(250);
 
 /// Other runs that were seen on this run's disks.
 pub(super) struct ConcurrentRuns {
     undo_dir: PathBuf,
-    /// This run; its number is 0 until announced.
+    /// This run as other runs see it; its number is 0 until it is announced.
     own: RunningRun,
     begun: Instant,
     looked: Option<Instant>,
@@ -30,7 +30,7 @@ pub(super) struct ConcurrentRuns {
     marks: Vec<DiskMark>,
 }
 
-/// Another run, with the times when it was first and last seen.
+/// Another run on one of this run's disks, with the times when it was first and last seen.
 struct MetRun {
     /// The other run's number, or its process and user if it is another user's.
     name: String,
@@ -40,7 +40,7 @@ struct MetRun {
 }
 
 impl ConcurrentRuns {
-    /// Prepares to look for other runs on the disks that hold this plan's targets, or will hold them.
+    /// Prepares to detect other runs on the disks that hold, or will hold, this plan's targets.
     pub(super) fn beside(
         undo_dir: PathBuf,
         plan: &Plan,
@@ -62,7 +62,7 @@ impl ConcurrentRuns {
         Ok(Self { undo_dir, own, begun: Instant::now(), looked: None, met: Vec::new(), marks })
     }
 
-    /// Announces this run to other runs on the same disks.
+    /// Marks this run's disks as in use, so that other runs notice this run.
     pub(super) fn announce(&mut self, run: i64, undo_log: &UndoLog) -> Result<(), Failure> {
         self.own.run = run;
         self.begun = Instant::now();
@@ -70,7 +70,7 @@ impl ConcurrentRuns {
         undo_log.announce(&self.own).or_exit(Exit::Environment)
     }
 
-    /// A line for each run that appeared since the last check.
+    /// Returns a message for each run that appeared since the last check; empty if that check was less than 250 ms ago.
     pub(super) fn news(&mut self) -> Vec<String> {
         let now = Instant::now();
         if self.looked.is_some_and(|looked| now - looked < EVERY) {
@@ -91,7 +91,7 @@ impl ConcurrentRuns {
         lines
     }
 
-    /// Returns the names of the runs that share a disk with this one now, each with the disk.
+    /// Returns the names of the runs that now share a disk with this run, each with that disk.
     fn others(&self) -> Vec<(String, String)> {
         let own = undo::running(&self.undo_dir).into_iter().filter(|run| *run != self.own);
         let own = own.filter_map(|run| Some((called(&self.own, &run), shared(&self.own, &run)?.to_owned())));

@@ -15,7 +15,7 @@ use super::{Failure, usage};
 pub(super) struct Directories(Vec<PathBuf>);
 
 impl Directories {
-    /// The limits given by `--confine`; `None` without it.
+    /// Resolves the directories of `--confine`; `None` without the flag. Fails for a path that is not a directory.
     pub(super) fn of(directories: &[PathBuf]) -> Result<Option<Self>, Failure> {
         let resolved = |directory: &PathBuf| {
             let found = directory.canonicalize().ok().filter(|found| found.is_dir());

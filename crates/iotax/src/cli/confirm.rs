@@ -13,7 +13,8 @@ use super::estimate;
 use super::say::{Stream, say};
 use crate::runner::{self, Guests};
 
-/// Shows the plan with the time and space that it needs. The seed is unknown before a run begins.
+/// Shows the plan, its estimated time and the disk space in bytes that it needs. `done` measurements exist already. `seed` is `None` before
+/// a run begins.
 pub(super) fn show_plan(plan: &Plan, seed: Option<u64>, done: usize, space: u64, guests: Option<&Guests>) {
     let time = estimate::time(plan, done, guests.map(Guests::accel));
     let dirs: Vec<String> = plan.directories().iter().map(|dir| dir.display().to_string()).collect();
@@ -106,7 +107,7 @@ pub(super) fn events(plan: &Plan) -> Vec<String> {
     .collect()
 }
 
-/// The commands that a plan runs, formatted for display.
+/// Formats the shell commands that a watch's events run; empty for other plans.
 pub(super) fn commands(plan: &Plan) -> Vec<String> {
     let events = plan.watch().into_iter().flat_map(|watch| &watch.events);
     let commands = events.filter_map(|event| match &event.action {
@@ -116,12 +117,12 @@ pub(super) fn commands(plan: &Plan) -> Vec<String> {
     commands.collect()
 }
 
-/// Asks on the terminal whether to begin; Ctrl-C means no.
+/// Asks on the terminal whether to begin. Returns true for yes; Ctrl-C means no.
 pub(super) fn confirmed(stop: &Interrupt) -> bool {
     asked("Begin? [Y/n] ", stop)
 }
 
-/// Asks a question on the terminal; Ctrl-C means no.
+/// Asks a question on the terminal. Returns true for yes; Ctrl-C means no.
 pub(super) fn asked(question: &str, stop: &Interrupt) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

@@ -1,4 +1,4 @@
-//! `iotax crash`: compares what stacks lose in a power failure, and their speed.
+//! `iotax crash`: compares the data that stacks lose in a power failure, and their speed.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -27,46 +27,46 @@ use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, number, target_args, usage};
 use crate::runner::{self, crash::PowerCuts};
 
-/// Maximum duration of a load whose power is not cut.
+/// Time limit of the write load, in case its power is not cut.
 const LONGEST: Nanos = Nanos::from_secs(120);
 
-/// Writes after which the load flushes.
+/// Default number of writes between two flushes of the load.
 const WRITES_PER_FLUSH: u32 = 16;
 
-/// A program that keeps promises of its own.
+/// A database that commits rows, in place of the plain write load.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Application {
     /// SQLite, in all its journal modes
     Sqlite,
-    /// PostgreSQL, by its settings that concern flushes
+    /// PostgreSQL, with each of its settings for flushes
     Postgresql,
 }
 
 /// Flags of `iotax crash`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Stacks to cut the power of: RUNG:DIR for a rung of iotax ladder with its image in a directory, such as virtio-qcow2:/srv/images; the line
-    /// of a stack on a directory, such as '/srv > raw file > virtio cache=unsafe'; a directory, for a file in it; PLAN.toml for all targets of
-    /// a plan. Only what iotax makes there is ever cut
+    /// Stacks to cut the power of: RUNG:DIR for a rung of iotax ladder with its image in a directory, such as virtio-qcow2:/srv/images; the
+    /// line of a stack on a directory, such as '/srv > raw file > virtio cache=unsafe'; a directory, for a file in it; PLAN.toml for all
+    /// targets of a plan. A cut affects only files that iotax creates there
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<String>,
-    /// Cuts of each target
+    /// Number of power cuts of each target
     #[arg(long, value_name = "N", default_value = "5", value_parser = number::whole::<u32>(1..=1000))]
     cuts: u32,
     /// Flush after this many writes [default: 16]
     #[arg(long, value_name = "N", conflicts_with = "application", value_parser = number::whole::<u32>(1..=1_000_000))]
     fdatasync: Option<u32>,
-    /// Let a database commit instead, one row at a time, in each of its modes: sqlite or postgresql, of which a cluster is made for each cut. Targets
-    /// are then directories, volatile or not
+    /// Let a database commit instead, one row at a time, in each of its modes: sqlite, or postgresql with a new cluster for each cut.
+    /// Targets are then directories, volatile or not
     #[arg(long, value_name = "NAME", value_enum)]
     application: Option<Application>,
-    /// Seed of moments, offsets and of what each cut keeps [default: drawn]
+    /// Seed of the moments of cuts, the offsets and the writes that survive a cut [default: random]
     #[arg(long, value_name = "N", value_parser = number::seed)]
     seed: Option<u64>,
     /// Print as JSON; the page goes to stderr
     #[arg(long)]
     json: bool,
-    /// Write the table and a picture of speed against safety as one HTML file
+    /// Write the table and a chart of speed against safety as one HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -122,7 +122,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// The targets of a plan before their first cut, each with its index in the plan. With a database, one for each target and mode.
+/// Returns the empty result of each target, with the target's index in the plan. With a database, there is a result for each target and
+/// database mode.
 fn crashed(plan: &Plan, application: Option<Application>) -> Vec<(usize, CrashedTarget)> {
     let modes: Vec<Option<DatabaseMode>> = match application {
         None => vec![None],
@@ -139,7 +140,7 @@ fn crashed(plan: &Plan, application: Option<Application>) -> Vec<(usize, Crashed
     plan.targets.iter().enumerate().flat_map(each).collect()
 }
 
-/// Cuts the power of each target once per round, in random order.
+/// Cuts the power of each target once per round, in random order. Returns the results of all targets.
 fn all(
     mut cuts: PowerCuts<'_>,
     mut targets: Vec<(usize, CrashedTarget)>,
@@ -163,7 +164,7 @@ fn all(
     Ok(targets.into_iter().map(|(_, crashed)| crashed).collect())
 }
 
-/// Refuses a target that is not just a file in a volatile directory: a database needs the directory.
+/// Refuses a target that is not a raw file in a volatile directory, because a database needs that directory.
 fn has_directory(target: &TargetSpec) -> Result<(), String> {
     match target.stack.layers() {
         [PlannedLayer::Volatile(_), PlannedLayer::File(file)] if file.format == Format::Raw => Ok(()),
@@ -174,7 +175,8 @@ fn has_directory(target: &TargetSpec) -> Result<(), String> {
     }
 }
 
-/// The target on a volatile directory; an error names the layer that cannot be cut, and why.
+/// Puts the target on a volatile directory, which loses unflushed writes when its power is cut. The error names the layer that cannot be
+/// cut, and why.
 fn on_volatile(mut target: TargetSpec) -> Result<TargetSpec, String> {
     let mut layers = target.stack.layers().to_vec();
     if !target.stack.has::<VolatileSpec>() {

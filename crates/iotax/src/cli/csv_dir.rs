@@ -1,4 +1,4 @@
-//! CSV files in a directory.
+//! Writes tables as CSV files into a directory.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::destination::Destination;
 use super::say::note;
 use super::{Failure, OrExit, links};
 
-/// Writes all sheets, or none if one would replace a file that iotax did not write.
+/// Writes each sheet as a CSV file. Writes none if any would replace a file that iotax did not write.
 pub(super) fn write(dir: &Path, sheets: &[Sheet]) -> Result<(), Failure> {
     links::check(dir)
         .and_then(|()| fs::create_dir_all(dir))

@@ -1,4 +1,4 @@
-//! `iotax curve`: latency against offered load.
+//! `iotax curve`: measures latency against offered load.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
@@ -22,10 +22,10 @@ pub(super) struct Args {
     /// Measure for this long after the targets are built [default: 3m]
     #[arg(long, value_name = "TIME")]
     time: Option<Nanos>,
-    /// Number of rates for each target, from 5% of what it can do to 110% [default: 12, fewer of several targets]
+    /// Number of rates for each target, from 5% to 110% of its capacity [default: 12, fewer with several targets]
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(4..=40))]
     points: Option<u32>,
-    /// Measure five shares of reads, from all to none: at which rates of reads and writes latency is the same
+    /// Measure five shares of reads, from 100% to 0%, to find the rates of reads and writes with equal latency
     #[arg(long)]
     grid: bool,
     #[command(flatten)]
@@ -41,10 +41,10 @@ pub(super) struct Args {
 
 /// Queue depth: enough outstanding I/Os for every target to reach its capacity.
 const DEPTH: u32 = 64;
-/// Length of a window: many short windows are more accurate than a few long ones.
+/// Default length of a window: many short windows give more accurate curves than a few long ones.
 const WINDOW: Nanos = Nanos::from_millis(250);
 const RAMP: Nanos = Nanos::from_millis(50);
-/// Percentages of reads of a grid, and the number of rates of each.
+/// Percentages of reads that `--grid` measures, each at `POINTS` rates.
 const SHARES: [u8; 5] = [100, 75, 50, 25, 0];
 const POINTS: u32 = 6;
 
@@ -83,7 +83,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     args.run.session(plan, permission).carry_out()
 }
 
-/// The workloads whose curves are measured: one, or one for each share of reads.
+/// Returns the workloads whose curves are measured: one, or with `--grid` one for each percentage of reads.
 fn works(args: &Args, keys: &WorkloadKeys) -> Result<Vec<Workload>, Failure> {
     if !args.grid {
         return Ok(vec![keys.complete(&WorkloadKeys::default())]);

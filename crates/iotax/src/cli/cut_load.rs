@@ -11,9 +11,9 @@ use super::session::make_absolute;
 use super::{Failure, OrExit};
 use crate::runner;
 
-/// Size of the area that is written.
+/// Default size of the area that the load writes.
 pub(super) const SIZE: Bytes = Bytes(64 << 20);
-/// Writes in flight.
+/// Queue depth: the number of writes in flight.
 const DEPTH: u32 = 8;
 
 /// Returns a workload of stamped 4 KiB writes at random offsets, with a flush after every `writes_per_flush` writes.

@@ -1,4 +1,4 @@
-//! The destination of a result: checked before anything is measured, written as a whole.
+//! Destinations of results. They are checked before anything is measured, and replaced atomically.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -15,13 +15,13 @@ use super::replace::{self, Draft};
 use super::{Failure, OrExit, say, usage};
 use crate::runner::Interrupted;
 
-/// Maximum size of a result in bytes. A larger file cannot be one of iotax's.
+/// Maximum size in bytes of a file that may be replaced: no result of iotax is larger.
 const LARGEST: u64 = 256 << 20;
 
-/// A destination for one result in one format.
+/// A file or stream that receives a result.
 #[derive(Debug)]
 pub(super) struct Destination {
-    /// The name that the user gave.
+    /// The path as the user gave it, for messages.
     name: PathBuf,
     mark: Mark,
     place: OutputPlace,
@@ -37,7 +37,8 @@ enum OutputPlace {
 }
 
 impl Destination {
-    /// Refuses a destination that cannot be written, or that holds anything but a result of the kind of `mark`. Creates nothing.
+    /// Checks a destination. Fails if it cannot be written, or holds anything but a result of the kind that `mark` identifies. Creates
+    /// nothing.
     pub(super) fn open(name: &Path, mark: Mark) -> Result<Self, Failure> {
         let place = OutputPlace::named(name)?;
         let this = Self { name: name.to_path_buf(), mark, place };
@@ -59,7 +60,7 @@ impl Destination {
         &self.name
     }
 
-    /// True if both lead to the same file or stream.
+    /// True if both destinations are the same file or stream.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self.is_stdout(), other.is_stdout()) {
             (false, false) => is_one_file(&self.name, &other.name),
@@ -104,7 +105,7 @@ impl Destination {
         }
     }
 
-    /// The existing file, if any. Refuses a file that holds anything but a result of the destination's kind.
+    /// Opens the file to be replaced; `None` if there is no file yet. Fails if it is not a result of the destination's kind.
     fn existing(&self, path: &Path) -> Result<Option<File>, Failure> {
         let file = match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -171,7 +172,7 @@ fn replace(path: &Path, old: Option<&File>, contents: &[u8]) -> io::Result<()> {
     draft.publish(path, old.is_some())
 }
 
-/// True for pipes, terminals and sinks. Other devices may interpret bytes as commands.
+/// True for pipes, terminals and devices that discard data, such as `/dev/null`. Other devices may interpret the bytes as commands.
 fn is_stream(metadata: &Metadata) -> bool {
     let kind = metadata.file_type();
     let is_terminal = matches!(rustix::fs::major(metadata.rdev()), 4 | 5 | 136..=143);

@@ -1,6 +1,6 @@
-//! Locks that show runs of other users which disks are in use: shared locks on a sysfs file of the disk, which everybody may read and
-//! nobody can replace. The kernel lists them in /proc/locks and drops them with the process. This module creates no file, and opens
-//! none of another user's.
+//! Locks that show runs of other users which disks are in use. A run takes a shared lock on a sysfs file of each disk: everybody may read
+//! such a file, and nobody can replace it. The kernel lists the locks in /proc/locks and drops them when the process ends. This module
+//! creates no file, and opens no file of another user.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{major, minor};
 use rustix::process::{geteuid, getpid};
 
-/// Process name by which runs are recognised.
+/// Name of the processes that count as runs of iotax.
 const PROGRAM: &str = "iotax";
 
 /// A disk that a run marks as in use.
@@ -29,7 +29,7 @@ pub(super) struct Holder {
 }
 
 impl DiskMark {
-    /// The mark of a disk; `None` if the disk is not in sysfs.
+    /// Opens the sysfs file whose lock marks the disk; `None` if the disk is not in sysfs.
     pub(super) fn of(disk: &str) -> Option<Self> {
         let path: PathBuf = ["/sys/class/block", disk, "dev"].iter().collect();
         Self::at(disk, &path)
@@ -42,12 +42,13 @@ impl DiskMark {
         Some(Self { disk: disk.to_owned(), file, place })
     }
 
-    /// Marks the disk until dropped. A failure is ignored: whoever holds an exclusive lock is in the list of locks too.
+    /// Takes the shared lock that marks the disk, until this value is dropped. Ignores a failure: then another process holds an exclusive
+    /// lock, which /proc/locks shows too.
     pub(super) fn show(&self) {
         let _ = self.file.try_lock_shared();
     }
 
-    /// The processes of other users that marked the disk, by the kernel's list of locks.
+    /// Returns the iotax processes of other users that marked the disk. `locks` is the content of /proc/locks.
     pub(super) fn holders(&self, locks: &str) -> Vec<Holder> {
         let of_others = holders_of(locks, &self.place).filter_map(|pid| {
             let process = Path::new("/proc").join(pid.to_string());

@@ -1,4 +1,4 @@
-//! `iotax doctor`: reports what in a machine's setup endangers data or slows I/O.
+//! `iotax doctor`: reports settings of a machine that endanger data or slow I/O.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -77,8 +77,8 @@ fn is_elsewhere(args: &Args) -> bool {
     args.target.as_deref().is_some_and(|target| Machine::is_meant(Path::new(target)))
 }
 
-/// Adds the swallowed flushes that the last run of `iotax flush` on this machine found on the checked path. A guest's definition has
-/// none.
+/// Adds the layers that swallowed flushes on the checked path in this machine's last run of `iotax flush`. Adds nothing for a libvirt
+/// domain or a missing path.
 fn add_swallowed_flushes(args: &Args, survey: &mut Survey) -> Result<(), Failure> {
     let path = args.target.as_deref().map(Path::new);
     if path.is_some_and(|path| is_domain(path) || !path.exists()) {
@@ -94,7 +94,7 @@ fn add_swallowed_flushes(args: &Args, survey: &mut Survey) -> Result<(), Failure
     Ok(())
 }
 
-/// Returns whether any finding is at least as certain as the limit.
+/// Returns whether any finding is at least as certain as `limit`; false without a limit.
 fn is_tripped(limit: Option<Sureness>, findings: &[Finding]) -> bool {
     limit.is_some_and(|limit| findings.iter().any(|finding| finding.rule.sureness <= limit))
 }
@@ -137,7 +137,7 @@ fn domain(xml: &str, source: &str) -> Result<GuestSetup, Failure> {
     libvirt::setup(xml, source).with_context(|| source.to_owned()).or_exit(Exit::Usage)
 }
 
-/// Surveys another machine or a container through an agent.
+/// Surveys another machine or a container, through an agent started there.
 fn elsewhere(target: &str, sudo: bool) -> Result<Survey, Failure> {
     // Without a path the whole machine is meant.
     let (machine, path) = Machine::split(target).map_err(usage)?;

@@ -1,4 +1,4 @@
-//! `iotax agent --nats`: waits at a NATS server for fleets to work for.
+//! `iotax agent --nats`: registers at a NATS server and waits for fleets that need a member.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::say::say;
 use super::session::watch_signals;
 use super::{Failure, OrExit, args, usage};
 
-/// Maximum time until a signal is noticed.
+/// Maximum time to wait for messages between two checks for a signal.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Flags of `iotax agent`.
@@ -44,7 +44,7 @@ fn name(given: &str) -> Result<String, String> {
 }
 
 impl Args {
-    /// Waits for fleets until a signal or an operator ends it; `None` without `--nats`.
+    /// Works for one fleet after another until a signal or an operator ends the agent; `None` without `--nats`.
     pub(super) fn main(&self) -> Option<Result<Exit, Failure>> {
         self.nats.as_ref().map(|address| self.serve(address))
     }
@@ -152,7 +152,7 @@ fn work(
     Ok(())
 }
 
-/// Merges members' samples until a signal arrives.
+/// Runs as a leaf, which merges the samples of many members for the coordinator, until a signal arrives.
 fn merge(address: &Address, name: &str) -> Result<Exit, Failure> {
     let mut leaf = Leaf::connect(address, name, crate::version()).map_err(refused)?;
     let stop = watch_signals().or_exit(Exit::Environment)?;

@@ -1,4 +1,4 @@
-//! Estimates of a plan's rounds and time before it begins.
+//! Estimates a plan's number of rounds and its time before it begins.
 
 use iotax_model::plan::{CurveSpec, Design, Margin, Plan, STEADY_WINDOW};
 use iotax_model::target::Accel;
@@ -11,7 +11,7 @@ pub(super) fn rounds(plan: &Plan) -> String {
     range(plan, u64::from)
 }
 
-/// The number of measurements in all rounds, in the form of [`rounds`].
+/// Formats the number of measurements in all rounds: `20`, or `20 to 120` if rounds are added.
 pub(super) fn measurements(plan: &Plan) -> String {
     range(plan, |rounds| u64::from(rounds) * plan.cells() as u64)
 }
@@ -57,7 +57,7 @@ fn curve_seconds(plan: &Plan, curve: &CurveSpec) -> f64 {
     curve.time().map_or(round * (rates * f64::from(plan.repeat) + 1.0), Nanos::as_secs_f64)
 }
 
-/// Approximate maximum number of seconds for a plan that adds rounds; `None` for others.
+/// Returns the approximate maximum duration in seconds of a plan that adds rounds; `None` for other plans.
 pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Option<f64> {
     if !plan.adds_rounds() {
         return None;
@@ -69,7 +69,8 @@ pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Op
     Some(limit.map_or(all, |limit| all.min(set_up + limit.as_secs_f64())))
 }
 
-/// A run's design and margin as text; `None` for a fixed number of rounds with the default margin.
+/// Describes the plan's design, such as a curve or added rounds, and its margin; `None` for a fixed number of rounds with the default
+/// margin.
 pub(super) fn design(plan: &Plan) -> Option<String> {
     let margin =
         || (plan.margin != Margin::default()).then(|| format!("Within {} is the same.", plan.margin));

@@ -1,11 +1,11 @@
-//! Examples of every command: in --help, in man pages, and shown by `iotax` alone.
+//! Examples of every command: in --help, in man pages, and in the output of `iotax` without arguments.
 
 use std::fmt::Write as _;
 
-/// A command line, and the question that it answers or what it does.
+/// An example's command line, and the question that it answers or the task that it does.
 type Example = (&'static str, &'static str);
 
-/// The examples that `iotax` alone shows: one question of each kind.
+/// The examples that `iotax` shows without arguments.
 const FIRST: &[Example] = &[
     ("iotax ladder /srv/images", "What does each disk format cost my VM?"),
     ("iotax bench /srv/images --rw randread --iodepth 32 --runtime 10", "How fast is this disk?"),
@@ -168,7 +168,7 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
         "record",
         &[("iotax record /srv/images -o day.parquet --time 10m", "The I/O of the disk beneath a path")],
     ),
-    ("trace", &[("iotax trace day.parquet", "What it holds, and the workload that comes nearest")]),
+    ("trace", &[("iotax trace day.parquet", "What it holds, and the closest synthetic workload")]),
     (
         "powercut",
         &[(
@@ -350,16 +350,16 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
     ("man", &[("iotax man", "The page of iotax"), ("iotax man --dir pages", "A page for every command")]),
 ];
 
-/// The output of `iotax` alone.
+/// Returns the text that `iotax` prints without arguments.
 pub(super) fn first() -> String {
     format!(
-        "iotax measures what every layer between a program and its disk charges per I/O.\n\n{}\nAll commands: iotax -h\n\
+        "iotax measures what every layer between a program and its disk costs per I/O.\n\n{}\nAll commands: iotax -h\n\
          All about one: iotax COMMAND --help\n",
         listed(FIRST)
     )
 }
 
-/// The examples of a command, for its --help. A subcommand's name includes its command's: `net run`.
+/// Returns the examples of a command for its --help; `None` if it has no examples. A subcommand's name includes its command's: `net run`.
 pub(super) fn of(command: &str) -> Option<String> {
     let examples =
         if command.is_empty() { FIRST } else { OF_COMMANDS.iter().find(|(name, _)| *name == command)?.1 };

@@ -1,4 +1,4 @@
-//! `iotax export`: writes a run in another format, or any number as a data set.
+//! `iotax export`: writes a run in another tool's format, or several runs as a Parquet data set.
 
 use std::collections::HashMap;
 use std::fs;
@@ -64,7 +64,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Writes these runs, or all that are not running. A run's files are written only if none would replace a foreign file.
+/// Writes the given runs as a Parquet data set; if `runs` is empty, all runs that are not in progress. Writes a run's files only if none
+/// would replace a file that iotax did not write.
 fn write_dataset(dir: &Path, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
     let listed = store.list(&Filter::default()).or_exit(Exit::Environment)?;
     let all = listed.iter().rev().filter(|run| run.state != RunState::Running).map(|run| run.id);

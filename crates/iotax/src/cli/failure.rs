@@ -1,4 +1,4 @@
-//! An error of a command, with its exit code.
+//! Errors of commands, each with its exit code.
 
 use iotax_model::exit::Exit;
 
@@ -20,7 +20,7 @@ impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
     }
 }
 
-/// A failure caused by the user's input.
+/// Returns a failure with the exit code for invalid input.
 pub(super) fn usage(text: impl std::fmt::Display) -> Failure {
     Failure { exit: Exit::Usage, error: anyhow::anyhow!("{text}") }
 }

@@ -1,4 +1,4 @@
-//! `iotax fit`: whether storage is good enough for an application, by a published limit.
+//! `iotax fit`: checks storage against the performance limits published for an application.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use super::target_args;
 use super::time::seconds;
 use super::{Failure, OrExit, input, usage};
 
-/// Profiles of known applications: plans without targets.
+/// Built-in profiles of applications by name: plans without targets.
 const PROFILES: [(&str, &str); 4] = [
     ("etcd", include_str!("../../profiles/etcd.toml")),
     ("exchange", include_str!("../../profiles/exchange.toml")),
@@ -117,7 +117,7 @@ fn leave_out_page_cache(plan: &mut Plan) {
     }
 }
 
-/// The text of a known application's profile, or of a file.
+/// Returns the text of a built-in profile, or of a file if `application` is a path. Fails for an unknown name.
 fn profile(application: &str) -> Result<String, Failure> {
     if let Some((_, text)) = PROFILES.iter().find(|(name, _)| *name == application) {
         return Ok((*text).to_owned());
@@ -142,7 +142,7 @@ fn list() -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// A placeholder target: a profile alone is not a plan.
+/// Returns a placeholder target, because a plan needs a target and a profile has none.
 fn nowhere() -> TargetSpec {
     TargetSpec::new("any", PathSpec("/any".into()))
 }

@@ -1,4 +1,4 @@
-//! A flag for each key of a workload, from the table of keys.
+//! Defines a command-line flag for each workload key in the table of keys.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use iotax_model::workload::{KEYS, WorkloadKey, WorkloadKeys};

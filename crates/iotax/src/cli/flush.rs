@@ -1,4 +1,4 @@
-//! `iotax flush`: the price of a durable write by every method, and the flushes that each layer passed on.
+//! `iotax flush`: measures the cost of a durable write by each method, and the flushes that each layer passes on.
 
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
@@ -32,9 +32,9 @@ const METHODS: [&str; 8] =
 pub(super) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
-    /// Methods to measure, by pg_test_fsync's names where it has one: open_datasync (O_DIRECT and O_DSYNC), fdatasync, fsync, open_sync (O_DIRECT and
-    /// O_SYNC), rwf_dsync (RWF_DSYNC with each write), msync (a copy into a mapping and MS_SYNC), and as yardsticks that make nothing durable sync_file_range and write [default: all that
-    /// every target takes]
+    /// Methods to measure, by pg_test_fsync's names where it has one: open_datasync (O_DIRECT and O_DSYNC), fdatasync, fsync, open_sync
+    /// (O_DIRECT and O_SYNC), rwf_dsync (RWF_DSYNC with each write), msync (a copy into a mapping and MS_SYNC), and for comparison
+    /// sync_file_range and write, which make nothing durable [default: all that every target takes]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(METHODS))]
     methods: Vec<String>,
     /// Length of a write [default: 4k]
@@ -43,7 +43,7 @@ pub(super) struct Args {
     /// Jobs that commit at the same time, each in its part of the file
     #[arg(long, value_name = "N", default_value = "1", value_parser = number::whole::<u32>(1..=1024))]
     numjobs: u32,
-    /// Size of the area, which is laid out first and then overwritten from its begin to its end [default: 64m]
+    /// Size of the area, which is laid out first and then overwritten from start to end [default: 64m]
     #[arg(long)]
     size: Option<Bytes>,
     /// Number of rounds [default: 5]
@@ -83,7 +83,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     args.run.session(plan, permission).carry_out()
 }
 
-/// The methods that every target takes, or those that were asked for.
+/// Returns a workload for each method of `--methods`; by default for all methods that every target supports.
 fn workloads(args: &Args, suite: &Suite, targets: &[TargetSpec]) -> Result<Vec<Workload>, Failure> {
     let is_virtio = |target: &TargetSpec| target.stack.has::<VirtioSpec>();
     let is_direct = targets.iter().any(is_virtio);

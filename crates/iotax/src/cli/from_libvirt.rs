@@ -1,4 +1,4 @@
-//! `iotax ladder --like`: a ladder modelled on a libvirt domain's disk.
+//! `iotax ladder --like`: models a ladder on a libvirt domain's disk.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use iotax_testbed::libvirt::{self, Domain};
 use super::args::target_name;
 use super::{Failure, OrExit, input};
 
-/// Targets that replace the usual rungs.
+/// The targets of a ladder, with notes on them.
 pub(super) struct LadderTargets {
-    /// The host's filesystem, the disk as the domain defines it, and alternatives.
+    /// With `--like`: a file on the host's filesystem, the disk as the domain defines it, and alternatives to it.
     pub(super) targets: Vec<TargetSpec>,
-    /// The modelled disk, and each difference of the targets from it.
+    /// With `--like`: the domain's disk, and each way in which the targets differ from it.
     pub(super) notes: Vec<String>,
 }
 
-/// Reads a domain from a file of libvirt's XML, or asks libvirt for it by name, UUID or number.
+/// Returns targets modelled on a domain's disk. Reads the domain's XML from a file, or from libvirt by name, UUID or number.
 pub(super) fn targets(domain: &str, disk: Option<&str>, dir: &Path) -> Result<LadderTargets, Failure> {
     let xml = if Path::new(domain).is_file() {
         input::text(Path::new(domain), input::DOMAIN)?
@@ -34,7 +34,7 @@ pub(super) fn targets(domain: &str, disk: Option<&str>, dir: &Path) -> Result<La
     Ok(rungs(domain, dir))
 }
 
-/// Replaces each guest by QEMU's storage daemon, and drops targets that are then identical to an earlier one.
+/// Replaces each guest by QEMU's storage daemon with the same disk settings, and drops targets that are then identical to an earlier one.
 pub(super) fn without_guests(ladder: LadderTargets) -> LadderTargets {
     let mut targets: Vec<TargetSpec> = Vec::new();
     for mut target in ladder.targets {

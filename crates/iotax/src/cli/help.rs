@@ -70,7 +70,7 @@ const DEFAULTS: [(&str, &[(&str, &str)]); 2] = [
     ),
 ];
 
-/// `iotax -h`: all commands, grouped by purpose.
+/// The output of `iotax -h`: all commands, grouped by purpose.
 const OVERVIEW: &str = "\
 Usage: iotax COMMAND [OPTIONS]     All about one: iotax COMMAND --help
 
@@ -98,10 +98,10 @@ The program
   completions, man  For a shell; the man pages
 ";
 
-/// The widest help, in columns.
+/// Maximum width of help, in columns.
 const WIDEST: usize = 110;
 
-/// The command line, with its help for `--help`.
+/// Builds the command-line parser with the full help of `--help`.
 pub(super) fn command(width: usize) -> Command {
     each("", Cli::command().term_width(width.min(WIDEST)), &|path, command| {
         let command = command.mut_args(|arg| {
@@ -129,7 +129,7 @@ fn exit_codes() -> String {
     format!("Exit codes:\n{}", lines.join("\n"))
 }
 
-/// The command line, with its help for `-h`.
+/// Builds the command-line parser with the short help of `-h`.
 pub(super) fn short(width: usize) -> Command {
     let width = width.min(WIDEST);
     each("", Cli::command().term_width(width), &|path, command| {
@@ -164,7 +164,7 @@ pub(super) fn short(width: usize) -> Command {
     })
 }
 
-/// Replaces the usual defaults in the help by those of this command.
+/// Replaces defaults in a command's help by those in `DEFAULTS`.
 fn with_own_defaults(path: &str, command: Command) -> Command {
     let own = DEFAULTS.iter().find(|(name, _)| *name == path).map_or(&[][..], |(_, own)| *own);
     own.iter().fold(command, |command, (id, default)| {
@@ -194,7 +194,7 @@ fn name_width(arg: &Arg) -> usize {
     flag + value + if is_optional { 2 } else { 0 }
 }
 
-/// As many clauses of a text as fit on a line, at least one. A list is included whole or not at all.
+/// Shortens a text to the clauses that fit into `room` columns, at least one. Keeps a list whole or leaves it out.
 fn first_clauses(text: &str, room: usize) -> String {
     const ENDS: [&str; 5] = [". ", "; ", ": ", " [", ", "];
     let (mut ends, mut depth, mut in_list) = (Vec::new(), 0, false);

@@ -1,4 +1,4 @@
-//! `iotax import`: turns other tools' results into runs.
+//! `iotax import`: converts results of other tools to runs.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use super::terminal::PageArgs;
 use super::{Failure, OrExit, input, usage};
 use crate::runner;
 
-/// Maximum number of lines shown that were not understood; the rest is counted.
+/// Maximum number of lines printed that were not understood; further ones are only counted.
 const SHOWN: usize = 20;
 
 /// Flags of `iotax import`.
@@ -25,8 +25,8 @@ pub(super) struct Args {
     /// ones its rounds
     #[arg(value_name = "FILE|-", required = true)]
     files: Vec<PathBuf>,
-    /// Takes all results of a target and workload as repetitions and gives them this label; without it those below different
-    /// headings are kept apart
+    /// Treat all results of a target and workload as repetitions, and give them this label; without it, results under different headings
+    /// are kept apart
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
     #[command(flatten)]
@@ -93,7 +93,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Returns the run, the count and the kind of name if the run has too many targets or workloads, else `None`.
+/// Returns the run, the count and the word `targets` or `workloads` if the run has more of them than `MOST_NAMES`; `None` otherwise.
 fn too_many(run: &Imported) -> Option<(&Imported, usize, &'static str)> {
     let counts = [(run.plan.targets.len(), "targets"), (run.plan.workloads.len(), "workloads")];
     let (count, what) = counts.into_iter().find(|(count, _)| *count > import::MOST_NAMES)?;
@@ -128,12 +128,12 @@ fn read(path: &Path, refused: &mut Vec<String>) -> Result<(String, Vec<Found>), 
     Ok((name, found))
 }
 
-/// The file's name without its directory, which means nothing to readers of the report elsewhere.
+/// Returns a file's name without its directory, because the directory means nothing on other machines.
 fn shown(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The error message for files without results. `refused` has the lines that look like results but were not understood.
+/// Returns the error message for files without results. `refused` has the lines that look like results but were not understood.
 fn nothing(names: &[String], refused: &[String]) -> String {
     let names = names.join(", ");
     if !refused.is_empty() {

@@ -9,7 +9,7 @@ use iotax_model::units::Bytes;
 
 use super::{Failure, usage};
 
-/// A kind of input file with its maximum size.
+/// A kind of input file: its name in errors, its maximum size in bytes, and the remedy for a larger file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InputKind {
     what: &'static str,
@@ -17,31 +17,31 @@ pub(super) struct InputKind {
     remedy: &'static str,
 }
 
-/// Results of another tool.
+/// Output of another tool, for `iotax import`: up to 128 MiB.
 pub(super) const RESULTS: InputKind = InputKind {
     what: "what another tool wrote",
     most: 128 << 20,
     remedy: "split it, and import its parts one by one",
 };
-/// Plans.
+/// A plan or job file: up to 16 MiB.
 pub(super) const PLAN: InputKind =
     InputKind { what: "a plan or job file", most: 16 << 20, remedy: "split it into several plans" };
-/// A run in iotax's JSON.
+/// A run in iotax's JSON, for `iotax compare`: up to 128 MiB.
 pub(super) const REPORT: InputKind =
     InputKind { what: "the JSON of a run", most: 128 << 20, remedy: "compare the runs by their numbers" };
-/// libvirt's description of a domain.
+/// The XML of a libvirt domain: up to 16 MiB.
 pub(super) const DOMAIN: InputKind =
     InputKind { what: "the XML of a domain", most: 16 << 20, remedy: "give what virsh dumpxml writes" };
-/// A secret.
+/// A file with an authentication token: up to 64 KiB.
 pub(super) const TOKEN: InputKind =
     InputKind { what: "a file with a token", most: 64 << 10, remedy: "put the token alone in a file" };
 
-/// The bytes of stdin, with the limits of [`bytes`].
+/// Reads stdin. Fails if the input is too large for its kind.
 pub(super) fn stdin(kind: InputKind) -> Result<Vec<u8>, Failure> {
     all_of(io::stdin(), None, "stdin", kind)
 }
 
-/// The bytes of a file. An error if it cannot be read, is a directory, or is too large for its kind.
+/// Reads a file. Fails if it cannot be read, is a directory, or is too large for its kind.
 pub(super) fn bytes(path: &Path, kind: InputKind) -> Result<Vec<u8>, Failure> {
     let name = path.display().to_string();
     let cannot =
@@ -55,7 +55,7 @@ pub(super) fn bytes(path: &Path, kind: InputKind) -> Result<Vec<u8>, Failure> {
     all_of(file, metadata.is_file().then_some(metadata.len()), &name, kind)
 }
 
-/// The text of a file without a byte order mark, with the limits of [`bytes`]. An error if it is not UTF-8.
+/// Reads a text file without its byte order mark. Fails as [`bytes`] does, and if the text is not UTF-8.
 pub(super) fn text(path: &Path, kind: InputKind) -> Result<String, Failure> {
     let mut bytes = bytes(path, kind)?;
     // Editors of Windows begin a file with it.
@@ -68,7 +68,7 @@ pub(super) fn text(path: &Path, kind: InputKind) -> Result<String, Failure> {
     })
 }
 
-/// U+FEFF in UTF-8.
+/// The byte order mark U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads a source. Fails if it is larger than the limit, after reading at most one byte more.

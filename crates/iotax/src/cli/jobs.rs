@@ -30,7 +30,7 @@ pub(super) struct JobFlags {
     section: Vec<String>,
 }
 
-/// True for a job file or a parameter file, judged by its name or its content.
+/// True for a fio job file or a vdbench parameter file. The endings .fio, .job and .toml decide; for other names the content does.
 pub(super) fn is_meant(path: &Path, text: &str) -> bool {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("fio" | "job") => true,
@@ -39,8 +39,8 @@ pub(super) fn is_meant(path: &Path, text: &str) -> bool {
     }
 }
 
-/// Reads a job file or a parameter file, and prints notes on how its options are applied. `size` replaces the size of every job in fio's
-/// files. Includes from outside the directories to which the plan is confined are refused.
+/// Reads a fio job file or a vdbench parameter file, and prints notes on how its options are applied. `size` replaces the size of every fio
+/// job. With `confined`, refuses included files outside of these directories.
 pub(super) fn read(
     path: &Path,
     text: &str,
@@ -72,7 +72,7 @@ pub(super) fn read(
 }
 
 impl JobFlags {
-    /// The plan of a job file.
+    /// Builds the plan of a job file, on the targets of `--target` or else on the file's own.
     pub(super) fn plan(
         &self,
         path: &Path,
@@ -97,7 +97,7 @@ impl JobFlags {
         })
     }
 
-    /// The plan that replays a trace.
+    /// Builds the plan that replays a trace on the targets of `--target`. Fails without a target and with `--section`.
     pub(super) fn replay(&self, path: &Path, permission: &Permission) -> Result<Plan, Failure> {
         if let Some(section) = self.section.first() {
             return Err(usage(format!(
@@ -116,7 +116,7 @@ impl JobFlags {
         Ok(replay::plan(path, targets, repeat))
     }
 
-    /// Refuses flags that do not apply to plan files.
+    /// Refuses `--target` and `--section` for a plan file, which names its targets itself.
     pub(super) fn refuse_for_plan(&self, path: &Path) -> Result<(), Failure> {
         let given = [("--target", &self.target), ("--section", &self.section)];
         match given.iter().find_map(|(flag, values)| Some((flag, values.first()?))) {
@@ -130,7 +130,7 @@ impl JobFlags {
     }
 }
 
-/// The target of a job file: the one file that all jobs name, else a new file in the directory of its files.
+/// Returns a job file's own target: the one file that all jobs name, otherwise a new file in the directory of its files.
 fn target_of(jobs: &Jobs, permission: &Permission) -> Result<TargetSpec, Failure> {
     let base = jobs.directory.as_deref().map_or_else(|| PathBuf::from("."), PathBuf::from);
     if let ([(_, name)], false) = (jobs.filenames.as_slice(), jobs.own_files) {
@@ -145,8 +145,8 @@ fn target_of(jobs: &Jobs, permission: &Permission) -> Result<TargetSpec, Failure
 const ONE_TARGET: &str =
     "a plan measures all jobs on one target: give it with --target, or take one section with --section";
 
-/// The common directory of all files; unnamed ones are in `base`. Files in other directories are refused, because they may be on another
-/// disk.
+/// Returns the directory that all of the jobs' files are in; files without a name are in `base`. Fails if the directories differ, because
+/// they may be on different disks.
 fn common_directory(jobs: &Jobs, base: &Path) -> Result<PathBuf, Failure> {
     let of = |name: &str| base.join(name).parent().map_or_else(|| base.to_path_buf(), Path::to_path_buf);
     let named = jobs.filenames.first().filter(|_| !jobs.own_files).map(|(_, name)| of(name));

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command, Error};
 
-/// A parser whose known values are offered as completions. An inner parser does the parsing and reports errors.
+/// A parser that offers known values for shell completion and passes all text to an inner parser.
 #[derive(Clone)]
 pub(super) struct KnownWords<P> {
     parser: P,

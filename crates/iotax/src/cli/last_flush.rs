@@ -1,4 +1,4 @@
-//! Swallowed flushes in the last run of `iotax flush` on this machine, for `iotax doctor`.
+//! Finds layers that acknowledged flushes without passing them on, in this machine's last run of `iotax flush`, for `iotax doctor`.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use iotax_model::survey::{Fact, SwallowedFlushes};
 use iotax_model::target::BottomLocation;
 use iotax_store::{Filter, Store, StoreError};
 
-/// Maximum number of recent runs to search.
+/// Maximum number of recent runs to search for a run of the suite `flush`.
 const NEWEST: u32 = 100;
 
-/// Layers that swallowed flushes in this machine's last complete run of the suite `flush`. With a path, only targets below or above that
-/// path. Empty if there is no such run.
+/// Returns the layers that swallowed flushes in this machine's last complete run of the suite `flush`; with `path`, only on targets at,
+/// below or above that path. Empty without such a run.
 pub(super) fn swallowed(
     store: &Store,
     hostname: &str,
@@ -56,7 +56,7 @@ fn of_run(run: &Run, path: Option<&Path>) -> Vec<Fact<SwallowedFlushes>> {
     found.map(|one| Fact::new(fact(one), source.clone())).collect()
 }
 
-/// Returns whether the target's location is at or below the path, or the path below the location.
+/// True if the target's path is at or below `path`, or `path` is below the target's path.
 fn is_on(spec: &iotax_model::TargetSpec, path: &Path) -> bool {
     let place = match spec.stack.location() {
         Some(

@@ -72,7 +72,8 @@ fn parts(path: &Path) -> VecDeque<OsString> {
     parts.map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// Applies the rule of fs.protected_symlinks, also in directories without the sticky bit.
+/// Refuses another user's link in a world-writable directory unless the directory's owner owns the link: the kernel's rule of
+/// fs.protected_symlinks, also without the sticky bit.
 fn check_owner(link: &Path, found: &fs::Metadata, directory: &fs::Metadata) -> io::Result<()> {
     let is_open = directory.mode() & OTHERS_WRITE != 0;
     if !is_open || [geteuid().as_raw(), directory.uid()].contains(&found.uid()) {

@@ -16,19 +16,19 @@ use super::{Failure, OrExit};
 /// Flags of `iotax list`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Runs that have this word: in their name, targets, workloads, machine, tags or note
+    /// Only runs that have this word: in their name, targets, workloads, machine, tags or note
     #[arg(value_name = "WORD")]
     words: Vec<String>,
-    /// Runs with this tag alone; several: with all of them
+    /// Only runs with this tag; repeat for several that all must be there
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Runs of this machine alone, by its host name
+    /// Only runs of this machine, by its host name
     #[arg(long, value_name = "HOST")]
     machine: Option<String>,
-    /// At most this many, the newest [default: 100 on a terminal]
+    /// List at most this many runs, the newest [default: 100 on a terminal]
     #[arg(long, value_name = "N", value_parser = number::positive::<u32>)]
     limit: Option<u32>,
-    /// Compare all measurements with their checksums
+    /// Check all measurements against their checksums
     #[arg(long, conflicts_with_all = ["words", "tags", "machine", "limit"])]
     check: bool,
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub(super) struct Args {
 /// State shown for a run that cannot be read, or only in part.
 const DAMAGED: &str = "damaged";
 
-/// Default number of runs shown on a terminal, and number of those whose outcome is shown.
+/// Default number of runs shown on a terminal, and number of newest runs whose figures are shown.
 const SHOWN: u32 = 100;
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
@@ -76,10 +76,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(if damaged.is_empty() { Exit::Fine } else { Exit::Environment })
 }
 
-/// The outcome of a run, and its user.
+/// A run's main figures, and the user who started the run.
 #[derive(Default)]
 struct Outcome {
-    /// The run's main figures as text.
+    /// The run's main figures as text; `None` if the run has none.
     figures: Option<String>,
     user: Option<String>,
 }
@@ -94,7 +94,7 @@ impl Outcome {
         Self { figures: iotax_report::outcome(&head, &figures), user: head.environment.user }
     }
 
-    /// Formats the outcome and the user: `60.5k IOPS; ada@host`.
+    /// Formats figures and user in one line: `60.5k IOPS; ada@host`. `None` if neither is known.
     fn line(self, machine: Option<&str>) -> Option<String> {
         let who = match (self.user, machine) {
             (Some(user), Some(host)) => Some(format!("{user}@{host}")),
@@ -176,7 +176,7 @@ fn document(id: i64, run: &Result<RunSummary, StoreError>, outcome: Outcome) -> 
     }
 }
 
-/// Why a run cannot be shown; `None` if it can.
+/// Returns the error that makes all or part of a run unreadable; `None` for an intact run.
 fn damage(run: &Result<RunSummary, StoreError>) -> Option<&StoreError> {
     match run {
         Ok(run) => run.damage.as_ref(),

@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Publishes the state of a run until dropped.
 pub(super) struct Live {
     state: Arc<Mutex<Map<String, Value>>>,
-    /// Dropped to end the thread.
+    /// Tells the thread to end when dropped.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -41,7 +41,7 @@ impl Live {
         Self { state, end: Some(end), thread: thread.ok() }
     }
 
-    /// Sets parts of the state; the value `None` removes a part.
+    /// Sets keys of the published state; the value `None` removes a key.
     pub(super) fn set(&self, changes: impl IntoIterator<Item = (&'static str, Option<Value>)>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for (key, value) in changes {

@@ -1,4 +1,4 @@
-//! `iotax mark`: marks this moment in the watches that are running.
+//! `iotax mark`: adds a mark with the current time to every watch that is measuring.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;

@@ -87,7 +87,7 @@ use crate::say;
 pub(crate) use failure::Failure;
 use failure::{OrExit, usage};
 
-/// Measures what every layer between a program and its disk charges per I/O.
+/// Measures what every layer between a program and its disk costs per I/O.
 #[derive(Debug, Parser)]
 #[command(name = "iotax", version = crate::version())]
 pub(crate) struct Cli {
@@ -104,29 +104,29 @@ enum Command {
     Ladder(ladder::Args),
     /// Measure one file, directory or device in a few short rounds
     Bench(Box<bench::Args>),
-    /// Latency against offered load: from idle to beyond what each target can do
+    /// Measure latency against offered load: from idle to beyond each target's capacity
     ///
     /// Without options: --iodepth 64, --runtime 250ms, --ramp-time 50ms for each window.
     Curve(Box<curve::Args>),
-    /// The highest I/O rate that keeps conditions on latency, with its interval
+    /// Find the highest I/O rate that keeps conditions on latency, with its interval
     ///
     /// Without options: --iodepth 64, --ramp-time 200ms and a --runtime of 1s to 5s, 50 times the longest limit, for each window.
     Ask(Box<ask::Args>),
-    /// Price of an event while storage is in use: gaps, late, failed and lost I/Os, and the time until all is as before
+    /// Measure what an event costs while storage is in use: gaps, late, failed and lost I/Os, and the time to recovery
     ///
-    /// Without options: --rw randrw, --rate-iops 1000, --iodepth 512, --runtime 60, --blackout 100ms, and --verify xxh3 for what writes.
+    /// Without options: --rw randrw, --rate-iops 1000, --iodepth 512, --runtime 60, --blackout 100ms, and --verify xxh3 if the load writes.
     Watch(Box<watch::Args>),
-    /// Which settings of the kernel or of a guest pay here: tried in random order, and confirmed before anything is recommended
+    /// Find settings of the kernel or of a guest that help: try them in random order, and confirm before recommending any
     ///
-    /// Every setting is put back right after each measurement. Without options: 3 minutes, on the workloads named below.
+    /// Restores every setting right after each measurement. Without options: 3 minutes, on the workloads named below.
     Tune(Box<tune::Args>),
-    /// Live view: devices and layers, guests, processes, network; live, recorded and replayed
+    /// Show activity as it happens: devices and layers, guests, processes, network; live, recorded or replayed
     Top(top::Args),
     /// Record the I/O of a block device as a trace, which iotax trace shows and iotax run replays
     ///
-    /// Takes root. Uses the kernel's tracepoints in an instance of their own, and changes nothing else.
+    /// Needs root. Uses the kernel's tracepoints in a separate tracing instance, and changes nothing else.
     Record(record::Args),
-    /// Show a trace of I/O: its rates, sizes, places and bursts, and the workload that comes nearest
+    /// Show a trace of I/O: its rates, sizes, offsets and bursts, and the closest synthetic workload
     ///
     /// Reads traces of iotax record, fio (iolog 2 and 3), blktrace, blkparse, MSR Cambridge, Alibaba, SPC and vSCSI. iotax run replays them.
     Trace(trace::Args),
@@ -136,7 +136,7 @@ enum Command {
     Doctor(doctor::Args),
     /// Mark this moment in the watches that are measuring
     ///
-    /// A mark stands among a watch's events, with the gap and the recovery that follow it.
+    /// The report lists the mark among the watch's events, with the gap and the recovery that follow it.
     Mark(mark::Args),
     /// Run a plan
     Run(run::Args),
@@ -144,19 +144,19 @@ enum Command {
     Suite(Box<suite::Args>),
     /// Is storage good enough for an application? Yes, no or undecided, by a published limit
     Fit(Box<fit::Args>),
-    /// Price of a durable write by every method, and who swallows flushes
+    /// Measure the cost of a durable write by every method, and find layers that swallow flushes
     ///
-    /// Counts the flushes that the program asked for, that each layer passed on and that the device completed.
+    /// Counts the flushes that the program requested, that each layer passed on and that the device completed.
     Flush(Box<flush::Args>),
-    /// The rate limit in front of storage, and whether it meets a promise
+    /// Detect a rate limit in front of storage, and check a promised rate
     ///
-    /// A limit shows as one rate at several block sizes that holds without scatter; a burst before it, as a fall of the rate.
+    /// A limit shows as the same steady rate at several block sizes; a burst before it, as a drop in the rate.
     Audit(Box<audit::Args>),
-    /// Loss of data when the power goes, beside the speed that it buys
+    /// Measure the data that a stack loses in a power cut, to weigh against its speed
     ///
-    /// Writes to each stack, cuts its power, opens it again and reads back all that was acknowledged.
+    /// Writes to each stack, cuts its power, opens it again and reads back all acknowledged writes.
     Crash(crash::Args),
-    /// Loss of data when the plug is pulled: a record of acknowledged writes kept elsewhere, and the check against it
+    /// Test what real storage loses when the plug is pulled: journal acknowledged writes elsewhere, and check against the journal
     #[command(subcommand)]
     Powercut(powercut::Command),
     /// Run one plan on many machines
@@ -176,10 +176,10 @@ enum Command {
     List(list::Args),
     /// Show the store in a browser: runs, comparisons, trends, machines and what is being measured now
     ///
-    /// Pages work without scripts and load nothing from elsewhere. It listens to this machine alone unless a token or clients'
-    /// certificates say who may look.
+    /// Pages work without scripts and load nothing from elsewhere. Accepts connections from this machine only, unless a token or client
+    /// certificates restrict access.
     Serve(Box<serve::Args>),
-    /// Say something of a run, and tag it
+    /// Add a note or tags to a run
     Note(note::Args),
     /// Copy runs to another store: a file, or a PostgreSQL database that a team shares
     Push(push::Args),
@@ -195,9 +195,10 @@ enum Command {
     Export(export::Args),
     /// Compare two runs, or two targets of one
     Compare(compare::Args),
-    /// Changes over a history of runs: when, by how much, and what else changed then
+    /// Find changes over a history of runs: when, by how much, and what else changed then
     ///
-    /// Names levels that differ, not single runs. With a control (a target that shows the bare machine) the machine's own days are taken out.
+    /// Reports changes of level, not single runs that differ. With a control (a target that shows the bare machine), changes of the machine
+    /// itself are removed.
     Trend(trend::Args),
     /// Check a target against the journal of its acknowledged writes
     Verify(verify::Args),
@@ -314,7 +315,7 @@ fn man_pages(dir: &Path) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Prints help, the version, or a usage error.
+/// Prints clap's help or version on stdout, or its usage error on stderr. Returns the exit code.
 fn told_by_clap(told: &clap::Error) -> ExitCode {
     let (stream, exit) = if told.use_stderr() {
         (say::Stream::Stderr, Exit::Usage)

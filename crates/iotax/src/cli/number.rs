@@ -1,4 +1,4 @@
-//! Numbers on the command line.
+//! Parsers for numbers on the command line.
 
 use std::ops::RangeInclusive;
 
@@ -16,7 +16,7 @@ pub(super) fn positive<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     number::whole(text, &(1..=u64::MAX))
 }
 
-/// Parses any whole number.
+/// Parses a seed: any whole number, including 0.
 pub(super) fn seed(text: &str) -> Result<u64, String> {
     number::whole(text, &(0..=u64::MAX))
 }

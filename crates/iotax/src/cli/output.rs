@@ -46,12 +46,12 @@ impl StoreArgs {
         }
     }
 
-    /// The path of a store that is a file; `None` for one on a server.
+    /// Returns the path of the store's file; `None` if the store is on a database server.
     pub(super) fn file(&self) -> Result<Option<PathBuf>, Failure> {
         Ok(self.location()?.file().map(Path::to_owned))
     }
 
-    /// The file next to which reports are written: the store itself, or the default store's file if the store is on a server.
+    /// Returns the file next to which reports are written: the store itself, or the default store's file if the store is on a server.
     fn next_to(&self) -> Result<PathBuf, Failure> {
         if let Some(file) = self.file()? {
             return Ok(file);
@@ -74,7 +74,7 @@ impl StoreArgs {
         Ok(Store::open(place).or_exit(Exit::Environment)?.named(self.name()))
     }
 
-    /// A command that would add the first run to the store, for a hint to the user.
+    /// Returns a command that would add the first run to the store, for a hint to the user.
     pub(super) fn first(&self) -> String {
         run::command("ladder", "DIR", "", self.name().as_deref())
     }
@@ -84,7 +84,7 @@ impl StoreArgs {
         self.db.as_ref().map(|place| Location::from(place).to_string())
     }
 
-    /// Opens a store for reading; `None` if it does not exist.
+    /// Opens the store for reading; `None` if its file is missing or empty.
     pub(super) fn open_if_there(&self) -> Result<Option<Store>, Failure> {
         let place = self.location()?;
         let is_empty =
@@ -98,7 +98,7 @@ impl StoreArgs {
         }
     }
 
-    /// Opens an existing store for reading.
+    /// Opens the store for reading. Fails with a usage error if no run is stored yet.
     pub(super) fn open_existing(&self) -> Result<Store, Failure> {
         let place = self.location()?;
         let none = || usage(format!("{place}: no run is stored there yet; the first: {}", self.first()));
@@ -160,7 +160,7 @@ impl OutputArgs {
     }
 }
 
-/// The destinations of a command's results.
+/// The destinations of a command's results, each already checked.
 #[derive(Debug)]
 pub(super) struct Destinations {
     json: Option<Destination>,
@@ -171,7 +171,7 @@ pub(super) struct Destinations {
 /// The location of an HTML report.
 #[derive(Debug)]
 enum Html {
-    /// The file that the user named.
+    /// A file that the user named.
     At(Destination),
     /// A file next to this path, named after the path and the run.
     NextTo(PathBuf),
@@ -206,8 +206,8 @@ impl Destinations {
         json.into_iter().chain(html).chain(self.formats.all()).collect()
     }
 
-    /// Refuses a path that is both a result and one of `made`, the files that the command creates or measures, or that `made` has for
-    /// two purposes.
+    /// Refuses a path with two uses: as a result and as one of `made`, or as two of `made`. `made` lists the files that the command creates
+    /// or measures, each with its purpose.
     pub(super) fn refuse_made(&self, made: &[(&str, PathBuf)]) -> Result<(), Failure> {
         for (index, (what, path)) in made.iter().enumerate() {
             let earlier = made[..index].iter().filter(|(other, _)| other != what);
@@ -242,12 +242,12 @@ impl Destinations {
         self.html.is_some() || self.formats.all().next().is_some()
     }
 
-    /// Returns whether stdout carries only a document.
+    /// True if a result goes to stdout, which must then carry nothing else.
     pub(super) fn stdout_is_taken(&self) -> bool {
         self.all().iter().any(|(_, place)| place.is_stdout())
     }
 
-    /// Shows a page of a run. Returns the run and its judgement.
+    /// Loads a run, evaluates it and shows a page about it. Returns the run and its evaluation.
     pub(super) fn show(
         &self,
         store: &Store,
@@ -261,7 +261,7 @@ impl Destinations {
         Ok((run, judgement))
     }
 
-    /// Shows a run as [`Self::show`] does, and writes its documents. Returns the run and its judgement.
+    /// Shows a run as [`Self::show`] does, and writes the requested documents. Returns the run and its evaluation.
     pub(super) fn report(
         &self,
         store: &Store,
@@ -298,7 +298,7 @@ pub(super) fn load(store: &Store, run: i64) -> Result<Run, Failure> {
     store.load(run).map_err(refused)
 }
 
-/// Refuses the number of a missing run.
+/// Fails unless `run` is between 1 and the number of the newest run.
 pub(super) fn known(store: &Store, run: i64) -> Result<(), Failure> {
     let last = store.latest().or_exit(Exit::Environment)?.unwrap_or(0);
     if (1..=last).contains(&run) { Ok(()) } else { Err(refused(store.unknown(run, last))) }

@@ -15,7 +15,7 @@ use super::known_words::known_words;
 use super::say::note;
 use super::{Failure, OrExit, csv_dir, usage};
 
-/// The mark of a file with several formats: none, because only the first format could begin the file.
+/// The mark of a file that holds several formats. It has no mark, because only the first format could be recognised.
 const SEVERAL: Mark = Mark { format: "a text of several formats", place: mark::MarkPosition::Nowhere };
 
 /// The name of stdout as a destination.
@@ -31,7 +31,7 @@ pub(super) struct FormatArgs {
     /// carries nothing else
     #[arg(long, alias = "output_format", value_name = "FORMAT", value_delimiter = ',', value_parser = known_words(named, names()))]
     output_format: Vec<&'static ExportFormat>,
-    /// Write them to a file instead [default format: normal]
+    /// Write the --output-format results to this file [default format: normal]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The format of the classic behind a suite, and its destination; `-` is stdout.
@@ -51,7 +51,7 @@ fn named(text: &str) -> Result<&'static ExportFormat, WordError> {
         .ok_or_else(|| WordError::new("output format", text, &names()))
 }
 
-/// A value of `iotax export --format`.
+/// Finds an output format by its name in `iotax export --format`.
 pub(super) fn exported(text: &str) -> Result<&'static ExportFormat, WordError> {
     let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
     FORMATS.iter().find(|format| format.name == text).ok_or_else(|| WordError::new("format", text, &names))
@@ -64,7 +64,7 @@ impl FormatArgs {
         Ok(Self { classic, ..self })
     }
 
-    /// Checks the destinations.
+    /// Checks the destinations of all formats before anything is measured.
     pub(super) fn open(&self) -> Result<FormatDestinations, Failure> {
         let formats: Vec<&'static ExportFormat> =
             FORMATS.iter().filter(|format| self.wants(format)).collect();
@@ -95,7 +95,7 @@ impl FormatArgs {
 /// The destinations of a run in the formats of other tools.
 #[derive(Debug)]
 pub(super) struct FormatDestinations {
-    /// The formats in the table's order.
+    /// The requested formats, in the order of `FORMATS`.
     formats: Vec<&'static ExportFormat>,
     /// The flag that named the destination of `texts`.
     flag: &'static str,
@@ -104,13 +104,13 @@ pub(super) struct FormatDestinations {
 }
 
 impl FormatDestinations {
-    /// All destinations with their flag or format.
+    /// Returns each destination with the flag or the format that it belongs to.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &Destination)> {
         let texts = self.texts.as_ref().map(|place| (self.flag, place));
         texts.into_iter().chain(self.classic.as_ref().map(|(format, place)| (format.name, place)))
     }
 
-    /// Writes the run to its destinations, if any.
+    /// Writes the run in each requested format.
     pub(super) fn write(&self, judged: &(Run, Judgement)) -> Result<(), Failure> {
         let mut text = String::new();
         for format in &self.formats {
@@ -167,7 +167,7 @@ pub(super) fn export(
     put(format, &place, &contents)
 }
 
-/// Writes a format and reports the file.
+/// Writes a document to its destination and reports the file's name.
 fn put(format: &ExportFormat, place: &Destination, contents: &[u8]) -> Result<(), Failure> {
     place.write(contents)?;
     if !place.is_stdout() {

@@ -83,7 +83,7 @@ pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
 }
 
 impl PlanInput {
-    /// Reads a plan file or a job file of fio; the command line overrides it.
+    /// Reads a plan file, a fio job file or a trace, and applies the overrides of the command line.
     pub(super) fn read(&self, permission: &Permission) -> Result<PlanFile, Failure> {
         self.parse(&self.text()?, permission, None)
     }
@@ -125,7 +125,7 @@ impl PlanInput {
     }
 }
 
-/// Reports combinations of axes that cannot be built.
+/// Prints which combinations of a plan's axes are left out because they cannot be built, and why.
 pub(super) fn say_left_out(left_out: &[LeftOut]) {
     for LeftOut { name, reason } in left_out {
         say!("left out: {name}: {reason}");
@@ -235,7 +235,7 @@ fn space(needs: &Needs) -> Vec<String> {
     needs.space.iter().map(place).collect()
 }
 
-/// The differences of a target from the most similar earlier one.
+/// Describes how a target differs from the most similar earlier one: `like host-file, but ...`. `None` without an earlier target.
 fn like(plan: &Plan, target: usize) -> Option<String> {
     let (other, differences) = plan.most_like(target)?;
     if differences.is_empty() {

@@ -1,5 +1,5 @@
-//! Progress on stderr: on a terminal a bar with an ETA; elsewhere a line per measurement and one with its result, or the table after each
-//! look if rounds are added.
+//! Progress on stderr. On a terminal a bar with an ETA; elsewhere a line for each measurement and another with its result. If rounds are
+//! added, the table of results after each interim look instead.
 
 use std::time::{Duration, Instant};
 
@@ -18,35 +18,35 @@ use crate::runner::{Progress, Step};
 /// Minimum age in nanoseconds at which an I/O in flight is reported.
 const LONG_NS: u64 = 1_000_000_000;
 
-/// Time between lines without a terminal.
+/// Minimum time between two lines about one measurement if stderr is not a terminal.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Formats an interval of a workload (by name) on one of the guests or servers measured at once (by name).
+/// Formats a sampling interval. Arguments: the workload's name, the name of the guest or server, and its sample.
 pub(super) type Line<'a> = dyn Fn(&str, &str, &Sample) -> String + 'a;
 
-/// The table of the results so far, laid out for a width in columns.
+/// Formats the table of the results so far for a width in columns; `None` if there is nothing to show.
 pub(super) type SoFar<'a> = dyn Fn(usize) -> Option<Styled> + 'a;
 
 /// Shows the progress of a run.
 pub(super) struct Watcher<'a> {
     so_far: &'a SoFar<'a>,
-    /// Prints each interval; without it intervals only move the bar.
+    /// Formats each interval for printing; `None` to only move the bar.
     line: Option<&'a Line<'a>>,
     workload: String,
     bar: ProgressBar,
     terminal: bool,
-    /// The start of the first cell and its number, for the ETA.
+    /// Start time and number of the first cell measured by this process, for the ETA.
     first: Option<(Instant, usize)>,
-    /// IOPS of the current cell's intervals.
+    /// IOPS in each sampling interval of the current cell.
     iops: Vec<f64>,
     cell: String,
     /// True if rounds are added until every comparison is decided.
     is_open: bool,
-    /// Time of the last message without a terminal.
+    /// Time of the last printed line; used only without a terminal.
     said: Instant,
-    /// Publishes the progress in the store; `None` if the store cannot.
+    /// Publishes the progress in the store; `None` if the store does not support it.
     live: Option<Live>,
-    /// Other runs on the same disks.
+    /// Detects other runs on the same disks.
     concurrent: &'a mut ConcurrentRuns,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Prints the result of the finished measurement, if there is no terminal.
+    /// Prints the finished measurement's mean IOPS. Prints nothing on a terminal, or if rounds are added until every comparison is decided.
     fn end_cell(&mut self) {
         let intervals = std::mem::take(&mut self.iops);
         if self.terminal || self.is_open || intervals.is_empty() {
@@ -115,7 +115,7 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// The remaining time, estimated from the time per cell, and the time to the next look.
+/// Formats the remaining time, from `each`, the seconds per cell. If comparisons are open, also formats the time to the next interim look.
 fn time_left(each: f64, step: &Step<'_>) -> String {
     let left = |cells: usize| human::duration(each * (cells + 1).saturating_sub(step.cell) as f64);
     if step.open.is_some() {

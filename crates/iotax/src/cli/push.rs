@@ -18,7 +18,7 @@ pub(super) struct Which {
     /// Copy every run
     #[arg(long, conflicts_with_all = ["runs", "tags"])]
     all: bool,
-    /// Copy the runs with this tag; several: with all of them
+    /// Copy the runs with this tag; repeat for several that all must be there
     #[arg(long = "tag", value_name = "TAG", conflicts_with = "runs")]
     tags: Vec<String>,
 }
@@ -56,7 +56,7 @@ pub(super) fn refuse_itself(store: &Store, other: &str) -> Result<(), Failure> {
     if is_same { Err(usage(format!("{}: runs are copied to another store", store.place()))) } else { Ok(()) }
 }
 
-/// The runs to copy, oldest first. Prints a message if a filter matches none.
+/// Returns the runs to copy, oldest first. Prints a message if none match. Fails for an unknown run number.
 pub(super) fn wanted(which: &Which, from: &Store) -> Result<Vec<i64>, Failure> {
     let filter = Filter { tags: which.tags.clone(), ..Filter::default() };
     let listed = from.list(&filter).or_exit(Exit::Environment)?;
@@ -70,7 +70,8 @@ pub(super) fn wanted(which: &Which, from: &Store) -> Result<Vec<i64>, Failure> {
     Ok(if which.runs.is_empty() { known } else { which.runs.clone() })
 }
 
-/// Copies runs. One that cannot be copied does not stop the others.
+/// Copies runs, and prints the outcome of each. Ends at an unknown run number or an unreachable store; other failures do not stop the
+/// remaining runs.
 pub(super) fn copy(runs: Vec<i64>, from: &Store, to: &mut Store) -> Result<Exit, Failure> {
     let mut exit = Exit::Fine;
     for run in runs {

@@ -13,7 +13,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp
 use crate::runner::marks;
 use iotax_model::threads;
 
-/// The text of the mark that a key makes.
+/// Text of a mark that the key `m` makes.
 const MARK: &str = "key pressed";
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
@@ -25,8 +25,8 @@ pub(super) struct QuitKey {
 }
 
 impl QuitKey {
-    /// Starts to watch for keys; `None` if stdin is not a terminal or belongs to another job of the shell. `socket` is the path where
-    /// the run takes marks.
+    /// Starts to read keys. `None` if stdin is not a terminal, or if this job is in the background. `socket` is the path of the socket that
+    /// accepts marks.
     pub(super) fn watch(stop: &Interrupt, socket: PathBuf) -> Option<Self> {
         let stdin = io::stdin();
         if !stdin.is_terminal() || !is_ours() {

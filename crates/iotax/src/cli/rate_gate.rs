@@ -1,4 +1,4 @@
-//! Gates of a search: `rate < 20000`.
+//! The condition of `--fail-if` in a search for the highest rate: `rate < 20000`.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! `iotax record`: the requests of a block device, as a trace.
+//! `iotax record`: records the requests of a block device as a trace.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::BufWriter;
@@ -88,7 +88,7 @@ fn recorded(
     written
 }
 
-/// Writes the kernel's trace events to the file until the time is over or Ctrl-C is pressed.
+/// Writes the kernel's trace events to `file` until `time` has passed or Ctrl-C is pressed.
 fn follow(
     mut trace: BlockTrace,
     time: Nanos,
@@ -138,7 +138,7 @@ fn failed(reason: String) -> Failure {
     }
 }
 
-/// Passes a request's issue or completion to the matcher. Ignores issues before `begin`.
+/// Passes a request's issue or completion to the matcher, which pairs the two. Ignores requests issued before `begin`, in nanoseconds.
 fn take(matcher: &mut Matcher, request: &DiskRequest, begin: u64) {
     let DiskRequest { at_ns, is_completed, sector, sectors, kind, process } = *request;
     let Some((operation, fua)) = operation(&kind) else { return };

@@ -1,4 +1,4 @@
-//! Files that are written atomically.
+//! Writes files atomically.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 
-/// The extended attribute of access lists.
+/// Extended attribute with a file's POSIX access control list.
 const ACCESS_LIST: &str = "system.posix_acl_access";
-/// Size of the buffer for an access list, larger than any list.
+/// Size in bytes of the buffer for an access control list, larger than any list.
 const ACCESS_LIST_BYTES: usize = 64 << 10;
 
-/// The beginning of a draft's name; process id and a number follow.
+/// Prefix of a draft's temporary name; the process id and a number follow.
 const NAME: &str = ".iotax-";
 
 /// A file that appears in its directory only when it is published. Dropping it removes it.
 pub(super) struct Draft {
     file: File,
     dir: PathBuf,
-    /// The temporary name; `None` on filesystems with unnamed files, where even a kill leaves nothing.
+    /// The temporary name. `None` on filesystems with unnamed files (`O_TMPFILE`), where a killed process leaves no file behind.
     name: Option<PathBuf>,
 }
 
@@ -70,7 +70,7 @@ impl Draft {
         self.file.sync_all()
     }
 
-    /// Moves the draft to its final name. `replaces` is true if a file is expected there.
+    /// Moves the draft to its final name. `replaces` is true if it is to replace an existing file.
     pub(super) fn publish(mut self, to: &Path, replaces: bool) -> io::Result<()> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let link = |name: &Path| Ok(rustix::fs::linkat(CWD, &*own, CWD, name, AtFlags::SYMLINK_FOLLOW)?);
@@ -102,8 +102,8 @@ impl Drop for Draft {
     }
 }
 
-/// Removes drafts that killed processes left in a directory: unlocked files with a draft's name and at most `largest` bytes, whose
-/// contents `is_result` accepts. Unreadable ones stay.
+/// Removes drafts that killed processes left in a directory: unlocked files with a draft's name and at most `largest` bytes, whose contents
+/// `is_result` accepts. Leaves drafts that cannot be read.
 pub(super) fn remove_leftovers(dir: &Path, largest: u64, is_result: impl Fn(&[u8]) -> bool) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for name in entries.flatten().map(|entry| entry.path()).filter(|name| is_drafts(name)) {

@@ -1,4 +1,4 @@
-//! Traces on the command line, turned into plans that replay them.
+//! Turns traces on the command line into plans that replay them.
 
 use std::path::{Path, PathBuf};
 
@@ -13,17 +13,17 @@ use super::say::note;
 use super::trace::{broken, open};
 use super::{Failure, OrExit};
 
-/// The error for a trace with too few times of completion to infer dependencies from.
+/// Error for a trace that lacks most completion times, without which dependencies cannot be inferred.
 const NO_COMPLETIONS: &str = "replay_pace = dependency needs the times of completion, which most of its I/Os lack; leave replay_pace out, or record \
                               it with iotax record or blktrace";
 
-/// True if the file is a trace, judged by its content. Files that end in .toml, .fio or .job are never taken for one.
+/// True if the file's content is a trace. False for names that end in .toml, .fio or .job.
 pub(super) fn is_meant(path: &Path) -> bool {
     let named = path.extension().and_then(|extension| extension.to_str());
     !matches!(named, Some("toml" | "fio" | "job")) && trace::open(path).is_ok()
 }
 
-/// The plan that replays a trace on these targets.
+/// Builds a plan that replays a trace on these targets, in `repeat` rounds.
 pub(super) fn plan(path: &Path, targets: Vec<TargetSpec>, repeat: u32) -> Plan {
     let read_iolog = Some(path.display().to_string());
     let workload = WorkloadKeys { read_iolog, ..WorkloadKeys::default() }.complete(&WorkloadKeys::default());
@@ -59,7 +59,7 @@ pub(super) fn take_over(plan: &mut Plan) -> Result<(), Failure> {
     plan.check().or_exit(Exit::Usage)
 }
 
-/// The note that the runtime is enough for only the first part of a trace.
+/// Formats the note that the runtime is too short for the whole trace.
 fn cut(workload: &Workload, trace: &TraceSummary) -> String {
     let all = workload.scaled(trace.duration_ns);
     format!("note: the first {} of {all} are replayed", workload.runtime)

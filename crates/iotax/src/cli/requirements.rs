@@ -1,4 +1,4 @@
-//! The exit code of a watch, and of demands.
+//! Exit codes of watches with requirements, and of plans with demands.
 
 use iotax_analysis::Judgement;
 use iotax_analysis::demands::{Kept, demands};
@@ -6,13 +6,13 @@ use iotax_analysis::watch::{Episode, episodes};
 use iotax_model::Run;
 use iotax_model::exit::Exit;
 
-/// The exit code of a watch, or of a plan with demands.
+/// Returns the exit code of a finished run: of a watch by its requirements, of another plan by its demands.
 pub(super) fn exit(run: &Run, judgement: &Judgement) -> Exit {
     if run.plan.watch().is_some() { of_watch(run) } else { of_demands(run, judgement) }
 }
 
-/// Returns `Gate` if a requirement is not met, `Measurement` if an event failed or the journal is incomplete, and `Unjudged` if a
-/// requirement is undecided or nothing was measured.
+/// Returns `Gate` if a requirement is not met, else `Measurement` if an event failed or the write journal is incomplete, else `Unjudged` if
+/// a requirement is undecided or nothing was measured, else `Fine`.
 fn of_watch(run: &Run) -> Exit {
     let episodes = episodes(run);
     let passed: Vec<Option<bool>> =
@@ -29,7 +29,7 @@ fn of_watch(run: &Run) -> Exit {
     }
 }
 
-/// Returns `Gate` if a target misses a demand, and `Unjudged` if a demand is undecided.
+/// Returns `Gate` if a target misses a demand, else `Unjudged` if a demand is undecided, else `Fine`.
 fn of_demands(run: &Run, judgement: &Judgement) -> Exit {
     let all = demands(run, judgement);
     if all.iter().any(|demand| demand.kept == Kept::No) {
@@ -41,7 +41,7 @@ fn of_demands(run: &Run, judgement: &Judgement) -> Exit {
     }
 }
 
-/// Returns whether the journal is incomplete.
+/// True if the measurement's journal of acknowledged writes is incomplete.
 fn lacks_records(episode: &Episode<'_>) -> bool {
     episode.measurement.outcome.verify.as_ref().is_some_and(|findings| findings.journal.is_some())
 }

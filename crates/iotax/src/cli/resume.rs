@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// Measure the run's plan anew, as a new run with rounds added, or rates searched, for at most this long
     #[arg(long, value_name = "TIME", conflicts_with_all = ["repeat", "max_time"])]
     time: Option<Nanos>,
-    /// For a run that adds rounds: add no more once those up to the next look would end later than this after resuming
+    /// For a run that adds rounds: stop adding them if the next interim look would come later than this after resuming
     #[arg(long, value_name = "TIME")]
     max_time: Option<Nanos>,
     #[command(flatten)]
@@ -47,7 +47,8 @@ pub(super) struct Args {
     remote: RemoteArgs,
 }
 
-/// Refuses flags that would change the planned looks of a run: they were fixed before it began, and its error rate depends on them.
+/// Refuses flags that would change when a run's interim results are looked at. The looks were fixed before the run began, and its
+/// false-positive rate depends on them.
 fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
     if run.plan.ask().is_some()
         && let Some(repeat) = args.repeat
@@ -73,7 +74,7 @@ fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
     }
 }
 
-/// Refuses to run the commands of a stored plan that nobody has looked at: a store may have been copied, or be shared.
+/// Refuses `--yes` without `--commands` for a stored plan that runs commands, because others may have written to the store.
 fn refuse_unseen_commands(args: &Args, run: &Run) -> Result<(), Failure> {
     let commands = confirm::commands(&run.plan);
     if !args.yes || args.commands || commands.is_empty() {
@@ -86,7 +87,7 @@ fn refuse_unseen_commands(args: &Args, run: &Run) -> Result<(), Failure> {
     )))
 }
 
-/// Starts a new run of the same plan, whose looks or search are spread over `time`.
+/// Starts a new run of the same plan with a new seed, which measures for at most `time`.
 fn anew(args: &Args, run: &Run, time: Nanos) -> Result<Exit, Failure> {
     let plan = Plan { seed: None, ..run.plan.clone() };
     let plan = match &plan.design {

@@ -17,7 +17,7 @@ pub(super) struct Args {
     input: PlanInput,
     #[command(flatten)]
     run: RunArgs,
-    /// Take the plan for somebody else's: it may make files below this directory and read what is there, and is refused if it has
+    /// Restrict a plan from someone else: it may create files below this directory and read what is there, and is refused if it has
     /// commands, other machines, volumes, settings or a kernel for guests; may be repeated
     #[arg(long, value_name = "DIR", conflicts_with = "overwrite")]
     confine: Vec<PathBuf>,

@@ -19,23 +19,22 @@ use crate::runner;
 
 /// Environment variable that holds the token.
 const TOKEN: &str = "IOTAX_TOKEN";
-/// Minimum length of a token: that many hexadecimal digits have 64 bits.
+/// Minimum length of a token in characters: 16 hexadecimal digits have 64 bits.
 const SHORTEST: usize = 16;
 
 /// Flags of `iotax serve`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Address and port to listen on; port 0 takes a free one. Addresses other than this machine's own need --token-file or
-    /// --client-ca
+    /// Address and port to listen on; port 0 picks a free one. Addresses other than loopback need --token-file or --client-ca
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// Path below which a reverse proxy has this server, such as /iotax
+    /// Path under which a reverse proxy serves iotax, such as /iotax
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true, value_parser = base_path)]
     base_path: String,
-    /// Name that browsers call this server by, if a reverse proxy passes it on; may be repeated
+    /// Host name that browsers use for this server, if a reverse proxy passes it on; may be repeated
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// File with the token that browsers and programs must bring; the variable IOTAX_TOKEN has it too
+    /// File with the token that clients must present; the variable IOTAX_TOKEN may hold it instead
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Certificate of the server, as PEM
@@ -44,20 +43,20 @@ pub(super) struct Args {
     /// Key of the certificate, as PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Authority of the certificates that clients must bring, as PEM
+    /// CA that signs the certificates of clients, as PEM; clients must present one
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     client_ca: Option<PathBuf>,
-    /// Change nothing: no notes, no runs. A store that cannot be written is shown so in any case
+    /// Change nothing: no notes, no runs; implied if the store cannot be written
     #[arg(long, conflicts_with = "allow_run")]
     read_only: bool,
-    /// Let browsers begin and stop runs on this machine, of plans that make files below this directory and do nothing elsewhere (iotax run
-    /// --confine); may be repeated
+    /// Let browsers start and stop runs on this machine, of plans that create files below this directory and change nothing elsewhere
+    /// (iotax run --confine); may be repeated
     #[arg(long, value_name = "DIR")]
     allow_run: Vec<PathBuf>,
-    /// Directory whose plans can be begun too
+    /// Directory with plans that browsers can start too
     #[arg(long, value_name = "DIR", requires = "allow_run")]
     plans: Option<PathBuf>,
-    /// Requests that each peer may make in a second, over ten seconds
+    /// Requests per second that each peer may make, averaged over ten seconds
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = number::positive::<u32>)]
     rate_limit: u32,
     #[command(flatten)]
@@ -125,7 +124,7 @@ fn launch(args: &Args) -> Result<Launch, Failure> {
     Ok(Launch { program, directories: args.allow_run.clone(), plans: args.plans.clone() })
 }
 
-/// Returns whether notes can be stored. With `--allow-run`, creates a missing store.
+/// Returns whether the store can be written; false with `--read-only`. With `--allow-run`, creates a missing store.
 fn is_writable(args: &Args) -> Result<bool, Failure> {
     if args.allow_run.is_empty() {
         args.store.open_existing()?;
@@ -152,7 +151,8 @@ fn is_unwritable(failure: &Failure) -> bool {
     )
 }
 
-/// The token, from its file or the variable.
+/// Reads the token from its file or from the environment; `None` without either. Fails if other users can read the file, or if the token is
+/// too short.
 fn token(args: &Args) -> Result<Option<String>, Failure> {
     let (token, place) = match &args.token_file {
         Some(path) => {

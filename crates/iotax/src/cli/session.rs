@@ -39,11 +39,11 @@ use crate::runner::{
     RunContext,
 };
 
-/// Phases of a run outside the runner: before anything is touched, and after the last measurement.
+/// Name of the phase before anything is changed; `UNDO` names the phase after the last measurement.
 const CHECK: &str = "check";
 const UNDO: &str = "undo";
 
-/// A run to resume.
+/// A run to resume, with its finished measurements.
 pub(super) struct Earlier {
     pub(super) run: i64,
     pub(super) seed: u64,
@@ -51,9 +51,9 @@ pub(super) struct Earlier {
     pub(super) done: HashSet<(String, String, u32)>,
     /// The environment in which the run began.
     pub(super) environment: Environment,
-    /// The records of the run's targets.
+    /// The layers and machine of each target, as the run has recorded them.
     pub(super) targets: Vec<TargetRecord>,
-    /// The number of rounds planned before.
+    /// The number of rounds that the run had planned until now.
     pub(super) rounds: u32,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct RunArgs {
 }
 
 impl RunArgs {
-    /// A new run of this plan, which asks before starting.
+    /// Returns a session that runs the plan as a new run, and asks before starting unless `--yes` is given.
     pub(super) fn session(&self, plan: Plan, permission: Permission) -> Session<'_> {
         let session = Session::new(plan, &self.output).with(&self.session, permission);
         Session { guests: self.guest.options(), ..session }
@@ -83,44 +83,44 @@ pub(super) struct Session<'a> {
     /// Begin without asking.
     pub(super) yes: bool,
     pub(super) guests: GuestOptions,
-    /// The run to resume; absent for a new run.
+    /// The run to resume; `None` for a new run.
     pub(super) earlier: Option<Earlier>,
-    /// Keep created files.
+    /// Keep created files instead of deleting them at the end.
     pub(super) keep: bool,
     /// The devices that may be overwritten.
     pub(super) permission: Permission,
-    /// Leave the agent on other machines.
+    /// Leave the agent's program on other machines, for later runs.
     pub(super) leave_agent: bool,
     /// Show the plan and ask before starting: for runs that take minutes and gigabytes.
     pub(super) ask: bool,
     /// Output during measurements.
     pub(super) live: LiveOutput<'a>,
-    /// Fails a search that finds too low a rate.
+    /// The minimum rate that a search must find, from `--fail-if`.
     pub(super) gate: Option<RateGate>,
-    /// The fleet that this machine is a member of.
+    /// The fleet that this machine is a member of; `None` in a run on one machine.
     pub(super) fleet: Option<&'a dyn Membership>,
 }
 
 /// A fleet, as seen by the session of one of its members.
 pub(super) trait Membership: Gate {
-    /// Steps to skip, because they were measured before: target, workload, round.
+    /// Measurements to skip because an earlier part of the fleet's run made them: target, workload, round.
     fn done(&self) -> HashSet<(String, String, u32)>;
     /// Called when the run begins, with its number in the member's store.
     fn begins(&self, run: i64);
-    /// A progress receiver that forwards to the fleet.
+    /// Wraps `watcher`, so that progress is reported to the fleet's coordinator too.
     fn watch<'a>(&'a self, watcher: Watcher<'a>) -> Box<dyn Progress + 'a>;
 }
 
 /// Output during a measurement.
 #[derive(Clone, Copy, Default)]
 pub(super) struct LiveOutput<'a> {
-    /// The length of an interval; by default derived from the workload.
+    /// The sampling interval; `None` to derive it from the workload.
     pub(super) interval: Option<Nanos>,
-    /// Prints each interval; by default there is only a progress bar, on a terminal.
+    /// Formats each interval for printing; `None` for a progress bar only.
     pub(super) line: Option<&'a Line<'a>>,
 }
 
-/// Everything opened and checked before a run.
+/// Resources opened, and checks made, before a run starts.
 struct Opened {
     needs: Needs,
     tokens: HashMap<String, String>,
@@ -134,7 +134,7 @@ struct Opened {
 }
 
 impl<'a> Session<'a> {
-    /// A new run of this plan without guests or remote machines, which asks before starting.
+    /// Returns a session that runs the plan as a new run with default options, and asks before starting.
     pub(super) fn new(plan: Plan, output: &'a OutputArgs) -> Self {
         Self {
             plan,
@@ -156,7 +156,7 @@ impl<'a> Session<'a> {
         Self { yes: args.yes, permission, leave_agent: args.remote.leave_agent, ..self }
     }
 
-    /// Runs the plan and reports.
+    /// Runs the plan, shows the results and writes them. Returns the exit code.
     pub(super) fn carry_out(self) -> Result<Exit, Failure> {
         self.carry_out_and(Self::report)
     }
@@ -233,7 +233,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Refuses a path that is used for two of store, target, journal and result, and a journal that exists.
+    /// Refuses a path with two uses among store, target, journal and result, and a journal that exists.
     fn refuse_taken(&self, outputs: &Destinations) -> Result<(), Failure> {
         let local = self.plan.everything().filter(|target| target.remote().is_none());
         let targets = local.filter_map(|target| Some(("the target", target.path()?.to_owned())));
@@ -257,7 +257,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Carries out the steps that may need undoing. Returns `None` if the user declines.
+    /// Takes the steps that change the system, each recorded in the undo log, and measures. `None` if the user declines.
     fn with_undo_log(&self, opened: &mut Opened) -> Result<Option<Measured>, Failure> {
         let Opened { needs, tokens, tag, undo_log, store, concurrent, checked, stop } = opened;
         let plan = &self.plan;
@@ -369,7 +369,7 @@ impl<'a> Session<'a> {
         Ok(Some(Measured { run, ended }))
     }
 
-    /// Returns whether all measurements of a new run failed and all targets are servers: such a run is started anew, not resumed.
+    /// Returns whether all measurements of a new run failed and all targets are servers. Such a run is removed from the store.
     fn reached_no_server(&self, ended: &anyhow::Result<Ended>) -> bool {
         let has_servers =
             |target: &TargetSpec| target.network().is_some_and(|network| network.via == NetPath::Server);
@@ -417,13 +417,14 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A run after measuring, complete or not.
+/// A run whose measuring has ended, completely or not.
 struct Measured {
     run: i64,
     ended: anyhow::Result<Ended>,
 }
 
-/// Warns if rounds are added to results that were already visible. A single round decides nothing, and so does not count.
+/// Warns if rounds are added after results were visible, which raises the false-positive rate. Results of a single round do not count,
+/// because they decide no comparison.
 fn second_look(earlier: &Earlier, plan: &Plan) -> Option<Warning> {
     (plan.repeat > earlier.rounds && earlier.rounds > 1).then(|| Warning {
         kind: WarningKind::Extended,
@@ -486,7 +487,8 @@ pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
     watch_signals_with(&PRESSED)
 }
 
-/// Like [`watch_signals`], but the first Ctrl-C sets `pressed`. The next one ends the process once [`PRESSED`] is set too.
+/// Like [`watch_signals`], but the first Ctrl-C sets `pressed` instead of [`PRESSED`]. A later Ctrl-C ends the process at once only if
+/// [`PRESSED`] is set by then.
 pub(super) fn watch_signals_with(pressed: &Interrupt) -> anyhow::Result<Interrupt> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     // Of a command that measures twice the first Ctrl-C would otherwise count twice, and the second one ends the process.

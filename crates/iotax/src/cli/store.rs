@@ -1,4 +1,4 @@
-//! `iotax store`: stores that a team shares.
+//! `iotax store`: creates and updates stores that a team shares.
 
 use clap::Subcommand;
 use iotax_model::exit::Exit;

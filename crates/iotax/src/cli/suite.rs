@@ -112,7 +112,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session { output: &output, ..args.run.session(plan, permission) }.carry_out()
 }
 
-/// The suite's workloads, or those of the requested tests.
+/// Returns the suite's workloads, or only those of `--tests`.
 fn workloads(args: &Args, suite: &Suite) -> Result<Vec<Workload>, Failure> {
     let options = SuiteOptions {
         size: args.size,

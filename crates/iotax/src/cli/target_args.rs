@@ -1,4 +1,4 @@
-//! Targets that are named on the command line.
+//! Parses targets that are named on the command line.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(super) struct TargetArgs {
 }
 
 impl TargetArgs {
-    /// The targets, as [`targets`] reads them.
+    /// Parses the targets as [`targets`] does.
     pub(super) fn read(&self, permission: &Permission) -> Result<Vec<TargetSpec>, Failure> {
         targets(&self.paths, self.sudo, permission)
     }
@@ -55,7 +55,7 @@ pub(super) fn targets(
     Ok(found)
 }
 
-/// Numbers targets with the same name.
+/// Makes target names unique, by adding a number to repeated ones.
 fn tell_apart(targets: &mut [TargetSpec]) {
     let mut known = HashSet::new();
     for target in targets {
@@ -70,8 +70,8 @@ fn tell_apart(targets: &mut [TargetSpec]) {
     }
 }
 
-/// Returns whether the text is a stack line, as reports print it, and not the name of a file. A single layer counts too: the error then
-/// says what is missing, and no file gets its name.
+/// Returns whether the text is a stack line, as reports print it, and not a file name. The name of a single layer counts as a line: the
+/// error then says what is missing, and no file gets that name.
 fn is_line(text: &str) -> bool {
     let is_layer = || match Stack::parse(text) {
         Ok(stack) => !stack.has::<PathSpec>(),
@@ -80,7 +80,7 @@ fn is_line(text: &str) -> bool {
     (text.contains('>') || NbdExportSpec::is_meant(text) || is_layer()) && !Path::new(text).exists()
 }
 
-/// The target of a stack's line, named by its layers.
+/// Parses a stack line into a target that is named by its layers.
 fn of_line(line: &str) -> Result<TargetSpec, Failure> {
     let stack = if NbdExportSpec::is_meant(line) && !line.contains(" > ") {
         Stack::from(line.parse::<NbdExportSpec>().map_err(usage)?).with(VirtioSpec::default())
@@ -98,7 +98,7 @@ fn of_line(line: &str) -> Result<TargetSpec, Failure> {
     Ok(target)
 }
 
-/// The target of a path, of a stack's line, or of a rung in a directory.
+/// Parses a target: a path, a stack line, or `RUNG:DIR`.
 pub(super) fn target(
     path: &Path,
     sudo: bool,

@@ -1,4 +1,4 @@
-//! Pages on the terminal, in its width and colours, or as Markdown.
+//! Shows pages on the terminal, in its width and colours, or as Markdown.
 
 use iotax_report::document::Page;
 use iotax_report::{markdown, terminal};
@@ -20,7 +20,7 @@ pub(super) struct PageArgs {
 const WIDTH: usize = 80;
 
 impl PageArgs {
-    /// The layout of a block to paste.
+    /// Returns the layout of a block to paste: 80 columns without colours.
     pub(super) const fn to_paste() -> Self {
         Self { markdown: false, is_to_paste: true }
     }

@@ -1,4 +1,4 @@
-//! Times on the command line: a plain number has the unit of the tool that the flag comes from.
+//! Parses times on the command line. A plain number has the unit of the tool from which the flag comes.
 
 use std::borrow::Cow;
 

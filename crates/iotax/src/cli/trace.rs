@@ -84,7 +84,7 @@ fn export(file: &Path, opened: Trace, format: TraceExport, out: &Path) -> Result
     }
 }
 
-/// A profile as text, with one fact per line.
+/// Formats a trace's profile as text, with one fact per line.
 fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TraceProfile) -> Vec<String> {
     let TraceProfile { reads, writes, trims, flushes, fua, duration_s, .. } = *profile;
     let ios = reads + writes + trims + flushes;
@@ -184,7 +184,7 @@ fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TracePr
     lines
 }
 
-/// Describes the hits of caches of several sizes, and the sample that these figures rest on.
+/// Describes hit rates of caches of several sizes, and the size of the sample if they are based on one.
 fn reuse_lines(reuse: &Reuse) -> Vec<String> {
     let reads = hits(reuse, "reads", "answer", |cache| cache.reads);
     let writes = hits(reuse, "writes", "hold the blocks of", |cache| cache.writes);
@@ -225,7 +225,8 @@ fn hits(reuse: &Reuse, ios: &str, does: &str, of: fn(&CacheHits) -> Option<HitSh
     (most > 0.0).then(|| format!("{ios}: an LRU cache of {}, and no larger one more", told.join(", ")))
 }
 
-/// Describes the area that takes half of all I/Os. Adds reads and writes if their areas differ by a factor of more than 1.5.
+/// Describes the shares of the touched area that take 50% and 90% of all I/Os. Adds reads and writes if their areas with 50% differ by a
+/// factor of more than 1.5.
 fn hot_lines(hot: &HotAreas) -> Vec<String> {
     let line = |ios: &str, share: HotShare| {
         format!(

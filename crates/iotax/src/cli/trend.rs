@@ -54,7 +54,7 @@ pub(super) struct Args {
     /// Only changes that may have come with this run or later: its number, or a day such as 2026-11-20
     #[arg(long, value_name = "RUN|DAY")]
     since: Option<String>,
-    /// Exit with code 1 if a change shows it, and with code 5 if no series is long enough: slower, faster or different > N%, by
+    /// Exit with code 1 if a change exceeds the limit, and with code 5 if no series is long enough: slower, faster or different > N%, by
     /// latency_mean or the metric named before; separate several by commas
     #[arg(long, value_name = "GATE", value_delimiter = ',', value_parser = str::parse::<Gate>)]
     fail_if: Vec<Gate>,
@@ -70,7 +70,7 @@ pub(super) struct Args {
     store: StoreArgs,
 }
 
-/// Metrics that are followed by default.
+/// Metrics that are followed without `--metric`.
 const FOLLOWED: [Metric; 2] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99];
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
@@ -147,7 +147,7 @@ impl Args {
         Ok(runs)
     }
 
-    /// Refuses names that no run has.
+    /// Fails if no run has the target, control or workload that the options name.
     fn check_names(&self, runs: &[PastRun]) -> Result<(), Failure> {
         let targets = |run: &PastRun| run.targets().map(str::to_owned).collect::<Vec<_>>();
         let workloads = |run: &PastRun| run.workloads().map(str::to_owned).collect::<Vec<_>>();
@@ -168,14 +168,15 @@ fn check(flag: &str, asked: Option<&String>, known: impl Iterator<Item = String>
     }
 }
 
-/// The names of runs, each once.
+/// Formats the distinct names of runs, quoted and separated by commas.
 fn names(runs: &[RunSummary]) -> String {
     let names: std::collections::BTreeSet<String> =
         runs.iter().map(|run| format!("{:?}", run.name)).collect();
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// The index of the first run from the run or day `text` on; the number of runs if there is none.
+/// Returns the index of the first run with at least the number `text`, or started at or after the time `text`; the number of runs if there
+/// is no such run. Fails for a number above the newest run's.
 fn since_of(text: &str, runs: &[PastRun]) -> Result<usize, Failure> {
     let place = |counts: &dyn Fn(&PastRun) -> bool| runs.iter().position(counts).unwrap_or(runs.len());
     if let Ok(id) = text.parse::<i64>() {
@@ -191,7 +192,7 @@ fn since_of(text: &str, runs: &[PastRun]) -> Result<usize, Failure> {
     Ok(place(&|run| run.started_at_ms >= from))
 }
 
-/// Prints the outcome of the gates and returns the exit code.
+/// Prints the outcome of each `--fail-if` condition and returns the exit code.
 fn judged(runs: &[PastRun], found: &Trends) -> Exit {
     for line in sentences::trend::gates(runs, found) {
         say!("gate {line}");

@@ -56,7 +56,8 @@ pub(super) fn check_journal(path: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// True if a batch header is among the first bytes; that of the first batch may be damaged.
+/// True if the beginning of the file has the magic number of a batch header. Two batches are searched, because the first header may be
+/// damaged.
 fn is_journal(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
     File::open(path)?.take(2 * JOURNAL_BATCH as u64).read_to_end(&mut head)?;
@@ -87,7 +88,7 @@ pub(super) fn tell(recovery: &Recovery) {
     tell_of_journal(journal);
 }
 
-/// Reports how the journal ended.
+/// Prints whether the journal was closed, and the length of its torn tail.
 fn tell_of_journal(JournalState { closed, torn_tail, .. }: &JournalState) {
     if torn_tail.0 > 0 {
         let bytes = torn_tail.0;

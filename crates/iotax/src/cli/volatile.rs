@@ -1,4 +1,4 @@
-//! `iotax volatile`: the process of a volatile directory, which a run starts.
+//! `iotax volatile`: serves a volatile directory, which loses unflushed writes when its power is cut. A run starts this process.
 
 use std::path::PathBuf;
 
@@ -11,23 +11,23 @@ use super::{Failure, OrExit};
 /// Flags of `iotax volatile`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// The directory that keeps what was flushed
+    /// Directory that holds the flushed data
     below: PathBuf,
-    /// The directory to mount it on
+    /// Directory to mount the volatile directory on
     point: PathBuf,
-    /// Has the process found when it must be killed
+    /// Mark this process, so that it can be found and killed
     #[arg(long)]
     marker: String,
-    /// Seed of what a cut keeps
+    /// Seed of the choice of unflushed writes that survive a cut
     #[arg(long)]
     seed: u64,
-    /// Keep the oldest writes
+    /// Let only the oldest unflushed writes survive a cut
     #[arg(long)]
     in_order: bool,
-    /// Tear no write
+    /// Keep or lose each write as a whole: a cut tears none
     #[arg(long)]
     whole: bool,
-    /// Acknowledge every Nth flush without doing it
+    /// Acknowledge every Nth flush without performing it
     #[arg(long, value_name = "N")]
     drop_flush: Option<u32>,
 }

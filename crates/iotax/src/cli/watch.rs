@@ -1,4 +1,4 @@
-//! `iotax watch`: what an event costs while storage is in use.
+//! `iotax watch`: measures the cost of an event, such as a snapshot, while storage is in use.
 
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
@@ -25,23 +25,24 @@ pub(super) struct Args {
     /// Measure all targets at the same time, so that each event meets all of them
     #[arg(long)]
     together: bool,
-    /// Send ICMP echo requests to this host in the same window, 100 a second: its network beside its storage
+    /// Ping this host during the load (ICMP echo), 100 times a second, to measure its network as well as its storage
     #[arg(long, value_name = "HOST")]
     ping: Vec<String>,
-    /// Run a command by sh -c on this host meanwhile, "NAME = COMMAND", or an operation on the measured guest or image: stop, snapshot, commit, stream, resize, mirror, backup; with a time as in
-    /// "NAME@20s = COMMAND" or backup@20s; events without one are spread evenly
+    /// Run a command during the load, by sh -c on this host, "NAME = COMMAND", or an operation on the measured guest or image: stop,
+    /// snapshot, commit, stream, resize, mirror, backup; with a time as in "NAME@20s = COMMAND" or backup@20s; events without a time are
+    /// spread evenly
     #[arg(long, value_name = "EVENT", value_parser = str::parse::<PlannedEvent>)]
     event: Vec<PlannedEvent>,
     /// Exit with code 1 unless this holds, and with code 5 if that is undecided: "gap < 30s", "recovery < 1m", "late = 0", "errors = 0", "lost = 0"
     #[arg(long, value_name = "CONDITION", value_parser = str::parse::<Requirement>)]
     require: Vec<Requirement>,
-    /// I/Os are late after this time: from when they were due [default: 1s]
+    /// Count I/Os as late if they take longer than this, from when they were due [default: 1s]
     #[arg(long, value_name = "TIME")]
     late: Option<Nanos>,
     /// Repetitions on each target [default: 1, with --control 5]
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
     repeat: Option<u32>,
-    /// Measure the same load without events too, in random order with that with events, and say what each event costs by comparison
+    /// Measure the same load without events too, in random order with the load with events, and report what each event costs by comparison
     #[arg(long)]
     control: bool,
     #[command(flatten)]
@@ -111,7 +112,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     args.run.session(plan, permission).carry_out()
 }
 
-/// Returns a host that answers ICMP echo requests, as a target.
+/// Returns the target for ICMP echo requests to a host.
 fn pinged(host: &str) -> Result<TargetSpec, Failure> {
     let peer = Peer::parse(host, PORT).map_err(usage)?;
     let network = NetworkSpec { peer: Some(peer.host.clone()), ..NetworkSpec::new(NetPath::Server) };

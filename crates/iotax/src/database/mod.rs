@@ -12,12 +12,12 @@ pub(crate) const BEGINS: &str = "begins";
 /// Bytes of a row's content.
 const CONTENT: usize = 100;
 
-/// The state of a database after a cut.
+/// The result of a database's check after a power cut.
 #[derive(Debug)]
 pub(crate) struct DatabaseCheck {
     /// Errors that the database's own check found.
     pub(crate) errors: u64,
-    /// The rows, compared with those whose commit was acknowledged.
+    /// The comparison of the rows with those whose commit was acknowledged.
     pub(crate) rows: RowCheck,
 }
 
@@ -25,21 +25,21 @@ pub(crate) struct DatabaseCheck {
 #[derive(Debug)]
 pub(crate) struct RowCheck {
     acknowledged: u64,
-    /// The number that the next row must have.
+    /// The number that the next row must have, if no row is missing.
     next: u64,
     pub(crate) lost: LostBlocks,
-    /// The number of the first row that is missing or wrong.
+    /// The number of the first acknowledged row that is missing or wrong; `None` if all are intact.
     pub(crate) first_lost: Option<u64>,
 }
 
 impl RowCheck {
-    /// Expects the rows from 1 to `acknowledged`.
+    /// Starts a check that expects the rows from 1 to `acknowledged`.
     fn new(acknowledged: u64) -> Self {
         let lost = LostBlocks { checked: acknowledged, ..LostBlocks::default() };
         Self { acknowledged, next: 1, lost, first_lost: None }
     }
 
-    /// Adds the next row, by ascending number.
+    /// Checks the next row. Rows must be added by ascending number.
     fn add(&mut self, number: u64, bytes: &[u8]) {
         self.miss(number);
         if bytes != content(number) {
@@ -55,7 +55,7 @@ impl RowCheck {
         self
     }
 
-    /// Counts the missing rows before `number`.
+    /// Counts the rows that are missing before `number` as lost.
     fn miss(&mut self, number: u64) {
         if number > self.next {
             self.lost.stale += number - self.next;
@@ -85,7 +85,7 @@ fn commit_rows(
     Ok(())
 }
 
-/// Reads a client's output. Returns the last complete number, which is 0 if none was acknowledged.
+/// Reads a client's output to its end. Returns the number of the last acknowledged row, 0 if there is none.
 pub(crate) fn acknowledged(said: &mut impl BufRead) -> io::Result<u64> {
     let (mut last, mut line) = (0, String::new());
     while said.read_line(&mut line)? > 0 {

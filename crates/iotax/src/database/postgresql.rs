@@ -32,9 +32,9 @@ pub(crate) fn commit_rows(sockets: &Path, said: &mut impl Write) -> anyhow::Resu
     })
 }
 
-/// Errors that amcheck finds in the table.
+/// Query for the number of errors that amcheck finds in the table.
 const HEAP: &str = "SELECT count(*) FROM verify_heapam('item')";
-/// Fails if the index is damaged, or lacks a row.
+/// Query that fails if the index is damaged or lacks a row.
 const INDEX: &str = "SELECT bt_index_check('item_pkey', true)";
 
 /// Compares a recovered cluster with the rows from 1 to `acknowledged`.
@@ -50,7 +50,7 @@ pub(crate) fn check(sockets: &Path, acknowledged: u64) -> Result<DatabaseCheck, 
     Ok(DatabaseCheck { errors: heap.cast_unsigned() + index, rows: rows.finish() })
 }
 
-/// Connects as soon as the server accepts clients.
+/// Connects once the server has recovered and accepts clients. Waits for at most 5 minutes.
 fn connect(sockets: &Path) -> Result<Client, Error> {
     let mut config = Config::new();
     config.host_path(sockets).user(USER).dbname("postgres");

@@ -15,7 +15,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::LOOK_AGAIN;
 
-/// Time for which a filesystem may stay busy after the agent has ended.
+/// Time limit for the kernel to release the filesystem after the agent has ended.
 const LET_GO: Duration = Duration::from_secs(5);
 
 /// The device node of the disk with this serial number. `blocks` is /sys/block.
@@ -36,7 +36,7 @@ fn serial(block: &Path) -> Option<String> {
         .or_else(|| fs::read(block.join("device/vpd_pg80")).ok()?.get(4..).map(text))
 }
 
-/// The path to measure: the disk, or a file on the filesystem that the kernel's parameters ask for.
+/// Returns the path to measure: the disk, or a file on a filesystem that is created or mounted as the kernel parameters say.
 pub(super) fn measured(disk: &Path, parameters: &str) -> Result<PathBuf> {
     let value = |key: &str| parameters.split_whitespace().find_map(|word| word.strip_prefix(key));
     let (made, there) = (value(guest_abi::MKFS_PARAMETER), value(guest_abi::MOUNT_PARAMETER));

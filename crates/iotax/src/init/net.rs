@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use iotax_model::guest_abi;
 use iotax_testbed::interfaces;
 
-/// The settings of the NIC in the kernel's parameters.
+/// The NIC's address and MTU, from the kernel parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wanted {
     /// The address and the length of its prefix.
@@ -15,7 +15,7 @@ struct Wanted {
     mtu: Option<u32>,
 }
 
-/// Sets up the NIC if the kernel's parameters ask for it.
+/// Sets up loopback and the NIC if the kernel parameters have an address for the NIC.
 pub(super) fn set_up(parameters: &str) -> Result<()> {
     let Some(wanted) = wanted(parameters)? else { return Ok(()) };
     interfaces::set_up_loopback().context("lo could not be brought up")?;

@@ -1,4 +1,4 @@
-//! Searches for the highest rate that meets the conditions, with rates in each round that follow from the rounds before.
+//! Searches for the highest rate that meets the latency conditions. Each round's rates are chosen from the results of the rounds before.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use iotax_model::workload::Workload;
 use super::cell::ScheduledCell;
 use super::{Ended, Interrupted, Runner, Step};
 
-/// Rounds between two reports of the rates found so far.
+/// Number of rounds between two reports of the rates found so far.
 const LOOK_EVERY: u32 = 4;
 
 impl Runner<'_> {
@@ -46,7 +46,8 @@ impl Runner<'_> {
         Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
     }
 
-    /// Holds the found rate on each target, one after another. Returns the number of failed measurements.
+    /// Runs each target at its found rate for the time `sustain`, one target after another. Returns the number of failed measurements; 0
+    /// without `sustain`.
     fn hold(&mut self, ask: &AskSpec) -> anyhow::Result<usize> {
         let Some((window, windows)) = ask.held() else { return Ok(0) };
         let so_far = self.context.store.load(self.order.run)?;
@@ -147,7 +148,7 @@ fn look(run: &Run, round: u32) -> String {
     }
 }
 
-/// A cell, and its position in the run.
+/// A cell (a target and a workload) of the search, with its round and its number in the run.
 struct Trial {
     cell: Cell,
     round: u32,

@@ -1,4 +1,4 @@
-//! Runs one measurement of a cell.
+//! Measures a cell: one workload on one target.
 
 use std::sync::Arc;
 use std::thread;
@@ -23,14 +23,14 @@ use super::window::{self, Part, Performed};
 use super::{Runner, interrupted, members, pair, phases};
 use crate::causes::with_causes;
 
-/// Extra runtime of a neighbour, which starts a little earlier.
+/// Extra runtime of a neighbour's load, which starts before the measured load and must not end before it.
 const OUTLAST: Nanos = Nanos::from_secs(1);
-/// Sampling interval of a watch, and `COARSE` for one longer than 15 minutes.
+/// Sampling interval of a watch of up to 15 minutes; a longer one has `COARSE`.
 const FINE: Nanos = Nanos::from_millis(250);
 const COARSE: Nanos = Nanos::from_secs(1);
 const LONG: Nanos = Nanos::from_secs(15 * 60);
 
-/// A cell, and its position in the run.
+/// A cell (a target and a workload) with its round and its position in the run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScheduledCell {
     pub(super) cell: Cell,
@@ -67,7 +67,7 @@ impl Runner<'_> {
         scheduled.iter().map(of).collect()
     }
 
-    /// Measures cells concurrently, except those of lost targets, after preparing all of them. Fails if any cannot be prepared.
+    /// Prepares cells and then measures them at the same time, without those of lost targets. Fails if any cell cannot be prepared.
     fn measure_ready(
         &mut self,
         scheduled: &[ScheduledCell],
@@ -190,7 +190,7 @@ impl Runner<'_> {
         Ok(measured)
     }
 
-    /// Fills a target that an earlier cell left partly unwritten.
+    /// Fills the storage of a target on which an earlier cell left unwritten space.
     fn fill_again(&mut self, group: usize) -> anyhow::Result<()> {
         for member in 0..self.groups[group].len() {
             if !self.groups[group][member].is_filled {
@@ -200,7 +200,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Calls `change` for a target and all others on the same storage.
+    /// Calls `change` for all members of a target, and for other targets on the same storage.
     fn each_on_storage_of(&mut self, target: usize, mut change: impl FnMut(&mut Target)) {
         let storage = self.plan.storage_of(target);
         let same = (0..self.plan.targets.len()).filter(|other| self.plan.storage_of(*other) == storage);
@@ -254,10 +254,10 @@ impl Runner<'_> {
     }
 }
 
-/// The workload of a cell whose targets are ready.
+/// The workload of a cell whose targets are ready, and the caches that were dropped for it.
 struct Prepared {
     workload: Workload,
-    /// True if writes count from the first one, without a warm-up.
+    /// True if the window starts with the first write, without a warm-up.
     from_the_first: bool,
     host_cache: Option<CacheDrop>,
     guest_cache: Option<CacheDrop>,
@@ -318,7 +318,8 @@ fn measurement(
     })
 }
 
-/// Returns whether all writes were acknowledged, so that each block holds a known write.
+/// True if each written block is known to hold its last write: the load ran to its end, only reads failed, and verification found nothing
+/// uncertain. False without verification.
 fn is_known_to_hold(outcome: &Outcome) -> bool {
     let reads_alone_failed = outcome.errors.iter().all(|error| error.direction == "read");
     let is_certain = outcome.verify.as_ref().is_some_and(|found| found.uncertain == 0);
@@ -344,7 +345,7 @@ fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
     Ok(how)
 }
 
-/// Drops the targets' caches on their hosts, or with `machine` all caches there.
+/// Drops the targets' page cache on their hosts; with `machine`, all caches of these hosts.
 fn drop_on_host(
     run_agent: &mut AgentClient,
     targets: &mut [Target],
@@ -383,7 +384,7 @@ pub(super) fn job_seed(seed: u64, workload: usize, round: u32) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The sampling interval of a watch.
+/// The sampling interval of a watch: 250 ms, or 1 s if its window is longer than 15 minutes.
 fn watch_interval(workload: &Workload) -> Nanos {
     if workload.window() > LONG { COARSE } else { FINE }
 }

@@ -15,7 +15,7 @@ pub(super) fn fine(workload: &Workload) -> Nanos {
     Nanos((workload.window().0 / 10).clamp(10_000_000, 100_000_000))
 }
 
-/// The results of one agent.
+/// The samples and the outcome of one agent, with the start of its window.
 #[derive(Debug, Clone)]
 pub(super) struct AgentRun {
     /// A guest's number, or a server's address.
@@ -26,19 +26,19 @@ pub(super) struct AgentRun {
     pub(super) outcome: Outcome,
 }
 
-/// The results of all agents.
+/// The merged results of all agents.
 #[derive(Debug)]
 pub(super) struct Merged {
     pub(super) outcome: Outcome,
-    /// The intervals that count, merged.
+    /// The merged sampling intervals of the common window.
     pub(super) samples: Vec<Sample>,
-    /// Each agent's share, if there are several.
+    /// Each agent's share of the I/O; empty with a single agent.
     pub(super) shares: Vec<Share>,
     /// The counted time: from the beginning of the last agent's window to the end of the common window.
     pub(super) window: Window,
 }
 
-/// A period by the host's clock.
+/// A period of time by the host's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) begin: Instant,
@@ -46,7 +46,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The time from the last beginning of a window to the first end.
+    /// Returns the period from the latest start of any agent's window to the earliest end; `None` without agents.
     fn common(all: &[AgentRun]) -> Option<Self> {
         Some(Self {
             begin: all.iter().map(|ran| ran.began).max()?,
@@ -65,7 +65,8 @@ impl AgentRun {
         if self.name.parse::<u32>().is_ok() { format!("guest {}", self.name) } else { self.name.clone() }
     }
 
-    /// Bytes received and bytes sent of this end's uploads; `None` if a server does not report them, or if nothing was sent.
+    /// Returns the bytes that servers received and the bytes that this end sent, over all uploads. `None` if a server does not report the
+    /// former, or if nothing was sent.
     fn received_of_sent(&self) -> Option<(u64, u64)> {
         let flows =
             || self.outcome.carried.iter().flat_map(|carried| &carried.flows).filter(|flow| flow.upload);
@@ -74,7 +75,7 @@ impl AgentRun {
         (sent > 0).then_some((received, sent))
     }
 
-    /// Scales counts of sent data to received data, by the ratio over the whole test. Without a known ratio they stay unchanged.
+    /// Scales write counts from sent to received data, by the ratio over the whole test. Leaves them unchanged if the ratio is unknown.
     fn as_received(&self, mut tallies: Tallies) -> Tallies {
         if let (Some((received, sent)), Some(write)) = (self.received_of_sent(), &mut tallies.write) {
             write.bytes = part_of(write.bytes, received, sent);
@@ -83,7 +84,8 @@ impl AgentRun {
         tallies
     }
 
-    /// Full-length intervals within a window. Network intervals end when a thread gets a CPU, so their lengths may differ by up to 20%.
+    /// Returns the samples of full length within a window. Network samples end when a thread gets a CPU, so their lengths may differ from
+    /// the first by up to 20%.
     fn within(&self, window: Window) -> Vec<&Sample> {
         let full = self.samples.first().map_or(0, |sample| sample.duration_ns);
         let tolerance = if self.outcome.carried.is_some() { full / 5 } else { 0 };
@@ -97,7 +99,7 @@ impl AgentRun {
     }
 }
 
-/// The intervals of each agent within a window, cut to the same number for each.
+/// Returns each agent's samples within a window, cut to the same number for all agents.
 fn aligned(all: &[AgentRun], window: Window) -> Vec<Vec<&Sample>> {
     let mut parts: Vec<Vec<&Sample>> = all.iter().map(|ran| ran.within(window)).collect();
     let count = parts.iter().map(Vec::len).min().unwrap_or(0);
@@ -105,7 +107,7 @@ fn aligned(all: &[AgentRun], window: Window) -> Vec<Vec<&Sample>> {
     parts
 }
 
-/// `count * part / whole`.
+/// Returns `count * part / whole` without an overflow of the product.
 fn part_of(count: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(u128::from(count) * u128::from(part) / u128::from(whole.max(1))).unwrap_or(count)
 }
@@ -121,7 +123,7 @@ fn sum<'a>(samples: impl Iterator<Item = &'a Sample>) -> Tallies {
     })
 }
 
-/// Merges the results of all agents. Those of a single one stay unchanged.
+/// Merges the results of all agents. The results of a single agent stay unchanged. Fails if no interval is common to all.
 pub(super) fn merge(all: &[AgentRun]) -> anyhow::Result<Merged> {
     if let [only] = all {
         let window = Window { begin: only.began, end: only.ended() };
@@ -159,7 +161,7 @@ pub(super) fn merge(all: &[AgentRun]) -> anyhow::Result<Merged> {
     })
 }
 
-/// Merges one interval of all agents, by its index among the counted ones.
+/// Merges the samples at index `place` of all agents into one.
 fn merge_interval(all: &[AgentRun], parts: &[Vec<&Sample>], place: usize, duration_ns: u64) -> Sample {
     let mut merged = Sample::default();
     for (ran, sample) in all.iter().zip(parts.iter().filter_map(|part| part.get(place).copied())) {
@@ -205,7 +207,7 @@ fn of_window(ran: &AgentRun, duration_ns: u64, share: &Share) -> Outcome {
     }
 }
 
-/// A neighbour's share in a window, with notes about it.
+/// Returns a neighbour's I/O in a window, with notes about its CPU time and about an early end.
 pub(super) fn neighbour_share(name: &str, all: &[AgentRun], window: Window) -> (Share, Vec<String>) {
     let parts = aligned(all, window);
     let share = Share {

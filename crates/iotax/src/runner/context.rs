@@ -1,4 +1,4 @@
-//! The shared context of all steps of a run.
+//! The context that all steps of a run share.
 
 use std::sync::atomic::Ordering;
 
@@ -24,12 +24,12 @@ impl RunContext<'_> {
         RunContext { undo_log, store, progress: &mut **progress, stop }
     }
 
-    /// Returns whether the user stops the run.
+    /// Returns whether the user has stopped the run.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Fails once the user stops the run.
+    /// Returns an error once the user has stopped the run.
     pub(super) fn fail_if_stopped(&self) -> Result<(), Interrupted> {
         if self.is_stopped() { Err(Interrupted) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! Cuts the power of a stack under load, opens it again and reads back what it acknowledged.
+//! Cuts the power of a stack under load, opens the stack again and reads back the writes that it acknowledged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,14 +28,14 @@ use super::target::{HostSite, Site, Target};
 use super::{Interrupted, local_agent};
 use crate::causes::with_causes;
 
-/// Minimum time of load before the power is cut, and the range from which the additional time is drawn.
+/// Minimum time of load before the power cut; a random time of up to `DRAWN` is added.
 const EARLIEST: Duration = Duration::from_millis(500);
 const DRAWN: Duration = Duration::from_secs(2);
 /// Time for the load to notice the cut and close its journal before it is killed.
 const LAST_RECORDS: Duration = Duration::from_secs(1);
 /// Time limit for a load to begin.
 pub(super) const BEGINNING: Duration = Duration::from_mins(1);
-/// Interval of samples, which are not used.
+/// Sampling interval. The samples of a power-cut load are discarded.
 const INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// Cuts the power of a plan's targets, which are built on volatile directories.
@@ -43,7 +43,7 @@ pub(crate) struct PowerCuts<'a> {
     plan: &'a Plan,
     builder: Builder,
     pub(super) tag: String,
-    /// The directory of the journals, outside of what a cut affects.
+    /// The directory of the journals, which a power cut does not affect.
     journals: PathBuf,
     seed: u64,
     pub(super) stop: &'a Interrupt,
@@ -98,7 +98,7 @@ impl<'a> PowerCuts<'a> {
         Ok(cut)
     }
 
-    /// Builds a target for its cut `number`. Returns the target as built and the cut's seed.
+    /// Builds a target for its power cut `number`. Returns its description, the cut's seed and the built storage.
     pub(super) fn build(
         &mut self,
         target: usize,

@@ -79,7 +79,7 @@ impl PowerCuts<'_> {
         })
     }
 
-    /// Lets a client commit until the power is cut.
+    /// Runs a client that commits rows until the power is cut. Returns the acknowledged rows and the storage that is left.
     fn while_committing(
         &self,
         mut built: Built,

@@ -5,18 +5,18 @@ use std::time::Instant;
 use iotax_model::record::Measurement;
 use iotax_model::units::Nanos;
 
-/// Holds a window back until the other members are ready, and learns when it began.
+/// Starts windows together with the other members of a fleet, and learns of their starts and of stored measurements.
 pub(crate) trait Gate: Sync {
     /// Called when all agents of a window are ready. Blocks until the start time is known and returns it in nanoseconds of the
     /// monotonic clock, or `None` to start at once. `order` is the position of the window's first measurement.
     fn pass(&self, order: u32) -> Option<u64>;
     /// Called after a window. `at` is the time at which the windows of all agents had begun, `warm_up` the length of their warm-up.
     fn began(&self, order: u32, warm_up: Nanos, at: Instant);
-    /// Called when a measurement is in the store.
+    /// Called when a measurement has been stored.
     fn stored(&self, measurement: &Measurement);
 }
 
-/// A window that waits at the gate.
+/// A window about to start, with the gate that it must pass first.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub(super) gate: &'a dyn Gate,

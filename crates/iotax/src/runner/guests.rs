@@ -28,7 +28,7 @@ use super::{Interrupted, RunContext, own_program};
 /// Time limit for a guest to boot while it shows signs of life: it may create a filesystem on a slow disk.
 const BOOT_PATIENCE: Duration = Duration::from_mins(5);
 
-/// The user's options for guests.
+/// The options for guests from the command line.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GuestOptions {
     pub(crate) accel: Option<Accel>,
@@ -38,13 +38,13 @@ pub(crate) struct GuestOptions {
 
 /// Kernels and initramfs images for the guests, and the accelerator that runs them.
 pub(crate) struct Guests {
-    /// Kernel and initramfs per kind of guest.
+    /// Kernel and initramfs for each combination of kernel and modules.
     boots: BTreeMap<BootKey, Boot>,
     /// A private directory with a subdirectory for each guest.
     run_dir: PathBuf,
     accel: Accel,
     accel_reason: String,
-    /// The space that the plan's workloads need.
+    /// The disk space that the plan's workloads need.
     space: RequiredSpace,
     qemu_version: String,
     prepared_in: Duration,
@@ -62,7 +62,7 @@ fn boot_key((spec, network): Wanted<'_>) -> BootKey {
     (spec.kernel.clone(), modules::needed(spec, network))
 }
 
-/// The guest of a target, with its network if it has one instead of a disk.
+/// Returns a target's guest, with its network if the target measures a network instead of a disk. `None` without a guest.
 fn wanted(target: &TargetSpec) -> Option<Wanted<'_>> {
     Some((target.guest()?, target.network()))
 }
@@ -75,7 +75,7 @@ pub(crate) fn possible(options: &GuestOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Why KVM cannot run a guest here; `None` if it can. Boots a guest to find out, and ends it.
+/// Returns the reason why KVM cannot run a guest here; `None` if it can. Boots a guest to find out, and ends it.
 pub(crate) fn obstacle_to_kvm(
     options: &GuestOptions,
     undo_dir: &Path,
@@ -116,7 +116,7 @@ pub(crate) fn possible_on(options: &GuestOptions, network: &NetworkSpec) -> anyh
     Ok(modules::check(&kernel.modules, &needed)?)
 }
 
-/// The kernel that a guest names; otherwise the run's, preferably one with the needed modules.
+/// Finds the kernel that a guest names, otherwise the run's kernel, preferably one with the needed modules.
 fn find_kernel(
     options: &GuestOptions,
     named: Option<&Path>,
@@ -131,7 +131,7 @@ fn find_kernel(
 }
 
 impl Guests {
-    /// Finds QEMU and kernels, rejects guests that they cannot run, builds initramfs images and selects the accelerator.
+    /// Finds QEMU and kernels, builds initramfs images and selects the accelerator. Fails for a guest that these cannot run.
     pub(crate) fn prepare(
         options: &GuestOptions,
         plan: &Plan,
@@ -283,7 +283,8 @@ impl Guests {
             .with_context(|| format!("the guest of target {name:?} could not be started"))
     }
 
-    /// The storage of a guest's disk. `first` creates its filesystem.
+    /// Describes a guest's disk for QEMU. With `first`, the guest creates the disk's filesystem; otherwise the guest mounts an existing
+    /// one.
     fn storage(&self, slot: &GuestSlot<'_>, built: &Built, first: bool) -> GuestStorage {
         let filesystem = slot.spec.filesystem;
         let on_device = std::fs::metadata(&built.path).is_ok_and(|found| found.file_type().is_block_device());
@@ -300,7 +301,7 @@ impl Guests {
         }
     }
 
-    /// Pauses a booted guest and puts it into its slot.
+    /// Pauses a booted guest and stores it in its slot. Fails if the guest did not boot.
     fn settle(
         &self,
         slot: &mut GuestSlot<'_>,
@@ -393,7 +394,7 @@ fn check(
     Ok(kernel)
 }
 
-/// Converts a guest's error; an interruption becomes the run's.
+/// Converts a guest's error. An interruption becomes the error of a run that the user stopped.
 fn interrupted(error: GuestError) -> anyhow::Error {
     match error {
         GuestError::Interrupted => Interrupted.into(),

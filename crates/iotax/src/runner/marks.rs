@@ -16,9 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Maximum length of a mark in characters.
 const LONGEST: usize = 200;
-/// Timeout for the other end, whose few bytes should be ready.
+/// Timeout for reading from the other end of the socket, and for writing to it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Prefix of the answer to a mark: accepted, or not.
+/// Prefixes of the answer to a mark: for an accepted and for a refused mark.
 const ANSWERS: [&str; 2] = ["+", "-"];
 
 /// The socket of a watch or a fleet, removed when dropped.
@@ -28,7 +28,7 @@ pub(crate) struct MarkSocket {
 }
 
 impl MarkSocket {
-    /// Opens the socket, replacing one left by an earlier measurement.
+    /// Opens the socket, in place of a socket left by an earlier measurement.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -76,7 +76,7 @@ fn exchange(mut stream: UnixStream, take: impl FnOnce(&str) -> Result<String, St
     stream.write_all(answer.as_bytes())
 }
 
-/// Refuses a text that is not a valid mark.
+/// Returns the text if it is a valid mark: not empty, at most 200 characters, none of them control or invisible characters.
 pub(crate) fn check(text: &str) -> Result<&str, String> {
     let length = text.chars().count();
     let reason = if text.trim().is_empty() {
@@ -92,7 +92,7 @@ pub(crate) fn check(text: &str) -> Result<&str, String> {
     Err(format!("{beginning:?} cannot be a mark: {reason}; accepted: one line of up to {LONGEST} characters"))
 }
 
-/// The answer of a watch.
+/// A watch's answer to a mark.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// False if the mark was not accepted.

@@ -1,6 +1,6 @@
 //! Carries out a plan: builds and fills targets, measures round by round, stores each measurement.
 //!
-//! All load is made by agents, none by the runner.
+//! The runner itself makes no load: agents do.
 
 mod ask;
 mod cell;
@@ -76,9 +76,9 @@ pub(crate) struct Order<'a> {
     pub(crate) seed: u64,
     /// Cells measured by an earlier part of the run: target, workload, round.
     pub(crate) done: HashSet<(String, String, u32)>,
-    /// `None` if the plan has no guests.
+    /// The kernels and images of the plan's guests; `None` if the plan has no guests.
     pub(crate) guests: Option<&'a Guests>,
-    /// Keep created files.
+    /// Keep created files instead of deleting them at the end.
     pub(crate) keep: bool,
     /// The devices that may be overwritten.
     pub(crate) permission: &'a Permission,
@@ -88,18 +88,18 @@ pub(crate) struct Order<'a> {
     pub(crate) tokens: &'a HashMap<String, String>,
     /// The targets' records from an earlier part of the run.
     pub(crate) before: &'a [TargetRecord],
-    /// Coordinates the run with other members of a fleet.
+    /// Starts windows together with the other members of a fleet; never waits in a run on one machine.
     pub(crate) gate: &'a dyn Gate,
 }
 
 /// The way a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// All cells were measured.
+    /// All cells (each a target with a workload) were measured in all rounds.
     Complete,
-    /// This number of measurements failed.
+    /// The run went on to its end, but this number of measurements failed.
     Missing(usize),
-    /// The user stopped it.
+    /// The user stopped the run.
     Interrupted,
 }
 
@@ -121,8 +121,8 @@ pub(crate) fn fresh_seed() -> anyhow::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Carries out an order. `tag` is part of all created names; the caller undoes the effects in the undo log. Each measurement is stored
-/// as soon as it is complete. Fails if the run could not be set up.
+/// Carries out an order. `tag` is part of all created names. The caller undoes the changes, which are in the undo log. Each measurement is
+/// stored as soon as it is complete. Fails if the run could not be set up.
 pub(crate) fn carry_out(
     order: &Order<'_>,
     remote_agents: RemoteAgents,
@@ -165,13 +165,13 @@ struct Runner<'a> {
     /// Agents on other machines whose targets are not built yet.
     remote_agents: RemoteAgents,
     context: RunContext<'a>,
-    /// A group for each target, followed by one for each neighbour. Each group has one part, or one for each guest or server.
+    /// A group for each target, followed by one for each neighbour. Each group has one member, or one for each guest or server.
     groups: Vec<Vec<Target>>,
-    /// Indices of groups that the run continues without.
+    /// Indices of groups that failed for good; the run continues without them.
     lost: HashSet<usize>,
-    /// Records of the targets that were ready, by group.
+    /// Records of the targets that have been built and inspected, by group.
     records: HashMap<usize, TargetRecord>,
-    /// The kernel's files that targets change while they are measured.
+    /// The kernel's settings that targets change while they are measured.
     settings: KernelSettings,
     phases: Phases,
 }
@@ -304,7 +304,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Returns a target that shares the storage of an earlier one, if the two differ only in settings.
+    /// Returns a target on the storage of an earlier one if the two differ only in settings; `None` otherwise.
     fn built_before(&self, place: usize) -> Option<Target> {
         let plan = self.order.plan;
         let spec = plan.targets.get(place)?;
@@ -318,7 +318,7 @@ impl Runner<'_> {
         })
     }
 
-    /// Builds one part of a target.
+    /// Builds a member of a target's group: the only one, or one of its guests or servers.
     fn build(&mut self, spec: TargetSpec, number: usize, builder: &mut Builder) -> anyhow::Result<Target> {
         let remote_agent = self.remote_agents.take(&spec.name);
         let site = match spec.kind()? {
@@ -348,7 +348,7 @@ impl Runner<'_> {
         Ok(Site::Network(site))
     }
 
-    /// Fills all parts of a target.
+    /// Fills the storage of all members of a group.
     fn fill_group(&mut self, group: usize) -> anyhow::Result<()> {
         let plan = self.order.plan;
         if group < plan.targets.len() && plan.storage_of(group) != group {
@@ -362,7 +362,8 @@ impl Runner<'_> {
         (0..members).try_for_each(|member| self.fill(group, member))
     }
 
-    /// Fills one part, each with different data, because deduplicating storage would keep one copy of equal data.
+    /// Fills the storage of one member of a group. Each member gets different data, because deduplicating storage would keep equal data
+    /// only once.
     fn fill(&mut self, group: usize, member: usize) -> anyhow::Result<()> {
         let before: usize = self.groups[..group].iter().map(Vec::len).sum();
         let seed = self.order.seed.wrapping_add((before + member) as u64);
@@ -370,7 +371,7 @@ impl Runner<'_> {
         target.fill(&mut self.local, plan, seed, self.context.progress)
     }
 
-    /// The group of a target's neighbour.
+    /// Returns the index of the group of a target's neighbour; `None` without a neighbour.
     fn neighbour_of(&self, target: usize) -> Option<usize> {
         let plan = self.order.plan;
         let name = plan.targets[target].neighbour.as_ref()?;
@@ -396,7 +397,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Ends guests and agents, here and on other machines, and keeps the time per phase.
+    /// Ends guests and agents, here and on other machines, and stores the time per phase.
     fn end(mut self) -> anyhow::Result<()> {
         self.phases.begin(phases::FINISH);
         self.remote_agents.end(self.context.undo_log);
@@ -407,7 +408,7 @@ impl Runner<'_> {
     }
 }
 
-/// Builds storage on this host, for this host or a guest.
+/// Builds a target's storage on this host, to be measured from this host or as a guest's disk.
 fn build_storage(spec: &TargetSpec, builder: &mut Builder, undo_log: &mut UndoLog) -> anyhow::Result<Site> {
     let built = builder.build(spec, undo_log)?;
     Ok(match spec.guest() {
@@ -416,7 +417,7 @@ fn build_storage(spec: &TargetSpec, builder: &mut Builder, undo_log: &mut UndoLo
     })
 }
 
-/// Opens or creates storage on another machine, where new files have `size`.
+/// Opens existing storage on another machine, or creates a file of `size` there.
 fn build_remote(agent: Option<RemoteAgent>, size: Bytes) -> anyhow::Result<Site> {
     let mut agent = agent.context("there is no agent on its machine")?;
     let length = agent.build(size)?;
@@ -424,7 +425,7 @@ fn build_remote(agent: Option<RemoteAgent>, size: Bytes) -> anyhow::Result<Site>
     Ok(Site::Remote(Box::new(site)))
 }
 
-/// The parts of a target and those of its neighbour, which are empty without a neighbour.
+/// Returns the members of a target's group and of its neighbour's group; the latter is empty without a neighbour.
 fn pair(
     groups: &mut [Vec<Target>],
     target: usize,
@@ -458,7 +459,7 @@ pub(crate) fn audit(target: &Path, journal: &Path, stop: &Interrupt) -> anyhow::
     local_agent(stop)?.audit(target, journal).map_err(interrupted)
 }
 
-/// Converts an agent's error; an interruption becomes the run's.
+/// Converts an agent's error. An interruption becomes [`Interrupted`].
 fn interrupted(error: AgentError) -> anyhow::Error {
     match error {
         AgentError::Interrupted => Interrupted.into(),
@@ -466,13 +467,13 @@ fn interrupted(error: AgentError) -> anyhow::Error {
     }
 }
 
-/// The program of this process, which is also that of agents and guests. The kernel's link to it works even after a new build has replaced
-/// the file.
+/// Path of this process's program, which agents and guests run too. The path is a link by the kernel, which works even after a new build
+/// has replaced the file.
 pub(crate) fn own_program() -> &'static Path {
     Path::new("/proc/self/exe")
 }
 
-/// This machine and its hypervisor, without the engine's overhead.
+/// Describes this machine and its hypervisor, without the engine's overhead.
 pub(crate) fn environment(guests: Option<&Guests>) -> Environment {
     Environment {
         tool: Some(crate::version().to_owned()),
@@ -484,7 +485,8 @@ pub(crate) fn environment(guests: Option<&Guests>) -> Environment {
     }
 }
 
-/// A rough estimate of the seconds for the rest of `rounds` rounds, of which `done` cells are measured.
+/// Estimates roughly the seconds that a run of `rounds` rounds still takes, of which `done` cells are measured. Includes building and
+/// filling.
 pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Option<Accel>) -> f64 {
     /// Low estimate of the rate at which targets are filled, in bytes per second.
     const FILL: f64 = 400e6;
@@ -507,7 +509,8 @@ pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Opt
     left * per_round * f64::from(rounds) + fill + boot
 }
 
-/// Minimum number of seconds for which a throttle in a target's layers slows its filling; `None` without one, or if nothing is filled.
+/// Returns the minimum filling time in seconds under the throttles in a target's layers; `None` without a throttle, or if nothing is
+/// filled.
 pub(crate) fn throttled_fill(spec: &TargetSpec, plan: &Plan) -> Option<f64> {
     /// Size in bytes of each write when a target is filled.
     const WRITE: f64 = (1 << 20) as f64;

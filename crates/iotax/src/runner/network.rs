@@ -16,14 +16,14 @@ use iotax_testbed::undo::UndoLog;
 use super::remote_agent::RemoteAgent;
 use super::{RunContext, fresh_seed, fresh_tag, interrupted, own_program};
 
-/// Time limit for an agent's first answer. In a namespace another program starts it first.
+/// Time limit for an agent's first answer. An agent in a namespace is started through another program.
 const AGENT_START: Duration = Duration::from_secs(20);
 
 /// A network path and its server.
 pub(super) struct NetworkPath {
     pub(super) via: NetPath,
     server: Server,
-    /// The server's address.
+    /// The server's address and port.
     pub(super) peer: Peer,
 }
 
@@ -32,7 +32,7 @@ enum Server {
     Local { network: Box<BuiltNetwork>, agent: AgentClient },
     /// An agent on another machine.
     Remote(Box<RemoteAgent>),
-    /// A server that was running before.
+    /// A server that the plan names and that was already running.
     Given,
 }
 
@@ -82,7 +82,7 @@ impl NetworkPath {
         Ok(path)
     }
 
-    /// Makes the server listen. A server that other machines can reach asks for a token.
+    /// Makes the server listen, unless it was already running. On another machine, clients need a token.
     fn listen(&mut self) -> anyhow::Result<()> {
         let (port, token) = match &mut self.server {
             Server::Given => return Ok(()),
@@ -119,7 +119,7 @@ impl NetworkPath {
         }
     }
 
-    /// Reconnects to a machine that was given up.
+    /// Reconnects to the server's machine if the connection was given up.
     pub(super) fn reconnect(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         match &mut self.server {
             Server::Remote(remote_agent) if remote_agent.is_given_up() => {
@@ -130,7 +130,7 @@ impl NetworkPath {
         }
     }
 
-    /// The client's agent, if the client is in a namespace and not a guest.
+    /// Starts the client's agent in its network namespace; `None` if the client is a guest or needs no namespace.
     pub(super) fn client_agent(&self, stop: &Interrupt) -> anyhow::Result<Option<AgentClient>> {
         let namespace = match &self.server {
             Server::Local { network, .. } if network.nic.is_none() => network.client.namespace.as_deref(),
@@ -139,7 +139,7 @@ impl NetworkPath {
         namespace.map(|namespace| agent(Some(namespace), stop)).transpose()
     }
 
-    /// The network card of the guest that is the client.
+    /// The network backend of the guest that is the client; `None` if the client is not a guest.
     pub(super) fn nic(&self) -> Option<&NicBackend> {
         match &self.server {
             Server::Local { network, .. } => network.nic.as_ref(),
@@ -147,7 +147,7 @@ impl NetworkPath {
         }
     }
 
-    /// The server's process, if it is an agent on this host.
+    /// The server's process id; `None` unless the server is an agent on this host.
     pub(super) fn server_process(&self) -> Option<u32> {
         match &self.server {
             Server::Local { agent, .. } => agent.pid(),
@@ -155,7 +155,8 @@ impl NetworkPath {
         }
     }
 
-    /// The interfaces at both ends; once on loopback, where they are the same.
+    /// Returns the network interfaces at the client's end, and those at the server's end if an agent runs there. On loopback both ends are
+    /// the same, and are listed once.
     pub(super) fn interfaces(&mut self, client: &mut AgentClient) -> anyhow::Result<Vec<Interface>> {
         let via = self.via;
         let mut all = placed(client, "client", via)?;
@@ -165,7 +166,7 @@ impl NetworkPath {
         Ok(all)
     }
 
-    /// The agent on the server's machine, if ssh started it.
+    /// Returns the agent on the server's machine, if that agent was started over ssh; `None` otherwise.
     pub(super) fn remote_agent(&mut self) -> Option<&mut RemoteAgent> {
         match &mut self.server {
             Server::Remote(remote_agent) => Some(remote_agent),
@@ -180,14 +181,14 @@ fn is_this_host(peer: &Peer) -> bool {
     found.is_ok_and(|mut all| all.any(|address| address.ip().is_loopback()))
 }
 
-/// Starts an agent in a network namespace, or in this process's.
+/// Starts an agent on this host in a network namespace; `None` means the namespace of this process.
 fn agent(namespace: Option<&str>, stop: &Interrupt) -> anyhow::Result<AgentClient> {
     let mut agent = AgentClient::spawn_in(namespace, own_program(), stop)?;
     agent.hello(AGENT_START).map_err(interrupted)?;
     Ok(agent)
 }
 
-/// The interfaces that packets may pass at one end.
+/// Returns the interfaces that packets may pass at the end `place`, which is `client` or `server`.
 fn placed(agent: &mut AgentClient, place: &str, via: NetPath) -> anyhow::Result<Vec<Interface>> {
     let all = agent.interfaces().map_err(interrupted)?;
     // QEMU's own stack speaks to the server over loopback.
@@ -213,7 +214,8 @@ fn placed(agent: &mut AgentClient, place: &str, via: NetPath) -> anyhow::Result<
     Ok(passed.into_iter().map(placed).collect())
 }
 
-/// The end of the path that an interface on this host belongs to; `None` if the packets do not pass it.
+/// Returns the part of the path that an interface on this host belongs to: `client`, `server`, or `host` for a tap device. `None` if the
+/// packets do not pass it.
 pub(super) fn watched_at(via: NetPath, name: &str) -> Option<&'static str> {
     match via {
         NetPath::Loopback => (name == "lo").then_some("client"),

@@ -1,4 +1,4 @@
-//! Occurrences during a watch: runs its commands, takes marks, and records events of the machine.
+//! Occurrences during a watch: runs the planned events, takes marks, and records events of the machine.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -28,28 +28,28 @@ use super::marks::MarkSocket;
 use super::operations::Operations;
 use super::target::Target;
 
-/// Longest time between two checks whether the load is over, and interval between readings of device states.
+/// Longest time between two checks for the end of the load, and interval between readings of device states.
 const LOOK: Duration = Duration::from_millis(100);
-/// Maximum number of lines kept per source.
+/// Maximum number of events kept per source, such as the kernel's log.
 const MOST_LINES: usize = 500;
-/// Maximum number of lines shown at once to the user; the report has all.
+/// Maximum number of lines that a watch shows while it measures; the report has all occurrences.
 const MOST_NEWS: usize = 100;
 /// Maximum number of characters kept of a command's stderr.
 const MOST_ERROR: u64 = 400;
 
 /// The events to carry out in the window of a watch.
 pub(super) struct PlannedEvents<'a> {
-    /// Events in order of time.
+    /// Events with their start times in the window, in ascending order.
     pub(super) events: Vec<(Nanos, &'a PlannedEvent)>,
-    /// Operations, if any event is one.
+    /// Carries out events that are operations on a disk, such as a snapshot; `None` if there are no such events.
     pub(super) operations: Option<&'a Operations>,
     /// The length of the window.
     pub(super) window: Duration,
-    /// True for a control, which takes no marks.
+    /// True for a control measurement, which has no events and takes no marks.
     pub(super) is_control: bool,
     /// Path of the socket that takes marks.
     pub(super) socket: PathBuf,
-    /// The run and the target, for `iotax mark`.
+    /// The run and the target, as answers to `iotax mark` name them.
     pub(super) name: String,
     /// Marker in the environment of commands, which identifies them for the undo log.
     pub(super) marker: String,
@@ -62,7 +62,7 @@ impl PlannedEvents<'_> {
     }
 }
 
-/// Everything that a watch has recorded.
+/// The occurrences that a watch has recorded, and its other results.
 pub(super) struct Seen {
     /// Occurrences in order of time.
     pub(super) occurrences: Vec<Occurrence>,
@@ -70,11 +70,11 @@ pub(super) struct Seen {
     pub(super) remarks: Vec<String>,
     /// The start of the window; `None` if it did not begin.
     pub(super) began: Option<Instant>,
-    /// Live lines that were not fetched yet.
+    /// Lines for the user that were not shown yet.
     pub(super) news: Vec<String>,
 }
 
-/// Lets a load signal the beginning and end of its window, and fetch live lines.
+/// Lets the thread of the load signal the beginning and end of its window, and fetch lines for the user.
 pub(super) struct WatchedWindow<'a> {
     stage: &'a Stage,
     events: Sender<Instant>,
@@ -89,22 +89,22 @@ impl WatchedWindow<'_> {
         let _ = self.events.send(at);
     }
 
-    /// Takes the live lines for occurrences since the last call.
+    /// Returns the lines for the user about occurrences since the last call.
     pub(super) fn news(&self) -> Vec<String> {
         std::mem::take(&mut locked(&self.stage.news).1)
     }
 
-    /// Ends the load: no further event begins.
+    /// Signals the end of the load: no further event starts.
     pub(super) fn end(&self) {
         self.stage.over.store(true, Ordering::Relaxed);
     }
 
-    /// The events whose commands are still running, each with its process.
+    /// The events whose commands are still running, each with its process id.
     pub(super) fn running(&self) -> Vec<String> {
         locked(&self.stage.running).clone()
     }
 
-    /// Stops waiting for these commands, which keep running.
+    /// Stops waiting for the commands that still run, and leaves them running.
     pub(super) fn leave(&self) {
         self.stage.left.store(true, Ordering::Relaxed);
     }
@@ -175,7 +175,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Returns the new occurrences in the guests of these targets, timed from `began`. Earlier ones are dropped.
+/// Returns the events that the guests' QEMU reported since the last call, timed from `began`. Drops events before `began`.
 pub(super) fn of_guests(targets: &mut [Target], began: Instant) -> Vec<Occurrence> {
     let several = targets.len() > 1;
     let (now, clock) = (Instant::now(), SystemTime::now());
@@ -208,9 +208,9 @@ struct Stage {
     over: AtomicBool,
     found: Mutex<Vec<Occurrence>>,
     remarks: Mutex<Vec<String>>,
-    /// The number of lines so far, and those not fetched yet.
+    /// The number of lines for the user so far, and the lines not shown yet.
     news: Mutex<(usize, Vec<String>)>,
-    /// See [`WatchedWindow::running`].
+    /// Events whose commands are running, each with its process id.
     running: Mutex<Vec<String>>,
     /// True once commands are no longer waited for.
     left: AtomicBool,
@@ -263,7 +263,8 @@ impl Stage {
         self.open(name, threads::spawn_scoped(scope, name, work));
     }
 
-    /// Reads a source until the load is over. `next` takes at most [`LOOK`]. Events before the window are dropped.
+    /// Reads a source until the load is over. `next` returns within [`LOOK`]. Drops events before the window, and those beyond
+    /// [`MOST_LINES`].
     fn read<I: Iterator<Item = Happened>>(&self, name: &str, mut next: impl FnMut() -> I) {
         let (mut count, mut over) = (0, false);
         while !over {
@@ -314,7 +315,7 @@ impl Stage {
         Seen { occurrences, remarks, began: self.began.into_inner(), news }
     }
 
-    /// Starts each event at its time.
+    /// Starts each planned event at its time in the window.
     fn carry_out(&self, planned: &PlannedEvents<'_>, begins: &Receiver<Instant>) {
         let Ok(began) = begins.recv() else { return };
         thread::scope(|scope| {
@@ -364,7 +365,7 @@ impl Stage {
         });
     }
 
-    /// Runs a command to its end, or until nobody waits for it any more. Returns the reason if it failed, else `None`.
+    /// Runs a command until it ends or the user stops waiting for it. Returns the reason if it failed, else `None`.
     fn run(&self, name: &str, command: &str, marker: &str) -> io::Result<Option<String>> {
         // A file, not a pipe, which what the command leaves running would keep open.
         // Where a sandbox has none for it, what the command says is not kept.
@@ -423,12 +424,12 @@ fn begin(command: &str, marker: &str, stderr: impl Fn() -> io::Result<Stdio>) ->
     }
 }
 
-/// Formats a live line with its time in the window.
+/// Formats a line for the user, with its time in the window.
 pub(super) fn news_line(at_ns: u64, text: &str) -> String {
     format!("{:>8}  {text}", human::time(at_ns as f64))
 }
 
-/// The live line for an occurrence; `None` for those that only the report shows, such as lines of the kernel's log.
+/// Formats an occurrence as a line for the user; `None` for occurrences that only the report shows, such as lines of the kernel's log.
 fn news_of(what: &Happened) -> Option<String> {
     match what {
         Happened::Event { name, failure: Some(failure), duration_ns } => {

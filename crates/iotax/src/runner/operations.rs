@@ -1,4 +1,4 @@
-//! Operations on a guest's disk, or on an exported image, during a watch: the files that they write, and the restoration of the disk
+//! Operations on a guest's disk, or on an exported image, during a watch: creates the files that they write, and restores the disk
 //! afterwards.
 
 use std::fs::OpenOptions;
@@ -12,14 +12,15 @@ use iotax_testbed::undo::{Effect, UndoEntry, UndoLog};
 
 use super::target::{HostSite, LocalStorage, Site, Target};
 
-/// The executor of the operations of one measurement.
+/// Carries out the disk operations of one measurement.
 pub(super) struct Operations {
     operator: Mutex<Operator>,
     entries: Vec<UndoEntry>,
 }
 
 impl Operations {
-    /// Creates the files that the operations write, and connects to the guest's QEMU.
+    /// Creates the files that the operations write, and connects to the QEMU process that has the disk. Fails for a disk that is not on
+    /// this host.
     pub(super) fn prepare(
         target: &mut Target,
         operations: &[Operation],
@@ -74,7 +75,8 @@ impl Operations {
         operator.perform(operation).err().map(|error| error.to_string())
     }
 
-    /// Commits what is left of a snapshot and removes the files. A guest whose disk cannot be restored is killed, and booted again.
+    /// Commits what is left of a snapshot into the disk and removes the created files. Kills a guest whose disk cannot be restored, so that
+    /// it is booted again.
     pub(super) fn finish(self, target: &mut Target, undo_log: &mut UndoLog) {
         let mut operator = self.operator.into_inner().unwrap_or_else(PoisonError::into_inner);
         if operator.restore().is_err() {

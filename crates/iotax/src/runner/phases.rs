@@ -1,18 +1,18 @@
-//! The wall time of a run, by phase.
+//! Measures the wall time of a run, by phase.
 
 use std::time::{Duration, Instant};
 
 use iotax_model::record::RunPhase;
 
-/// Creating storage, and the files that guests boot.
+/// Name of the phase that creates storage, and the files that guests boot.
 pub(super) const PROVISION: &str = "provision";
 pub(super) const BOOT: &str = "boot";
 pub(super) const FILL: &str = "fill";
-/// Before a measurement: renewing snapshots, resuming guests, dropping caches.
+/// Name of the phase before a measurement: renewing snapshots, resuming guests, dropping caches.
 pub(super) const PREPARE: &str = "prepare";
-/// Warm-up and window.
+/// Name of the phase of warm-up and window.
 pub(super) const MEASURE: &str = "measure";
-/// After a measurement: pausing guests, storing results. At the end of the run: ending guests.
+/// Name of the phase after a measurement: pausing guests, storing results. At the end of the run: ending guests.
 pub(super) const FINISH: &str = "finish";
 
 /// A stopwatch that assigns all time to phases.
@@ -23,7 +23,7 @@ pub(super) struct Phases {
 }
 
 impl Phases {
-    /// Counts time in this phase from now on.
+    /// Ends the current phase and counts time in the phase `name` from now on.
     pub(super) fn begin(&mut self, name: &'static str) {
         self.end();
         self.now = Some((name, Instant::now()));
@@ -43,7 +43,7 @@ impl Phases {
         }
     }
 
-    /// Stops, and returns the phases in the order in which they first began.
+    /// Ends the current phase, and returns all phases in the order in which they first began.
     pub(super) fn finish(mut self) -> Vec<RunPhase> {
         self.end();
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Writes to a target until its power goes, with the journal where the power stays.
+//! Writes to a target until its power fails, with a journal on storage that keeps its power.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Read};
@@ -25,7 +25,7 @@ use super::crash::{BEGINNING, kill};
 use super::target::{HostSite, Site, Target};
 use super::{interrupted, local_agent};
 
-/// Interval of samples, which are not used.
+/// Sampling interval. The samples of a power-cut load are discarded.
 const INTERVAL: Nanos = Nanos::from_millis(1000);
 /// Maximum number of bytes sent to another machine at a time, which is what the pipe's kernel buffer holds.
 const PIECE: usize = 4096;
@@ -39,11 +39,11 @@ pub(crate) enum JournalPlace {
     There(Remote),
 }
 
-/// The way a load ended that was not killed with its machine.
+/// The way a load ended on a machine that did not lose power.
 pub(crate) enum LoadEnd {
-    /// The user interrupted it.
+    /// The user interrupted the load.
     Interrupted,
-    /// The measurement ended by itself, as when only the target lost power.
+    /// The measurement failed, for example because only the target lost power.
     Failed(anyhow::Error),
 }
 

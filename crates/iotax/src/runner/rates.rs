@@ -12,9 +12,9 @@ use iotax_model::units::human;
 use super::Runner;
 use super::cell::ScheduledCell;
 
-/// Number of measurements of each target's capacity: the first one after filling often differs.
+/// Number of times that each target's capacity is measured: the first measurement after filling often differs.
 const TRIALS: u32 = 2;
-/// Number of measurements if rates are given as shares of the capacity, whose windows are long.
+/// Number of times that the capacity is measured if rates are given as shares of it, because their windows are long.
 const TRIALS_FOR_SHARES: u32 = 1;
 
 impl Runner<'_> {
@@ -51,7 +51,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Measures the capacity of a target under a workload and writes the rates to be measured into the plan. `None` if no I/O completed.
+    /// Measures a target's capacity under a workload, and the latency at a few rates unless rates are given as shares of the capacity.
+    /// `None` if no I/O completed.
     fn scout(
         &mut self,
         workload: usize,

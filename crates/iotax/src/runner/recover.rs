@@ -11,7 +11,7 @@ use super::{Interrupted, Runner, local_agent, pair, phases};
 use crate::causes::with_causes;
 
 impl Runner<'_> {
-    /// Continues without a group of guests that fails before it is measured. The failure of any other target ends the run.
+    /// Gives up a group of guests that fails before it is measured, and continues the run. The failure of any other target ends the run.
     pub(super) fn or_lose(&mut self, group: usize, result: anyhow::Result<()>) -> anyhow::Result<()> {
         match result {
             Err(error) if self.groups[group].iter().any(Target::is_guest) && !self.context.is_stopped() => {
@@ -21,7 +21,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Continues without a target, or without a neighbour and its targets. Kills their guests.
+    /// Gives up a group for the rest of the run: a target, or a neighbour together with its targets. Kills their guests.
     pub(super) fn lose(&mut self, group: usize, reason: &str) -> anyhow::Result<()> {
         if self.lost.contains(&group) {
             return Ok(());
@@ -45,7 +45,7 @@ impl Runner<'_> {
             .try_for_each(|target| self.lose(target, &format!("its neighbour {name} was lost: {reason}")))
     }
 
-    /// Records that a measurement failed, and prepares for the next.
+    /// Records that a measurement failed, and restarts agents and guests for the next one.
     pub(super) fn failed(&mut self, cell: Cell, round: u32, error: &anyhow::Error) -> anyhow::Result<()> {
         let plan = &self.plan;
         let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
@@ -69,7 +69,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Returns whether a guest's disk no longer answers: nothing completed, and nothing failed.
+    /// Returns whether a guest's disk no longer answers: in the whole measurement no I/O completed, and none failed.
     pub(super) fn hangs(&self, cell: Cell, measurement: &Measurement) -> bool {
         let has_disk = |target: &Target| matches!(target.site, Site::Guest(_));
         let outcome = &measurement.outcome;
@@ -119,7 +119,8 @@ impl Runner<'_> {
     }
 }
 
-/// The warning about a failed measurement. A run that adds rounds does not repeat it: when resumed, it continues after this round.
+/// Returns the warning about a failed measurement. Its remedy is to resume the run, unless the run adds rounds: such a run does not repeat
+/// a measurement.
 fn incomplete(plan: &Plan, target: &str, workload: &str, round: u32, evidence: String) -> Warning {
     let remedy = if plan.adds_rounds() {
         "the evidence says where to look; the rounds that follow go on without this one"

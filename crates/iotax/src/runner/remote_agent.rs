@@ -28,10 +28,10 @@ use super::{Interrupted, fresh_seed, interrupted, own_program};
 const AGENT_START: Duration = Duration::from_secs(30);
 /// Time limit for the agent to remove its files and directory.
 const FAREWELL: Duration = Duration::from_secs(30);
-/// Number of pings that measure the round trip.
+/// Number of pings of which the median is the round-trip time.
 const PINGS: usize = 11;
 
-/// The user's options for other machines.
+/// The options for other machines from the command line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RemoteOptions {
     /// Leave the agent's program on the other machine.
@@ -45,7 +45,7 @@ pub(crate) struct RemoteOptions {
 pub(crate) struct RemoteAgents(HashMap<String, RemoteAgent>);
 
 impl RemoteAgents {
-    /// Starts an agent for each target on another machine, and inspects the path. Rejects what cannot be measured.
+    /// Starts an agent for each target on another machine, and inspects the target's path. Fails if a target cannot be measured.
     pub(crate) fn prepare(
         plan: &Plan,
         options: RemoteOptions,
@@ -116,7 +116,7 @@ impl RemoteAgents {
 /// The purpose of a remote agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Measures storage at the path.
+    /// Measures storage at a path.
     Storage,
     /// Serves network measurements.
     Server,
@@ -139,11 +139,11 @@ pub(super) struct RemoteAgent {
     recorded: Option<(RecordedAgent, UndoEntry)>,
     hello: AgentHello,
     round_trip: Duration,
-    /// The latest inspection of the path.
+    /// The path's length, layers and machine, as last inspected.
     description: Description,
     /// True if the agent created the file and removes it when it ends.
     created: bool,
-    /// True if it must be reconnected before the next measurement.
+    /// True if the connection was given up and must be made again before the next measurement.
     lost: bool,
 }
 
@@ -164,7 +164,7 @@ impl RemoteAgent {
         })
     }
 
-    /// The machine's address for other network connections.
+    /// The machine's network address, for connections other than ssh. Fails for containers, whose address is unknown.
     pub(super) fn address(&self) -> anyhow::Result<String> {
         match &self.access.host.machine {
             Machine::Ssh { destination, port } => Ok(remote::address(destination, *port)?),
@@ -178,7 +178,7 @@ impl RemoteAgent {
         &mut self.client
     }
 
-    /// Drops the target's caches on its machine, or all caches of the machine.
+    /// Drops the page cache of the target on its machine; with `machine`, all caches of the machine.
     pub(super) fn drop_caches(&mut self, machine: bool) -> Result<CacheDrop, AgentError> {
         self.client.drop_caches(std::slice::from_ref(&self.access.path), machine)
     }
@@ -188,7 +188,7 @@ impl RemoteAgent {
         &self.access.path
     }
 
-    /// Inspects the path through the agent; a new file there would need `size`.
+    /// Inspects the path through the agent. If nothing exists there, checks that a file of `size` can be created.
     fn inspect(&mut self, size: Bytes) -> anyhow::Result<()> {
         let described = self.client.describe(&self.access.path, size);
         self.description = described.map_err(|error| self.with_remedy(error))?;
@@ -223,7 +223,7 @@ impl RemoteAgent {
         Ok(length)
     }
 
-    /// Keeps a file that the agent created.
+    /// Makes the agent keep its file. Does nothing if the agent did not create the file.
     pub(super) fn keep(&mut self) -> anyhow::Result<()> {
         if std::mem::take(&mut self.created) {
             self.client.keep(&self.access.path).map_err(interrupted)?;
@@ -235,7 +235,7 @@ impl RemoteAgent {
         self.lost
     }
 
-    /// Schedules a reconnection before the next measurement, because the connection may be broken.
+    /// Schedules a new connection before the next measurement, because the present one may be broken.
     pub(super) const fn give_up(&mut self) {
         self.lost = true;
     }
@@ -265,7 +265,7 @@ impl RemoteAgent {
         Ok(self.created)
     }
 
-    /// Ends the agent, which removes its files. Its entry stays in the undo log if it could not.
+    /// Ends the agent, which removes its files. If the agent fails to, its entry stays in the undo log.
     pub(super) fn end(&mut self, undo_log: &mut UndoLog) {
         if self.client.end(FAREWELL).is_some_and(|status| status.success())
             && let Some((_, entry)) = &self.recorded
@@ -275,7 +275,7 @@ impl RemoteAgent {
         }
     }
 
-    /// The target's record: its layers and its machine, as the agent reports them.
+    /// Returns the target's record, with the layers and the machine that the agent reported.
     pub(super) fn record(&self, name: &str) -> TargetRecord {
         let machine = &self.description.environment;
         let cpus = machine.cpus.map(|cpus| if cpus == 1 { "1 CPU".into() } else { format!("{cpus} CPUs") });
@@ -310,7 +310,7 @@ impl RemoteAgent {
     }
 }
 
-/// Describes the connection to a container, and which figures are not the container's own.
+/// Describes the connection to a container, and notes that kernel, CPUs and page cache are the host's.
 fn of_container(way: &str) -> String {
     format!("by {way}; kernel, CPUs and page cache are its host's")
 }
@@ -339,14 +339,14 @@ pub(crate) fn survey(
     found
 }
 
-/// This program, for copying to other machines.
+/// Reads this program, for copying to other machines.
 fn agent_program() -> anyhow::Result<Arc<AgentProgram>> {
     let program = AgentProgram::read(own_program());
     Ok(Arc::new(program.context("cannot read the program that is to be copied")?))
 }
 
 impl AgentAccess {
-    /// Starts an agent, recorded in the undo log.
+    /// Starts an agent on the other machine, and records it in the undo log.
     fn connect(&self, undo_log: &mut UndoLog) -> anyhow::Result<(AgentClient, (RecordedAgent, UndoEntry))> {
         let Self { host, path, program, options, stop } = self;
         let launch = AgentLaunch {

@@ -1,4 +1,4 @@
-//! Measures round by round, window by window.
+//! Measures the rounds of a run. A round has one window after another, each with one cell or several.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::scheduler::{Batch, Scheduler};
 use super::{Ended, Interrupted, Runner, Step};
 
 impl Runner<'_> {
-    /// Measures all remaining cells.
+    /// Measures all cells that earlier parts of the run have not measured.
     pub(super) fn all_rounds(&mut self) -> anyhow::Result<Ended> {
         let plan = Arc::clone(&self.plan);
         if let Some(ask) = plan.ask() {
@@ -43,7 +43,7 @@ impl Runner<'_> {
         Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
     }
 
-    /// Measures the cells of a window. Returns the number that failed.
+    /// Measures the cells of a window at the same time and stores the results. Returns the number of cells that failed.
     fn window(&mut self, cells: &[ScheduledCell], scheduler: &mut Scheduler<'_>) -> anyhow::Result<usize> {
         let results = match cells {
             [only] => vec![self.measure_alive(*only)],
@@ -85,14 +85,14 @@ impl Runner<'_> {
         self.order.done.contains(&(target.clone(), workload.clone(), round))
     }
 
-    /// Measures a cell, unless its target was lost.
+    /// Measures a cell. Fails if its target was lost earlier in the run.
     fn measure_if_there(&mut self, scheduled: ScheduledCell) -> anyhow::Result<Measurement> {
         // The reason was reported once, for the target.
         anyhow::ensure!(!self.lost.contains(&scheduled.cell.target), "the target was lost");
         self.measure(scheduled)
     }
 
-    /// Measures a cell. Unless it is a watch, measures it a second time in a rebooted guest if the guest's disk did not answer.
+    /// Measures a cell. If a guest's disk does not answer, reboots the guest and measures once more, except in a watch.
     pub(super) fn measure_alive(&mut self, scheduled: ScheduledCell) -> anyhow::Result<Measurement> {
         let measurement = self.measure_if_there(scheduled)?;
         // What a watch makes happen may well stop a disk, and is not to happen twice.
@@ -111,14 +111,14 @@ impl Runner<'_> {
     }
 }
 
-/// A cell with its position in the full round, independent of omitted cells.
+/// Returns a cell with its position in the run, counted as if no cell were omitted.
 fn scheduled(plan: &Plan, whole: &[Cell], cell: Cell, round: u32) -> anyhow::Result<ScheduledCell> {
     let place = whole.iter().take_while(|one| **one != cell).count();
     let order = u32::try_from((round as usize - 1) * plan.cells() + place + 1)?;
     Ok(ScheduledCell { cell, round, order })
 }
 
-/// The step reported when the window of these cells begins. `number` is the position of the first cell in the run.
+/// Returns the progress step of the window with these cells. `number` is the position of the first cell in the run.
 fn step<'a>(plan: &'a Plan, batch: &Batch, cells: &[ScheduledCell], number: usize) -> Step<'a> {
     let targets: Vec<&str> = cells.iter().map(|one| plan.targets[one.cell.target].name.as_str()).collect();
     Step {

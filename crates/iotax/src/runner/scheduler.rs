@@ -1,4 +1,4 @@
-//! Schedules rounds: all of the plan's, or those that undecided comparisons need.
+//! Schedules rounds: all rounds of the plan, or those that undecided comparisons still need.
 
 use std::ops::RangeInclusive;
 use std::time::Instant;
@@ -12,21 +12,21 @@ use iotax_model::{Cell, Plan};
 
 use super::Progress;
 
-/// Rounds measured without a look in between.
+/// Consecutive rounds without an interim look at the results.
 pub(super) struct Batch {
     pub(super) rounds: RangeInclusive<u32>,
     /// The cells measured in each round.
     pub(super) cells: Vec<Cell>,
     /// Number of measurements before this batch.
     pub(super) before: usize,
-    /// Maximum number of measurements, if no further comparison is decided.
+    /// Maximum number of measurements in the run, if no further comparison is decided.
     pub(super) at_most: usize,
-    /// The numbers of undecided comparisons and of all; `None` unless rounds are added until all are decided.
+    /// The number of undecided comparisons and the number of all comparisons; `None` unless rounds are added until all are decided.
     pub(super) open: Option<(usize, usize)>,
 }
 
 impl Batch {
-    /// The rounds from one look to the next.
+    /// Returns the rounds after the last look, up to round `next`.
     fn up_to(standing: Standing, next: u32) -> Self {
         let rounds = standing.rounds() + 1..=next;
         let cells = standing.cells.len();
@@ -49,26 +49,26 @@ impl Batch {
 /// Schedules the remaining rounds of a run.
 pub(super) struct Scheduler<'a> {
     plan: &'a Plan,
-    /// Set if rounds are added until every comparison is decided.
+    /// State of the comparisons; `None` unless rounds are added until every comparison is decided.
     sequential: Option<SequentialState>,
-    /// Set if rounds are added until a steady state, with the last scheduled round.
+    /// State of the rule for a steady state, with the last scheduled round; `None` unless rounds are added until a steady state.
     steady: Option<(SteadyState, u32)>,
-    /// True once all of a fixed number of rounds have been scheduled.
+    /// True once the rounds of a plan with a fixed number of rounds have been scheduled.
     scheduled: bool,
     begun: Instant,
-    /// Planned seconds of warm-ups and windows since the beginning.
+    /// Seconds of warm-ups and windows that were planned for the measurements so far.
     planned_seconds: f64,
 }
 
 impl<'a> Scheduler<'a> {
-    /// A scheduler for a run whose targets are built. Times follow from `plan`; looks follow from the run's original plan.
+    /// Creates a scheduler once the targets are built. Durations follow from `plan`, the interim looks from the run's original plan.
     pub(super) fn new(plan: &'a Plan, run: &Run) -> Self {
         let sequential = SequentialState::new(run);
         let steady = SteadyState::of(run).map(|state| (state, 0));
         Self { plan, sequential, steady, scheduled: false, begun: Instant::now(), planned_seconds: 0.0 }
     }
 
-    /// Adds a measurement to the statistics for the next look.
+    /// Adds a measurement to the statistics for the next interim look.
     pub(super) fn measured(&mut self, cell: Cell, measurement: &Measurement) {
         self.planned_seconds += self.seconds(cell);
         if let Some(sequential) = &mut self.sequential {
@@ -79,14 +79,14 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Records that a measurement failed, for the next look.
+    /// Records for the next interim look that a measurement failed.
     pub(super) fn failed(&mut self, cell: Cell, round: u32) {
         if let Some(sequential) = &mut self.sequential {
             sequential.fail(cell, round);
         }
     }
 
-    /// The next batch, after a look at the measurements so far; `None` if nothing is left.
+    /// Returns the next batch, after an interim look at the measurements so far; `None` if nothing is left to measure.
     pub(super) fn next(&mut self, progress: &mut dyn Progress) -> Option<Batch> {
         if self.steady.is_some() {
             return self.next_towards_steady(progress);
@@ -137,14 +137,14 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    /// All rounds of a plan with a fixed number of rounds.
+    /// Returns all rounds of a plan with a fixed number of rounds, as one batch.
     fn everything(&self) -> Batch {
         let cells = schedule::cells(self.plan);
         let at_most = self.plan.cells() * self.plan.repeat as usize;
         Batch { rounds: 1..=self.plan.repeat, cells, before: 0, at_most, open: None }
     }
 
-    /// A look's result as text.
+    /// Formats the result of an interim look: the decided comparisons, and what follows.
     fn look(&self, standing: &Standing) -> String {
         let (taken, looks, rounds) = (standing.taken, standing.looks.len(), standing.rounds());
         let (decided, all) = (standing.comparisons - standing.open, standing.comparisons);

@@ -23,9 +23,9 @@ pub(super) struct Participant<'a> {
     pub(super) name: String,
     pub(super) agent: &'a mut AgentClient,
     pub(super) job: Job,
-    /// Time limit for everything but warm-up and runtime.
+    /// Time limit for the agent's work before and after the load; warm-up and runtime do not count.
     pub(super) slack: Duration,
-    /// True if the agent's monotonic clock is this machine's.
+    /// True if the agent reads this machine's monotonic clock, by which a start time can be set.
     pub(super) shares_clock: bool,
     /// True for a neighbour, which is not measured itself.
     pub(super) is_neighbour: bool,
@@ -44,11 +44,11 @@ pub(super) enum EventKind {
     /// The load of a measured agent starts right after this event.
     Starting,
     Event(Event),
-    /// The agent is done, or has failed.
+    /// The agent has finished its job, or has failed.
     Ended(Box<Result<Outcome, AgentError>>),
 }
 
-/// Runs all jobs once the gate permits it. `on_event` gets the events in order of arrival.
+/// Starts all jobs together once the gate permits it, and waits for their ends. Passes events to `on_event` in order of arrival.
 pub(super) fn run(
     participants: Vec<Participant<'_>>,
     entry: Entry<'_>,
@@ -106,8 +106,8 @@ pub(super) fn run(
     }
 }
 
-/// The times at which the measured agents' windows began, as they report or by the arrival of their messages. On a busy machine
-/// messages arrive late but never early, so the earliest time counts.
+/// Start times of the measured agents' windows, reported by the agents or taken from the arrival of their messages. On a busy machine
+/// messages arrive late but never early, so the earliest of these times counts.
 struct Beginnings {
     known: BTreeMap<usize, Option<Instant>>,
     warm_up: Duration,
@@ -143,7 +143,7 @@ impl Beginnings {
         }
     }
 
-    /// The latest of these times; `None` until all windows have begun.
+    /// The start of the last window to begin; `None` until all windows have begun.
     fn last(&self) -> Option<Instant> {
         self.known.values().copied().collect::<Option<Vec<Instant>>>()?.into_iter().max()
     }
@@ -157,7 +157,7 @@ struct Barrier {
     /// The start time in nanoseconds of the monotonic clock; `None` to start at once.
     at_ns: Option<u64>,
     unready: Vec<bool>,
-    /// Neighbours whose window has not begun yet.
+    /// True for each neighbour whose window has not begun yet.
     warming_up: Vec<bool>,
     neighbours_started: bool,
     measured_started: bool,
@@ -206,7 +206,7 @@ impl Barrier {
         }
     }
 
-    /// Releases an agent whose window is over.
+    /// Lets an agent whose window is over continue, so that it flushes its writes.
     fn release(&self, number: usize) {
         // One that has failed does not wait.
         let _ = self.overs[number].send(());

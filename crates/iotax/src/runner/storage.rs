@@ -11,7 +11,7 @@ use iotax_testbed::stack;
 
 use super::target::Target;
 
-/// The directory on this host that a target's file is or will be in.
+/// Returns the directory on this host that holds or will hold a target's file; `None` if there is no such directory.
 fn directory(spec: &TargetSpec) -> Option<PathBuf> {
     let path = match spec.stack.location()? {
         BottomLocation::Path(path) => path,
@@ -23,13 +23,13 @@ fn directory(spec: &TargetSpec) -> Option<PathBuf> {
     place.parent().filter(|_| !is_device).map(Path::to_owned)
 }
 
-/// The layers below a directory.
+/// Returns the layers below a directory.
 fn below(directory: &Path) -> anyhow::Result<Vec<Layer>> {
     Ok(stack::of_path(Path::new("/"), directory)?.layers)
 }
 
-/// Rejects a target whose file is gone, because a new one in its place would be another target, and one whose directory is on other
-/// layers than before.
+/// Rejects a target whose file is gone, because a new file would be another target. Rejects a target whose directory is on other layers
+/// than before.
 pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::Result<()> {
     for spec in &plan.targets {
         let Some(directory) = directory(spec) else { continue };
@@ -61,7 +61,7 @@ pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::
     Ok(())
 }
 
-/// Rejects targets that are measured at the same time and are the same file or device.
+/// Fails if two targets that are measured at the same time are the same file or device.
 pub(super) fn all_different(groups: &[Vec<Target>]) -> anyhow::Result<()> {
     let built = groups
         .iter()
@@ -81,13 +81,14 @@ pub(super) fn all_different(groups: &[Vec<Target>]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Layers as text, such as `ext4 (/mnt, rw) on loop0 (of /srv/image)`.
+/// Formats layers as text, such as `ext4 (/mnt, rw) on loop0 (of /srv/image)`.
 fn describe(layers: &[Layer]) -> String {
     let words = layers.iter().rev().map(|layer| format!("{} ({})", layer.name, layer.detail));
     words.collect::<Vec<String>>().join(" on ")
 }
 
-/// Records for targets without one, with the layers below their directories, so that the run can be resumed wherever it ends.
+/// Returns records for targets that have none yet, with the layers below their directories, so that the run can be resumed even if it ends
+/// early.
 pub(super) fn not_recorded(plan: &Plan, before: &[TargetRecord]) -> anyhow::Result<Vec<TargetRecord>> {
     let unknown = plan.targets.iter().filter(|spec| before.iter().all(|record| record.name != spec.name));
     let records = unknown.filter_map(|spec| {

@@ -1,4 +1,4 @@
-//! Monitors the machine at every event of the measured agents.
+//! Reads this machine's counters at the events of the measured agents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -33,7 +33,7 @@ use super::{Progress, interrupted, now_ms};
 
 /// A measurement in progress. The measured agents come first, then the neighbour's.
 pub(super) struct Watch<'a> {
-    /// `None` if everything is on another machine.
+    /// Monitors of this machine; `None` if all targets are on other machines.
     host: Option<Host>,
     /// QEMU's block layers of the measured guests.
     blocks: Vec<BlockLayer<'a>>,
@@ -42,32 +42,32 @@ pub(super) struct Watch<'a> {
     runtime_ns: u64,
     /// True without a warm-up: the counters must then be read before the load starts.
     has_no_warm_up: bool,
-    /// True to keep an agent's results even if it is lost later.
+    /// True to keep an agent's results up to the time at which it is lost.
     keeps: bool,
     agents: Vec<AgentLog>,
-    /// Readings before a load without a warm-up.
+    /// Readings before the start of a load without a warm-up; `None` for other loads.
     before: Option<(Option<MonitorSnapshot>, Counters)>,
     started: Option<Started>,
     ended: Option<Ended>,
 }
 
-/// The monitors of this machine.
+/// Monitors of this machine's devices, kernel threads and guests.
 pub(super) struct Host {
     /// The block devices below the targets, by kernel name.
     pub(super) disks: Vec<String>,
     monitor: Monitor,
     kernel: KernelThreads,
-    /// The packets' path, if a network is measured.
+    /// The packets' path; `None` unless a network is measured.
     via: Option<NetPath>,
-    /// Records gaps of guests' devices; agents of other targets do that themselves.
+    /// Detects periods in which a guest's device completes no I/O; agents outside of guests do that themselves.
     gaps: Option<DeviceGapWatch>,
-    /// True if an unobserved program serves a layer.
+    /// True if a layer is served by a program whose CPU time is not measured.
     is_served_unseen: bool,
     /// The volatile directories below the targets.
     volatile: Vec<VolatileCounters>,
 }
 
-/// Everything that one agent sent.
+/// The events that one agent sent during a measurement.
 #[derive(Default)]
 struct AgentLog {
     name: String,
@@ -78,26 +78,26 @@ struct AgentLog {
 
 /// Readings from the time at which all measured agents had begun their windows.
 struct Started {
-    /// The index of the last agent to begin, whose intervals set the pace of the monitor.
+    /// The index of the last agent to begin. Snapshots are taken at the ends of its sampling intervals.
     lead: usize,
     at: Instant,
     at_ms: u64,
-    /// Readings at the beginning, and at the end of each of the lead's intervals.
+    /// Snapshots at the beginning, and at the end of each sampling interval of the agent `lead`.
     beats: Vec<Beat>,
     counters: Counters,
 }
 
-/// Counters read at the beginning of a window, in addition to the snapshot.
+/// Counters read at the beginning of a window that the snapshot does not have.
 struct Counters {
     kernel: Option<KernelCounters>,
     pace: Option<PaceReading>,
-    /// CPU time of this process up to the beginning of the window.
+    /// CPU time of this process in nanoseconds, up to the beginning of the window.
     own_ns: u64,
     blocks: Vec<Option<BlockCounters>>,
     volatile: Option<VolatileFlushes>,
 }
 
-/// A snapshot of the machine, `after` the beginning of the window.
+/// A snapshot of the machine, with its time after the beginning of the window.
 struct Beat {
     after: Duration,
     snapshot: Option<MonitorSnapshot>,
@@ -109,9 +109,9 @@ struct Ended {
     kernel: BTreeMap<String, CpuTime>,
     kernel_ns: Option<u64>,
     pace: Option<CpuPace>,
-    /// CPU time of this process during the window.
+    /// CPU time of this process in nanoseconds, during the window.
     own_ns: u64,
-    /// The reading after the last agent had finished and flushed its writes.
+    /// The snapshot after the last agent had flushed its writes; `None` if no agent flushed.
     after: Option<MonitorSnapshot>,
     blocks: Option<BlockStats>,
     volatile: Option<VolatileFlushes>,
@@ -121,7 +121,7 @@ struct Ended {
 pub(super) struct HostView {
     pub(super) started_at_ms: u64,
     pub(super) host_duration_ns: u64,
-    /// `None` if everything is on another machine.
+    /// The activity of this machine; `None` if all targets are on other machines.
     pub(super) host: Option<HostActivity>,
     pub(super) host_samples: Vec<HostActivity>,
     pub(super) qemu: Option<BlockStats>,
@@ -130,7 +130,8 @@ pub(super) struct HostView {
 }
 
 impl Host {
-    /// Monitors the devices, filesystems, guests and interfaces below these targets; `None` if all are on other machines.
+    /// Prepares to monitor the devices, filesystems, guests and interfaces below these targets; `None` if all targets are on other
+    /// machines.
     pub(super) fn new(targets: &mut [Target], workload: &Workload) -> anyhow::Result<Option<Self>> {
         let root = Path::new("/");
         let (mut stacks, mut threads, mut paths, mut volatile) =
@@ -178,7 +179,7 @@ impl Host {
         Ok(Some(Self { disks, monitor, kernel, via, gaps, is_served_unseen, volatile }))
     }
 
-    /// The flushes of all volatile directories; `None` without any.
+    /// Returns the flushes of all volatile directories; `None` without any, or if one cannot be read.
     fn volatile(&mut self) -> Option<VolatileFlushes> {
         let all: Option<Vec<_>> = self.volatile.iter_mut().map(VolatileCounters::read).collect();
         all?.into_iter().reduce(VolatileFlushes::plus)
@@ -186,7 +187,7 @@ impl Host {
 }
 
 impl<'a> Watch<'a> {
-    /// Watches these participants; the measured ones must come first.
+    /// Creates the watch of a measurement. Measured participants must come before neighbours.
     pub(super) fn new(
         host: Option<Host>,
         blocks: Vec<BlockLayer<'a>>,
@@ -210,12 +211,12 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Keeps an agent's results even if it is lost before the end: a watch may have run for hours.
+    /// Keeps the results of an agent that is lost before the end, because a measurement may have run for hours.
     pub(super) fn keeping(self) -> Self {
         Self { keeps: true, ..self }
     }
 
-    /// Processes an event. Returns whether an interval of the lead has ended.
+    /// Processes an event of an agent. Returns true if a sampling interval of the agent `lead` has ended.
     pub(super) fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) -> bool {
         let AgentEvent { participant, at, kind } = event;
         let is_measured = participant < self.measured;
@@ -250,7 +251,7 @@ impl<'a> Watch<'a> {
         false
     }
 
-    /// Returns whether all measured agents have begun, or one has failed before.
+    /// True once all measured agents have begun their windows, or any of them has ended or failed.
     pub(super) fn is_settled(&self) -> bool {
         self.started.is_some() || self.agents[..self.measured].iter().any(|agent| agent.outcome.is_some())
     }
@@ -261,7 +262,7 @@ impl<'a> Watch<'a> {
         self.latest().map(rate).sum()
     }
 
-    /// The age in nanoseconds of the oldest I/O in flight at the end of the last intervals.
+    /// The age in nanoseconds of the oldest I/O in flight at the end of the last intervals; `None` if no I/O is reported.
     pub(super) fn oldest_ns(&self) -> Option<u64> {
         self.latest().filter_map(|sample| sample.oldest_ns).max()
     }
@@ -314,7 +315,7 @@ impl<'a> Watch<'a> {
         is_beat
     }
 
-    /// Reads everything at the window's end; only the first call counts.
+    /// Reads all counters at the window's end. Only the first call has an effect.
     fn end(&mut self) {
         let at = Instant::now();
         if let (Some(started), None) = (&self.started, &self.ended) {
@@ -354,14 +355,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Takes a snapshot after an agent has flushed; the last call counts.
+    /// Takes a snapshot after an agent has flushed. A later call replaces it.
     fn see_flushed(&mut self) {
         if let (Some(ended), Some(host)) = (&mut self.ended, &mut self.host) {
             ended.after = Some(host.monitor.snapshot());
         }
     }
 
-    /// Returns all results and observations. Fails if an agent failed, unless results are kept and it has sent some.
+    /// Returns all results and observations. Fails if an agent failed, unless results are kept and that agent has sent samples.
     pub(super) fn finish(self) -> anyhow::Result<Watched> {
         let mut measured = Vec::with_capacity(self.agents.len());
         for (number, agent) in self.agents.into_iter().enumerate() {
@@ -384,7 +385,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The outcome of a lost agent, from the samples that it sent.
+/// Returns the outcome of a lost agent, computed from the samples that the agent had sent.
 fn until_gone(samples: &[Sample], error: &AgentError) -> Outcome {
     let tallies = samples.iter().fold(Tallies::default(), |mut all, sample| {
         all.merge(&sample.tallies);
@@ -411,7 +412,8 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// CPU time of the participating programs; `outcome` is merged from all agents. `None` if any program is not observed.
+    /// CPU time in nanoseconds of all programs that take part in the I/O. `outcome` is merged from all agents. `None` if any program is not
+    /// observed.
     pub(super) fn programs_ns(
         &self,
         host: &HostActivity,
@@ -434,7 +436,7 @@ impl Watched {
         self.started.at
     }
 
-    /// The host's activity over the first `intervals` intervals of the lead.
+    /// The host's activity over the first `intervals` sampling intervals of the agent `lead`.
     pub(super) fn view(&self, intervals: usize) -> HostView {
         let Started { at, at_ms, beats, .. } = &self.started;
         let last = intervals.min(beats.len() - 1);
@@ -472,7 +474,7 @@ impl Watched {
         standstills(&both, &stops(seen))
     }
 
-    /// The interfaces that packets pass, by end and name.
+    /// Returns only interfaces that packets pass, named by part of the path and interface: `client/eth0`.
     fn placed(&self, nics: BTreeMap<String, NicActivity>) -> BTreeMap<String, NicActivity> {
         let placed = nics.into_iter().filter_map(|(name, activity)| {
             let place = network::watched_at(self.via?, &name)?;
@@ -481,7 +483,7 @@ impl Watched {
         placed.collect()
     }
 
-    /// The disks' activity from the last beat to the end of the flushes; empty unless all measured agents flushed.
+    /// The disks' activity from the last snapshot in the window to the end of the flushes; empty unless all measured agents flushed.
     fn flushed(&self) -> BTreeMap<String, DiskActivity> {
         let all = self.measured.iter().all(|ran| ran.outcome.flush_ns.is_some());
         let last = self.started.beats.last().and_then(|beat| beat.snapshot.as_ref());
@@ -532,7 +534,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// CPU time of this process, which only observes: other processes make the load.
+/// CPU time of this process in nanoseconds. This process only observes; agents make the load.
 fn own_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)

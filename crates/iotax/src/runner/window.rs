@@ -21,20 +21,20 @@ use super::watch::{Host, Watch, Watched};
 
 /// Time limit for an agent before and after the load: emulated guests are slow to answer.
 const SLACK: Duration = Duration::from_secs(30);
-/// Assumed minimum speed of storage, in bytes per second.
+/// Assumed minimum throughput of storage in bytes per second, for time limits.
 const SLOWEST: u64 = 10_000_000;
 /// Age in nanoseconds from which an I/O in flight is reported as hanging.
 const HUNG_NS: u64 = 1_000_000_000;
 
-/// The work on one target.
+/// The load on one target and on its neighbour in a window.
 pub(super) struct Part<'a> {
     pub(super) workload: &'a Workload,
-    /// The neighbour's workload.
+    /// The neighbour's workload; `None` without a neighbour.
     pub(super) neighbour: Option<Workload>,
     pub(super) seed: u64,
     /// The length of sampling intervals.
     pub(super) interval: Nanos,
-    /// The parts of the target: one, or one for each guest or server.
+    /// The target's instances: one, or one for each guest or server.
     pub(super) targets: &'a mut [Target],
     pub(super) neighbours: &'a mut [Target],
 }
@@ -45,15 +45,15 @@ impl Part<'_> {
     }
 }
 
-/// The result of one part.
+/// The result of one part: a target with its neighbour.
 pub(super) struct Performed {
     pub(super) watched: Watched,
-    /// Occurrences in the part's own window.
+    /// Occurrences, timed from the start of this part's own window.
     pub(super) occurrences: Vec<Occurrence>,
 }
 
-/// Runs the workloads of all parts concurrently and monitors the machine. With `planned` it is a watch, which keeps an agent's results even
-/// if it is lost.
+/// Runs the workloads of all parts concurrently and monitors the machine. With `planned` the measurement is a watch, which keeps an agent's
+/// results even if the agent is lost.
 pub(super) fn perform(
     parts: &mut [Part<'_>],
     entry: Entry<'_>,
@@ -170,22 +170,22 @@ fn wait_for_commands(scene: &WatchedWindow<'_>, progress: &mut dyn Progress) {
     }
 }
 
-/// Monitors one part.
+/// The monitoring of one part: a target with its neighbour.
 struct PartWatch<'a> {
     /// The index of the part's first participant.
     first: usize,
     /// The name of the part's target.
     name: String,
-    /// The greatest age in nanoseconds of a hanging I/O; `None` if none hangs.
+    /// The greatest age in nanoseconds of an I/O that hangs; `None` if no I/O hangs.
     hung: Option<u64>,
     watch: Watch<'a>,
 }
 
-/// The measurements of all parts.
+/// The monitoring of all parts of a window.
 struct Watches<'a>(Vec<PartWatch<'a>>);
 
 impl<'a> Watches<'a> {
-    /// Processes an event. Returns a line once hung I/Os complete again.
+    /// Processes an event of an agent. Returns a line for the user once I/Os that hung complete again.
     fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) -> Option<String> {
         let place = self.0.partition_point(|part| part.first <= event.participant).saturating_sub(1);
         let part = self.0.get_mut(place)?;
@@ -204,7 +204,7 @@ impl<'a> Watches<'a> {
         self.0.iter().map(|part| &part.watch)
     }
 
-    /// The start of the last window to begin; `None` while any may still begin.
+    /// The start of the last window to begin; `None` until every measured agent has begun or failed.
     fn began(&self) -> Option<Instant> {
         self.all().all(Watch::is_settled).then(|| self.all().filter_map(Watch::began).max()).flatten()
     }
@@ -215,7 +215,7 @@ impl<'a> Watches<'a> {
 }
 
 impl PartWatch<'_> {
-    /// A line for I/Os that hung at an earlier interval's end and now continue.
+    /// Returns a line for the user once I/Os that hung at the end of an earlier interval complete again; `None` otherwise.
     fn goes_on(&mut self) -> Option<String> {
         let oldest = self.watch.oldest_ns().filter(|age| *age >= HUNG_NS);
         if let Some(age) = oldest {
@@ -230,8 +230,8 @@ impl PartWatch<'_> {
     }
 }
 
-/// Time limit of a measurement beyond its own length: writes are flushed from a cache that may hold the whole area and read back for
-/// verification, and a test's files are removed.
+/// Time limit of a measurement in addition to its own length, for work after the load: flushing a cache that may hold the whole area,
+/// reading the area back for verification, and removing a test's files.
 fn slack(job: &Job) -> Duration {
     let bytes = job.workload.jobs().map(|one| {
         let passes = u64::from(one.writes()) + u64::from(one.verify != Verify::None);

@@ -14,32 +14,32 @@ use crate::workload::Workload;
 
 /// Default total time of the search.
 const TIME: Nanos = Nanos::from_secs(180);
-/// Trials of each target before the search narrows: two in a closed loop, and rates from far below the capacity up to the capacity.
+/// Trials on each target before the search narrows: two in a closed loop, then rates from far below the capacity up to the capacity.
 const COARSE: u64 = 8;
-/// Length of the windows in which a rate is held; below two minutes of `sustain`, windows of a second are used instead.
+/// Length of one window while the rate found is held; windows last one second if `sustain` is below two minutes.
 const MINUTE: Nanos = Nanos::from_secs(60);
 const SECOND: Nanos = Nanos::from_secs(1);
 const DAY: Nanos = Nanos::from_secs(86_400);
-/// Suffix for the names of workloads that hold the rate found.
+/// Suffix in the name of a workload that holds the rate found by the search.
 const HELD: &str = "-held";
-/// Minimum number of pairs of rates for a confidence interval.
+/// Minimum number of pairs of trials from which a confidence interval is computed.
 const FEWEST_PAIRS: u64 = 6;
 
-/// Finds the highest rate at which each target keeps the conditions, in place of rounds of fixed workloads.
+/// Searches for the highest rate at which each target meets the conditions, in place of rounds of fixed workloads.
 ///
 /// The rates to try follow from what was measured so far (`iotax_analysis::ask`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AskSpec {
-    /// Conditions, all of which must hold: `p99 <= 0.5ms`, `mean <= 2ms`, `errors = 0`
+    /// Conditions, all of which must be met: `p99 <= 0.5ms`, `mean <= 2ms`, `errors = 0`
     pub slo: Vec<Slo>,
-    /// Measures for this long [default: 3m]
+    /// Time for the search [default: 3m]
     #[serde(default = "time")]
     pub time: Nanos,
-    /// Asks whether this many I/Os a second are possible
+    /// Answer whether this many I/Os per second are possible
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub iops: Option<u64>,
-    /// Then holds the rate that was found on each target for this long
+    /// After the search, hold the rate found on each target for this long
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sustain: Option<Nanos>,
 }
@@ -48,11 +48,11 @@ fn time() -> Nanos {
     TIME
 }
 
-/// A condition on the I/Os at a rate. Latencies are response times: from when an I/O was due to its completion.
+/// A condition on the I/Os at a rate. Latency is the response time: from when an I/O was due to its completion.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Slo {
-    /// A limit on a percentile of the latency; failed I/Os count as late.
+    /// A limit on a percentile of the latency. A failed I/O counts as later than the limit.
     Percentile {
         /// The percentile, above 0 and below 100.
         percent: f64,
@@ -64,11 +64,11 @@ pub enum Slo {
         /// The highest latency that meets the condition.
         most: Nanos,
     },
-    /// No I/O may fail.
+    /// No I/O may fail at the rate.
     NoErrors,
 }
 
-/// Figures that a condition may use. Other percentiles are accepted too.
+/// Figures that conditions can limit, listed in error messages. Other percentiles are accepted too.
 const FIGURES: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "p99.9", "errors"];
 
 /// A text that cannot be parsed as a condition.
@@ -82,7 +82,7 @@ pub struct SloError {
 }
 
 impl Slo {
-    /// The figure that the condition limits, as text: `p99`.
+    /// Name of the figure that the condition limits: `p99`, `mean`, `errors`.
     #[must_use]
     pub fn figure(&self) -> String {
         match self {
@@ -173,13 +173,13 @@ impl JsonSchema for Slo {
 }
 
 impl AskSpec {
-    /// A search with these conditions and default settings.
+    /// A search for the highest rate that meets these conditions, with default settings.
     #[must_use]
     pub fn new(slo: Vec<Slo>) -> Self {
         Self { slo, time: TIME, iops: None, sustain: None }
     }
 
-    /// Length and number of the windows in which a rate is held; `None` without [`Self::sustain`].
+    /// Length and number of the windows in which the rate found is held; `None` without [`Self::sustain`].
     #[must_use]
     pub fn held(&self) -> Option<(Nanos, u32)> {
         let sustain = self.sustain?;
@@ -223,7 +223,7 @@ impl AskSpec {
     }
 }
 
-/// The reason why two conditions conflict; `None` if they do not.
+/// Reason for rejecting two conditions together: both limit the same figure, or one is always met if the other is. `None` if neither applies.
 fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
     if one.figure() == other.figure() {
         return Some("one figure has one limit; leave one out");
@@ -238,7 +238,7 @@ fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
 }
 
 impl Plan {
-    /// The workloads whose highest rate is searched for, without the copies at single rates that the search adds.
+    /// The workloads whose highest rate is searched for, without the copies at a fixed rate that the search itself adds.
     pub fn asked(&self) -> impl Iterator<Item = &Workload> {
         let is_added = |workload: &&Workload| {
             workload.is_open_loop()
@@ -250,31 +250,32 @@ impl Plan {
         self.workloads.iter().filter(move |workload| !is_added(workload))
     }
 
-    /// The minimum time of a search: all trials of all targets at their expected length.
+    /// Minimum time of a search: the trials needed for a confidence interval, for all workloads on all targets.
     #[must_use]
     pub fn least_search(&self) -> Nanos {
         let each = self.asked().map(Self::trial_time).fold(0, u64::saturating_add);
         Nanos(each.saturating_mul((COARSE + 2 * FEWEST_PAIRS) * self.targets.len() as u64))
     }
 
-    /// Time of one trial in nanoseconds: warm-up, window, and the pause before the next.
+    /// Expected time of one trial in nanoseconds: warm-up, window, and the pause before the next trial.
     #[must_use]
     pub fn trial_time(workload: &Workload) -> u64 {
         workload.expected_time().0.saturating_add(BETWEEN.0)
     }
 
-    /// Adds a copy of the workload at this index with a rate, unless it exists. Returns the index of the copy.
+    /// Adds a copy of the workload at index `workload` with `rate` I/Os per second, unless the plan already has it. Returns the copy's index.
     pub fn add_rate(&mut self, workload: usize, rate: u64) -> usize {
         self.add(at_rate(&self.workloads[workload], rate))
     }
 
-    /// Adds a copy of the workload at this index that holds a rate for consecutive windows, unless it exists. Returns the index of the copy.
+    /// Adds a copy of the workload at index `workload` that holds `rate` I/Os per second without warm-up, unless the plan already has it. Returns
+    /// the copy's index.
     pub fn add_held(&mut self, workload: usize, rate: u64, window: Nanos) -> usize {
         let held = at_rate(&self.workloads[workload], rate);
         self.add(Workload { name: held.name.clone() + HELD, runtime: window, ramp_time: Nanos(0), ..held })
     }
 
-    /// Returns whether a workload holds a rate that a search found.
+    /// Returns whether the workload is a copy that holds the rate found by the search.
     #[must_use]
     pub fn is_held(&self, workload: &Workload) -> bool {
         self.ask().is_some() && workload.is_open_loop() && workload.name.ends_with(HELD)

@@ -1,4 +1,4 @@
-//! Axes: a key with several values expands into one table per value.
+//! Axes: keys with several values in a plan file, each of which expands its table into one table per value.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -7,29 +7,29 @@ use serde::Serialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Maximum number of targets or workloads in a plan.
+/// Maximum number of targets, and of workloads, in a plan after expansion.
 pub const MOST: usize = 200;
 
 /// Maximum length of an expanded name in bytes.
 const LONGEST_NAME: usize = 40;
 
-/// A key with several values in a plan file.
+/// A key that has several values in a plan file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlanAxis {
-    /// The name of the table that contains the key, as written; empty for an unnamed workload.
+    /// Name of the table that contains the key, as written; empty for an unnamed workload.
     pub of: String,
     /// The dotted key, such as `guest.cache`.
     pub key: String,
-    /// The values as written.
+    /// The key's values, as written in the file.
     pub values: Vec<String>,
 }
 
-/// A combination of axis values that cannot be built.
+/// A combination of axis values that was left out because it cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// The name that the target or workload would have.
+    /// Name that the target or workload would have had.
     pub name: String,
-    /// The reason why it cannot be built.
+    /// Reason why the combination cannot be built.
     pub reason: String,
 }
 
@@ -43,10 +43,10 @@ fn wrong<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Wrong> 
     Err(Wrong { span, message: message.into() })
 }
 
-/// A table of a plan file and the axes in it.
+/// A table of a plan file together with its axes.
 pub(super) struct Product<'i> {
     table: DeTable<'i>,
-    /// The name or name template of the table, and its location.
+    /// The table's name, which may be a template with placeholders, and its location in the file.
     name: Option<Spanned<String>>,
     found: Vec<Found<'i>>,
 }
@@ -56,10 +56,10 @@ struct Found<'i> {
     values: Vec<Spanned<DeValue<'i>>>,
 }
 
-/// A table with one value chosen on each axis.
+/// A table in which each axis is reduced to one value.
 pub(super) struct Combination<'i> {
     pub(super) table: DeTable<'i>,
-    /// The index of the chosen value on each axis.
+    /// Index of the chosen value on each axis, in the order of the axes.
     pub(super) choice: Vec<usize>,
 }
 
@@ -86,7 +86,7 @@ impl<'i> Product<'i> {
         Ok(product)
     }
 
-    /// Returns whether the table expands into several.
+    /// Returns whether the table has an axis, so that it expands into several tables.
     pub(super) fn has_axes(&self) -> bool {
         !self.found.is_empty()
     }
@@ -100,7 +100,7 @@ impl<'i> Product<'i> {
             .collect()
     }
 
-    /// All combinations; the last axis varies fastest.
+    /// All combinations of the axes' values; the last axis varies fastest.
     pub(super) fn combinations(&self) -> Vec<Combination<'i>> {
         let mut choices: Vec<Vec<usize>> = vec![Vec::new()];
         for axis in &self.found {
@@ -121,7 +121,8 @@ impl<'i> Product<'i> {
             .collect()
     }
 
-    /// The name of a combination. `unnamed` holds the default name for a table without one, and the keys whose values that name already shows.
+    /// Builds the name of a combination. `unnamed` is for a table without a name: the default name, and the keys whose values that name already
+    /// contains.
     pub(super) fn name(&self, choice: &[usize], unnamed: Option<(&str, &[&str])>) -> Result<String, Wrong> {
         let chosen = || self.found.iter().zip(choice).map(|(axis, value)| (axis, &axis.values[*value]));
         let (span, name) = match (&self.name, unnamed) {
@@ -158,12 +159,13 @@ impl<'i> Product<'i> {
         Ok(name)
     }
 
-    /// The position of an axis value in the file.
+    /// Location in the file of a value of an axis.
     pub(super) fn value_span(&self, axis: usize, value: usize) -> Range<usize> {
         self.found[axis].values[value].span()
     }
 
-    /// Checks that a name template has a placeholder in braces for each axis, and no other braces. Without axes the name is literal.
+    /// Rejects a name template unless it has one placeholder in braces for each axis and no other braces. A table without axes may have braces in
+    /// its name.
     fn check_form(&self) -> Result<(), Wrong> {
         let Some(name) = self.name.as_ref().filter(|name| name.get_ref().contains(['{', '}'])) else {
             return Ok(());
@@ -190,19 +192,19 @@ impl<'i> Product<'i> {
 }
 
 impl Found<'_> {
-    /// The last part of the dotted key.
+    /// Last part of the dotted key: `cache` for `guest.cache`.
     fn key(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
 
-    /// The placeholder of an axis in a name template: the last part of its key, or the whole key if another axis has the same last part.
+    /// Placeholder of this axis in a name template: the last part of its key, or the whole key if another axis ends in the same part.
     fn placeholder(&self, all: &[Self]) -> String {
         let alike = all.iter().filter(|other| other.key() == self.key()).count();
         let key = if alike == 1 { self.key().to_owned() } else { self.path.join(".") };
         format!("{{{key}}}")
     }
 
-    /// The part of a name that stands for a value: words as they are, numbers and booleans prefixed with the key.
+    /// Text for a value within a name: a word as it is, a number or boolean with the key in front.
     fn word(&self, value: &DeValue<'_>) -> String {
         match value {
             DeValue::Boolean(true) => self.key().to_owned(),
@@ -217,13 +219,13 @@ fn joined(name: &str, words: impl Iterator<Item = String>) -> String {
     std::iter::once(name.to_owned()).chain(words).collect::<Vec<_>>().join("-")
 }
 
-/// Removes characters that are not allowed in names.
+/// Replaces characters that are not allowed in names with single dashes.
 fn plain(text: &str) -> String {
     let part = |c: char| !(c.is_ascii_alphanumeric() || "_.".contains(c));
     text.split(part).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
-/// A value as written, without quotes.
+/// Formats a value as in the file, without quotes.
 fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => text.clone().into_owned(),

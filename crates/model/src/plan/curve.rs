@@ -1,4 +1,4 @@
-//! A plan that measures latency against offered load, at rates chosen by the targets' capacities.
+//! A plan that measures latency against offered load, at rates derived from each target's capacity.
 
 use std::collections::BTreeMap;
 
@@ -11,51 +11,51 @@ use super::{BETWEEN, Design, MOST_MEASUREMENTS, Plan, PlanError};
 use crate::units::Nanos;
 use crate::workload::Workload;
 
-/// Default time limit of the measurement.
+/// Default time limit for measuring a curve.
 const TIME: Nanos = Nanos::from_secs(180);
-/// Default number of rates: for a single target, the minimum for each of several targets, and the total to divide among several targets.
+/// Default number of rates: for one target; the minimum per target if there are several; and the total that several targets share.
 const POINTS: u32 = 12;
 const POINTS_EACH: u32 = 6;
 const POINTS_TOGETHER: u32 = 20;
-/// Accepted numbers of rates.
+/// Accepted values of `points`, the number of rates.
 const ACCEPTED: std::ops::RangeInclusive<u32> = 4..=40;
-/// Accepted percentages of a target's capacity.
+/// Accepted values of `shares`, in percent of the target's capacity.
 const PERCENT: std::ops::RangeInclusive<u32> = 1..=200;
-/// Minimum number of rounds for an estimate of the spread.
+/// Minimum number of rounds from which the spread between rounds is estimated.
 const LEAST_ROUNDS: u32 = 3;
-/// A target is not measured at other targets' rates above this multiple of its own capacity.
+/// Highest rate at which a target is measured, as a multiple of its own capacity. Higher rates, chosen for faster targets, are skipped.
 const FAR: f64 = 1.2;
 
-/// Measures each workload at many rates, from a small share of what the targets can do to a little more than that.
+/// Measures each workload at many rates, from a small share of the targets' capacity to slightly above it.
 ///
-/// The capacity of every target and its latency at a few loads are measured when all are built, and the rates are placed by them; the closed loop
-/// stays in the plan, so that each round measures the capacity again.
+/// The capacity of every target and its latency at a few loads are measured when all targets are built; the rates are derived from them. Each
+/// workload also stays in the plan without a rate (closed loop), so that each round measures the capacity again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
 pub struct CurveSpec {
-    /// Measures for this long [default: 3m; with `shares` in rounds, see `repeat`]
+    /// Time limit of the measurement [default: 3m; with `shares` in rounds, see `repeat`]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub time: Option<Nanos>,
-    /// Number of rates by each target's capacity; those of several targets that are close are measured once [default: 12, or 6 to 10 of
-    /// several targets]
+    /// Number of rates derived from each target's capacity; rates of several targets that are close together are measured once [default: 12, or 6 to
+    /// 10 of several targets]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub points: Option<u32>,
-    /// The rates in percent of what the target can do, in place of `points`: of one target
+    /// Rates in percent of the target's capacity, in place of `points`; accepted for a single target
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub shares: Vec<u32>,
-    /// The highest rate that each workload is measured at on each target, by name: written once the rates are placed.
+    /// Highest rate in I/Os per second at which each workload is measured on each target, by name: set once the rates are chosen.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub highest: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 impl CurveSpec {
-    /// Time limit of the measurement; `None` if rounds are given.
+    /// Time limit of the measurement; `None` if `shares` are given without a time, so that the number of rounds is fixed.
     #[must_use]
     pub fn time(&self) -> Option<Nanos> {
         self.time.or(self.shares.is_empty().then_some(TIME))
     }
 
-    /// Number of rates of each workload for this number of targets.
+    /// Number of rates at which each workload is measured, with `targets` targets in the plan.
     #[must_use]
     pub fn points_of(&self, targets: usize) -> u32 {
         let together = POINTS_TOGETHER / u32::try_from(targets).unwrap_or(u32::MAX).max(1);
@@ -112,20 +112,20 @@ impl CurveSpec {
 }
 
 impl Plan {
-    /// Returns whether the rates, and so the number of measurements, are determined during the run.
+    /// Returns whether rates, and so the number of measurements, are chosen during the run.
     #[must_use]
     pub fn finds_rates(&self) -> bool {
         self.ask().is_some() || self.wants_rates()
     }
 
-    /// Returns whether this is a curve whose rates have not been chosen yet.
+    /// Returns whether this plan measures a curve and its rates have not been chosen yet.
     #[must_use]
     pub fn wants_rates(&self) -> bool {
         self.curve().is_some() && !self.workloads.iter().any(Workload::is_open_loop)
     }
 
-    /// Returns whether a workload, by its index, is measured on a target. It must apply to the target, and in a curve its rate must not be
-    /// far beyond the target's capacity.
+    /// Returns whether the workload at an index is measured on the target at an index. In a curve, rates above 1.2 times the target's capacity are
+    /// skipped.
     #[must_use]
     pub fn measures(&self, target: usize, workload: usize) -> bool {
         let highest = |workload: &Workload| -> Option<u64> {
@@ -138,8 +138,8 @@ impl Plan {
             && rate.zip(highest(workload)).is_none_or(|(rate, highest)| rate <= highest)
     }
 
-    /// For a workload whose rate was given as a percentage of the capacity: its name without the rate, and the percentage. `None` for other
-    /// workloads, and if several percentages round to the same rate.
+    /// Splits the name of a workload whose rate was given as a percentage of capacity into the name without the rate, and the percentage. `None`
+    /// for other workloads, and if two percentages were rounded to the same rate.
     #[must_use]
     pub fn share_of<'a>(&self, workload: &'a str) -> Option<(&'a str, u32)> {
         let (work, _) = workload.rsplit_once('@')?;
@@ -152,8 +152,8 @@ impl Plan {
         (names.len() == shares.len()).then(|| (work, shares[at]))
     }
 
-    /// Adds a workload for each rate after each closed-loop workload, and sets the number of rounds that fits the time limit.
-    /// `seen` holds, for each workload, the scouting results by target name; targets that could not be measured are absent.
+    /// Adds an open-loop copy of each workload for each rate, and sets the number of rounds that fits the time limit. `seen` holds the measured
+    /// capacity and latencies for each workload, by target name; targets that could not be measured are absent.
     ///
     /// # Errors
     /// The time limit is too short for the minimum number of rounds.
@@ -200,7 +200,8 @@ impl Plan {
     }
 }
 
-/// Rates for percentages of a capacity, rounded up as in vdbench: to a multiple of 100 above 1000, else of 10; without duplicates.
+/// Converts percentages of a capacity into rates, without duplicates. Rates are rounded up as in vdbench: to a multiple of 100 above 1000, else of
+/// 10.
 fn shares_of(capacity: f64, shares: &[u32]) -> Vec<u64> {
     let rate = |share: &u32| {
         let exact = capacity * f64::from(*share) / 100.0;

@@ -1,31 +1,31 @@
-//! Chooses the rates of a curve: closely spaced where latency rises, widely spaced where it is flat.
+//! Chooses the rates of a curve: closely spaced where latency rises steeply, widely spaced where it is flat.
 
 use super::rates::rounded;
 
-/// The lowest and the highest rate, as shares of a target's capacity.
+/// Lowest and highest rate of a curve, as shares of a target's capacity.
 const SHARES: (f64, f64) = (0.05, 1.1);
-/// Rates of different targets that differ by less than this factor are merged.
+/// Rates chosen for different targets are merged if they differ by less than this factor.
 const APART: f64 = 1.08;
-/// Response times above this multiple of the lowest mean are capped when rates are placed, because they only reflect the queue's length.
+/// Response times are capped at this multiple of the lowest mean when rates are chosen: higher ones only reflect the length of the queue.
 const TALL: f64 = 8.0;
 
-/// The measurements of a target that its rates are chosen by.
+/// Capacity and latencies of a target, measured in advance to choose the rates of its curve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scouted {
-    /// I/Os per second in the closed loop.
+    /// I/Os per second in a closed loop: the highest rate that the target can sustain.
     pub capacity: f64,
     /// Rates in ascending order with their mean response time, in any unit; `None` if the target did not sustain the rate.
     pub seen: Vec<(u64, Option<f64>)>,
 }
 
 impl Scouted {
-    /// A target with known capacity and no other measurements.
+    /// A target of which only the capacity is known.
     #[must_use]
     pub fn new(capacity: f64) -> Self {
         Self { capacity, seen: Vec::new() }
     }
 
-    /// The rates to measure before the curve's rates are chosen.
+    /// Rates at which latency is measured before the curve's rates are chosen: 5% to 100% of the capacity.
     #[must_use]
     pub fn first_rates(capacity: f64) -> Vec<u64> {
         let mut rates: Vec<u64> =
@@ -34,7 +34,7 @@ impl Scouted {
         rates
     }
 
-    /// The measured curve as points of load and log latency, each scaled to 0 to 1; both coordinates increase.
+    /// Converts the measurements into points (load, log of latency), each scaled to 0 to 1. Neither coordinate ever decreases.
     fn knots(&self) -> Vec<(f64, f64)> {
         let place = |rate: u64| (rate as f64 / self.capacity - SHARES.0) / (SHARES.1 - SHARES.0);
         let lowest = self.seen.iter().filter_map(|(_, latency)| *latency).reduce(f64::min);
@@ -54,7 +54,7 @@ impl Scouted {
         knots
     }
 
-    /// `points` rates, equally spaced along the length of the curve.
+    /// Chooses `points` rates at equal distances along the curve of load and log latency.
     fn places(&self, points: u32) -> Vec<f64> {
         let knots = self.knots();
         let length = |from: (f64, f64), to: (f64, f64)| (to.0 - from.0).hypot(to.1 - from.1);
@@ -75,7 +75,7 @@ impl Scouted {
     }
 }
 
-/// The rates for these targets: whole numbers in ascending order, without duplicates.
+/// Chooses the rates for all targets together: whole numbers in ascending order, without duplicates.
 pub(super) fn place(targets: &[&Scouted], points: u32) -> Vec<u64> {
     let mut rates: Vec<f64> = targets.iter().flat_map(|target| target.places(points)).collect();
     rates.sort_by(f64::total_cmp);

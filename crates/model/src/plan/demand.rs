@@ -1,4 +1,4 @@
-//! An application's requirements on its storage, called demands.
+//! An application's requirements on its storage, such as a maximum fsync latency; plans call them demands.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,38 +10,38 @@ use super::{Plan, PlanError, Slo};
 use crate::number;
 use crate::units::{Bytes, human};
 
-/// A limit on a figure of a workload, which every target is held against.
+/// A limit on a figure of a workload that every target must meet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Demand {
-    /// The workload's name; may be left out where there is one
+    /// Name of the workload; optional if the plan has only one
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<String>,
     /// The figure and its limit: `sync p99 <= 10ms`, `write mean <= 10ms`, `p99.9 <= 50ms`, `iops >= 500`, `sustained bytes >= 125m`
     pub keep: Keep,
-    /// Where the limit is published
+    /// Publication that states the limit
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub source: Option<String>,
 }
 
-/// A figure and its limit.
+/// A figure of a workload and the limit that it must meet.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Keep {
-    /// A limit on the latency of I/Os, from submission to completion.
+    /// A limit on the latency of I/Os, measured from submission to completion.
     Latency {
-        /// The kind of I/O; `None` for reads and writes together.
+        /// The kind of I/O whose latency is limited; `None` for reads and writes together.
         of: Option<DemandOn>,
-        /// The condition; never [`Slo::NoErrors`].
+        /// The limit on the latency; never [`Slo::NoErrors`].
         slo: Slo,
     },
-    /// Minimum I/Os per second.
+    /// Minimum number of I/Os per second.
     Iops(u64),
-    /// Minimum rate after bursts: the rate after its last drop within a measurement.
+    /// Minimum sustained rate: the rate after its last drop within a measurement, when bursts are over.
     Sustained {
         /// The unit of the rate: I/Os or bytes.
         of: RateUnit,
-        /// The minimum per second.
+        /// The minimum number of I/Os or bytes per second.
         least: u64,
     },
 }
@@ -68,7 +68,7 @@ pub enum DemandOn {
 }
 
 impl DemandOn {
-    /// The word for the kind in a demand, and the name of its tally.
+    /// Word for the kind of I/O in the text of a demand; also the name of its tally.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ impl fmt::Display for Keep {
 }
 
 impl Keep {
-    /// The demand's figure as text: `p99 of sync`, `IOPS`.
+    /// Formats the limited figure: `p99 of sync`, `IOPS`.
     #[must_use]
     pub fn figure(&self) -> String {
         match self {
@@ -125,7 +125,7 @@ impl Keep {
         }
     }
 
-    /// The demand's limit as text: `at most 10 ms`.
+    /// Formats the limit: `at most 10 ms`.
     #[must_use]
     pub fn limit(&self) -> String {
         match self {
@@ -207,7 +207,7 @@ impl JsonSchema for Keep {
     }
 }
 
-/// Rejects a demand on a workload that does not exist, or on a kind of I/O that the workload does not issue.
+/// Rejects a demand on an unknown workload, or on a kind of I/O that the workload does not issue.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     for demand in &plan.require {
         let refuse = |why: String| Err(PlanError::Content(format!("require: {}: {why}", demand.keep)));

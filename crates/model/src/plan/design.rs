@@ -1,33 +1,33 @@
-//! The design of a run: what is measured, and when the run stops.
+//! The design of a run: the order and number of measurements, and when the run stops.
 
 use serde::{Deserialize, Serialize};
 
 use super::{AskSpec, CurveSpec, Plan, PlanError, UntilDecided, UntilSteady, WatchSpec};
 
-/// The design of a run, which determines what is measured and when the run stops.
+/// The design of a run: the order and number of measurements, and when the run stops.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Design {
-    /// A fixed number of rounds.
+    /// A number of rounds that is set in advance.
     #[default]
     FixedRounds,
-    /// Rounds are added until every comparison is decided.
+    /// Rounds are added until every comparison between targets is decided.
     UntilDecided(UntilDecided),
-    /// Rounds are added until every target is in a steady state on every workload. Only the last five rounds are compared.
+    /// Rounds are added until every target is in a steady state on every workload. Results come from the last five rounds only.
     UntilSteady(UntilSteady),
-    /// Every workload is measured at many rates.
+    /// Every workload is measured at many rates, for a curve of latency against load.
     Curve(CurveSpec),
-    /// A search for the highest rate that meets conditions chooses the rates.
+    /// The highest rate that meets conditions on latency is searched for.
     Ask(AskSpec),
-    /// Triggers events during each measurement.
+    /// Events, such as a failover, are triggered during each measurement to measure their effect on the load.
     Watch(WatchSpec),
 }
 
 impl Design {
-    /// The design given by the tables of a plan file.
+    /// Chooses the design from the tables that a plan file contains.
     ///
     /// # Errors
-    /// The file has tables of two designs.
+    /// The file contains the tables of two designs.
     pub(super) fn of_tables(
         until: Option<UntilDecided>,
         steady: Option<UntilSteady>,
@@ -52,9 +52,10 @@ impl Design {
     }
 }
 
-/// Accessors for the settings of designs; each is `None` for other designs. Code that must handle all designs matches on [`Plan::design`].
+/// Accessors for the settings of a design; each returns `None` if the plan has another design. Code that must handle every design matches on
+/// [`Plan::design`].
 impl Plan {
-    /// The limits of a run that adds rounds until every comparison is decided.
+    /// Limits of a run that adds rounds until every comparison is decided; `None` for other designs.
     #[must_use]
     pub const fn until_decided(&self) -> Option<&UntilDecided> {
         match &self.design {
@@ -67,7 +68,7 @@ impl Plan {
         }
     }
 
-    /// The settings of a plan that measures latency curves.
+    /// Settings of a plan that measures latency against load; `None` for other designs.
     #[must_use]
     pub const fn curve(&self) -> Option<&CurveSpec> {
         match &self.design {
@@ -80,7 +81,7 @@ impl Plan {
         }
     }
 
-    /// The settings of a plan that searches for the highest rate.
+    /// Settings of a plan that searches for the highest rate; `None` for other designs.
     #[must_use]
     pub const fn ask(&self) -> Option<&AskSpec> {
         match &self.design {
@@ -93,7 +94,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether the main result compares targets. A search results in a rate, a watch in the cost of an event.
+    /// Returns whether the main result is a comparison of targets. A search has a rate as its result, a watch the effect of events.
     #[must_use]
     pub const fn compares_targets(&self) -> bool {
         match &self.design {
@@ -102,7 +103,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether the number of rounds depends on the results so far.
+    /// Returns whether rounds are added depending on the results so far.
     #[must_use]
     pub const fn adds_rounds(&self) -> bool {
         match &self.design {
@@ -111,7 +112,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether targets are compared by rounds, so that more rounds give narrower intervals.
+    /// Returns whether comparisons use one value per round, so that more rounds narrow the confidence intervals.
     #[must_use]
     pub const fn goes_by_rounds(&self) -> bool {
         match &self.design {
@@ -120,7 +121,7 @@ impl Plan {
         }
     }
 
-    /// The settings of a plan that triggers events during measurements.
+    /// Settings of a plan that triggers events during measurements; `None` for other designs.
     #[must_use]
     pub const fn watch(&self) -> Option<&WatchSpec> {
         match &self.design {

@@ -1,4 +1,4 @@
-//! The differences between two targets.
+//! Finds the plan keys in which two targets differ.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use toml::{Table, Value};
 
 use crate::target::TargetSpec;
 
-/// A plan key whose value differs between two targets.
+/// A plan key in which a target differs from another target.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TargetDifference {
     /// The dotted key, such as `guest.cache`.
     pub key: String,
-    /// The value in the first target; `None` if the key is not set there.
+    /// The key's value in the target; `None` if only the other target sets the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
 }
@@ -27,8 +27,8 @@ impl fmt::Display for TargetDifference {
     }
 }
 
-/// The differences of `one` from `other`, without the names, and the number of keys that they involve. A table that only one target has is
-/// one difference and counts with all of its keys.
+/// Lists the keys in which `one` differs from `other`, ignoring names, and counts them. A table that only one of the targets has is listed once and
+/// counts as many keys as it has.
 pub(super) fn between(one: &TargetSpec, other: &TargetSpec) -> (Vec<TargetDifference>, usize) {
     let keys = |target| {
         let mut keys = Table::try_from(target).unwrap_or_default();

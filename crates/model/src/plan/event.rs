@@ -1,4 +1,4 @@
-//! Events of a watch: commands, and operations on a guest's disk.
+//! Events that a plan triggers during a measurement: commands, and operations on a guest's disk.
 
 use std::str::FromStr;
 
@@ -33,29 +33,29 @@ words! {
 }
 
 impl Operation {
-    /// Returns whether the operation creates another file next to the image.
+    /// Returns whether the operation copies the disk to another file next to the image.
     #[must_use]
     pub const fn copies(self) -> bool {
         matches!(self, Self::Mirror | Self::Backup)
     }
 }
 
-/// An event that a watch triggers.
+/// An event that the plan triggers during each measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "EventEntry", into = "EventEntry")]
 pub struct PlannedEvent {
-    /// The name in reports.
+    /// Name of the event in reports.
     pub name: String,
-    /// The command or operation to carry out.
+    /// The command or operation that the event carries out.
     pub action: Action,
-    /// Time from the start of the measured window; `None` to space such events evenly over the window.
+    /// Time of the event from the start of the measured window; `None` for events that are evenly spaced over the window.
     pub at: Option<Nanos>,
 }
 
-/// The way in which an event is triggered.
+/// The command or operation that an event consists of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// A command for `sh -c` on this host.
+    /// A command line for `sh -c` on this host.
     Command(String),
     /// An operation on the measured guest or image.
     Operation(Operation),
@@ -66,16 +66,16 @@ pub enum Action {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PlannedEvent")]
 struct EventEntry {
-    /// Its name in reports [default: its operation]
+    /// Name of the event in reports [default: its operation]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     name: Option<String>,
     /// A command for `sh -c` on this host
     #[serde(skip_serializing_if = "Option::is_none", default)]
     command: Option<String>,
-    /// In place of a command, an operation on the measured guest or image
+    /// Operation on the measured guest or image, in place of a command
     #[serde(skip_serializing_if = "Option::is_none", default)]
     operation: Option<Operation>,
-    /// From the start of the measured window [default: events without a time are spread evenly over it]
+    /// Time of the event from the start of the measured window [default: events without a time are spread evenly over it]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     at: Option<Nanos>,
 }
@@ -108,7 +108,7 @@ impl TryFrom<EventEntry> for PlannedEvent {
     }
 }
 
-/// Rejects a name that does not fit into the tables of reports.
+/// Rejects a name that is empty, contains hidden characters, or is too long for the tables of reports.
 fn check_name(name: &str) -> Result<(), String> {
     let length = name.chars().count();
     if length <= LONGEST && !name.trim().is_empty() && !name.contains(visible::is_hidden) {
@@ -142,7 +142,7 @@ impl JsonSchema for PlannedEvent {
     }
 }
 
-/// Parses `NAME = COMMAND` or `OPERATION`; `@TIME` after the name or operation sets the time.
+/// Parses `NAME = COMMAND` or `OPERATION`, each optionally with `@TIME` after the name or operation: the time from the start of the window.
 impl FromStr for PlannedEvent {
     type Err = String;
 

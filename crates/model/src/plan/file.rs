@@ -1,4 +1,4 @@
-//! Reads plan files.
+//! Parses and checks plan files.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -19,18 +19,18 @@ use crate::target::TargetSpec;
 use crate::units::Nanos;
 use crate::workload::{Workload, WorkloadKeys};
 
-/// A parsed plan file: the plan, and how its axes were expanded.
+/// A parsed plan file: the plan, and the expansion of keys with several values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanFile {
-    /// The expanded plan.
+    /// The plan, in which every key has one value.
     pub plan: Plan,
     /// The time limit that determines the number of rounds; `None` if the file sets rounds.
     pub time: Option<Nanos>,
-    /// Keys with several values, in file order.
+    /// Keys with several values, in the order of the file.
     pub axes: Vec<PlanAxis>,
-    /// Combinations of values that cannot be built.
+    /// Combinations of values that were left out because they cannot be built.
     pub left_out: Vec<LeftOut>,
-    /// Settings for running the plan on several machines.
+    /// Settings for `iotax fleet run`, which runs the plan on several machines.
     pub fleet: FleetSpec,
 }
 
@@ -44,21 +44,21 @@ pub(super) struct PlanHead {
     suite: Option<String>,
     /// Number of rounds: each measures everything once, in a new order [default: 5]
     repeat: Option<u32>,
-    /// Measures for this long at most, adding rounds until every comparison is decided; in place of `repeat` and `until_decided`.
+    /// Time limit of the measurement: adds rounds until every comparison is decided. In place of `repeat` and `until_decided`.
     time: Option<Nanos>,
-    /// Adds rounds until every comparison is decided; the first look is after `repeat` rounds.
+    /// Adds rounds until every comparison is decided. Comparisons are evaluated for the first time after `repeat` rounds.
     until_decided: Option<UntilDecided>,
-    /// Adds rounds until every target is in a steady state on every workload, by SNIA's rule; the last five are compared.
+    /// Adds rounds until every target is in a steady state on every workload, by SNIA's rule. The last five rounds are compared.
     until_steady: Option<UntilSteady>,
     /// Measures every workload at many rates: latency against offered load. In place of `repeat`, `time` and `until_decided`.
     curve: Option<CurveSpec>,
-    /// Finds the highest rate that keeps conditions on latency. In place of `repeat`, `time`, `until_decided` and `curve`.
+    /// Searches for the highest rate that meets conditions on latency. In place of `repeat`, `time`, `until_decided` and `curve`.
     ask: Option<AskSpec>,
-    /// Holds a known load while events happen.
+    /// Runs a known load while events are triggered, and measures their effect.
     watch: Option<WatchSpec>,
-    /// The way in which several machines carry it out, with `iotax fleet run`.
+    /// Settings for `iotax fleet run`, which runs the plan on several machines.
     fleet: Option<FleetSpec>,
-    /// Limits that every target is held against: yes, no or undecided.
+    /// Limits that every target must meet: the answer is yes, no or undecided.
     #[serde(default)]
     require: Vec<Demand>,
     /// Ratios closer to 1 than this count as equal [default: 2%]
@@ -67,7 +67,7 @@ pub(super) struct PlanHead {
     baseline: Option<String>,
     /// Name of the control target: trends follow the ratio to it, which cancels changes of the machine itself [default: none]
     control: Option<String>,
-    /// Determines order, offsets and payload [default: random]
+    /// Seed of the order, the offsets and the payload [default: random]
     seed: Option<u64>,
     /// Default keys for all workloads.
     #[serde(rename = "defaults")]
@@ -87,14 +87,14 @@ pub(super) struct PlanHead {
     _neighbour: Option<IgnoredAny>,
 }
 
-/// Maximum number of tokens in a file, because a parsed token takes many times its size in memory.
+/// Maximum number of tokens in a plan file, a limit on memory: a parsed token takes many times its size in the file.
 const MOST_WORDS: usize = 1 << 19;
 
-/// A kind of table that expands into one or more entries, such as targets or workloads.
+/// An entry of a list in a plan file, such as a target or a workload; one table may expand into several.
 trait Row: DeserializeOwned + Clone + PartialEq {
-    /// The key of the list in a plan file.
+    /// The list's key in a plan file: `target`, `workload`.
     const TABLE: &'static str;
-    /// The keys whose values the default name already shows.
+    /// Keys whose values the default name already contains.
     const TOLD: &'static [&'static str];
     fn name(&mut self) -> &mut String;
     fn check(&self) -> Result<(), PlanError>;
@@ -126,22 +126,22 @@ impl Row for Workload {
     }
 }
 
-/// A table of the file and its position.
+/// A table of the plan file and its location.
 struct Source<'i> {
     table: DeTable<'i>,
     span: Range<usize>,
 }
 
-/// The state of parsing a file.
+/// A plan file that is being parsed, with the results so far.
 struct Reader<'i> {
     text: Text<'i>,
     axes: Vec<PlanAxis>,
     left_out: Vec<LeftOut>,
-    /// For each entry: the list, its name, and its source table.
+    /// The expanded entries: the key of the list, the entry's name, and the table that it comes from.
     named: Vec<(&'static str, String, Source<'i>)>,
 }
 
-/// Parses and checks a plan file. `targets` are used for a file without targets.
+/// Parses and checks a plan file. `targets` are used if the file defines none.
 pub(super) fn read(text: &str, targets: Vec<TargetSpec>) -> Result<PlanFile, PlanError> {
     let words = text.as_bytes().chunk_by(|a, b| a.is_ascii_alphanumeric() && b.is_ascii_alphanumeric());
     if words.take(MOST_WORDS + 1).count() > MOST_WORDS {
@@ -233,7 +233,7 @@ impl<'i> Reader<'i> {
         self.text.at(wrong.span, &wrong.message)
     }
 
-    /// The keys of `[defaults]`, which apply to all workloads.
+    /// Returns the table `[defaults]`, whose keys apply to all workloads; empty if there is none.
     fn defaults(&self, document: &DeTable<'i>) -> Result<DeTable<'i>, PlanError> {
         let Some(value) = document.get("defaults") else { return Ok(DeTable::new()) };
         let DeValue::Table(defaults) = value.get_ref() else {
@@ -250,7 +250,7 @@ impl<'i> Reader<'i> {
         Ok(defaults.clone())
     }
 
-    /// The tables of a list.
+    /// Returns the tables of the list with key `list`; empty if the file has none.
     fn tables(&self, document: &DeTable<'i>, list: &str) -> Result<Vec<Source<'i>>, PlanError> {
         let Some((key, value)) = document.get_key_value(list) else { return Ok(Vec::new()) };
         let tables = match value.get_ref() {
@@ -266,7 +266,7 @@ impl<'i> Reader<'i> {
         })
     }
 
-    /// Expands all tables of a list.
+    /// Expands all tables of a list into entries.
     fn rows<T: Row>(&mut self, document: &DeTable<'i>, defaults: &DeTable<'i>) -> Result<Vec<T>, PlanError> {
         let mut rows = Vec::new();
         for mut source in self.tables(document, T::TABLE)? {
@@ -300,7 +300,7 @@ impl<'i> Reader<'i> {
         Ok(rows)
     }
 
-    /// Expands one table into an entry for each combination of its axes' values.
+    /// Expands one table into one entry for each combination of its axes' values.
     fn multiplied<T: Row>(&mut self, source: &Source<'i>) -> Result<Vec<T>, PlanError> {
         let product = Product::new(&source.table).map_err(|error| self.wrong(error))?;
         let has_name = source.table.contains_key("name");
@@ -369,13 +369,13 @@ impl<'i> Reader<'i> {
         Ok(neighbours)
     }
 
-    /// Adds the position to an error about a table: that of the key that the reason names, or that of the table.
+    /// Adds a location to an error about a table: that of the key named in the reason, else that of the table.
     fn locate_in(&self, source: &Source<'i>, error: &PlanError) -> PlanError {
         let span = find_key(&source.table, words(&error.reason()));
         self.text.at(span.unwrap_or_else(|| source.span.clone()), &error.to_string())
     }
 
-    /// Adds the position to an error about the whole plan.
+    /// Adds a location to an error about the whole plan, if the table or key at fault can be found.
     fn locate(&self, error: PlanError, document: &DeTable<'i>) -> PlanError {
         let (list, name) = match &error {
             PlanError::Target(target) => (TargetSpec::TABLE, &target.name),
@@ -395,7 +395,7 @@ impl<'i> Reader<'i> {
     }
 }
 
-/// Adds the default keys that a table does not set.
+/// Copies keys from `defaults` into a table that does not set them.
 fn inherit<'i>(table: &mut DeTable<'i>, defaults: &DeTable<'i>) {
     for (key, value) in defaults {
         if !table.contains_key(key) {
@@ -404,7 +404,7 @@ fn inherit<'i>(table: &mut DeTable<'i>, defaults: &DeTable<'i>) {
     }
 }
 
-/// The names of the first two entries that differ only in name.
+/// Names of the first two entries that are equal except for their names.
 fn first_alike<T: Row>(rows: &mut [T]) -> Option<(String, String)> {
     let names: Vec<String> = rows.iter_mut().map(|row| std::mem::take(row.name())).collect();
     let alike = (1..rows.len())

@@ -1,4 +1,4 @@
-//! Running a plan on several machines.
+//! Settings for running a plan on several machines, and the division of its rates among them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,11 +29,11 @@ pub enum FleetRates {
 }
 
 impl Plan {
-    /// Divides the rates of all workloads among `members`, and sets them to the share of member `place`, counted from 0. The shares of all
-    /// members add up to the plan's rates.
+    /// Divides the rates of all workloads among `members` machines, and keeps the share of the machine with index `place`, from 0. The shares of
+    /// all machines add up to the plan's rates.
     ///
     /// # Errors
-    /// A member would get less than one I/O or byte per second.
+    /// A machine would get less than one I/O or byte per second.
     pub fn divide_rates(&mut self, place: u64, members: u64) -> Result<(), PlanError> {
         let share = |key: &str, whole: u64| match whole / members.max(1)
             + u64::from(place < whole % members.max(1))

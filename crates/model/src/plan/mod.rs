@@ -1,4 +1,4 @@
-//! The plan of a run: targets, workloads, number of rounds.
+//! The plan of a run: targets, workloads, and the number of rounds or the rule for adding rounds.
 
 mod ask;
 mod axes;
@@ -51,39 +51,39 @@ pub use demand::{Demand, DemandError, DemandOn, Keep, RateUnit};
 pub use event::{Action, Operation, PlannedEvent};
 pub use watch::{Limit, Requirement, RequirementError, WatchFigure, WatchSpec};
 
-/// A plan, complete and checked. Parsed from TOML by [`Plan::from_toml`] or built from command-line flags.
+/// A plan, complete and checked. Parsed from TOML by [`Plan::from_toml`], or built from command-line flags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// A title for reports.
+    /// Title of the run in reports.
     pub name: String,
-    /// The [suite](crate::suite) that the workloads belong to, if any; reports group them accordingly.
+    /// Name of the [suite](crate::suite) that the workloads belong to; reports group them accordingly. Absent for other workloads.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suite: Option<String>,
-    /// Number of rounds; with [`Design::UntilDecided`], the number of rounds before the first look.
+    /// Number of rounds; if rounds are added, the number before the first evaluation of results.
     pub repeat: u32,
-    /// The design, which determines what is measured and when the run stops.
+    /// Rule for choosing what is measured and when the run stops, with its settings.
     #[serde(default)]
     pub design: Design,
-    /// The margin within which ratios count as equal.
+    /// Margin of equivalence: ratios of results closer to 1 count as equal.
     #[serde(default)]
     pub margin: Margin,
-    /// Name of the target that the others are compared with.
+    /// Name of the target that the other targets are compared with.
     pub baseline: String,
-    /// Name of the target that shows the machine's own state: `iotax trend` removes its changes from the others'.
+    /// Name of a target that only changes with the machine itself. `iotax trend` removes such changes from the other targets' results.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub control: Option<String>,
-    /// Determines order, offsets and payload. If absent, a seed is drawn at the start of the run.
+    /// Seed that determines order, offsets and payload. If absent, the run draws one at its start.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seed: Option<u64>,
-    /// At least one; names are unique.
+    /// The targets to measure; at least one, with unique names.
     pub targets: Vec<TargetSpec>,
-    /// At least one; names are unique.
+    /// The workloads to run on each target; at least one, with unique names.
     pub workloads: Vec<Workload>,
-    /// Background load beside the targets that name it; not measured itself.
+    /// Background loads that run while the targets that name them are measured; not measured themselves.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub neighbours: Vec<Neighbour>,
-    /// Demands that every target is checked against.
+    /// Limits that every target's results are checked against.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub require: Vec<Demand>,
 }
@@ -92,29 +92,29 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Neighbour {
-    /// Its name is the neighbour's; unique among targets and neighbours.
+    /// The target of the load; its name, unique among targets and neighbours, is the neighbour's name.
     pub target: TargetSpec,
-    /// Runs for as long as another target is measured; its runtime and warm-up are ignored.
+    /// The workload, which runs for as long as another target is measured; its runtime and warm-up are ignored.
     #[schemars(with = "Option<WorkloadKeys>")]
     pub workload: Workload,
 }
 
-/// Size in bytes of a target that no workload accesses.
+/// Size in bytes of a created target whose area no workload accesses.
 const UNUSED: u64 = 1 << 20;
 
-/// Default number of rounds.
+/// Default number of rounds of a plan.
 pub const DEFAULT_REPEAT: u32 = 5;
 
-/// Assumed time between two measurements: dropping caches, resuming and pausing guests, storing results.
+/// Estimated time between two measurements, for dropping caches, pausing and resuming guests, and storing results.
 pub const BETWEEN: Nanos = Nanos::from_millis(100);
 
-/// Maximum number of measurements of a plan; a higher number is taken for a typo.
+/// Maximum number of measurements in a plan; a higher number is taken for a typing error.
 pub const MOST_MEASUREMENTS: usize = 10_000;
 
-/// An invalid plan.
+/// The reason why a plan is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// An error in a plan file. The text gives line and column and quotes the line.
+    /// An error in a plan file. The text gives the line and column, and quotes the line.
     #[error("{0}")]
     File(String),
     /// An invalid target.
@@ -123,7 +123,7 @@ pub enum PlanError {
     /// An invalid workload.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// Two targets or two workloads with the same name.
+    /// Two targets, or two workloads, with the same name.
     #[error("two {list}s are named {name:?}; results are told apart by name")]
     Twice {
         /// `target` or `workload`.
@@ -131,13 +131,13 @@ pub enum PlanError {
         /// The name that occurs twice.
         name: String,
     },
-    /// Any other error. The text starts with the key at fault, if there is one.
+    /// Any other error. The text starts with the key at fault, if a single key is at fault.
     #[error("{0}")]
     Content(String),
 }
 
 impl PlanError {
-    /// The reason, without the name of the target or workload.
+    /// The reason of the error, without the name of the target or workload.
     fn reason(&self) -> String {
         match self {
             Self::Target(error) => error.reason.clone(),
@@ -149,7 +149,7 @@ impl PlanError {
 }
 
 impl Neighbour {
-    /// Rejects an entry that cannot be built or run.
+    /// Rejects a neighbour whose target cannot be built or whose workload cannot run.
     fn check(&self) -> Result<(), PlanError> {
         self.target.check()?;
         self.workload.check()?;
@@ -161,7 +161,7 @@ impl Neighbour {
 }
 
 impl Plan {
-    /// A plan of one round; the first target is the baseline.
+    /// A plan of one round in which the first target is the baseline.
     #[must_use]
     pub fn new(name: String, targets: Vec<TargetSpec>, workloads: Vec<Workload>) -> Self {
         Self {
@@ -180,33 +180,33 @@ impl Plan {
         }
     }
 
-    /// Parses and checks the text of a plan file.
+    /// Parses and checks the text of a plan file. An error names the line and column at fault.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         Self::read(text).map(|reading| reading.plan)
     }
 
-    /// Like [`Self::from_toml`], and also returns the file's axes and the combinations that cannot be built.
+    /// Parses a plan file like [`Self::from_toml`], and also returns its axes and the combinations that cannot be built.
     pub fn read(text: &str) -> Result<PlanFile, PlanError> {
         file::read(text, Vec::new())
     }
 
-    /// Like [`Self::from_toml`], for a file without targets; the caller supplies them.
+    /// Parses a plan file without targets like [`Self::from_toml`], and uses `targets`.
     ///
     /// # Errors
-    /// The file has targets, or it is not a valid plan with these targets.
+    /// The file defines targets, or is not a valid plan with these targets.
     pub fn of_profile(text: &str, targets: Vec<TargetSpec>) -> Result<Self, PlanError> {
         file::read(text, targets).map(|reading| reading.plan)
     }
 
-    /// The text of a plan file that parses as this plan, with comments. Keys common to all workloads go to `[defaults]`.
+    /// Formats the plan as a commented file that parses as the same plan. Keys that all workloads share go to `[defaults]`.
     ///
     /// # Errors
-    /// A number above 2^63 - 1, which TOML cannot hold.
+    /// A number is above 2^63 - 1, the largest integer that TOML can hold.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         write::write(self)
     }
 
-    /// The earlier target that differs least from the one at index `target`, and the differences; `None` for the first.
+    /// Finds the earlier target that differs in the fewest keys from the one at index `target`, with the differences; `None` for the first.
     #[must_use]
     pub fn most_like(&self, target: usize) -> Option<(&TargetSpec, Vec<TargetDifference>)> {
         let (target, earlier) = (self.targets.get(target)?, &self.targets[..target]);
@@ -215,7 +215,7 @@ impl Plan {
         Some((other, differences))
     }
 
-    /// Rejects a plan that cannot be run on any machine.
+    /// Rejects a plan that could not run on any machine: no targets, repeated names, keys that exclude each other.
     pub fn check(&self) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(text));
         if self.targets.is_empty() {
@@ -290,7 +290,7 @@ impl Plan {
         self.check_journals()
     }
 
-    /// Checks that network workloads run on network targets only, and vice versa.
+    /// Rejects network workloads on storage targets, and storage workloads on network targets.
     fn check_networks(&self) -> Result<(), PlanError> {
         for target in self.everything() {
             let echoes = |workload: &&Workload| {
@@ -318,7 +318,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks that file workloads have a filesystem to run on.
+    /// Rejects file workloads on targets without a filesystem.
     fn check_places(&self) -> Result<(), PlanError> {
         for target in self.everything() {
             target.kind()?;
@@ -344,13 +344,13 @@ impl Plan {
         Ok(())
     }
 
-    /// The numbers of rounds after which results are evaluated: one number, or several with [`Design::UntilDecided`].
+    /// Numbers of rounds after which results are evaluated: only the last round, or several with [`Design::UntilDecided`].
     #[must_use]
     pub fn looks(&self) -> Vec<u32> {
         self.until_decided().map_or_else(|| vec![self.repeat], |until| until.looks(self.repeat))
     }
 
-    /// The maximum number of rounds.
+    /// Maximum number of rounds of the run.
     #[must_use]
     pub fn most_rounds(&self) -> u32 {
         match &self.design {
@@ -360,18 +360,18 @@ impl Plan {
         }
     }
 
-    /// The maximum number of rounds for which the plan stays within the limit on measurements.
+    /// Largest number of rounds that stays within the limits on rounds and on measurements of a plan.
     #[must_use]
     pub fn most_of_a_run(&self) -> u32 {
         let most = MOST_MEASUREMENTS / self.cells().max(1);
         u32::try_from(most).unwrap_or(u32::MAX).min(until::MOST_ROUNDS)
     }
 
-    /// Sets a time limit: rounds are added until every comparison is decided or the time is up, with the first look
-    /// after half a minute. A single target, which has no comparisons, gets as many rounds as fit.
+    /// Sets a time limit: rounds are added until every comparison is decided or the time is up, with the first evaluation after half a minute. A
+    /// single target, which has no comparisons, gets the rounds that fit into half a minute, at least four.
     ///
     /// # Errors
-    /// The time is too short for the rounds that the first look needs.
+    /// The time is too short for four rounds.
     pub fn within(self, time: Nanos) -> Result<Self, PlanError> {
         let between = BETWEEN.0.saturating_mul(self.cells() as u64);
         let round = self.round_time().0.saturating_add(between).max(1);
@@ -395,14 +395,14 @@ impl Plan {
         Ok(Self { repeat: first.min(max_rounds - 1), design, ..self })
     }
 
-    /// The number of cells in one round.
+    /// Number of measurements in one round: the pairs of target and workload that are measured.
     #[must_use]
     pub fn cells(&self) -> usize {
         let all = (0..self.targets.len()).flat_map(|t| (0..self.workloads.len()).map(move |w| (t, w)));
         all.filter(|(target, workload)| self.measures(*target, *workload)).count()
     }
 
-    /// Total warm-up and runtime of one round; workloads that end by themselves count with their expected time.
+    /// Total warm-up and runtime of one round. Workloads that end by themselves count with their expected time.
     #[must_use]
     pub fn round_time(&self) -> Nanos {
         let windows = |workload: &Workload, place: usize| {
@@ -422,7 +422,7 @@ impl Plan {
         Nanos(times.fold(0, u64::saturating_add))
     }
 
-    /// Returns whether two workloads share a measured window: in a watch of all targets together, if both or neither are the control.
+    /// Returns whether two workloads run in one measured window: in a watch of all targets together, unless exactly one is the control.
     #[must_use]
     pub fn share_a_window(&self, one: &Workload, other: &Workload) -> bool {
         self.watch().is_some_and(|watch| {
@@ -430,7 +430,7 @@ impl Plan {
         })
     }
 
-    /// Checks kernel settings, which can only hold for one target at a time.
+    /// Rejects kernel settings where they would have to hold for several targets at a time.
     fn check_settings(&self) -> Result<(), PlanError> {
         let has_settings = |target: &&TargetSpec| !target.setting_values().is_empty();
         if let Some(neighbour) = self.neighbours.iter().map(|it| &it.target).find(has_settings) {
@@ -446,14 +446,14 @@ impl Plan {
         }
     }
 
-    /// Index of the first target with the same storage as this target. The storage is built and filled once for all of them.
+    /// Index of the first target with the same storage as this target, or its own index. Such storage is built and filled once.
     #[must_use]
     pub fn storage_of(&self, target: usize) -> usize {
         let spec = &self.targets[target];
         self.targets[..target].iter().position(|earlier| spec.is_same_storage(earlier)).unwrap_or(target)
     }
 
-    /// Returns whether no other target writes to this target's storage, apart from targets that differ only in settings.
+    /// Returns whether no other target writes to this target's storage. Targets that differ only in kernel settings do not count.
     #[must_use]
     pub fn has_own_storage(&self, target: &TargetSpec) -> bool {
         let shares = |other: &TargetSpec| {
@@ -470,7 +470,7 @@ impl Plan {
         !self.everything().filter(is_other).any(shares)
     }
 
-    /// Checks journals: a journal records a single measurement, and guests cannot write one.
+    /// Rejects a write journal in plans with more than one measurement, and on guests and other machines.
     fn check_journals(&self) -> Result<(), PlanError> {
         let Some((workload, path)) = self.workloads.iter().find_map(|w| Some((w, w.write_journal.as_ref()?)))
         else {
@@ -488,8 +488,8 @@ impl Plan {
         Err(workload.refusal("write_journal", path, reason).into())
     }
 
-    /// The content that created targets are filled with: that of the workloads, so that layers that compress or deduplicate see the same
-    /// kind of data. Incompressible if the workloads' contents differ.
+    /// Content that created targets are filled with: the same as the workloads write, so that layers that compress or deduplicate see one kind of
+    /// data. Incompressible if the workloads' contents differ.
     #[must_use]
     pub fn content(&self) -> Content {
         let mut contents = self.workloads.iter().flat_map(Workload::jobs).map(Workload::content);
@@ -497,13 +497,14 @@ impl Plan {
         if contents.all(|content| content == first) { first } else { Content::default() }
     }
 
-    /// The suite that the workloads belong to, if iotax knows its name.
+    /// The suite that the workloads belong to; `None` without a suite, or if iotax does not know its name.
     #[must_use]
     pub fn known_suite(&self) -> Option<&'static Suite> {
         Suite::named(self.suite.as_ref()?).ok()
     }
 
-    /// The size of a created target: the highest end of any workload's area.
+    /// Size of a created target: the highest end of any workload's area, else the default size. If workloads only create files next to it, 1 MiB or
+    /// a block.
     #[must_use]
     pub fn size(&self) -> Bytes {
         if self.work().any(|workload| !workload.needs_directory()) {
@@ -513,19 +514,19 @@ impl Plan {
         Bytes(self.work().map(|workload| workload.max_bs().0).fold(UNUSED, u64::max))
     }
 
-    /// The highest end of any workload's area; `None` if no workload has a size.
+    /// Highest end of any workload's area, from the start of the target; `None` if no workload has a size.
     #[must_use]
     pub fn reach(&self) -> Option<Bytes> {
         self.work().filter(|workload| !workload.needs_directory()).filter_map(Workload::end).max()
     }
 
-    /// Bytes from the start of a created target that are filled before measuring; 0 if no workload needs it.
+    /// Bytes from the start of a created target that are filled before measuring; 0 if no workload needs filled space.
     #[must_use]
     pub fn filled(&self) -> Bytes {
         self.part(Workload::needs_filling)
     }
 
-    /// Bytes from the start of a created target that the workloads may occupy; the null engine occupies none.
+    /// Bytes from the start of a created target that workloads may allocate. The null engine does not access the target.
     #[must_use]
     pub fn touched(&self) -> Bytes {
         self.part(|job| job.ioengine != IoEngine::Null)
@@ -536,26 +537,26 @@ impl Plan {
         self.work().map(|workload| workload.end_of(size, &is_meant)).max().unwrap_or_default()
     }
 
-    /// The space that the workloads need on a created target, and on the filesystem below it.
+    /// Space that the workloads need: in a created target, and for files next to it on its filesystem.
     #[must_use]
     pub fn space(&self) -> RequiredSpace {
         let files = self.work().map(Workload::room).max().unwrap_or_default();
         RequiredSpace { area: self.size(), files }
     }
 
-    /// Maximum number of concurrent workers of a workload.
+    /// Largest number of workers that any workload runs concurrently.
     #[must_use]
     pub fn workers(&self) -> u32 {
         let of = |workload: &Workload| workload.jobs().map(|job| job.numjobs).fold(0, u32::saturating_add);
         self.work().map(of).max().unwrap_or_default()
     }
 
-    /// All workloads, including those of the neighbours.
+    /// All workloads of the plan, including those of background loads.
     fn work(&self) -> impl Iterator<Item = &Workload> {
         self.workloads.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.workload))
     }
 
-    /// The workloads that run on a target: the plan's workloads that apply to it, or, for a neighbour, its own workload.
+    /// The workloads that run on a target: the plan's own, or, on the target of a background load, only that load.
     #[must_use]
     pub fn work_on(&self, target: &TargetSpec) -> Vec<&Workload> {
         match self.neighbours.iter().find(|neighbour| neighbour.target.name == target.name) {
@@ -564,23 +565,23 @@ impl Plan {
         }
     }
 
-    /// Returns whether a workload applies to a target. In a watch of all targets together, network workloads apply to network targets only.
+    /// Returns whether a workload runs on a target: in a watch of all targets together, only if both are storage or both are a network.
     pub(crate) fn fits(&self, target: &TargetSpec, workload: &Workload) -> bool {
         !self.is_together() || workload.net.is_some() == target.network().is_some()
     }
 
-    /// Returns whether all targets are measured in one window.
+    /// Returns whether a watch measures all targets in one window.
     #[must_use]
     pub fn is_together(&self) -> bool {
         self.watch().is_some_and(|watch| watch.together)
     }
 
-    /// All targets that must be built: the plan's targets, then those of its neighbours.
+    /// All targets that must be built: those to measure, then those of background loads.
     pub fn everything(&self) -> impl Iterator<Item = &TargetSpec> {
         self.targets.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.target))
     }
 
-    /// The distinct directories in which files are created.
+    /// Directories that the plan names for new files, sorted and without duplicates.
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
         let mut dirs: Vec<PathBuf> = self.everything().filter_map(|t| t.file()?.dir.clone()).collect();

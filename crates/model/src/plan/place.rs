@@ -1,4 +1,4 @@
-//! Adds line and column numbers to errors in a plan file.
+//! Adds line and column numbers to the errors of a plan file.
 
 use std::ops::Range;
 
@@ -8,12 +8,12 @@ use super::PlanError;
 use crate::key_errors::in_our_words;
 use crate::workload::KEYS;
 
-/// The text of a plan file.
+/// The text of a plan file, in which errors are located.
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a>(pub(super) &'a str);
 
 impl Text<'_> {
-    /// An error with this message, the line and column of a byte span, and the line with the span marked.
+    /// Builds an error from a message, with the line and column where the byte range `span` starts, and the line with the range marked.
     pub(super) fn at(self, span: Range<usize>, message: &str) -> PlanError {
         let start = self.floor(span.start);
         let before = &self.0[..start];
@@ -34,7 +34,7 @@ impl Text<'_> {
         ))
     }
 
-    /// Converts an error of the TOML parser.
+    /// Converts an error of the TOML parser, with its location.
     pub(super) fn parser(self, error: &toml::de::Error) -> PlanError {
         let message = error.message().trim_end();
         let refused = error.span().and_then(|span| self.number(span, message));
@@ -45,7 +45,7 @@ impl Text<'_> {
         }
     }
 
-    /// The error for a number outside the range of a workload's key; `None` if the span is no such number.
+    /// Message for a number outside the range of a workload's key; `None` if the error is about something else.
     fn number(self, value: Range<usize>, message: &str) -> Option<String> {
         message.rsplit_once(", expected u")?.1.parse::<u8>().ok()?;
         let start = self.floor(value.start);
@@ -56,13 +56,13 @@ impl Text<'_> {
         (key.check)(number.trim_matches('"')).err()
     }
 
-    /// The start of the UTF-8 character that contains this byte.
+    /// Rounds a byte offset down to the start of a UTF-8 character.
     fn floor(self, byte: usize) -> usize {
         self.0.floor_char_boundary(byte.min(self.0.len()))
     }
 }
 
-/// The span of the first key in a table or its subtables that is among `words`, from the key to the end of its value.
+/// Finds the first key among `words` in a table and its subtables. Returns the byte range from the key to the end of its value.
 pub(super) fn find_key<'w>(
     table: &DeTable<'_>,
     words: impl IntoIterator<Item = &'w str>,
@@ -82,7 +82,7 @@ fn find_one(table: &DeTable<'_>, word: &str) -> Option<Range<usize>> {
     })
 }
 
-/// The words in an error's reason that may be keys.
+/// The words in the reason of an error that may be keys.
 pub(super) fn words(reason: &str) -> impl Iterator<Item = &str> {
     reason.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
 }

@@ -1,14 +1,14 @@
-//! Workloads whose rates are chosen during a run.
+//! Creates copies of workloads at rates that are chosen during a run.
 
 use super::Plan;
 use crate::units::Nanos;
 use crate::workload::{Kind, RateProcess, Workload};
 
-/// Expected number of I/Os in a window, which is lengthened to hold them, up to [`LONGEST`].
+/// Minimum expected number of I/Os in a window at a given rate. Windows are lengthened for it, to at most [`LONGEST`].
 const IOS: u64 = 25;
 const LONGEST: Nanos = Nanos::from_secs(5);
 
-/// A copy of a workload at a rate of I/Os per second over all its jobs, with Poisson arrivals.
+/// A copy of the workload with Poisson arrivals of `rate` I/Os per second, over all its jobs together.
 pub(super) fn at_rate(work: &Workload, rate: u64) -> Workload {
     Workload {
         name: format!("{}@{rate}", work.name),
@@ -26,7 +26,7 @@ pub fn rounded(rate: f64) -> u64 {
     whole(((rate / unit).round() * unit).max(1.0))
 }
 
-/// Rounds up to a whole number.
+/// Rounds a rate up to a whole number.
 pub(super) fn whole(rate: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -37,7 +37,7 @@ pub(super) fn whole(rate: f64) -> u64 {
     whole
 }
 
-/// The reason why a block I/O workload cannot run at a given rate; `None` if it can.
+/// Reason why a block I/O workload cannot run in an open loop; `None` if it can.
 fn without_rate(work: &Workload) -> Option<String> {
     if work.io_size.is_some() || work.loops.is_some() {
         return Some("io_size and loops end a window after so much I/O; at a rate it lasts for its runtime: leave them out".into());
@@ -47,7 +47,7 @@ fn without_rate(work: &Workload) -> Option<String> {
 }
 
 impl Plan {
-    /// Rejects plans with a workload that cannot run at a given rate.
+    /// Rejects plans with a workload that cannot run in an open loop.
     pub(super) fn check_can_have_rates(&self) -> Result<(), String> {
         let cannot = |workload: &&Workload| workload.kind() != Kind::Block || !workload.beside.is_empty();
         match self.workloads.iter().find(cannot) {

@@ -1,9 +1,9 @@
-//! Checks of plans that replay a trace.
+//! Checks plans that replay a trace.
 
 use super::{Plan, PlanError};
 
 impl Plan {
-    /// Checks replays: only agents on this host can read the trace, and no other key may set a rate.
+    /// Rejects replays on agents that cannot read the trace, which is on this host, and replays that also set a rate.
     pub(super) fn check_replays(&self) -> Result<(), PlanError> {
         let Some((workload, path)) = self.work().find_map(|w| Some((w, w.read_iolog.as_ref()?))) else {
             return Ok(());

@@ -7,7 +7,7 @@ use super::file::PlanHead;
 use crate::json_schema::without_null;
 use crate::workload::WorkloadKeys;
 
-/// The JSON Schema of plan files. Every key of a target or workload except `name` takes a value or a list of values.
+/// Generates the JSON Schema of plan files. Every key of a target or workload except `name` accepts a value or a list of values.
 #[must_use]
 pub fn schema() -> Value {
     let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
@@ -39,7 +39,7 @@ pub fn schema() -> Value {
     schema
 }
 
-/// Lets each key of a table and its subtables take a list of values.
+/// Extends the schema of a table, so that each key also accepts a list of values.
 fn with_axes(table: &mut Value) {
     let keys = table.get_mut("properties").and_then(Value::as_object_mut);
     for (key, form) in keys.into_iter().flatten() {

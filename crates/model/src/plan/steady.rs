@@ -1,20 +1,20 @@
-//! SNIA's rule for when a device is in a steady state.
+//! SNIA's rule for when a device has reached a steady state.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PlanError;
 
-/// Number of rounds in the measurement window.
+/// Number of consecutive rounds on which the steady state is judged.
 pub const STEADY_WINDOW: u32 = 5;
 
-/// Maximum range (highest minus lowest) of a window's values, as a share of their mean.
+/// Maximum range (highest minus lowest) of the values of five rounds, as a share of their mean.
 pub const STEADY_RANGE: f64 = 0.20;
 
-/// Maximum range of the linear fit through a window's values, as a share of their mean.
+/// Maximum range of the linear fit through the values of five rounds, as a share of their mean.
 pub const STEADY_SLOPE: f64 = 0.10;
 
-/// Default maximum number of rounds, as in SNIA's specification.
+/// Default maximum number of rounds, taken from SNIA's specification.
 pub const MOST_STEADY_ROUNDS: u32 = 25;
 
 /// Adds rounds until every target is in a steady state on every workload, by SNIA's Solid State Storage Performance Test Specification
@@ -39,7 +39,7 @@ impl Default for UntilSteady {
 }
 
 impl UntilSteady {
-    /// Rejects a number of rounds below the window's.
+    /// Rejects a plan with fewer rounds than [`STEADY_WINDOW`].
     pub(super) fn check(&self, repeat: u32) -> Result<(), PlanError> {
         if repeat < STEADY_WINDOW {
             return Err(PlanError::Content(format!(

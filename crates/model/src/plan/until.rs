@@ -1,4 +1,4 @@
-//! The rule that decides a comparison, and when to stop adding rounds.
+//! The margin within which results count as equal, and the rule for adding rounds until comparisons are decided.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::PlanError;
 use crate::units::Nanos;
 
-/// The margin of practical equivalence: ratios from `1 / (1 + margin)` to `1 + margin` count as equal. Text form: `2%`, `0.5%`; from 0.01%
-/// to 50%.
+/// The margin of practical equivalence: ratios from `1 / (1 + margin)` to `1 + margin` count as equal. Text form: `2%` or `0.5%`, from 0.01% to
+/// 50%.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Margin {
     millionths: u32,
@@ -33,7 +33,7 @@ impl Margin {
 }
 
 impl Default for Margin {
-    /// 2%.
+    /// The default margin, 2%.
     fn default() -> Self {
         Self { millionths: 20_000 }
     }
@@ -61,7 +61,7 @@ impl FromStr for Margin {
     }
 }
 
-/// Prints the shortest text that parses back to the same margin.
+/// Prints a percentage that parses back to the same margin.
 impl fmt::Display for Margin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, rest) = (self.millionths / 10_000, self.millionths % 10_000);
@@ -94,19 +94,19 @@ impl<'de> Deserialize<'de> for Margin {
     }
 }
 
-/// Default maximum number of rounds.
+/// Default maximum number of rounds of a run that adds rounds.
 pub const DEFAULT_MAX_ROUNDS: u32 = 15;
 
-/// Maximum number of looks: each one raises the false-positive rate.
+/// Maximum number of times that results are evaluated during a run: each evaluation raises the false-positive rate.
 pub const MOST_LOOKS: usize = 10;
 
-/// Minimum number of rounds before a look: the spread of two values is not reliable.
+/// Minimum number of rounds before results are evaluated: a spread estimated from two values is not reliable.
 pub const FIRST_LOOK: u32 = 3;
 
-/// Time of the first look in a plan with a time limit.
+/// Measuring time before the first evaluation in a plan with a time limit.
 pub const FIRST_LOOK_AFTER: Nanos = Nanos::from_secs(30);
 
-/// Maximum number of rounds that a plan may add.
+/// Largest accepted maximum number of rounds.
 pub(super) const MOST_ROUNDS: u32 = 1000;
 
 /// Adds rounds until every comparison is decided. The first look is after the plan's `repeat` rounds.
@@ -132,8 +132,8 @@ impl Default for UntilDecided {
 }
 
 impl UntilDecided {
-    /// The numbers of rounds after which results are evaluated, ascending: `first`, then 15% more each time (more if that would exceed 10
-    /// looks), and finally the maximum. They depend on the plan alone, never on results.
+    /// Numbers of rounds after which results are evaluated, ascending: `first`, then 15% more each time, and finally the maximum. The step grows if
+    /// there would be more than 10 evaluations. The numbers depend only on the plan, never on results.
     #[must_use]
     pub fn looks(&self, first: u32) -> Vec<u32> {
         // Rounds at a look, in percent of the look before.
@@ -147,7 +147,7 @@ impl UntilDecided {
         }
     }
 
-    /// Rejects limits that the plan cannot meet.
+    /// Rejects limits that leave no room for the first evaluation, and plans with a single target.
     pub(super) fn check(&self, repeat: u32, targets: usize, round: Nanos) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(text));
         if targets < 2 {
@@ -177,8 +177,8 @@ impl UntilDecided {
     }
 }
 
-/// Numbers from `first` to `last`, each `percent` percent of the previous one, and at least one more. A last step of less than half of that
-/// is merged with the step before it.
+/// Numbers from `first` to `last`, each `percent` percent of the previous one and at least 1 higher. If the last step would be less than half as
+/// long as usual, it is merged with the step before.
 fn spaced(first: u32, last: u32, percent: u32) -> Vec<u32> {
     let mut looks = vec![first];
     let mut next = first;

@@ -1,4 +1,4 @@
-//! A watch: a known load, events during the load, and limits on their effect.
+//! A watch: a known load, events that are triggered during the load, and limits on their effect.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,10 +14,10 @@ use crate::units::Nanos;
 use crate::words::words;
 use crate::workload::{Kind, Verify, Workload};
 
-/// Default time after which an I/O counts as late.
+/// Default response time above which an I/O counts as late.
 const LATE: Nanos = Nanos::from_secs(1);
 
-/// Makes things happen during each measurement, and says what they cost.
+/// Triggers events during each measurement, and measures their effect on the load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WatchSpec {
@@ -27,10 +27,10 @@ pub struct WatchSpec {
     /// Requirements: `gap < 30s`, `recovery <= 1m`, `late = 0`, `errors = 0`, `lost = 0`
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub require: Vec<Requirement>,
-    /// An I/O that takes longer from when it was due is late [default: 1s]
+    /// Response time, counted from when an I/O was due, above which the I/O is late [default: 1s]
     #[serde(default = "late")]
     pub late: Nanos,
-    /// The name of a workload during which nothing happens: what the events cost is then told from the same seconds of it
+    /// Name of a workload that runs without events; the cost of an event is measured against the same seconds of this workload
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub control: Option<String>,
     /// Measure all targets in one window, so that an event meets all of them at once [default: false, one after another]
@@ -49,39 +49,39 @@ impl Default for WatchSpec {
 }
 
 words! {
-    /// The figure of a requirement.
+    /// The figure that a requirement limits.
     WatchFigure, "figure" {
         /// The longest time without a completed I/O.
         Gap = "gap",
-        /// The longest time from an event until the load is as before.
+        /// The longest time from an event until the load has recovered.
         Recovery = "recovery",
-        /// I/Os that took longer than `late`, and those that never returned.
+        /// I/Os that took longer than `late`, and those that never completed.
         Late = "late",
         /// I/Os that failed.
         Errors = "errors",
-        /// Blocks that do not hold what was acknowledged.
+        /// Blocks that do not hold the data of an acknowledged write.
         Lost = "lost",
     }
 }
 
-/// The limit that a requirement sets.
+/// The limit that a requirement sets on a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// A limit on a duration.
+    /// The longest accepted duration.
     Time(Nanos),
-    /// A limit on a number.
+    /// The largest accepted number.
     Count(u64),
 }
 
-/// A requirement: a limit on the effect of events.
+/// A requirement on the effect of events, such as a longest gap without a completed I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Requirement {
-    /// The figure that is limited.
+    /// The figure that the requirement limits.
     pub figure: WatchFigure,
-    /// The limit.
+    /// The limit on the figure.
     pub limit: Limit,
-    /// True if a figure must stay below the limit, false if it may equal the limit.
+    /// True if the figure must be below the limit; false if it may also equal the limit.
     pub below: bool,
 }
 
@@ -96,7 +96,7 @@ pub struct RequirementError {
 }
 
 impl Requirement {
-    /// Returns whether a figure, in nanoseconds or as a count, meets the requirement.
+    /// Returns whether a value of the figure, in nanoseconds or as a count, meets the requirement.
     #[must_use]
     pub const fn allows(&self, value: u64) -> bool {
         let limit = match self.limit {
@@ -186,25 +186,25 @@ impl JsonSchema for Requirement {
 }
 
 impl WatchSpec {
-    /// The events during a workload, in order of time; empty for the control.
+    /// The events during a workload with their times from the start of its window, in order. Empty for the control workload.
     #[must_use]
     pub fn events_of(&self, workload: &Workload) -> Vec<(Nanos, &PlannedEvent)> {
         if self.is_control(&workload.name) { Vec::new() } else { self.scheduled(workload.runtime) }
     }
 
-    /// The operations during a workload; empty for the control.
+    /// The operations on guests or images during a workload. Empty for the control workload.
     pub fn operations_of(&self, workload: &Workload) -> impl Iterator<Item = Operation> + '_ {
         let happens = !self.is_control(&workload.name);
         self.operations().filter(move |_| happens)
     }
 
-    /// Returns whether the control has this name.
+    /// Returns whether the workload with this name is the control, during which no events are triggered.
     #[must_use]
     pub fn is_control(&self, workload: &str) -> bool {
         self.control.as_deref() == Some(workload)
     }
 
-    /// The events of a window of this length with their times, in order. Events without a time are spaced evenly.
+    /// The events of a window of this length with their times from its start, in order. Events without a time are evenly spaced.
     #[must_use]
     pub fn scheduled(&self, window: Nanos) -> Vec<(Nanos, &PlannedEvent)> {
         let spread = self.events.iter().filter(|event| event.at.is_none()).count() as u64 + 1;
@@ -284,7 +284,7 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// Checks the control: it must be one of the plan's workloads, and there must be another one.
+    /// Rejects a control that is not one of at least two workloads, and a control in a plan without events.
     fn check_control(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
         let Some(control) = &self.control else { return Ok(()) };
@@ -303,7 +303,8 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// Checks operations: each occurs once and needs a target with a single QEMU guest, and a commit needs an earlier snapshot.
+    /// Rejects an operation that occurs twice or that a target's QEMU does not support, a commit without an earlier snapshot, and an I/O thread in
+    /// a storage daemon, which would lose I/Os during operations.
     fn check_operations(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
         let operations: Vec<Operation> = self.operations().collect();
@@ -353,7 +354,7 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// Checks that all targets can be measured in one window.
+    /// Rejects plans whose targets cannot all be measured in one window.
     fn check_together(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: together: {text}")));
         if !self.together {
@@ -390,7 +391,7 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// The operations among the events.
+    /// The operations on guests or images among the events.
     pub fn operations(&self) -> impl Iterator<Item = Operation> + '_ {
         self.events.iter().filter_map(|event| match event.action {
             Action::Operation(operation) => Some(operation),
@@ -399,7 +400,7 @@ impl WatchSpec {
     }
 }
 
-/// Returns whether a target's QEMU, in a guest or as a storage daemon, supports an operation.
+/// Returns whether the QEMU of a target, in a guest or as a storage daemon, supports an operation.
 fn can(target: &TargetSpec, operation: Operation) -> bool {
     let Some((top, below)) = target.stack.layers().split_last() else { return false };
     let is_image = match below.last() {

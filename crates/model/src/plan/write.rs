@@ -1,4 +1,4 @@
-//! Writes plan files.
+//! Writes plans as TOML files.
 
 use std::fmt::Write;
 
@@ -10,16 +10,16 @@ use crate::workload::{KEYS, WorkloadKeys};
 /// Keys of a workload that are always written, even with default values.
 const ALWAYS: [&str; 4] = ["name", "rw", "bs", "iodepth"];
 
-/// The keys of a network workload; other keys have no effect there.
+/// The only keys that have an effect in a network workload.
 const OF_NET: [&str; 4] = ["name", "net", "runtime", "ramp_time"];
 
-/// The key that holds a workload's concurrent jobs.
+/// Key of a workload's table that holds its concurrent jobs.
 const BESIDE: &str = "beside";
 
-/// The text of a plan file that parses as this plan. Keys common to all workloads go to `[defaults]`.
+/// Formats the plan as a file that parses as the same plan. Keys that all workloads share go to `[defaults]`.
 ///
 /// # Errors
-/// A number above 2^63 - 1, which TOML cannot hold.
+/// A number is above 2^63 - 1, the largest integer that TOML can hold.
 pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     let mut text = String::new();
     let mut line = |words: std::fmt::Arguments<'_>| {
@@ -106,7 +106,8 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     Ok(text)
 }
 
-/// The keys with non-default values that all workloads share. A key that some workload lacks is left out, because `[defaults]` cannot be unset.
+/// Keys that have the same non-default value in all workloads. A key that any workload lacks is left out, because a workload cannot unset a key of
+/// `[defaults]`.
 fn common(workloads: &[Table], nothing: &Table) -> Table {
     let Some((first, others)) = workloads.split_first() else { return Table::new() };
     first
@@ -119,12 +120,12 @@ fn common(workloads: &[Table], nothing: &Table) -> Table {
         .collect()
 }
 
-/// Returns whether a key has an effect in a workload.
+/// Returns whether a key has an effect in this workload: network workloads ignore the keys of storage I/O.
 fn is_meant(workload: &Table, key: &str) -> bool {
     !workload.contains_key("net") || OF_NET.contains(&key)
 }
 
-/// The keys of a workload that differ from `[defaults]` and from the built-in defaults.
+/// Keys of a workload to write: those whose values are neither in `[defaults]` nor built-in defaults, and those of [`ALWAYS`].
 fn own_keys(workload: &Table, common: &Table, nothing: &Table) -> Table {
     workload
         .iter()
@@ -141,13 +142,13 @@ fn own_keys(workload: &Table, common: &Table, nothing: &Table) -> Table {
         .collect()
 }
 
-/// Removes the concurrent jobs from a workload's table and returns them.
+/// Copies of the tables of a workload's concurrent jobs.
 fn beside(workload: &Table) -> Vec<Table> {
     let jobs = workload.get(BESIDE).and_then(Value::as_array).into_iter().flatten();
     jobs.filter_map(Value::as_table).cloned().collect()
 }
 
-/// Replaces line breaks, which would end a comment.
+/// Replaces line breaks and other control characters with spaces, so that the text stays within a comment.
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }

@@ -1,20 +1,20 @@
-//! The time over which a window's I/O rate is computed.
+//! The time over which a window's I/O rate is computed: between completions, not between the window's edges.
 
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
 
-/// Maximum length in nanoseconds of a burst and the pause after it: throttles of the kernel and QEMU, and CPU quotas, use slices of
-/// 100 ms.
+/// Longest expected pause in nanoseconds between bursts of a throttled device: throttles of the kernel and QEMU, and CPU quotas, use slices of 100
+/// ms.
 const SLICE_NS: u64 = 110_000_000;
 
 impl Outcome {
-    /// The time over which to compute the window's rate, in nanoseconds: from the last completion before the window to the last completion in it.
-    /// It is the whole window if the edges are not known, or if a pause at an edge is too long.
+    /// Time over which the window's rate is computed, in nanoseconds: from the last completion before the window to the last completion in the
+    /// window. Returns the window's length if these completions are not known or too far from the window's edges.
     ///
-    /// A device that completes I/O in bursts, as under a throttle, has one burst more or less in a window of fixed length. Between two completions
-    /// the number of bursts matches the time. A pause is too long if it exceeds a throttle's slice (at most half the window) and an eighth of the
-    /// window: it is then part of the result.
+    /// A throttled device completes I/Os in bursts, and a window of fixed length may contain one burst more or less. Between two completions, the
+    /// number of bursts matches the time. A completion is too far away if the distance exceeds both an eighth of the window and a throttle's slice
+    /// (at most half the window): such a pause is part of the result.
     #[must_use]
     pub fn rate_ns(&self) -> u64 {
         let most = SLICE_NS.min(self.duration_ns / 2).max(self.duration_ns / 8);
@@ -27,18 +27,18 @@ impl Outcome {
     }
 }
 
-/// Distances of the edges of a window from the last completion before each.
+/// Distance of each edge of a window from the last completion before that edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WindowEdges {
-    /// Time from the last completion before the window until it begins.
+    /// Nanoseconds from the last completion before the window to the window's start.
     pub before_ns: u64,
-    /// Time from the last completion in the window until it ends.
+    /// Nanoseconds from the last completion in the window to the window's end.
     pub after_ns: u64,
 }
 
 impl WindowEdges {
-    /// Combines the edges of two concurrent loads: the shorter time at each edge.
+    /// Combines the edges of two concurrent loads: the shorter distance at each edge.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         Self { before_ns: self.before_ns.min(other.before_ns), after_ns: self.after_ns.min(other.after_ns) }

@@ -1,17 +1,17 @@
-//! The membership of a run in a fleet.
+//! Membership of a run in a fleet: a group of machines that measure together.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Identifies the fleet that a run is part of. Each member of a fleet has its own run.
+/// Identifies the fleet and the member that a run belongs to. Each member of a fleet has its own run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FleetMember {
-    /// The fleet's id, the same for all its members.
+    /// Id of the fleet, the same for all members.
     pub fleet: String,
-    /// The member's unique name.
+    /// Name of the member, unique within the fleet.
     pub member: String,
-    /// The mode of the fleet.
+    /// Kind of fleet: members measure their own storage, or one shared storage.
     pub mode: FleetMode,
     /// The URL by which the coordinator reaches the member: `ssh://root@box`, `local`.
     #[serde(default)]
@@ -29,12 +29,12 @@ pub enum FleetMode {
     Shared,
 }
 
-/// The start of a measurement in a fleet whose members start together.
+/// Start of a measurement relative to the start that the members of a fleet agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FleetStart {
-    /// Delay from the common start time to the start of this window, by the coordinator's clock. Negative if the window started early.
+    /// Delay in nanoseconds from the agreed start to the start of this window, by the coordinator's clock. Negative if the window started early.
     pub late_ns: i64,
-    /// Maximum error of `late_ns`, from the uncertainty of the offset between the clocks.
+    /// Maximum error of `late_ns` in nanoseconds, from the uncertainty of the offset between the machines' clocks.
     pub uncertainty_ns: u64,
 }

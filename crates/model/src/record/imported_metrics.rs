@@ -1,4 +1,4 @@
-//! Metrics of imported measurements.
+//! Metrics that other tools reported, as imported into a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,23 +24,23 @@ pub struct ImportedMetrics {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportedMetric {
-    /// The source's name for it.
+    /// The metric's name in the source.
     pub name: String,
-    /// The value.
+    /// The metric's value.
     pub value: f64,
-    /// The unit as the source writes it: `%`, `lps`, `ms`; empty if it has none.
+    /// The unit as written in the source: `%`, `lps`, `ms`; empty without one.
     #[serde(default)]
     pub unit: String,
 }
 
 words! {
-    /// Where the time of an imported run is from.
+    /// The origin of the start time of an imported run.
     Dated, "origin of a time" {
-        /// The source, which gives the offset from UTC.
+        /// The source file, with its offset from UTC.
         BySource = "source",
-        /// The source, whose clock has no zone: UTC is assumed.
+        /// The source file, without a time zone: UTC is assumed.
         BySourceWithoutZone = "source-without-zone",
-        /// The import: the source tells no time.
+        /// The time of the import, because the source file has no time.
         ByImport = "import",
     }
 }
@@ -51,24 +51,24 @@ words! {
 pub struct ImportSource {
     /// The tool's name: `fio`, `bonnie++`, `iperf3`.
     pub tool: String,
-    /// Its version, if the source has it.
+    /// The tool's version; absent if the source does not state it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub version: Option<String>,
     /// The names of the imported files.
     pub files: Vec<String>,
-    /// Where the run's time is from; absent in runs that iotax kept before it noted this.
+    /// The origin of the run's start time; absent in runs imported by versions of iotax that did not record it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub dated: Option<Dated>,
-    /// The keys that the source gives for each workload, by the workload's name. Every other key in the plan is a default without meaning.
+    /// The keys that the source states for each workload, by the workload's name. All other keys in the plan are defaults without meaning.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub known: BTreeMap<String, Vec<String>>,
-    /// Lines that were not understood: `FILE:LINE: text`.
+    /// Lines that the import could not parse: `FILE:LINE: text`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub not_understood: Vec<String>,
 }
 
 impl ImportSource {
-    /// A remark on the uncertain time of the run; `None` if the source states the time.
+    /// A sentence about the uncertain start time of the run; `None` if the source states the time with its offset from UTC.
     #[must_use]
     pub fn about_time(&self) -> Option<String> {
         match self.dated? {
@@ -82,7 +82,7 @@ impl ImportSource {
         }
     }
 
-    /// The tool and its version, if known: `fio 3.33`.
+    /// Name of the tool, with its version if known: `fio 3.33`.
     #[must_use]
     pub fn tool(&self) -> String {
         match &self.version {

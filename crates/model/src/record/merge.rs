@@ -1,4 +1,4 @@
-//! Merges the results of concurrent loads. Records are destructured without `..`, so that a new figure must be considered here.
+//! Merges the results of concurrent loads. Structs are destructured without `..`, so that a new field does not compile until it is merged here.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use super::{
     NicActivity, Outcome, Pacing, PageCache, Pressure, Replayed, Sample, Share, WindowEdges,
 };
 
-/// The scope of the CPU times in the outcomes of concurrent loads.
+/// The processes whose CPU time is part of the outcomes of concurrent loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuScope {
-    /// All loads ran in one process: the outcome of the longest load has that process's CPU time, which counts once.
+    /// All loads ran in one process, whose CPU time is in every outcome: that of the longest load is used.
     SharedProcess,
-    /// Each load ran in a separate process: CPU times are added, and the other per-process counters are dropped.
+    /// Each load ran in its own process: CPU times are added, and the other counters of the processes are dropped.
     OwnProcess,
 }
 
 impl Sample {
-    /// Adds the same interval of a concurrent load to this one.
+    /// Merges the same interval of a concurrent load into this sample.
     pub fn merge(&mut self, other: Self) {
         let Self { at_ns, duration_ns, tallies, oldest_ns, failed, ways } = other;
         self.at_ns = self.at_ns.max(at_ns);
@@ -35,11 +35,11 @@ impl Sample {
 }
 
 impl Outcome {
-    /// Merges the outcomes of concurrent loads: of jobs in one process, of guests, or of a client's servers. Notes are prefixed with the name of
-    /// their load.
+    /// Merges the outcomes of concurrent loads: of jobs in one process, of guests, or of several network servers. The load's name is put in front
+    /// of its notes.
     ///
-    /// Counts are added, and the longest window is used. Figures that cannot be merged are absent: blackouts, gaps of devices, the flush time if
-    /// a load that wrote has none, the I/O engine if the loads' engines differ.
+    /// Counts are added, and the longest window is used. Absent afterwards: blackouts and gaps of devices; the flush time, if a load that wrote has
+    /// none; page cache and machine activity, if any load lacks them; the I/O engine, if engines differ.
     pub fn merge(parts: impl IntoIterator<Item = (String, Self)>, scope: CpuScope) -> Self {
         let parts: Vec<(String, Self)> = parts.into_iter().collect();
         let outcomes = || parts.iter().map(|(_, outcome)| outcome);
@@ -119,7 +119,7 @@ impl Outcome {
 }
 
 impl Share {
-    /// Adds a share to a list with one entry per name. For the same name, tallies are added and the longer duration is kept.
+    /// Adds a share to a list that has one entry per name. For a known name, tallies are added and the longer duration is kept.
     fn add(known: &mut Vec<Self>, share: &Self) {
         let Self { name, duration_ns, tallies } = share;
         match known.iter_mut().find(|one| one.name == *name) {
@@ -133,8 +133,9 @@ impl Share {
 }
 
 impl HostActivity {
-    /// Merges the activity of several machines, each over its own window: times and I/Os are added, shares of time averaged. A figure that any
-    /// machine lacks is absent. Disks are matched by name, since guests of a target have the same names.
+    /// Merges the activity of several guests or machines, each over its own window. CPU, pressure and kernel threads' times and disk I/Os are
+    /// added; disk utilization is averaged. Disks are matched by name, because guests of a target name theirs alike. CPU or pressure is absent if
+    /// any machine lacks it; all other figures are dropped.
     #[must_use]
     pub fn merge(machines: &[&Self]) -> Self {
         let mut all = Self::default();
@@ -173,7 +174,7 @@ impl HostActivity {
 }
 
 impl CpuTime {
-    /// The sum of two CPU times.
+    /// Adds two CPU times.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         let Self { user_ns, system_ns } = other;
@@ -259,7 +260,7 @@ impl DiskActivity {
 }
 
 impl DiskFlushes {
-    /// The sum of two disks' activities. The cache mode is absent if they differ in it.
+    /// Adds the flushes of another disk. The cache mode or FUA support becomes absent if the disks differ in it.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let Self { done, wait_ns, volatile_cache, fua } = other;
@@ -273,7 +274,7 @@ impl DiskFlushes {
 }
 
 impl BlockStats {
-    /// Adds the I/Os of another guest's disk.
+    /// Adds the I/Os of another guest's disk to these.
     pub fn merge(&mut self, other: &Self) {
         let Self { read, write, flush } = other;
         self.read.merge(read);
@@ -298,7 +299,7 @@ impl BlockTally {
 }
 
 impl NicActivity {
-    /// The sum of two interfaces' counters.
+    /// Adds the counters of two network interfaces.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         let Self { rx_bytes, rx_packets, rx_drops, tx_bytes, tx_packets, tx_drops } = other;

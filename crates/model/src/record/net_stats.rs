@@ -36,7 +36,7 @@ pub struct Carried {
 }
 
 impl Flow {
-    /// Scales all counts to a window of another length; `part` scales one count.
+    /// Scales the counts of the stream to a window of another length. `part` scales one count; times and sizes stay.
     #[must_use]
     pub fn scaled(&self, part: impl Fn(u64) -> u64) -> Self {
         Self {
@@ -54,10 +54,11 @@ impl Flow {
 }
 
 impl Carried {
-    /// Maximum number of gaps kept.
+    /// Maximum number of gaps that are kept, the longest.
     pub const GAPS: usize = 10;
 
-    /// Adds the statistics of a concurrent network measurement. A value that either measurement lacks becomes absent.
+    /// Merges the statistics of a concurrent network measurement: streams and gaps are joined, counts and CPU times added. A value that either side
+    /// lacks, and a setting that differs, become absent; so does the deviation of round-trip times, which cannot be merged.
     pub fn merge(&mut self, other: &Self) {
         self.flows.extend(other.flows.iter().cloned());
         self.server_cpu = self.server_cpu.zip(other.server_cpu).map(|(one, more)| one.plus(more));
@@ -122,13 +123,13 @@ pub struct Flow {
     pub max_cwnd: Option<u64>,
 }
 
-/// The streams of one direction in one interval, as seen by the client.
+/// Streams of one direction in one interval, as seen by the client. Values that neither end reports are absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WaySample {
     /// True for uploads: the client sends.
     pub upload: bool,
-    /// Datagrams lost.
+    /// Datagrams lost in the interval.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<u64>,
     /// Datagrams that arrived after a later one.
@@ -137,13 +138,13 @@ pub struct WaySample {
     /// Datagrams received more than once.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duplicates: Option<u64>,
-    /// Mean interarrival jitter of the streams at the end of the interval.
+    /// Mean interarrival jitter of the streams at the end of the interval, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub jitter_ns: Option<u64>,
-    /// TCP segments retransmitted.
+    /// TCP segments retransmitted in the interval.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retransmits: Option<u64>,
-    /// TCP's round-trip time estimate for the first stream at the end of the interval.
+    /// TCP's estimate of the first stream's round-trip time at the end of the interval, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rtt_ns: Option<u64>,
     /// Congestion window of the first stream in bytes at the end of the interval.
@@ -152,8 +153,8 @@ pub struct WaySample {
 }
 
 impl WaySample {
-    /// Adds other streams of the same direction. A count that either lacks becomes absent. Round-trip time and congestion window stay those
-    /// of the first stream; jitter becomes absent, because it cannot be weighted.
+    /// Merges other streams of the same direction. A count that either side lacks becomes absent. Round-trip time and congestion window stay those
+    /// of the first stream; jitter becomes absent, because the streams' weights are not known.
     pub(super) fn merge(&mut self, other: Self) {
         let Self { upload: _, lost, out_of_order, duplicates, jitter_ns: _, retransmits, rtt_ns: _, cwnd: _ } =
             other;
@@ -219,7 +220,7 @@ pub struct NicActivity {
 pub struct Interface {
     /// The interface's name on its machine: `eth0`.
     pub name: String,
-    /// Its location: `client`, `server` or `host`, which lies between them.
+    /// The interface's location: `client`, `server`, or `host` for one between them.
     pub place: String,
     /// The driver, if it is reported: `virtio_net`, `e1000`, `veth`.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -1,4 +1,4 @@
-//! CPU frequency and throttling.
+//! CPU frequency and thermal throttling of a machine during a measurement.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Punctuality of the I/Os in an open loop.
+//! Delays of I/Os against their schedule in an open loop.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// Combines the punctuality of two concurrent loads.
+    /// Combines two concurrent loads: counts are added, and the longer delays kept.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         Self {

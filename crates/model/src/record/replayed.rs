@@ -1,4 +1,4 @@
-//! The fidelity of a replay to its trace.
+//! Fidelity of a replay to its trace: I/Os left out or changed, and delays.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,52 +7,53 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Replayed {
-    /// I/Os of the trace that were due in the measurement.
+    /// I/Os of the trace that were due in the measurement, including those left out.
     pub due: u64,
-    /// I/Os begun.
+    /// I/Os that the replay started.
     pub begun: u64,
-    /// I/Os that the target or the workload cannot do: trims or flushes where there are none, longer than the target or 64 MiB, or of length 0.
+    /// I/Os of the trace that were not replayed because the target or the workload cannot do them: trims or flushes that are not supported, and I/Os
+    /// longer than the target or 64 MiB, or of length 0.
     pub left_out: u64,
-    /// I/Os due that had not begun when the measurement ended.
+    /// I/Os due that had not started when the measurement ended.
     pub not_begun: u64,
-    /// I/Os moved, because they lay beyond the target's end.
+    /// I/Os moved to another offset, because they lay beyond the target's end.
     pub wrapped: u64,
-    /// I/Os whose offset or length was rounded to what direct I/O takes.
+    /// I/Os whose offset or length was rounded to the alignment that direct I/O requires.
     pub aligned: u64,
-    /// From the due time of an I/O to its begin, of those that had a free slot: the median.
+    /// Median delay from an I/O's due time to its start. I/Os that had to wait for a free slot do not count.
     pub late_p50_ns: u64,
-    /// The 99th percentile of the same.
+    /// 99th percentile of the delay from an I/O's due time to its start. I/Os that had to wait for a free slot do not count.
     pub late_p99_ns: u64,
-    /// The longest of the same.
+    /// Longest delay from an I/O's due time to its start. I/Os that had to wait for a free slot do not count.
     pub late_max_ns: u64,
-    /// From the first I/O begun to the last, in the trace.
+    /// Time from the first to the last replayed I/O in the trace, at the speed of the replay.
     pub recorded_ns: u64,
-    /// The same, in the replay.
+    /// Time from the start of the first to the start of the last I/O in the replay.
     pub took_ns: u64,
-    /// The length of a phase of the trace.
+    /// Length of a phase of the trace.
     pub phase_ns: u64,
-    /// Response times by phase of the trace, from its first I/O on: up to 16 of equal length, the last of which may be cut.
+    /// Response times by phase of the trace, from its first I/O on: up to 16 phases of equal length. The last one may be incomplete.
     pub phases: Vec<ReplayPhase>,
 }
 
-/// The I/Os that a trace has in one phase, as they were replayed.
+/// The I/Os of one phase of a trace, as they were replayed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayPhase {
-    /// I/Os that succeeded.
+    /// Replayed I/Os that succeeded.
     pub ios: u64,
-    /// Their mean response time.
+    /// Mean response time of the successful I/Os; absent without any.
     pub response_mean_ns: Option<u64>,
-    /// The 99th percentile of the same; absent with fewer than 100.
+    /// 99th percentile of the response time of the successful I/Os; absent with fewer than 100.
     pub response_p99_ns: Option<u64>,
-    /// I/Os whose completion the trace tells.
+    /// Successful I/Os whose latency the trace records.
     pub recorded_ios: u64,
-    /// The mean time from issue to completion of these in the trace.
+    /// Mean latency in the trace of the I/Os in `recorded_ios`; absent without any.
     pub recorded_mean_ns: Option<u64>,
 }
 
 impl ReplayPhase {
-    /// Merges the same phase of two concurrent replays; of the 99th percentiles, the higher one is kept.
+    /// Merges the same phase of two concurrent replays: counts are added, means weighted by count, and the higher 99th percentile is kept.
     fn merge(self, other: Self) -> Self {
         let mean = |one: (u64, Option<u64>), other: (u64, Option<u64>)| {
             let sum = |(ios, mean): (u64, Option<u64>)| ios * mean.unwrap_or(0);
@@ -72,7 +73,8 @@ impl ReplayPhase {
 }
 
 impl Replayed {
-    /// Merges two concurrent replays.
+    /// Merges two concurrent replays. Counts are added, and the longer times kept: as percentiles of both together, they are upper bounds. Phases
+    /// are dropped if the replays' phases differ in length or number.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         let Self {

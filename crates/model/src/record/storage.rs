@@ -1,4 +1,4 @@
-//! The state of a target's data: cached, allocated, written.
+//! The state of a target's data before and after a measurement: cached, allocated, compressible.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// Combines the states of two areas.
+    /// Adds the sampled bytes of another area.
     #[must_use]
     pub const fn merge(self, other: Self) -> Self {
         Self {

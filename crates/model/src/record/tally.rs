@@ -1,26 +1,26 @@
-//! Completed I/O by direction.
+//! Completed I/Os with their latencies, by direction.
 
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 
-/// I/Os of one direction over a window.
+/// Completed I/Os of one direction over a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tally {
     /// I/Os completed.
     pub ios: u64,
-    /// Bytes moved.
+    /// Bytes read, written or discarded.
     pub bytes: u64,
-    /// Service time of each I/O, from submission to completion.
+    /// Service time of each I/O in nanoseconds, from submission to completion.
     pub latency: Histogram,
-    /// Response time of each I/O, from its intended start to completion. Absent in a closed loop, which has no intended starts.
+    /// Response time of each I/O in nanoseconds, from its scheduled start to completion. Absent in a closed loop, which has no schedule.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response: Option<Histogram>,
 }
 
 impl Tally {
-    /// Adds another tally of the same direction.
+    /// Adds the I/Os of another tally of the same direction.
     pub fn merge(&mut self, other: &Self) {
         self.ios += other.ios;
         self.bytes += other.bytes;
@@ -33,36 +33,37 @@ impl Tally {
     }
 }
 
-/// I/Os over a window by direction. A direction that the workload does not use is absent.
+/// Completed I/Os over a window by direction. A direction that the workload does not use is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tallies {
-    /// Reads.
+    /// Reads; for network traffic, downloads and round trips.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub read: Option<Tally>,
-    /// Writes.
+    /// Writes; for network traffic, uploads.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub write: Option<Tally>,
-    /// Discards.
+    /// Trims (discards).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trim: Option<Tally>,
     /// Flushes: fsync and fdatasync.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sync: Option<Tally>,
-    /// Metadata operations: create, open, stat, rename, unlink; bytes are those moved with them.
+    /// Metadata operations: create, open, stat, rename, unlink. Their bytes are file contents moved along with them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub meta: Option<Tally>,
-    /// Commit times: from submitting the first write after a flush to the end of the next flush, or of the sync_file_range that replaces it.
-    /// Recorded for workers with one I/O in flight that flush after a number of writes. Not a direction: its writes and flushes count in theirs.
+    /// Commit times: from submitting the first write after a flush to the end of the next flush, or of the sync_file_range(2) that replaces it.
+    /// Recorded for workers with one I/O in flight that flush after a number of writes. Not a direction: these writes and flushes also count as
+    /// writes and flushes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub commit: Option<Histogram>,
 }
 
 impl Tallies {
-    /// The names of the directions, in the order of [`Self::each`].
+    /// Names of the directions, in the order of [`Self::each`].
     pub const WORDS: [&'static str; 5] = ["read", "write", "trim", "sync", "meta"];
 
-    /// All directions with their names, including absent ones.
+    /// The five directions with their names; the tally is `None` for a direction that is absent.
     pub fn each(&self) -> impl Iterator<Item = (&'static str, Option<&Tally>)> {
         Self::WORDS
             .into_iter()
@@ -81,19 +82,19 @@ impl Tallies {
         }
     }
 
-    /// Completed reads, writes, trims and metadata operations. Flushes are excluded: they move no data.
+    /// Number of completed reads, writes, trims and metadata operations. Flushes do not count.
     #[must_use]
     pub fn ios(&self) -> u64 {
         self.moving().map(|tally| tally.ios).sum()
     }
 
-    /// Bytes moved or discarded.
+    /// Bytes read, written or discarded, including those of metadata operations.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.moving().map(|tally| tally.bytes).sum()
     }
 
-    /// Service times of reads, writes, trims and metadata operations together.
+    /// Service times of reads, writes, trims and metadata operations together, in nanoseconds.
     #[must_use]
     pub fn latency(&self) -> Histogram {
         let mut all = Histogram::new();
@@ -101,7 +102,7 @@ impl Tallies {
         all
     }
 
-    /// Response times of reads, writes and trims together; absent in a closed loop.
+    /// Response times of reads, writes, trims and metadata operations together, in nanoseconds; `None` in a closed loop.
     #[must_use]
     pub fn response(&self) -> Option<Histogram> {
         self.moving().filter_map(|tally| tally.response.clone()).reduce(|mut all, response| {
@@ -110,7 +111,7 @@ impl Tallies {
         })
     }
 
-    /// Adds other tallies, direction by direction.
+    /// Adds the I/Os of other tallies, direction by direction, and their commit times.
     pub fn merge(&mut self, other: &Self) {
         for (word, theirs) in other.each() {
             let (Some(mine), Some(theirs)) = (self.of_mut(word), theirs) else { continue };

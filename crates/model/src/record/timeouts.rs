@@ -1,4 +1,4 @@
-//! Timeouts of the layers below a target.
+//! Timeouts and error policies of the layers below a target.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 use crate::words::words;
 
 words! {
-    /// The kind of a timeout.
+    /// The kind of a timeout or error policy.
     TimeoutKind, "timeout" {
-        /// A command to a SCSI or SATA disk.
+        /// Time limit of a command to a SCSI or SATA disk.
         ScsiCommand = "SCSI command timeout",
-        /// A command to an NVMe namespace.
+        /// Time limit of a command to an NVMe namespace.
         NvmeCommand = "NVMe command timeout",
-        /// A request to a virtio-blk disk.
+        /// Time limit of a request to a virtio-blk disk.
         VirtioRequest = "virtio-blk request timeout",
-        /// NVMe over fabrics: for which a lost controller is kept (`ctrl_loss_tmo`).
+        /// NVMe over fabrics: time for which the host tries to reconnect to a lost controller (`ctrl_loss_tmo`).
         NvmeControllerLoss = "NVMe controller loss timeout",
-        /// NVMe over fabrics: for which I/O waits for a lost controller (`fast_io_fail_tmo`).
+        /// NVMe over fabrics: time for which I/O waits for a lost controller before it fails (`fast_io_fail_tmo`).
         NvmeFastIoFail = "NVMe fast I/O fail timeout",
-        /// For which I/O waits for a lost iSCSI session (`replacement_timeout` of open-iscsi).
+        /// iSCSI: time for which I/O waits for a lost session before it fails (`replacement_timeout` of open-iscsi).
         IscsiReplacement = "iSCSI replacement timeout",
-        /// Fibre Channel: for which I/O waits for a lost port (`fast_io_fail_tmo`).
+        /// Fibre Channel: time for which I/O waits for a lost port before it fails (`fast_io_fail_tmo`).
         FcFastIoFail = "FC fast I/O fail timeout",
-        /// Fibre Channel: for which a lost port is kept (`dev_loss_tmo`).
+        /// Fibre Channel: time after which a lost port is removed (`dev_loss_tmo`).
         FcDeviceLoss = "FC device loss timeout",
-        /// Ext4 goes on after an error.
+        /// ext4: the filesystem goes on after an error.
         ErrorsContinue = "errors=continue",
-        /// Ext4 becomes read-only after an error.
+        /// ext4: the filesystem becomes read-only after an error.
         ErrorsRemountReadOnly = "errors=remount-ro",
-        /// Ext4 panics after an error.
+        /// ext4: the kernel panics after an error.
         ErrorsPanic = "errors=panic",
     }
 }
@@ -37,19 +37,19 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeout {
-    /// The layer: `sda`, `nvme0`, the mount point of a filesystem.
+    /// The layer with the timeout: `sda`, `nvme0`, the mount point of a filesystem.
     pub layer: String,
-    /// The kind.
+    /// The kind of timeout or error policy.
     pub kind: TimeoutKind,
-    /// Absent if the layer waits without a limit, or acts on an error and not on a time.
+    /// Length of the timeout; absent if the layer waits without a limit, and for an error policy.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit_ns: Option<u64>,
-    /// The file that it was read from.
+    /// The file that the setting was read from.
     pub source: String,
 }
 
 impl TimeoutKind {
-    /// Returns whether this is a reaction to an error instead of a time limit.
+    /// Returns whether this is a policy for I/O errors rather than a time limit.
     #[must_use]
     pub const fn is_on_error(self) -> bool {
         matches!(self, Self::ErrorsContinue | Self::ErrorsRemountReadOnly | Self::ErrorsPanic)
@@ -57,7 +57,8 @@ impl TimeoutKind {
 }
 
 impl Timeout {
-    /// The consequence when the limit is reached; for reactions, when an error occurs; without a limit, instead of a timeout.
+    /// Describes the effect when the limit expires. For a layer without a limit, describes its behaviour instead; for an error policy, the effect
+    /// of an I/O error.
     #[must_use]
     pub const fn then(&self) -> &'static str {
         match (self.kind, self.limit_ns) {

@@ -1,11 +1,11 @@
-//! Observations during a watch: gaps, standstills, events.
+//! Observations during a watch: gaps without completed I/O, stopped clocks, events.
 
 use serde::{Deserialize, Serialize};
 
 use crate::words::words;
 
 words! {
-    /// I/Os that wait for one another's kind.
+    /// A class of I/Os whose gaps are recorded separately.
     IoClass, "of" {
         /// Reads.
         Reads = "reads",
@@ -16,67 +16,68 @@ words! {
     }
 }
 
-/// A period in which I/Os of one class were due, and none completed without an error.
+/// A period in which I/Os of one class were due, but none of them completed successfully.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Blackout {
-    /// The I/Os that were due.
+    /// The class of I/Os that were due.
     pub of: IoClass,
-    /// Start of the gap: the last completion before it, or the time when the next I/O was due if that is later. Counted from the start of the
-    /// measured window.
+    /// Start of the period in nanoseconds from the start of the measured window: the last completion before it, or the time when the next I/O was
+    /// due if that is later.
     pub at_ns: u64,
-    /// Nanoseconds from the start of the gap to the next completion, or to the end of the window.
+    /// Nanoseconds from the start of the period to the next completion, or to the end of the window.
     pub duration_ns: u64,
-    /// False if the window ended before the gap did.
+    /// True if an I/O completed again; false if the window ended first.
     pub ended: bool,
 }
 
-/// Periods in which I/Os hung in a block device: some were in flight, and none completed.
+/// Periods in which I/Os were in flight in a block device and none of them completed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceGaps {
-    /// The kernel's name of the device.
+    /// Kernel name of the device, such as `sda`.
     pub device: String,
-    /// The gaps in order, with a resolution of 10 ms. A failed I/O counts as completed.
+    /// The periods in order of time, with a resolution of 10 ms. A failed I/O counts as completed.
     pub gaps: Vec<Blackout>,
-    /// Periods in which the device was not observed, because the machine or the observing process stood still.
+    /// Periods in which the device was not observed, because the machine or the observing process was stopped.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub blind: Vec<Blackout>,
 }
 
-/// A period in which the clock of a guest or another machine stood still, for example with stopped virtual CPUs. Programs there do not notice it.
+/// A period in which the clock of a guest or another machine did not advance, for example because its virtual CPUs were stopped. Programs on that
+/// machine do not notice the period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standstill {
-    /// The time at which QEMU stopped the guest, by the host's clock, from the start of the measured window. If QEMU did not report it, the
-    /// end of the last interval before.
+    /// Start of the period in nanoseconds from the start of the measured window, by the host's clock: the time at which QEMU stopped the guest. If
+    /// QEMU did not report it, the end of the last interval before.
     pub at_ns: u64,
-    /// Time by which the clock fell behind.
+    /// Nanoseconds by which the stopped clock fell behind the host's clock.
     pub duration_ns: u64,
 }
 
-/// Something that happened during a watch, apart from the load.
+/// An event or observation during a watch, other than an I/O of the load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Occurrence {
-    /// Time from the start of the measured window, by the host's clock.
+    /// Nanoseconds from the start of the measured window, by the host's clock.
     pub at_ns: u64,
-    /// The kind of occurrence, with its data.
+    /// The event or observation.
     pub what: Happened,
 }
 
-/// The source of an [`Occurrence`], with its data.
+/// An event or observation during a watch, by its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Happened {
-    /// A command or operation of the plan.
+    /// A command or operation that the plan triggers.
     Event {
         /// The event's name.
         name: String,
-        /// Duration of the event; absent if it could not be started or did not end.
+        /// Nanoseconds that the event took; absent if it could not be started or did not end.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         duration_ns: Option<u64>,
-        /// The reason for a failure, with the beginning of stderr; absent on success.
+        /// Reason for the event's failure, with the beginning of stderr; absent on success.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         failure: Option<String>,
     },
@@ -84,30 +85,30 @@ pub enum Happened {
     Kernel {
         /// Severity of the line: 0 (emergency) to 7 (debug).
         level: u8,
-        /// The line.
+        /// The text of the line, without its severity.
         text: String,
     },
-    /// Another observation, or a mark.
+    /// A mark that the user set, or an observation from a source other than the kernel log.
     Seen {
-        /// The source of the observation.
+        /// Kind of source: block device, network link, state in /sys, QEMU, or the user's mark.
         source: Source,
-        /// One line of text.
+        /// Description of the observation, in one line.
         text: String,
     },
 }
 
 words! {
-    /// The source of what was seen beside a load, other than the kernel's log.
+    /// The source of an observation during a watch, other than the kernel's log.
     Source, "source" {
         /// The kernel's events of block devices, SCSI and NVMe (uevents).
         Device = "device",
-        /// A network interface that went up or down.
+        /// A network interface went up or down.
         Link = "link",
-        /// The state of a device or of a RAID in /sys that changed.
+        /// The state of a device or of a RAID in /sys changed.
         State = "state",
-        /// An event of a measured guest's QEMU.
+        /// An event from the QEMU of a measured guest.
         Qemu = "qemu",
-        /// A mark of the user's.
+        /// A mark that the user set.
         Mark = "mark",
     }
 }

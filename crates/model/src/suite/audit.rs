@@ -1,4 +1,4 @@
-//! Measures rates by direction and block size, which tell a rate limit on I/Os or bytes from the capability of a device.
+//! Measures rates by direction and block size, which show whether a limit on I/Os or bytes per second is in force, or the device's own speed.
 
 use super::{Suite, SuiteOptions, SuiteShape, named, timed};
 use crate::units::{Bytes, Nanos};
@@ -13,7 +13,8 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Two small block sizes, at which a limit on I/Os shows, and two large ones, at which a limit on bytes shows.
+/// Block size and queue depth of each workload: two small sizes that reveal a limit on I/Os per second, and two large sizes that reveal a limit on
+/// bytes per second.
 const SIZES: [(Bytes, u32); 4] =
     [(Bytes(4 << 10), 32), (Bytes(16 << 10), 32), (Bytes(256 << 10), 8), (Bytes(1 << 20), 8)];
 

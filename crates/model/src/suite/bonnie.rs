@@ -32,10 +32,10 @@ pub(super) const SUITE: Suite = Suite {
 
 const SIZE: Bytes = Bytes(1 << 30);
 const CHUNK: Bytes = Bytes(8192);
-/// Bytes written and read one at a time, with a system call each.
+/// Bytes written or read in the tests that move a single byte per system call.
 const BY_THE_BYTE: Bytes = Bytes(3 << 20);
 const SEEKERS: u32 = 5;
-/// Total number of seeks, divided evenly among the seekers.
+/// Total number of random reads, divided evenly among the concurrent seekers.
 const SEEKS: u64 = 8192;
 const FILES: u64 = 16 * 1024;
 /// Maximum duration of a test, for slow targets.
@@ -78,8 +78,8 @@ fn workloads(options: &SuiteOptions) -> Vec<Workload> {
     .collect()
 }
 
-/// Tests on empty files, as with `-n 16`. bonnie++ stats and deletes files right after creating them, so caches are not dropped. `seq` uses
-/// creation order for names and directory order for deletes, `ran` uses random order.
+/// Tests that create, stat and delete empty files, as `bonnie++ -n 16` does. bonnie++ stats and deletes files right after creating them, so caches
+/// are not dropped. `seq` uses creation order for names and directory order for deletes; `ran` uses random order.
 fn small_files(options: &SuiteOptions) -> Vec<WorkloadKeys> {
     let orders = [("seq", Rw::Read), ("ran", Rw::RandRead)];
     let tests = [("create", Test::Create), ("stat", Test::Stat), ("del", Test::Delete)];

@@ -19,10 +19,10 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// UnixBench's test name, record size in bytes, and file size in KiB.
+/// Name of UnixBench's test, its record size in bytes, and its file size in KiB.
 const SIZES: [(&str, u64, u64); 3] = [("fstime", 1024, 2000), ("fsbuffer", 256, 500), ("fsdisk", 4096, 8000)];
 
-/// UnixBench runs a pass for 30 s; iotax repeats in rounds instead.
+/// Duration of a test. UnixBench uses 30 s; iotax repeats the test in rounds instead.
 const RUNTIME: Nanos = Nanos::from_secs(10);
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {

@@ -1,4 +1,4 @@
-//! Methods to make a write durable, under pg_test_fsync's names where it has them.
+//! Methods of making a write durable, with the names of pg_test_fsync for those that it has.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;
@@ -22,7 +22,7 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Length of the area, which is overwritten sequentially: the size of some database log segments.
+/// Length of the area that is overwritten sequentially: 64 MiB, the size of some databases' log segments.
 const SIZE: Bytes = Bytes(64 << 20);
 const BS: Bytes = Bytes(4096);
 

@@ -1,6 +1,6 @@
 //! Suites: sets of workloads that follow the classic benchmarks.
 //!
-//! A suite is a function that returns workloads; each is an ordinary cell. Reports group a suite's workloads by its [`SuiteShape`].
+//! A suite is a function that returns ordinary workloads. Reports group the workloads of a suite by its [`SuiteShape`].
 
 mod archive;
 mod audit;
@@ -26,13 +26,13 @@ use crate::workload::{Workload, WorkloadKeys};
 pub struct Suite {
     /// The suite's name on the command line.
     pub name: &'static str,
-    /// A one-line description.
+    /// One-line description for the command's help.
     pub help: &'static str,
-    /// The dimension in which the workloads differ.
+    /// The dimension in which the workloads of a test differ.
     pub shape: SuiteShape,
-    /// Notes on the results, where the original program measures something unexpected.
+    /// Notes on tests in which the original program measures something unexpected.
     pub remarks: &'static [SuiteRemark],
-    /// Default number of rounds.
+    /// Default number of rounds of a run of the suite.
     pub repeat: u32,
     /// Creates the suite's workloads.
     pub workloads: fn(&SuiteOptions) -> Vec<Workload>,
@@ -48,45 +48,45 @@ pub struct SuiteRemark {
     pub text: &'static str,
 }
 
-/// The dimension in which a test's workloads differ.
+/// The dimension in which the workloads of one test differ; reports show them as a table or curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SuiteShape {
     /// None: each workload is a separate test.
     Each,
-    /// The block size; names end in it: `randread-4k`.
+    /// Block size: workload names end in the size, as in `randread-4k`.
     Sizes,
-    /// Outstanding I/Os; names end in the queue depth: `dss-qd4`.
+    /// Queue depth: workload names end in the depth, as in `dss-qd4`.
     Depths,
-    /// File size and record size; names end in both: `reread-64m-4k`.
+    /// File size and record size: workload names end in both, as in `reread-64m-4k`.
     Files,
-    /// The method that makes a write durable; each workload is a separate test.
+    /// Method of making a write durable; each workload is a separate test.
     Methods,
     /// Direction and block size, to find rate limits; each workload is a separate test.
     Limits,
 }
 
-/// The user's options for a suite.
+/// The user's options for a suite, as given on the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SuiteOptions {
-    /// Length of the area; for file suites, the largest file. If absent, the suite's default.
+    /// Length of the area; for suites that vary the file size, the largest file. If absent, the suite's default.
     pub size: Option<Bytes>,
     /// Duration of a measurement that does not end by itself. If absent, the suite's default.
     pub runtime: Option<Nanos>,
     /// Warm-up of a measurement that does not end by itself. If absent, the suite's default.
     pub ramp_time: Option<Nanos>,
-    /// Number of files of a metadata test; if it has several numbers, the largest. If absent, the suite's default.
+    /// Number of files in a metadata test; if the suite varies the number, the largest. If absent, the suite's default.
     pub files: Option<u64>,
-    /// For file suites: also combine small records with large files.
+    /// For the file size suite: also combine small records with large files, which are skipped by default.
     pub all_records: bool,
     /// For the flush suite: length of a write. If absent, the suite's default.
     pub bs: Option<Bytes>,
-    /// For the flush suite: number of jobs that commit concurrently, each in its own area. Default: one.
+    /// For the flush suite: number of jobs that commit concurrently, each in its own area. If absent, one.
     pub jobs: Option<u32>,
-    /// For the flush suite: direct I/O in every method, for targets without a page cache.
+    /// For the flush suite: use direct I/O in every method, for targets without a page cache.
     pub is_direct: bool,
 }
 
-/// All suites, in display order.
+/// All suites, in the order in which the help lists them.
 pub const SUITES: &[Suite] = &[
     stream::SUITE,
     bonnie::SUITE,
@@ -102,16 +102,16 @@ pub const SUITES: &[Suite] = &[
 ];
 
 impl Suite {
-    /// Finds a suite by name.
+    /// Finds a suite by its name.
     ///
     /// # Errors
-    /// The accepted names, if there is no such suite.
+    /// No suite has this name; the message lists the accepted names.
     pub fn named(name: &str) -> Result<&'static Self, WordError> {
         let names: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
         SUITES.iter().find(|suite| suite.name == name).ok_or_else(|| WordError::new("suite", name, &names))
     }
 
-    /// The test that a workload belongs to: its name without the suffix for the size or depth.
+    /// Name of the test that a workload belongs to: the workload's name without the suffix for its size or queue depth.
     #[must_use]
     pub fn test<'a>(&self, workload: &'a Workload) -> &'a str {
         let place = match self.shape {
@@ -123,17 +123,17 @@ impl Suite {
         workload.name.strip_suffix(place.as_str()).unwrap_or(&workload.name)
     }
 
-    /// The remarks that name this test.
+    /// Notes of the suite that name this test.
     pub fn remarks_on(&self, test: &str) -> impl Iterator<Item = &'static str> {
         self.remarks.iter().filter(move |remark| remark.tests.contains(&test)).map(|remark| remark.text)
     }
 
-    /// The remarks that apply to all tests.
+    /// Notes of the suite that apply to all its tests.
     pub fn remarks_on_all(&self) -> impl Iterator<Item = &'static str> {
         self.remarks.iter().filter(|remark| remark.tests.is_empty()).map(|remark| remark.text)
     }
 
-    /// Groups workloads by test, in order.
+    /// Groups workloads by test, in the order in which tests first occur.
     #[must_use]
     pub fn tests<'a>(&self, workloads: &'a [Workload]) -> Vec<(&'a str, Vec<&'a Workload>)> {
         let mut tests: Vec<(&str, Vec<&Workload>)> = Vec::new();
@@ -148,12 +148,12 @@ impl Suite {
     }
 }
 
-/// Workload keys with only a name.
+/// The keys of a workload of which only the name is set.
 fn named(name: impl Into<String>) -> WorkloadKeys {
     WorkloadKeys { name: Some(name.into()), ..WorkloadKeys::default() }
 }
 
-/// Applies the user's duration and warm-up to a workload that does not end by itself.
+/// Completes a workload that runs for a fixed time: sets area, runtime and warm-up to the user's options, else to the defaults given here.
 fn timed(keys: &WorkloadKeys, options: &SuiteOptions, size: Bytes, seconds: u64) -> Workload {
     WorkloadKeys {
         size: Some(options.size.unwrap_or(size)),

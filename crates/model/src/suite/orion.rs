@@ -23,10 +23,10 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Numbers of outstanding small I/Os.
+/// Queue depths of the workloads with small random I/Os.
 const SMALL: [u32; 8] = [1, 2, 4, 8, 12, 16, 24, 32];
 
-/// Numbers of outstanding large I/Os.
+/// Queue depths of the workloads with large random I/Os.
 const LARGE: [u32; 6] = [1, 2, 4, 6, 8, 12];
 
 /// Percentages of writes among the small I/Os.

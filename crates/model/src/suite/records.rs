@@ -53,17 +53,17 @@ const LARGEST_FILE: u64 = 512 << 20;
 const SMALLEST_RECORD: u64 = 4 << 10;
 const LARGEST_RECORD: u64 = 16 << 20;
 
-/// Files larger than this skip records smaller than [`LARGE_RECORD`] (iozone -a), unless all are requested (-z).
+/// Largest file that is combined with records smaller than [`LARGE_RECORD`], as with `iozone -a`; all records are used on request, as with `-z`.
 const CROSSOVER: u64 = 32 << 20;
 const LARGE_RECORD: u64 = 64 << 10;
 
-/// Stride of the strided read, in records.
+/// Distance between two reads of the strided test, in records.
 const STRIDE: i64 = 17;
 
 /// Maximum duration of a measurement.
 const LONGEST: Nanos = Nanos::from_secs(300);
 
-/// The tests in iozone's order, without frewrite: iotax has no buffered rewrite of an existing file.
+/// The tests in iozone's order. iozone's frewrite is left out, because iotax has no buffered rewrite of an existing file.
 pub(super) const TESTS: [&str; 13] = [
     "write",
     "rewrite",
@@ -80,12 +80,12 @@ pub(super) const TESTS: [&str; 13] = [
     "freread",
 ];
 
-/// Powers of two multiplied by `from`, from `from` up to `to`.
+/// Doubles `from` repeatedly, while the result is at most `to`.
 fn doubling(from: u64, to: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(from), |n| n.checked_mul(2)).take_while(move |n| *n <= to)
 }
 
-/// The pairs of file size and record size.
+/// All combinations of file size and record size in bytes.
 fn sizes(options: &SuiteOptions) -> Vec<(u64, u64)> {
     let largest = options.size.map_or(LARGEST_FILE, |size| size.0);
     doubling(SMALLEST_FILE, largest)

@@ -1,4 +1,4 @@
-//! A sweep over block sizes: shows at which sizes the cost per I/O dominates, and at which bandwidth does.
+//! A sweep over block sizes: shows up to which size the cost per I/O limits throughput, and from which size bandwidth does.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;
@@ -25,7 +25,7 @@ pub(super) const SUITE: Suite = Suite {
 /// Largest block size in bytes.
 const LARGEST: u64 = 4 << 20;
 
-/// Queue depth, enough for a device with internal parallelism.
+/// Queue depth of all workloads, enough to use a device's internal parallelism.
 const DEPTH: u32 = 8;
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {

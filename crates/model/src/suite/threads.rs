@@ -1,4 +1,4 @@
-//! A sweep over queue depths and jobs: shows from which depth only latency grows.
+//! A sweep over queue depths and jobs: shows from which depth on throughput no longer grows and only latency does.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;
@@ -16,10 +16,10 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// The queue depths.
+/// Queue depths of the sweep.
 const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// The numbers of jobs.
+/// Numbers of concurrent jobs of the sweep.
 const JOBS: [u32; 3] = [1, 2, 4];
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {

@@ -38,91 +38,91 @@ words! {
 pub struct Disk {
     /// The kernel's name.
     pub name: String,
-    /// Its kind.
+    /// The kind of device.
     pub kind: DiskKind,
-    /// The kernel names of the devices directly below it; for a loop device that of its file's filesystem.
+    /// The kernel names of the devices directly below; for a loop device, the device under the filesystem of its file.
     pub below: Vec<String>,
-    /// The model, if it has one.
+    /// The model; absent for devices without one.
     pub model: Known<String>,
-    /// Its size.
+    /// The size of the device.
     pub size_bytes: Known<u64>,
-    /// The beginning of a partition on its disk.
+    /// The offset of a partition on its disk.
     pub start_bytes: Known<u64>,
-    /// The smallest request.
+    /// The logical block size: the smallest possible request.
     pub logical_block_bytes: Known<u64>,
-    /// The smallest write that needs no read before it.
+    /// The physical block size: the smallest write without a read-modify-write.
     pub physical_block_bytes: Known<u64>,
-    /// The distance of its first byte from a physical block; -1 if the layers below are not aligned to each other.
+    /// The distance of the device's first byte from a physical block boundary; -1 if the layers below are not aligned to each other.
     pub alignment_bytes: Known<i64>,
-    /// True if it is a disk with seek times, according to the kernel.
+    /// True if the kernel considers the device a disk with seek times.
     pub rotational: Known<bool>,
     /// The active I/O scheduler.
     pub scheduler: Known<String>,
-    /// The read-ahead of buffered reads.
+    /// The read-ahead of buffered reads, in KiB.
     pub read_ahead_kib: Known<u64>,
     /// The write cache as the kernel treats it: `write back` or `write through`.
     pub write_cache: Known<String>,
     /// The write cache as the disk reports it.
     pub device_cache: Known<String>,
-    /// The largest discard; 0 if discards are not possible.
+    /// The largest discard; 0 if the device does not support discards.
     pub discard_max_bytes: Known<u64>,
-    /// The largest request.
+    /// The largest request that the kernel sends, in KiB.
     pub request_max_kib: Known<u64>,
-    /// The largest request that the hardware takes.
+    /// The largest request that the hardware accepts, in KiB.
     pub hardware_request_max_kib: Known<u64>,
-    /// The depth of the queue before the driver.
+    /// The number of requests that the queue in front of the driver holds (nr_requests).
     pub requests: Known<u64>,
-    /// The kernel's `nomerges`: 0 merges all, 2 none.
+    /// The kernel's `nomerges` setting: 0 merges all requests that it can, 2 none.
     pub no_merges: Known<u64>,
-    /// Hardware queues.
+    /// The number of hardware queues.
     pub queues: Known<u64>,
-    /// The NUMA node; -1 if it is unknown to the kernel.
+    /// The NUMA node; -1 if the kernel does not know it.
     pub node: Known<i64>,
-    /// Features that the driver of a virtio disk negotiated, from bit 0.
+    /// Feature bits that the driver of a virtio disk negotiated, from bit 0.
     pub virtio_features: Known<String>,
-    /// Interrupts of its queues, with the CPUs that they are delivered to.
+    /// Interrupts of the queues, with the CPUs that they are delivered to.
     pub interrupts: Vec<QueueInterrupt>,
-    /// Facts that only disks of the SCSI layer have.
+    /// Properties of disks of the SCSI layer; absent for other devices.
     pub scsi: Option<Scsi>,
-    /// The PCI Express link of an NVMe controller.
+    /// The PCI Express link of an NVMe controller; absent for other devices.
     pub link: Option<PciLink>,
-    /// Facts that only software RAIDs have.
+    /// Properties of software RAIDs; absent for other devices.
     pub raid: Option<Raid>,
-    /// Facts that only device-mapper devices have.
+    /// Properties of device-mapper devices; absent for other devices.
     pub mapped: Option<Mapped>,
-    /// Facts that only loop devices have.
+    /// The file of a loop device; absent for other devices.
     pub loop_file: Option<LoopFile>,
-    /// Facts that only bcache devices have.
+    /// Properties of bcache devices; absent for other devices.
     pub bcache: Option<Bcache>,
-    /// The health that an NVMe disk reports.
+    /// The health that an NVMe disk reports; absent for other devices.
     pub wear: Option<Wear>,
 }
 
-/// An interrupt of a queue.
+/// An interrupt of a device's queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueueInterrupt {
-    /// The action's name in /proc/interrupts, such as `nvme0q1`.
+    /// The interrupt's name in /proc/interrupts, such as `nvme0q1`.
     pub name: String,
-    /// The list of CPUs that it may be delivered to.
+    /// The CPUs that the interrupt may be delivered to, as a list: `0-3,8`.
     pub cpus: Known<String>,
 }
 
-/// A disk of the SCSI layer.
+/// Properties of a disk of the SCSI layer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scsi {
-    /// The driver of its host, such as `ahci`.
+    /// The driver of the SCSI host adapter, such as `ahci`.
     pub driver: Known<String>,
-    /// Commands that it takes at once.
+    /// Commands that the disk accepts at the same time.
     pub queue_depth: Known<u64>,
-    /// The kernel's state: `running`, `offline`, `blocked`.
+    /// The kernel's state of the disk: `running`, `offline`, `blocked`.
     pub state: Known<String>,
-    /// The time limit of a command.
+    /// The timeout of a command, in seconds.
     pub timeout_s: Known<u64>,
-    /// Time until an iSCSI session that broke fails its I/O; negative for no limit.
+    /// Seconds until I/O fails after its iSCSI session was lost; negative for no limit.
     pub iscsi_recovery_s: Known<i64>,
-    /// Time until a lost Fibre Channel port fails its I/O: seconds or `off`.
+    /// Time until I/O fails after its Fibre Channel port was lost: a number of seconds, or `off`.
     pub fc_fast_fail: Known<String>,
 }
 
@@ -130,45 +130,45 @@ pub struct Scsi {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PciLink {
-    /// The speed now, such as `8.0 GT/s PCIe`.
+    /// The current speed, such as `8.0 GT/s PCIe`.
     pub speed: Known<String>,
-    /// The highest speed of the device.
+    /// The highest speed that the device supports.
     pub speed_max: Known<String>,
-    /// Lanes now.
+    /// The current number of lanes.
     pub width: Known<u64>,
-    /// The most lanes of the device.
+    /// The highest number of lanes that the device supports.
     pub width_max: Known<u64>,
 }
 
-/// A software RAID.
+/// Properties of a software RAID.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Raid {
-    /// Such as `raid1`.
+    /// The RAID level, such as `raid1`.
     pub level: Known<String>,
-    /// Members that are missing.
+    /// The number of missing members.
     pub missing: Known<u64>,
-    /// Such as `idle`, `resync`, `recover`, `check`.
+    /// The current sync action, such as `idle`, `resync`, `recover`, `check`.
     pub action: Known<String>,
-    /// The place of the write-intent bitmap; `none` without one.
+    /// The location of the write-intent bitmap; `none` without one.
     pub bitmap: Known<String>,
-    /// Sectors that a check found to differ.
+    /// Sectors that the last check found to differ between members.
     pub mismatches: Known<u64>,
-    /// The bytes on one member before the next one follows.
+    /// The chunk size: consecutive bytes on one member.
     pub chunk_bytes: Known<u64>,
 }
 
-/// A device-mapper device.
+/// Properties of a device-mapper device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mapped {
-    /// Its name, as in /dev/mapper.
+    /// The device's name, as in /dev/mapper.
     pub title: Known<String>,
-    /// Its UUID, which begins with what made it.
+    /// The device's UUID, which begins with the name of the tool that created the device.
     pub uuid: Known<String>,
-    /// The lines of its table.
+    /// The lines of the device's table.
     pub table: Vec<MapperTarget>,
-    /// The lines of its state.
+    /// The lines of the device's status.
     pub status: Vec<MapperTarget>,
 }
 
@@ -176,11 +176,11 @@ pub struct Mapped {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapperTarget {
-    /// The target, such as `thin-pool`.
+    /// The type of the device-mapper target, such as `thin-pool`.
     pub kind: String,
-    /// The words behind it.
+    /// The words of the line after the target type.
     pub words: Vec<String>,
-    /// The command that printed it.
+    /// The command that printed the line.
     pub source: String,
 }
 
@@ -188,30 +188,30 @@ pub struct MapperTarget {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoopFile {
-    /// Its path.
+    /// The file's path.
     pub path: Known<String>,
-    /// True if the file is used without the page cache.
+    /// True if the loop device bypasses the page cache (direct I/O).
     pub direct: Known<bool>,
 }
 
-/// A bcache device.
+/// Properties of a bcache device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bcache {
-    /// `no cache`, `clean`, `dirty` or `inconsistent`.
+    /// The state of the cache: `no cache`, `clean`, `dirty` or `inconsistent`.
     pub state: Known<String>,
     /// The active cache mode.
     pub mode: Known<String>,
 }
 
-/// The health of an NVMe disk.
+/// The health that an NVMe disk reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wear {
-    /// The bits of its critical warning; 0 for none.
+    /// The bits of the disk's critical warning; 0 for none.
     pub critical_warning: Known<u64>,
-    /// The part of its endurance that is used, by the vendor's estimate; may exceed 100.
+    /// The used part of the disk's endurance in percent, as the vendor estimates it; may exceed 100.
     pub percent_used: Known<u64>,
-    /// Errors of its media that it could not correct.
+    /// Media errors that the disk could not correct.
     pub media_errors: Known<u64>,
 }

@@ -13,7 +13,7 @@ pub struct Fact<T> {
     pub source: String,
 }
 
-/// A fact that may be unknown.
+/// A fact with its source; `None` if it could not be read.
 pub type Known<T> = Option<Fact<T>>;
 
 impl<T> Fact<T> {
@@ -22,7 +22,7 @@ impl<T> Fact<T> {
         Self { value, source: source.into() }
     }
 
-    /// A fact derived from this one, with the same source; `None` if `reading` yields none.
+    /// Derives a fact from this one by a function, and keeps the source; `None` if the function returns `None`.
     pub fn read<U>(&self, reading: impl FnOnce(&T) -> Option<U>) -> Known<U> {
         Some(Fact { value: reading(&self.value)?, source: self.source.clone() })
     }

@@ -11,36 +11,36 @@ use super::fact::{Fact, Known};
 pub struct Filesystem {
     /// The mount point.
     pub point: String,
-    /// The type, such as `ext4`.
+    /// The filesystem's type, such as `ext4`.
     pub kind: String,
-    /// The kernel name of its device; `None` without a block device.
+    /// The kernel name of the block device; absent without one.
     pub device: Option<String>,
-    /// The distinct options of mount and filesystem.
+    /// The options of the mount and of the filesystem, without duplicates.
     pub options: Fact<Vec<String>>,
-    /// Its size and what is left.
+    /// The filesystem's size and free space.
     pub space: Known<Space>,
     /// Errors that the filesystem or its devices recorded.
     pub errors: Known<u64>,
-    /// Member devices of a btrfs that are missing.
+    /// The number of missing member devices of a btrfs.
     pub missing_devices: Known<u64>,
 }
 
-/// The space of a filesystem.
+/// A filesystem's size and free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Space {
-    /// Its size.
+    /// The size of the filesystem.
     pub total_bytes: u64,
-    /// Bytes that users without privileges can still write.
+    /// Free bytes for users without privileges.
     pub available_bytes: u64,
-    /// Inodes; 0 if they are made as needed.
+    /// The number of inodes; 0 if they are created as needed.
     pub inodes: u64,
-    /// Inodes left.
+    /// The number of free inodes.
     pub free_inodes: u64,
 }
 
 impl Filesystem {
-    /// Returns whether this exact mount option is set.
+    /// Returns whether a mount option is set in exactly this form, such as `noatime` or `data=ordered`.
     #[must_use]
     pub fn has(&self, option: &str) -> bool {
         self.options.value.iter().any(|word| word == option)

@@ -1,20 +1,20 @@
-//! Flushes that a layer acknowledged but did not pass on, as found by a measurement.
+//! Flushes that a layer acknowledged without passing them on, as counted in a run of `iotax flush`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A target of a run of `iotax flush` on which a layer acknowledged flushes and did not pass all of them on, by counts.
+/// A target of a run of `iotax flush` on which a layer acknowledged more flushes than it passed on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwallowedFlushes {
     /// The target's name in the run.
     pub target: String,
-    /// The layer, or the two between which they were lost.
+    /// The layer, or the two layers between which the flushes were lost.
     pub layer: String,
-    /// Flushes that the layer was asked for.
+    /// Flushes that the layer received.
     pub asked: u64,
-    /// Those of them that it passed on.
+    /// Flushes that the layer passed on to the layer below.
     pub passed_on: u64,
-    /// Shows the run.
+    /// The command that shows the run.
     pub report: String,
 }

@@ -5,37 +5,37 @@ use serde::{Deserialize, Serialize};
 
 use super::fact::Known;
 
-/// A guest.
+/// A guest's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestSetup {
-    /// Its name.
+    /// The guest's name.
     pub name: String,
-    /// The process id of its QEMU, if it runs.
+    /// The process ID of the guest's QEMU; absent if the guest does not run.
     pub pid: Option<u32>,
-    /// True if its CPU is emulated in software.
+    /// True if the CPU is emulated in software.
     pub emulated: Known<bool>,
-    /// Virtual CPUs.
+    /// The number of virtual CPUs.
     pub vcpus: Known<u64>,
     /// The CPU model.
     pub cpu_model: Known<String>,
-    /// Its disks.
+    /// The guest's disks.
     pub disks: Vec<GuestDisk>,
-    /// Its network cards.
+    /// The guest's network cards.
     pub nics: Vec<GuestNic>,
 }
 
-/// A disk of a guest. What the definition leaves to QEMU is absent.
+/// A disk of a guest. Settings that the guest's definition leaves to QEMU's defaults are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestDisk {
-    /// Its name in the guest's definition.
+    /// The disk's name in the guest's definition.
     pub name: String,
-    /// The local file or device.
+    /// The local file or device that holds the data.
     pub path: Known<String>,
-    /// The way to a disk that is no local file or device, such as `rbd` or `https`.
+    /// The protocol of a disk that is not a local file or device, such as `rbd` or `https`.
     pub protocol: Known<String>,
-    /// The volume as `pool/volume`, if only libvirt knows where it is.
+    /// The disk's libvirt volume as `pool/volume`, if only libvirt knows its location.
     pub volume: Known<String>,
     /// The image format.
     pub format: Known<String>,
@@ -45,23 +45,23 @@ pub struct GuestDisk {
     pub cache: Known<String>,
     /// QEMU's I/O backend: `threads`, `native`, `io_uring`.
     pub aio: Known<String>,
-    /// `unmap` or `ignore`.
+    /// The handling of the guest's discards: `unmap` or `ignore`.
     pub discard: Known<String>,
     /// The policy on write errors, such as `ignore`.
     pub write_error: Known<String>,
-    /// I/O threads; 0 for none.
+    /// The number of I/O threads; 0 for none.
     pub iothreads: Known<u64>,
-    /// Queues.
+    /// The number of queues.
     pub queues: Known<u64>,
-    /// The size of the cache for a qcow2 image's tables.
+    /// The size of the cache for a qcow2 image's L2 tables.
     pub l2_cache_bytes: Known<u64>,
     /// The logical block size that the guest sees.
     pub logical_block_bytes: Known<u64>,
-    /// Limits on its I/O, as they are set.
+    /// Limits on the disk's I/O, as configured.
     pub throttle: Known<String>,
-    /// True if nothing that the guest writes lasts: read-only, or on an overlay that ends with QEMU.
+    /// True if the guest's writes do not persist: the disk is read-only, or an overlay that is discarded when QEMU ends.
     pub nothing_lasts: Known<bool>,
-    /// True if several guests may write to it.
+    /// True if several guests may write to the disk.
     pub shared: Known<bool>,
 }
 
@@ -69,14 +69,14 @@ pub struct GuestDisk {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestNic {
-    /// Its name in the guest's definition.
+    /// The network card's name in the guest's definition.
     pub name: String,
     /// The model, such as `virtio` or `e1000`.
     pub model: Known<String>,
-    /// The other end: `tap`, `user`, `passt` and others.
+    /// The backend on the host: `tap`, `user`, `passt` and others.
     pub backend: Known<String>,
-    /// True if the host's kernel moves the packets.
+    /// True if the host's kernel moves the packets (vhost).
     pub vhost: Known<bool>,
-    /// Pairs of queues.
+    /// The number of queue pairs.
     pub queues: Known<u64>,
 }

@@ -9,23 +9,23 @@ use super::fact::Known;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
-    /// Absolute path.
+    /// Absolute path of the image.
     pub path: String,
-    /// The format by its first bytes: `qcow2`, `vmdk`, `vdi`, `vhdx`, `vpc`; `None` for a raw or unreadable one.
+    /// The format according to the file's first bytes: `qcow2`, `vmdk`, `vdi`, `vhdx`, `vpc`; absent for a raw or unreadable image.
     pub format: Known<String>,
-    /// Its length, and what is allocated for it.
+    /// The length of the image's file and its allocated space.
     pub file: Known<ImageFile>,
-    /// Extents that the filesystem keeps it in.
+    /// The number of extents of the image's file.
     pub extents: Known<u64>,
-    /// True if the filesystem overwrites its blocks in place (chattr +C); `None` where there is no such attribute.
+    /// True if the filesystem overwrites the file's blocks in place (chattr +C); absent if it has no such attribute.
     pub in_place: Known<bool>,
-    /// The header of a qcow2 image; absent if a guest uses the file as a raw disk, as the guest then writes these bytes.
+    /// The header of a qcow2 image; absent if a guest uses the file as a raw disk, because the guest then controls these bytes.
     pub qcow2: Known<Qcow2>,
-    /// Why it, or an image below, could not be read.
+    /// The reason why the image, or an image below it, could not be read; absent if all could be.
     pub unread: Option<String>,
 }
 
-/// The space of an image's file.
+/// The length of an image's file and its allocated space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageFile {
@@ -39,37 +39,37 @@ pub struct ImageFile {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Qcow2 {
-    /// The size of its disk.
+    /// The virtual size of the disk.
     pub virtual_bytes: Option<u64>,
     /// The cluster size.
     pub cluster_bytes: Option<u64>,
-    /// Its version: `0.10` or `1.1`.
+    /// The qcow2 version: `0.10` or `1.1`.
     pub compat: Option<String>,
-    /// True if clusters are allocated in 32 parts.
+    /// True if clusters are divided into 32 subclusters.
     pub extended_l2: Option<bool>,
-    /// True if QEMU marked it corrupt.
+    /// True if QEMU marked the image as corrupt.
     pub corrupt: Option<bool>,
-    /// Snapshots within the image.
+    /// The number of internal snapshots.
     pub snapshots: u64,
     /// The encryption, such as `luks` or `aes`.
     pub encryption: Option<String>,
-    /// Images below it, from the nearest.
+    /// The backing files, from the nearest down.
     pub backing: Vec<String>,
-    /// The first image below whose overlay does not name its format.
+    /// The first backing file whose overlay does not name its format; absent if there is none.
     pub probed: Option<ProbedBacking>,
-    /// The place where the chain of images below breaks off.
+    /// The point at which the chain of backing files is broken; absent if it is complete.
     pub broken: Option<BrokenChain>,
 }
 
-/// An image whose overlay leaves its format to QEMU's guess.
+/// A backing file whose overlay does not name its format, so that QEMU guesses it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProbedBacking {
-    /// The image that names it.
+    /// The overlay that refers to the backing file.
     pub overlay: String,
-    /// The image below.
+    /// The backing file.
     pub base: String,
-    /// The base's format by its first bytes; `None` for a device.
+    /// The backing file's format according to its first bytes; absent for a device.
     pub format: Option<String>,
 }
 
@@ -79,22 +79,22 @@ pub struct ProbedBacking {
 pub enum BrokenChain {
     /// The backing file does not exist.
     Missing {
-        /// The image that names it.
+        /// The overlay that refers to the backing file.
         overlay: String,
-        /// The absent file.
+        /// The backing file that does not exist.
         base: String,
     },
-    /// The backing file is an image further up.
+    /// The backing file is an image higher up in the chain.
     Loop {
-        /// The image that names it.
+        /// The overlay that refers to the backing file.
         overlay: String,
-        /// The image that is further up.
+        /// The backing file, an image higher up in the chain.
         base: String,
     },
 }
 
 impl Image {
-    /// The size of the virtual disk in the image.
+    /// Size in bytes of the disk that the image holds: the virtual size of a qcow2 image, the length of a raw file; `None` for other formats.
     #[must_use]
     pub fn disk_bytes(&self) -> Option<u64> {
         match (&self.qcow2, &self.format) {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::fact::{Fact, Known};
 use crate::record::Environment;
 
-/// A machine.
+/// A machine's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineSetup {
@@ -14,19 +14,19 @@ pub struct MachineSetup {
     pub environment: Environment,
     /// The kernel's clocksource.
     pub clocksource: Known<String>,
-    /// The driver of CPU frequencies.
+    /// The driver of CPU frequency scaling.
     pub frequency_driver: Known<String>,
-    /// The governor of CPU 0.
+    /// The frequency governor of CPU 0.
     pub governor: Known<String>,
     /// The kernel's command line.
     pub command_line: Known<String>,
-    /// Dirty memory at which writers wait, in percent of what is available; 0 if it is given in bytes.
+    /// Dirty memory at which writers are blocked, in percent of the available memory; 0 if the limit is set in bytes.
     pub dirty_percent: Known<u64>,
-    /// The same in bytes; 0 if it is given in percent.
+    /// Dirty memory at which writers are blocked, in bytes; 0 if the limit is set in percent.
     pub dirty_bytes: Known<u64>,
-    /// Dirty memory at which writeback begins, in percent; 0 if it is given in bytes.
+    /// Dirty memory at which writeback begins, in percent of the available memory; 0 if the limit is set in bytes.
     pub dirty_background_percent: Known<u64>,
-    /// The same in bytes; 0 if it is given in percent.
+    /// Dirty memory at which writeback begins, in bytes; 0 if the limit is set in percent.
     pub dirty_background_bytes: Known<u64>,
     /// The kernel's swappiness.
     pub swappiness: Known<u64>,
@@ -34,21 +34,21 @@ pub struct MachineSetup {
     pub swaps: Known<Vec<String>>,
     /// The kernel's `zone_reclaim_mode`.
     pub zone_reclaim: Known<u64>,
-    /// The kernel's policy when no huge page is free.
+    /// The kernel's policy when no huge page is free (`defrag` of transparent huge pages).
     pub huge_page_defrag: Known<String>,
     /// The share of the last 5 minutes in which all tasks waited for memory, in percent.
     pub memory_stalls_percent: Known<f64>,
     /// The share of CPU time since boot that the hypervisor gave to others, in percent.
     pub steal_percent: Known<f64>,
-    /// Asynchronous I/Os reserved by all processes.
+    /// Asynchronous I/Os that all processes have reserved (fs.aio-nr).
     pub aio: Known<u64>,
-    /// The most of them.
+    /// The limit on asynchronous I/Os reserved by all processes (fs.aio-max-nr).
     pub aio_max: Known<u64>,
     /// The kernel's `io_uring_disabled`.
     pub io_uring_disabled: Known<u64>,
-    /// NUMA nodes.
+    /// The number of NUMA nodes.
     pub nodes: Known<u64>,
-    /// True if a timer trims filesystems.
+    /// True if a timer trims filesystems regularly.
     pub trim_timer: Known<bool>,
     /// Limits of the control groups of this process and of guests.
     pub limits: Vec<CgroupLimit>,
@@ -60,11 +60,11 @@ pub struct MachineSetup {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CgroupLimit {
-    /// Who is in the group: `this process` or a guest.
+    /// The member of the control group: `this process` or a guest.
     pub of: String,
-    /// The file's name: `io.max`, `cpu.max` and their like.
+    /// The name of the limit's file, such as `io.max` or `cpu.max`.
     pub file: String,
-    /// The limit as the file has it, one line.
+    /// The limit as it stands in the file, one line.
     pub limit: Fact<String>,
 }
 
@@ -72,12 +72,12 @@ pub struct CgroupLimit {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tcp {
-    /// 1 if windows may exceed 64 KiB.
+    /// Window scaling: 1 if TCP windows may exceed 64 KiB.
     pub window_scaling: Known<u64>,
-    /// 1 if single lost segments are sent again.
+    /// Selective acknowledgements: 1 if TCP can retransmit single lost segments.
     pub selective_ack: Known<u64>,
-    /// The largest receive buffer that the kernel chooses by itself.
+    /// The largest receive buffer that the kernel chooses automatically.
     pub receive_max_bytes: Known<u64>,
-    /// The largest send buffer that the kernel chooses by itself.
+    /// The largest send buffer that the kernel chooses automatically.
     pub send_max_bytes: Known<u64>,
 }

@@ -31,40 +31,40 @@ pub use network::{Feature, NetworkInterface, Ring};
 pub struct Survey {
     /// The machine itself.
     pub machine: MachineSetup,
-    /// Block devices, each after those that it is on.
+    /// Block devices, each after the devices below it.
     pub disks: Vec<Disk>,
     /// Mounted filesystems.
     pub filesystems: Vec<Filesystem>,
-    /// Disk images: the path surveyed, and those of guests.
+    /// Disk images: at the surveyed path, and those of guests.
     pub images: Vec<Image>,
     /// Guests, running or defined.
     pub guests: Vec<GuestSetup>,
     /// Network interfaces.
     pub interfaces: Vec<NetworkInterface>,
-    /// Layers that swallowed flushes in the last run of `iotax flush` that was made here.
+    /// Layers that did not pass on all flushes in the last run of `iotax flush` on this machine.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub swallowed_flushes: Vec<Fact<SwallowedFlushes>>,
-    /// Why the path that was named could not be read.
+    /// The reason why the surveyed path could not be read; absent if it could be.
     pub subject_unread: Option<String>,
-    /// Reasons for facts that are absent, one sentence each.
+    /// The reasons for absent facts, one sentence each.
     pub unread: Vec<String>,
 }
 
 impl Survey {
-    /// The block device with this kernel name.
+    /// Finds a block device by its kernel name; `None` if there is no such device.
     #[must_use]
     pub fn disk(&self, name: &str) -> Option<&Disk> {
         self.disks.iter().find(|disk| disk.name == name)
     }
 
-    /// The filesystem that holds an absolute path: the one with the longest mount point.
+    /// Finds the filesystem that holds an absolute path: of those whose mount point is a prefix of the path, the one with the longest.
     #[must_use]
     pub fn filesystem_of(&self, path: &str) -> Option<&Filesystem> {
         let holds = |filesystem: &&Filesystem| std::path::Path::new(path).starts_with(&filesystem.point);
         self.filesystems.iter().filter(holds).max_by_key(|filesystem| filesystem.point.len())
     }
 
-    /// The physical disks that a device consists of: those with no device below them.
+    /// The block devices at the bottom of the stack of the device `name`: those that have no device below them. Each occurs once.
     #[must_use]
     pub fn bottoms(&self, name: &str) -> Vec<&Disk> {
         let (mut open, mut seen, mut found) = (vec![name.to_owned()], Vec::new(), Vec::new());

@@ -9,60 +9,60 @@ use super::fact::Known;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkInterface {
-    /// Its name.
+    /// The interface's name.
     pub name: String,
-    /// The kind of a virtual one, such as `bridge`, `vxlan`, `bond`; `None` for a device.
+    /// The kind of a virtual interface, such as `bridge`, `vxlan`, `bond`; absent for a device.
     pub kind: Known<String>,
-    /// True if it is a device: a card or a virtual card.
+    /// True if the interface is a device: a physical or virtual network card.
     pub is_device: bool,
-    /// The largest packet.
+    /// The largest packet in bytes (MTU).
     pub mtu: Known<u64>,
-    /// The interface that it belongs to as a port: a bridge or a bond.
+    /// The bridge or bond of which the interface is a port.
     pub master: Known<String>,
-    /// The interface below it: of a VLAN, a tunnel; for a veth its peer.
+    /// The underlying interface of a VLAN or tunnel; for a veth interface, its peer.
     pub lower: Known<String>,
-    /// Such as `up` or `down`.
+    /// The operational state, such as `up` or `down`.
     pub state: Known<String>,
-    /// Megabits per second.
+    /// The link speed in megabits per second.
     pub speed_mbit: Known<u64>,
-    /// `full` or `half`.
+    /// The duplex mode: `full` or `half`.
     pub duplex: Known<String>,
-    /// Receive queues.
+    /// The number of receive queues.
     pub receive_queues: Known<u64>,
-    /// True if received packets are spread over CPUs by software.
+    /// True if software spreads received packets over CPUs (RPS).
     pub receive_steering: Known<bool>,
-    /// The state of a bond's port: `up` or `down`.
+    /// The link state of a port of a bond: `up` or `down`.
     pub bond_state: Known<String>,
     /// Packets received since boot.
     pub received: Known<u64>,
-    /// Packets with a wrong checksum since boot.
+    /// Received packets with a wrong checksum, since boot.
     pub checksum_errors: Known<u64>,
-    /// Packets that were lost because no buffer was free, since boot.
+    /// Received packets that were dropped because no buffer was free, since boot.
     pub missed: Known<u64>,
-    /// Offloads.
+    /// The interface's offloads.
     pub features: Known<Vec<Feature>>,
-    /// The ring of received packets.
+    /// The size of the receive ring.
     pub receive_ring: Known<Ring>,
 }
 
-/// An offload.
+/// An offload of a network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
-    /// Its name in ethtool.
+    /// The offload's name in ethtool.
     pub name: String,
-    /// True if it is on.
+    /// True if the offload is on.
     pub is_on: bool,
-    /// True if it cannot be changed.
+    /// True if the offload cannot be changed.
     pub is_fixed: bool,
 }
 
-/// The entries of a ring.
+/// The size of a ring of packet buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ring {
-    /// Entries now.
+    /// The current number of entries.
     pub entries: u64,
-    /// The most entries.
+    /// The highest possible number of entries.
     pub entries_max: u64,
 }

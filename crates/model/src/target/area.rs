@@ -1,19 +1,19 @@
-//! The directories in which a plan of an untrusted author may create files.
+//! The directories in which a plan from an untrusted author may create files.
 
 use std::path::Path;
 
-/// A set of directories on a machine.
+/// A set of directories on a machine in which files may be created.
 pub trait Area {
-    /// Returns whether a directory lies in the area after symbolic links are resolved.
+    /// Returns whether a directory lies within one of the set's directories, after symbolic links are resolved.
     fn holds(&self, directory: Option<&Path>) -> bool;
 
     /// Returns whether a file or directory exists at a path.
     fn exists(&self, path: &Path) -> bool;
 
-    /// Rejects a directory outside the area in which `key` would create files.
+    /// Rejects a directory outside the set. `key` is the plan's key that names the directory.
     ///
     /// # Errors
-    /// The message names the key and the directory.
+    /// The directory lies outside the set. The message names the key and the directory.
     fn takes_files(&self, key: &str, directory: Option<&Path>) -> Result<(), String> {
         match directory.filter(|directory| !self.holds(Some(directory))) {
             Some(directory) => Err(format!("{key} = {}: a file would be made there", directory.display())),

@@ -3,7 +3,7 @@
 use super::TargetSpec;
 
 impl TargetSpec {
-    /// The target on one line: its stack, neighbour and settings.
+    /// Describes the target on one line: its stack, background load and kernel settings.
     #[must_use]
     pub fn description(&self) -> String {
         let beside = self.neighbour.as_ref().map(|name| format!(", beside {name}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Checks whether layers fit together, and suggests the missing layer.
+//! Checks whether the layers of a stack fit on one another, and suggests the missing layer if they do not.
 
 use super::layers::{self, LayerInterface, PlannedLayer};
 
@@ -11,7 +11,7 @@ pub(super) fn unknown(text: &str) -> String {
     )
 }
 
-/// Lines of stacks that put a layer, written as `text`, on the directory or device `place`.
+/// Suggests stacks in which a layer, written as `text`, is based on the directory or device `place`. Alternatives are joined by "or".
 pub(super) fn on_place(layer: &PlannedLayer, place: &str, text: &str) -> String {
     let accepted = layer.kind().stands_on();
     let on_file = accepted.contains(&LayerInterface::RawFile).then(|| format!("{place} > raw file > {text}"));
@@ -21,7 +21,7 @@ pub(super) fn on_place(layer: &PlannedLayer, place: &str, text: &str) -> String 
     all.join(" or ")
 }
 
-/// Rejects a layer that does not fit on the one below it.
+/// Rejects a layer that cannot be built on the layer below it. The error suggests a layer to put between them.
 pub(super) fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<(), String> {
     let (key, accepted) = (layer.kind().key(), layer.kind().stands_on());
     let offered = below.map_or(LayerInterface::Nothing, |below| below.kind().offers());
@@ -60,7 +60,7 @@ pub(super) fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<
     Err(format!("{key} needs {needed}, and {below} is {}{between}", offered.words()))
 }
 
-/// The accepted interfaces as text: `a block device, a raw file or a disk image`.
+/// Lists accepted interfaces for an error message: `a block device, a raw file or a disk image`.
 fn needed(accepted: &[LayerInterface]) -> String {
     let words: Vec<&str> = accepted.iter().map(|interface| interface.words()).collect();
     match words.split_last() {
@@ -70,7 +70,7 @@ fn needed(accepted: &[LayerInterface]) -> String {
     }
 }
 
-/// The layer, or two layers, that connect an offered interface to an accepted one; `None` if more would be needed.
+/// Finds one layer, or two, that turn the offered interface into an accepted one; `None` if more would be needed.
 fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<String> {
     let proposals = layers::proposals();
     let on = |offered: LayerInterface| {
@@ -86,7 +86,7 @@ fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<Strin
     })
 }
 
-/// Layers that fit on an interface and make the stack measurable, each as a plan key and as part of a line.
+/// Layers that can be put on an interface and on which a workload can then run, each as a plan key and as text in a stack's line.
 pub(super) fn completing(offered: LayerInterface) -> Vec<(&'static str, &'static str)> {
     let fits = |layer: &PlannedLayer| {
         // A file in the target's own filesystem names no directory.

@@ -1,24 +1,27 @@
-//! The kinds of targets, by the way they are reached.
+//! Kinds of targets, by how iotax reaches them: a path, another machine, storage to build, or a network.
 
 use std::path::Path;
 
 use super::{Machine, NetworkEnds, NetworkStack, PathSpec, Remote, TargetError, TargetSpec};
 
-/// A checked target, by the way it is reached.
+/// The kind of a checked target, by how iotax reaches it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetKind<'a> {
-    /// An existing file or device on this machine, or the path of a file to create.
+    /// An existing file or device on this machine, or a file that iotax creates at this path.
     Path(&'a Path),
     /// A file or device on another machine or in a container.
     Remote(Remote),
-    /// Storage that iotax builds on this machine.
+    /// Storage that iotax builds on this machine from layers.
     Storage,
-    /// A network path between client and server.
+    /// A network path between a client and a server, instead of storage.
     Network(NetworkStack<'a>),
 }
 
 impl TargetSpec {
-    /// The kind of the target, or the reason why it cannot be built. The name is not checked.
+    /// Returns the target's kind.
+    ///
+    /// # Errors
+    /// The target cannot be built; the error gives the reason. The name is not checked.
     pub fn kind(&self) -> Result<TargetKind<'_>, TargetError> {
         self.checked_kind().map_err(|reason| self.refused(reason))
     }
@@ -56,7 +59,7 @@ impl TargetSpec {
 }
 
 impl TargetKind<'_> {
-    /// Number of parts that are built and measured together: one, or one per guest or server.
+    /// Number of instances that are built and measured together: one per guest or network server, otherwise one.
     #[must_use]
     pub fn instances(&self, spec: &TargetSpec) -> usize {
         match self {

@@ -51,7 +51,7 @@ words! {
 pub struct Layer {
     /// The layer's kind.
     pub kind: LayerKind,
-    /// Its name: `vda`, `ext4`, `qcow2`, `virtio-blk`, `guest`.
+    /// The layer's name: `vda`, `ext4`, `qcow2`, `virtio-blk`, `guest`.
     pub name: String,
     /// Further details: size, model, scheduler, mount options, cache mode; may be empty.
     #[serde(skip_serializing_if = "String::is_empty", default)]
@@ -59,7 +59,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// A layer in a target's record.
+    /// A layer as recorded with a run's results.
     pub fn new(kind: LayerKind, name: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { kind, name: name.into(), detail: detail.into() }
     }

@@ -24,19 +24,19 @@ words! {
     }
 }
 
-/// A machine or container reached through another program.
+/// Another machine or a container, on which iotax runs its agent through a program such as ssh or podman.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Machine {
-    /// Another machine, reached by the user's ssh.
+    /// Another machine, reached by ssh with the user's configuration.
     Ssh {
-        /// A host or alias of the user's ssh configuration, with the user if one is given.
+        /// `HOST` or `USER@HOST`, as ssh accepts; the host may be an alias of the user's ssh configuration.
         destination: String,
-        /// `None` for the port of the user's ssh configuration.
+        /// Port of the ssh server; `None` for that of the user's ssh configuration.
         port: Option<u16>,
     },
-    /// A container, reached through its engine.
+    /// A container, reached by the program of its container engine.
     Container {
-        /// The engine.
+        /// The program that runs the container.
         engine: ContainerEngine,
         /// The user in the container; `None` for the container's default. Docker and Podman only.
         user: Option<String>,
@@ -47,14 +47,14 @@ pub enum Machine {
     Pod {
         /// The pod's namespace.
         namespace: String,
-        /// The pod.
+        /// Name of the pod.
         name: String,
         /// The container in the pod; `None` for kubectl's default, the pod's first.
         container: Option<String>,
     },
 }
 
-/// The URL schemes, each with its accepted form.
+/// The accepted URL schemes, each with the form of its URLs.
 const FORMS: [(&str, &str); 7] = [
     ("ssh", "ssh://[user@]host[:port]/path"),
     ("docker", "docker://[user@]container/path"),
@@ -65,23 +65,23 @@ const FORMS: [(&str, &str); 7] = [
     ("kubectl", "kubectl://namespace/pod[:container]/path"),
 ];
 
-/// Splits a URL with a known scheme into the scheme, its accepted form, and the rest; `None` for other texts.
+/// Splits a URL into its scheme, the accepted form for that scheme, and the rest; `None` if the scheme is not known.
 fn scheme(text: &str) -> Option<(&'static str, &'static str, &str)> {
     let (scheme, rest) = text.split_once("://")?;
     FORMS.into_iter().find(|(known, _)| *known == scheme).map(|(known, form)| (known, form, rest))
 }
 
 impl Machine {
-    /// Returns whether a path has the scheme of a machine or container.
+    /// Returns whether a path starts with the scheme of a machine or container, valid or not.
     #[must_use]
     pub fn is_meant(path: &Path) -> bool {
         scheme(&path.to_string_lossy()).is_some()
     }
 
-    /// Parses a URL of a machine, with or without a path on it.
+    /// Parses the URL of a machine or container. The path on that machine is optional.
     ///
     /// # Errors
-    /// The message quotes the text and names the accepted form.
+    /// The URL is not valid. The message quotes it and names the accepted form.
     pub fn split(text: &str) -> Result<(Self, Option<PathBuf>), String> {
         let Some((scheme, form, rest)) = scheme(text) else {
             let forms: Vec<&str> = FORMS.iter().map(|(_, form)| *form).collect();
@@ -100,13 +100,13 @@ impl Machine {
         Ok((machine, (!path.is_empty()).then(|| Path::new("/").join(path))))
     }
 
-    /// The accepted form of URLs with this machine's scheme.
+    /// Accepted form of URLs with the scheme of this machine: `ssh://[user@]host[:port]/path`.
     #[must_use]
     pub fn form(&self) -> &'static str {
         scheme(&self.to_string()).map_or("", |(_, form, _)| form)
     }
 
-    /// The name of the host, container or pod, without the scheme.
+    /// Name of the host, container or pod. For ssh, this includes the user if one is given.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -115,7 +115,7 @@ impl Machine {
         }
     }
 
-    /// Returns whether the container shares the kernel, and so the CPUs, caches and counters, of the machine that it runs on.
+    /// Returns whether this is a container or pod, which shares the kernel (and so CPUs, caches and counters) of the machine it runs on.
     #[must_use]
     pub const fn shares_kernel(&self) -> bool {
         match self {
@@ -179,7 +179,8 @@ fn pod(namespace: &str, pod: &str) -> Result<Machine, &'static str> {
     Ok(Machine::Pod { namespace: namespace.to_owned(), name: name.to_owned(), container })
 }
 
-/// Returns whether a word is a valid name of a container, pod or user. A leading dash would make it an option.
+/// Returns whether a word is a valid name of a container, pod or user. Words that start with a dash are rejected, because programs take them for
+/// options.
 fn is_name(word: &str) -> bool {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     word.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') && word.chars().all(is_fine)

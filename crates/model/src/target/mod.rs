@@ -1,6 +1,6 @@
-//! Targets: the storage or network to measure, and the layers it consists of.
+//! Targets: the storage or network path to measure, and the layers of which it consists.
 //!
-//! A target is a [`Stack`]: layers from the bottom up, in any order in which each stands on what the one below it offers.
+//! A target is a [`Stack`] of layers from the bottom up. Each layer must accept the interface that the layer below offers.
 
 mod area;
 mod description;
@@ -40,32 +40,32 @@ pub use remote::Remote;
 pub use settings::{Setting, SettingError, SettingScope, Settings};
 pub use stack::Stack;
 
-/// The space that a plan's workloads need.
+/// Space that a plan's workloads need on a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequiredSpace {
-    /// Space in the target itself.
+    /// Space for the area that workloads access.
     pub area: Bytes,
-    /// Additional space on the target's filesystem for files that workloads create.
+    /// Additional space on the target's filesystem for files that workloads create next to the area.
     pub files: Bytes,
 }
 
-/// A target as a plan describes it.
+/// A target as defined in a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "TargetTable", into = "TargetTable")]
 pub struct TargetSpec {
-    /// Unique within a plan.
+    /// Name of the target, unique within a plan.
     pub name: String,
-    /// Its layers.
+    /// The layers of the target, from the bottom up.
     pub stack: Stack,
-    /// Run the agent on the path's machine under sudo(8).
+    /// True to run the agent under sudo(8) on the machine with the path.
     pub sudo: bool,
     /// Name of a `[[neighbour]]` that generates load while this target is measured.
     pub neighbour: Option<String>,
-    /// Settings of the kernel that hold while the target is measured.
+    /// Kernel settings that are applied while the target is measured; `None` to leave the kernel's settings as they are.
     pub settings: Option<Settings>,
 }
 
-/// An invalid target.
+/// The reason why a target is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("target {name:?}: {reason}")]
 pub struct TargetError {
@@ -74,30 +74,30 @@ pub struct TargetError {
 }
 
 impl TargetSpec {
-    /// A target with these layers.
+    /// A target with these layers, without kernel settings and background load.
     pub fn new(name: impl Into<String>, stack: impl Into<Stack>) -> Self {
         Self { name: name.into(), stack: stack.into(), ..Self::default() }
     }
 
-    /// The path of an existing file or device that is measured as it is; `None` for other targets.
+    /// Path of the existing file or device that is measured as it is, here or on another machine; `None` for other targets.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.stack.find::<PathSpec>().map(|PathSpec(path)| path.as_path())
     }
 
-    /// The block device in the stack, which iotax may overwrite; `None` without one.
+    /// Path of the block device that the stack is built on and that iotax may overwrite; `None` without one.
     #[must_use]
     pub fn device(&self) -> Option<&Path> {
         self.stack.find::<DeviceSpec>().map(|DeviceSpec(path)| path.as_path())
     }
 
-    /// The topmost logical volume; `None` without one.
+    /// The topmost logical volume that iotax creates; `None` without one.
     #[must_use]
     pub fn lvm(&self) -> Option<&LvmSpec> {
         self.stack.find()
     }
 
-    /// The key of the layer that formats the block device or volume at the bottom; `None` if nothing formats it.
+    /// Key of the layer that formats the block device or logical volume at the bottom of the stack; `None` if no layer formats it.
     #[must_use]
     pub fn formatted_by(&self) -> Option<&'static str> {
         let is_bottom =
@@ -106,19 +106,19 @@ impl TargetSpec {
         layer.formats().then(|| layer.key())
     }
 
-    /// The topmost filesystem that the host creates; `None` without one.
+    /// The topmost filesystem that iotax creates on the host; `None` without one.
     #[must_use]
     pub fn filesystem(&self) -> Option<&FilesystemSpec> {
         self.stack.find()
     }
 
-    /// The topmost file that the host creates; `None` without one.
+    /// The topmost file that iotax creates on the host; `None` without one.
     #[must_use]
     pub fn file(&self) -> Option<&FileSpec> {
         self.stack.find()
     }
 
-    /// The topmost loop device; `None` without one.
+    /// The topmost loop device in the stack; `None` without one.
     #[must_use]
     pub fn loop_device(&self) -> Option<&LoopSpec> {
         self.stack.find()
@@ -130,32 +130,33 @@ impl TargetSpec {
         self.stack.find()
     }
 
-    /// Returns whether the server of a network path runs on this host.
+    /// Returns whether this is a network target whose server iotax runs on this host.
     #[must_use]
     pub fn has_server_here(&self) -> bool {
         self.network().is_some_and(|network| !network.via.is_given())
     }
 
-    /// The guest in the stack; `None` without one.
+    /// The guest in which workloads run; `None` if workloads run on the host.
     #[must_use]
     pub fn guest(&self) -> Option<&GuestSpec> {
         self.stack.find()
     }
 
-    /// The machine or container of a remote path; `None` for targets on this machine. The path must have passed [`Self::check`].
+    /// The machine or container with the target, and the path there; `None` for targets on this machine. The target must have passed
+    /// [`Self::check`].
     #[must_use]
     pub fn remote(&self) -> Option<Remote> {
         Remote::parse(&self.path()?.to_string_lossy()).ok()
     }
 
-    /// The kernel settings of the target with their values.
+    /// The kernel settings that the target sets, with their values; empty without settings.
     #[must_use]
     pub fn setting_values(&self) -> Vec<(Setting, String)> {
         self.settings.as_ref().map(Settings::values).unwrap_or_default()
     }
 
-    /// Returns whether this target uses the storage of another one: it has settings, and without settings and name the two are equal. Only for
-    /// targets on the host without a snapshot.
+    /// Returns whether this target can reuse the storage of `other`: it has kernel settings, and apart from settings and name the two are equal.
+    /// Only for stacks of paths, devices, files and loop devices without snapshots.
     #[must_use]
     pub fn is_same_storage(&self, other: &Self) -> bool {
         let bare = |spec: &Self| Self { name: String::new(), settings: None, ..spec.clone() };
@@ -174,13 +175,14 @@ impl TargetSpec {
         !self.setting_values().is_empty() && shareable && !has_snapshot && bare(self) == bare(other)
     }
 
-    /// The filesystem that the guest creates on its disk.
+    /// Type of the filesystem that the guest creates on its disk; `None` without a guest, or if it uses the raw disk.
     #[must_use]
     pub fn filesystem_in_guest(&self) -> Option<GuestFs> {
         self.guest()?.filesystem
     }
 
-    /// Size of the disk or file needed for `space`. A filesystem in the guest needs additional space and also holds the workloads' files.
+    /// Size of the disk or file that the target needs for `space`. A filesystem in the guest needs additional space, and also holds the files that
+    /// workloads create.
     #[must_use]
     pub fn disk_size(&self, space: RequiredSpace) -> Bytes {
         match self.guest() {
@@ -191,14 +193,14 @@ impl TargetSpec {
         }
     }
 
-    /// Size of a filesystem that holds the target's file and, unless the workloads run in a guest, the workloads' files.
+    /// Space that the target needs on a filesystem of the host: its file and, unless workloads run in a guest, the files that workloads create.
     #[must_use]
     pub fn on_filesystem(&self, space: RequiredSpace) -> Bytes {
         let beside = if self.guest().is_some() { 0 } else { space.files.0 };
         Bytes(self.disk_size(space).0.saturating_add(beside))
     }
 
-    /// Rejects a name that cannot be used in paths and volume names, and layers that cannot be built.
+    /// Rejects a name that cannot be part of a path or volume name, and a stack that cannot be built.
     pub fn check(&self) -> Result<(), TargetError> {
         let simple = !self.name.is_empty()
             && self.name.len() <= 40

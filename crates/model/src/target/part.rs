@@ -1,65 +1,66 @@
-//! Parts of targets, at least one per layer, by which targets are compared.
+//! Parts of targets, by which targets are compared: each layer contributes at least one.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// A layer of a target with its settings.
+/// A layer of a target with its settings, in a form that can be compared with other targets.
 #[derive(Debug)]
 pub struct Part {
-    /// Identifies the layer independent of its settings. Empty if the part only adds settings to the layer below.
+    /// Identifies the kind of layer, independent of its settings. Empty if the part only adds settings to the layer below.
     pub kind: String,
-    /// The name of the layer in reports.
+    /// Name of the layer in reports.
     pub name: String,
-    /// The layer's keys that the plan sets, with their values.
+    /// Keys of the layer with the values that the plan sets.
     pub settings: BTreeMap<String, String>,
-    /// Values of keys that the plan need not set, as derived from other keys.
+    /// Values of keys that the plan does not set, as far as they follow from other keys.
     pub open: BTreeMap<&'static str, String>,
-    /// True if the layer is independent: the layers above are the same with and without it.
+    /// True if the layers above are built in the same way with and without this layer.
     pub aside: bool,
 }
 
 impl Part {
-    /// Prefix of `kind` for an image format. A raw image adds no layer.
+    /// Prefix of `kind` for disk image formats. A raw image has no part of its own.
     pub const IMAGE: &str = "image ";
 
-    /// A layer without settings, identified by its name.
+    /// A part without settings, whose kind is also its name.
     pub fn plain(name: impl Into<String>) -> Self {
         let name = name.into();
         let (settings, open) = (BTreeMap::new(), BTreeMap::new());
         Self { kind: name.clone(), name, settings, open, aside: false }
     }
 
-    /// A layer whose settings are the keys of `spec`, except `without`, which are layers themselves.
+    /// A part whose settings are the keys of `spec`. The keys in `without` are left out, because they are parts of their own.
     pub fn new(kind: &str, name: impl Into<String>, spec: &impl Serialize, without: &[&str]) -> Self {
         Self { kind: kind.into(), settings: Self::settings_of(spec, without), ..Self::plain(name) }
     }
 
-    /// A part that adds the keys of `spec`, except `without`, to the settings of the layer below.
+    /// A part that adds the keys of `spec`, except those in `without`, to the settings of the layer below.
     pub fn of_below(spec: &impl Serialize, without: &[&str]) -> Self {
         Self::new("", "", spec, without)
     }
 
-    /// Returns whether this part is an image format.
+    /// Returns whether this part is a disk image format.
     #[must_use]
     pub fn is_format(&self) -> bool {
         self.kind.starts_with(Self::IMAGE)
     }
 
-    /// The value of a key, set in the plan or derived from other keys; `None` if the plan does not determine it.
+    /// Value of a key, set by the plan or derived from other keys; `None` if the plan leaves it open.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&String> {
         self.settings.get(key).or_else(|| self.open.get(key))
     }
 
-    /// Returns whether a key has different values in two parts of the same kind. Two derived values do not count as different.
+    /// Returns whether a key differs between two parts of the same kind. A difference only counts if at least one plan sets the key.
     #[must_use]
     pub fn differs(&self, other: &Self, key: &str) -> bool {
         self.settings.get(key) != other.settings.get(key) && self.value(key) != other.value(key)
     }
 
-    /// The keys of a spec with their values, from its serialized form, so that a new key becomes a setting automatically.
+    /// Converts the keys of `spec`, except those in `without`, to texts. New keys are included automatically, because this uses the serialized
+    /// form.
     #[must_use]
     pub fn settings_of(spec: &impl Serialize, without: &[&str]) -> BTreeMap<String, String> {
         let Ok(Value::Object(keys)) = serde_json::to_value(spec) else { return BTreeMap::new() };

@@ -4,26 +4,26 @@ use std::path::{Path, PathBuf};
 
 use super::Machine;
 
-/// A path on another machine or in a container.
+/// An absolute path on another machine or in a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remote {
     /// The machine or container.
     pub machine: Machine,
-    /// Absolute path there.
+    /// Absolute path on that machine or in that container.
     pub path: PathBuf,
 }
 
 impl Remote {
-    /// Returns whether a path looks like one on another machine or in a container, valid or not.
+    /// Returns whether a path has the scheme of another machine or a container, valid or not.
     #[must_use]
     pub fn is_meant(path: &Path) -> bool {
         Machine::is_meant(path)
     }
 
-    /// Parses a machine's or container's URL that ends in a path.
+    /// Parses the URL of a machine or container that ends in a path.
     ///
     /// # Errors
-    /// Quotes the text and names the accepted form.
+    /// The URL is not valid or has no path. The message quotes the URL and names the accepted form.
     pub fn parse(text: &str) -> Result<Self, String> {
         match Machine::split(text)? {
             (machine, Some(path)) => Ok(Self { machine, path }),

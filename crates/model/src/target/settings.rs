@@ -1,4 +1,4 @@
-//! Settings of the kernel that hold while a target is measured.
+//! Kernel settings that are applied while a target is measured.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use serde_json::Value;
 
 use crate::words::words;
 
-/// The location of the files that hold a setting.
+/// The kernel files through which a setting is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingScope {
     /// `/sys/block/DEVICE/queue` of the devices whose request queues serve the target.
     Queue,
-    /// `/sys/block/DEVICE/queue` of the device whose read-ahead applies to the target's files.
+    /// `/sys/block/DEVICE/queue` of the device whose read-ahead setting applies to the target's files.
     ReadAhead,
-    /// `/proc/sys/vm`.
+    /// `/proc/sys/vm`, for the whole machine.
     Memory,
 }
 
-/// Declares the settings: the struct of a plan's table and the enum of its keys.
+/// Declares the kernel settings: the struct of a plan's table, and the enum of its keys.
 macro_rules! settings {
     ($($(#[doc = $doc:literal])+ $variant:ident = $word:literal, $field:ident: $kind:ty, $scope:ident, $accepted:expr;)+) => {
         words! {
@@ -28,16 +28,16 @@ macro_rules! settings {
         }
 
         impl Setting {
-            /// All settings, in the order of tables.
+            /// All settings, in the order in which reports list them.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The files that hold the setting.
+            /// The kernel files through which this setting is changed.
             #[must_use]
             pub const fn scope(self) -> SettingScope {
                 match self { $(Self::$variant => SettingScope::$scope),+ }
             }
 
-            /// The smallest and largest accepted number; `None` for an enumerated setting.
+            /// Smallest and largest accepted number; `None` for a setting whose values are words.
             #[must_use]
             pub const fn range(self) -> Option<(u32, u32)> {
                 match self { $(Self::$variant => $accepted),+ }
@@ -52,7 +52,7 @@ macro_rules! settings {
         }
 
         impl Settings {
-            /// The settings that are set, with their values in the form of the kernel's files.
+            /// The settings that the plan sets, with their values as written to the kernel's files.
             #[must_use]
             pub fn values(&self) -> Vec<(Setting, String)> {
                 let mut values = Vec::new();
@@ -89,7 +89,7 @@ settings! {
 }
 
 impl Setting {
-    /// The accepted values, as text.
+    /// Accepted values for an error message: `0 to 2`.
     #[must_use]
     pub fn accepted(self) -> String {
         match self.range() {
@@ -99,7 +99,7 @@ impl Setting {
     }
 }
 
-/// An invalid value of a setting.
+/// A value that a kernel setting does not accept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} = {value}: accepted: {}", setting.accepted())]
 pub struct SettingError {
@@ -108,7 +108,7 @@ pub struct SettingError {
 }
 
 impl Settings {
-    /// Settings with only this one set.
+    /// Settings of which only `setting` is set, to `value`.
     ///
     /// # Errors
     /// The setting does not accept the value.
@@ -123,20 +123,20 @@ impl Settings {
         one.check().map(|()| one)
     }
 
-    /// Returns whether no setting is set.
+    /// Returns whether the plan sets no kernel setting.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Rejects values that no kernel accepts.
+    /// Rejects numbers outside the accepted range, and texts that cannot be a scheduler's name.
     pub fn check(&self) -> Result<(), SettingError> {
         let bad = self.values().into_iter().find(|(setting, value)| !is_accepted(*setting, value));
         bad.map_or(Ok(()), |(setting, value)| Err(SettingError { setting, value }))
     }
 }
 
-/// Returns whether a setting accepts a value.
+/// Returns whether a setting accepts a value: a number within its range, or a word that may be a scheduler's name.
 fn is_accepted(setting: Setting, value: &str) -> bool {
     match setting.range() {
         Some((least, most)) => value.parse().is_ok_and(|number: u32| (least..=most).contains(&number)),

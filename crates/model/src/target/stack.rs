@@ -1,4 +1,4 @@
-//! Stacks: layers from the bottom up, each using what the one below offers.
+//! Stacks: layers from the bottom up, each built on the interface that the layer below offers.
 
 use super::fitting::{completing, fit, on_place, unknown};
 use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
@@ -17,14 +17,14 @@ impl<L: Into<PlannedLayer>> From<L> for Stack {
 }
 
 impl Stack {
-    /// The stack with another layer on top.
+    /// Returns the stack with another layer on top.
     #[must_use]
     pub fn with(mut self, layer: impl Into<PlannedLayer>) -> Self {
         self.layers.push(layer.into());
         self
     }
 
-    /// The stack without the layers of a kind.
+    /// Returns the stack without its layers of kind `L`.
     #[must_use]
     pub fn without<L: LayerSpec>(mut self) -> Self {
         self.layers.retain(|layer| L::of(layer).is_none());
@@ -37,52 +37,52 @@ impl Stack {
         &self.layers
     }
 
-    /// The layers as a mutable slice.
+    /// The layers from the bottom up, as a mutable slice.
     pub fn layers_mut(&mut self) -> &mut [PlannedLayer] {
         &mut self.layers
     }
 
-    /// The topmost layer of a kind.
+    /// The topmost layer of kind `L`; `None` if the stack has none.
     #[must_use]
     pub fn find<L: LayerSpec>(&self) -> Option<&L> {
         self.layers.iter().rev().find_map(L::of)
     }
 
-    /// The topmost layer of a kind, mutable.
+    /// Like [`Self::find`], but mutable.
     pub fn find_mut<L: LayerSpec>(&mut self) -> Option<&mut L> {
         self.layers.iter_mut().rev().find_map(L::of_mut)
     }
 
-    /// Returns whether the stack has a layer of this kind.
+    /// Returns whether the stack has a layer of kind `L`.
     #[must_use]
     pub fn has<L: LayerSpec>(&self) -> bool {
         self.find::<L>().is_some()
     }
 
-    /// The location of the bottom layer on this machine; `None` if it has none.
+    /// Location of the bottom layer on this machine; `None` if the layer has none, as for networks.
     #[must_use]
     pub fn location(&self) -> Option<BottomLocation<'_>> {
         self.layers.first()?.kind().location()
     }
 
-    /// The topmost layer, ignoring I/O limits, which offer no storage of their own.
+    /// The topmost layer other than an I/O limit, which has no storage of its own.
     fn top(&self) -> Option<&PlannedLayer> {
         self.layers.iter().rev().find(|layer| layer.kind().offers() != LayerInterface::Limited)
     }
 
-    /// The interface that the stack offers to a workload or to a further layer.
+    /// Interface that the stack offers to a workload or to another layer on top.
     #[must_use]
     pub fn offers(&self) -> LayerInterface {
         self.top().map_or(LayerInterface::Nothing, |layer| layer.kind().offers())
     }
 
-    /// Returns whether any layer goes through the host's page cache, so that even direct I/O may be cached.
+    /// Returns whether a layer of the stack uses the host's page cache, so that even direct I/O on top may be served from memory.
     #[must_use]
     pub fn is_cached(&self) -> bool {
         self.layers.iter().any(|layer| layer.kind().cache().is_some_and(|mode| !mode.direct()))
     }
 
-    /// The mode of the topmost cache that ignores flushes; `None` if flushes pass all caches.
+    /// Cache mode of the topmost layer that ignores flushes; `None` if every flush reaches the bottom of the stack.
     #[must_use]
     pub fn ignores_flushes(&self) -> Option<CacheMode> {
         let ignoring = |(place, layer): (usize, &PlannedLayer)| {
@@ -93,13 +93,13 @@ impl Stack {
         self.layers.iter().enumerate().rev().find_map(ignoring)
     }
 
-    /// Returns whether any layer moves more data below than is requested of it.
+    /// Returns whether a layer of the stack reads or writes more data below than is requested of it.
     #[must_use]
     pub fn amplifies(&self) -> bool {
         self.layers.iter().any(|layer| layer.kind().amplifies())
     }
 
-    /// Rejects stacks that cannot be built, and says which layer would make them fit.
+    /// Rejects a stack that cannot be built or on which no workload can run. The error suggests the missing layer.
     pub fn check(&self) -> Result<(), String> {
         let mut below: Option<&PlannedLayer> = None;
         for layer in &self.layers {
@@ -130,7 +130,7 @@ impl Stack {
         self.check_together()
     }
 
-    /// Rejects settings of different layers that are incompatible.
+    /// Rejects settings of different layers that exclude each other.
     fn check_together(&self) -> Result<(), String> {
         let on_made = self.layers.windows(2).any(
             |pair| matches!(pair, [below, PlannedLayer::Lvm(_)] if !matches!(below, PlannedLayer::Device(_))),
@@ -173,7 +173,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Rejects an AIO backend that QEMU would not use: it always opens the extents of a VMDK image with threads.
+    /// Rejects an `aio` setting that QEMU would ignore: it always opens the extent files of a VMDK image with threads.
     fn check_extents(&self) -> Result<(), String> {
         for (place, layer) in self.layers.iter().enumerate() {
             let subformat = FileSpec::of(layer).and_then(|file| file.subformat);
@@ -189,7 +189,7 @@ impl Stack {
         Ok(())
     }
 
-    /// The remedy if file workloads have no filesystem to run on; `None` if the stack has one.
+    /// Remedy for a stack without a filesystem on which file workloads can run; `None` if the stack has one.
     #[must_use]
     pub fn wants_filesystem(&self) -> Option<&'static str> {
         if self.has::<NetworkSpec>() {
@@ -213,7 +213,8 @@ impl Stack {
         }
     }
 
-    /// The stack on one line, from the bottom up: `/srv > raw file > virtio-blk cache=none aio=io_uring > guest`. [`Self::parse`] reads it.
+    /// Formats the stack on one line from the bottom up: `/srv > raw file > virtio-blk cache=none aio=io_uring > guest`. [`Self::parse`] reads this
+    /// form.
     #[must_use]
     pub fn line(&self) -> String {
         let below = std::iter::once(None).chain(self.layers.iter().map(Some));
@@ -221,10 +222,10 @@ impl Stack {
         segments.collect::<Vec<_>>().join(" > ")
     }
 
-    /// Parses a stack's line, as [`Self::line`] writes it.
+    /// Parses a stack from one line, as formatted by [`Self::line`].
     ///
     /// # Errors
-    /// A part of the line is not a layer. [`Self::check`] checks whether the layers fit together.
+    /// A part of the line is no layer. [`Self::check`] then tells whether the layers fit on one another.
     pub fn parse(line: &str) -> Result<Self, String> {
         let mut segments = Segments::of(line)?;
         let mut stack = Self::default();

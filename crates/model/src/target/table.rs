@@ -1,4 +1,4 @@
-//! Targets in plan files and in the store.
+//! Conversion of targets to and from the table form of plan files and the store.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Concurrent jobs on one target.
+//! Concurrent jobs of a workload, which access one target at the same time.
 
 use std::collections::HashSet;
 
@@ -6,13 +6,13 @@ use super::{ASSUMED, Verify, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
 impl Workload {
-    /// All concurrent jobs, this one first.
+    /// All concurrent jobs of the workload; this one is the first.
     pub fn jobs(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.beside)
     }
 
-    /// The name of this job alone. Job files join the names of all concurrent jobs with `+`, and may add a prefix with `: ` or a
-    /// suffix to make the result unique; the first of the joined names is this job's.
+    /// Name of this job without those of its concurrent jobs. The names of all jobs in a job file are joined with `+` to the workload's name, which
+    /// may have a prefix that ends in `: `, or a suffix, to be unique.
     #[must_use]
     pub fn own_name(&self) -> &str {
         let others: String = self.beside.iter().flat_map(|job| ["+", &job.name]).collect();
@@ -23,7 +23,7 @@ impl Workload {
         own.map_or(self.name.as_str(), |own| own.rsplit_once(": ").map_or(own, |(_, own)| own))
     }
 
-    /// Time from the start of the load to the end of the window: warm-up, runtime, and the delays of jobs that start later.
+    /// Time from the start of the load to the end of the measured window: warm-up, runtime, and the start delays of jobs.
     #[must_use]
     pub fn duration(&self) -> Nanos {
         // With jobs beside it, the delay is part of the window.
@@ -31,15 +31,15 @@ impl Workload {
         Nanos(delay.saturating_add(self.ramp_time.0).saturating_add(self.window().0))
     }
 
-    /// Length of the measured window, up to the end of the last job. The start delay of a single job does not count.
+    /// Length of the measured window, up to the end of the last job. Start delays count if there are several jobs.
     #[must_use]
     pub fn window(&self) -> Nanos {
         let end = |job: &Self| job.startdelay.map_or(0, |delay| delay.0).saturating_add(job.runtime.0);
         if self.beside.is_empty() { self.runtime } else { Nanos(self.jobs().map(end).max().unwrap_or(0)) }
     }
 
-    /// Estimate of [`Self::duration`]. Work that ends by itself is assumed to run at its rate, or else at [`ASSUMED`] bytes per second, divided
-    /// among the concurrent jobs without a rate.
+    /// Estimate of [`Self::duration`], including the creation of files. A job that ends by itself is assumed to run at its rate, or without a rate
+    /// at [`ASSUMED`] bytes per second, which concurrent jobs share.
     #[must_use]
     pub fn expected_time(&self) -> Nanos {
         let longest = self.duration();
@@ -53,7 +53,7 @@ impl Workload {
         Nanos(before.saturating_add(last.max(shared).min(self.window().0)))
     }
 
-    /// Estimated time of this job alone, in nanoseconds.
+    /// Estimated time of this job without its concurrent jobs, in nanoseconds; at most its runtime.
     fn own_time(&self) -> u64 {
         if let Some(calls) = self.time_of_calls() {
             return calls.min(self.runtime.0);
@@ -67,22 +67,22 @@ impl Workload {
         u64::try_from(work).map_or(self.runtime.0, |work| work.min(self.runtime.0))
     }
 
-    /// Bytes from the start of the first area to the end of the last; with `offset_increment` each job of `numjobs` has its own area. `None`
-    /// without a size or on overflow.
+    /// Bytes from the start of the first area of size `size` to the end of the last. With `offset_increment`, each of the `numjobs` workers has an
+    /// area of its own. `None` on overflow.
     #[must_use]
     pub fn span(&self, size: Bytes) -> Option<Bytes> {
         let step = self.offset_increment.map_or(0, |increment| increment.0);
         step.checked_mul(u64::from(self.numjobs.max(1)) - 1)?.checked_add(size.0).map(Bytes)
     }
 
-    /// End of the last area of all concurrent jobs, from the start of the target; `None` without a size or on overflow.
+    /// Highest end of the areas of all concurrent jobs, from the start of the target. Jobs without a size are ignored; `None` if no job has one.
     #[must_use]
     pub fn end(&self) -> Option<Bytes> {
         let end = |job: &Self| job.span(job.size?)?.0.checked_add(job.offset.0).map(Bytes);
         self.jobs().filter_map(end).max()
     }
 
-    /// Rejects jobs that cannot run concurrently.
+    /// Rejects concurrent jobs that exclude each other, and jobs whose areas are not defined.
     pub(super) fn check_beside(&self) -> Result<(), WorkloadError> {
         if let Some(increment) = self.offset_increment {
             let refuse = |accepted: &str| Err(self.refusal("offset_increment", &increment, accepted));
@@ -127,7 +127,7 @@ impl Workload {
         self.check_apart()
     }
 
-    /// Checks that no job writes to an area that another job verifies.
+    /// Rejects jobs that write to an area that another job verifies.
     fn check_apart(&self) -> Result<(), WorkloadError> {
         let area = |job: &Self| {
             let length = job.size.and_then(|size| job.span(size)).map_or(0, |span| span.0);

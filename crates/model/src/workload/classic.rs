@@ -1,4 +1,4 @@
-//! Checks of the keys of workloads with a `test`.
+//! Checks the keys of workloads with a `test`, which is an operation of the classic benchmarks.
 
 use std::fmt::Display;
 
@@ -7,11 +7,11 @@ use super::{
 };
 use crate::units::Nanos;
 
-/// The reason given for rejecting keys that only apply to plain I/O, such as order, rate or submission.
+/// Reason for rejecting keys in a test that only apply to plain I/O, such as a rate.
 const OF_PLAIN_IO: &str = "means nothing in a test; leave it out";
 
 impl Workload {
-    /// Rejects a test with keys that contradict it or have no effect.
+    /// Rejects a test with keys that contradict it or have no effect in it.
     pub(super) fn check_test(&self, test: Test) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
         if let Some((key, value)) = self.meaningless() {
@@ -57,7 +57,7 @@ impl Workload {
         Ok(())
     }
 
-    /// The first key with a non-default value that has no effect in a test, and that value; `None` if there is none.
+    /// Name and value of the first key that is set although it has no effect in a test; `None` if there is no such key.
     fn meaningless(&self) -> Option<(&'static str, String)> {
         // For single files it selects sequential or random order.
         let has_order = self.test.is_some_and(|test| test.is_on_files() && !test.is_on_trees());

@@ -1,4 +1,4 @@
-//! The content of written data.
+//! The content of written data: compressibility, duplicates, patterns and verification stamps.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,36 +10,36 @@ use super::{DEFAULT_SIZE, Workload, WorkloadError};
 use crate::units::Bytes;
 use crate::words::words;
 
-/// Maximum length of a pattern in bytes, as in fio.
+/// Maximum length of a buffer pattern in bytes, as in fio.
 const LONGEST: usize = 512;
 
-/// The compressibility, duplicates and stamps of written data.
+/// Properties of written data: compressibility, duplicates and verification stamps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Content {
-    /// Percentage of filler in each chunk; the incompressible rest comes first.
+    /// Percentage of each chunk that is compressible filler, at the chunk's end; the rest is incompressible.
     pub filler_percentage: u8,
-    /// Length of a chunk, a multiple of 512.
+    /// Length in bytes of a chunk, which is the unit of compressibility; a multiple of 512.
     pub chunk: Bytes,
-    /// The pattern of the filler; `None` for zeros.
+    /// Pattern that the filler repeats; `None` for zeros.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub filler: Option<BufferPattern>,
     /// Percentage of writes that repeat the content of an earlier write.
     pub dedupe_percentage: u8,
-    /// The fixed set of contents that duplicates use; `None` to repeat any earlier write.
+    /// Fixed set of contents from which duplicates are chosen; `None` if a duplicate may repeat any earlier write.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub working_set: Option<WorkingSet>,
-    /// The kind of verification stamp on each sector.
+    /// Kind of verification stamp in each sector.
     pub verify: Verify,
 }
 
-/// A fixed set of contents for duplicates.
+/// A fixed set of contents from which duplicates are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkingSet {
-    /// The number of contents, at least 1.
+    /// Number of different contents, at least 1.
     pub contents: u64,
-    /// True if all jobs use the same set.
+    /// True if all jobs choose from the same set.
     pub is_shared: bool,
 }
 
@@ -53,7 +53,7 @@ words! {
     }
 }
 
-/// Incompressible, without duplicates or recognizable patterns.
+/// The default content: incompressible, without duplicates, filler or stamps.
 impl Default for Content {
     fn default() -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Default for Content {
 }
 
 impl Workload {
-    /// The content of the workload's writes.
+    /// Content that the workload writes, according to its keys.
     #[must_use]
     pub fn content(&self) -> Content {
         // As in fio, a pattern without a percentage fills everything.
@@ -84,7 +84,8 @@ impl Workload {
         }
     }
 
-    /// The working set as in fio: a percentage of the number of blocks in the area, 5% by default. `None` without it.
+    /// Fixed set of contents for duplicates: as in fio, a percentage of the number of blocks in the area, 5% by default. `None` unless the workload
+    /// writes duplicates from such a set.
     fn working_set(&self) -> Option<WorkingSet> {
         if self.dedupe_mode != DedupeMode::WorkingSet || self.dedupe_percentage == 0 {
             return None;
@@ -95,7 +96,7 @@ impl Workload {
         Some(WorkingSet { contents, is_shared: self.dedupe_global })
     }
 
-    /// Rejects content that no engine can write.
+    /// Rejects keys about content that contradict each other or are out of range.
     pub(super) fn check_content(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn fmt::Display, accepted: &str| Err(self.refusal(key, value, accepted));
         let chunk = self.buffer_compress_chunk;
@@ -163,7 +164,7 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BufferPattern(Vec<u8>);
 
-/// A text that cannot be parsed as a pattern.
+/// A text that cannot be parsed as a buffer pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a pattern; accepted: a text in double quotes such as \"abc\", bytes in hex such as 0xdeadbeef (of either up \
@@ -198,7 +199,7 @@ impl FromStr for BufferPattern {
     }
 }
 
-/// Parses hex with two digits per byte; with an odd number of digits, the first digit is a byte by itself.
+/// Parses hex digits, two per byte. With an odd number of digits, the first digit alone is the first byte.
 fn hex(digits: &str) -> Option<Vec<u8>> {
     let values: Option<Vec<u8>> =
         digits.chars().map(|digit| digit.to_digit(16).and_then(|value| u8::try_from(value).ok())).collect();
@@ -211,7 +212,7 @@ fn decimal(number: i32) -> Vec<u8> {
     bytes[..length].to_vec()
 }
 
-/// Prints as quoted text if possible, otherwise as hex.
+/// Prints as text in quotes if the pattern is printable, otherwise as hex.
 impl fmt::Display for BufferPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match std::str::from_utf8(&self.0) {

@@ -1,4 +1,4 @@
-//! The distribution of random I/O over the area.
+//! Distributions of random I/Os over the area.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,29 +9,30 @@ use crate::units::Bytes;
 /// The distribution of random offsets over the area, under fio's names.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
-    /// Uniform over the area.
+    /// Uniform: all blocks of the area are equally likely.
     Random,
-    /// Zipf: the n-th most frequent block is drawn in proportion to n to the power of -theta. Frequent blocks are scattered over the area. Theta
-    /// is above 0 and at most 100.
+    /// Zipf with exponent theta, above 0 and at most 100: the n-th most frequent block gets I/Os in proportion to `n^-theta`. Frequent blocks are
+    /// scattered over the area.
     Zipf(f64),
-    /// Pareto: a fraction h of the blocks gets the fraction 1-h of the I/O, recursively. Frequent blocks are scattered. Between 0 and 1.
+    /// Pareto with h between 0 and 1: a fraction h of the blocks gets a fraction 1-h of the I/Os, and so on within these blocks. Frequent blocks
+    /// are scattered over the area.
     Pareto(f64),
-    /// Normal around the middle of the area, with this standard deviation in percent of the area. Above 0, at most 100.
+    /// Normal around the middle of the area. The value is the standard deviation in percent of the area, above 0 and at most 100.
     Normal(f64),
-    /// Consecutive zones from the start of the area, each with its percentage of the I/O. The percentages add up to 100.
+    /// Consecutive zones from the start of the area, each with a percentage of the I/Os. The percentages add up to 100.
     Zoned(Vec<Zone>),
-    /// Like [`Self::Zoned`], with lengths in bytes; the rest of the area gets no I/O.
+    /// Like [`Self::Zoned`], with the length of each zone in bytes. Space after the last zone gets no I/O.
     ZonedAbs(Vec<AbsoluteZone>),
-    /// A given sequence of blocks, repeated.
+    /// A given sequence of blocks, repeated until the workload ends.
     Sequence(BlockSequence),
 }
 
-/// A fixed sequence of blocks. Text form: `sequence:2,0,1`, or `sequence_stride:2,0,1`.
+/// A fixed sequence of blocks to access. Text form: `sequence:2,0,1`, or `sequence_stride:2,0,1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockSequence {
-    /// Block numbers from the start of the area, 1 to 64 of them.
+    /// Numbers of the blocks, counted from the start of the area, at most 64.
     pub blocks: Vec<u32>,
-    /// True if each repetition starts after the previous one by the number of blocks in the sequence, until the end of the area.
+    /// True if each repetition is shifted by the number of blocks in the sequence, until the end of the area.
     pub is_strided: bool,
 }
 
@@ -39,7 +40,7 @@ impl BlockSequence {
     /// Maximum number of blocks in a sequence.
     pub const MOST: usize = 64;
 
-    /// Number of blocks that the area must have for one repetition.
+    /// Minimum number of blocks in the area, so that one repetition of the sequence fits.
     #[must_use]
     pub fn blocks_needed(&self) -> u64 {
         self.blocks.iter().max().map_or(0, |last| u64::from(*last) + 1)
@@ -59,7 +60,7 @@ impl BlockSequence {
 /// A zone with its length in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AbsoluteZone {
-    /// Percentage of the I/O.
+    /// Percentage of the I/Os that access the zone.
     pub access: u8,
     /// Length of the zone, above 0.
     pub size: Bytes,
@@ -68,9 +69,9 @@ pub struct AbsoluteZone {
 /// A zone with its length as a percentage of the area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Zone {
-    /// Percentage of the I/O.
+    /// Percentage of the I/Os that access the zone.
     pub access: u8,
-    /// Percentage of the area, at least 1.
+    /// Length of the zone in percent of the area, at least 1.
     pub size: u8,
 }
 
@@ -102,7 +103,7 @@ fn zones(text: &str) -> Result<Vec<Zone>, String> {
     }
 }
 
-/// Parses one zone, `IO/SIZE`. A missing size is returned as 0.
+/// Parses one zone of the form `IO/SIZE`, both percentages. Without a size, the zone's size is 0, for the caller to fill in.
 fn zone(text: &str) -> Result<Zone, String> {
     let refuse = || format!("{text:?} is not a zone");
     let (access, size) = text.split_once('/').unwrap_or((text, ""));
@@ -116,7 +117,7 @@ fn zone(text: &str) -> Result<Zone, String> {
     }
 }
 
-/// Parses zones with lengths in bytes.
+/// Parses zones of the form `IO/SIZE:IO/SIZE...` with sizes in bytes.
 fn absolute_zones(text: &str) -> Result<Vec<AbsoluteZone>, String> {
     let zone = |text: &str| -> Result<AbsoluteZone, String> {
         let refuse = || format!("{text:?} is not a zone");

@@ -1,4 +1,4 @@
-//! Tests that create files: the number and sizes of the files, and the space they need.
+//! Tests that create files: number and sizes of the files, the space they need, and time estimates.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,26 +7,26 @@ use super::text::{TextError, text_form};
 use super::{ASSUMED, DEFAULT_SIZE, Test, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
-/// Maximum number of files per job.
+/// Maximum number of files that each job creates.
 pub(super) const MOST_FILES: u64 = 1_000_000;
-/// Maximum file size, set by the archive format.
+/// Maximum size of a file, from the limits of the archive format.
 const LARGEST: Bytes = Bytes(1 << 31);
-/// Default number of files of a test on single files.
+/// Default number of files in tests on single files.
 const FILES: u64 = 1000;
-/// Default number of files of a tree: a third of the Linux kernel source.
+/// Default number of files in tests on trees: a third of those in the Linux kernel's source.
 const TREE_FILES: u64 = 24_000;
-/// Total bytes of a tree with the default number of files; other numbers scale it.
+/// Total bytes in the files of a default tree. The size is proportional to the number of files.
 const TREE_BYTES: u64 = 320 << 20;
-/// Filesystem overhead per file, besides its data blocks. ext4 creates one inode per 16 KiB of the device, so a device full of small files needs
-/// this much for each.
+/// Assumed space for a file in addition to its data blocks. ext4 has one inode per 16 KiB of the device, so that many small files need this much
+/// each.
 const INODE: u64 = 16 << 10;
-/// Assumed nanoseconds per byte, per seek and per file, for estimates of tests dominated by system calls.
+/// Assumed nanoseconds per byte, per seek and per file in tests that consist of many system calls.
 const BYTE_NS: u64 = 1_000;
 const SEEK_NS: u64 = 1_000_000;
 const FILE_NS: u64 = 100_000;
 const BLOCK: u64 = 4 << 10;
 
-/// Uniformly distributed file sizes. Text form: `4k`, or `0-16k`.
+/// File sizes, uniformly distributed between two limits. Text form: `4k`, or `0-16k`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSize {
     min: Bytes,
@@ -34,13 +34,13 @@ pub struct FileSize {
 }
 
 impl FileSize {
-    /// The smallest size.
+    /// The lower limit of the file sizes.
     #[must_use]
     pub const fn min(&self) -> Bytes {
         self.min
     }
 
-    /// The largest size.
+    /// The upper limit of the file sizes.
     #[must_use]
     pub const fn max(&self) -> Bytes {
         self.max
@@ -83,14 +83,14 @@ impl FromStr for FileSize {
 text_form!(FileSize);
 
 impl Workload {
-    /// The number of files of each job, in a file test.
+    /// Number of files of each job; `None` unless the workload is a test on files.
     #[must_use]
     pub fn files(&self) -> Option<u64> {
         let test = self.test.filter(|test| test.is_on_files())?;
         Some(self.nrfiles.unwrap_or(if test.is_on_trees() { TREE_FILES } else { FILES }))
     }
 
-    /// Bytes of each job's tree, in a tree test.
+    /// Total bytes in the files of each job's tree; `None` unless the workload is a test on trees.
     #[must_use]
     pub fn tree_bytes(&self) -> Option<Bytes> {
         self.test.filter(|test| test.is_on_trees())?;
@@ -98,7 +98,7 @@ impl Workload {
         Some(self.size.unwrap_or(Bytes(files.saturating_mul(TREE_BYTES) / TREE_FILES)))
     }
 
-    /// The number of directories of each job, in a file test.
+    /// Number of directories of each job; `None` unless the workload is a test on files.
     #[must_use]
     pub fn directories(&self) -> Option<u64> {
         let test = self.test.filter(|test| test.is_on_files())?;
@@ -107,7 +107,7 @@ impl Workload {
         Some(self.nrdirs.unwrap_or(usual))
     }
 
-    /// Maximum space on the target's filesystem for files that the workload creates, in addition to the area; 0 if it creates none.
+    /// Maximum space that the workload's files take on the target's filesystem, in addition to the area; 0 for workloads that create no files.
     #[must_use]
     pub fn room(&self) -> Bytes {
         let Some(test) = self.test.filter(|_| self.needs_directory()) else { return Bytes(0) };
@@ -127,16 +127,16 @@ impl Workload {
         Bytes(each.saturating_mul(self.numjobs.into()))
     }
 
-    /// Maximum time to create or remove the workload's files, on storage with at least the assumed minimum speed.
+    /// Maximum time to create or remove the workload's files, if storage is at least as fast as the assumed minimum.
     #[must_use]
     pub fn set_up_at_most(&self) -> Nanos {
-        /// Assumed minimum speed: bytes per second and files per second.
+        /// Assumed minimum speed of storage: bytes per second, and files per second.
         const SLOWEST: (u64, u64) = (10_000_000, 100);
         let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs));
         Nanos::from_secs(self.room().0 / SLOWEST.0 + files / SLOWEST.1)
     }
 
-    /// Estimated nanoseconds of a test dominated by system calls rather than bytes; `None` for other work.
+    /// Estimated nanoseconds of a test whose duration depends on the number of system calls more than on bytes; `None` for other work.
     pub(super) fn time_of_calls(&self) -> Option<u64> {
         let test = self.test?;
         let passes = self.loops.unwrap_or(1);
@@ -150,7 +150,7 @@ impl Workload {
         Some(calls.saturating_mul(each).saturating_add(content).saturating_mul(passes))
     }
 
-    /// Estimated nanoseconds to create the files that a test needs, and to read the area into the page cache for `pre_read`.
+    /// Estimated nanoseconds to prepare a workload: creating its files, and reading the area into the page cache for `pre_read`.
     pub(super) fn time_of_set_up(&self) -> u64 {
         let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs)).saturating_mul(FILE_NS);
         let ahead = if self.pre_read { self.size.unwrap_or(DEFAULT_SIZE).0 } else { 0 };
@@ -158,19 +158,20 @@ impl Workload {
         files.saturating_add(bytes.saturating_mul(1_000_000_000 / ASSUMED))
     }
 
-    /// Returns whether the workload creates its own files in a directory next to the area, instead of using the area.
+    /// Returns whether the workload works on files that it creates in a directory next to the area, instead of on the area.
     #[must_use]
     pub const fn needs_directory(&self) -> bool {
         matches!(self.test, Some(test) if test.needs_directory())
     }
 
-    /// Returns whether the caches of the whole machine are dropped before the workload. Tests of metadata need it, because there is no narrower way.
+    /// Returns whether the caches of the whole machine are dropped before the workload. Metadata tests need this, because dentries and inodes
+    /// cannot be dropped for single files.
     #[must_use]
     pub fn drops_machine_caches(&self) -> bool {
         self.invalidate && (self.invalidate_machine || self.test.is_some_and(Test::is_on_files))
     }
 
-    /// Rejects file settings that the workload's test cannot use.
+    /// Rejects keys about files that have no effect in the workload's test, or that contradict each other.
     pub(super) fn check_files(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn fmt::Display, accepted: &str| Err(self.refusal(key, value, accepted));
         let Some(test) = self.test.filter(|test| test.is_on_files()) else {

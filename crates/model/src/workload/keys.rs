@@ -1,4 +1,4 @@
-//! The keys of a workload. Plan files, the flags of `iotax bench` and JSON are generated from the table in this module.
+//! The keys of a workload. The table in this module generates the keys of plan files, the flags of `iotax bench`, and the JSON form.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -20,36 +20,36 @@ use crate::net::Traffic;
 use crate::number;
 use crate::units::{Bytes, Nanos};
 
-/// A type that the value of a key can have.
+/// A type of value that a workload key can have.
 pub trait KeyValue: FromStr<Err: Display> + DeserializeOwned {
-    /// True for booleans, whose flag needs no value.
+    /// True for booleans, whose flag on the command line may stand without a value.
     const SWITCH: bool = false;
-    /// The accepted words of an enumerated type, for shell completion.
+    /// Accepted words of an enumerated type, for shell completion; empty for other types.
     const WORDS: &'static [&'static str] = &[];
 
-    /// Parses a value from the command line.
+    /// Parses a value given on the command line.
     ///
     /// # Errors
-    /// The message quotes the input and names the accepted form.
+    /// The text is no valid value. The message quotes it and names the accepted form.
     fn from_text(text: &str, _: &Form) -> Result<Self, String> {
         text.parse().map_err(|error: Self::Err| error.to_string())
     }
 
-    /// Deserializes a value in a plan file.
+    /// Deserializes a value given in a plan file.
     ///
     /// # Errors
-    /// The value has another type.
+    /// The value has another type, or is a text that cannot be parsed.
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Self::deserialize(from)
     }
 
-    /// The value as a number, for numeric types.
+    /// The value as a number, for range checks; `None` for types that are not numeric.
     fn number(&self) -> Option<u64> {
         None
     }
 }
 
-/// Deserializes an optional key in a plan file.
+/// Deserializes a key of a plan file that may be absent.
 fn read<'de, D: Deserializer<'de>, T: KeyValue>(from: D) -> Result<Option<T>, D::Error> {
     struct Read<T>(T);
 
@@ -62,7 +62,7 @@ fn read<'de, D: Deserializer<'de>, T: KeyValue>(from: D) -> Result<Option<T>, D:
     Ok(Option::<Read<T>>::deserialize(from)?.map(|Read(value)| value))
 }
 
-/// Deserializes a whole number, or a quoted number in the form that flags accept.
+/// Deserializes a whole number, or a number in quotes in the form that flags accept, such as `"10k"`.
 struct NumberOrText<T>(PhantomData<T>);
 
 impl<T: DeserializeOwned + TryFrom<u64>> Visitor<'_> for NumberOrText<T> {
@@ -88,7 +88,7 @@ impl<T: DeserializeOwned + TryFrom<u64>> Visitor<'_> for NumberOrText<T> {
     }
 }
 
-/// The numbers that a key accepts.
+/// Range of the numbers that a key accepts, and whether they are percentages.
 #[derive(Debug)]
 pub struct Form {
     range: RangeInclusive<u64>,
@@ -104,7 +104,7 @@ impl Form {
 impl KeyValue for bool {
     const SWITCH: bool = true;
 
-    /// Parses `1`, `true` or `yes`, and `0`, `false` or `no`.
+    /// Parses `1`, `true` or `yes` as true, and `0`, `false` or `no` as false.
     fn from_text(text: &str, _: &Form) -> Result<Self, String> {
         match text {
             "1" | "true" | "yes" => Ok(true),
@@ -114,12 +114,12 @@ impl KeyValue for bool {
     }
 }
 
-/// Implements [`KeyValue`] for types with their own text form.
+/// Implements [`KeyValue`] for types that have a text form of their own.
 macro_rules! plain {
     ($($type:ty),+ $(,)?) => { $(impl KeyValue for $type {})+ };
 }
 
-/// Implements [`KeyValue`] for enums of words.
+/// Implements [`KeyValue`] for enums that are declared with `words!`.
 macro_rules! word {
     ($($type:ty),+ $(,)?) => {
         $(impl KeyValue for $type {
@@ -128,7 +128,7 @@ macro_rules! word {
     };
 }
 
-/// Implements [`KeyValue`] for whole numbers.
+/// Implements [`KeyValue`] for types of whole numbers.
 macro_rules! number {
     ($($type:ty),+) => {
         $(impl KeyValue for $type {
@@ -162,26 +162,26 @@ plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, SyncFileRange, 
 word!(Rw, IoEngine, RateProcess, ReplayPace, Stamps, Verify, SyncMode, Test);
 word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode);
 
-/// The description of a workload key.
+/// Description of a workload key, from which flags and help texts are generated.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadKey {
-    /// fio's name of the key, with underscores.
+    /// Name of the key, as in fio but with underscores.
     pub name: &'static str,
-    /// The help text.
+    /// Help text, one sentence.
     pub help: &'static str,
-    /// The placeholder for the value in help texts, in capitals.
+    /// Placeholder for the value in the help, in capitals.
     pub value: &'static str,
-    /// The default value as text.
+    /// Formats the default value; `None` for a key without a default.
     pub default: Option<fn() -> String>,
-    /// True for a boolean.
+    /// True if the value is a boolean.
     pub switch: bool,
-    /// The accepted words of an enumerated key.
+    /// Accepted words of an enumerated key; empty for other keys.
     pub words: &'static [&'static str],
-    /// Checks the text of a value. The error quotes it and names the accepted form.
+    /// Checks the text of a value. The error quotes the text and names the accepted form.
     pub check: fn(&str) -> Result<(), String>,
 }
 
-/// The range of a numeric key: the declared one, or that of `u64`.
+/// Range of a numeric key: the range in its declaration, else that of `u64`.
 macro_rules! range {
     () => {
         0..=u64::MAX
@@ -191,8 +191,8 @@ macro_rules! range {
     };
 }
 
-/// Declares the keys: first those with a default, then the optional ones. A key consists of a help text, a name, the placeholder for its value,
-/// the range of a number, and a type.
+/// Declares the keys: first those with a default, then the optional ones. A declaration consists of help text, name, placeholder for the value,
+/// range of a number, and type.
 macro_rules! keys {
     (
         with_default {
@@ -243,7 +243,7 @@ macro_rules! keys {
             pub $opt_name: Option<$opt_type>,)+
         }
 
-        /// All keys except the name.
+        /// Descriptions of all keys except the name.
         pub const KEYS: &[WorkloadKey] = &[
             $(WorkloadKey {
                 name: stringify!($name),
@@ -271,8 +271,8 @@ macro_rules! keys {
         ];
 
         impl WorkloadKeys {
-            /// Completes the workload: its own keys first, then `defaults`, then built-in defaults. The default name describes the pattern,
-            /// such as `randread-4k-qd1`.
+            /// Completes the workload: keys of its own come first, then `defaults`, then built-in defaults. Without a name, it is named after its
+            /// pattern, such as `randread-4k-qd1`.
             #[must_use]
             pub fn complete(&self, defaults: &Self) -> Workload {
                 let mut workload = Workload {
@@ -301,10 +301,10 @@ macro_rules! keys {
                 workload
             }
 
-            /// Sets one of [`KEYS`] from its text. Ranges are left to [`Workload::check`].
+            /// Sets one of [`KEYS`] from a text. [`Workload::check`] checks the ranges of numbers later.
             ///
             /// # Errors
-            /// The message quotes the input and names the accepted form.
+            /// The key is not known, or the text is no valid value. The message names the accepted form.
             pub fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
                 let form = |value| Form::new(value, range!());
                 match key {
@@ -319,7 +319,7 @@ macro_rules! keys {
         }
 
         impl Workload {
-            /// Rejects numbers outside the ranges of their keys.
+            /// Rejects numbers outside the ranges that the keys declare.
             pub(super) fn check_ranges(&self) -> Result<(), WorkloadError> {
                 let check = |key, number: Option<u64>, range: RangeInclusive<u64>| match number {
                     Some(number) if !range.contains(&number) => {
@@ -369,7 +369,7 @@ keys! {
         direct "0|1": bool = true;
         /// Drop the caches of the target's own files and devices before the measurement
         invalidate "0|1": bool = true;
-        /// Drop the caches of the whole machine instead, whoever uses them: pages, dentries and inodes; file operations always do
+        /// Drop the caches of the whole machine, not only the target's: pages, dentries and inodes; file operations always do
         invalidate_machine "0|1": bool = false;
         /// Drop the area's cache again whenever a job begins another pass over it, as fio does; buffered I/O only
         invalidate_each_pass "0|1": bool = false;
@@ -397,13 +397,13 @@ keys! {
         stamps "WHAT": Stamps = Stamps::Batch;
         /// Percentage of written data that is compressible
         buffer_compress_percentage "PERCENT" in (0..=100): u8 = 0;
-        /// Unit in which that percentage applies
+        /// Unit of data to which buffer_compress_percentage applies
         buffer_compress_chunk "SIZE": Bytes = Bytes(512);
         /// Percentage of writes that repeat the data of an earlier one
         dedupe_percentage "PERCENT" in (0..=100): u8 = 0;
-        /// Content that a duplicate repeats: that of any earlier write (repeat), or one of a fixed set (working_set)
+        /// Data that a duplicate repeats: that of any earlier write (repeat), or one of a fixed set (working_set)
         dedupe_mode "MODE": DedupeMode = DedupeMode::Repeat;
-        /// Jobs share that fixed set
+        /// Share the fixed set of dedupe_mode = working_set among all jobs
         dedupe_global "0|1": bool = false;
         /// Write zeros
         zero_buffers "0|1": bool = false;
@@ -411,16 +411,16 @@ keys! {
         verify "HOW": Verify = Verify::None;
         /// Read back and check what was written, at the end; otherwise verify only stamps it
         do_verify "0|1": bool = true;
-        /// End the jobs beside this one when it is done
+        /// End all concurrent jobs when this job is done
         exitall "0|1": bool = false;
         /// Speed of a replay: 100 is that of the trace, 200 twice as fast
         replay_time_scale "N" in (1..=100_000): u32 = 100;
-        /// When a replay's I/Os begin: at their recorded times, or after those that they waited for in the trace and its pause (dependency), or
-        /// as fast as iodepth allows (no_stall)
+        /// Start of I/Os in a replay: recorded (at their recorded times), dependency (after the I/Os that they waited for in the trace, and the
+        /// recorded pause) or no_stall (as fast as iodepth allows)
         replay_pace "PACE": ReplayPace = ReplayPace::Recorded;
     }
     optional {
-        /// CPU that the thread of sqthread_poll is bound to
+        /// Bind the kernel thread of sqthread_poll to this CPU
         sqthread_poll_cpu "CPU" in (0..=8191): u32;
         /// Length of the area [default: all of an existing target, 1GiB of a created one]
         size "SIZE": Bytes;
@@ -438,13 +438,13 @@ keys! {
         zonerange "SIZE": Bytes;
         /// Bytes between the end of a zone and the start of the next [default: 0]
         zoneskip "SIZE": Bytes;
-        /// Share of this job's I/Os among those of all jobs beside one another that have a share
+        /// Weight of this job: concurrent jobs with a weight do I/Os in proportion to it
         flow "WEIGHT": u64;
-        /// Pause of a job that is ahead of its share [default: 50us]
+        /// Pause of a job that is ahead of its share by flow [default: 50us]
         flow_sleep "TIME": Nanos;
         /// CPUs that the job's threads may use, such as 0-3,8
         cpus_allowed "CPUS": NumberList;
-        /// Share of each thread in these CPUs: shared or split [default: shared]
+        /// CPUs of cpus_allowed for each thread: all of them (shared) or one, in turn (split) [default: shared]
         cpus_allowed_policy "POLICY": CpuPolicy;
         /// NUMA nodes whose CPUs the job's threads may use
         numa_cpu_nodes "NODES": NumberList;
@@ -454,19 +454,19 @@ keys! {
         prio "LEVEL" in (0..=7): u16;
         /// Class of the job's I/O priority: 1 (real time), 2 (best effort) or 3 (idle)
         prioclass "CLASS" in (1..=3): u16;
-        /// Percentage of I/Os that have a priority of their own, with io_uring or libaio
+        /// Percentage of I/Os with the priority of cmdprio_class and cmdprio, with io_uring or libaio
         cmdprio_percentage "PERCENT" in (0..=100): u8;
         /// Priorities by length instead of cmdprio_percentage, LENGTH/PERCENT[/CLASS/LEVEL[/HINT]]: 64k/25/1/1:64k/75/3/2
         cmdprio_bssplit "SPLIT": ByDirection<PrioritySplit>;
-        /// Class of that priority, as prioclass [default: 1]
+        /// Priority class of the I/Os of cmdprio_percentage or cmdprio_bssplit, as prioclass [default: 1]
         cmdprio_class "CLASS" in (1..=3): u16;
-        /// Level of that priority, as prio [default: 0]
+        /// Priority level of the I/Os of cmdprio_percentage or cmdprio_bssplit, as prio [default: 0]
         cmdprio "LEVEL" in (0..=7): u16;
-        /// Percentage of the area that the fixed set of duplicates holds [default: 5]
+        /// Size of the fixed set of dedupe_mode = working_set, as a percentage of the area [default: 5]
         dedupe_working_set_percentage "PERCENT" in (0..=100): u8;
         /// Failed I/Os that do not count toward max_errors: directions with errors, such as read,write:ENOSPC
         tolerated_errors "LIST": ToleratedErrors;
-        /// Delay of this job after the others
+        /// Start this job this much later than the concurrent jobs
         startdelay "TIME": Nanos;
         /// Distance between the starts of sequential I/Os: -4k goes backwards, 0 stays [default: the block size]
         stride "SIZE": Stride;
@@ -486,7 +486,7 @@ keys! {
         rate "SIZE": Bytes;
         /// Pause of a job after each thinktime_blocks I/Os
         thinktime "TIME": Nanos;
-        /// I/Os between two pauses [default: 1]
+        /// I/Os between two pauses of thinktime [default: 1]
         thinktime_blocks "N" in (1..=u64::MAX): u64;
         /// Content of writes, or of their compressible part: "abc", 0xdeadbeef or 123, repeated
         buffer_pattern "PATTERN": BufferPattern;

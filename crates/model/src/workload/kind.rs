@@ -1,23 +1,23 @@
-//! The kinds of work.
+//! Kinds of workloads: block I/O, file operations, network streams and network round trips.
 
 use super::{Test, Workload};
 use crate::net::Traffic;
 
-/// The kind of a workload's work. Code that depends on the kind matches on this enum.
+/// The kind of a workload. Code that depends on the kind matches on this enum, so that no kind is forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind<'a> {
-    /// Reads, writes, trims and flushes of a file or device.
+    /// Reads, writes, trims and flushes on an area of a file or device.
     Block,
-    /// File operations beyond plain I/O: bytes, streams, copies, trees.
+    /// An operation of the classic benchmarks: I/O by the byte, buffered streams, copies, operations on files and trees.
     Files(Test),
-    /// Streams over a network.
+    /// TCP or UDP streams over a network, which measure throughput.
     Streams(&'a Traffic),
-    /// Round trips over a network.
+    /// Round trips over a network, which measure latency.
     RoundTrips(&'a Traffic),
 }
 
 impl Workload {
-    /// The workload's kind.
+    /// Determines the workload's kind from its keys.
     #[must_use]
     pub fn kind(&self) -> Kind<'_> {
         match (&self.net, self.test) {
@@ -30,13 +30,13 @@ impl Workload {
 }
 
 impl<'a> Kind<'a> {
-    /// Returns whether this kind uses the network.
+    /// Returns whether workloads of this kind use the network instead of storage.
     #[must_use]
     pub const fn is_network(self) -> bool {
         self.traffic().is_some()
     }
 
-    /// The network traffic; `None` for storage.
+    /// Settings of the network traffic; `None` for storage.
     #[must_use]
     pub const fn traffic(self) -> Option<&'a Traffic> {
         match self {
@@ -45,7 +45,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// The word for one operation: `I/O`, `packet`, `round trip`.
+    /// Name of one operation in reports: `I/O`, `packet`, `round trip`.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {

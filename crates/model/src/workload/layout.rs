@@ -1,4 +1,4 @@
-//! The state of a file that iotax created at the start of a measurement.
+//! The state of a created file at the start of a measurement: filled, allocated, sparse or empty.
 
 use super::{IoEngine, SyncMode, Workload, WorkloadError};
 use crate::units::Bytes;
@@ -35,13 +35,13 @@ words! {
 }
 
 impl Workload {
-    /// Returns whether this job, without its concurrent jobs, needs its area filled. The null engine does not access it.
+    /// Returns whether this job needs its area filled before the measurement; its concurrent jobs do not count. The null engine never does.
     #[must_use]
     pub fn needs_filling(&self) -> bool {
         self.layout == FileLayout::Filled && self.ioengine != IoEngine::Null
     }
 
-    /// Returns whether this or a concurrent job asks for a layout other than a filled area.
+    /// Returns whether this or a concurrent job needs an area that is not filled, such as a sparse file.
     #[must_use]
     pub fn lays_out(&self) -> bool {
         self.jobs().any(|job| job.layout != FileLayout::Filled)
@@ -53,7 +53,8 @@ impl Workload {
         self.trims() || self.jobs().any(|job| job.ioengine == IoEngine::Ftruncate)
     }
 
-    /// The highest end of the areas of jobs that match `is_meant`, at most `size`. A job without a size ends at `size`; 0 if no job matches.
+    /// Highest end of the areas of the jobs that match `is_meant`, at most `size`. A job without a size ends at `size`. Returns 0 if no job
+    /// matches.
     pub(crate) fn end_of(&self, size: Bytes, is_meant: impl Fn(&Self) -> bool) -> Bytes {
         let end = |job: &Self| match job.size {
             Some(own) => job.span(own).map_or(size, |span| Bytes(span.0.saturating_add(job.offset.0))),
@@ -62,7 +63,7 @@ impl Workload {
         self.jobs().filter(|job| is_meant(job)).map(end).max().unwrap_or_default().min(size)
     }
 
-    /// Rejects incompatible combinations of keys about caches and files.
+    /// Rejects keys about caches and file layout that exclude each other.
     pub(super) fn check_file(&self) -> Result<(), WorkloadError> {
         if self.invalidate_machine && !self.invalidate {
             return Err(self.refusal(
@@ -107,7 +108,7 @@ impl Workload {
 }
 
 impl Workload {
-    /// Rejects keys that the engines for allocating and truncating files do not support.
+    /// Rejects keys that the falloc and ftruncate engines do not support.
     pub(super) fn check_space(&self) -> Result<(), WorkloadError> {
         let refuse = |remedy: &str| Err(self.refusal("ioengine", &self.ioengine, remedy));
         match self.ioengine {

@@ -1,4 +1,4 @@
-//! Variable block sizes: ranges and splits, for each direction.
+//! Variable block sizes: uniform ranges and weighted lists, separately for reads, writes and trims.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use super::Workload;
 use super::text::{TextError, text_form};
 use crate::units::Bytes;
 
-/// Maximum block size.
+/// Maximum block size of a workload.
 const LONGEST: Bytes = Bytes(64 << 20);
-/// Sector size in bytes, the unit of block sizes.
+/// Size of a sector in bytes: block sizes of direct I/O are multiples of it.
 const SECTOR: u64 = 512;
 
-/// The accepted block sizes, for error messages.
+/// Accepted block sizes of direct or verified I/O, for error messages.
 pub(super) const LENGTH: &str = "a multiple of 512 from 512 to 64MiB";
 
 /// Returns whether this is a valid block size for direct or verified I/O.
@@ -30,15 +30,15 @@ fn length(text: &str) -> Result<Bytes, String> {
     if is_length(bytes) { Ok(bytes) } else { Err(format!("{text} is not {LENGTH}")) }
 }
 
-/// One value each for reads, writes and trims. Text form: one to three values separated by commas; the last one also applies to the
-/// remaining directions.
+/// One value each for reads, writes and trims. Text form: one to three values separated by commas, in this order; the last value also applies to
+/// the remaining directions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByDirection<T> {
-    /// For reads.
+    /// Value for reads.
     pub read: T,
-    /// For writes.
+    /// Value for writes.
     pub write: T,
-    /// For trims.
+    /// Value for trims.
     pub trim: T,
 }
 
@@ -67,7 +67,7 @@ impl<T: fmt::Display + PartialEq> fmt::Display for ByDirection<T> {
     }
 }
 
-/// Uniformly distributed block sizes in steps of the smallest. Text form: `4k-16k`.
+/// Block sizes that are uniformly distributed, in steps of the smallest. Text form: `4k-16k`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LengthRange {
     min: Bytes,
@@ -75,13 +75,13 @@ pub struct LengthRange {
 }
 
 impl LengthRange {
-    /// The smallest size.
+    /// The smallest block size, which is also the step.
     #[must_use]
     pub const fn min(&self) -> Bytes {
         self.min
     }
 
-    /// The largest size, a multiple of the smallest.
+    /// The largest block size, a multiple of the smallest.
     #[must_use]
     pub const fn max(&self) -> Bytes {
         self.max
@@ -103,8 +103,8 @@ impl fmt::Display for LengthRange {
     }
 }
 
-/// Block sizes with percentages. Text form: `4k/10:64k/50:32k/40`. Sizes without a percentage share the rest of 100 evenly in whole percents;
-/// the first of them get the remainder.
+/// Block sizes with percentages. Text form: `4k/10:64k/50:32k/40`. Sizes without a percentage share the rest of 100 in equal whole percents; what
+/// remains goes to the first of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LengthSplit {
     parts: Vec<(Bytes, Option<u8>)>,
@@ -128,13 +128,13 @@ impl LengthSplit {
         })
     }
 
-    /// The smallest size; all others are multiples of it.
+    /// The smallest block size; the others are multiples of it.
     #[must_use]
     pub fn min(&self) -> Bytes {
         self.parts.iter().map(|(length, _)| *length).min().unwrap_or_default()
     }
 
-    /// The largest size.
+    /// The largest block size.
     #[must_use]
     pub fn max(&self) -> Bytes {
         self.parts.iter().map(|(length, _)| *length).max().unwrap_or_default()
@@ -209,7 +209,7 @@ text_form!(ByDirection<LengthRange>);
 text_form!(ByDirection<LengthSplit>);
 
 impl Workload {
-    /// The smallest and largest block size of each direction that the workload uses; all its sizes are multiples of the smallest.
+    /// Smallest and largest block size of each direction that the workload uses. All sizes of a direction are multiples of its smallest.
     fn extremes(&self) -> impl Iterator<Item = (u64, u64)> {
         let extremes = match (&self.bsrange, &self.bssplit) {
             (Some(ranges), _) => {
@@ -224,25 +224,25 @@ impl Workload {
         extremes.into_iter().zip(has).filter(|(_, has)| *has).map(|((min, max), _)| (min.0, max.0))
     }
 
-    /// The smallest block size in any direction.
+    /// Smallest block size in any direction that the workload uses.
     #[must_use]
     pub fn min_bs(&self) -> Bytes {
         Bytes(self.extremes().map(|(min, _)| min).min().unwrap_or(self.bs.0))
     }
 
-    /// The largest block size in any direction.
+    /// Largest block size in any direction that the workload uses.
     #[must_use]
     pub fn max_bs(&self) -> Bytes {
         Bytes(self.extremes().map(|(_, max)| max).max().unwrap_or(self.bs.0))
     }
 
-    /// The greatest common divisor of all block sizes.
+    /// Greatest common divisor of all block sizes that the workload uses.
     #[must_use]
     pub fn bs_unit(&self) -> Bytes {
         Bytes(self.extremes().map(|(min, _)| min).fold(0, greatest_common_divisor))
     }
 
-    /// The greatest common divisor of all offsets and lengths, so that every I/O covers whole blocks of this size.
+    /// Greatest common divisor of the block sizes, the area's offset, the stride and `io_size`: every I/O consists of whole blocks of this size.
     #[must_use]
     pub fn unit(&self) -> Bytes {
         let stride = self.stride.map_or(0, |stride| stride.0.unsigned_abs());
@@ -250,7 +250,7 @@ impl Workload {
         Bytes([self.offset.0, stride, last].into_iter().fold(self.bs_unit().0, greatest_common_divisor))
     }
 
-    /// The block sizes in short form: `4k`, or `4k-64k`.
+    /// Formats the block sizes for a name: `4k`, or `4k-64k` for the smallest and largest.
     #[must_use]
     pub fn lengths(&self) -> String {
         let (min, max) = (self.min_bs(), self.max_bs());

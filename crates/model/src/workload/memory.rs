@@ -1,4 +1,4 @@
-//! The memory that I/O buffers are allocated from.
+//! Kinds of memory from which I/O buffers are allocated.
 
 use super::Workload;
 use crate::words::words;
@@ -7,12 +7,12 @@ words! {
     /// The memory that a job's buffers are in, under fio's names and one of our own.
     #[derive(Default)]
     Memory, "mem" {
-        /// Anonymous memory, in transparent huge pages from 2 MiB on as far as the kernel has some. fio has no name for it.
+        /// Anonymous memory, in transparent huge pages from 2 MiB on if the kernel has some free. fio has no name for it.
         #[default]
         Thp = "thp",
-        /// Anonymous memory as malloc(3) gives it: the kernel decides about its pages. fio's default.
+        /// Anonymous memory by malloc(3), in pages that the kernel chooses. fio's default.
         Malloc = "malloc",
-        /// The same, by mmap(2).
+        /// Anonymous memory by mmap(2).
         Mmap = "mmap",
         /// Huge pages that were reserved for this (hugetlbfs).
         MmapHuge = "mmaphuge",
@@ -25,11 +25,11 @@ words! {
     }
 }
 
-/// Size of a huge page in bytes. A job's buffers use huge pages if they are at least this large.
+/// Size of a huge page in bytes. A job's buffers only use huge pages if they are at least this large together.
 const HUGE: u64 = 2 << 20;
 
 impl Workload {
-    /// Returns whether the buffers of each job request transparent huge pages.
+    /// Returns whether each job requests transparent huge pages for its buffers.
     #[must_use]
     pub fn asks_for_huge_pages(&self) -> bool {
         self.mem == Memory::Thp && self.max_bs().0.saturating_mul(self.iodepth.into()) >= HUGE

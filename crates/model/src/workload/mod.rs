@@ -1,4 +1,4 @@
-//! Workloads: the I/O to issue. Keys have fio's names.
+//! Workloads: the I/O to issue. Their keys have fio's names.
 
 mod beside;
 mod classic;
@@ -66,31 +66,31 @@ words! {
 }
 
 impl Rw {
-    /// Returns whether the pattern reads.
+    /// Returns whether the pattern includes reads.
     #[must_use]
     pub const fn reads(self) -> bool {
         matches!(self, Self::Read | Self::RandRead | Self::ReadWrite | Self::RandRw)
     }
 
-    /// Returns whether the pattern writes.
+    /// Returns whether the pattern includes writes.
     #[must_use]
     pub const fn writes(self) -> bool {
         matches!(self, Self::Write | Self::RandWrite | Self::ReadWrite | Self::RandRw)
     }
 
-    /// Returns whether the pattern trims.
+    /// Returns whether the pattern consists of trims.
     #[must_use]
     pub const fn trims(self) -> bool {
         matches!(self, Self::Trim | Self::RandTrim)
     }
 
-    /// Returns whether the pattern changes the target.
+    /// Returns whether the pattern changes the target's data, by writes or trims.
     #[must_use]
     pub const fn modifies(self) -> bool {
         self.writes() || self.trims()
     }
 
-    /// Returns whether the pattern's offsets are random.
+    /// Returns whether the pattern accesses random offsets.
     #[must_use]
     pub const fn is_random(self) -> bool {
         matches!(self, Self::RandRead | Self::RandWrite | Self::RandRw | Self::RandTrim)
@@ -112,7 +112,7 @@ words! {
         Pvsync2 = "pvsync2",
         /// Copies from and to a memory-mapped file, one at a time per job.
         Mmap = "mmap",
-        /// The queues of a virtio block device, driven as a guest's driver drives them: of a target with a `virtio` layer, and of that always.
+        /// The queues of a virtio block device, driven like a guest driver does; always used for a target with a `virtio` layer, and only for one.
         Libblkio = "libblkio",
         /// Allocates and punches space with fallocate, one range at a time per job: moves no data.
         Falloc = "falloc",
@@ -124,13 +124,13 @@ words! {
 }
 
 impl IoEngine {
-    /// Returns whether the engine keeps only one I/O of each job in flight.
+    /// Returns whether the engine has at most one I/O of each job in flight.
     #[must_use]
     pub const fn is_synchronous(self) -> bool {
         matches!(self, Self::Psync | Self::Pvsync2 | Self::Mmap | Self::Falloc | Self::Ftruncate)
     }
 
-    /// Returns whether the engine's reads and writes move data.
+    /// Returns whether the engine's reads and writes transfer data, unlike those of the null, falloc and ftruncate engines.
     #[must_use]
     pub const fn moves_data(self) -> bool {
         !matches!(self, Self::Null | Self::Falloc | Self::Ftruncate)
@@ -146,7 +146,7 @@ words! {
         Sync = "sync" | "1",
         /// A write completes when its data is durable (O_DSYNC).
         DSync = "dsync",
-        /// The same, asked for with each write instead of once for the file (RWF_DSYNC).
+        /// A write completes when its data is durable, as requested with each write (RWF_DSYNC) instead of once for the file.
         RwfDSync = "rwf_dsync",
     }
 }
@@ -183,25 +183,25 @@ words! {
     }
 }
 
-/// Default size of a created target.
+/// Size of a created target if no workload has a size.
 pub const DEFAULT_SIZE: Bytes = Bytes(1 << 30);
 
-/// Throughput assumed in time estimates, in bytes per second.
+/// Throughput in bytes per second that time estimates assume.
 pub const ASSUMED: u64 = 200_000_000;
 
-/// An invalid workload.
+/// The reason why a workload is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("workload {name:?}: {key} = {value}: {accepted}")]
 pub struct WorkloadError {
     pub(crate) name: String,
-    /// The invalid key, as spelled in a plan.
+    /// The key at fault, as spelled in a plan.
     pub key: &'static str,
     value: String,
     pub(crate) accepted: String,
 }
 
 impl WorkloadError {
-    /// The reason as text, without the workload's name.
+    /// Reason for the error, with the key and value but without the workload's name.
     #[must_use]
     pub fn reason(&self) -> String {
         format!("{} = {}: {}", self.key, self.value, self.accepted)
@@ -209,7 +209,7 @@ impl WorkloadError {
 }
 
 impl Workload {
-    /// Returns whether I/Os are issued on a schedule, independent of earlier completions.
+    /// Returns whether I/Os start on a schedule, independent of the completion of earlier I/Os.
     #[must_use]
     pub const fn is_open_loop(&self) -> bool {
         let is_timed = !matches!(self.replay_pace, ReplayPace::NoStall);
@@ -222,7 +222,7 @@ impl Workload {
         self.jobs().any(|job| job.test.map_or(job.rw.reads(), Test::reads))
     }
 
-    /// Returns whether this or a concurrent job writes, including to files of its own.
+    /// Returns whether this or a concurrent job writes, to the area or to files that it creates.
     #[must_use]
     pub fn writes(&self) -> bool {
         self.jobs().any(|job| job.test.map_or(job.rw.writes(), Test::writes))
@@ -234,7 +234,7 @@ impl Workload {
         self.jobs().any(|job| job.test.is_none() && job.rw.trims())
     }
 
-    /// Returns whether the job's offsets are random.
+    /// Returns whether this job accesses random offsets.
     #[must_use]
     pub const fn is_random(&self) -> bool {
         match self.test {
@@ -243,7 +243,7 @@ impl Workload {
         }
     }
 
-    /// The pattern or test as `key = value`, for error messages.
+    /// Formats the key that says what the workload does, for error messages: `rw = randread`, `test = stat`.
     #[must_use]
     pub fn doing(&self) -> String {
         match (&self.net, self.test) {
@@ -256,19 +256,20 @@ impl Workload {
         }
     }
 
-    /// Returns whether this or a concurrent job changes the target's area.
+    /// Returns whether this or a concurrent job writes to the target's area or trims it.
     #[must_use]
     pub fn modifies(&self) -> bool {
         self.jobs().any(|job| job.test.map_or(job.rw.modifies(), Test::modifies_area))
     }
 
-    /// Returns whether the job flushes its writes during the measurement.
+    /// Returns whether the job flushes its writes within the measurement, after a number of writes or at its end.
     #[must_use]
     pub fn flushes(&self) -> bool {
         self.writes() && (self.flush_call().is_some() || self.end_fsync)
     }
 
-    /// The system call that flushes during the measurement, and the number of writes between two calls; `None` without one.
+    /// Name of the system call that the job issues after a number of writes (fsync, fdatasync or sync_file_range), and that number; `None` without
+    /// such calls.
     #[must_use]
     pub fn flush_call(&self) -> Option<(&'static str, u64)> {
         let call = |name, writes: Option<u64>| writes.map(|writes| (name, writes));
@@ -279,7 +280,7 @@ impl Workload {
             .filter(|_| writes)
     }
 
-    /// Number of writes per commit: 1 if each write is durable by itself; `None` if no write is made durable.
+    /// Number of writes after which data is durable: 1 if each write is durable when it completes; `None` if no write is made durable.
     #[must_use]
     pub fn writes_per_commit(&self) -> Option<u64> {
         let writes = self.rw.writes() && self.test.is_none() && self.net.is_none();
@@ -287,7 +288,7 @@ impl Workload {
         by_itself.or(self.fsync).or(self.fdatasync).filter(|_| writes)
     }
 
-    /// The flushes in a default name: `-fdatasync` for one after each write, `-fsync8` for one after every 8 writes.
+    /// Suffix of a default name for the flushes: `-fdatasync` if one follows each write, `-fsync8` if one follows every 8 writes.
     fn flushes_in_name(&self) -> String {
         match self.flush_call() {
             None => String::new(),
@@ -296,7 +297,7 @@ impl Workload {
         }
     }
 
-    /// Total bytes that all jobs transfer until the workload ends by itself; `None` if only the runtime ends it.
+    /// Total bytes that this job's `numjobs` workers transfer until they end by themselves; `None` if only the runtime ends them.
     #[must_use]
     pub fn amount(&self) -> Option<Bytes> {
         // A test repeats io_size until loops ends it.
@@ -319,7 +320,7 @@ impl Workload {
         WorkloadError { name, key, value, accepted }
     }
 
-    /// Rejects keys of storage I/O on a network workload.
+    /// Rejects keys of storage I/O in a network workload.
     fn check_net(&self, net: &Traffic) -> Result<(), WorkloadError> {
         if let Some(test) = self.test {
             return Err(self.refusal("test", &test, "net has a test of its own"));
@@ -349,7 +350,7 @@ impl Workload {
         net.check().map_err(|reason| self.refusal("net", &net.test, &reason))
     }
 
-    /// Rejects a workload that no engine can run.
+    /// Rejects a workload that no engine can run. The error names the key and the accepted values.
     pub fn check(&self) -> Result<(), WorkloadError> {
         let refuse =
             |key, value: &dyn fmt::Display, accepted: String| Err(self.refusal(key, value, &accepted));
@@ -449,7 +450,7 @@ impl Workload {
 impl FromStr for Workload {
     type Err = WordError;
 
-    /// Parses the name of a standard workload, such as `randread-4k-qd1`.
+    /// Parses the name of one of the [`STANDARD`] workloads, such as `randread-4k-qd1`.
     fn from_str(text: &str) -> Result<Self, WordError> {
         let names: Vec<&str> = STANDARD.iter().map(|(name, ..)| *name).collect();
         STANDARD

@@ -1,4 +1,4 @@
-//! Checks of the keys that define an access pattern.
+//! Checks the keys that define an access pattern.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use crate::units::Bytes;
 const SECTORS: &str = "accepted: a multiple of 512";
 
 impl Workload {
-    /// Rejects a pattern that no engine can run.
+    /// Rejects combinations of pattern keys that no engine can run.
     pub(super) fn check_pattern(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
         let is_free = !self.direct && self.verify == Verify::None && is_buffered_length(self.bs);
@@ -73,7 +73,7 @@ impl Workload {
         }
     }
 
-    /// Length of a zone and of the gap after it; `None` without zones.
+    /// Length of each zone and of the gap after it; `None` if the area is not divided into zones.
     #[must_use]
     pub fn zone(&self) -> Option<(Bytes, Bytes)> {
         let range = self.zonerange.or(self.zonesize).filter(|_| self.zonesize.is_some())?;

@@ -1,4 +1,4 @@
-//! The CPUs, memory and priority of a job's workers.
+//! CPUs, NUMA nodes and I/O priority of a job's workers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,15 +7,15 @@ use super::text::{TextError, text_form};
 use super::{IoEngine, Workload, WorkloadError};
 use crate::words::words;
 
-/// Highest CPU or node number, one less than the kernel's maximum count.
+/// Highest number of a CPU or NUMA node, one less than the kernel's maximum count.
 const LARGEST: u32 = 8191;
 
-/// Numbers of CPUs or NUMA nodes, in ranges. Text form: `0-3,8`.
+/// A list of CPUs or NUMA nodes, given by number and in ranges. Text form: `0-3,8`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumberList(Vec<(u32, u32)>);
 
 impl NumberList {
-    /// All numbers of the list, in its order.
+    /// All numbers in the list, in the order in which they were given.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().flat_map(|(first, last)| *first..=*last)
     }
@@ -52,11 +52,11 @@ impl fmt::Display for NumberList {
 text_form!(NumberList);
 
 words! {
-    /// The share of several workers in the allowed CPUs, under fio's names.
+    /// The assignment of a job's allowed CPUs to its threads, under fio's names.
     CpuPolicy, "cpus_allowed_policy" {
-        /// Each may use all of them.
+        /// Each thread may use all of the CPUs.
         Shared = "shared",
-        /// Each is bound to one, in turn.
+        /// Each thread is bound to one of the CPUs, in turn.
         Split = "split",
     }
 }
@@ -65,15 +65,15 @@ words! {
 /// `local` or `default`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryPolicy {
-    /// The process's default policy.
+    /// The default policy of the process.
     Default,
-    /// The node of the CPU that allocates.
+    /// The node of the CPU that runs the allocating thread.
     Local,
-    /// This node, as long as it has free memory.
+    /// This node, or another node if it has no free memory.
     Prefer(u32),
-    /// Only these nodes.
+    /// Only these nodes, even if they have no free memory.
     Bind(NumberList),
-    /// These nodes in turn.
+    /// These nodes in turn, page by page.
     Interleave(NumberList),
 }
 
@@ -111,7 +111,7 @@ impl fmt::Display for MemoryPolicy {
 text_form!(MemoryPolicy);
 
 impl Workload {
-    /// Rejects a placement that the kernel does not support.
+    /// Rejects placements and priorities that the kernel does not support or that contradict each other.
     pub(super) fn check_placement(&self) -> Result<(), WorkloadError> {
         let takes_priorities = matches!(self.ioengine, IoEngine::IoUring | IoEngine::Libaio);
         let remedy = "needs ioengine = io_uring or libaio";

@@ -1,4 +1,4 @@
-//! Priorities of I/Os by their length.
+//! I/O priorities that depend on the I/O's length.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use super::lengths::ByDirection;
 use super::text::{TextError, text_form};
 use crate::units::Bytes;
 
-/// Highest hint value: hints have ten bits.
+/// Highest I/O hint; the kernel's encoding has ten bits for hints.
 const MOST_HINT: u16 = 1023;
 
 /// An I/O priority, as in ioprio_set(2).
@@ -22,30 +22,30 @@ pub struct Priority {
 }
 
 impl Priority {
-    /// The priority as encoded for the kernel.
+    /// The priority as a number, in the encoding of ioprio_set(2).
     #[must_use]
     pub const fn number(self) -> u16 {
         self.class << 13 | self.hint << 3 | self.level
     }
 }
 
-/// A share of the I/Os of one length, with their priority.
+/// A share of the I/Os of one length that has its own priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PriorityShareOfLength {
-    /// Length of the I/Os.
+    /// Length of the I/Os in bytes.
     pub length: Bytes,
-    /// Percentage of the I/Os of that length, 0 to 100.
+    /// Percentage of the I/Os of this length, 0 to 100.
     pub percent: u8,
-    /// The priority; `None` for that of `cmdprio_class` and `cmdprio`.
+    /// Priority of these I/Os; `None` for the priority that `cmdprio_class` and `cmdprio` set.
     pub priority: Option<Priority>,
 }
 
-/// For each I/O length, the shares of I/Os with a priority of their own. Text form: `64k/25/1/1:64k/75/3/2`.
+/// Shares of I/Os with their own priority, by I/O length. Text form, as LENGTH/PERCENT/CLASS/LEVEL: `64k/25/1/1:64k/75/3/2`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrioritySplit(Vec<PriorityShareOfLength>);
 
 impl PrioritySplit {
-    /// All shares; those of the same length add up to at most 100 percent.
+    /// All shares. Shares of the same length add up to at most 100 percent.
     #[must_use]
     pub fn shares(&self) -> &[PriorityShareOfLength] {
         &self.0

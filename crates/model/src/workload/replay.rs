@@ -1,28 +1,28 @@
-//! Replays of recorded traces.
+//! Workloads that replay a recorded trace: defaults, and settings derived from the trace.
 
 use super::{Distribution, FileLayout, ReplayPace, Rw, Verify, Workload, WorkloadError, WorkloadKeys};
 use crate::trace::{LONGEST, TraceSummary};
 use crate::units::{Bytes, Nanos};
 
-/// The default name of a replay.
+/// Default name of a workload that replays a trace.
 pub(super) const REPLAY: &str = "replay";
-/// Default maximum of I/Os in flight. With fewer, a slow period of the target delays later I/Os.
+/// Default maximum number of I/Os in flight. With a lower number, slow I/Os would delay the start of later ones.
 const DEPTH: u32 = 128;
-/// Default runtime, longer than any trace.
+/// Default runtime of a replay, longer than any trace, so that the end of the trace ends the replay.
 const ALL_OF_IT: Nanos = Nanos::from_secs(366 * 24 * 3600);
-/// Minimum time after the last recorded I/O for late I/Os to start and complete.
+/// Minimum time after the last recorded I/O in which late I/Os may start and complete.
 const LEAST_GRACE: Nanos = Nanos::from_secs(2);
-/// Maximum duration of a replay that waits for its target, as a multiple of the trace's duration.
+/// Maximum duration of a replay whose I/Os wait for earlier ones, as a multiple of the trace's duration.
 const MOST_SLOWDOWN: u64 = 3;
-/// Maximum memory for a replay's buffers, in bytes.
+/// Maximum memory in bytes for the I/O buffers of a replay, which limits the I/Os in flight.
 const MOST_MEMORY: u64 = 512 << 20;
-/// Alignment of direct I/O in bytes, which suffices for every device.
+/// Alignment in bytes that direct I/O needs on any device.
 const BLOCK: u64 = 4096;
-/// The size of the area is rounded up to a multiple of this.
+/// Unit in bytes to which the size of the area is rounded up.
 const AREA_UNIT: u64 = 1 << 20;
 
 impl Workload {
-    /// Sets the defaults of a replay: the whole trace, no warm-up.
+    /// Sets a replay's defaults for runtime, warm-up and queue depth, so that the whole trace is replayed.
     pub(super) fn complete_replay(&mut self, own: &WorkloadKeys, defaults: &WorkloadKeys) {
         if self.read_iolog.is_none() {
             return;
@@ -34,8 +34,8 @@ impl Workload {
         self.iodepth = own.iodepth.or(defaults.iodepth).unwrap_or(depth);
     }
 
-    /// Sets directions, block size, runtime and size from the trace. A created target is as large as the trace's extent if that is at most the
-    /// default size.
+    /// Sets directions, block size, queue depth, runtime and size from the trace. If the workload has no size, the area reaches to the trace's
+    /// highest offset, unless that exceeds the default size.
     #[must_use]
     pub fn replaying(self, trace: &TraceSummary) -> Self {
         let modifies = trace.writes + trace.trims > 0;
@@ -64,14 +64,14 @@ impl Workload {
         }
     }
 
-    /// Scales a time in the trace by the speed of the replay.
+    /// Converts a time in the trace to a time in the replay, by the replay's speed.
     #[must_use]
     pub fn scaled(&self, recorded_ns: u64) -> Nanos {
         let scaled = u128::from(recorded_ns) * 100 / u128::from(self.replay_time_scale.max(1));
         Nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
 
-    /// Rejects keys that have no effect in a replay.
+    /// Rejects keys that have no effect in a replay, and keys for replays in other workloads.
     pub(super) fn check_replay(&self) -> Result<(), WorkloadError> {
         if self.read_iolog.is_none() {
             let needed = "needs read_iolog, the trace";

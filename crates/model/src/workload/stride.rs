@@ -1,4 +1,4 @@
-//! The distance between sequential I/Os.
+//! The distance between the starts of sequential I/Os.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,8 +6,8 @@ use std::str::FromStr;
 use super::text::{TextError, text_form};
 use crate::units::Bytes;
 
-/// Bytes from the start of one sequential I/O to the start of the next, a multiple of 512. Text form: a size, negative for backwards:
-/// `64k`, `-4k`, `0` (the same offset again).
+/// Bytes from the start of one sequential I/O to the start of the next, a multiple of 512. Text form: `64k`; `-4k` goes backwards, and `0` accesses
+/// the same offset again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stride(pub i64);
 

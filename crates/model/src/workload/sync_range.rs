@@ -1,26 +1,26 @@
-//! sync_file_range(2) after a number of writes, in fio's form.
+//! Calls of sync_file_range(2) after a number of writes, with fio's syntax.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::text::{TextError, text_form};
 
-/// The steps of sync_file_range(2), and the number of writes between two calls. Text form: `write,wait_after:1`.
+/// The flags of sync_file_range(2), and the number of writes between two calls. Text form: `write,wait_after:1`.
 ///
-/// The call starts the writeback of dirty pages or waits for it. It flushes neither the device's cache nor metadata, so it makes nothing durable.
+/// The call starts or awaits the writeback of dirty pages. It flushes neither the device's cache nor metadata, and so makes nothing durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyncFileRange {
-    /// Wait for pages that are already being written back.
+    /// First wait for pages that are already being written back.
     pub wait_before: bool,
-    /// Start writing back dirty pages.
+    /// Start the writeback of dirty pages.
     pub write: bool,
-    /// Wait until these pages are written.
+    /// Wait until the pages have been written back.
     pub wait_after: bool,
     /// Number of writes between two calls.
     pub writes: u64,
 }
 
-/// The words for the steps, in the order in which the kernel performs them.
+/// Names of the flags, in the order in which the kernel acts on them.
 const STEPS: [&str; 3] = ["wait_before", "write", "wait_after"];
 
 impl SyncFileRange {

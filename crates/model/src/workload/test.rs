@@ -1,4 +1,4 @@
-//! Tests: work other than plain I/O.
+//! Tests: operations of the classic benchmarks, other than plain reads, writes and trims.
 
 use crate::words::words;
 
@@ -51,7 +51,7 @@ words! {
 }
 
 impl Test {
-    /// Returns whether the test measures metadata operations on files.
+    /// Returns whether the test measures metadata operations: on files, directories or trees.
     #[must_use]
     pub const fn is_on_files(self) -> bool {
         use Test::{Create, Delete, Open, Pack, RemoveTree, Rename, Stat, Unpack, Walk};
@@ -59,7 +59,7 @@ impl Test {
             || matches!(self, Create | Open | Stat | Rename | Delete | Pack | Unpack | Walk | RemoveTree)
     }
 
-    /// Returns whether the test uses empty directories in place of files.
+    /// Returns whether the test works on empty directories instead of files.
     #[must_use]
     pub const fn is_on_directories(self) -> bool {
         matches!(self, Self::MakeDirectory | Self::StatDirectory | Self::RemoveDirectory)
@@ -72,26 +72,26 @@ impl Test {
         matches!(self, Getc | Rewrite | Seeks | StdioRead | Copy | Pack | Unpack)
     }
 
-    /// Returns whether the test writes file contents, including to its own files.
+    /// Returns whether the test writes file contents, in the area or in files that it creates.
     #[must_use]
     pub const fn writes(self) -> bool {
         use Test::{Copy, Create, Pack, Putc, Rewrite, Seeks, StdioWrite, Unpack, WriteNew};
         matches!(self, Putc | Rewrite | Seeks | WriteNew | StdioWrite | Copy | Create | Pack | Unpack)
     }
 
-    /// Returns whether the test creates its own files, and so needs a directory rather than an area.
+    /// Returns whether the test works on files that it creates, and so needs a directory instead of an area.
     #[must_use]
     pub const fn needs_directory(self) -> bool {
         !matches!(self, Self::Getc | Self::Rewrite | Self::Seeks | Self::StdioRead | Self::Foreign)
     }
 
-    /// Returns whether the test's files form a directory tree.
+    /// Returns whether the test works on a directory tree with files.
     #[must_use]
     pub const fn is_on_trees(self) -> bool {
         matches!(self, Self::Pack | Self::Unpack | Self::Walk | Self::RemoveTree)
     }
 
-    /// Returns whether the test changes the target's area.
+    /// Returns whether the test writes to the target's area.
     #[must_use]
     pub const fn modifies_area(self) -> bool {
         matches!(self, Self::Rewrite | Self::Seeks)

@@ -1,6 +1,6 @@
-//! Types that are serialized as text: their error, and a macro for serde.
+//! Support for values that are texts in plan files: their error type, and a macro that implements serde.
 
-/// A text that cannot be parsed as the value of a key.
+/// A text that cannot be parsed as the value of a workload key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{input:?} is not {what}: {reason}; accepted: {accepted}")]
 pub struct TextError {
@@ -17,7 +17,7 @@ impl TextError {
     }
 }
 
-/// Implements serde for a type through its text form.
+/// Implements serde for a type by its `FromStr` and `Display`.
 macro_rules! text_form {
     ($type:ty) => {
         impl serde::Serialize for $type {

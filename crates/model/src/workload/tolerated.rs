@@ -1,30 +1,30 @@
-//! Failed I/Os that do not count toward `max_errors`.
+//! Failed I/Os that are tolerated: they do not count toward `max_errors`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::text::{TextError, text_form};
 
-/// Tolerated failures of one direction: all, or those with one error code.
+/// Failed I/Os of one direction that are tolerated: all, or those with one error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tolerated {
-    /// `read`, `write` or `trim`.
+    /// Direction of the I/Os: `read`, `write` or `trim`.
     pub direction: String,
-    /// The error's name or number, such as `ENOSPC` or `122`; `None` for all errors.
+    /// Name or number of the tolerated error, such as `ENOSPC` or `122`; `None` to tolerate every error.
     pub error: Option<String>,
 }
 
 impl Tolerated {
-    /// Tolerates all errors of a direction.
+    /// Tolerates every error of a direction.
     #[must_use]
     pub fn all(direction: &str) -> Self {
         Self { direction: direction.to_owned(), error: None }
     }
 
-    /// Tolerates one error of a direction.
+    /// Tolerates one error of a direction, given by name or number.
     ///
     /// # Errors
-    /// The error is not a known name or number; the message names the accepted form.
+    /// The text is neither the name nor the number of an error. The message names the accepted form.
     pub fn one(direction: &str, error: &str) -> Result<Self, String> {
         let is_name =
             error.len() > 1 && error.starts_with('E') && error.bytes().all(|b| b.is_ascii_alphanumeric());
@@ -35,7 +35,7 @@ impl Tolerated {
     }
 }
 
-/// A list of tolerated failures. Text form: `read,write:ENOSPC,write:122`.
+/// Failed I/Os that do not count toward `max_errors`. Text form: `read,write:ENOSPC,write:122`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToleratedErrors(pub Vec<Tolerated>);
 

@@ -1,7 +1,7 @@
 //! Messages as ICMP echo requests, which the server's kernel answers.
 //!
-//! Uses a ping socket (icmp(7)) if the sysctl net.ipv4.ping_group_range allows it, else a raw one (raw(7)), which takes
-//! CAP_NET_RAW. The kernel stamps replies, so a reply's wait for a CPU is not part of the round trip.
+//! Uses a ping socket (icmp(7)) if the sysctl net.ipv4.ping_group_range permits it, else a raw socket (raw(7)), which requires CAP_NET_RAW. The
+//! kernel timestamps each reply on arrival, so the time that the process waits for a CPU is not part of the round trip.
 #![expect(
     unsafe_code,
     reason = "the crates in use have neither filters of ICMP nor the kernel's time stamps"
@@ -18,25 +18,25 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use super::message::Message;
 use super::transport::{Reply, Transport, unless_blocked};
 
-/// Bytes of an echo's header: type, code, checksum, identifier, sequence number (RFC 792, RFC 4443).
+/// Bytes of an echo header: type, code, checksum, identifier and sequence number (RFC 792, RFC 4443).
 const HEADER: usize = 8;
 /// Length of the longest IPv4 header in bytes.
 const IP_HEADER: usize = 60;
-/// ICMP types for IPv4: echo reply, then echo request.
+/// ICMP type of an IPv4 echo reply; the next constant is that of the request.
 const REPLY_4: u8 = 0;
 const REQUEST_4: u8 = 8;
-/// ICMP types for IPv6: echo request, then echo reply.
+/// ICMP type of an IPv6 echo request; the next constant is that of the reply.
 const REQUEST_6: u8 = 128;
 const REPLY_6: u8 = 129;
-/// ICMP_FILTER of linux/icmp.h: a bitmap of types that a raw socket does not receive, which the crate in use does not define.
+/// The socket option ICMP_FILTER of linux/icmp.h: a bitmap of types that a raw socket does not receive. The crates in use do not define it.
 const ICMP_FILTER: i32 = 1;
 const SOL_RAW: i32 = 255;
-/// `ICMPV6_FILTER` of linux/icmpv6.h: likewise, with 256 bits.
+/// The socket option `ICMPV6_FILTER` of linux/icmpv6.h: the same for IPv6, with 256 bits.
 const ICMPV6_FILTER: i32 = 1;
-/// Bytes of a control message with a time: its header and the time.
+/// Bytes of a control message that carries a timestamp: 16 of header, 16 of time.
 const CONTROL: usize = 16 + 16;
 
-/// A socket for echoes to one host.
+/// An ICMP socket for echo requests to one host.
 #[derive(Debug)]
 pub(super) struct Icmp {
     socket: OwnedFd,
@@ -48,10 +48,10 @@ pub(super) struct Icmp {
 }
 
 impl Icmp {
-    /// Opens a socket for echoes with `length` bytes after their header.
+    /// Opens a socket for echo requests with `length` bytes of data.
     ///
     /// # Errors
-    /// The system permits this process no such socket (the text names the remedy), or has no route to the host.
+    /// The system does not permit this process to open such a socket (the text names the remedy), or there is no route to the host.
     pub(super) fn new(host: IpAddr, bind: Option<IpAddr>, length: usize) -> io::Result<Self> {
         let is_v4 = host.is_ipv4();
         let (socket, is_raw) = open(is_v4)?;
@@ -74,12 +74,12 @@ impl Icmp {
         })
     }
 
-    /// Name of the kind of socket that the kernel permitted.
+    /// Returns the name of the kind of socket that the kernel permitted, ping or raw.
     pub(super) const fn kind(&self) -> &'static str {
         if self.is_raw { "a raw socket" } else { "a ping socket" }
     }
 
-    /// The echo's header and message in a received packet of `length` bytes.
+    /// Returns the echo header and data in a received packet of `length` bytes; `None` if the packet is no echo reply.
     fn echo(&self, length: usize) -> Option<&[u8]> {
         let bytes = self.reply.get(..length)?;
         // Only a raw socket of IPv4 gives the header of IP too, whose length is in words of four bytes.
@@ -134,7 +134,7 @@ const fn low_16(number: u64) -> u16 {
     number as u16
 }
 
-/// Opens an ICMP socket. Returns true with it if it is raw.
+/// Opens an ICMP socket: a ping socket if permitted, else a raw one. Returns the socket, and true if it is raw.
 fn open(is_v4: bool) -> io::Result<(OwnedFd, bool)> {
     let (family, protocol): (AddressFamily, Protocol) =
         if is_v4 { (AddressFamily::INET, ipproto::ICMP) } else { (AddressFamily::INET6, ipproto::ICMPV6) };
@@ -157,7 +157,7 @@ fn open(is_v4: bool) -> io::Result<(OwnedFd, bool)> {
     })
 }
 
-/// Limits a raw socket to echo replies; otherwise it would receive all ICMP of the host, including others' requests.
+/// Makes a raw socket receive only echo replies; otherwise it would receive all ICMP packets of the host.
 fn pass_only_replies(socket: &OwnedFd, is_v4: bool) -> io::Result<()> {
     if is_v4 {
         let blocked: u32 = !(1 << REPLY_4);
@@ -177,7 +177,7 @@ fn option(socket: &OwnedFd, level: i32, name: i32, value: &[u8]) -> io::Result<(
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads one packet. Returns its length, and its arrival time on the system's clock if known.
+/// Reads one packet. Returns its length and, if known, its arrival time on the system clock.
 fn read(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Option<Timespec>)> {
     // In words, so that the kernel's structures lie aligned in it.
     let mut control = [0_u64; CONTROL / 8];
@@ -194,7 +194,8 @@ fn read(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Option<T
     Ok((length, stamp(&control)))
 }
 
-/// The time in a control message: its length, level and type, then seconds and nanoseconds, all in the machine's order.
+/// Returns the time in a control message. The message consists of its length, level and type, then seconds and nanoseconds, in the machine's
+/// byte order.
 fn stamp(control: &[u64; CONTROL / 8]) -> Option<Timespec> {
     let kind = control[1].to_ne_bytes();
     let (level, name) = kind.split_at(4);
@@ -204,14 +205,14 @@ fn stamp(control: &[u64; CONTROL / 8]) -> Option<Timespec> {
     is_stamp.then_some(Timespec { tv_sec: control[2].cast_signed(), tv_nsec: control[3].cast_signed() })
 }
 
-/// Nanoseconds since `then` on the system's clock; 0 if the clock was set in between.
+/// Returns the nanoseconds since `then` on the system clock; 0 if the clock was set back in between.
 fn since(then: Timespec) -> u64 {
     let now = clock_gettime(ClockId::Realtime);
     let nanos = (now.tv_sec - then.tv_sec) * 1_000_000_000 + (now.tv_nsec - then.tv_nsec);
     u64::try_from(nanos).ok().filter(|nanos| *nanos < 1_000_000_000).unwrap_or(0)
 }
 
-/// The Internet checksum (RFC 1071) of bytes whose checksum field is 0.
+/// Computes the Internet checksum (RFC 1071) of bytes in which the checksum field is 0.
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes
         .chunks(2)

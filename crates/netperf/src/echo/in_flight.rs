@@ -1,42 +1,42 @@
-//! Messages in flight, matched with their replies.
+//! The messages in flight, to which replies are matched.
 
 use iotax_model::record::Probes;
 
-/// A message that was sent; times are nanoseconds.
+/// A message that was sent; times are nanoseconds of the engine's clock.
 #[derive(Debug, Clone, Copy)]
 struct SentMessage {
     sent_at: u64,
-    /// The intended send time; in a closed loop the same as `sent_at`.
+    /// Time at which the schedule wanted the message sent; the same as `sent_at` in a closed loop.
     intended_at: u64,
     is_back: bool,
 }
 
-/// The times of a round trip in nanoseconds.
+/// The times of a completed round trip in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RoundTrip {
-    /// Time from sending to the reply.
+    /// Nanoseconds from sending the message to its reply.
     pub(super) service: u64,
-    /// Time from the intended start to the reply.
+    /// Nanoseconds from the scheduled start of the message to its reply.
     pub(super) response: u64,
-    /// True if the message belongs to the window.
+    /// True if the message was due within the window, so that it counts.
     pub(super) counts: bool,
 }
 
-/// The latest messages by their numbers, in a fixed amount of memory: a message whose slot is reused counts as lost.
+/// The latest messages by number, in a fixed number of slots. A message whose slot is taken by a later one counts as lost.
 #[derive(Debug)]
 pub(super) struct InFlightMessages {
     places: Box<[SentMessage]>,
-    /// The number of the next message.
+    /// Number of the next message to send.
     next: u64,
-    /// All messages before this one have returned or were given up.
+    /// Number before which all messages have been answered or given up as lost.
     oldest: u64,
-    /// The first message after the warm-up.
+    /// Number of the first message that counts; `None` in the warm-up.
     first: Option<u64>,
-    /// One more than the highest number that has returned.
+    /// Highest message number that has been answered, plus one.
     seen: u64,
-    /// The longest round trip in nanoseconds.
+    /// Longest round trip so far in nanoseconds.
     longest: u64,
-    /// Round-trip time in nanoseconds above which a message counts as lost.
+    /// Round-trip time in nanoseconds above which a message counts as lost even if its reply arrives.
     deadline: u64,
     late: u64,
     probes: Probes,
@@ -69,12 +69,12 @@ impl InFlightMessages {
         (number & (self.room() - 1)) as usize
     }
 
-    /// The number of the next message.
+    /// Returns the number of the next message to send.
     pub(super) const fn next(&self) -> u64 {
         self.next
     }
 
-    /// Records that the next message was sent. Once messages count, later ones must too.
+    /// Records that the next message was sent. After the first message that counts, all later ones must count.
     pub(super) fn record_sent(&mut self, sent_at: u64, intended_at: u64, counts: bool) {
         let place = self.place(self.next);
         self.places[place] = SentMessage { sent_at, intended_at, is_back: false };
@@ -86,7 +86,7 @@ impl InFlightMessages {
         self.oldest = self.oldest.max(self.next.saturating_sub(self.room()));
     }
 
-    /// Records a reply. Returns its round trip if it is the first reply and in time.
+    /// Records the reply to message `number`. Returns the round trip if this is the first reply and not later than the deadline.
     pub(super) fn record_reply(&mut self, number: u64, now: u64) -> Option<RoundTrip> {
         if number >= self.next || number + self.room() < self.next {
             return None;
@@ -118,13 +118,13 @@ impl InFlightMessages {
         (!again && !is_late).then_some(trip)
     }
 
-    /// The time at which the last message was sent; `None` if it is answered.
+    /// Returns the time at which the latest message was sent; `None` if it is answered or nothing was sent.
     pub(super) fn awaits_since(&self) -> Option<u64> {
         let last = self.places[self.place(self.next.checked_sub(1)?)];
         (!last.is_back).then_some(last.sent_at)
     }
 
-    /// The time at which the oldest message was sent that is neither answered nor past the deadline.
+    /// Returns the send time of the oldest message that is neither answered nor past the deadline; `None` if there is none.
     pub(super) fn oldest_since(&mut self, now: u64) -> Option<u64> {
         while self.oldest < self.next {
             let message = self.places[self.place(self.oldest)];
@@ -136,12 +136,12 @@ impl InFlightMessages {
         None
     }
 
-    /// The longest trip so far, in nanoseconds.
+    /// Returns the longest round trip so far, in nanoseconds.
     pub(super) const fn longest(&self) -> u64 {
         self.longest
     }
 
-    /// Excludes messages sent so recently that their replies may still arrive.
+    /// Removes from the counts all unanswered messages that were sent less than `patience` before `now`: their replies may still arrive.
     pub(super) fn forget_recent(&mut self, now: u64, patience: u64) {
         let Some(first) = self.first else { return };
         let recent = (self.oldest.max(first)..self.next).filter(|number| {
@@ -151,12 +151,12 @@ impl InFlightMessages {
         self.probes.sent -= recent.count() as u64;
     }
 
-    /// The counts of messages in the window.
+    /// Returns the counts of the messages in the window.
     pub(super) const fn probes(&self) -> Probes {
         self.probes
     }
 
-    /// The number of messages in the window that came back after the deadline.
+    /// Returns the number of messages in the window whose reply came after the deadline.
     pub(super) const fn late(&self) -> u64 {
         self.late
     }

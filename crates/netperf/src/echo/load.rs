@@ -14,7 +14,7 @@ use super::super::report::TestReport;
 use super::super::test::{ClientTest, Prepared, Progress};
 use iotax_engine::EngineError;
 
-/// Agrees with the server on the load: a separate test with the same warm-up and window.
+/// Agrees with the server on the load: a second test, with the warm-up and window of the round trips.
 pub(super) fn prepare(
     workload: &Workload,
     traffic: &Traffic,
@@ -34,14 +34,14 @@ pub(super) fn prepare(
     ClientTest { traffic, peer, time: workload.window(), omit: workload.ramp_time, interval }.prepare()
 }
 
-/// A load in progress.
+/// A running load of TCP streams.
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<TestReport, EngineError>>>,
 }
 
 impl Load {
-    /// Starts the load. Returns once its streams are connected, or with the reason why they cannot be.
+    /// Starts the load. Returns when its streams are connected, or with the reason why they cannot be.
     pub(super) fn start(prepared: Prepared) -> Result<Self, EngineError> {
         let stop = Arc::new(AtomicBool::new(false));
         let (started, is_started) = mpsc::channel();
@@ -66,7 +66,7 @@ impl Load {
         }
     }
 
-    /// Waits for the load to end with the window, and returns its results.
+    /// Waits until the load ends with the window, and returns its results.
     pub(super) fn end(mut self) -> Result<TestReport, EngineError> {
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_else(|| Err(gone()))
     }
@@ -80,7 +80,7 @@ impl Drop for Load {
     }
 }
 
-/// The error for a load thread that ended without a result, which should not happen.
+/// Returns the error for a load thread that ended without a result, which would be a bug.
 fn gone() -> EngineError {
     EngineError::Net("the load beside the round trips panicked: this is a bug in iotax".into())
 }

@@ -1,9 +1,9 @@
-//! The message that is sent to the server and back.
+//! The message that the client sends and the server sends back.
 
-/// Minimum length of a message in bytes.
+/// Minimum length of a message in bytes: those of the two numbers that it carries.
 pub(crate) const LEAST: usize = 16;
 
-/// The start of a message: its measurement's cookie and its number from 0, both big-endian. Zeros fill the rest.
+/// The start of a message: the measurement's random number and the message's number from 0, both big-endian. Zeros fill the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) cookie: u64,
@@ -11,13 +11,13 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Writes the message to the start of `bytes`, which must have at least [`LEAST`] bytes.
+    /// Writes the message to the start of `bytes`, which has at least [`LEAST`] bytes.
     pub(super) fn write(self, bytes: &mut [u8]) {
         bytes[..8].copy_from_slice(&self.cookie.to_be_bytes());
         bytes[8..LEAST].copy_from_slice(&self.number.to_be_bytes());
     }
 
-    /// Parses the message at the beginning of `bytes`; `None` if they are too short.
+    /// Parses the message at the start of `bytes`; `None` if `bytes` is too short.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let (cookie, rest) = bytes.split_first_chunk()?;
         let number = rest.first_chunk()?;

@@ -1,9 +1,9 @@
-//! Round trips: messages that the server sends back, and how long each took.
+//! Round trips: the server sends messages back, and the client measures the time of each.
 //!
-//! The client's `prober` is one worker like those of a disk's measurement: it sends on schedule, regardless of earlier
-//! messages, and reports its counts by interval. A `transport` carries the messages: `icmp`, which any host's kernel answers, or
-//! a `udp` or `tcp` socket connected to an iotax server, which [answers](server) it. The two agree on a test as iperf3 does on a
-//! test of one stream. A `load` next to it is a separate test at the same server.
+//! The client's `prober` is a worker like those of a disk measurement: it sends messages on schedule, regardless of replies, and reports its
+//! counts by interval. The messages use one of several kinds of `transport`: `icmp`, which the kernel of any host answers, or a `udp` or `tcp`
+//! socket connected to an iotax server, which [answers](server) them. Client and server agree on the test as in iperf3 on a test of one stream.
+//! A `load` at the same time is a separate test with the same server.
 
 mod icmp;
 mod in_flight;
@@ -50,13 +50,13 @@ use iotax_engine::window::Window;
 use iotax_engine::workers::{Work, Workers};
 use iotax_engine::{Control, EngineError};
 
-/// Default length of a message.
+/// Default length of a message in bytes.
 const LENGTH: Bytes = Bytes(64);
-/// Time to wait for the reply to a greeting, and the number of attempts.
+/// Time to wait for the reply to the first message; the next constant is the number of attempts.
 const GREETING: Duration = Duration::from_millis(500);
 const GREETINGS: u32 = 10;
 
-/// Carries out a measurement of round trips, with a load next to them if the job has one.
+/// Measures the round trips of a job; if the job has a load, runs that at the same time.
 pub(super) fn measure(
     control: &Control,
     job: &Job,
@@ -95,7 +95,7 @@ pub(super) fn measure(
     }
 }
 
-/// A failure at the server or at this end.
+/// The reason why a measurement failed: at the server or the network, or at this end.
 enum Failure {
     Server(NetError),
     Here(EngineError),
@@ -119,7 +119,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Adds the peer's name to an error. If nobody listens, the remedy is that for round trips.
+/// Adds the peer's name to an error. If no server listens there, the error names the remedy for round trips.
 fn named(peer: &Peer, error: NetError) -> EngineError {
     match error {
         NetError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => EngineError::Net(format!(
@@ -130,7 +130,7 @@ fn named(peer: &Peer, error: NetError) -> EngineError {
     }
 }
 
-/// Requests one stream, on which the server answers messages.
+/// Creates the parameters of a test with one stream, on which the server answers messages.
 fn parameters(workload: &Workload, traffic: &Traffic, mss: Option<u32>, auth: bool) -> Parameters {
     let one = Traffic {
         direction: Direction::Upload,
@@ -141,7 +141,7 @@ fn parameters(workload: &Workload, traffic: &Traffic, mss: Option<u32>, auth: bo
     Parameters::new(&one, workload.window(), workload.ramp_time, mss, auth)
 }
 
-/// Measures round trips with a server that agreed to them.
+/// Measures round trips with a server that has agreed to them.
 fn on_session(
     end: &AtomicBool,
     job: &Job,
@@ -178,7 +178,7 @@ fn on_session(
     Ok(outcome)
 }
 
-/// Exchanges one message before measuring: an iperf3 would take the test for a stream, and not answer.
+/// Exchanges one message before the measurement. An iperf3 server would treat the test as a stream and not answer.
 fn greet(socket: &Socket, length: usize) -> Result<(), NetError> {
     let message = vec![0; length];
     let mut reply = vec![0; length];
@@ -205,7 +205,7 @@ fn greet(socket: &Socket, length: usize) -> Result<(), NetError> {
     Err(NetError::Refused(words.into()))
 }
 
-/// Ends the test at the server and adds the server's CPU time.
+/// Ends the test at the server, and adds the server's CPU time to the outcome.
 fn conclude(session: ClientSession, mut outcome: Outcome) -> Result<Outcome, NetError> {
     session.end();
     session.await_end()?;
@@ -217,7 +217,7 @@ fn conclude(session: ClientSession, mut outcome: Outcome) -> Result<Outcome, Net
     Ok(outcome)
 }
 
-/// Measures round trips in the window that begins now, with the load next to them.
+/// Starts the measurement, and the load if there is one, and returns the outcome.
 fn go(
     end: &AtomicBool,
     job: &Job,
@@ -257,12 +257,12 @@ fn icmp(traffic: &Traffic, peer: &Peer) -> Result<Icmp, EngineError> {
     Err(EngineError::Net(format!("{name}: {error}")))
 }
 
-/// Length of a message in bytes.
+/// Returns the length of a message in bytes.
 fn length(traffic: &Traffic) -> usize {
     usize::try_from(traffic.length.unwrap_or(LENGTH).0).unwrap_or(usize::MAX)
 }
 
-/// A measurement that is set up: its worker waits for the start.
+/// A measurement whose worker is set up and waits for the start.
 struct Prepared {
     job: Job,
     workers: Workers,
@@ -271,7 +271,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// Sets up round trips on a transport.
+    /// Creates the worker that measures round trips over a transport.
     fn new(job: &Job, traffic: &Traffic, transport: impl Transport + 'static) -> Result<Self, EngineError> {
         let workload = as_io(&job.workload, traffic);
         let room = Latencies::new(&workload);
@@ -290,7 +290,7 @@ impl Prepared {
         Ok(Self { job: Job { workload, ..job.clone() }, workers, room, totals })
     }
 
-    /// Measures the round trips of a window.
+    /// Starts the worker, and measures for the length of the window.
     fn go(
         mut self,
         end: &AtomicBool,
@@ -322,7 +322,7 @@ impl Prepared {
     }
 }
 
-/// Describes round trips as I/O: a message that comes back is a read.
+/// Converts the test to a workload in which an answered message is a read.
 fn as_io(workload: &Workload, traffic: &Traffic) -> Workload {
     Workload {
         rw: Rw::Read,

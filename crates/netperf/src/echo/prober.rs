@@ -1,7 +1,7 @@
-//! The client: sends messages on schedule and times the replies.
+//! The client's worker: sends messages on schedule and times the replies.
 //!
-//! One thread does both, and never waits for a reply before it sends a message that is due. Delays in sending, for lack of CPU or
-//! socket room, show in the response times.
+//! One thread does both. It never waits for a reply while a message is due. If it sends late, for lack of CPU or socket buffer space, the delay
+//! is part of the response time.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -27,47 +27,47 @@ use iotax_engine::request::{Io, IoKind};
 use iotax_engine::window::Window;
 use iotax_engine::workers::{DRAIN, Finish, WorkerContext, WorkerReport};
 
-/// Nanoseconds after which a message counts as lost, even if its reply comes later.
+/// Nanoseconds after which a message counts as lost, even if its reply arrives later.
 pub(super) const DEADLINE: u64 = 5_000_000_000;
-/// Nanoseconds without a reply after which a closed loop sends the next message.
+/// Nanoseconds without a reply after which a closed loop sends the next message anyway.
 const PATIENCE: u64 = 1_000_000_000;
-/// Minimum time to wait after the window's end for messages in flight; twice the longest round trip if that is longer. Bounded, so that the
-/// worker is not abandoned.
+/// Minimum time in nanoseconds to wait after the window's end for messages in flight; the wait is twice the longest round trip if that is more.
+/// The next constant limits it, so that the worker is not given up as stuck.
 const LAST_CALL: u64 = 1_000_000_000;
 const LAST_CALL_MOST: u64 = DRAIN.0 / 5 * 4;
-/// The pause of a closed loop after a message that could not be sent or was refused.
+/// Pause in nanoseconds of a closed loop after a socket error.
 const PAUSE: u64 = 10_000_000;
-/// Nanoseconds of spinning before a message is due: a sleeper wakes up late.
+/// Nanoseconds before a message is due from which the worker spins, because a sleeping thread wakes up late.
 const SPIN: u64 = 20_000;
-/// Minimum and maximum number of messages in flight. A closed loop recognises duplicates among the minimum.
+/// Minimum number of messages that are remembered, also in a closed loop, to recognize duplicates; the next constant is the maximum.
 const LEAST_ROOM: u64 = 1 << 12;
 const MOST_ROOM: u64 = 1 << 20;
-/// Maximum number of due messages sent before reading replies, and of replies read before checking what is due.
+/// Maximum number of due messages to send before reading replies, and of reads before checking for due messages.
 const AT_ONCE: u32 = 16;
 
-/// Counts of one measurement of round trips.
+/// Counts of the messages and replies of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProbeTotals {
     pub(super) probes: Probes,
-    /// Replies that came after [`DEADLINE`].
+    /// Number of messages whose reply came after [`DEADLINE`].
     pub(super) late: u64,
-    /// Standard deviation of the counted round trips in nanoseconds; `None` without any.
+    /// Standard deviation in nanoseconds of the counted round trips; `None` if there are none.
     pub(super) mdev_ns: Option<u64>,
 }
 
-/// Measures round trips on a transport.
+/// The worker that measures round trips over a transport.
 pub(super) struct Prober<L> {
     pub(super) transport: L,
-    /// The test as a workload: it reads, `bs` is the message length, and `rate_iops` the messages per second.
+    /// The test expressed as a workload of reads: `bs` is the message length, `rate_iops` the messages per second.
     pub(super) workload: Workload,
     pub(super) cookie: u64,
-    /// True to poll the socket instead of sleeping.
+    /// True to poll the socket instead of sleeping until data arrives.
     pub(super) spins: bool,
     pub(super) totals: Sender<ProbeTotals>,
 }
 
 impl<L: Transport> Prober<L> {
-    /// Sets up, waits for the start and works until all messages of the window are back or lost.
+    /// Sets up, waits for the start, and runs until each message of the window is answered or given up as lost.
     pub(super) fn work(self, context: WorkerContext) -> Result<Finish, EngineError> {
         let Self { transport, workload, cookie, spins, totals } = self;
         let WorkerContext { number, common, start, spare, reports, .. } = context;
@@ -123,32 +123,32 @@ impl<L: Transport> Prober<L> {
     }
 }
 
-/// A measurement in progress.
+/// A running measurement.
 struct Round<L> {
     transport: L,
     cookie: u64,
     length: u32,
     spins: bool,
     window: Window,
-    /// The schedule of an open loop; `None` in a closed loop.
+    /// Schedule of the messages in an open loop; `None` in a closed loop.
     pace: Option<Pace>,
     in_flight: InFlightMessages,
     recorder: IntervalRecorder,
     replies: Vec<Reply>,
     errors: IoErrors,
-    /// A closed loop sends nothing before this time.
+    /// Time before which a closed loop sends no message, after an error.
     paused_until: u64,
-    /// True if the socket had no room for the last message.
+    /// True if the last message did not fit into the socket buffer.
     no_room: bool,
     spread: Spread,
-    /// Records gaps without a reply, if requested.
+    /// Recorder of the times without a reply; `None` if not requested.
     blackouts: Option<BlackoutRecorder>,
-    /// Due time of the first message sent since the last reply.
+    /// Due time of the oldest message sent since the last reply; `None` if none is awaited.
     awaited_since: Option<u64>,
 }
 
 impl<L: Transport> Round<L> {
-    /// Reads the replies that have arrived.
+    /// Reads the replies that have arrived, and counts them.
     fn receive(&mut self) -> Result<(), EngineError> {
         for _ in 0..AT_ONCE {
             let came = match self.transport.receive(&mut self.replies) {
@@ -190,7 +190,7 @@ impl<L: Transport> Round<L> {
         }
     }
 
-    /// Counts a socket error; fails if the transport cannot continue.
+    /// Counts a socket error. Fails if the transport cannot be used any more.
     #[cold]
     fn failed(&mut self, direction: &'static str, error: &io::Error) -> Result<(), EngineError> {
         if self.transport.ends_with(error) {
@@ -206,7 +206,8 @@ impl<L: Transport> Round<L> {
         Ok(())
     }
 
-    /// Closes the current interval if it is over. Returns true if the work is done: the last interval waits for messages in flight.
+    /// Closes the current interval if it has ended. Returns true after the last interval, which stays open until the messages in flight are
+    /// answered or given up.
     fn is_over(&mut self, now: u64) -> bool {
         if now < self.recorder.boundary {
             return false;
@@ -219,12 +220,12 @@ impl<L: Transport> Round<L> {
         self.recorder.turn(now, oldest.map(|since| now - since)) == IntervalState::Over
     }
 
-    /// The time at which messages in flight after the window count as lost.
+    /// Returns the time after the window's end at which unanswered messages are given up as lost.
     fn gives_up(&self) -> u64 {
         self.window.end + LAST_CALL.max(2 * self.in_flight.longest()).min(DEADLINE).min(LAST_CALL_MOST)
     }
 
-    /// Sends the messages that are due. Returns the time of the next action if no reply arrives.
+    /// Sends the messages that are due. Returns the time at which to act next if no reply arrives.
     fn send_due(&mut self, now: u64) -> Result<u64, EngineError> {
         let boundary = if now < self.window.end { self.recorder.boundary } else { self.gives_up() };
         self.no_room = false;
@@ -258,7 +259,7 @@ impl<L: Transport> Round<L> {
         Ok(0)
     }
 
-    /// The due time of the next message.
+    /// Returns the time at which the next message is due.
     fn due(&self) -> u64 {
         match (&self.pace, self.in_flight.awaits_since()) {
             (Some(pace), _) => pace.due(),
@@ -268,7 +269,7 @@ impl<L: Transport> Round<L> {
         }
     }
 
-    /// Waits until data arrives, the socket is writable again, or it is time to wake.
+    /// Waits until a reply arrives, the socket becomes writable if a message did not fit, or the time `wake` is reached.
     fn wait(&self, wake: u64) {
         let nanos = wake.saturating_sub(clock::now()).saturating_sub(SPIN);
         if self.spins || nanos == 0 {
@@ -287,7 +288,7 @@ impl<L: Transport> Round<L> {
     }
 }
 
-/// Sums from which the standard deviation follows exactly, because a histogram's buckets may be too wide.
+/// Sums for an exact standard deviation; the buckets of a histogram could be too wide.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spread {
     count: u128,
@@ -303,7 +304,8 @@ impl Spread {
         self.squares += value * value;
     }
 
-    /// The standard deviation as in ping(8): the square root of the mean square less the square of the mean. `None` without values.
+    /// Returns the standard deviation as ping(8) computes it: the root of the mean of the squares less the square of the mean. `None` without
+    /// values.
     fn deviation(self) -> Option<u64> {
         // 2^33 ns squared, 2^30 times, and that times 2^30: it fits.
         let squares = (self.count * self.squares).checked_sub(self.sum * self.sum)?;

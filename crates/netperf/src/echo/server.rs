@@ -1,4 +1,4 @@
-//! The echo server: sends messages back.
+//! The echo server, which sends every message back.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -13,21 +13,21 @@ use super::message::LEAST;
 use super::transport::{deepen, unless_blocked};
 use iotax_model::threads;
 
-/// Interval at which a waiting thread checks for a stop.
+/// Interval at which a sleeping thread checks for a stop.
 const LOOK_UP: Duration = Duration::from_millis(100);
-/// Maximum number of bytes read at once, if no message is longer.
+/// Bytes of the read buffer, if no message is longer.
 const AT_ONCE: usize = 64 << 10;
 
-/// The method of waiting for messages.
+/// The way in which a thread waits for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
     /// Sleeps in the kernel.
     Asleep,
-    /// Polls, which occupies a whole CPU.
+    /// Polls the socket, which keeps one CPU busy.
     Spinning,
 }
 
-/// Threads that answer messages, one per socket, until dropped.
+/// The threads that answer messages, one per socket. Dropping this stops them.
 #[derive(Debug)]
 pub(crate) struct EchoServer {
     stop: Arc<AtomicBool>,
@@ -35,7 +35,7 @@ pub(crate) struct EchoServer {
 }
 
 impl EchoServer {
-    /// Starts answering on sockets that are connected to the client, as its parameters say.
+    /// Starts a thread for each socket that is connected to the client. The parameters determine protocol, message length and waiting.
     pub(crate) fn start(sockets: Vec<Socket>, parameters: &Parameters) -> io::Result<Self> {
         let mut echo_server = Self { stop: Arc::default(), threads: Vec::with_capacity(sockets.len()) };
         let length = usize::try_from(parameters.length()).map_err(io::Error::other)?;
@@ -66,7 +66,8 @@ impl Drop for EchoServer {
     }
 }
 
-/// Sends every datagram of at most `length` bytes back to the connected peer, until `stop`. Datagrams too short to be messages are ignored.
+/// Sends every datagram of at most `length` bytes back to the connected peer, until `stop` is set. Ignores datagrams that are too short to be a
+/// message.
 ///
 /// # Errors
 /// The socket cannot be set up. A datagram that cannot be read or answered is lost, which is not an error.
@@ -90,7 +91,7 @@ pub(super) fn datagrams(
     Ok(())
 }
 
-/// Sends every message of `length` bytes back whole, until the connection ends or until `stop`.
+/// Sends every message of `length` bytes back when it has arrived completely, until the connection ends or `stop` is set.
 ///
 /// # Errors
 /// The connection broke.

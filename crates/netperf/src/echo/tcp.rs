@@ -7,23 +7,23 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::message::Message;
 use super::transport::{Reply, Transport, unless_blocked};
 
-/// Maximum number of bytes read at once, if no message is longer.
+/// Bytes of the read buffer, if no message is longer.
 const AT_ONCE: usize = 64 << 10;
 
-/// A TCP connection to the server.
+/// A TCP connection to the echo server.
 #[derive(Debug)]
 pub(super) struct Tcp {
     stream: TcpStream,
     message: Box<[u8]>,
-    /// Bytes of the current message already sent; its full length between two messages.
+    /// Bytes of the current message that are sent; the message's length if it is sent completely.
     gone: usize,
     replies: Box<[u8]>,
-    /// Bytes of an incomplete message at the start of `replies`.
+    /// Bytes at the start of `replies` that belong to a message not received completely.
     filled: usize,
 }
 
 impl Tcp {
-    /// Wraps a connection for messages of `length` bytes.
+    /// Wraps a connected socket for messages of `length` bytes.
     pub(super) fn new(stream: TcpStream, length: usize) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
@@ -36,7 +36,7 @@ impl Tcp {
         })
     }
 
-    /// Sends as many of the remaining bytes as fit.
+    /// Sends as much of the current message as the socket buffer takes.
     fn push(&mut self) -> io::Result<()> {
         while self.is_held_up() {
             match unless_blocked(self.stream.write(&self.message[self.gone..]))? {

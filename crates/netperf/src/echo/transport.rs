@@ -1,4 +1,4 @@
-//! Transports that carry messages to the server and back.
+//! The interface of the transports that carry messages to the server and back.
 
 use std::io;
 use std::net::UdpSocket;
@@ -8,35 +8,35 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, socket_recv_buffer_size}
 
 use super::message::Message;
 
-/// A message that came back.
+/// A message that the server sent back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) message: Message,
-    /// Nanoseconds between its arrival in the kernel and the read; 0 where that is part of the round trip.
+    /// Nanoseconds between the reply's arrival in the kernel and the read, to be subtracted; 0 if the transport does not know.
     pub(super) waited: u64,
 }
 
-/// A socket that never blocks.
+/// A non-blocking socket that carries messages to the server and back.
 pub(super) trait Transport: Send {
-    /// The descriptor to wait on.
+    /// Returns the file descriptor to wait on.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// Sends one message. Returns false if the buffer is full, in which case nothing was sent.
     fn send(&mut self, message: Message) -> io::Result<bool>;
 
-    /// Reads the socket once. Returns false if there was nothing. Invalid data is skipped.
+    /// Reads the socket once and adds the messages received. Returns false if there was nothing to read. Data that is not a message is skipped.
     fn receive(&mut self, replies: &mut Vec<Reply>) -> io::Result<bool>;
 
-    /// True if part of a message is still unsent for lack of buffer space.
+    /// Returns whether part of a message waits for space in the socket buffer.
     fn is_held_up(&self) -> bool {
         false
     }
 
-    /// True if the socket cannot be used after this error.
+    /// Returns whether the socket cannot be used any more after this error.
     fn ends_with(&self, error: &io::Error) -> bool;
 }
 
-/// Turns the error of a call that would block, or was interrupted, into `None`.
+/// Returns `None` instead of the error if a call would block or was interrupted.
 pub(super) fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(done) => Ok(Some(done)),
@@ -47,8 +47,8 @@ pub(super) fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> 
     }
 }
 
-/// Size of the receive buffer for datagrams, if permitted: the kernel's default overflows with some 280 small ones, which would look like
-/// packet loss.
+/// Requested size in bytes of the receive buffer for datagrams. The kernel's default overflows with some 280 small datagrams, which would look
+/// like packet loss.
 const DEEP: usize = 4 << 20;
 
 /// Enlarges a socket's receive buffer as far as permitted.

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::message::Message;
 use super::transport::{Reply, Transport, unless_blocked};
 
-/// A UDP socket connected to the server's.
+/// A UDP socket connected to the echo server.
 #[derive(Debug)]
 pub(super) struct Udp {
     socket: UdpSocket,

@@ -1,5 +1,4 @@
-//! Accepts connections without blocking: bytes are read as they arrive, each connection has a deadline, and the oldest is dropped if too
-//! many wait.
+//! Reads the handshakes of new connections without blocking. Each connection has a deadline, and the oldest is dropped if too many are pending.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -12,17 +11,17 @@ use super::super::control::{
 use super::super::parameters::Parameters;
 use super::error_log::FailureKind;
 
-/// Longest time for a handshake.
+/// Maximum time for a connection to complete its handshake.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// iperf3's error number for "unable to receive parameters from client".
 const RECEIVING_PARAMETERS: u32 = 114;
 
-/// A connection whose purpose is not known yet.
+/// A new connection, before its request is complete.
 #[derive(Debug)]
 pub(super) struct PendingConnection {
     pub(super) socket: TcpStream,
     pub(super) address: IpAddr,
-    /// The connection's number in the order of arrival.
+    /// Number of the connection, counted in the order of arrival.
     pub(super) number: u64,
     deadline: Instant,
     stage: Stage,
@@ -36,16 +35,16 @@ enum Stage {
     Answer { cookie: Cookie, text: Vec<u8>, parameters: Box<Parameters>, challenge: Challenge },
 }
 
-/// The request that a connection makes.
+/// The state or result of reading a connection's request.
 #[derive(Debug)]
 pub(super) enum ClientRequest {
-    /// More bytes are needed.
+    /// The request is not complete yet.
     Incomplete,
     /// Joins the test with this cookie as a stream.
     Stream(Cookie),
-    /// Starts a test.
+    /// Starts a test with this cookie and these parameters.
     Test(Cookie, Box<Parameters>),
-    /// The connection was refused or broke; with the reason and its details.
+    /// The connection was refused or has ended, for this kind of reason and with these details.
     Rejected(FailureKind, String),
 }
 
@@ -57,12 +56,12 @@ impl PendingConnection {
         Ok(Self { socket, address, number, deadline, stage: Stage::Cookie, buffer: Vec::new() })
     }
 
-    /// True if the connection's deadline has passed.
+    /// Returns whether the connection's deadline has passed.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         now >= self.deadline
     }
 
-    /// Reads the bytes that have arrived. `is_known` is true for the cookies of running tests.
+    /// Reads the bytes that have arrived and handles a complete message. `is_known` returns true for the cookies of running tests.
     pub(super) fn advance(
         &mut self,
         token: Option<&str>,
@@ -88,7 +87,7 @@ impl PendingConnection {
         }
     }
 
-    /// Bytes needed of the next message: 4 until its length is known.
+    /// Returns the length in bytes of the next message; 4 until its length prefix has arrived.
     fn wanted(&self) -> Result<usize, NetError> {
         match (&self.stage, self.buffer.get(..4)) {
             (Stage::Cookie, _) => Ok(COOKIE),
@@ -100,7 +99,7 @@ impl PendingConnection {
         }
     }
 
-    /// Reads once, until the buffer has at most `wanted` bytes. Returns true if any arrived.
+    /// Reads once, at most until the buffer holds `wanted` bytes. Returns true if bytes arrived.
     fn read(&mut self, wanted: usize) -> io::Result<bool> {
         let mut part = [0; 4096];
         let most = part.len().min(wanted - self.buffer.len());
@@ -117,7 +116,7 @@ impl PendingConnection {
         }
     }
 
-    /// Handles one complete message.
+    /// Handles a complete message, according to the handshake's progress.
     fn handle(
         &mut self,
         text: Vec<u8>,
@@ -177,7 +176,7 @@ impl PendingConnection {
         }
     }
 
-    /// Sends a few bytes without blocking; they fit into the socket buffer of any peer that reads.
+    /// Sends a few bytes without blocking. They always fit into the socket buffer unless the peer does not read.
     fn send(&mut self, bytes: &[u8]) -> ClientRequest {
         match self.socket.write(bytes) {
             Ok(written) if written == bytes.len() => ClientRequest::Incomplete,
@@ -185,7 +184,7 @@ impl PendingConnection {
         }
     }
 
-    /// Refuses a connection; the client may retry.
+    /// Refuses the test of a connection as iperf3 does when it is busy; the client may try again.
     pub(super) fn deny(&mut self, kind: FailureKind) -> ClientRequest {
         self.send(&[State::AccessDenied.byte()]);
         ClientRequest::Rejected(kind, String::new())

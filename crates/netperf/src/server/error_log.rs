@@ -1,15 +1,15 @@
-//! Reports each kind of failure once per address, and the number of repetitions once it has ceased.
+//! Reports a failure when it first occurs, by kind and address, and later the number of its repetitions.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Maximum number of pairs of kind and address; further addresses are counted together.
+/// Maximum number of separate pairs of kind and address. The failures of further addresses are counted by kind only.
 const MOST: usize = 256;
-/// Time without a repetition after which a failure has ceased.
+/// Time without a repetition after which the number of repetitions is reported.
 const CEASED: Duration = Duration::from_secs(10);
 
-/// The kind of failure of a connection or of a client's test.
+/// The kinds of failure of a connection or of a client's test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FailureKind {
     WrongProtocol,
@@ -37,7 +37,7 @@ impl FailureKind {
     }
 }
 
-/// The failures so far, with their repetitions.
+/// The failures so far, by kind and address, with the repetitions not reported yet.
 #[derive(Debug, Default)]
 pub(super) struct ErrorLog {
     seen: BTreeMap<(FailureKind, Option<IpAddr>), Repeats>,
@@ -50,7 +50,7 @@ struct Repeats {
 }
 
 impl ErrorLog {
-    /// Counts a failure. Returns the line to report if it is the first of its kind from this address.
+    /// Counts a failure. Returns a line to report if this kind of failure is the first from this address; `None` for repetitions.
     pub(super) fn add(
         &mut self,
         kind: FailureKind,
@@ -70,7 +70,8 @@ impl ErrorLog {
         Some(format!("{address} {}{separator}{more}", kind.words()))
     }
 
-    /// Returns lines for the repetitions that have ceased by `now`, or for all if `end`, and resets their counts.
+    /// Returns a line for each failure whose last repetition is 10 s before `now`, or for every repeated failure with `end`. Resets the counts
+    /// of those.
     pub(super) fn repeats(&mut self, now: Instant, end: bool) -> Vec<String> {
         let due = |repeats: &Repeats| {
             repeats.unreported > 0 && (end || now.saturating_duration_since(repeats.last) >= CEASED)

@@ -1,5 +1,5 @@
-//! The server. One thread accepts connections and handles each, without blocking, until it is known to be a stream or a test. Each test
-//! runs in a separate thread.
+//! The server of streams and round trips. One thread accepts connections and reads their handshakes without blocking; each test then has a
+//! separate thread.
 
 mod acceptor;
 mod error_log;
@@ -27,13 +27,13 @@ use super::{dial, handshake, streams};
 use iotax_engine::clock;
 use iotax_model::threads;
 
-/// Maximum number of incomplete connections; beyond that the oldest is dropped.
+/// Maximum number of connections with an incomplete handshake; with more, the oldest is dropped.
 const MOST_PENDING: usize = 64;
 /// Maximum number of concurrent tests at an agent's server.
 const AGENTS_TESTS: usize = 64;
-/// Number of concurrent round-trip tests that are always permitted, even if the limit on tests is lower.
+/// Number of concurrent round-trip tests that are permitted even if `most_tests` is lower.
 const MOST_ROUND_TRIPS: usize = 8;
-/// The interval at which the server checks for a stop and for connections whose time is over.
+/// Interval at which the server checks for a stop and for connections past their deadline.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Settings of a server.
@@ -41,34 +41,34 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct Serving {
     /// The address to listen on.
     pub bind: String,
-    /// The port; 0 takes a free one.
+    /// The port; 0 picks a free one.
     pub port: u16,
-    /// The token that clients must know; iperf3 has none.
+    /// The token that clients must know; `None` to accept all clients. iperf3 has no token.
     pub token: Option<String>,
-    /// Maximum number of concurrent tests; iperf3 runs one.
+    /// Maximum number of concurrent tests; an iperf3 server runs one at a time.
     pub most_tests: usize,
-    /// True to end the server after the first test.
+    /// True if the server ends after its first completed test.
     pub one_off: bool,
 }
 
-/// An event of a server. Cookies identify tests.
+/// An event of a server. The strings of the tests' events are cookies, except in [`Self::Problem`].
 #[derive(Debug)]
 pub enum ServerEvent {
-    /// A test's streams are connected.
+    /// The streams of a test are connected.
     Started(Start),
-    /// An interval of a test is over.
+    /// An interval of the test with this cookie is over.
     Interval(String, TestInterval),
-    /// A test has ended.
+    /// A test has ended; this is its report.
     Ended(Box<TestReport>),
-    /// A test failed, possibly after it had started. [`Self::Problem`] gives the reason, once per address.
+    /// The test with this cookie failed, before or after its start. [`Self::Problem`] gives the reason, once per address.
     Failed(String),
-    /// An error; the text names the other end.
+    /// A message about a failure; the text names the other end.
     Problem(String),
 }
 
 type Tell = Box<dyn Fn(ServerEvent) + Send + Sync>;
 
-/// A server that listens until it is dropped.
+/// A running server. Dropping it ends the server.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -76,7 +76,7 @@ pub struct Server {
     acceptor: Option<JoinHandle<()>>,
 }
 
-/// State that the threads of a server share.
+/// State shared by the threads of a server.
 struct ServerState {
     serving: Serving,
     tell: Tell,
@@ -92,7 +92,7 @@ impl std::fmt::Debug for ServerState {
     }
 }
 
-/// A running test, as the acceptor knows it.
+/// A running test, with what is needed to pass new streams to it.
 struct ActiveTest {
     cookie: Cookie,
     address: IpAddr,
@@ -100,11 +100,11 @@ struct ActiveTest {
     /// Number of streams that are not connected yet.
     left: AtomicU32,
     streams: SyncSender<Arrival>,
-    /// Client addresses of the UDP streams.
+    /// Client addresses of the UDP streams opened so far.
     peers: Mutex<Vec<SocketAddr>>,
 }
 
-/// A connected stream with its number in the order of arrival.
+/// The order of arrival of a stream, and its socket.
 type Arrival = (u64, Socket);
 
 impl Server {
@@ -147,19 +147,19 @@ impl Server {
         Ok(Self { address, state: server, acceptor: Some(acceptor) })
     }
 
-    /// The port that the server listens on.
+    /// Returns the port that the server listens on.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// The address that the server listens on.
+    /// Returns the address and port that the server listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// True if a one-off server has ended after its test.
+    /// Returns whether a one-off server has completed its test.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.state.is_over.load(Ordering::Relaxed)
@@ -181,7 +181,7 @@ impl ServerState {
         self.tests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the limit of concurrent tests is reached. Round trips make little load, so a few may run next to a test.
+    /// Returns whether the limit of concurrent tests is reached. Round-trip tests have a separate limit, because they cause little load.
     fn is_full(&self, round_trips: bool) -> bool {
         let tests = self.tests();
         let alike = tests.iter().filter(|entry| entry.parameters.round_trips().is_some() == round_trips);
@@ -197,13 +197,13 @@ impl ServerState {
         self.error_log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports a failure if it is the first of its kind.
+    /// Reports a failure unless the same kind was already reported for this address.
     fn log_failure(&self, kind: FailureKind, address: IpAddr, more: &str) {
         let words = self.error_log().add(kind, address, more, Instant::now());
         words.into_iter().for_each(|words| self.problem(words));
     }
 
-    /// Reports the number of repeated failures.
+    /// Reports how often failures were repeated, for those that have ceased, or for all with `end`.
     fn report_repeats(&self, now: Instant, end: bool) {
         let repeats = self.error_log().repeats(now, end);
         repeats.into_iter().for_each(|words| self.problem(words));
@@ -218,13 +218,13 @@ impl ServerState {
     }
 }
 
-/// The thread that accepts connections.
+/// The state of the thread that accepts connections.
 struct Acceptor {
     server: Arc<ServerState>,
     listener: TcpListener,
     datagrams: UdpSocket,
     pending: Vec<PendingConnection>,
-    /// Number of connections accepted so far.
+    /// Number of connections accepted so far, used to number the next one.
     accepted: u64,
     sessions: Vec<JoinHandle<()>>,
 }
@@ -246,7 +246,7 @@ impl Acceptor {
         self.server.report_repeats(Instant::now(), true);
     }
 
-    /// Waits for a connection or data, at most [`LOOK`].
+    /// Waits up to [`LOOK`] until a connection or data arrives.
     fn wait(&self) {
         let look = Timespec::try_from(LOOK).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 50_000_000 });
         let sockets = self.pending.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN));
@@ -257,7 +257,7 @@ impl Acceptor {
         }
     }
 
-    /// Accepts new connections.
+    /// Accepts new connections, at most [`MOST_PENDING`] at a time; drops the oldest pending one if too many are pending.
     fn accept(&mut self, now: Instant) {
         // A flood must not delay the connections that are in already.
         for _ in 0..MOST_PENDING {
@@ -285,7 +285,7 @@ impl Acceptor {
         }
     }
 
-    /// Reads the requests of pending connections and acts on them.
+    /// Reads the requests of pending connections and starts what they request.
     fn read_requests(&mut self, now: Instant) {
         let pending = std::mem::take(&mut self.pending);
         for mut connection in pending {
@@ -303,7 +303,7 @@ impl Acceptor {
         }
     }
 
-    /// Passes a connection to its test as a stream.
+    /// Passes a connection as a stream to the test with this cookie.
     fn hand_over(&self, connection: PendingConnection, cookie: &Cookie) {
         let tests = self.server.tests();
         let Some(entry) = tests.iter().find(|entry| entry.cookie == *cookie) else { return };
@@ -313,7 +313,7 @@ impl Acceptor {
         }
     }
 
-    /// Starts a test, or denies it if the limit of concurrent tests is reached.
+    /// Starts a test; refuses it if the limit of concurrent tests is reached.
     fn start_test(&mut self, mut connection: PendingConnection, cookie: Cookie, parameters: Parameters) {
         let (sends, receives) = parameters.streams();
         let streams = sends + receives;
@@ -345,7 +345,7 @@ impl Acceptor {
         }
     }
 
-    /// Answers the datagrams by which clients open UDP streams.
+    /// Reads and answers the datagrams with which clients open UDP streams.
     fn answer_calls(&self) {
         let mut buffer = [0; handshake::LENGTH + 1];
         let mut calls = Vec::new();
@@ -363,7 +363,7 @@ impl Acceptor {
         }
     }
 
-    /// Opens a UDP stream to `peer`. Returns other clients' opening datagrams that reached the new socket before it was connected.
+    /// Opens a UDP stream to `peer`. Until the new socket is connected, it can receive datagrams of other clients; returns those.
     fn open_datagrams(
         &self,
         peer: SocketAddr,
@@ -410,7 +410,7 @@ impl Acceptor {
 }
 
 impl ActiveTest {
-    /// Claims one of the missing streams; returns false if none is missing.
+    /// Counts one more stream as connected. Returns false if the test misses no stream.
     fn takes_one(&self) -> bool {
         let less = |left: u32| left.checked_sub(1);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()

@@ -1,4 +1,4 @@
-//! The server's side of one test.
+//! Runs one test as the server.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use super::error_log::FailureKind;
 use super::{Arrival, ServerEvent, ServerState};
 use iotax_engine::clock::{self, ProcessUsage};
 
-/// The interval at which the session reads the client's states and checks for a stop.
+/// Interval at which a test's thread checks for states of the client and for a stop.
 const LOOK: Duration = Duration::from_millis(20);
-/// Longest time for an iotax client to connect its streams: it may be one of several that start together, and guests are slow.
+/// Maximum time for an iotax client to connect its streams. It may be one of several that start at the same time, and guests are slow.
 const OURS_PATIENCE: Duration = Duration::from_mins(2);
-/// Additional time for a client beyond its announced duration.
+/// Nanoseconds that a client may take beyond the announced duration.
 const GRACE_NS: u64 = 30_000_000_000;
-/// Maximum nanoseconds without a byte in a test of streams, or in any test without a time limit.
+/// Maximum nanoseconds without a byte: in a test of streams, or of any kind without a time limit.
 const QUIET_NS: u64 = 120_000_000_000;
-/// Maximum number of repeated opening datagrams answered at once.
+/// Maximum number of repeated opening datagrams that are read at a time.
 const CALLS: usize = 64;
-/// The length of an interval.
+/// Length of an interval in nanoseconds.
 const INTERVAL_NS: u64 = 1_000_000_000;
 
-/// A test that client and server agreed on.
+/// A test on which client and server have agreed.
 pub(super) struct ServerSession {
     pub(super) server: Arc<ServerState>,
     pub(super) control: Control,
@@ -43,7 +43,7 @@ pub(super) struct ServerSession {
     pub(super) arrivals: Receiver<Arrival>,
 }
 
-/// Start and CPU time of the counted part, and start of the current interval.
+/// Time and CPU usage at the start of counting, and the start of the current interval.
 #[derive(Clone, Copy)]
 struct Mark {
     begin: u64,
@@ -59,7 +59,7 @@ impl Mark {
 }
 
 impl ServerSession {
-    /// Carries the test out and reports its result.
+    /// Runs the test and reports its result or failure.
     pub(super) fn carry_out(self, address: IpAddr) {
         let report = self.test();
         if let Err(error) = &report {
@@ -77,7 +77,7 @@ impl ServerSession {
         }
     }
 
-    /// Removes the test from the active ones, so that another can start.
+    /// Removes the test from the running ones, so that another can start.
     fn make_room(&self) {
         self.server.tests().retain(|entry| entry.cookie != self.cookie);
     }
@@ -106,7 +106,7 @@ impl ServerSession {
         self.conclude(streams, start, local)
     }
 
-    /// Waits until all streams are connected and returns their sockets in the order of arrival.
+    /// Waits until all streams are connected. Returns their sockets in the order of arrival.
     fn await_streams(&self) -> Result<Vec<Socket>, NetError> {
         let (sends, receives) = self.parameters.streams();
         let wanted = (sends + receives) as usize;
@@ -145,7 +145,7 @@ impl ServerSession {
         Ok(came.into_iter().map(|(_, socket)| socket).collect())
     }
 
-    /// Runs the streams until the client ends the test.
+    /// Runs the streams until the client ends the test. Returns this end's results.
     fn run(&self, streams: &mut Streams, start: &Start) -> Result<End, NetError> {
         let started = streams.begin();
         let warm = started + start.omit.0;
@@ -205,7 +205,7 @@ impl ServerSession {
         (self.server.tell)(ServerEvent::Interval(start.cookie.clone(), interval));
     }
 
-    /// Stops the streams and exchanges results with the client.
+    /// Stops the streams, exchanges results with the client, and returns the report.
     fn conclude(&self, mut streams: Streams, start: Start, mut local: End) -> Result<TestReport, NetError> {
         local.broke(streams.join());
         drop(streams);
@@ -223,7 +223,7 @@ impl ServerSession {
     }
 }
 
-/// Answers opening datagrams that were repeated because the answer came late.
+/// Answers opening datagrams that the client repeated because the first answer came late.
 fn answer_again(socket: &Socket) {
     let Socket::Udp(socket) = socket else { return };
     let mut buffer = [0; handshake::LENGTH + 1];
@@ -240,7 +240,7 @@ fn answer_again(socket: &Socket) {
     drop(socket.set_nonblocking(false));
 }
 
-/// A failure of the other end, as a clause of a sentence.
+/// Describes a failure of the other end as part of a sentence.
 fn words(error: &NetError) -> String {
     match error {
         NetError::Io(error) => error.to_string(),

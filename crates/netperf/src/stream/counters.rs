@@ -1,4 +1,4 @@
-//! Counters of a running stream.
+//! The counters of a running stream.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,13 +6,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::Settings;
 use super::pace::Pace;
 
-/// Minimum length of a gap, in a stream that sends more often.
+/// Minimum length of a gap in nanoseconds, for streams whose data arrives more often than that.
 const SHORTEST_GAP_NS: u64 = 10_000_000;
-/// Number of gaps kept: the longest ones.
+/// Number of gaps kept per stream: the longest ones.
 const KEPT: usize = 10;
 
-/// Counters of one end of a stream since its start. One thread writes, any may read. Each number is consistent, but two reads are not
-/// atomic together. The struct has its own cache lines.
+/// Counters of one end of a stream since its start. One thread writes them; others may read at any time. Each number is consistent, but two
+/// numbers read one after the other may not belong to the same moment. The struct has separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
@@ -24,43 +24,43 @@ pub(crate) struct Counters {
     jitter_ns: AtomicU64,
     first_arrival: AtomicU64,
     last_arrival: AtomicU64,
-    /// Start of the window; earlier gaps do not count.
+    /// Time from which gaps count: the start of the window.
     begin: AtomicU64,
-    /// Minimum length of a gap, if longer than the default.
+    /// Three times the expected nanoseconds between arrivals; a gap is at least that long.
     shortest: AtomicU64,
-    /// The [`SendMethod`] in use; 0 if unknown.
+    /// The [`SendMethod`] as a number; 0 as long as it is unknown.
     way: AtomicU8,
     gaps: Mutex<Vec<GapSpan>>,
 }
 
-/// [`Counters`] at one moment, or the difference of two.
+/// The values of [`Counters`] at one moment, or the difference of two such values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    /// Bytes passed to the kernel, or received from it; for datagrams including headers and duplicates.
+    /// Bytes that the kernel accepted from the sender, or that the receiver read. For datagrams, headers of the payload and duplicates count.
     pub(crate) bytes: u64,
-    /// Datagrams sent, or received for the first time. 0 for TCP, whose packets only the kernel knows ([`super::tcp_info`]).
+    /// Datagrams sent, or received without duplicates. 0 for TCP, whose segments only the kernel counts ([`super::tcp_info`]).
     pub(crate) packets: u64,
-    /// Datagrams that did not arrive although a later one did. Together with those received: the minimum number sent.
+    /// Datagrams that have not arrived although a later one has. The sum with the received ones is the minimum number sent.
     pub(crate) lost: u64,
     /// Datagrams that arrived after a later one, each counted once.
     pub(crate) out_of_order: u64,
-    /// Duplicate datagrams.
+    /// Datagrams that arrived more than once, each repetition counted.
     pub(crate) duplicates: u64,
-    /// Interarrival jitter (RFC 3550, section 6.4.1). Never a difference.
+    /// Interarrival jitter in nanoseconds (RFC 3550, section 6.4.1). It is the current value even in a difference of two snapshots.
     pub(crate) jitter_ns: u64,
 }
 
-/// The method of passing datagrams between the program and the kernel.
+/// The method by which datagrams are passed between program and kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendMethod {
-    /// Several separate datagrams per call.
+    /// Many datagrams per call, which the kernel handles separately (sendmmsg, recvmmsg).
     Many = 1,
-    /// Datagrams joined in one buffer, which the kernel splits and joins (UDP_SEGMENT, UDP_GRO).
+    /// Several datagrams in one buffer, which the kernel splits (UDP_SEGMENT) or has joined (UDP_GRO).
     Segmented = 2,
 }
 
 impl SendMethod {
-    /// Describes the method for sent or received datagrams.
+    /// Describes the method in words, for sent or received datagrams.
     pub(crate) const fn words(self, sends: bool) -> &'static str {
         match (self, sends) {
             (Self::Many, true) => "datagrams went to the kernel one by one (sendmmsg)",
@@ -73,14 +73,14 @@ impl SendMethod {
     }
 }
 
-/// A time without received data, by the clock of [`iotax_engine::clock::now`].
+/// A time without received data, in nanoseconds of [`iotax_engine::clock::now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GapSpan {
-    /// The last arrival before it.
+    /// Time of the last arrival before the gap.
     pub(crate) begin: u64,
-    /// The first arrival after it.
+    /// Time of the first arrival after the gap.
     pub(crate) end: u64,
-    /// Number of sequence numbers skipped when it ended, times the bytes of a datagram; 0 for TCP.
+    /// Bytes that were lost in the gap: the skipped sequence numbers times the bytes of a datagram; 0 for TCP.
     pub(crate) lost_bytes: u64,
 }
 
@@ -91,8 +91,8 @@ impl GapSpan {
 }
 
 impl Snapshot {
-    /// Subtracts `earlier`. Late datagrams may compensate for earlier losses, in which case the difference is 0, so that the losses of
-    /// intervals may add up to more than the total.
+    /// Returns the difference to `earlier`. A count that fell, because a datagram counted as lost arrived late, gives 0. The losses of
+    /// intervals may therefore add up to more than the total.
     pub(crate) const fn since(&self, earlier: &Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(earlier.bytes),
@@ -106,7 +106,7 @@ impl Snapshot {
 }
 
 impl Counters {
-    /// The current counts.
+    /// Reads the current values.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         Snapshot {
@@ -119,15 +119,15 @@ impl Counters {
         }
     }
 
-    /// Counts gaps from `now` on and drops earlier ones, at the end of the warm-up. Without a warm-up, the time before the first arrival is
-    /// not a gap.
+    /// Makes gaps count from `now` on and drops earlier ones, at the end of the warm-up. Without this call, the time before the first arrival
+    /// is not a gap.
     pub(crate) fn begin(&self, now: u64) {
         let mut gaps = self.lock();
         self.begin.store(now, Ordering::Relaxed);
         gaps.clear();
     }
 
-    /// The longest gaps between `begin` and `end`, longest first, including the current one.
+    /// Returns the longest gaps up to `end`, longest first, including a gap that still lasts at `end`.
     pub(crate) fn gaps(&self, end: u64) -> Vec<GapSpan> {
         let kept = self.lock().clone();
         let begin = self.begin.load(Ordering::Relaxed).max(self.last_arrival.load(Ordering::Relaxed));
@@ -138,7 +138,7 @@ impl Counters {
         found
     }
 
-    /// The time of the first arrival; absent before it.
+    /// Returns the time of the first arrival; `None` before that.
     pub(crate) fn first_arrival(&self) -> Option<u64> {
         Some(self.first_arrival.load(Ordering::Relaxed)).filter(|first| *first > 0)
     }
@@ -151,17 +151,17 @@ impl Counters {
         self.shortest.load(Ordering::Relaxed).max(SHORTEST_GAP_NS)
     }
 
-    /// Sets the expected interval between blocks from the bitrate; a gap is at least three times as long.
+    /// Sets the minimum length of a gap to three times the interval between blocks at the stream's bit rate.
     pub(super) fn expect_blocks(&self, settings: &Settings) {
         self.expect_every(settings.bitrate.map_or(0, |bitrate| Pace::gap_ns(bitrate, settings.length)));
     }
 
-    /// Sets the expected interval between arrivals in nanoseconds; a gap is at least three times as long.
+    /// Sets the minimum length of a gap to three times `gap_ns`, the expected nanoseconds between arrivals.
     fn expect_every(&self, gap_ns: u64) {
         self.shortest.store(gap_ns.saturating_mul(3), Ordering::Relaxed);
     }
 
-    /// The method by which datagrams were sent; `None` for TCP, and before the first one.
+    /// Returns the method by which datagrams were passed; `None` for TCP, and before the first datagram.
     pub(crate) fn way(&self) -> Option<SendMethod> {
         match self.way.load(Ordering::Relaxed) {
             0 => None,
@@ -175,7 +175,7 @@ impl Counters {
         self.way.store(way as u8, Ordering::Relaxed);
     }
 
-    /// Adds sent bytes and their datagrams.
+    /// Counts sent bytes, and the datagrams that contained them.
     #[inline]
     pub(super) fn sent(&self, bytes: u64, packets: u64) {
         add(&self.bytes, bytes);
@@ -184,7 +184,7 @@ impl Counters {
         }
     }
 
-    /// Adds received bytes; `lost_bytes` were lost before them.
+    /// Counts bytes received at time `now`. `lost_bytes` of the stream were lost before them.
     #[inline]
     pub(super) fn arrived(&self, bytes: u64, now: u64, lost_bytes: u64) {
         add(&self.bytes, bytes);
@@ -195,7 +195,7 @@ impl Counters {
         }
     }
 
-    /// Adds the gap before an arrival if it is long enough. Records the time of the first arrival.
+    /// Records the gap between the last arrival and this one if it is long enough. Also records the time of the first arrival.
     #[cold]
     fn add_gap(&self, last: u64, now: u64, lost_bytes: u64) {
         if last == 0 {
@@ -206,7 +206,7 @@ impl Counters {
         keep(&mut gaps, GapSpan { begin, end: now, lost_bytes }, self.shortest());
     }
 
-    /// Updates the counts that follow from the datagrams' numbers and times.
+    /// Takes over the counts that follow from the datagrams' sequence numbers and times.
     #[inline]
     pub(super) fn follow(&self, seen: &super::sequence::Sequence) {
         self.packets.store(seen.received(), Ordering::Relaxed);
@@ -217,13 +217,13 @@ impl Counters {
     }
 }
 
-/// Adds to a counter that only this thread writes.
+/// Adds to a counter. Only one thread may write the counter.
 #[inline]
 fn add(number: &AtomicU64, more: u64) {
     number.store(number.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-/// Keeps a gap if it is among the longest. Ignores gaps that are too short or have no start.
+/// Inserts a gap if it is among the longest. Ignores a gap that is too short or without a start.
 fn keep(gaps: &mut Vec<GapSpan>, gap: GapSpan, shortest: u64) {
     if gap.begin == 0 || gap.duration() < shortest {
         return;

@@ -1,31 +1,31 @@
-//! The kernel's metrics of a TCP connection (TCP_INFO).
+//! The kernel's metrics of a TCP connection (socket option TCP_INFO).
 #![expect(unsafe_code, reason = "the crates in use have no TCP_INFO with the newer kernels' counts")]
 
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-/// Bytes of the kernel's structure (linux/tcp.h) that are read.
+/// Number of bytes of the kernel's structure (linux/tcp.h) that are read.
 const ROOM: usize = 232;
 
-/// The kernel's TCP_CLOSE (net/tcp_states.h).
+/// The state number of a closed connection, TCP_CLOSE of net/tcp_states.h.
 const CLOSED: u8 = 7;
 
-/// The part of TCP_INFO that is reported. Times are nanoseconds. Counts that an older kernel lacks are absent.
+/// The metrics of TCP_INFO that are reported. Times are in nanoseconds. A count that the running kernel does not have is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Maximum segment size for sending, in bytes.
     pub mss: u32,
     /// Path MTU in bytes.
     pub pmtu: u32,
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time in nanoseconds.
     pub rtt_ns: u64,
-    /// Mean deviation of the round-trip time.
+    /// Mean deviation of the round-trip time in nanoseconds.
     pub rttvar_ns: u64,
-    /// The congestion window in bytes.
+    /// Congestion window in bytes.
     pub snd_cwnd: u64,
-    /// Segments retransmitted since the connection began.
+    /// Number of segments retransmitted since the connection began.
     pub retransmits: u64,
-    /// Smallest observed round trip.
+    /// Smallest observed round-trip time in nanoseconds.
     pub min_rtt_ns: Option<u64>,
     /// Received segments with data since the connection began, modulo 2^32.
     pub data_segs_in: Option<u32>,
@@ -33,7 +33,7 @@ pub struct TcpInfo {
     pub data_segs_out: Option<u32>,
     /// Bytes that the peer has acknowledged.
     pub bytes_acked: Option<u64>,
-    /// True if bytes wait to be sent or acknowledged.
+    /// True if bytes wait to be sent or to be acknowledged.
     pub waiting: bool,
     /// The peer's receive window in bytes.
     pub snd_wnd: Option<u32>,
@@ -56,7 +56,7 @@ pub(crate) fn tcp_info(socket: &TcpStream) -> Option<TcpInfo> {
     (answer == 0).then(|| parse(bytes.get(..length as usize)))?
 }
 
-/// Parses the structure, to which newer kernels only append.
+/// Parses the kernel's structure; newer kernels only append fields.
 fn parse(bytes: Option<&[u8]>) -> Option<TcpInfo> {
     let bytes = bytes?;
     let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));

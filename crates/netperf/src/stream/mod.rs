@@ -1,7 +1,7 @@
-//! The streams of iperf3: sending and receiving over a connected socket, and the counts of both ends.
+//! The streams of iperf3's protocol: sending and receiving over a connected socket, and the counts.
 //!
-//! [`transfer`] works on the calling thread, one for each stream and direction. Its counts are in [`Counters`], which a reporter
-//! reads meanwhile. It neither allocates, locks nor shares memory with another stream while bytes move.
+//! [`transfer`] runs on a thread for each stream and direction. Its counts are in [`Counters`], which another thread reads for reports. While
+//! bytes move, it does not allocate, lock or share memory with another stream.
 
 mod counters;
 mod info;
@@ -27,37 +27,37 @@ pub use info::TcpInfo;
 pub(crate) use info::tcp_info;
 pub(crate) use options::{Options, busy_polls};
 
-/// Sector size in bytes; buffers are multiples of it.
+/// Buffer lengths are rounded up to a multiple of this many bytes.
 const SECTOR: usize = 512;
 
-/// The longest that a call may block before the stream checks for a stop.
+/// Maximum time that a call may block before the stream checks for a stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// A stream's socket, connected.
+/// The connected socket of a stream.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
     Udp(UdpSocket),
 }
 
-/// Settings of a stream.
+/// The settings of a stream.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// Bytes of one write, or of a datagram with its header.
+    /// Length in bytes of one write, or of a datagram including its header.
     pub(crate) length: usize,
-    /// Bits per second of this stream's payload and its own headers; `None` for no limit.
+    /// Target bit rate of this stream in bits per second, which includes the headers in the payload; `None` for no limit.
     pub(crate) bitrate: Option<u64>,
-    /// True to send pages without copying, as far as the kernel can.
+    /// True to send pages without copying them, if the kernel can.
     pub(crate) zerocopy: bool,
-    /// True to drop data that arrives over TCP without copying it.
+    /// True to drop received TCP data without copying it from the kernel.
     pub(crate) skip_copy: bool,
-    /// Datagrams are numbered with 64 bits, as by iperf3's --udp-counters-64bit.
+    /// True to number datagrams with 64 bits, as with iperf3's --udp-counters-64bit.
     pub(crate) udp64: bool,
-    /// The amount that all streams of a direction may send together.
+    /// Number of bytes or blocks that all streams of a direction send together; `None` for no limit.
     pub(crate) amount: Option<Arc<Amount>>,
 }
 
-/// The amount that several streams may send together: iperf3's --bytes or --blockcount.
+/// The bytes or blocks that the streams of a direction have left to send together (iperf3's --bytes and --blockcount).
 #[derive(Debug)]
 pub(crate) struct Amount {
     left: AtomicU64,
@@ -65,18 +65,18 @@ pub(crate) struct Amount {
 }
 
 impl Amount {
-    /// Limits the amount to this number of bytes.
+    /// Creates an amount of this many bytes.
     pub(crate) const fn bytes(bytes: u64) -> Self {
         Self { left: AtomicU64::new(bytes), in_blocks: false }
     }
 
-    /// Limits the amount to this number of writes or datagrams.
+    /// Creates an amount of this many writes or datagrams.
     pub(crate) const fn blocks(blocks: u64) -> Self {
         Self { left: AtomicU64::new(blocks), in_blocks: true }
     }
 
-    /// Takes up to `blocks` writes of `length` bytes from the amount. Returns their number; the last one may exceed the bytes, as in
-    /// iperf3.
+    /// Takes up to `blocks` writes of `length` bytes from the amount. Returns their number. The last write may exceed the remaining bytes, as
+    /// in iperf3.
     fn take(&self, blocks: u64, length: usize) -> u64 {
         let unit = if self.in_blocks { 1 } else { length.max(1) as u64 };
         let left = |left: u64| left.saturating_sub(blocks.saturating_mul(unit));
@@ -85,11 +85,11 @@ impl Amount {
     }
 }
 
-/// Sends until `stop` or until the amount is used up, or receives until `stop` or, with TCP, until the stream's end. Data that
-/// has arrived and was not read by then is not counted.
+/// Sends until `stop` is set or the amount is used up; or receives until `stop` is set or the TCP connection ends. Data that has arrived but
+/// was not read does not count.
 ///
 /// # Errors
-/// A permanent socket error. A link that is down loses datagrams but does not end the stream.
+/// A permanent socket error. While a link is down, datagrams are lost, but the stream goes on.
 pub(crate) fn transfer(
     sends: bool,
     socket: &Socket,
@@ -105,7 +105,8 @@ pub(crate) fn transfer(
     }
 }
 
-/// Memory that the kernel copies from and to. It is page-aligned, as iperf3's is; a plain allocation would begin 16 bytes after a page.
+/// A buffer that the kernel copies from or to. It is page-aligned, as iperf3's is; a plain allocation would start 16 bytes after a page
+/// boundary.
 #[derive(Debug)]
 struct Memory {
     buffers: Buffers,
@@ -126,7 +127,7 @@ impl Memory {
     }
 }
 
-/// Incompressible bytes, always the same.
+/// Creates a buffer of incompressible bytes, which are the same each time.
 fn payload(length: usize) -> io::Result<Memory> {
     let mut memory = Memory::new(length)?;
     let mut random = SplitMix64::new(0, Purpose::Payload, 0);
@@ -136,7 +137,7 @@ fn payload(length: usize) -> io::Result<Memory> {
     Ok(memory)
 }
 
-/// Returns whether a failed call only has to be retried.
+/// Returns whether a failed call only needs to be repeated.
 fn passes(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }

@@ -1,4 +1,4 @@
-//! Options that are set on a socket before it is connected or listens.
+//! Socket options that must be set before a socket is connected or listens.
 #![expect(unsafe_code, reason = "the crates in use have neither TCP_MAXSEG nor SO_BUSY_POLL")]
 
 use std::io;
@@ -9,26 +9,26 @@ use rustix::net::sockopt;
 
 use super::Socket;
 
-/// Socket settings. The default leaves everything to the kernel.
+/// Options for a socket; `None` and false leave the choice to the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Size of the send and receive buffers in bytes. The kernel doubles them for its own needs, up to a limit.
+    /// Size of the send and of the receive buffer in bytes. The kernel doubles it for its overhead, and limits it.
     pub(crate) window: Option<usize>,
-    /// TCP's largest segment in bytes.
+    /// Maximum TCP segment size in bytes.
     pub(crate) mss: Option<u32>,
-    /// TCP's congestion control.
+    /// Name of TCP's congestion control.
     pub(crate) congestion: Option<String>,
-    /// Send small writes at once (TCP_NODELAY).
+    /// True to send small writes immediately (TCP_NODELAY).
     pub(crate) no_delay: bool,
-    /// Time for which the kernel polls the device before it sleeps, in whole microseconds.
+    /// Time for which the kernel polls the network device before it sleeps (SO_BUSY_POLL); set in whole microseconds.
     pub(crate) busy_poll: Option<Nanos>,
 }
 
 impl Options {
-    /// Sets a TCP or UDP socket; options of TCP alone are left out for UDP.
+    /// Sets the options on a TCP or UDP socket. Options that only TCP has are left out for UDP.
     ///
     /// # Errors
-    /// The first option that the kernel refuses, by iperf3's name of it.
+    /// The kernel refuses an option; the error names it as iperf3 does.
     pub(crate) fn set(&self, socket: impl AsFd, is_tcp: bool) -> io::Result<()> {
         let socket = socket.as_fd();
         if let Some(window) = self.window {
@@ -59,7 +59,7 @@ impl Options {
     }
 }
 
-/// True if busy polling is enabled for a socket.
+/// Returns whether busy polling is enabled for a socket.
 pub(crate) fn busy_polls(socket: &Socket) -> bool {
     let descriptor = match socket {
         Socket::Tcp(socket) => socket.as_raw_fd(),
@@ -79,7 +79,7 @@ pub(crate) fn busy_polls(socket: &Socket) -> bool {
     answer == 0 && micros > 0
 }
 
-/// Wraps an error with the name and value of the option.
+/// Adds the name and value of the option to an error.
 fn named<E: Into<io::Error>>(key: &str, value: impl std::fmt::Display) -> impl FnOnce(E) -> io::Error {
     let what = format!("{key} = {value}");
     move |error| {

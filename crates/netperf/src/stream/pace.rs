@@ -1,19 +1,19 @@
-//! Paces a stream to a bitrate.
+//! Paces a stream to its target bit rate.
 
 use std::time::Duration;
 
 use iotax_engine::clock;
 use iotax_model::threads;
 
-/// The shortest sleep: blocks due within it are sent together. iperf3's timer has a millisecond.
+/// Shortest sleep in nanoseconds. Blocks that become due within it are sent together. iperf3's timer has a resolution of a millisecond.
 const TICK_NS: u64 = 250_000;
-/// Maximum delay in nanoseconds that a stream catches up on. iperf3 has no limit, which after a link failure means a burst of seconds.
+/// Maximum delay in nanoseconds that a stream makes up for. iperf3 has no limit, so it sends a burst of seconds after a link failure.
 const MOST_BEHIND_NS: u64 = 100_000_000;
 
-/// The schedule of a stream with a bitrate.
+/// The schedule of a stream with a target bit rate.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Nanoseconds per block.
+    /// Nanoseconds between two blocks.
     gap: f64,
     /// Due time of the next block, in nanoseconds from `begin`.
     due: f64,
@@ -21,12 +21,12 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// A schedule for blocks of `length` bytes, starting at `now`.
+    /// Creates the schedule for blocks of `length` bytes; the first one is due at `now`.
     pub(super) fn new(bitrate: u64, length: usize, now: u64) -> Self {
         Self { gap: gap(bitrate, length), due: 0.0, begin: now }
     }
 
-    /// Takes the blocks that are due, at most `most`; they count as sent. Returns their number, 0 if none is due.
+    /// Returns the number of blocks that are due, at most `most`, and counts them as sent.
     pub(super) fn take(&mut self, now: u64, most: u64) -> u64 {
         let elapsed = now.saturating_sub(self.begin) as f64;
         if elapsed < self.due {
@@ -44,7 +44,7 @@ impl Pace {
         taken
     }
 
-    /// Nanoseconds from one block to the next at a bitrate.
+    /// Returns the nanoseconds from one block to the next at a bit rate.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -54,7 +54,7 @@ impl Pace {
         gap(bitrate, length) as u64
     }
 
-    /// Sleeps until the next block is due, or a tick, whichever is longer, and not beyond `most`.
+    /// Sleeps until the next block is due, for at least a tick but at most `most`.
     pub(super) fn rest(&self, most: Duration) {
         let wait = self.due - clock::now().saturating_sub(self.begin) as f64;
         #[expect(

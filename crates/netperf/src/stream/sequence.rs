@@ -1,19 +1,20 @@
-//! Counts losses, late datagrams, duplicates and jitter from the numbers and times of datagrams.
+//! Counts lost, late and duplicate datagrams and the jitter, from the datagrams' numbers and times.
 
-/// Number of recent sequence numbers remembered individually. An older datagram cannot be recognised as a duplicate; it counts as late, as
-/// all do in iperf3.
+/// Number of recent sequence numbers that are remembered individually. A duplicate of an older datagram is not recognized; it counts as out of
+/// order, as all duplicates do in iperf3.
 const REMEMBERED: u64 = 1 << 16;
 
-/// Follows the datagrams of one stream. They are numbered from 1.
+/// The sequence numbers of one stream's datagrams, from 1.
 #[derive(Debug)]
 pub(super) struct Sequence {
     highest: u64,
     received: u64,
     out_of_order: u64,
     duplicates: u64,
-    /// Bitmap of the recent numbers, indexed by the number modulo [`REMEMBERED`].
+    /// Bitmap of the sequence numbers that have arrived, indexed by the number modulo [`REMEMBERED`].
     seen: Box<[u64]>,
-    /// Transit time of the last datagram, plus the unknown offset between the two clocks.
+    /// Transit time of the last datagram in nanoseconds, which includes the unknown offset between the two ends' clocks; `None` before the
+    /// first.
     transit: Option<i64>,
     jitter: f64,
 }
@@ -31,7 +32,7 @@ impl Sequence {
         }
     }
 
-    /// Restores a datagram's number from its lowest 32 bits: the one nearest to the highest number so far.
+    /// Extends the lowest 32 bits of a sequence number to the number nearest to the highest one so far.
     #[inline]
     pub(super) const fn extended(&self, low: u32) -> u64 {
         #[expect(
@@ -43,7 +44,7 @@ impl Sequence {
         self.highest.saturating_add_signed(ahead as i64)
     }
 
-    /// Records an arrival. Returns how many sequence numbers it skipped.
+    /// Records the arrival of a datagram. Returns how many sequence numbers were skipped before it.
     #[inline]
     pub(super) fn arrived(&mut self, number: u64) -> u64 {
         if number == self.highest.wrapping_add(1) {
@@ -82,7 +83,7 @@ impl Sequence {
         0
     }
 
-    /// Updates the jitter (RFC 3550, section 6.4.1) with a datagram's transit time, measured by any two clocks.
+    /// Updates the jitter (RFC 3550, section 6.4.1) with a datagram's transit time. The two ends' clocks need not agree.
     #[inline]
     pub(super) fn took(&mut self, transit: i64) {
         let before = self.transit.replace(transit).unwrap_or(transit);
@@ -110,12 +111,12 @@ impl Sequence {
         self.seen[word] & bit != 0
     }
 
-    /// Datagrams that arrived, each once.
+    /// Returns the number of datagrams that arrived, without duplicates.
     pub(super) const fn received(&self) -> u64 {
         self.received
     }
 
-    /// Datagrams numbered below the highest that did not arrive.
+    /// Returns the number of datagrams below the highest sequence number that have not arrived.
     pub(super) const fn lost(&self) -> u64 {
         self.highest.saturating_sub(self.received)
     }

@@ -12,11 +12,11 @@ use super::pace::Pace;
 use super::{Counters, Memory, PATIENCE, Settings, passes, payload};
 use iotax_engine::clock;
 
-/// The bytes that are sent repeatedly, and the call that sends them.
+/// The block of bytes that is sent repeatedly, and the call that sends it.
 enum Block {
-    /// Copied from this memory.
+    /// Sent from this memory by write calls, which copy it.
     Copied(Memory),
-    /// The pages of this memory file are sent without copying.
+    /// Sent from this memory file by sendfile, without copying; with its length in bytes.
     Shared(OwnedFd, usize),
 }
 
@@ -31,7 +31,7 @@ impl Block {
         Ok(Self::Shared(file.into(), settings.length))
     }
 
-    /// Sends a part of the block after the first `done` bytes. Returns the bytes sent.
+    /// Sends the part of the block after the first `done` bytes. Returns the number of bytes sent.
     fn send(&mut self, mut socket: &TcpStream, done: usize) -> io::Result<usize> {
         match self {
             Self::Copied(memory) => socket.write(&memory.bytes()[done..]),
@@ -42,7 +42,7 @@ impl Block {
     }
 }
 
-/// The sending half of [`super::transfer`].
+/// Sends blocks until the end, see [`super::transfer`].
 pub(super) fn send(
     socket: &TcpStream,
     settings: &Settings,
@@ -79,7 +79,7 @@ pub(super) fn send(
     Ok(())
 }
 
-/// The receiving half of [`super::transfer`].
+/// Receives bytes until the end, see [`super::transfer`].
 pub(super) fn receive(
     socket: &TcpStream,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! The cost of each layer, one line per layer. Ladder steps with the same name and the same verdicts share a line.
+//! Describes the cost of each layer, one line per layer. Ladder steps with the same name and the same verdicts share a line.
 
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::verdict::Verdict;
@@ -11,19 +11,19 @@ use super::speed;
 use super::together::{self, Where};
 use crate::sentences::{amount, margin};
 
-/// Maximum length in characters of a line that names its workloads; a longer line only gives their number.
+/// Maximum length in characters of a line before it is shortened: it then only counts its workloads, or leaves out bounds or CPU time.
 const LONG: usize = 78;
 
-/// Steps with the same name and the same verdicts; at least one.
+/// Ladder steps with the same name and the same verdicts; at least one step.
 struct Layer<'a> {
     places: Vec<StepOfTable<'a>>,
 }
 
-/// A ladder step with the comparison of each workload's headline metric, in the plan's order.
+/// A ladder step with its comparisons by the headline metric, one per workload in the plan's order.
 struct StepOfTable<'a> {
     edge: &'a Edge,
     comparisons: Vec<&'a Comparison>,
-    /// The comparisons by host CPU time per I/O.
+    /// The same comparisons by host CPU time per I/O; network workloads have none.
     cpu: Vec<&'a Comparison>,
 }
 
@@ -35,7 +35,7 @@ enum Said {
     Withheld,
 }
 
-/// The lines: the steps in the order of the ladder, then up to [`MOST_PAIRS`] targets that no step leads to, against the baseline.
+/// Returns the lines: ladder steps in order, then targets that no step leads to, against the baseline, if there are at most [`MOST_PAIRS`].
 pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut lines =
         along(run, &judgement.edges, |workload, edge, metric| judgement.step(workload, edge, metric));
@@ -57,9 +57,9 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     lines
 }
 
-/// Most targets outside the ladder that get a line each; with more, only the table shows them.
+/// Maximum number of targets outside the ladder with lines; if there are more, only the table shows them.
 const MOST_PAIRS: usize = 3;
-/// Separator between a target outside the ladder and the baseline.
+/// Separates a target outside the ladder from the baseline.
 const AGAINST: &str = " against ";
 
 fn along<'a>(
@@ -120,7 +120,7 @@ impl Layer<'_> {
         with_cpu.or_else(|| lines.iter().find(|line| fits(line)).cloned()).unwrap_or_else(|| last.clone())
     }
 
-    /// `5.40 to 5.50 us more CPU per I/O`; absent unless every step is decided and all point the same way.
+    /// Describes the CPU cost: `5.40 to 5.50 us more CPU per I/O`; `None` unless all comparisons are decided in the same direction.
     fn cpu(&self) -> Option<String> {
         if self.places.iter().any(|place| place.cpu.len() < place.comparisons.len()) {
             return None;
@@ -153,7 +153,8 @@ impl Layer<'_> {
         format!("{}: {}", self.name(), parts.join("; "))
     }
 
-    /// `qcow2 over vm-raw`, `virtio-blk + guest (vm-device, vm-lvm and vm-raw)`, `cache=none instead of writeback (vm-none)`.
+    /// Names the layer: `qcow2 over vm-raw`, `virtio-blk + guest (vm-device, vm-lvm and vm-raw)`,
+    /// `cache=none instead of writeback (vm-none)`.
     fn name(&self) -> String {
         let Edge { from, to, name } = self.places[0].edge;
         match self.places.as_slice() {
@@ -167,7 +168,7 @@ impl Layer<'_> {
         }
     }
 
-    /// ` (within 6%)`: the largest difference that the intervals of the undecided comparisons still allow; empty above [`WIDEST`].
+    /// Formats the largest difference that the undecided comparisons' intervals allow: ` (within 6%)`; empty above [`WIDEST`].
     fn bound(&self) -> String {
         let comparisons = self.places.iter().flat_map(|place| &place.comparisons);
         let open = comparisons.filter(|comparison| said(comparison) == Said::Open);
@@ -175,7 +176,7 @@ impl Layer<'_> {
         if most > WIDEST { String::new() } else { format!(" (within {:.0}%)", (most * 100.0 - 1e-9).ceil()) }
     }
 
-    /// `random writes 4.2-9.1% slower`, `same on reads (within 2%)`.
+    /// Describes the workloads with one verdict: `random writes 4.2-9.1% slower`, `same on reads (within 2%)`.
     fn part(&self, run: &Run, kind: Said, (brief, bounds): (bool, bool)) -> String {
         let of_kind = |place: &StepOfTable<'_>| -> Vec<f64> {
             place.comparisons.iter().filter(|c| said(c) == kind).map(|c| c.ratio.mean).collect()
@@ -200,10 +201,10 @@ impl Layer<'_> {
     }
 }
 
-/// Undecided differences that could exceed this fraction are not quantified.
+/// Largest possible difference of undecided comparisons that is still shown, as a fraction.
 const WIDEST: f64 = 0.5;
 
-/// The largest difference from 1 that an interval of ratios allows, as a fraction.
+/// Returns the largest difference from 1 that an interval of ratios allows, as a fraction.
 fn widest(interval: Interval) -> f64 {
     (interval.high - 1.0).max(1.0 - interval.low)
 }

@@ -15,19 +15,19 @@ pub(crate) use table::{Cell, Change, Table};
 /// The one-screen answer of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
-    /// A warning if any guest was emulated.
+    /// A warning if any guest's CPU was emulated; else `None`.
     pub(crate) emulated: Option<&'static str>,
     /// One line per layer with its cost, in the order of the ladder.
     pub(crate) layers: Vec<String>,
-    /// All cells; absent if nothing was measured.
+    /// Figures of all cells (target and workload); `None` if nothing was measured.
     pub(crate) table: Option<Table>,
-    /// Undecided comparisons and the most serious findings.
+    /// Undecided comparisons and the most serious warnings.
     pub(crate) remarks: Vec<String>,
 }
 
 const EMULATED: &str = "EMULATED guests (no KVM): their figures say nothing of a real machine.";
 
-/// A warning if any guest of the run was emulated.
+/// Returns a warning if any guest's CPU was emulated; else `None`.
 pub(crate) fn emulated(run: &Run) -> Option<&'static str> {
     run.targets.iter().any(|target| target.emulated).then_some(EMULATED)
 }

@@ -1,4 +1,4 @@
-//! Remarks on the results in the table: three lines at most, the rest on request.
+//! Selects the remarks shown below the table of results: at most three lines, and the command that shows the rest.
 
 use iotax_analysis::cells::{place, place_of};
 use iotax_analysis::grade::Grade;
@@ -15,7 +15,7 @@ use crate::remarks::{checks, remarks};
 use crate::sentences::{lost, next_step};
 
 const MOST: usize = 3;
-/// Warnings with a rank up to this make figures wrong, or make them measure something else than intended.
+/// Largest rank of warnings whose figures are wrong, or measure something else than intended.
 const GRAVE: u8 = 2;
 
 /// One line that says whether the figures of a single-target run can be trusted.
@@ -47,7 +47,7 @@ pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
     )
 }
 
-/// The full remarks on a single-target run whose rank is at most [`GRAVE`].
+/// Returns the full remarks on a single-target run whose rank is at most [`GRAVE`].
 pub(crate) fn grave(run: &Run, judgement: &Judgement) -> Vec<String> {
     let all = remarks(run, &judgement.warnings);
     all.iter().filter(|remark| rank(remark.kind) <= GRAVE).map(ToString::to_string).collect()
@@ -81,7 +81,7 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     lines
 }
 
-/// One line per failure, with its workload if the run has several.
+/// Returns one line per failure, with the workload's name if the run has several.
 fn failed<'a>(run: &'a Run, judgement: &'a Judgement) -> impl Iterator<Item = String> + 'a {
     run.plan.workloads.iter().flat_map(move |workload| {
         let lines = marks::failures(run, judgement, workload).into_iter();
@@ -93,7 +93,7 @@ fn failed<'a>(run: &'a Run, judgement: &'a Judgement) -> impl Iterator<Item = St
     })
 }
 
-/// The number of undecided comparisons, and what would decide them.
+/// Counts the undecided comparisons and names the command that would decide them; `None` if all are decided.
 fn open(run: &Run, judgement: &Judgement) -> Option<String> {
     let standing = judgement.standing.as_ref();
     let is_headline = |c: &&Comparison| {
@@ -120,7 +120,7 @@ fn open(run: &Run, judgement: &Judgement) -> Option<String> {
     Some(format!("{open} of {} not decided; {advice}", counted(all as u64, "comparison")))
 }
 
-/// Warnings grouped by kind, in order of first appearance. Emulation has a separate line.
+/// Groups warnings by kind, in order of first appearance. Leaves out emulation, which has a separate line.
 fn grouped(warnings: &[Warning]) -> Vec<(WarningKind, Vec<&Warning>)> {
     let mut groups: Vec<(WarningKind, Vec<&Warning>)> = Vec::new();
     for warning in warnings.iter().filter(|warning| warning.kind != WarningKind::Emulated) {
@@ -132,7 +132,7 @@ fn grouped(warnings: &[Warning]) -> Vec<(WarningKind, Vec<&Warning>)> {
     groups
 }
 
-/// `other load: another program used the device (140 of 400 measurements)`.
+/// Summarises the warnings of one kind: `other load: another program used the device (140 of 400 measurements)`.
 fn finding(run: &Run, kind: WarningKind, warnings: &[&Warning]) -> String {
     let mut places: Vec<_> =
         warnings.iter().filter_map(|w| Some((&w.target, &w.workload, w.round?))).collect();
@@ -164,7 +164,7 @@ fn finding(run: &Run, kind: WarningKind, warnings: &[&Warning]) -> String {
     format!("{}: {words}{place}", kind.word().replace('_', " "))
 }
 
-/// Describes clock warnings by cause: disagreeing or slow clocks, steal time, or both.
+/// Describes clock warnings by cause: clocks that disagree or are slow, CPU time taken by the hypervisor (steal), or both.
 fn of_clocks(warnings: &[&Warning]) -> &'static str {
     let is_steal = |warning: &&&Warning| warning.evidence.contains("(steal)");
     match warnings.iter().filter(is_steal).count() {
@@ -174,7 +174,7 @@ fn of_clocks(warnings: &[&Warning]) -> &'static str {
     }
 }
 
-/// Severity of a warning, 0 to 6; the lowest is the most serious.
+/// Returns the severity of a warning: 0 is the most serious, 6 the least.
 const fn rank(kind: WarningKind) -> u8 {
     match kind {
         WarningKind::Corrupt => 0,

@@ -1,4 +1,4 @@
-//! Short forms of speed differences: `4.2-9.1% slower`, `3.1x as fast`.
+//! Formats differences in speed briefly: `4.2-9.1% slower`, `3.1x as fast`.
 
 use iotax_analysis::Metric;
 
@@ -7,7 +7,7 @@ const TIMES_SLOWER: f64 = 0.051;
 /// Ratios of at least this are written as multiples (`2.5x as fast`).
 const TIMES_FASTER: f64 = 2.0;
 
-/// A range of ratios that are all slower or all faster: `28-31% slower`, for latencies `12% higher latency`.
+/// Formats a range of ratios that all point in one direction: `28-31% slower`; for latencies `12% higher latency`.
 pub(super) fn range(metric: Metric, ratios: &[f64]) -> String {
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let most = ratios.iter().copied().fold(0.0, f64::max);
@@ -20,7 +20,7 @@ pub(super) fn range(metric: Metric, ratios: &[f64]) -> String {
     if near == far { format!("{far}{unit} {words}") } else { format!("{near}-{far}{unit} {words}") }
 }
 
-/// The number and its unit: `%`, or `x` for a multiple.
+/// Returns the number and its unit: `%`, or `x` for a multiple.
 fn amount(ratio: f64) -> (String, &'static str) {
     match ratio {
         r if r <= 0.0 => ("100".into(), "%"),
@@ -29,7 +29,7 @@ fn amount(ratio: f64) -> (String, &'static str) {
     }
 }
 
-/// A ratio as a multiple: `20`, `3.1`, `1.04`.
+/// Formats a ratio, or its inverse below 1, as a multiple: `20`, `3.1`, `1.04`.
 fn multiple(ratio: f64) -> String {
     match ratio.max(ratio.recip()) {
         times if times < 1.1 => format!("{times:.2}"),
@@ -38,7 +38,7 @@ fn multiple(ratio: f64) -> String {
     }
 }
 
-/// The distance of a ratio from 1 in percent: `4.2`, `31`.
+/// Formats the distance of a ratio from 1 in percent: `4.2`, `31`.
 fn percent(ratio: f64) -> String {
     match (ratio - 1.0).abs() * 100.0 {
         percent if percent >= 9.95 => format!("{percent:.0}"),
@@ -58,7 +58,7 @@ fn words(metric: Metric, unit: &str, up: bool) -> &'static str {
     }
 }
 
-/// A change in the form of table cells: `-31%`, `-3.1%`, `+210%`, `12x`, `1/20`.
+/// Formats a ratio as a change in a table cell: `-31%`, `-3.1%`, `+210%`, `12x`, `1/20`.
 pub(super) fn change(ratio: f64) -> String {
     match ratio {
         r if r <= 0.0 => "-100%".into(),

@@ -1,4 +1,4 @@
-//! All cells of a run in one table: each target's figure on each workload, and its change from the baseline.
+//! Shows all cells of a run in one table: each target's figure on each workload, and the change from the baseline.
 
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric};
@@ -18,38 +18,38 @@ const LARGE: u64 = 64 << 10;
 /// A table with a row per target and a column per workload.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Table {
-    /// The workloads and their units.
+    /// Names of the workloads with the units of their figures.
     pub(crate) workloads: Vec<(String, &'static str)>,
-    /// The targets, each with a cell for every workload.
+    /// Names of the targets, each with one cell per workload.
     pub(crate) targets: Vec<(String, Vec<Cell>)>,
-    /// Explains the marks.
+    /// Explains the marks that occur in the table.
     pub(crate) legend: String,
 }
 
-/// The figure of a target on a workload.
+/// Figure of a target on a workload.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cell {
-    /// The figure in the workload's unit.
+    /// The figure as text, in the workload's unit.
     pub(crate) value: String,
-    /// The change from the baseline; absent for the baseline and where it is unknown.
+    /// Change from the baseline; `None` for the baseline and if unknown.
     pub(crate) change: Option<Change>,
 }
 
-/// A difference from the baseline.
+/// Change of a target's figure from the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Change {
-    /// The difference is within the margin.
+    /// The whole interval of the difference is within the margin.
     Same,
-    /// Slower or faster by this ratio.
+    /// Decided as slower or faster, with the ratio to the baseline.
     Decided(Verdict, f64),
-    /// Undecided at this ratio: more rounds may move it to either side of the margin.
+    /// Undecided, with the measured ratio: more rounds may move it to either side of the margin.
     Open(f64),
     /// Not compared, because a measurement is unusable.
     Withheld,
 }
 
 impl Change {
-    /// `-31%`, `=`, `-3.1%?`, `!`.
+    /// Formats the change: `-31%`, `=` (same), `-3.1%?` (undecided), `!` (not usable).
     pub(crate) fn text(self) -> String {
         match self {
             Self::Same => "=".into(),
@@ -68,7 +68,7 @@ impl Change {
     }
 }
 
-/// Builds the table; absent if nothing was measured.
+/// Builds the table; `None` if nothing was measured.
 pub(super) fn of(run: &Run, judgement: &Judgement) -> Option<Table> {
     let measured = |w: &&Workload| judgement.cells.iter().any(|cell| cell.workload == w.name);
     let workloads: Vec<&Workload> = run.plan.workloads.iter().filter(measured).collect();
@@ -83,7 +83,7 @@ pub(super) fn of(run: &Run, judgement: &Judgement) -> Option<Table> {
     Some(Table { workloads, targets, legend })
 }
 
-/// The metric that a workload's cells show, its unit and its format.
+/// Returns the metric shown in a workload's cells, its unit and its format.
 fn shown(workload: &Workload) -> (Metric, &'static str, fn(f64) -> String) {
     let headline = Metric::headline(workload);
     match workload.kind() {

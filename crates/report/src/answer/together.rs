@@ -1,4 +1,4 @@
-//! Common names for several workloads: `everywhere`, `reads`, `random writes`.
+//! Finds a common name for several workloads: `everywhere`, `reads`, `random writes`.
 
 use iotax_model::Run;
 use iotax_model::Workload;
@@ -23,21 +23,21 @@ fn only_reads(workload: &Workload) -> bool {
     workload.jobs().all(|job| job.rw.reads() && !job.rw.writes())
 }
 
-/// True if every job writes and none reads; a trim counts as neither.
+/// Returns whether every job writes and none reads; trims count as neither.
 fn only_writes(workload: &Workload) -> bool {
     workload.jobs().all(|job| job.rw.writes() && !job.rw.reads())
 }
 
-/// The workloads of a run that a statement covers.
+/// Name for the workloads to which a statement applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Where {
     /// All workloads of the run.
     Everywhere,
-    /// The name of a class of workloads, the workloads' names, or their number.
+    /// Some workloads, by the name of their class, by their own names, or by their number.
     On(String),
 }
 
-/// The class that covers exactly these workloads; without one their names, or with `brief` their number.
+/// Names a set of workloads: by the class that contains exactly these, else by their names, or with `brief` by their number.
 pub(super) fn name(run: &Run, names: &[&str], brief: bool) -> Where {
     let all = &run.plan.workloads;
     if names.len() == all.len() {

@@ -1,4 +1,4 @@
-//! The answer of a run on one screen.
+//! Builds the answer of a run on one screen.
 
 use iotax_analysis::curve::{self, Curves, curves};
 use iotax_analysis::summary::scatter;
@@ -17,8 +17,8 @@ use crate::sentences::verified;
 /// Number of workload columns that fit a terminal next to the targets' names.
 const COLUMNS: usize = 5;
 
-/// The answer of a run on one screen: a line for each layer, one table, the gravest remarks; for a single target two
-/// lines and its figures. Suites, imported runs and a single target over a network give the whole report.
+/// Builds the answer of a run on one screen: a line per layer, one table, the most serious remarks; for a single target two lines and its
+/// figures. Suites, imported runs and a single target over a network get the whole report.
 #[must_use]
 pub fn answer(run: &Run, judgement: &Judgement) -> Page {
     behind_incomplete(short(run, judgement), run)
@@ -87,7 +87,7 @@ pub fn so_far(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// Adds the latency curves, or the read-write grids if the curves form any.
+/// Adds the latency curves to a page; if curves with several shares of reads form grids, adds the grids instead.
 fn add_curves(page: &mut Page, run: &Run, judgement: &Judgement, curves: &[Curves<'_>]) {
     let grids = curve::grids(curves);
     grids.iter().for_each(|grid| super::grid::add(page, grid));
@@ -101,7 +101,7 @@ fn add_table(page: &mut Page, table: Table) {
     page.add(Part::Lines(vec![table.legend]));
 }
 
-/// The page of a single target: the workload, a line on the validity of the results, and the figures by direction.
+/// Builds the page of a single target: the workload, a line on whether the figures can be trusted, and the figures by direction.
 fn bench(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     let mut lines: Vec<String> =
@@ -127,7 +127,7 @@ fn bench(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// `4k random read, queue depth 1: 14.7k IOPS (60.2 MB/s) at 67.1 us, 4.10 us of CPU each`.
+/// `4k random read, queue depth 1: 14.7k IOPS, 60.2 MB/s, 67.1 us each, 4.10 us of CPU, scatter 1.2% over 5 rounds`.
 fn measured(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
     let summary = judgement.summary(&workload.name, &run.plan.targets.first()?.name)?;
     let bytes = summary.of(Metric::BYTES_PER_S).filter(|bytes| *bytes > 0.0);
@@ -144,7 +144,7 @@ fn measured(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Str
     Some(format!("{}: {}", title(workload), parts.join(", ")))
 }
 
-/// `Run 17, ladder /mnt: 12 rounds of 4 targets and 5 workloads`.
+/// Describes the run in a heading: `Run 17, ladder /mnt: 12 rounds of 4 targets and 5 workloads`.
 fn head(run: &Run) -> String {
     let rounds = run.measurements.iter().map(|m| m.round).max().unwrap_or_default();
     format!(
@@ -158,7 +158,7 @@ fn head(run: &Run) -> String {
     )
 }
 
-/// One grid per [`COLUMNS`] workloads.
+/// Splits the table into grids of at most [`COLUMNS`] workloads each.
 fn grids(table: &Table) -> Vec<Grid> {
     let places: Vec<usize> = (0..table.workloads.len()).collect();
     places.chunks(COLUMNS).map(|places| grid(table, places)).collect()
@@ -176,7 +176,7 @@ fn grid(table: &Table, places: &[usize]) -> Grid {
     Grid { head: [words("")].into_iter().chain(heads).collect(), rows: rows.collect() }
 }
 
-/// `10.5k -31% `: padded so that the changes in a column line up, with or without a mark.
+/// Formats a cell: `10.5k -31% `, padded so that the changes of a column line up, with or without a mark.
 fn shown(table: &Table, cell: &Cell, column: usize) -> Field {
     let in_column = || table.targets.iter().filter_map(|(_, cells)| cells[column].change);
     let width = in_column().map(|change| change.text().trim_end_matches('?').chars().count()).max();

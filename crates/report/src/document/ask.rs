@@ -1,4 +1,4 @@
-//! The highest rate that meets the conditions: a heading and a sentence per target, and the figures at all rates tried.
+//! Shows the result of a rate search: a sentence per target, and the figures at all rates tried.
 
 use super::{Grid, Page, Part, figure};
 use crate::ask::{heading, sentences};
@@ -8,7 +8,7 @@ use iotax_model::Run;
 use iotax_model::plan::{AskSpec, Slo};
 use iotax_model::units::human;
 
-/// Adds the results of a rate search, with a table of all rates per target if `in_full`. Returns whether the run is a search.
+/// Adds the results of a rate search; with `in_full` also a table per target of all rates tried. Returns whether the run is a search.
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let Some(ask) = run.plan.ask() else { return false };
     for answers in answers(run) {
@@ -22,7 +22,7 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     true
 }
 
-/// One row per rate tried, with the latency of each condition.
+/// Builds a table with one row per rate tried, with the latency that each condition limits.
 fn rates(ask: &AskSpec, answer: &Answer<'_>) -> Grid {
     let timed: Vec<&Slo> = ask.slo.iter().filter(|slo| **slo != Slo::NoErrors).collect();
     let names: Vec<String> = timed.iter().map(|slo| slo.figure()).collect();

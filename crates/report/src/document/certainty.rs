@@ -1,4 +1,4 @@
-//! Percentiles omitted for lack of I/Os, and drift over the run.
+//! Describes percentiles that were left out for lack of I/Os, and drift over the run.
 
 use iotax_model::record::Tally;
 use iotax_model::units::human::listed;
@@ -7,8 +7,8 @@ use crate::figure::grouped;
 use iotax_analysis::percentile::{name, needed};
 use iotax_analysis::{Judgement, Metric};
 
-/// Names the percentiles that had too few I/Os: `Not given: p99.9 of 500 read I/Os (10,000 are needed).`
-/// Absent if none is missing; rows without I/O are skipped.
+/// Names the percentiles that had too few I/Os: `Not given: p99.9 of 500 read I/Os (10,000 are needed).` `None` if all were given; rows
+/// without I/O are skipped.
 pub(super) fn left_out(rows: &[(&str, &Tally)], quantiles: &[f64]) -> Option<String> {
     let mut missing: Vec<String> = Vec::new();
     for (row, tally) in rows {
@@ -20,7 +20,8 @@ pub(super) fn left_out(rows: &[(&str, &Tally)], quantiles: &[f64]) -> Option<Str
     (!missing.is_empty()).then(|| format!("Not given: {}.", listed(&missing)))
 }
 
-/// The drift of a workload's figures over the run, if it exceeds the margin and is statistically significant.
+/// Describes the drift of a workload's figures over the run, and the round furthest from the mean, if significant and above the margin; else
+/// `None`.
 pub(crate) fn over_the_run(
     judgement: &Judgement,
     workload: &str,

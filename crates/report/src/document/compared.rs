@@ -1,4 +1,4 @@
-//! A comparison of two runs, or of two targets of one run.
+//! Shows a comparison of two runs, or of two targets of one run.
 
 use iotax_model::Workload;
 use iotax_model::units::human::{self, listed};
@@ -12,10 +12,10 @@ use iotax_analysis::compare::{
 };
 use iotax_analysis::stats::verdict::Verdict;
 
-/// The metrics shown unless the user names others.
+/// Metrics shown unless the user requests others.
 pub const SHOWN: [Metric; 4] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99, Metric::IOPS, Metric::CPU_PER_IO];
 
-/// The page of a comparison: conclusions, both sides, the differences in their setups, and the figures of each workload.
+/// Builds the page of a comparison: conclusions, both sides, differences in their setups, and the figures of each workload.
 #[must_use]
 pub fn compared(a: &Side<'_>, b: &Side<'_>, compared: &Compared, metrics: &[Metric]) -> Page {
     let mut page = Page::default();
@@ -55,7 +55,7 @@ const fn other(which: Which) -> Which {
     }
 }
 
-/// `A: run 12, which disk format for our VMs, 2026-09-21T14:13:20Z (baseline)`.
+/// Describes one side: `A: run 12, which disk format for our VMs, 2026-09-21T14:13:20Z (baseline)`.
 fn introduced(side: &Side<'_>, which: Which, compared: &Compared) -> String {
     let account = side.account;
     let role = if compared.baseline == which { " (baseline)" } else { "" };
@@ -64,7 +64,7 @@ fn introduced(side: &Side<'_>, which: Which, compared: &Compared) -> String {
     format!("{which}: {}, {run}{}, {}{role}{source}", side.called(), account.name, account.started_at)
 }
 
-/// `kernel: 6.1 in A, 6.2 in B`; a difference common to several targets is listed once.
+/// Lists differences between the setups: `kernel: 6.1 in A, 6.2 in B`; a difference that several targets share is listed once.
 fn differing(compared: &Compared) -> Vec<String> {
     let mut lines: Vec<String> = compared.machines.iter().map(|d| said("", d)).collect();
     for pair in &compared.targets {
@@ -99,7 +99,7 @@ fn said(place: &str, difference: &Difference) -> String {
     format!("{place}{}: {} in A, {} in B", difference.what, side(&difference.a), side(&difference.b))
 }
 
-/// A row for each target and metric.
+/// Builds the table of a workload, with a row for each target and metric.
 fn table(compared: &Compared, workload: usize, metrics: &[Metric]) -> Grid {
     let (over, under) = (other(compared.baseline), compared.baseline);
     let mut grid = Grid::new(&["", "", "A", "B", &format!("{over} against {under}"), ""]);
@@ -177,7 +177,7 @@ fn rule(compared: &Compared) -> String {
     )
 }
 
-/// `slower > 5%: tripped by vm-raw on randread-4k-qd1 (+7.2% [+6.1, +8.3]).`
+/// Describes the outcome of a gate (`--fail-if`): `slower > 5%: tripped by vm-raw on randread-4k-qd1 (+7.2% [+6.1, +8.3]).`
 fn gate(compared: &Compared, result: &GateResult) -> String {
     let place = |cell: &ComparedCell| {
         format!("{} on {}", compared.targets[cell.target].name(), compared.workloads[cell.workload].name())

@@ -1,4 +1,4 @@
-//! The page of power-cut tests: speed against safety.
+//! Shows the results of power-cut tests: write speed, and what each stack lost.
 
 use iotax_analysis::crash::{CrashVerdict, at_most_of_none};
 use iotax_model::crash::{CrashDocument, DatabaseMode};
@@ -7,10 +7,10 @@ use iotax_model::units::human;
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{counted, grouped};
 
-/// Heading above the table.
+/// Heading of the table.
 pub(crate) const CRASH_HEAD: &str = "Speed against safety";
 
-/// The page of `iotax crash` and `iotax powercut check`.
+/// Builds the page of `iotax crash` and `iotax powercut check`.
 #[must_use]
 pub fn crash(document: &CrashDocument) -> Page {
     let verdicts: Vec<CrashVerdict<'_>> = document.targets.iter().map(CrashVerdict::of).collect();
@@ -69,7 +69,7 @@ const POSTGRESQL: &str = "PostgreSQL, one row a commit; the names have its wal_s
                           after which a commit was missing although fsync and synchronous_commit are on, or the cluster was damaged or did not start \
                           although fsync is on. Commits lost: those that PostgreSQL acknowledged, promised or not, over all cuts.";
 
-/// `virtio-raw: 12.1k writes/s; nothing lost that was flushed; up to 2.1 ms of what was not, out of order.`
+/// Describes a stack: `virtio-raw: 12.1k writes/s; nothing lost that was flushed; up to 2.10 ms of what was not, out of order.`
 fn sentence(verdict: &CrashVerdict<'_>) -> String {
     let CrashVerdict { name, cuts, cuts_with_loss, database, .. } = verdict;
     let speed = verdict.writes_per_second.map(human::count);
@@ -94,7 +94,7 @@ fn sentence(verdict: &CrashVerdict<'_>) -> String {
     format!("{name}: {speed}{flushed}{}{}.", others.unwrap_or_default(), unusable.unwrap_or_default())
 }
 
-/// `commits` for a database, else `writes`.
+/// Returns what was counted: `commits` for a database, else `writes`.
 const fn unit(verdict: &CrashVerdict<'_>) -> &'static str {
     if verdict.database.is_some() { "commits" } else { "writes" }
 }
@@ -124,7 +124,7 @@ fn row(verdict: &CrashVerdict<'_>) -> Vec<Field> {
     row
 }
 
-/// The state of the database or image after the cuts: `usable`, `image sound`, or its faults with the number of cuts that have each.
+/// Describes the database or image after the cuts: `usable`, `image sound`, or its faults with the number of cuts that caused each.
 fn afterwards(verdict: &CrashVerdict<'_>) -> String {
     let of = |cuts: u64, what: &str| (cuts > 0).then(|| format!("{what} in {cuts} of {}", verdict.cuts));
     let what = if verdict.database.is_some() { "database" } else { "image" };

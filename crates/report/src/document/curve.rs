@@ -1,4 +1,4 @@
-//! Latency against offered load: a table for each workload.
+//! Shows latency against offered load: sentences, a plot and a table for each workload.
 
 use super::{Field, Grid, Page, Part, figure};
 use crate::curve::{heading, legend, sentences};
@@ -9,7 +9,7 @@ use iotax_analysis::curve::{Curve, Curves, RatePoint};
 use iotax_model::Run;
 use iotax_model::units::human;
 
-/// A heading, a sentence per target, and the response times by rate.
+/// Adds a heading, a sentence per target, and the response times by rate.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, curves: &Curves<'_>) {
     page.add(Part::Head(heading(curves)));
     page.add(Part::Lines(sentences(judgement, curves, &run.plan.baseline)));
@@ -23,12 +23,12 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, curves: &Cu
     page.add(Part::Lines(vec![legend(alone)]));
 }
 
-/// The letter that stands for a target in the plot; `None` with a single target.
+/// Returns the letter that marks a target in the plot; `None` with a single target.
 fn letter(curves: &Curves<'_>, number: usize) -> Option<char> {
     ('A'..='Z').cycle().nth(number).filter(|_| curves.targets.len() > 1)
 }
 
-/// `Mean response time by IOPS due (A host-file, B vm-raw):`
+/// Formats the caption of the plot: `Mean response time by IOPS due (A host-file, B vm-raw):`
 fn caption(curves: &Curves<'_>) -> String {
     let named =
         |(number, curve): (usize, &Curve<'_>)| Some(format!("{} {}", letter(curves, number)?, curve.target));
@@ -37,7 +37,7 @@ fn caption(curves: &Curves<'_>) -> String {
     format!("Mean response time by IOPS due{names}:")
 }
 
-/// The mean response time of each target at its sustained rates.
+/// Returns a plot line per target: the mean response time at each rate that the target sustained.
 fn lines(curves: &Curves<'_>) -> Vec<Line> {
     let point = |point: &RatePoint<'_>| {
         Some((point.offered, point.response_mean().filter(|_| point.is_sustained())?))
@@ -49,7 +49,7 @@ fn lines(curves: &Curves<'_>) -> Vec<Line> {
     curves.targets.iter().enumerate().map(line).collect()
 }
 
-/// One row per rate with all figures of one target.
+/// Builds a table of one target, with a row per rate and all figures.
 fn in_full(points: &[RatePoint<'_>]) -> Grid {
     let mut grid = Grid::new(&["IOPS due", "done", "kept", "mean", "p50", "p99", "p99.9", "CPU/IO"]);
     grid.head.iter_mut().for_each(|field| field.is_figure = true);
@@ -70,12 +70,12 @@ fn in_full(points: &[RatePoint<'_>]) -> Grid {
     grid
 }
 
-/// `98.0%`, rounded down, so that a share just below a limit is not shown as the limit.
+/// Formats a share in percent, rounded down: `98.0%`. A share just below a limit is not shown as the limit.
 fn share(kept: f64) -> String {
     format!("{:.1}%", (1000.0 * kept).floor() / 10.0)
 }
 
-/// One row per rate, mean and 99th percentile of each target in a column.
+/// Builds a table with a row per rate and a column per target, which holds mean and p99.
 fn side_by_side(curves: &Curves<'_>) -> Grid {
     let mut grid = Grid::new(&["IOPS due"]);
     grid.head[0].is_figure = true;
@@ -99,7 +99,7 @@ fn side_by_side(curves: &Curves<'_>) -> Grid {
     grid
 }
 
-/// `85.2 us / 310 us`.
+/// Formats the mean and the 99th percentile of response times: `85.2 us / 310 us`.
 fn mean_and_p99(point: &RatePoint<'_>) -> String {
     let [mean, p99] =
         [point.response_mean(), point.response_quantile(0.99)].map(|ns| or_unknown(ns, human::time));

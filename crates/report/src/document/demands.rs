@@ -1,4 +1,4 @@
-//! Demands on each target: the answers, and a table of the measured figures.
+//! Shows which demands each target meets, with a table of the measured figures.
 
 use iotax_analysis::Judgement;
 use iotax_analysis::demands::{DemandOnTarget, Kept, NoFigure, demands};
@@ -37,7 +37,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement) -> bool {
     true
 }
 
-/// The demands as a section for HTML; empty for a plan without demands.
+/// Returns the page section on demands for HTML; empty for a plan without demands.
 pub(crate) fn section(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     add(&mut page, run, judgement);

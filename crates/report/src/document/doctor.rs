@@ -1,4 +1,4 @@
-//! The findings of `iotax doctor`, and the list of its rules.
+//! Shows the findings of `iotax doctor`, and the list of its rules.
 
 use iotax_doctor::{Finding, Rule, Sureness, Violation};
 use iotax_model::survey::{MachineSetup, Survey};
@@ -7,7 +7,7 @@ use iotax_model::units::human::listed;
 use super::{Page, Part};
 use crate::figure::listed_briefly;
 
-/// The answer first, then each finding with its evidence, reason and remedy. Findings of the same rule are combined.
+/// Builds the page: the summary first, then each finding with its evidence, reason and remedy. Findings of the same rule are combined.
 #[must_use]
 pub fn doctor(subject: &str, survey: &Survey, findings: &[Finding]) -> Page {
     let mut parts = vec![Part::Sentence(format!("{subject}: {}", ended(&headline(survey, findings))))];
@@ -40,7 +40,7 @@ fn by_rule(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     rules
 }
 
-/// One line per device or file; lines that differ only in its name are combined.
+/// Formats one line per device or file; lines that differ only in this name are combined.
 fn each(findings: &[&Finding], line: impl Fn(&Violation) -> String) -> Vec<String> {
     let mut lines: Vec<(String, String, Vec<String>)> = Vec::new();
     for Finding { violation, .. } in findings {
@@ -97,7 +97,7 @@ fn answer(findings: &[Finding]) -> String {
     if counts.is_empty() { "nothing found".to_owned() } else { counts.join(", ") }
 }
 
-/// The scope of the survey, so that "nothing found" is not read as "nothing examined".
+/// Names what was examined, so that "nothing found" is not read as "nothing examined".
 fn looked_at(survey: &Survey) -> String {
     let numbers = [
         (survey.disks.len(), "block device"),
@@ -115,7 +115,7 @@ fn looked_at(survey: &Survey) -> String {
     format!("Looked at: {}.", listed(&words))
 }
 
-/// All rules, one per line.
+/// Builds the page of all rules, one per line.
 #[must_use]
 pub fn rules() -> Page {
     let line = |rule: &Rule| {

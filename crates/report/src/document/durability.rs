@@ -1,4 +1,4 @@
-//! Durable writes: a table of methods, the number of flushes at each layer, and the conclusions.
+//! Shows durable writes: a table of methods, the number of flushes at each layer, and the conclusions.
 
 use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
 use iotax_analysis::{Judgement, Metric};
@@ -26,14 +26,14 @@ fn add_figures(page: &mut Page, run: &Run, judgement: &Judgement, writes: &Durab
     page.add_list("Flushes, from the program down", account_lines(run, writes));
 }
 
-/// `Durable writes of 4k`, `Durable writes of 8k by 4 jobs at once`.
+/// Formats the heading: `Durable writes of 4k`, `Durable writes of 8k by 4 jobs at once`.
 fn title(run: &Run) -> String {
     let Some(first) = run.plan.workloads.first() else { return "Durable writes".into() };
     let jobs = if first.numjobs > 1 { format!(" by {} jobs at once", first.numjobs) } else { String::new() };
     format!("Durable writes of {}{jobs}", first.lengths())
 }
 
-/// The table and the flush counts of a run, for HTML; empty if the run tested no durable writes.
+/// Returns the page section on durable writes for HTML; empty if the run tested none.
 pub(crate) fn section(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     if let Some(writes) = DurableWrites::of(run, judgement) {
@@ -42,7 +42,7 @@ pub(crate) fn section(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// One row per method and target.
+/// Builds a table with one row per method and target.
 fn table(run: &Run, judgement: &Judgement, writes: &DurableWrites<'_>) -> Grid {
     let compares = run.plan.targets.len() > 1;
     let reference = writes.reference.map(|name| format!("against {name}"));

@@ -1,4 +1,4 @@
-//! All known figures: one row per figure, with the targets side by side.
+//! Shows all known figures: one row per figure, with the targets side by side.
 
 use iotax_model::Workload;
 
@@ -8,7 +8,7 @@ use iotax_analysis::metric::Unit;
 use iotax_analysis::{CellJudgement, Judgement, Metric};
 use iotax_model::Run;
 
-/// A table for each workload, over all rounds.
+/// Builds a page with a table per workload; the figures cover all rounds.
 #[must_use]
 pub fn figures(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
@@ -22,7 +22,7 @@ pub fn figures(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// A column per measured target; absent if none was measured.
+/// Builds the table of a workload, with a column per measured target; `None` if none was measured.
 fn table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let cells = cells(run, judgement, workload);
     let mut head = vec![words("")];
@@ -35,12 +35,12 @@ fn table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> 
     Grid { head, rows: rows.collect() }.filled()
 }
 
-/// The cells of a workload that were measured, in the plan's order of targets.
+/// Returns the measured cells of a workload, in the plan's order of targets.
 pub(crate) fn cells<'a>(run: &Run, judgement: &'a Judgement, workload: &Workload) -> Vec<&'a CellJudgement> {
     run.plan.targets.iter().filter_map(|target| judgement.cell(&workload.name, &target.name)).collect()
 }
 
-/// The name of each figure that is known for any of these cells, with its values.
+/// Returns a row per figure that is known for any of these cells: its name and its value in each cell.
 pub(crate) fn rows(
     judgement: &Judgement,
     workload: &Workload,
@@ -58,7 +58,7 @@ pub(crate) fn rows(
     judgement.figures.iter().filter(known).map(row).collect()
 }
 
-/// Returns whether a value deserves a row: counts of 0 (nothing lost, nothing failed) do not.
+/// Returns whether a value deserves a row: counts of 0, such as lost or failed I/Os, do not.
 fn says(metric: Metric, value: f64) -> bool {
     metric.definition().unit != Unit::Count || value > 0.0
 }

@@ -1,4 +1,4 @@
-//! The result of a fleet.
+//! Shows the result of a measurement on several hosts (a fleet).
 
 use iotax_analysis::fleet::{FleetAnswer, HostCell, SharedCell, SharedGroup};
 use iotax_model::RunState;
@@ -9,10 +9,10 @@ use crate::figure::counted;
 
 use super::{Field, Grid, Page, Part, figure, words};
 
-/// Shown for an unknown figure.
+/// Text for an unknown figure.
 const UNKNOWN: &str = "-";
 
-/// The answer first: the hosts that differ from the others, or the sum over all hosts; then every figure.
+/// Builds the page: first the hosts that differ from the others, or the sum over all hosts of a shared storage; then every figure.
 #[must_use]
 pub fn fleet(fleet: &FleetAnswer) -> Page {
     let mut page = Page::default();
@@ -48,7 +48,7 @@ pub fn fleet(fleet: &FleetAnswer) -> Page {
     page
 }
 
-/// The members that did not finish.
+/// Lists the hosts whose run ended early, with the reason.
 fn ended_early(fleet: &FleetAnswer) -> Vec<String> {
     let early = fleet.members.iter().filter(|member| member.state != RunState::Complete);
     early
@@ -111,7 +111,7 @@ fn hosts(cell: &HostCell) -> Grid {
     grid
 }
 
-/// The total IOPS and bandwidth of a group that ran at the same time, its latency, and the spread of its start times.
+/// Describes a group of hosts that ran at the same time: total IOPS and bandwidth, latency, and the spread of start times.
 fn together(group: &SharedGroup) -> String {
     let interval = group.iops_interval.map_or(String::new(), |interval| {
         format!(" (95% interval {} to {})", human::count(interval.low), human::count(interval.high))

@@ -1,4 +1,4 @@
-//! Reads against writes: a table of the load at which each response time is reached, by share of reads.
+//! Shows reads against writes: the load at which each response time is reached, by share of reads.
 
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, or_unknown};
@@ -13,7 +13,7 @@ pub(super) fn add(page: &mut Page, grid: &curve::Grid<'_>) {
     page.add(Part::Lines(vec![LEGEND.into()]));
 }
 
-/// One row per share of reads, one column per response time.
+/// Builds a table with one row per share of reads and one column per response time.
 fn table(grid: &curve::Grid<'_>) -> Grid {
     let levels = grid.levels.iter().map(|ns| figure(human::time(*ns)));
     let head = [words("read/write, %"), figure("IOPS at most")].into_iter().chain(levels);

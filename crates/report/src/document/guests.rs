@@ -1,4 +1,4 @@
-//! The share of each guest or job, and the load of neighbours.
+//! Shows how concurrent guests or jobs shared the throughput, and the load of neighbours.
 
 use iotax_model::Workload;
 use iotax_model::units::human;
@@ -9,7 +9,7 @@ use crate::neighbours;
 use iotax_analysis::{CellJudgement, GroupFairness, Judgement, MemberKind, Metric};
 use iotax_model::Run;
 
-/// Selects the fairness figures of a cell: those of its guests or those of its jobs.
+/// Selects the fairness figures of a cell, for its guests or for its jobs.
 fn part(of: MemberKind) -> fn(&CellJudgement) -> Option<&GroupFairness> {
     match of {
         MemberKind::Guests => |cell| cell.guests.as_ref(),
@@ -17,7 +17,7 @@ fn part(of: MemberKind) -> fn(&CellJudgement) -> Option<&GroupFairness> {
     }
 }
 
-/// One row per guest or job, then one for the total; absent if no target has several.
+/// Builds a table with a row per guest or job and a row for all; `None` if no target has several.
 pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: MemberKind) -> Option<Grid> {
     let workload = &on.name;
     let member = judgement.on(workload, part(of)).next().map_or("", |(_, crowd)| crowd.member_word());
@@ -53,7 +53,7 @@ pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: MemberKind) -> Op
     grid.filled()
 }
 
-/// A line per target with a neighbour.
+/// Returns a line for each target that was measured beside a neighbour's load.
 pub(super) fn noises(run: &Run, judgement: &Judgement, workload: &Workload) -> Vec<String> {
     let noises = judgement.on(&workload.name, |cell| cell.neighbour.as_ref());
     noises

@@ -1,4 +1,4 @@
-//! A history of several runs side by side.
+//! Shows several runs of the same cells side by side.
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::figure::{UNKNOWN, bits_with, change, time_with, title};
@@ -6,8 +6,8 @@ use crate::sentences::compared::percent;
 use iotax_analysis::compare::{Account, Compared, History, HistoryPoint, Track};
 use iotax_analysis::{Metric, Ratio};
 
-/// The runs and what differs between them, then every cell's mean latency in each run, with its 95% interval over the
-/// rounds and its change against the first run that has it and against the previous one.
+/// Builds the page: the runs and their differences, then each cell's mean latency in each run, with its 95% interval over the rounds, and its
+/// changes against the first run with this cell and against the previous one.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History) -> Page {
     let mut page = Page::default();
@@ -63,7 +63,7 @@ fn runs(accounts: &[Account]) -> Grid {
     grid
 }
 
-/// One line per difference between a run and the previous one.
+/// Returns a line per difference in setup between a run and the previous one.
 fn changed(found: Option<&Compared>, two: &[Account]) -> Vec<String> {
     let (before, after) = (&two[0].label, &two[1].label);
     let Some(compared) = found else {

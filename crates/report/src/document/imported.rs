@@ -1,4 +1,4 @@
-//! Runs measured by another tool, with the figures that the tool reported.
+//! Shows runs that were measured by another tool, with the figures that this tool reported.
 
 use iotax_model::record::{ImportSource, ImportedMetric, Measurement};
 use iotax_model::units::human;
@@ -10,7 +10,7 @@ use iotax_analysis::stats::median;
 use iotax_analysis::{CellJudgement, Judgement, Metric};
 use iotax_model::Run;
 
-/// The metrics of the overview, with their column heads.
+/// Metrics of the overview, with their column heads.
 const SHOWN: [(Metric, &str); 8] = [
     (Metric::IOPS, "IOPS"),
     (Metric::BYTES_PER_S, "bytes/s"),
@@ -56,10 +56,10 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &Im
     }
 }
 
-/// A cell and its measurements.
+/// A cell with its measurements.
 type Row<'a> = (&'a CellJudgement, &'a [&'a Measurement]);
 
-/// One row per cell, with the columns that at least one cell can fill.
+/// Builds a table with one row per cell; columns that are unknown in all cells are left out. `None` if all are.
 fn overview(run: &Run, rows: &[Row<'_>], source: &ImportSource) -> Option<Grid> {
     let (rate_head, rate) = rate_of(source);
     let shown: Vec<(Metric, &str)> = SHOWN
@@ -92,7 +92,7 @@ fn overview(run: &Run, rows: &[Row<'_>], source: &ImportSource) -> Option<Grid> 
     grid.filled()
 }
 
-/// One row per figure under the source's own name, over all rounds.
+/// Builds a table with one row per figure that is no iotax metric, under the tool's own name, over all rounds.
 fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     let names = names(run);
     let mut grid = table(names, &["figure", "value"]);
@@ -129,7 +129,7 @@ fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     grid.filled()
 }
 
-/// Summarizes a figure over rounds: minimum, maximum, sum or mean as its name suggests, otherwise the median.
+/// Combines a figure's values over rounds: the minimum, maximum, sum or mean if the figure's name calls for it, else the median.
 fn over_rounds(figure: &ImportedMetric, values: &[f64]) -> Option<f64> {
     let sum = || values.iter().sum::<f64>();
     let is_count = figure.unit.is_empty();
@@ -142,7 +142,7 @@ fn over_rounds(figure: &ImportedMetric, values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Formats a value in a unit that iotax knows; in another unit with up to three decimals.
+/// Formats a value in iotax's usual form; in a unit that iotax does not know with up to three decimals.
 fn shown(value: f64, unit: &str) -> String {
     match unit {
         "ns" => human::time(value),
@@ -156,7 +156,7 @@ fn shown(value: f64, unit: &str) -> String {
     }
 }
 
-/// The columns that identify a cell: the target only if there are several.
+/// Returns the heads of the columns that identify a cell: the target is left out if there is only one.
 fn names(run: &Run) -> &'static [&'static str] {
     if run.plan.targets.len() > 1 { &["workload", "target"] } else { &["workload"] }
 }

@@ -1,4 +1,4 @@
-//! The cost of each layer, and the latency breakdown by layer.
+//! Shows the cost of each layer, and the latency breakdown by layer.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::amplification;
 use crate::figure::{or_unknown, signed_time, step_in_words};
 use iotax_analysis::{Judgement, Metric};
 
-/// One row per edge of the ladder; absent if none was measured. On narrow terminals a row names only its own target.
+/// Builds a table with one row per step of the ladder; `None` if none was measured. On narrow terminals a row does not name the target below.
 pub(super) fn steps(judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let (leading, cpu_metric) = (Metric::leading(workload), Metric::cpu(workload));
     let mut grid = Grid::new(&["layer by layer", leading.column(workload), cpu_metric.column(workload), ""]);
@@ -29,7 +29,7 @@ pub(super) fn steps(judgement: &Judgement, workload: &Workload) -> Option<Grid> 
     grid.filled()
 }
 
-/// The latency breakdown of each guest measured from inside, one line each.
+/// Returns a line per guest with measurements from inside, with the latency added by each layer.
 pub(super) fn insides(judgement: &Judgement, workload: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let all = judgement.on(workload, |cell| cell.latency.as_ref());
@@ -46,7 +46,7 @@ pub(super) fn insides(judgement: &Judgement, workload: &str) -> Vec<String> {
     lines
 }
 
-/// A line for each target where a layer merged, split, amplified or absorbed I/O.
+/// Returns a line per target with the layers that merged, split, amplified or absorbed I/O.
 pub(super) fn flows(judgement: &Judgement, workload: &str) -> Vec<String> {
     let flows = judgement.on(workload, |cell| cell.amplification.as_ref());
     flows

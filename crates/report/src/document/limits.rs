@@ -1,4 +1,4 @@
-//! Rate limits in front of a storage target: the limits found, and the measured rates they follow from.
+//! Shows rate limits in front of a storage target, and the measured rates that reveal them.
 
 use iotax_analysis::limits::{LimitsOnTarget, limits};
 use iotax_model::Run;
@@ -20,14 +20,14 @@ pub(super) fn add(page: &mut Page, run: &Run) -> bool {
     true
 }
 
-/// The rate limits as a section for HTML; empty for a run of another kind.
+/// Returns the page section on rate limits for HTML; empty for a run of another suite.
 pub(crate) fn section(run: &Run) -> Page {
     let mut page = Page::default();
     add(&mut page, run);
     page
 }
 
-/// One row per workload and target.
+/// Builds a table with one row per workload and target.
 fn table(all: &[LimitsOnTarget<'_>]) -> Grid {
     let several = all.len() > 1;
     let mut head = vec![words("")];

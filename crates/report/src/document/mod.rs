@@ -1,4 +1,4 @@
-//! Pages of headings, tables and sentences, before they are laid out for a terminal or as Markdown.
+//! Builds pages of headings, tables and sentences, which are then laid out for a terminal or as Markdown.
 
 mod answer;
 mod ask;
@@ -53,7 +53,7 @@ pub struct Page {
     pub(super) parts: Vec<Part>,
 }
 
-/// Puts the progress of an unfinished run, and the measurements whose verification was incomplete, in front of a page.
+/// Puts two warnings in front of a page: that the run is unfinished, and which measurements were not verified completely.
 fn behind_incomplete(mut page: Page, run: &Run) -> Page {
     let line = |m: &Measurement| {
         let reason = m.outcome.verify.as_ref()?.incomplete()?;
@@ -75,11 +75,11 @@ pub(super) enum Part {
     Sentence(String),
     /// A table of figures.
     Table(Grid),
-    /// Lines that belong to the preceding table.
+    /// Lines that explain the preceding table.
     Lines(Vec<String>),
     /// Lines of a character plot, which are not wrapped.
     Plot(Vec<String>),
-    /// A heading and its sentences.
+    /// A heading with a list of sentences.
     List(&'static str, Vec<String>),
 }
 
@@ -90,36 +90,36 @@ pub(super) struct Grid {
     pub(super) rows: Vec<Vec<Field>>,
 }
 
-/// A field of a table.
+/// A field of a table, in its head or in a row.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Field {
     pub(super) text: String,
-    /// For a column head: the unit, which terminals put below the name.
+    /// Unit of a column head, which terminals put below the name; `None` in rows.
     pub(super) unit: Option<String>,
-    /// A shorter text for narrow terminals.
+    /// A shorter text for narrow terminals, if there is one.
     pub(super) short: Option<String>,
-    /// Figures are aligned right, names left.
+    /// True for figures, which are aligned right; names are aligned left.
     pub(super) is_figure: bool,
     pub(super) verdict: Option<Verdict>,
 }
 
-/// A text field.
+/// Creates a text field.
 pub(super) fn words(text: impl Into<String>) -> Field {
     Field { text: text.into(), unit: None, short: None, is_figure: false, verdict: None }
 }
 
-/// A numeric field, or the head of a numeric column.
+/// Creates a numeric field, or the head of a numeric column.
 pub(super) fn figure(text: impl Into<String>) -> Field {
     Field { is_figure: true, ..words(text) }
 }
 
-/// A text field, coloured by the verdict.
+/// Creates a text field in the colour of the verdict.
 fn verdict(text: impl Into<String>, verdict: Option<Verdict>) -> Field {
     Field { verdict, ..words(text) }
 }
 
 impl Grid {
-    /// A table whose columns hold figures, except the first and last.
+    /// Creates an empty table whose columns hold figures, except the first and the last.
     fn new(head: &[&str]) -> Self {
         let last = head.len().saturating_sub(1);
         let field =
@@ -127,7 +127,7 @@ impl Grid {
         Self { head: head.iter().enumerate().map(field).collect(), rows: vec![] }
     }
 
-    /// The table; `None` if it has no rows.
+    /// Returns the table; `None` if it has no rows.
     fn filled(self) -> Option<Self> {
         (!self.rows.is_empty()).then_some(self)
     }
@@ -140,7 +140,7 @@ impl Field {
     }
 }
 
-/// Escapes control characters for terminals.
+/// Escapes control characters of a text in place.
 fn show(text: &mut String) {
     if text.contains(visible::is_hidden) {
         *text = visible::line(text).into_owned();
@@ -148,7 +148,7 @@ fn show(text: &mut String) {
 }
 
 impl Page {
-    /// A copy with control and invisible characters escaped, since any part may contain names that iotax did not choose.
+    /// Returns a copy with control and invisible characters escaped, since texts may contain names that iotax did not choose.
     pub(super) fn visible(&self) -> Self {
         let mut page = self.clone();
         for part in &mut page.parts {
@@ -169,14 +169,14 @@ impl Page {
         self.parts.push(part);
     }
 
-    /// Adds the lines, if there are any.
+    /// Adds lines as a part of the page; nothing if `lines` is empty.
     fn add_lines(&mut self, lines: Vec<String>) {
         if !lines.is_empty() {
             self.add(Part::Lines(lines));
         }
     }
 
-    /// Adds the list, if it has any sentences.
+    /// Adds a heading with a list; nothing if `sentences` is empty.
     fn add_list(&mut self, head: &'static str, sentences: Vec<String>) {
         if !sentences.is_empty() {
             self.add(Part::List(head, sentences));

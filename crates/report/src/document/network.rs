@@ -1,4 +1,4 @@
-//! The figures of network workloads as tables.
+//! Shows the figures of network workloads as tables.
 
 use iotax_model::Workload;
 
@@ -10,7 +10,7 @@ use crate::network::{self, Table};
 use iotax_analysis::Judgement;
 use iotax_model::Run;
 
-/// One row per target; absent if none was measured.
+/// Builds a table with one row per target; `None` if none was measured.
 pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let table = network::figures(run, judgement, workload, false)?;
     let compares = run.plan.targets.len() > 1;
@@ -29,12 +29,12 @@ pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     grid.filled()
 }
 
-/// One row per target and direction; absent if the totals already show the same figures.
+/// Builds a table with one row per target and direction; `None` if it would only repeat the totals.
 pub(super) fn ways(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     set(&network::ways(run, judgement, workload)?, false).filled()
 }
 
-/// Lays out a network table, with a column for verdicts if `verdicts`.
+/// Converts a network table to a page's table; `verdicts` adds a column of verdicts.
 fn set(table: &Table<'_>, verdicts: bool) -> Grid {
     let mut head = vec![words("")];
     head.extend(table.head.iter().map(figure));

@@ -1,4 +1,4 @@
-//! A block to paste into a ticket or a mail: the answer, and the machine and the stacks that it was measured on.
+//! Builds a text to paste into a ticket or a mail: the answer, with the machine and the targets' stacks.
 
 use iotax_analysis::Judgement;
 use iotax_model::Run;
@@ -6,7 +6,7 @@ use iotax_model::units::human;
 
 use super::{Page, Part};
 
-/// The answer of a run, preceded by the machine and the stacks, for pasting elsewhere.
+/// Builds a page for pasting: the machine, the stack of each target, and the answer of the run.
 #[must_use]
 pub fn paste(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
@@ -21,7 +21,7 @@ pub fn paste(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// Adds a part without blank lines between its lines, and without hints to commands that need the store.
+/// Adds a part of the answer without blank lines between its lines, and without the hint to `iotax report --detail`, which needs the store.
 fn add(page: &mut Page, run: &Run, part: Part) {
     let Part::Lines(mut lines) = part else { return page.add(part) };
     let detail = run.command("report", "--detail");
@@ -32,7 +32,8 @@ fn add(page: &mut Page, run: &Run, part: Part) {
     }
 }
 
-/// `iotax 0.1.0 on Debian GNU/Linux 12, Linux 6.1.0, 2 x CPU MODEL, 25.2 GB of memory, under KVM; guests: QEMU 7.2 (tcg)`.
+/// Describes the machine:
+/// `iotax 0.1.0 on Debian GNU/Linux 12, Linux 6.1.0, 2 x CPU MODEL, 25.2 GB of memory, under KVM; guests: QEMU 7.2 (tcg).`
 fn machine(run: &Run) -> String {
     let e = &run.environment;
     let cpus = e.cpu_model.as_ref().map(|model| match e.cpus {

@@ -1,4 +1,4 @@
-//! The full report of a run: the figures of each workload, and the conclusions.
+//! Builds the full report of a run: the figures of each workload, and the conclusions.
 
 use iotax_model::record::Tally;
 use iotax_model::units::human;
@@ -19,10 +19,10 @@ use iotax_analysis::{Judgement, MemberKind, Metric, Summary};
 use iotax_analysis::{curve, suite};
 use iotax_model::Run;
 
-/// The whole report: for each workload its figures, the cost of each layer, the share of each guest and its latency
-/// breakdown; then conclusions and remarks. A suite has one table per test.
+/// Builds the whole report: for each workload its figures, the cost of each layer, the shares of guests and the latency breakdown; then
+/// conclusions and remarks. A suite has one table per test.
 ///
-/// A run of a single target has nothing to compare and shows its figures in full instead.
+/// A run of a single target has nothing to compare, so its figures are shown in full instead.
 #[must_use]
 pub fn run(run: &Run, judgement: &Judgement) -> Page {
     behind_incomplete(whole(run, judgement), run)
@@ -92,8 +92,8 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// One row per direction, and a total if there are several; absent if nothing was measured. In an open loop each row is followed by one of
-/// response times.
+/// Builds a table with a row per direction, and a row for all if there are several; `None` if nothing was measured. In an open loop each row
+/// is followed by a row of response times.
 pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let target = &run.plan.targets.first()?.name;
     let summary = judgement.summary(&workload.name, target)?;
@@ -127,7 +127,7 @@ pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workloa
     grid.filled()
 }
 
-/// The percentiles omitted from a table of one target's figures.
+/// Names the percentiles left out of a single target's table for lack of I/Os; `None` if there are none.
 fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
     let [target] = run.plan.targets.as_slice() else { return None };
     if Metric::leading(workload) != Metric::LATENCY_MEAN {
@@ -138,7 +138,7 @@ fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<St
     certainty::left_out(&rows, &SHOWN)
 }
 
-/// The rates of one direction; over all directions except flushes they add up to the cell's.
+/// Rates of one direction. Those of all directions except flushes add up to the rates of the cell.
 struct Rates {
     iops: Option<f64>,
     bytes_per_s: Option<f64>,
@@ -182,10 +182,10 @@ fn add_figures(grid: &mut Grid, name: &str, tally: &Tally, rates: &Rates, cpu: O
     }
 }
 
-/// The percentiles of a table of one target's figures.
+/// Quantiles in the table of a single target: p50, p99 and p99.9.
 const SHOWN: [f64; 3] = [0.5, 0.99, 0.999];
 
-/// Mean, percentiles and maximum.
+/// Formats the mean, the percentiles [`SHOWN`] and the maximum.
 fn times(mean: Option<f64>, latency: &Histogram) -> impl Iterator<Item = Field> {
     let percentiles = SHOWN.map(|q| percentile(latency, q));
     let max = latency.max().map(|max| max as f64);

@@ -1,4 +1,4 @@
-//! The tests of a suite, each in one table.
+//! Shows the tests of a suite, each in one table.
 
 use iotax_model::Bytes;
 use iotax_model::suite::SuiteShape;
@@ -14,10 +14,10 @@ use iotax_analysis::suite::{SuiteCell, SuiteTest, TargetSeries};
 use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
 
-/// Marks a figure in a map that cannot be used.
+/// Follows a figure in a map whose measurement is unusable.
 const UNUSABLE: &str = " (unusable)";
 
-/// Adds a heading, a table over sizes or depths (or, per target, a map over file and record sizes), and the conclusions.
+/// Adds a heading, the figures (a table by size or depth, or for each target a map by file and record size), and the conclusions.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, test: &SuiteTest<'_>) {
     page.add(Part::Head(sweep::title(test)));
     let mut lines: Vec<String> = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, test: &Suit
     page.add_lines(lines);
 }
 
-/// Adds UnixBench's index of the file copies: one table for each target that has it.
+/// Adds UnixBench's index of the file copies, with one table for each target that has an index.
 pub(super) fn add_indexes(page: &mut Page, run: &Run) {
     for (target, rows) in sweep::indexes(run) {
         page.add(Part::Head(format!("UnixBench's index of {target}")));
@@ -57,7 +57,7 @@ pub(super) fn add_indexes(page: &mut Page, run: &Run) {
     }
 }
 
-/// One row per target at each size or depth.
+/// Builds a table with one row per target at each size or depth.
 fn table(run: &Run, judgement: &Judgement, test: &SuiteTest<'_>) -> Grid {
     let compares = run.plan.targets.len() > 1;
     let sizes = test.shape == SuiteShape::Sizes;
@@ -124,7 +124,7 @@ fn figures(judgement: &Judgement, shape: SuiteShape, course: &TargetSeries<'_>, 
     ]
 }
 
-/// MB/s by file size and record size; unusable cells are marked.
+/// Builds a map of MB/s by file size and record size; unusable cells are marked.
 fn map(run: &Run, judgement: &Judgement, course: &TargetSeries<'_>) -> Grid {
     let map = sweep::Map::of(course);
     let unusable = |file: Bytes, record: Bytes| {
@@ -147,7 +147,7 @@ fn map(run: &Run, judgement: &Judgement, course: &TargetSeries<'_>) -> Grid {
     grid
 }
 
-/// The number of cells per verdict for each target, against the baseline.
+/// Counts for each target how many cells are slower, faster, the same or undecided against the baseline.
 fn verdicts(run: &Run, judgement: &Judgement, test: &SuiteTest<'_>) -> Vec<String> {
     let names: std::collections::HashSet<&str> = test.workloads.iter().map(|w| w.name.as_str()).collect();
     let of_target = |target: &str| -> Option<String> {

@@ -1,4 +1,4 @@
-//! The targets of a workload side by side.
+//! Shows the targets of a workload side by side.
 
 use iotax_model::Workload;
 use iotax_model::units::human;
@@ -9,7 +9,7 @@ use crate::marks;
 use iotax_analysis::{Judgement, Metric};
 use iotax_model::Run;
 
-/// One row per target; absent if none was measured.
+/// Builds a table with one row per target; `None` if none was measured.
 pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let mut grid = Grid::new(&["", "IOPS", "MB/s", "p50", "p99", "tax on mean latency", "CPU/IO", ""]);
     for target in &run.plan.targets {
@@ -34,7 +34,7 @@ pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Work
     grid.filled()
 }
 
-/// The tax of a target's mean latency over the baseline, and the verdict with the target's marks.
+/// Returns the time that a target adds to the baseline's mean latency, and the verdict with the target's marks.
 pub(super) fn tax_and_verdict(run: &Run, judgement: &Judgement, workload: &str, target: &str) -> [Field; 2] {
     let latency = judgement.comparison(workload, target, Metric::LATENCY_MEAN);
     let cost = match latency {
@@ -47,7 +47,8 @@ pub(super) fn tax_and_verdict(run: &Run, judgement: &Judgement, workload: &str, 
     [figure(cost), verdict(said.join(", "), latency.map(|c| c.ratio.verdict))]
 }
 
-/// The row of a lost target in a table of `columns`; `None` if the target was not lost, or if the run measured nothing at all.
+/// Returns the row of a lost target in a table of `columns` columns; `None` if the target was not lost, or if the run measured nothing at
+/// all.
 pub(super) fn lost_row(run: &Run, judgement: &Judgement, target: &str, columns: usize) -> Option<Vec<Field>> {
     (marks::is_lost(run, target) && !judgement.cells.is_empty()).then(|| {
         let mut row = vec![words(target)];

@@ -1,9 +1,9 @@
-//! The wall time of a run by phase.
+//! Shows how the wall time of a run was spent, by phase.
 
 use super::{Grid, Page, Part, figure, words};
 use iotax_analysis::Timing;
 
-/// A table of the phases, and the share of the run's time that was not spent measuring. The phase `measure` includes warm-up.
+/// Builds a table of the phases, and the share of the run's time that was not spent measuring. Warm-up belongs to the phase `measure`.
 #[must_use]
 pub fn timing(timing: Option<&Timing>) -> Page {
     let mut page = Page::default();

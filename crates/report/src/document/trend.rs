@@ -1,4 +1,4 @@
-//! The trend over a history of runs: the changes first, then a row per series.
+//! Shows the trend over a history of runs: the changes first, then a row per series.
 
 use super::{Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, change, counted, share};
@@ -8,8 +8,8 @@ use iotax_analysis::stats::MARGIN;
 use iotax_analysis::time::utc;
 use iotax_analysis::trend::{LEAST_RUNS, LEAST_SIDE, PastRun, Trend, TrendChange, Trends};
 
-/// The changes of all series, other differences at the same runs (settings, users), possible new changes, and a row per series
-/// that changed. With `detail`, also the changes within the margin, the unchanged series, and every point.
+/// Builds the page: the changes of all series, other differences between the same runs (settings, users), possible new changes, and a row per
+/// series that changed. With `detail`, also changes within the margin, unchanged series, and every point.
 #[must_use]
 pub fn trend(runs: &[PastRun], trends: &Trends, detail: bool) -> Page {
     let mut page = Page::default();
@@ -52,12 +52,12 @@ fn is_small(change: &TrendChange) -> bool {
     change.ratio.max(change.ratio.recip()) <= 1.0 + MARGIN
 }
 
-/// Returns whether a series has a change outside the margin, or newest runs that may turn out to be one.
+/// Returns whether a series has a new change outside the margin, or a possible change in its newest runs.
 fn has_moved(trend: &Trend) -> bool {
     trend.pending.is_some() || trend.changes.iter().any(|change| change.is_new && !is_small(change))
 }
 
-/// The newest change or the absence of any, and the number of runs examined.
+/// Names the newest change, or states that there is none, and the number of runs examined.
 fn headline(runs: &[PastRun], trends: &Trends, changes: &[(&Trend, &TrendChange)]) -> String {
     let span = match (runs.first(), runs.last()) {
         (Some(first), Some(last)) => format!(

@@ -1,4 +1,4 @@
-//! The page of a tuning: the recommendation, its side effects, and everything that was tried.
+//! Shows the result of `iotax tune`: the recommendation, its side effects, and all settings that were tried.
 
 use iotax_model::units::human::listed;
 
@@ -42,7 +42,7 @@ pub fn tuned(tuning: &Tuning) -> Page {
     page
 }
 
-/// The recommendation, or a sentence that there is none.
+/// Returns the recommended settings with their effect, or a sentence that none helps.
 fn answer(tuning: &Tuning) -> Vec<String> {
     let Some((_, confirmed)) = &tuning.confirmation else {
         let all = || tuning.tried.iter().flat_map(|one| &one.comparisons);
@@ -82,7 +82,7 @@ fn answer(tuning: &Tuning) -> Vec<String> {
     }
 }
 
-/// `scheduler=none nr_requests=64`.
+/// Joins settings: `scheduler=none nr_requests=64`.
 fn settings<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> String {
     candidates.map(name).collect::<Vec<String>>().join(" ")
 }
@@ -91,7 +91,7 @@ fn name(candidate: &Candidate) -> String {
     format!("{}={}", candidate.key, candidate.value)
 }
 
-/// `12% more IOPS on randread-4k-qd32 (95% 8.1% to 16%)`.
+/// Describes the effect on a workload: `12% more IOPS on randread-4k-qd32 (95% +8.1% to +16%)`.
 fn amount(comparison: &Comparison) -> String {
     let ratio = &comparison.ratio;
     let more = if comparison.metric == Metric::IOPS {
@@ -104,7 +104,7 @@ fn amount(comparison: &Comparison) -> String {
     format!("{more} on {}{}", comparison.workload, interval.unwrap_or_default())
 }
 
-/// The effect of the settings on the other workloads and metrics, one row each.
+/// Builds a table of the recommendation's effect on the objective and on the other metrics, with one row per comparison.
 fn elsewhere(confirmed: &Confirmation) -> Grid {
     let mut grid = Grid::new(&["workload", "figure", "change", "verdict"]);
     for comparison in confirmed.objective.iter().chain(&confirmed.elsewhere) {
@@ -119,7 +119,7 @@ fn elsewhere(confirmed: &Confirmation) -> Grid {
     grid
 }
 
-/// One row per candidate, one column per workload.
+/// Builds a table with one row per candidate setting and one column per workload.
 fn tried(tuning: &Tuning) -> Grid {
     let workloads: Vec<&str> = tuning
         .tried

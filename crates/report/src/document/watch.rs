@@ -1,4 +1,4 @@
-//! The cost of events: a sentence, a table of the events, and the verdicts on requirements.
+//! Shows the cost of events: sentences, a table of the events, and the verdicts on requirements.
 
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown};
@@ -14,7 +14,7 @@ use iotax_model::Run;
 use iotax_model::plan::WatchSpec;
 use iotax_model::units::human;
 
-/// Adds the measurements of a watch, with all observations if `in_full`. Returns whether the run is a watch.
+/// Adds the windows of a watch; with `in_full` also all observations. Returns whether the run is a watch.
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let Some(watch) = run.plan.watch() else { return false };
     let episodes = episodes(run);
@@ -42,7 +42,7 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     true
 }
 
-/// Adds one table of all targets, and for each event its cost on each target.
+/// Adds one table of all targets, and for each event a table of its cost on each target.
 fn add_side_by_side(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episode<'_>], in_full: bool) {
     page.add(Part::Head(heading_of_all(run)));
     let mut grid = Grid::new(&SIDE_BY_SIDE);
@@ -88,7 +88,7 @@ fn events_side_by_side(run: &Run, episodes: &[Episode<'_>]) -> Grid {
     grid
 }
 
-/// The cost of events over all rounds.
+/// Adds the cost of each event over all rounds.
 fn add_summary(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episode<'_>], in_full: bool) {
     let prices = prices(run, episodes);
     if !prices.is_empty() {
@@ -155,7 +155,7 @@ fn events(episode: &Episode<'_>) -> Grid {
     grid
 }
 
-/// An event's name, start, duration, failed I/Os, longest gap and time to recovery.
+/// Returns the table row of an event: name, start, duration, failed I/Os, longest gap and time to recovery.
 fn event(episode: &Episode<'_>, effect: &EventEffect<'_>) -> [String; 6] {
     let time = |ns: Option<u64>| or_unknown(ns.map(|ns| ns as f64), human::time);
     let is_begun = effect.is_mark || effect.duration_ns.is_some();
@@ -185,7 +185,7 @@ fn of_timeouts(episode: &Episode<'_>) -> Grid {
     grid
 }
 
-/// Adds the timeouts of the layers, compared with the longest gap.
+/// Adds the layers' timeouts, compared with the longest gap.
 fn add_timeouts(page: &mut Page, episode: &Episode<'_>) {
     if timeouts::has_hung(episode) {
         page.add(Part::Head("Timeouts".into()));
@@ -194,7 +194,7 @@ fn add_timeouts(page: &mut Page, episode: &Episode<'_>) {
     }
 }
 
-/// Adds the longest gap as seen at each layer.
+/// Adds a table of the longest gap as each layer saw it.
 fn add_sights(page: &mut Page, episode: &Episode<'_>) {
     let rows = sights(episode);
     if !rows.is_empty() {
@@ -204,7 +204,7 @@ fn add_sights(page: &mut Page, episode: &Episode<'_>) {
     }
 }
 
-/// Adds the observations, or only their number and the command that lists them.
+/// Adds the observations, such as kernel messages; without `in_full` only their number and the command that lists them.
 fn add_seen(page: &mut Page, run: &Run, episode: &Episode<'_>, in_full: bool) {
     if in_full {
         let line = |one: SeenEvent<'_>| {

@@ -1,4 +1,4 @@
-//! I/O amplification: what each layer merged, split, amplified, or answered from a cache.
+//! Shows I/O amplification: what each layer merged, split, amplified, or answered from a cache.
 
 use iotax_model::units::human;
 use maud::{Markup, html};
@@ -10,7 +10,8 @@ use iotax_analysis::amplification::{Level, Passed};
 use iotax_analysis::{IoAmplification, Judgement};
 use iotax_model::Run;
 
-/// Notable layers in sentences, and the counts of every layer; empty if no layer below the program was counted.
+/// Builds the section of a workload: notable layers in sentences, and the counts of every layer; empty if no layer below the program was
+/// counted.
 pub(super) fn section(run: &Run, judgement: &Judgement, workload: &str) -> Markup {
     let flows: Vec<_> = judgement.on(workload, |cell| cell.amplification.as_ref()).collect();
     html! {

@@ -1,4 +1,4 @@
-//! The answer at the top: a line per layer and one table of all cells, coloured by their change.
+//! Shows the answer at the top of a report: a line per layer and one table of all cells, coloured by their change.
 
 use iotax_analysis::Judgement;
 use iotax_analysis::suite::SuiteTest;
@@ -10,7 +10,7 @@ use crate::answer::{Answer, Cell, Change, Table};
 /// Number of colour shades for changes; the darkest stands for a factor of two or more.
 const SHADES: f64 = 5.0;
 
-/// The section; empty for a run with a single target, a suite, or an imported run.
+/// Builds the section; empty for a run with a single target, a suite, or an imported run.
 pub(super) fn section(run: &Run, judgement: &Judgement, tests: &[SuiteTest<'_>]) -> Markup {
     let is_ladder = run.source.is_none() && run.plan.targets.len() > 1 && tests.is_empty();
     if !is_ladder || judgement.cells.is_empty() {
@@ -55,7 +55,7 @@ fn one(cell: &Cell) -> Markup {
     }
 }
 
-/// The CSS class of a cell's colour, from `slow1` or `fast1` to `slow5` or `fast5`; `None` if the change is not decided.
+/// Returns the CSS class of a cell's colour, from `slow1` or `fast1` to `slow5` or `fast5`; `None` if the change is not decided.
 fn shade(change: Change) -> Option<String> {
     let Change::Decided(verdict, ratio) = change else { return None };
     let depth = (ratio.ln().abs() / std::f64::consts::LN_2 * SHADES).ceil().clamp(1.0, SHADES);

@@ -1,4 +1,4 @@
-//! The highest rate that meets the conditions, and latency against rate around it.
+//! Shows the result of a rate search: the highest rate that meets the conditions, and latency against rate around it.
 
 use maud::{Markup, html};
 
@@ -10,7 +10,7 @@ use iotax_model::Run;
 use iotax_model::plan::{AskSpec, Slo};
 use iotax_model::units::Nanos;
 
-/// A section per searched workload; empty for a run that is not a search.
+/// Builds a section per searched workload; empty for other runs.
 pub(super) fn sections(run: &Run) -> Markup {
     let Some(ask) = run.plan.ask() else { return html! {} };
     html! {
@@ -31,7 +31,7 @@ pub(super) fn sections(run: &Run) -> Markup {
     }
 }
 
-/// The chart of one condition: its latency against the rate, with the limit as a line.
+/// Builds the chart of one condition: its latency against the rate, with the limit as a line.
 fn chart(run: &Run, ask: &AskSpec, answers: &Answers<'_>, slo: &Slo, most: Nanos) -> Chart {
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     for answer in &answers.targets {

@@ -1,19 +1,19 @@
-//! Stacked bars, one per row.
+//! Draws bars of stacked parts, one bar per row.
 
 use iotax_model::units::human;
 
 use super::COLOURS;
 use super::chart::{Axis, Chart, Label, Plot, Unit};
 
-/// A stacked bar.
+/// A bar of stacked parts.
 pub(super) struct Stack {
-    /// The target's name.
+    /// Name of the bar, which is a target's.
     pub(super) name: String,
-    /// Non-negative parts from the left, each with its name and nanoseconds.
+    /// Parts of the bar from left to right: name and nanoseconds, not negative.
     pub(super) parts: Vec<(String, f64)>,
 }
 
-/// The chart of times per I/O, per GiB or another unit (`per`); without rows if all parts are 0.
+/// Builds a chart of times per I/O, per GiB or another unit (`per`); without rows if all parts are 0.
 pub(super) fn stacks(bars: &[Stack], key: &'static str, per: &str, title: &str, note: &str) -> Chart {
     let total = |bar: &Stack| bar.parts.iter().map(|(_, ns)| ns).sum::<f64>();
     let drawn: Vec<&Stack> = bars.iter().filter(|bar| total(bar) > 0.0).collect();
@@ -48,7 +48,7 @@ pub(super) fn stacks(bars: &[Stack], key: &'static str, per: &str, title: &str, 
     }
 }
 
-/// The names of all parts, each once, in an order that agrees with the order within every bar.
+/// Lists the names of all parts once, in an order that agrees with the order within every bar.
 fn order<'a>(bars: &[&'a Stack]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for bar in bars {

@@ -1,7 +1,7 @@
-//! A chart: a table of figures, and a specification of how to draw them.
+//! A chart: a table of figures, and a description of how to draw them.
 //!
-//! The page holds the figures only in the table. The script draws from it and writes it as CSV, so a picture cannot
-//! disagree with its table, and without the script only the pictures are missing.
+//! The page holds the figures only in the table. The script draws from the table and exports it as CSV, so a picture cannot disagree with its
+//! table. Without scripts only the pictures are missing.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Significant digits of a figure in a table.
+/// Significant digits of a figure in a chart's table.
 const DIGITS: i32 = 5;
 
 /// Heights of plots in pixels; keep in sync with `draw.js`.
@@ -18,16 +18,16 @@ const CURVE_HEIGHT: usize = 366;
 const MAP_HEIGHT: usize = 400;
 const POINTS_HEIGHT: usize = 420;
 
-/// A value of a table.
+/// A field of a chart's table.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Cell {
-    /// A name.
+    /// Text, such as a target's name.
     Text(String),
-    /// A whole number, exact.
+    /// A whole number, written exactly.
     Count(u64),
-    /// A number, written with five digits.
+    /// A number, rounded to five significant digits.
     Figure(f64),
-    /// Unknown: an empty cell.
+    /// Unknown; written as an empty field.
     Unknown,
 }
 
@@ -66,7 +66,7 @@ impl From<Option<f64>> for Cell {
     }
 }
 
-/// Formats a number in decimal without trailing zeros, for spreadsheets.
+/// Formats a number in decimal with five significant digits and no trailing zeros, for spreadsheets.
 fn digits(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
@@ -77,15 +77,15 @@ fn digits(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }
 
-/// The unit of an axis.
+/// Unit of the values on an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Unit {
-    /// A time in microseconds; the axis switches to a larger unit for large values.
+    /// Time in microseconds; the labels use a larger unit for large values.
     Time,
     /// A plain count.
     Count,
-    /// 0 to 100.
+    /// Percentage, 0 to 100.
     Percent,
     /// Bytes per second.
     Rate,
@@ -95,14 +95,14 @@ pub(super) enum Unit {
     Ordinal,
 }
 
-/// An axis of values.
+/// An axis of values: its label, unit and scale.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Axis {
     pub(super) label: String,
     pub(super) unit: Unit,
     /// True for a logarithmic axis; a linear one starts at 0.
     pub(super) log: bool,
-    /// The axis extends at least to this value.
+    /// The axis reaches at least this value.
     pub(super) at_least: f64,
 }
 
@@ -110,7 +110,7 @@ pub(super) struct Axis {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum Across {
-    /// The categories in a text column, in order of appearance.
+    /// Categories: the texts of a column, in order of appearance.
     Words { column: usize, label: String },
     /// The values of a numeric column.
     Figures { column: usize, axis: Axis },
@@ -128,33 +128,33 @@ pub(super) struct Rounds {
     pub(super) to: usize,
     /// Round numbers in the order of drawing.
     pub(super) order: Vec<u32>,
-    /// Seconds between the starts of two rounds.
+    /// Seconds between the starts of two rounds on the axis.
     pub(super) pitch: f64,
 }
 
-/// One of several stacked panels, each with a vertical axis.
+/// A part of a plot with its own vertical axis; panels are stacked.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Panel {
     pub(super) column: usize,
     pub(super) axis: Axis,
     /// Height in pixels.
     pub(super) height: u32,
-    /// Indices of the columns with the ends of the confidence interval.
+    /// Indices of the columns with the two ends of the confidence interval, if there is one.
     pub(super) ends: Option<(usize, usize)>,
 }
 
-/// The text above a bar.
+/// Text drawn above a bar.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Label {
-    /// The bar's name, as in the table's name column.
+    /// Name of the bar, as in the table's name column.
     pub(super) name: String,
     pub(super) words: String,
-    /// The index of the label whose bar ends where this one begins.
+    /// Index of the label whose bar ends where this bar begins, for the ladder; `None` for bars that start at 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) beneath: Option<usize>,
 }
 
-/// The kind of plot. Columns are given by index from 0.
+/// Kinds of plots. Columns are given by index from 0.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum Plot {
@@ -163,13 +163,13 @@ pub(super) enum Plot {
     /// Horizontal bars; rows with the same name are stacked.
     Bars {
         name: usize,
-        /// The column that determines the colour.
+        /// Column that determines the colour.
         series: usize,
-        /// The column with the start of each bar; `None` if bars are stacked from 0.
+        /// Column with the start of each bar; `None` if bars are stacked from 0.
         from: Option<usize>,
-        /// The column with the length of each bar.
+        /// Column with the length of each bar.
         value: usize,
-        /// The columns of a confidence interval's ends.
+        /// Columns with the two ends of the confidence interval.
         ends: Option<(usize, usize)>,
         labels: Vec<Label>,
         axis: Axis,
@@ -181,49 +181,49 @@ pub(super) enum Plot {
         across: Axis,
         y: usize,
         up: Axis,
-        /// The column of the notes; empty for most points.
+        /// Column with the notes of points; empty for most points.
         note: usize,
     },
-    /// Lines over seconds, one panel above another, with events as marks and shaded spans.
+    /// Lines over time in seconds, in stacked panels, with events as marks and gaps as shaded spans.
     Course {
         series: usize,
         x: usize,
         across: Axis,
         panels: Vec<Panel>,
-        /// Events: time in seconds and label.
+        /// Time in seconds and label of each event.
         events: Vec<(f64, String)>,
-        /// Shaded spans: start and end in seconds.
+        /// Start and end in seconds of each shaded span.
         shaded: Vec<(f64, f64)>,
     },
-    /// One point per row, labelled with its name.
-    Points { name: usize, series: usize, x: usize, across: Axis, y: usize, up: Axis },
     /// A scatter plot: one point per row, labelled with its name.
+    Points { name: usize, series: usize, x: usize, across: Axis, y: usize, up: Axis },
+    /// A map of two categories, such as file size and record size; the colour shows the value.
     Map { x: usize, across: String, y: usize, up: String, value: usize, unit: Unit },
     /// One heat map per series: number of I/Os by time and latency.
     Heat {
         series: usize,
         across: Rounds,
-        /// The column of the first bin; the columns of the other bins follow in order.
+        /// Column of the first latency bin; the columns of the other bins follow.
         first: usize,
         /// Edges of the bins in microseconds: one more than there are bins.
         edges: Vec<f64>,
     },
 }
 
-/// A chart with its table and caption.
+/// A chart with its table of figures and its caption.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Chart {
-    /// Unique among the charts of a workload; used in file names.
+    /// Key that is unique among the charts of a workload; used in file names.
     pub(super) key: String,
     pub(super) title: String,
-    /// The rest of the caption: units, omissions.
+    /// Remainder of the caption, after the title: units and omissions.
     pub(super) note: String,
-    /// A sentence that describes the picture to screen readers.
+    /// Sentence that describes the picture, for screen readers.
     pub(super) message: String,
     /// Column names with units, such as `latency_us`.
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Vec<Cell>>,
-    /// Each series with its CSS colour class, in legend order.
+    /// Name of each series with its CSS class, in the order of the legend.
     pub(super) colours: Vec<(String, String)>,
     pub(super) plot: Plot,
 }
@@ -233,17 +233,17 @@ pub(super) struct Chart {
 pub(super) struct ChartId<'a> {
     pub(super) run: i64,
     pub(super) workload: &'a str,
-    /// The workload's number in the plan, for anchors: its name may contain any characters.
+    /// Number of the workload in the plan, for anchors, because its name may contain any characters.
     pub(super) number: usize,
 }
 
 impl Chart {
-    /// The chart as a `figure` element; empty if it has no rows.
+    /// Renders the chart as a `figure` element; empty if it has no rows.
     pub(super) fn figure(&self, place: ChartId<'_>) -> Markup {
         self.drawn(place, self.has_legend())
     }
 
-    /// The chart without a legend, for a page that has one [`legend`] above all charts.
+    /// Renders the chart without a legend, for a page with one [`legend`] above all charts.
     pub(super) fn figure_below_legend(&self, place: ChartId<'_>) -> Markup {
         self.drawn(place, false)
     }
@@ -270,7 +270,7 @@ impl Chart {
         }
     }
 
-    /// The table of figures, identical to the CSV.
+    /// Renders the table of figures, whose content is also exported as CSV.
     fn table(&self) -> Markup {
         html! {
             table {
@@ -280,7 +280,7 @@ impl Chart {
         }
     }
 
-    /// The plot specification as JSON, with `<` escaped so that it cannot close its script element.
+    /// Returns the description of the plot as JSON, with `<` escaped so that it cannot close its script element.
     fn spec(&self) -> String {
         #[derive(Serialize)]
         struct Spec<'a> {
@@ -295,7 +295,7 @@ impl Chart {
         spec.to_string().replace('<', "\\u003c")
     }
 
-    /// Returns whether the chart needs a colour legend. If labels or axes already name the series, it does not.
+    /// Returns whether the chart needs a colour legend; not if labels or axes already name the series.
     fn has_legend(&self) -> bool {
         match &self.plot {
             Plot::Lines { .. } | Plot::Curve { .. } | Plot::Course { .. } => self.colours.len() > 1,
@@ -304,7 +304,7 @@ impl Chart {
         }
     }
 
-    /// The height in pixels to reserve until the chart is drawn.
+    /// Returns the height in pixels to reserve until the script has drawn the chart.
     fn height(&self) -> usize {
         match &self.plot {
             Plot::Lines { panels, .. } | Plot::Course { panels, .. } => {
@@ -319,14 +319,14 @@ impl Chart {
     }
 }
 
-/// A colour legend: one entry per series.
+/// Renders a colour legend with one entry per series.
 pub(super) fn legend(colours: &[(String, String)]) -> Markup {
     html! {
         ul.legend.parts { @for (name, colour) in colours { li class=(colour) { span.swatch {} (name) } } }
     }
 }
 
-/// Escapes hidden characters in all strings as the table does, so that the script finds the names there.
+/// Escapes hidden characters in all strings of a JSON value as in the table, so that the script finds the same names.
 fn show(value: &mut Value) {
     match value {
         Value::String(text) => *text = visible::text(text).into_owned(),
@@ -336,7 +336,7 @@ fn show(value: &mut Value) {
     }
 }
 
-/// Makes a text safe for file names: letters, digits and dots are kept, all else becomes a hyphen.
+/// Makes a text safe for file names: ASCII letters, digits, dots and underscores are kept, other characters become hyphens.
 pub(super) fn file_name(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c } else { '-' }).collect()
 }

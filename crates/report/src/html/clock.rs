@@ -1,22 +1,22 @@
-//! The time axis of a workload's charts: rounds side by side, with neighbouring intervals merged if there are too many.
+//! Time axis of a workload's charts: rounds are side by side, and adjacent intervals are merged if there are too many.
 
 use iotax_model::record::Measurement;
 
 use super::chart::Rounds;
 
-/// The measurements of a workload on a common time axis.
+/// Measurements of a workload on a common time axis.
 pub(super) struct Clock<'a> {
-    /// Sorted by target in the plan's order, then by round.
+    /// Measurements sorted by target in the plan's order, then by round.
     pub(super) measurements: Vec<&'a Measurement>,
-    /// Number of consecutive intervals merged into one.
+    /// Number of consecutive intervals that are merged into one.
     pub(super) joined: usize,
     rounds: Vec<u32>,
-    /// Seconds between the starts of two rounds.
+    /// Seconds between the starts of two rounds on the axis: 5% more than the longest round.
     pitch: f64,
 }
 
 impl<'a> Clock<'a> {
-    /// Merges intervals until about `most` remain in total; each measurement keeps at least one.
+    /// Merges so many intervals that about `most` remain in total; each measurement keeps at least one.
     pub(super) fn new(mut measurements: Vec<&'a Measurement>, targets: &[&str], most: usize) -> Self {
         let place = |m: &Measurement| targets.iter().position(|target| *target == m.target);
         measurements.sort_by_key(|m| (place(m), m.round));
@@ -36,12 +36,12 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// The time axis of a table whose columns `round`, `from` and `to` have these indices.
+    /// Returns the time axis of a table whose columns `round`, `from` and `to` have these indices.
     pub(super) fn across(&self, round: usize, from: usize, to: usize) -> Rounds {
         Rounds { round, from, to, order: self.rounds.clone(), pitch: self.pitch }
     }
 
-    /// A note for captions on the time resolution of the chart.
+    /// Describes the time resolution, for the captions of charts.
     pub(super) fn note(&self) -> String {
         match self.joined {
             1 => "interval by interval".into(),

@@ -1,4 +1,4 @@
-//! Power-cut tests: the table, and a chart of speed against safety.
+//! Shows power-cut tests: the table, and a chart of speed against safety.
 
 use iotax_analysis::crash::CrashVerdict;
 use iotax_model::crash::CrashDocument;
@@ -10,11 +10,11 @@ use super::page::set;
 use crate::document;
 use crate::figure::counted;
 
-/// CSS colour classes of stacks that kept their guarantees, and of those that broke them.
+/// Name and CSS class of stacks that kept their guarantees, and of stacks that broke them.
 const KEPT: (&str, &str) = ("kept", "good");
 const LOST: (&str, &str) = ("lost", "bad");
 
-/// The results of `iotax crash` as one HTML file.
+/// Renders the results of `iotax crash` as one HTML file.
 #[must_use]
 pub fn crash(document: &CrashDocument) -> String {
     let verdicts: Vec<CrashVerdict<'_>> = document.targets.iter().map(CrashVerdict::of).collect();
@@ -36,7 +36,7 @@ pub fn crash(document: &CrashDocument) -> String {
     super::file("Loss of data when the power goes - iotax crash", &main)
 }
 
-/// A scatter plot of speed against safety, with one point per stack.
+/// Builds a scatter plot of speed against safety, with one point per stack.
 fn chart(verdicts: &[CrashVerdict<'_>]) -> Chart {
     let is_of_database = verdicts.iter().any(|one| one.database.is_some());
     let row = |one: &CrashVerdict<'_>| {

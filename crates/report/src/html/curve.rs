@@ -1,4 +1,4 @@
-//! Latency against offered load: charts with all targets of a workload in one.
+//! Shows latency against offered load: charts with all targets of a workload in one.
 
 use maud::{Markup, html};
 
@@ -10,7 +10,7 @@ use iotax_analysis::curve::{Curve, Curves, Located, RatePoint};
 use iotax_model::Run;
 use iotax_model::units::human;
 
-/// One section per workload.
+/// Builds a section per workload with several rates.
 pub(super) fn sections(run: &Run, judgement: &Judgement, works: &[Curves<'_>]) -> Markup {
     html! { @for (number, curves) in (1..).zip(works) { (section(run, judgement, curves, number)) } }
 }
@@ -41,12 +41,12 @@ fn section(run: &Run, judgement: &Judgement, curves: &Curves<'_>, number: usize)
     }
 }
 
-/// Label of the measured rate closest to the estimated knee.
+/// Formats the label of the measured rate that is closest to the estimated knee.
 fn beside_knee(power: &Located) -> String {
     format!("knee at {}", human::count(power.at))
 }
 
-/// A chart of a response time (`of`) against the rate, for sustained rates only.
+/// Builds a chart of a response time, selected by `of`, against the rate; only rates that a target sustained are drawn.
 fn chart(run: &Run, curves: &Curves<'_>, name: &str, of: impl Fn(&RatePoint<'_>) -> Option<f64>) -> Chart {
     let row = |curve: &Curve<'_>, point: &RatePoint<'_>| -> Vec<Cell> {
         let is_next = |at: f64| {

@@ -1,4 +1,4 @@
-//! Reads against writes: lines of equal latency over read rate and write rate.
+//! Shows reads against writes: lines of equal latency over read rate and write rate.
 
 use iotax_analysis::curve::{Grid, Located, Ray};
 use iotax_model::Run;
@@ -9,7 +9,7 @@ use super::COLOURS;
 use super::chart::{Axis, Cell, Chart, ChartId, Plot, Unit};
 use crate::grid::{LEGEND, heading, sentence, shares};
 
-/// One section per grid.
+/// Builds a section per grid, which is a target and workload with several shares of reads.
 pub(super) fn sections(run: &Run, grids: &[Grid<'_>]) -> Markup {
     html! {
         @for (number, grid) in (1..).zip(grids) {
@@ -23,7 +23,7 @@ pub(super) fn sections(run: &Run, grids: &[Grid<'_>]) -> Markup {
     }
 }
 
-/// Name of the line through the highest sustained rates.
+/// Name of the line through the highest rates that the target sustained.
 const MOST: &str = "at most";
 
 fn chart(grid: &Grid<'_>) -> Chart {

@@ -1,4 +1,4 @@
-//! Concurrent guests or jobs: the share of each, tail latency by number of guests, and the load of neighbours.
+//! Shows concurrent guests or jobs: the share of each, tail latency by number of guests, and the load of neighbours.
 
 use iotax_model::Workload;
 use iotax_model::units::human;
@@ -15,7 +15,7 @@ use iotax_model::Run;
 
 const SHOWN: [Metric; 3] = [Metric::LATENCY_P50, Metric::LATENCY_P99, Metric::LATENCY_P99_9];
 
-/// The tables and charts; empty if every target was a single guest or job without neighbours.
+/// Builds the tables and charts; empty if every target was a single guest or job without neighbours.
 pub(super) fn several(run: &Run, judgement: &Judgement, here: ChartId<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
     let crowds: Vec<_> = judgement.on(workload, |cell| cell.guests.as_ref()).collect();
@@ -90,7 +90,7 @@ fn one(member: &Contender, crowd: &GroupFairness, in_rate: fn(f64) -> String) ->
     }
 }
 
-/// Percentiles over all guests, by the number of guests.
+/// Builds a chart of latency percentiles over all guests, by the number of guests.
 fn tail(judgement: &Judgement, workload: &str, group: &[(u32, &str)]) -> Chart {
     let (mut rows, mut words) = (Vec::new(), Vec::new());
     for (count, target) in group {

@@ -1,4 +1,4 @@
-//! The distribution of latencies over time: I/Os counted by interval and by bins of latency.
+//! Shows the distribution of latencies over time: a heat map of I/Os by interval and latency.
 
 use iotax_model::record::{Measurement, Sample};
 use iotax_model::units::human;
@@ -9,16 +9,16 @@ use super::colours;
 use super::timeline::span;
 use iotax_model::Run;
 
-/// Bins per factor of ten in latency.
+/// Number of latency bins per factor of ten.
 const PER_DECADE: f64 = 12.0;
 
-/// Maximum number of bins, for any range of latencies.
+/// Maximum number of latency bins; a wider range of latencies gets wider bins.
 const MOST_BINS: f64 = 40.0;
 
-/// Number of leading columns that identify an interval: target, round, start, end.
+/// Number of leading columns, which identify an interval: target, round, start, end.
 const WHEN: usize = 4;
 
-/// Bins of equal width on a logarithmic axis.
+/// Latency bins whose edges have equal ratios.
 struct Bins {
     least_ns: f64,
     /// Ratio of a bin's upper edge to its lower edge.
@@ -27,7 +27,7 @@ struct Bins {
 }
 
 impl Bins {
-    /// Bins that span all latencies; `None` without I/O.
+    /// Creates bins that cover all latencies; `None` without I/O.
     fn of(measurements: &[&Measurement]) -> Option<Self> {
         let all = || measurements.iter().flat_map(|m| &m.samples).map(|s: &Sample| s.tallies.latency());
         let least = all().filter_map(|l| l.min()).min()?.max(1) as f64;
@@ -52,13 +52,13 @@ impl Bins {
         (steps.max(0.0) as usize).min(self.count - 1)
     }
 
-    /// Edges of the bins in microseconds: one more than there are bins.
+    /// Returns the edges of the bins in microseconds: one more than there are bins.
     fn edges(&self) -> Vec<f64> {
         (0..=self.count).map(|edge| self.least_ns * self.factor.powf(edge as f64) / 1e3).collect()
     }
 }
 
-/// Draws the latency heat map; `None` without samples.
+/// Builds the latency heat map; `None` without I/O.
 pub(super) fn heat(run: &Run, clock: &Clock<'_>) -> Option<Chart> {
     let bins = Bins::of(&clock.measurements)?;
     let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! Cells over several runs as charts: a chart for each workload, a line for each target.
+//! Shows cells over several runs: a chart for each workload, a line for each target.
 
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{Account, History, Track};
@@ -7,11 +7,11 @@ use maud::{Markup, html};
 use super::chart::{Across, Axis, Cell, Chart, ChartId, Panel, Plot, Unit, legend};
 use super::{COLOURS, shown};
 
-/// The height of a chart's panel, in pixels.
+/// Height of a chart's panel in pixels.
 const HEIGHT: u32 = 220;
 
-/// A chart for each workload by one metric, with the 95% intervals over the rounds, for a page that brings [`super::STYLE`] and
-/// [`super::SCRIPTS`]; nothing if no run has the metric.
+/// Builds a chart for each workload by one metric, with the 95% intervals over the rounds, for a page that includes [`super::STYLE`] and
+/// [`super::SCRIPTS`]; empty if no run has the metric.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History, metric: Metric) -> Markup {
     let tracks: Vec<&Track> = history.tracks.iter().filter(|track| track.metric == metric).collect();

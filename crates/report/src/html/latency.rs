@@ -1,4 +1,4 @@
-//! The latencies of a workload over all rounds: a few percentiles, and the whole distribution.
+//! Shows the latencies of a workload over all rounds: a few percentiles, and the whole distribution.
 
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
@@ -11,18 +11,18 @@ use iotax_analysis::percentile::{PercentileValue, name, needed};
 use iotax_analysis::{CellJudgement, Summary};
 use iotax_model::Run;
 
-/// Largest step between points of the distribution, as a share of all I/Os.
+/// Largest step between two points of the distribution, as a share of all I/Os.
 const STEP: f64 = 0.02;
 
-/// Factor by which the remaining share shrinks between two points in the tail.
+/// Factor by which the share of slower I/Os shrinks at least between two points in the tail.
 const TAIL: f64 = 1.6;
 
-/// A logarithmic axis for latencies.
+/// Returns a logarithmic axis for latencies.
 pub(super) fn logarithmic(label: &str) -> Axis {
     Axis { label: label.into(), unit: Unit::Time, log: true, at_least: 0.0 }
 }
 
-/// The chart of latency percentiles; without rows if none is known.
+/// Builds the chart of latency percentiles; without rows if none is known.
 pub(super) fn percentiles(run: &Run, cells: &[&CellJudgement]) -> Chart {
     let known = |s: &Summary| -> Vec<(String, PercentileValue)> {
         let values = s.percentiles.iter().filter_map(|p| Some((name(p.q), p.value.filter(|v| v.ns > 0.0)?)));
@@ -77,7 +77,7 @@ pub(super) fn percentiles(run: &Run, cells: &[&CellJudgement]) -> Chart {
     }
 }
 
-/// Names the percentiles that had too few I/Os; absent if none is missing.
+/// Names the percentiles left out for lack of I/Os; `None` if all were given.
 pub(super) fn not_given(cells: &[&CellJudgement]) -> Option<String> {
     let missing: Vec<String> = cells
         .iter()
@@ -91,7 +91,7 @@ pub(super) fn not_given(cells: &[&CellJudgement]) -> Option<String> {
     (!missing.is_empty()).then(|| format!("Not given: {}.", listed(&missing)))
 }
 
-/// The chart of the cumulative latency distribution; without rows if nothing was measured.
+/// Builds the chart of the cumulative latency distribution; without rows if nothing was measured.
 pub(super) fn distribution(run: &Run, workload: &Workload, cells: &[&CellJudgement]) -> Chart {
     let what = if workload.kind().is_network() { "Round trips" } else { "I/Os" };
     let rows: Vec<_> = cells
@@ -125,8 +125,8 @@ pub(super) fn distribution(run: &Run, workload: &Workload, cells: &[&CellJudgeme
     }
 }
 
-/// Points (nanoseconds, share of I/Os that took no longer) of the distribution: the first, the last, and as many in between as are visibly
-/// distinct. Each is exact up to the histogram's error.
+/// Returns points of the cumulative distribution (nanoseconds, share of I/Os that took no longer): the first, the last, and enough in between
+/// to draw the curve. Each is exact up to the histogram's error.
 fn cumulated(latency: &Histogram) -> Vec<(f64, f64)> {
     let all = latency.count() as f64;
     let mut points: Vec<(f64, f64)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The breakdown of latency by layer and of CPU time by role.
+//! Shows the latency by layer, and the CPU time by role (such as host kernel or QEMU).
 
 use iotax_model::Workload;
 use iotax_model::units::human;
@@ -11,7 +11,7 @@ use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::latency_breakdown::View;
 use iotax_analysis::{CpuByRole, Judgement, LatencyBreakdown, Metric};
 
-/// Both charts with their tables; empty if no guest was measured from inside and no CPU time by role is known.
+/// Builds both charts with their tables; empty if no guest was measured from inside and no CPU time by role is known.
 pub(super) fn section(judgement: &Judgement, here: ChartId<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
     let mut insides: Vec<_> = judgement.on(workload, |cell| cell.latency.as_ref()).collect();
@@ -46,7 +46,7 @@ fn latency(insides: &[(&str, &LatencyBreakdown)]) -> Chart {
     stacks(&bars, "arises", "io", "Where the mean latency arises", "from the device (left) to the program")
 }
 
-/// CPU nanoseconds by role, per I/O or per GiB depending on the workload.
+/// Selects the CPU time in nanoseconds by role, per I/O or for network streams per GiB.
 fn by_role<'a>(cpu: &'a CpuByRole, on: &Workload) -> &'a [(Role, f64)] {
     if Metric::cpu(on) == Metric::CPU_PER_GIB { &cpu.per_gib } else { &cpu.roles }
 }

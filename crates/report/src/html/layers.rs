@@ -1,4 +1,4 @@
-//! The cost of each layer: charts of the ladder in time and CPU time, and a table of its steps.
+//! Shows the cost of each layer: charts of the ladder in time and CPU time, and a table of its steps.
 
 use std::collections::HashMap;
 
@@ -14,27 +14,27 @@ use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::{Edge, Judgement, Metric, Tax};
 use iotax_model::Run;
 
-/// A rung of the ladder. Times are in nanoseconds.
+/// A target in the chart of the ladder. Times are in nanoseconds.
 struct Rung {
     name: String,
     /// The added layer and its cost, as text.
     words: String,
-    /// The layer that the rung adds; empty for a lowest rung.
+    /// Name of the layer that this target adds; empty for the lowest rung.
     layer: String,
-    /// Start of the bar: the end of the rung below, or 0.
+    /// Start of the bar: the end of the bar of the rung below, or 0.
     from: f64,
-    /// Length of the bar; negative if the layer is faster.
+    /// Length of the bar: the added time; negative if the target is faster than the rung below.
     adds: f64,
-    /// Confidence interval of the end of the bar.
+    /// Confidence interval of the bar's end.
     ends: Option<Interval>,
-    /// Index of the rung below, which comes earlier in the list.
+    /// Index of the rung below, which is earlier in the list; `None` for the lowest rung.
     beneath: Option<usize>,
 }
 
-/// For each target, the edge by which the chart reaches it, and that edge's cost.
+/// For each target, the step of the ladder that leads to it in the chart, and the cost of this step.
 type Steps<'a> = HashMap<&'a str, (&'a Edge, Tax)>;
 
-/// The ladders of all workloads; empty if nothing was compared.
+/// Builds the ladders of all workloads; empty if nothing was compared.
 pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
     let compared = |workload: &&Workload| {
         let both = judgement.steps.iter().chain(&judgement.comparisons);
@@ -58,7 +58,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
     }
 }
 
-/// The ladder from the lowest rung up; without edges, each target's tax over the baseline.
+/// Builds the chart of a ladder from the lowest rung up; without steps it shows each target's added time over the baseline.
 fn ladder(run: &Run, judgement: &Judgement, on: &Workload, metric: Metric) -> Chart {
     let workload = on.name.as_str();
     let (what, key) = match on.kind() {
@@ -125,7 +125,7 @@ fn ladder(run: &Run, judgement: &Judgement, on: &Workload, metric: Metric) -> Ch
     }
 }
 
-/// The cost of every target against the baseline, as separate bars.
+/// Returns the cost of each target against the baseline as separate bars.
 fn taxes(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Vec<Rung> {
     let rung = |name: &str| {
         let comparison = judgement.comparison(workload, name, metric)?;
@@ -165,7 +165,7 @@ fn rungs(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Ve
     rungs
 }
 
-/// For each target, the first edge that leads to it and has a known cost.
+/// For each target, selects the first step of the ladder that leads to it and has a known cost.
 fn steps_to<'a>(judgement: &'a Judgement, workload: &str, metric: Metric) -> Steps<'a> {
     let of_it = judgement.steps.iter().filter(|c| c.workload == workload && c.metric == metric);
     let costs: HashMap<_, Tax> =
@@ -179,7 +179,7 @@ fn steps_to<'a>(judgement: &'a Judgement, workload: &str, metric: Metric) -> Ste
     steps
 }
 
-/// Adds the rungs that stand on the last one, recursively.
+/// Adds the rungs above the last one, recursively.
 fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
     let Some(place) = rungs.len().checked_sub(1) else { return };
     let (beneath, from) = (rungs[place].name.clone(), rungs[place].from + rungs[place].adds);
@@ -199,7 +199,7 @@ fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
     }
 }
 
-/// One row per edge; empty if none was measured.
+/// Builds a table with one row per step of the ladder; empty if none was measured.
 pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let (leading, cpu_metric) = (Metric::leading(workload), Metric::cpu(workload));
     let workload_name = &workload.name;

@@ -1,4 +1,4 @@
-//! A run as one HTML file: no network requests, light and dark mode, printable. Without scripts only the charts are missing.
+//! Renders a run as one HTML file: no network requests, light and dark mode, printable. Without scripts only the charts are missing.
 
 mod amplification;
 mod answer;
@@ -58,25 +58,25 @@ pub use history::history;
 pub use page::set;
 pub use script::SCRIPTS;
 
-/// The style sheet of every page.
+/// Style sheet of every page.
 pub const STYLE: &str = include_str!("style.css");
 
-/// Number of target colours in the style sheet; with more targets, colours repeat.
+/// Number of target colours in the style sheet; colours repeat if there are more targets.
 const COLOURS: usize = 10;
 
-/// The first bytes of a page, by which iotax recognises it as its own. A page that merely quotes a report starts differently.
+/// Marks a page as written by iotax: its first bytes. A page that merely quotes a report starts differently.
 pub const MARK: Mark = Mark::start(
     "HTML",
     "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"generator\" content=\"iotax\">",
 );
 
-/// The report of a run as a complete HTML file.
+/// Renders the report of a run as a complete HTML file.
 #[must_use]
 pub fn render(run: &Run, judgement: &Judgement) -> String {
     file(&format!("{} - iotax run {}", visible::line(&run.plan.name), run.id), &main(run, judgement))
 }
 
-/// A complete HTML file with this title and this `main` element.
+/// Renders a complete HTML file with this title and this `main` element.
 fn file(title: &str, main: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -101,13 +101,13 @@ fn file(title: &str, main: &Markup) -> String {
     page.into_string()
 }
 
-/// The report as a `main` element, for a page that includes [`STYLE`] and [`SCRIPTS`].
+/// Renders the report as a `main` element, for a page that includes [`STYLE`] and [`SCRIPTS`].
 #[must_use]
 pub fn main(run: &Run, judgement: &Judgement) -> Markup {
     shown(&report(run, judgement))
 }
 
-/// The section on the cost of each layer, for a page that includes [`STYLE`] and [`SCRIPTS`]; empty if nothing was compared.
+/// Renders the section on the cost of each layer, for a page that includes [`STYLE`] and [`SCRIPTS`]; empty if nothing was compared.
 #[must_use]
 pub fn layers(run: &Run, judgement: &Judgement) -> Markup {
     shown(&layers::section(run, judgement))
@@ -157,26 +157,26 @@ fn report(run: &Run, judgement: &Judgement) -> Markup {
     }
 }
 
-/// The CSS class of a target's colour, the same throughout the file.
+/// Returns the CSS class of a target's colour, which is the same throughout the file.
 fn colour(run: &Run, target: &str) -> String {
     let index = run.plan.targets.iter().position(|t| t.name == target).unwrap_or_default();
     format!("t{}", index % COLOURS)
 }
 
-/// The targets that occur in the first column of `rows`, in the plan's order, each with its colour.
+/// Lists the targets in the first column of `rows` with their colours, in the plan's order.
 fn colours(run: &Run, rows: &[Vec<Cell>]) -> Vec<(String, String)> {
     let has = |name: &str| rows.iter().any(|row| row.first() == Some(&Cell::from(name)));
     let targets = run.plan.targets.iter().filter(|target| has(&target.name));
     targets.map(|target| (target.name.clone(), colour(run, &target.name))).collect()
 }
 
-/// The id of a workload's charts.
+/// Identifies the charts of a workload.
 fn place<'a>(run: &Run, workload: &'a str) -> ChartId<'a> {
     let number = run.plan.workloads.iter().position(|w| w.name == workload).unwrap_or_default();
     ChartId { run: run.id, workload, number: number + 1 }
 }
 
-/// The number of rounds; for a run that adds rounds, the rounds so far and the maximum.
+/// Formats the number of rounds: for a run that adds rounds, the rounds so far and the maximum.
 fn rounds(run: &Run) -> String {
     let all = counted(run.plan.most_rounds(), "round");
     let there = run.measurements.iter().map(|m| m.round).max().unwrap_or_default();
@@ -215,7 +215,7 @@ fn head(run: &Run) -> Markup {
     }
 }
 
-/// The table of contents.
+/// Renders the table of contents.
 fn contents(run: &Run, judgement: &Judgement, tests: &[SuiteTest<'_>], curves: &[Curves<'_>]) -> Markup {
     let measured = |name: &str| judgement.cells.iter().any(|cell| cell.workload == name);
     let is_of_methods = iotax_analysis::durability::is_of_methods(run);
@@ -287,7 +287,7 @@ fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
     }
 }
 
-/// The number of measurements of each grade; `None` if all are clean.
+/// Counts the measurements of each grade: clean, with remarks, unusable; `None` if all are clean.
 fn trust(judgement: &Judgement) -> Option<String> {
     let of = |grade: Grade| judgement.grades.iter().filter(|found| **found == grade).count() as u64;
     let (clean, remarks, unusable) = (of(Grade::Clean), of(Grade::Remarks), of(Grade::Unusable));
@@ -361,7 +361,7 @@ fn timing(judgement: &Judgement) -> Markup {
     }
 }
 
-/// The section on the machine of a run, for a page that includes [`STYLE`] and [`SCRIPTS`].
+/// Renders the section on the machine of a run, for a page that includes [`STYLE`] and [`SCRIPTS`].
 #[must_use]
 pub fn environment(run: &Run) -> Markup {
     let e = &run.environment;

@@ -1,4 +1,4 @@
-//! Network workloads: their tables, the throughput of each target, and the interfaces on the path.
+//! Shows network workloads: their tables, the throughput of each target, and the interfaces on the path.
 
 use iotax_model::Workload;
 use iotax_model::record::{Measurement, TargetRecord};
@@ -17,7 +17,7 @@ use iotax_analysis::stats::{ALPHA, Estimate};
 use iotax_analysis::{Judgement, Metric};
 use iotax_model::Run;
 
-/// The figures of each of these workloads, a table for each.
+/// Builds a table of figures for each of these workloads.
 pub(super) fn tables(run: &Run, judgement: &Judgement, workloads: &[&Workload]) -> Markup {
     let compares = run.plan.targets.len() > 1;
     html! {
@@ -77,7 +77,7 @@ fn figures(row: &Row<'_>, unknown: &str) -> Markup {
     }
 }
 
-/// Directions, gaps and interfaces; empty for workloads without network traffic.
+/// Builds the tables of directions, gaps and interfaces; empty for workloads without network traffic.
 pub(super) fn details(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let gaps: Vec<_> = judgement
         .on(&workload.name, |cell| cell.network.as_ref())
@@ -116,7 +116,7 @@ fn plain(run: &Run, first: &str, table: &Table<'_>) -> Markup {
     }
 }
 
-/// The chart of each target's throughput with intervals; without rows for round trips.
+/// Builds the chart of each target's throughput with its confidence interval; without rows for round trips.
 pub(super) fn throughput(run: &Run, workload: &Workload) -> Chart {
     let is_shown = workload.kind().is_network() && Metric::leading(workload) == Metric::BYTES_PER_S;
     let rate = |m: &Measurement| Metric::BYTES_PER_S.of(m).map(|bytes| (bytes * 8.0).ln());
@@ -160,7 +160,7 @@ pub(super) fn throughput(run: &Run, workload: &Workload) -> Chart {
     }
 }
 
-/// A target's interfaces before the first measurement; empty if none is recorded.
+/// Lists a target's network interfaces as they were before the first measurement; empty if none is recorded.
 pub(super) fn interfaces(record: &TargetRecord) -> Markup {
     html! {
         @for interface in &record.interfaces {

@@ -1,10 +1,10 @@
-//! Converts a page of headings, tables and sentences to HTML; other modules convert it for terminals and to Markdown.
+//! Converts a page of headings, tables and sentences to HTML.
 
 use maud::{Markup, html};
 
 use crate::document::{Field, Grid, Page, Part};
 
-/// The page as the content of a `main` element, with `h2` headings and tables that scroll horizontally if too wide.
+/// Returns the content of a `main` element, with `h2` headings; tables that are too wide scroll horizontally.
 #[must_use]
 pub fn set(page: &Page) -> Markup {
     let page = page.visible();

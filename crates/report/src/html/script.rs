@@ -1,13 +1,14 @@
-//! The scripts of a page, and a content security policy that allows only these.
+//! Scripts of a page, and a content security policy that allows only these.
 
 use data_encoding::BASE64;
 use maud::{Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-/// The plotting library, unmodified.
+/// The plotting library Plotly, unmodified.
 const PLOTLY: &str = include_str!("plotly/plotly-cartesian.min.js");
 
-/// All scripts with their file names, dependencies first: `draw.js` turns tables into plots, `report.js` decides when to draw.
+/// All scripts with their file names, in the order of their dependencies: `draw.js` turns tables into plots, `report.js` decides when to
+/// draw.
 pub const SCRIPTS: [(&str, &str); 3] =
     [("plotly.js", PLOTLY), ("draw.js", include_str!("draw.js")), ("report.js", include_str!("report.js"))];
 
@@ -15,12 +16,12 @@ fn all() -> impl Iterator<Item = &'static str> {
     SCRIPTS.into_iter().map(|(_, text)| text)
 }
 
-/// The script elements for the end of the page, so that the text does not wait for them.
+/// Renders the script elements for the end of the page, so that the text is shown before the scripts run.
 pub(super) fn scripts() -> Markup {
     html! { @for text in all() { script { (PreEscaped(text)) } } }
 }
 
-/// A content security policy under which only these scripts run and nothing is ever loaded.
+/// Returns a content security policy under which only these scripts run and nothing is loaded.
 pub(super) fn policy() -> String {
     let hashes: Vec<String> =
         all().map(|text| format!("'sha256-{}'", BASE64.encode(&Sha256::digest(text)))).collect();

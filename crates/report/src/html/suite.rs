@@ -1,4 +1,4 @@
-//! The tests of a suite, one section each: sweeps over sizes and depths, and maps and surfaces over file and record sizes.
+//! Shows the tests of a suite, one section each: sweeps over sizes and depths, and maps and surfaces over file and record sizes.
 
 use iotax_model::suite::SuiteShape;
 use iotax_model::units::human;
@@ -12,7 +12,7 @@ use iotax_analysis::Judgement;
 use iotax_analysis::suite::{SuiteCell, SuiteTest, TargetSeries};
 use iotax_model::Run;
 
-/// One section per test.
+/// Builds one section per test.
 pub(super) fn sections(run: &Run, judgement: &Judgement, tests: &[SuiteTest<'_>]) -> Markup {
     html! { @for (index, test) in tests.iter().enumerate() { (section(run, judgement, test, index + 1)) } }
 }
@@ -42,7 +42,7 @@ fn section(run: &Run, judgement: &Judgement, test: &SuiteTest<'_>, number: usize
     }
 }
 
-/// UnixBench's index of its file copies.
+/// Builds the section with UnixBench's index of its file copies.
 pub(super) fn indexes(run: &Run) -> Markup {
     html! {
         @for (target, rows) in sweep::indexes(run) {
@@ -63,7 +63,7 @@ fn axis(label: &str, unit: Unit, log: bool) -> Axis {
     Axis { label: label.into(), unit, log, at_least: 0.0 }
 }
 
-/// The figures of every target by size or depth, in stacked panels.
+/// Builds a chart of each target's figures by size or depth, with a panel per figure.
 fn over_points(run: &Run, test: &SuiteTest<'_>) -> Chart {
     let each = test.series.iter().flat_map(|course| course.points.iter().map(move |point| (course, point)));
     let row = |(course, point): (&TargetSeries<'_>, &SuiteCell<'_>)| -> Vec<Cell> {
@@ -109,7 +109,7 @@ fn over_points(run: &Run, test: &SuiteTest<'_>) -> Chart {
     }
 }
 
-/// The highest IOPS and bandwidth of each target.
+/// Names the highest IOPS and bandwidth of each target.
 fn most(test: &SuiteTest<'_>) -> String {
     let of = |course: &TargetSeries<'_>| {
         let iops = course.points.iter().filter_map(|point| point.iops).reduce(f64::max);
@@ -120,7 +120,7 @@ fn most(test: &SuiteTest<'_>) -> String {
     test.series.iter().map(of).collect::<Vec<_>>().join("; ")
 }
 
-/// Latency against IOPS, with the knee marked.
+/// Builds a chart of latency against IOPS, with the knee marked.
 fn latency_by_rate(run: &Run, test: &SuiteTest<'_>) -> Chart {
     let row = |course: &TargetSeries<'_>, at: usize| -> Vec<Cell> {
         let point = &course.points[at];
@@ -158,7 +158,7 @@ fn latency_by_rate(run: &Run, test: &SuiteTest<'_>) -> Chart {
     }
 }
 
-/// The heat map and the surface of one target's bandwidth over file and record sizes.
+/// Builds the heat map and the surface of one target's bandwidth over file and record sizes.
 fn maps(run: &Run, test: &SuiteTest<'_>, course: &TargetSeries<'_>, here: ChartId<'_>) -> Markup {
     let map = Map::of(course);
     html! {

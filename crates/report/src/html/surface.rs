@@ -1,7 +1,7 @@
-//! A surface over file and record sizes as SVG, because the bundled plotting library cannot draw surfaces.
+//! Draws a surface over file and record sizes as SVG, because the bundled plotting library cannot draw surfaces.
 //!
-//! The view is isometric: record sizes run to the lower right, file sizes to the lower left, bandwidth up. Facets are drawn back to
-//! front (painter's algorithm). Colours come from the style sheet, so that the surface follows light and dark mode.
+//! The view is isometric: record sizes run to the lower right, file sizes to the lower left, bandwidth up. Facets are drawn back to front
+//! (painter's algorithm). Colours come from the style sheet, so that the surface follows light and dark mode.
 
 use std::fmt::Write as _;
 
@@ -10,24 +10,24 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::sweep::Map;
 
-/// Width of the picture in SVG units.
+/// Width and height of the picture in SVG units.
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 400.0;
-/// The rear corner of the floor, in SVG units.
+/// Position of the floor's rear corner in SVG units.
 const REAR: (f64, f64) = (280.0, 170.0);
-/// Half the width and half the height of the floor in the picture.
+/// Half the width and half the height of the floor in SVG units.
 const FLOOR: (f64, f64) = (220.0, 92.0);
-/// Height of the largest value in the picture.
+/// Height of the largest value above the floor in SVG units.
 const TOP: f64 = 145.0;
-/// The number of labelled levels above the floor.
+/// Number of labelled levels above the floor.
 const LEVELS: u32 = 4;
 
-/// Projects a point on the floor (each coordinate 0 to 1) and a height (0 to 1) into the picture.
+/// Projects a point into the picture: its position on the floor and its height, each from 0 to 1.
 fn seen(record: f64, file: f64, height: f64) -> (f64, f64) {
     (REAR.0 + (record - file) * FLOOR.0, REAR.1 + (record + file) * FLOOR.1 - height * TOP)
 }
 
-/// The figure; empty with fewer than two file sizes or record sizes.
+/// Draws the surface; empty with fewer than two file sizes or record sizes, or if all values are 0.
 pub(super) fn figure(map: &Map, name: &str) -> Markup {
     let most = map.bytes_per_s.iter().flatten().flatten().copied().fold(0.0, f64::max);
     if map.files.len() < 2 || map.records.len() < 2 || most <= 0.0 {
@@ -46,7 +46,7 @@ pub(super) fn figure(map: &Map, name: &str) -> Markup {
     }
 }
 
-/// Position (0 to 1) of point `index` among `count` points along an edge.
+/// Returns the position (0 to 1) along an edge of point `index` among `count` points.
 fn along(index: usize, count: usize) -> f64 {
     index as f64 / (count - 1) as f64
 }
@@ -59,12 +59,12 @@ fn line(svg: &mut String, from: (f64, f64), to: (f64, f64)) {
     );
 }
 
-/// Adds a label. The text is not escaped: labels are sizes and rates.
+/// Adds a label. The text is not escaped, because labels are only sizes and rates.
 fn text(svg: &mut String, at: (f64, f64), anchor: &str, words: &str) {
     let _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{words}</text>", at.0, at.1);
 }
 
-/// The two rear walls, with a line and a label at each level.
+/// Draws the two rear walls, with a line and a label at each level.
 fn walls(svg: &mut String, most: f64) {
     for level in 0..=LEVELS {
         let height = f64::from(level) / f64::from(LEVELS);
@@ -78,7 +78,7 @@ fn walls(svg: &mut String, most: f64) {
     }
 }
 
-/// The grid on the floor, with the sizes along its front edges.
+/// Draws the grid on the floor, with the sizes along its front edges.
 fn edges(svg: &mut String, map: &Map) {
     // The most labels that fit along an edge.
     const WORDS: usize = 7;
@@ -104,7 +104,7 @@ fn edges(svg: &mut String, map: &Map) {
     text(svg, (files.0 + 40.0, files.1 + 36.0), "start", "file size");
 }
 
-/// The facets of the surface: each joins four neighbouring points, or three if the fourth was not measured.
+/// Draws the facets of the surface: each joins four adjacent points, or three if the fourth was not measured.
 fn fields(svg: &mut String, map: &Map, most: f64) {
     let corner = |file: usize, record: usize| {
         let value = map.bytes_per_s[file][record]? / most;
@@ -128,7 +128,7 @@ fn fields(svg: &mut String, map: &Map, most: f64) {
     }
 }
 
-/// The colour of a height from 0 to 1, on the colour scale of the heat maps.
+/// Returns the colour of a height from 0 to 1, on the colour scale of the heat maps.
 fn shade(height: f64) -> String {
     let (from, to, share) =
         if height < 0.5 { ("h0", "h1", height * 2.0) } else { ("h1", "h2", height * 2.0 - 1.0) };

@@ -1,4 +1,4 @@
-//! All cells in one table: each target's figures, its cost over the baseline, and the verdict.
+//! Shows all cells in one table: each target's figures, its cost over the baseline, and the verdict.
 
 use iotax_model::Workload;
 use iotax_model::units::human;
@@ -13,7 +13,7 @@ use iotax_analysis::percentile::percentile;
 use iotax_analysis::{CellJudgement, Comparison, Judgement, Metric};
 use iotax_model::Run;
 
-/// The table of all workloads; empty if nothing was measured.
+/// Builds the table of all workloads; empty if nothing was measured.
 pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
     let compares = compares(run);
     let (networks, on_disks): (Vec<&Workload>, Vec<&Workload>) =
@@ -31,7 +31,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
     }
 }
 
-/// The figures of some workloads in one table with the accessible name `name`.
+/// Builds a table with the figures of some workloads; `name` describes it to screen readers.
 pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], name: &str) -> Markup {
     let all = workloads.iter().map(|workload| (*workload, cells(run, judgement, workload)));
     let all: Vec<_> = all.filter(|(_, cells)| !cells.is_empty()).collect();
@@ -54,12 +54,12 @@ pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], n
     }
 }
 
-/// Returns whether targets are compared; those of an imported run are not.
+/// Returns whether the targets of a run are compared; those of an imported run are not.
 fn compares(run: &Run) -> bool {
     run.source.is_none() && run.plan.targets.len() > 1
 }
 
-/// The column head and format for bytes per second.
+/// Returns the column head and the format for bytes per second.
 fn rate(run: &Run) -> (&'static str, fn(f64) -> String) {
     run.source.as_ref().map_or(("MB/s", megabytes), rate_of)
 }

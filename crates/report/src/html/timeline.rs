@@ -1,4 +1,4 @@
-//! A workload over time, with the host's layers below: one row per interval, one panel per figure.
+//! Shows a workload over time, with the host's layers below: one row per interval, one panel per figure.
 
 use iotax_model::Workload;
 use iotax_model::record::HostActivity;
@@ -13,25 +13,25 @@ use iotax_analysis::figures::{bottom_disks, done, is_stream};
 use iotax_analysis::stats::median;
 use iotax_model::Run;
 
-/// Number of leading columns that identify an interval: target, round, start, end.
+/// Number of leading columns, which identify an interval: target, round, start, end.
 const WHEN: usize = 4;
 
-/// Extracts a figure from the host's activity during a target's measurement; the target is given by name.
+/// Returns a figure of the host's activity; the first argument is the name of the target that was measured.
 type Of<'a> = Box<dyn Fn(&str, &HostActivity) -> Option<f64> + 'a>;
 
-/// A host figure that is drawn over time in its own panel.
+/// A figure of the host that is drawn over time in a panel.
 struct Layer<'a> {
     column: String,
     label: String,
     unit: Unit,
-    /// The axis extends at least to this value.
+    /// The axis reaches at least this value.
     at_least: f64,
     height: u32,
-    /// Returns the mean over an interval; `None` if unknown.
+    /// Returns the figure's mean over an interval; `None` if unknown.
     of: Of<'a>,
 }
 
-/// The chart; without rows if there are no intervals.
+/// Builds the chart; without rows if there are no intervals.
 pub(super) fn timeline(run: &Run, workload: &Workload, clock: &Clock<'_>) -> Chart {
     let layers = layers(run);
     let mut rows = rows(clock, &layers);
@@ -71,7 +71,7 @@ pub(super) fn timeline(run: &Run, workload: &Workload, clock: &Clock<'_>) -> Cha
     }
 }
 
-/// One row per interval of the agent, with the host's figures for the same interval.
+/// Returns a row per interval of the load, with the host's figures for the same interval.
 fn rows(clock: &Clock<'_>, layers: &[Layer<'_>]) -> Vec<Vec<Cell>> {
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     for m in &clock.measurements {
@@ -108,14 +108,15 @@ fn rows(clock: &Clock<'_>, layers: &[Layer<'_>]) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Start and end in seconds of consecutive intervals, given as (end, length) in nanoseconds; `None` if their total length is 0.
+/// Returns start and end in seconds of consecutive intervals, which are given as (end, length) in nanoseconds; `None` if their total length
+/// is 0.
 pub(super) fn span(mut intervals: impl Iterator<Item = (u64, u64)>) -> Option<(f64, f64)> {
     let (at, length) = intervals.next()?;
     let (from, to) = (at.saturating_sub(length), intervals.last().map_or(at, |(at, _)| at));
     (to > from).then_some((from as f64 / 1e9, to as f64 / 1e9))
 }
 
-/// The mean over several intervals, weighted by length; `None` if the figure is unknown in any of them.
+/// Returns the mean of a figure over several intervals, weighted by their lengths; `None` if it is unknown in any of them.
 fn mean(activities: &[HostActivity], figure: &dyn Fn(&HostActivity) -> Option<f64>) -> Option<f64> {
     let known = activities.iter().filter(|h| h.duration_ns > 0);
     let ns: u64 = known.clone().map(|h| h.duration_ns).sum();
@@ -187,7 +188,7 @@ fn layers(run: &Run) -> Vec<Layer<'_>> {
     layers
 }
 
-/// A sentence with the rates of each target, for screen readers.
+/// Describes the rates of each target in a sentence, for screen readers.
 fn message(run: &Run, rows: &[Vec<Cell>], unit: Unit) -> String {
     let words = |rate: f64| if unit == Unit::Bits { human::bits(rate / 8.0) } else { human::count(rate) };
     let of = |target: &str| {

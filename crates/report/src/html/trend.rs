@@ -1,4 +1,4 @@
-//! The trend of a series as a chart: the target's mean, the followed figure, and the changes.
+//! Shows the trend of a series: the target's mean, the followed figure, and the changes.
 
 use maud::Markup;
 
@@ -8,8 +8,9 @@ use crate::sentences::trend::{cell, changed, run};
 use iotax_analysis::metric::Unit as MetricUnit;
 use iotax_analysis::trend::{PastRun, Trend};
 
-/// The chart of a series by run number: the target's mean in the upper panel, the followed figure (its ratio to the control in percent) in the
-/// lower one. Changes are lines with their size, and the runs that may have caused them are shaded. `number` makes ids unique within a page.
+/// Builds the chart of a series by run number: the target's mean in the upper panel, the followed figure (the ratio to the control in
+/// percent) in the lower one. Changes are lines labelled with their size, and the runs that may have caused them are shaded. `number` makes
+/// ids unique within a page.
 #[must_use]
 pub fn trend(runs: &[PastRun], trend: &Trend, number: usize) -> Markup {
     let id = |point: usize| runs[trend.points[point].run].id as f64;

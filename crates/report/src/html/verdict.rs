@@ -1,4 +1,4 @@
-//! Verdicts and intervals as markup.
+//! Renders verdicts and intervals.
 
 use maud::{Markup, html};
 
@@ -8,7 +8,7 @@ use iotax_analysis::Comparison;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_model::Run;
 
-/// The verdict, with the reason if it is withheld or with the number of rounds that would decide it.
+/// Renders a verdict: with the reason if withheld, with the margin if the same, with the number of rounds that would decide it if undecided.
 pub(super) fn verdict(run: &Run, c: &Comparison) -> Markup {
     let more = c.ratio.needed_rounds.map(|needed| needed.saturating_sub(c.rounds));
     html! {
@@ -22,7 +22,7 @@ pub(super) fn verdict(run: &Run, c: &Comparison) -> Markup {
     }
 }
 
-/// Puts the interval of a figure into an element with its own style.
+/// Puts the interval of a figure into an element with a separate style.
 pub(super) fn with_interval(words: &str) -> Markup {
     html! {
         @match words.split_once(" [") {

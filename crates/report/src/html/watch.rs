@@ -1,4 +1,4 @@
-//! The cost of events: the load over time, with events and marks as lines and gaps shaded.
+//! Shows the cost of events: the load over time, with events and marks as lines and gaps shaded.
 
 use maud::{Markup, html};
 
@@ -17,7 +17,7 @@ use iotax_model::Run;
 use iotax_model::record::{Sample, Tally};
 use iotax_model::units::human;
 
-/// One section per measurement; empty for a run that is not a watch.
+/// Builds a section per measured window; empty for a run that is not a watch.
 pub(super) fn sections(run: &Run) -> Markup {
     let Some(watch) = run.plan.watch() else { return html! {} };
     let all = episodes(run);
@@ -61,7 +61,7 @@ pub(super) fn sections(run: &Run) -> Markup {
     }
 }
 
-/// The measured windows ordered by round, and by the plan's order of targets within each.
+/// Sorts the measured windows by round, and within each by the plan's order of targets if these ran at the same time.
 fn in_plan<'a, 'b>(run: &Run, all: &'b [Episode<'a>]) -> Vec<&'b Episode<'a>> {
     let place = |name: &str| run.plan.targets.iter().position(|target| target.name == name);
     let mut all: Vec<&Episode<'_>> = all.iter().collect();
@@ -101,7 +101,7 @@ fn price_table(prices: &[Price<'_>]) -> Markup {
     }
 }
 
-/// Each target's cost of each event compared with the baseline's.
+/// Builds a table that compares each event's cost on each target with its cost on the baseline.
 fn comparison_table(run: &Run, compared: &[PriceComparison<'_>]) -> Markup {
     let heading = price_comparison::heading(run);
     html! {
@@ -128,7 +128,7 @@ fn comparison_table(run: &Run, compared: &[PriceComparison<'_>]) -> Markup {
     }
 }
 
-/// The longest gap as seen at each layer.
+/// Builds a table of the longest gap as each layer saw it.
 fn layers(episode: &Episode<'_>) -> Markup {
     let rows = sights(episode);
     html! {
@@ -253,7 +253,7 @@ fn chart(run: &Run, episode: &Episode<'_>) -> Chart {
     }
 }
 
-/// A row for reads, one for writes, one for the oldest I/O in flight.
+/// Returns the rows of one interval: reads, writes, and the oldest I/O in flight.
 fn of_sample(reads: &str, sample: &Sample, (begin_ns, end_ns): (u64, u64)) -> Vec<Vec<Cell>> {
     let at = Cell::from(end_ns as f64 / 1e9);
     let of = |name: &str, tally: Option<&Tally>| -> Option<Vec<Cell>> {

@@ -1,4 +1,4 @@
-//! The section of one workload: latencies, guests, breakdowns, and figures over time.
+//! Shows one workload: latencies, guests, breakdowns, and figures over time.
 
 use iotax_model::Workload;
 use iotax_model::record::Measurement;
@@ -12,13 +12,13 @@ use crate::figure::title_in;
 use iotax_analysis::{CellJudgement, Judgement};
 use iotax_model::Run;
 
-/// Maximum number of intervals in all timelines together: more would bloat the file, and could not be told apart on screen.
+/// Maximum number of intervals in all timelines of a report together: more would bloat the file and look the same.
 const INTERVALS: usize = 6_000;
 
-/// Maximum number of intervals in all heat maps together: each interval has dozens of bins.
+/// Maximum number of intervals in all heat maps together, lower because each interval has dozens of bins.
 const COLUMNS: usize = 1_500;
 
-/// The section; empty if the workload was not measured.
+/// Builds the section of a workload; empty if it was not measured.
 pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let targets: Vec<&str> = run.plan.targets.iter().map(|target| target.name.as_str()).collect();
     let cells = figures::cells(run, judgement, workload);
@@ -54,7 +54,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     }
 }
 
-/// All known figures, in an element that is initially collapsed.
+/// Builds a table of all known figures, initially collapsed.
 fn all_figures(judgement: &Judgement, workload: &Workload, cells: &[&CellJudgement]) -> Markup {
     html! {
         details {

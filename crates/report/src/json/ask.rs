@@ -1,4 +1,4 @@
-//! The JSON of rate searches: the highest rate that meets the conditions.
+//! JSON of rate searches: the highest rate that meets the conditions.
 
 use iotax_analysis::ask::{Answer, Answers, HighestRate, Possible, answers};
 use iotax_analysis::stats::paired::Interval;
@@ -64,7 +64,7 @@ struct PossibleEntry {
     answer: Possible,
 }
 
-/// The results of a run's rate searches.
+/// Returns the results of a run's rate searches, one entry per workload and target.
 pub(super) fn all(run: &Run) -> Vec<AnswerEntry<'_>> {
     let Some(ask) = run.plan.ask() else { return Vec::new() };
     answers(run).into_iter().flat_map(|answers| of_work(ask, answers)).collect()

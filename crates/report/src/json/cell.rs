@@ -1,4 +1,4 @@
-//! The JSON of a cell (one target and workload over all rounds), and of a run's timing.
+//! JSON of a cell (one target and workload over all rounds), and of a run's timing.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ struct FailureEntry<'a> {
     reason: &'a str,
 }
 
-/// CPU time by the name of a role.
+/// CPU time by the name of its role, such as host kernel or QEMU.
 type ByRole = BTreeMap<&'static str, f64>;
 
 #[derive(Serialize, JsonSchema)]
@@ -127,7 +127,7 @@ struct PhaseEntry<'a> {
     share: f64,
 }
 
-/// The JSON of a measured cell.
+/// Builds the JSON of a measured cell.
 pub(super) fn cell<'a>(judgement: &'a Judgement, cell: &'a CellJudgement) -> CellEntry<'a> {
     let summary = &cell.summary;
     let mut latency_ns = latency(&summary.latency);

@@ -1,4 +1,4 @@
-//! The JSON of percentiles, drift over the run, and series of intervals.
+//! JSON of percentiles, drift over the run, and statistics on series of intervals.
 
 use iotax_analysis::percentile::{name, needed};
 use iotax_analysis::stats::paired::Interval;
@@ -11,17 +11,17 @@ use serde::Serialize;
 #[derive(Serialize, JsonSchema)]
 #[schemars(extend("oneOf" = [{ "required": ["ns", "of_ios_ns"] }, { "required": ["needed_ios"] }]))]
 pub(super) struct PercentileEntry {
-    /// Such as p99.9.
+    /// Name of the percentile, such as p99.9.
     name: String,
     q: f64,
-    /// I/Os of all rounds.
+    /// Number of I/Os of all rounds.
     ios: u64,
-    /// Where there are too few: ten beyond the percentile.
+    /// Number of I/Os that the percentile needs, so that ten lie beyond it; present only if there are fewer.
     needed_ios: Option<u64>,
     ns: Option<f64>,
-    /// 95%, by order statistics, were all I/Os independent: the least that is uncertain.
+    /// 95% interval by order statistics, as if all I/Os were independent: a lower bound of the uncertainty.
     of_ios_ns: Option<Interval>,
-    /// Student's t at 95% of the logarithms of the rounds' percentiles: the range that another run may show.
+    /// Student's t interval at 95% of the logarithms of the rounds' percentiles: the range to expect in another run.
     over_rounds_ns: Option<Interval>,
 }
 
@@ -29,16 +29,16 @@ pub(super) struct PercentileEntry {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct EffectsEntry<'a> {
     workload: &'a str,
-    /// The figure that moved: latency_mean, or bytes_per_s of streams, whose shares then are of the time that a byte takes.
+    /// The figure that moved: latency_mean, or bytes_per_s for streams, whose shares then refer to the time per byte.
     metric: Metric,
     rounds: u32,
-    /// Standard deviation of the rounds' parts of the logarithm.
+    /// Standard deviation of the round effects, as a logarithm.
     round_sd: f64,
-    /// The likelihood that rounds differ as much by chance: F test against the rest.
+    /// Probability that chance alone gives such differences between rounds: F test of the round effects against the residual.
     round_p: Option<f64>,
-    /// The round that is furthest from the rounds' mean.
+    /// The round that deviates most from the mean of the rounds.
     furthest: FurthestRound,
-    /// Standard deviation of what neither target nor round explains.
+    /// Standard deviation of the residual, which neither target nor round explains; absent for a single target.
     rest_sd: Option<f64>,
     drift: Option<Drift>,
 }
@@ -58,16 +58,16 @@ pub(super) struct SeriesEntry {
     autocorrelation: f64,
     /// Number of independent intervals that would estimate the mean rate as well.
     effective: f64,
-    /// The beginning that MSER-5 would cut.
+    /// Warm-up that the MSER-5 rule would cut off; absent if none is visible.
     warm_up: Option<WarmUpEntry>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct WarmUpEntry {
     duration_s: f64,
-    /// Mean rate over that of the rest.
+    /// Mean rate of the warm-up divided by that of the rest.
     ratio: f64,
-    /// True if it goes on to the middle of the measurement, as far as is looked.
+    /// True if the warm-up extends to the middle of the measurement, the last position that is searched.
     unsettled: bool,
 }
 

@@ -16,10 +16,10 @@ use super::ratio::RatioEntry;
 use super::{UTC, json};
 use crate::sentences;
 
-/// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
+/// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-compare/1";
 
-/// Two runs, or two targets of one run. Ratios are the other side over the baseline. What is unknown has no key.
+/// Two runs, or two targets of one run. Ratios divide the other side by the baseline. What is unknown has no key.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "Two runs of iotax, or two targets of one, compared")]
 pub(super) struct CompareDocument<'a> {
@@ -29,7 +29,7 @@ pub(super) struct CompareDocument<'a> {
     b: SideEntry<'a>,
     /// The side that the other is compared with.
     baseline: Which,
-    /// True if both were measured in the same rounds: then by Student's t within them, else by Welch's.
+    /// True if both sides were measured in the same rounds: intervals are then by Student's t over pairs, otherwise by Welch's t.
     paired: bool,
     /// Ratios from 1 / (1 + margin) to 1 + margin count as the same.
     margin: f64,
@@ -39,13 +39,13 @@ pub(super) struct CompareDocument<'a> {
     workloads: Vec<WorkloadPairEntry<'a>>,
     missing: Vec<MissingEntry<'a>>,
     cells: Vec<ComparedCellEntry<'a>>,
-    /// Rates that both located.
+    /// Rates that were located on both sides, such as knees.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rates: Vec<ComparedRateEntry<'a>>,
-    /// Those of --fail-if.
+    /// Results of the `--fail-if` gates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gates: Vec<GateEntry<'a>>,
-    /// The meaning, in sentences.
+    /// Conclusions, as sentences.
     conclusions: Vec<String>,
 }
 
@@ -76,17 +76,17 @@ struct TargetPairEntry<'a> {
 struct WorkloadPairEntry<'a> {
     a: &'a str,
     b: &'a str,
-    /// Only their durations may differ.
+    /// Differences between the two workloads; only their durations may differ.
     differences: &'a [Difference],
 }
 
 #[derive(Serialize, JsonSchema)]
 struct MissingEntry<'a> {
-    /// The side that lacks it.
+    /// The side that lacks the target, workload or figure.
     side: Which,
     target: Option<&'a str>,
     workload: Option<&'a str>,
-    /// The figure that is not known; absent if it is all of them.
+    /// The figure that this side lacks; absent if it lacks the whole target or workload.
     metric: Option<Metric>,
     reason: &'a str,
 }
@@ -105,9 +105,9 @@ struct ComparedCellEntry<'a> {
     #[serde(flatten)]
     names: PairNames<'a>,
     metric: Metric,
-    /// Geometric mean over A's rounds: I/Os or bytes per second, else nanoseconds.
+    /// Geometric mean over A's rounds, in the metric's unit: I/Os or bytes per second, else nanoseconds.
     a: f64,
-    /// The same of B.
+    /// Geometric mean over B's rounds, in the metric's unit.
     b: f64,
     rounds_a: u32,
     rounds_b: u32,
@@ -121,11 +121,11 @@ struct ComparedRateEntry<'a> {
     names: PairNames<'a>,
     /// `knee`, or `highest` with the conditions that it keeps.
     what: &'a str,
-    /// I/Os per second.
+    /// I/Os per second on side A.
     a: f64,
-    /// I/Os per second.
+    /// I/Os per second on side B.
     b: f64,
-    /// The other side over the baseline.
+    /// The other side's rate divided by the baseline's.
     ratio: f64,
     #[serde(flatten)]
     interval: Option<Interval>,
@@ -136,10 +136,10 @@ struct ComparedRateEntry<'a> {
 struct GateEntry<'a> {
     gate: String,
     metric: Metric,
-    /// Cells of that metric.
+    /// Number of cells of the gate's metric.
     cells: usize,
     tripped: Vec<TrippedCell<'a>>,
-    /// Cells whose interval holds the limit, or that have none: they never trip.
+    /// Cells whose interval contains the limit, or that have no interval. They never trip the gate.
     undecided: Vec<PairNames<'a>>,
 }
 
@@ -147,13 +147,13 @@ struct GateEntry<'a> {
 struct TrippedCell<'a> {
     #[serde(flatten)]
     names: PairNames<'a>,
-    /// The other side over the baseline: geometric means.
+    /// The other side's geometric mean divided by the baseline's.
     ratio: f64,
     #[serde(flatten)]
     interval: Interval,
 }
 
-/// The comparison of two runs, or of two targets of one run.
+/// Builds the document of a comparison of two runs, or of two targets of one run.
 #[must_use]
 pub fn document(a: &Side<'_>, b: &Side<'_>, compared: &Compared) -> Value {
     let is_asked = |m: &&Missing| m.metric.is_none_or(|metric| compared.metrics.contains(&metric));
@@ -205,7 +205,7 @@ fn missing(missing: &Missing) -> MissingEntry<'_> {
     }
 }
 
-/// The names of a pair of targets and one of workloads, by their indices.
+/// Returns the names of a target and a workload in A and in B; arguments are their indices.
 fn names(compared: &Compared, target: usize, workload: usize) -> PairNames<'_> {
     let (target, workload) = (&compared.targets[target], &compared.workloads[workload]);
     PairNames {

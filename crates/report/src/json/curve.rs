@@ -1,4 +1,4 @@
-//! The JSON of curves: latency against offered load.
+//! JSON of curves: latency against offered load.
 
 use iotax_analysis::curve::{Curve, Curves, Knee, Located, RatePoint};
 use iotax_analysis::percentile::percentile;
@@ -54,7 +54,7 @@ struct ResponseTimes {
     max: Option<f64>,
 }
 
-/// The JSON of a run's latency curves.
+/// Builds an entry per curve and target of a run.
 pub(super) fn all<'a>(curves: &'a [Curves<'a>]) -> Vec<CurveEntry<'a>> {
     let of_work = |curves: &'a Curves<'a>| curves.targets.iter().map(|found| curve(&curves.work.name, found));
     curves.iter().flat_map(of_work).collect()

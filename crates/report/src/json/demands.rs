@@ -1,4 +1,4 @@
-//! The JSON of demands: one entry per demand and target.
+//! JSON of demands: one entry per demand and target.
 
 use iotax_analysis::Judgement;
 use iotax_analysis::demands::{DemandOnTarget, Kept, demands};
@@ -30,7 +30,7 @@ pub(super) struct DemandEntry<'a> {
     reason: Option<String>,
 }
 
-/// One entry per demand and target.
+/// Builds an entry per demand and target.
 pub(super) fn all<'a>(run: &'a Run, judgement: &Judgement) -> Vec<DemandEntry<'a>> {
     demands(run, judgement).iter().map(one).collect()
 }

@@ -1,4 +1,4 @@
-//! The document `iotax-doctor/1`: findings, and the facts that they rest on. Its JSON Schema is
+//! Document `iotax-doctor/1`: findings, and the facts that they rest on. Its JSON Schema is
 //! `crates/report/schema/iotax-doctor-1.schema.json`.
 
 use iotax_doctor::{Finding, Subject, Sureness};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::json;
 use crate::mark::Mark;
 
-/// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
+/// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-doctor/1";
 
 /// Identifies a file as an `iotax-doctor/1` document.
@@ -51,7 +51,7 @@ struct FindingEntry<'a> {
     source: &'a str,
 }
 
-/// The findings, the most certain first, then all facts, each with its source.
+/// Builds the document: the findings, the most certain first, then all facts, each with its source.
 #[must_use]
 pub fn document(subject: &str, survey: &Survey, findings: &[Finding]) -> Value {
     json(&DoctorDocument {

@@ -1,4 +1,4 @@
-//! The JSON of durable writes: the methods on each target, and their flushes at each layer.
+//! JSON of durable writes: the methods on each target, and their flushes at each layer.
 
 use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
 use iotax_analysis::flushes::{FlushAccount, FlushCount, FlushFate, FlushLevel, SwallowEvidence};
@@ -20,32 +20,32 @@ pub(super) struct DurableWritesEntry<'a> {
 struct MethodEntry<'a> {
     workload: &'a str,
     target: &'a str,
-    /// False for a method after which a power cut may take the data.
+    /// False if a power cut may lose data that this method wrote.
     durable: bool,
     /// Commits per second.
     per_second: Option<f64>,
-    /// Median time from the submission of a commit's first write to its end.
+    /// Median time from the submission of a commit's first write to the end of the commit.
     p50_ns: Option<f64>,
-    /// 99th percentile of that time.
+    /// 99th percentile of the time from the submission of a commit's first write to the end of the commit.
     p99_ns: Option<f64>,
-    /// CPU time of the host's part in one commit.
+    /// CPU time of the host per commit.
     cpu_ns: Option<f64>,
-    /// Its rate over the reference's.
+    /// The method's rate divided by the reference method's.
     against_reference: Option<RatioEntry<'a>>,
     flushes: Option<FlushAccountEntry<'a>>,
 }
 
-/// The flushes of all rounds by layer; absent for a method that asks for none.
+/// Flushes of a method by layer, all rounds together; absent for a method that requests none.
 #[derive(Serialize, JsonSchema)]
 struct FlushAccountEntry<'a> {
-    /// Flushes that the program asked for, or writes that it asked to be durable by themselves.
+    /// Flushes, or individually durable writes, that the program requested.
     asked: u64,
-    /// From the program down.
+    /// Layers below the program, from the top down.
     levels: Vec<FlushLevelEntry<'a>>,
     fate: FateWord,
-    /// The layer that swallows them, or the device that needs none.
+    /// The layer that swallowed the flushes, or the two layers between which they were lost; or the device that needs no flushes.
     by: Option<&'a str>,
-    /// Swallowed: setting, or count; not countable: why.
+    /// For `swallowed` the evidence, `setting` or `count`; for `not_countable` the reason, as text.
     reason: Option<&'a str>,
 }
 
@@ -61,11 +61,11 @@ enum FateWord {
 #[derive(Serialize, JsonSchema)]
 struct FlushLevelEntry<'a> {
     name: &'a str,
-    /// Flushes that it completed in the windows, those of other programs included.
+    /// Flushes that the layer completed in the windows, including those of other programs; absent if there is no count.
     flushes: Option<u64>,
-    /// Those of them that it acknowledged and did not pass on, as it says itself.
+    /// Flushes that the layer acknowledged without passing them on, by its own count; absent if it counts none.
     dropped: Option<u64>,
-    /// Why they are not known.
+    /// The reason why there is no count of flushes; absent if there is one.
     reason: Option<NoCount>,
 }
 
@@ -79,7 +79,7 @@ enum NoCount {
     NotCounted,
 }
 
-/// The JSON of a run's durable-write methods.
+/// Builds the entry on the durable-write methods of a run.
 pub(super) fn entry<'a>(writes: &'a DurableWrites<'a>) -> DurableWritesEntry<'a> {
     DurableWritesEntry { reference: writes.reference, methods: writes.cells.iter().map(method).collect() }
 }

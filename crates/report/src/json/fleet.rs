@@ -13,7 +13,7 @@ use super::json;
 use super::ratio::Interval95;
 use crate::mark::Mark;
 
-/// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
+/// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-fleet/1";
 
 /// Identifies a file as an `iotax-fleet/1` document.
@@ -29,9 +29,9 @@ pub(super) struct FleetDocument<'a> {
     name: &'a str,
     mode: FleetMode,
     members: Vec<FleetMemberEntry<'a>>,
-    /// Hosts side by side, where each member has its own storage.
+    /// Comparison of the hosts, if each member has its own storage.
     hosts: Vec<HostCellEntry<'a>>,
-    /// Sums over members, where all share one storage.
+    /// Sums over the members, if all share one storage.
     shared: Vec<SharedCellEntry<'a>>,
 }
 
@@ -42,7 +42,7 @@ struct FleetMemberEntry<'a> {
     run: i64,
     state: RunState,
     measurements: usize,
-    /// Why it did not come to its end.
+    /// The reason why the member's run did not finish, if known.
     reason: Option<&'a str>,
 }
 
@@ -52,7 +52,7 @@ struct HostCellEntry<'a> {
     target: &'a str,
     /// The median of the hosts' mean latencies.
     median_ns: f64,
-    /// False with too few hosts to call one an outlier.
+    /// False if there are too few hosts to call one an outlier.
     judged: bool,
     hosts: Vec<HostEntry<'a>>,
 }
@@ -66,9 +66,9 @@ struct HostEntry<'a> {
     #[serde(flatten)]
     interval: Interval95,
     p99_ns: Option<f64>,
-    /// mean_ns against the median host's.
+    /// `mean_ns` divided by the median of all hosts.
     ratio: f64,
-    /// Modified z-score (Iglewicz and Hoaglin) of the logarithm.
+    /// Modified z-score (Iglewicz and Hoaglin) of the host among the logarithms of all hosts' `mean_ns`.
     score: Option<f64>,
     outlier: bool,
 }
@@ -77,7 +77,7 @@ struct HostEntry<'a> {
 struct SharedCellEntry<'a> {
     workload: &'a str,
     target: &'a str,
-    /// By the members that were there.
+    /// Groups of rounds by the members that took part, those with the most rounds first.
     groups: Vec<SharedGroupEntry<'a>>,
     withheld: &'a [WithheldRound],
 }
@@ -85,16 +85,16 @@ struct SharedCellEntry<'a> {
 #[derive(Serialize, JsonSchema)]
 struct SharedGroupEntry<'a> {
     rounds: usize,
-    /// Median over the rounds of the sum of all members.
+    /// Median over the rounds of the I/Os per second of all members together.
     iops: f64,
     iops_low_95: Option<f64>,
     iops_high_95: Option<f64>,
     bytes_per_s: f64,
     ios: u64,
-    /// The median of all I/Os of all members together.
+    /// Median latency of all I/Os of all members together.
     p50_ns: Option<f64>,
     p99_ns: Option<f64>,
-    /// Jain's index.
+    /// Jain's index of the members' I/Os per second.
     fairness: Option<f64>,
     start_skew: StartSkew,
     shares: Vec<MemberShare<'a>>,
@@ -106,7 +106,7 @@ struct MemberShare<'a> {
     share: f64,
 }
 
-/// The document of a fleet's result.
+/// Builds the document with the result of a fleet, which are several hosts measured together.
 #[must_use]
 pub fn document(fleet: &FleetAnswer) -> Value {
     json(&FleetDocument {

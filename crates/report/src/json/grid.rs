@@ -1,4 +1,4 @@
-//! The JSON of grids: reads against writes.
+//! JSON of grids: the load at which each response time is reached, by share of reads.
 
 use iotax_analysis::curve::{Grid, Located, Ray};
 use schemars::JsonSchema;
@@ -8,9 +8,9 @@ use serde::Serialize;
 #[derive(Serialize, JsonSchema)]
 pub(super) struct GridEntry<'a> {
     target: &'a str,
-    /// Loads of the closed loop, by falling share of reads.
+    /// Loads of the closed loop, by descending share of reads.
     capacity: Vec<MixedLoad<'a>>,
-    /// By rising time.
+    /// Lines of equal latency, by ascending response time.
     lines: Vec<EqualLatency<'a>>,
 }
 
@@ -19,7 +19,8 @@ pub(super) struct GridEntry<'a> {
 struct EqualLatency<'a> {
     /// The mean response time that is reached at these loads.
     response_ns: f64,
-    /// By falling share of reads; absent is a share at which no rate that is sustained reaches it, or the lowest passes it.
+    /// Loads by descending share of reads. A share is left out if its response is slower even at the lowest rate, or still faster at the
+    /// highest sustained rate.
     points: Vec<MixedLoad<'a>>,
 }
 

@@ -12,7 +12,7 @@ use super::ratio::Interval95;
 use super::{UTC, json};
 use crate::mark::Mark;
 
-/// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
+/// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-history/1";
 
 /// Identifies a file as an `iotax-history/1` document.
@@ -83,7 +83,7 @@ struct ChangeEntry<'a> {
     withheld: Option<&'a str>,
 }
 
-/// The document of a history: several runs side by side.
+/// Builds the document of a history: several runs side by side.
 #[must_use]
 pub fn document(accounts: &[Account], history: &History) -> Value {
     json(&HistoryDocument {

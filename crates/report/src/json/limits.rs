@@ -1,4 +1,4 @@
-//! The JSON of rate limits in front of a storage target.
+//! JSON of rate limits in front of a storage target.
 
 use iotax_analysis::levels::BurstLevel;
 use iotax_analysis::limits::{FreeRate, LimitScope, LimitsOnTarget, RateLimit, SustainedRate};
@@ -24,12 +24,13 @@ struct LimitEntry {
     rate: f64,
     /// The largest difference of a round from it, as a share of it.
     spread: f64,
-    /// The block sizes at which it shows.
+    /// The two block sizes at which the rates are equal.
     sizes_bytes: [u64; 2],
     burst: Option<BurstEntry>,
 }
 
-/// The I/Os that it holds: together and each cannot be the device's own; reads and writes alone may be.
+/// The I/Os that the limit applies to. `together` (one limit for reads and writes) and `each` cannot be the device's own rate; `reads` or
+/// `writes` alone may be.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum ScopeWord {

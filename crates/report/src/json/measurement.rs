@@ -1,4 +1,4 @@
-//! The JSON of a measurement.
+//! JSON of a measurement.
 
 use std::collections::BTreeMap;
 
@@ -30,9 +30,9 @@ pub(super) struct MeasurementEntry<'a> {
     #[schemars(regex(pattern = UTC))]
     started_at: Option<String>,
     duration_s: Option<f64>,
-    /// The seconds that rates are over: from the last completion before the window to the last one in it.
+    /// Seconds on which rates are based: from the last completion before the window to the last one in it.
     rate_s: Option<f64>,
-    /// The ioengine used, where the workload's is auto or was not available.
+    /// The ioengine used, if the workload's is auto or was not available.
     ioengine: Option<IoEngine>,
     #[serde(flatten)]
     directions: Directions,
@@ -42,20 +42,20 @@ pub(super) struct MeasurementEntry<'a> {
     replayed: Option<&'a Replayed>,
     /// Absent for a workload that does not verify.
     verify: Option<&'a Findings>,
-    /// Why it ended before its time; absent if it did not.
+    /// The reason why the measurement ended early; absent if it did not.
     stop: Option<Stop>,
     series: Option<SeriesEntry>,
     errors: &'a [ErrorCount],
     notes: &'a [String],
-    /// Confidence in it: no verdict rests on one that is unusable. A measurement of another tool is unchecked.
+    /// Confidence in the measurement: no verdict rests on an unusable one. A measurement of another tool is unchecked.
     grade: Grade,
     flush: Option<FlushEntry>,
-    /// Bytes of the area that the page cache held, of those looked at, where direct I/O was asked for.
+    /// Bytes of the area that the page cache held, of those checked, if direct I/O was requested.
     page_cache: Option<&'a PageCache>,
-    /// CPU time of the programs that take part: the load generator, a network's server, the threads of QEMU and storage daemons. CPU time per
-    /// I/O is this and that of the kernel's threads and interrupts; where it is absent, all in which the CPUs were busy.
+    /// CPU time of the participating programs: the load generator, a network's server, the threads of QEMU and storage daemons. The CPU
+    /// time per I/O adds kernel threads and interrupts; if `programs_ns` is absent, it counts all time in which the CPUs were busy.
     programs_ns: Option<u64>,
-    /// CPU time of iotax itself for watching.
+    /// CPU time that iotax itself used to observe the measurement.
     watching_ns: Option<u64>,
     /// Speed of this host's CPUs.
     pace: Option<&'a CpuPace>,
@@ -65,30 +65,30 @@ pub(super) struct MeasurementEntry<'a> {
     metrics: Metrics,
     /// Metrics that the source of an imported measurement states.
     stated: Option<&'a ImportedMetrics>,
-    /// Each guest's part, where several ran at once.
+    /// Each guest's part, if several ran at the same time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shares: Vec<ShareEntry<'a>>,
-    /// Each job's part, where jobs ran beside one another: over the time in which it ran.
+    /// Each job's part over the time in which it ran, if several ran at the same time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     jobs: Vec<ShareEntry<'a>>,
     /// Jain's index of the shares' I/Os per second.
     fairness: Option<f64>,
     neighbour: Option<ShareEntry<'a>>,
-    /// Results that only a network's measurement has. Of streams write is what went up, read what came down, each as it arrived; of round trips
-    /// read is what came back.
+    /// Results that only network measurements have. For streams, `write` is the upload and `read` the download, each as received; for round
+    /// trips, `read` is what came back.
     carried: Option<&'a Carried>,
-    /// By network interface.
+    /// Activity of the network interfaces, by name.
     nics: Option<&'a BTreeMap<String, NicActivity>>,
     qemu: Option<BlockStatsEntry>,
-    /// Activity of the agent's own machine, as it sees itself.
+    /// Activity of the agent's machine, as the agent sees it.
     inside: Option<&'a HostActivity>,
-    /// By role of QEMU's threads; by name of servers of storage.
+    /// CPU time by role of QEMU's threads, and by name of storage servers.
     guest_threads: Option<&'a BTreeMap<String, CpuTime>>,
     /// Kernel threads that serve the layers below the target, by name.
     kernel_threads: Option<&'a BTreeMap<String, CpuTime>>,
 }
 
-/// The JSON of one measurement. `warnings` are the kinds of warnings about it.
+/// Builds the JSON of one measurement. `warnings` are the kinds of the warnings about this measurement.
 pub(super) fn measurement<'a>(
     run: &Run,
     figures: &[Metric],

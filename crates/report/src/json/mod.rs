@@ -51,13 +51,13 @@ use serde_json::Value;
 use crate::mark::Mark;
 use crate::sentences::conclusions;
 
-/// The value of `schema`. The number rises when a key is removed or changes its meaning; a new key only changes the schema file.
+/// Value of the key `schema`. The number rises when a key is removed or changes its meaning; a new key only changes the schema file.
 pub const SCHEMA: &str = "iotax/1";
 
 /// Identifies a file as an `iotax/1` document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
-/// Pattern of a UTC timestamp.
+/// Regular expression for a UTC timestamp.
 const UTC: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$";
 
 /// A run with its judgement. What is unknown has no key. Times end in their unit; latencies are service times, from submission to completion.
@@ -67,13 +67,13 @@ struct RunDocument<'a> {
     #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
     run: HeadEntry<'a>,
-    /// The keys of every `metrics` and the `metric` of comparisons.
+    /// Definitions of the keys of every `metrics` and of the `metric` of comparisons.
     figures: Vec<FigureEntry>,
     targets: &'a [TargetRecord],
     workloads: &'a [Workload],
     plan: PlanEntry<'a>,
     measurements: Vec<measurement::MeasurementEntry<'a>>,
-    /// Every target against the baseline.
+    /// Comparison of every target with the baseline.
     comparisons: Vec<ratio::ComparisonEntry<'a>>,
     steps: Vec<ratio::StepEntry<'a>>,
     cells: Vec<cell::CellEntry<'a>>,
@@ -83,33 +83,33 @@ struct RunDocument<'a> {
     demands: Vec<demands::DemandEntry<'a>>,
     durable_writes: Option<durability::DurableWritesEntry<'a>>,
     steady_state: Option<steady_state::SteadyStateEntry<'a>>,
-    /// Limits before each target, in a run of the suite audit.
+    /// Rate limits in front of each target, in a run of the suite audit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limits: Vec<limits::LimitsEntry<'a>>,
-    /// For each work that is measured at three rates or more, an entry per target.
+    /// Latency against load: an entry per target for each workload that is measured at three rates or more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     curves: Vec<curve::CurveEntry<'a>>,
-    /// For each target and work that is measured with three shares of reads or more, the loads of equal latency.
+    /// Loads of equal latency: an entry per target for each workload that is measured with three shares of reads or more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     grids: Vec<grid::GridEntry<'a>>,
-    /// For each replay and target, its phases against the baseline's.
+    /// Phases of each replay on each target, compared with the baseline's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     phased_comparisons: Vec<phases::PhasedComparisonEntry<'a>>,
     /// The measurements of a watch.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     watch: Vec<watch::EpisodeEntry<'a>>,
-    /// By target, workload and event of a watch.
+    /// Costs of the events of a watch, by target, workload and event.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     prices: Vec<watch::PriceEntry<'a>>,
-    /// By workload, event, target and figure of a watch.
+    /// Costs of the events of a watch compared with the baseline's, by workload, event, target and figure.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     price_comparisons: Vec<watch::PriceComparisonEntry<'a>>,
-    /// The highest rate that keeps conditions: for each work that was asked about, an entry per target.
+    /// Highest rates that keep the conditions of `iotax ask`: an entry per target for each workload.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     answers: Vec<ask::AnswerEntry<'a>>,
     effects: Vec<certainty::EffectsEntry<'a>>,
     timing: Option<cell::TimingEntry<'a>>,
-    /// The meaning, in sentences.
+    /// Conclusions, as sentences.
     conclusions: Vec<String>,
     warnings: &'a [Warning],
 }
@@ -122,7 +122,7 @@ struct HeadEntry<'a> {
     seed: u64,
     #[schemars(regex(pattern = UTC))]
     started_at: String,
-    /// Rounds that the plan asks for; where rounds are added until all is decided, those up to the first look.
+    /// Number of rounds in the plan; in a run that adds rounds until all is decided, those up to the first interim look.
     repeat: u32,
     design: DesignEntry,
     baseline: &'a str,
@@ -131,22 +131,22 @@ struct HeadEntry<'a> {
     source: Option<&'a ImportSource>,
 }
 
-/// The margin of sameness, and the looks. From `taken` on only where rounds are added until all is decided.
+/// Margin of equivalence, and interim looks at the results. Keys from `taken` on exist only in a run that adds rounds until all is decided.
 #[derive(Serialize, JsonSchema)]
 struct DesignEntry {
-    /// Ratios from 1 / (1 + margin) to 1 + margin are the same.
+    /// Ratios from 1 / (1 + margin) to 1 + margin count as the same.
     margin: f64,
-    /// Numbers of rounds at which results are looked at, fixed in advance. One alone: the number of rounds of the run.
+    /// Numbers of rounds after which results are evaluated (interim looks), fixed in advance. A single one is the run's number of rounds.
     looks: Vec<u32>,
-    /// The number of looks taken.
+    /// Number of interim looks taken.
     taken: Option<usize>,
     max_rounds: Option<u32>,
     max_time_s: Option<f64>,
-    /// Comparisons of two targets on a workload that must be decided.
+    /// Number of comparisons, each of two targets on a workload, that must be decided.
     comparisons: Option<usize>,
-    /// Those of them that are not yet decided by every metric that is waited for.
+    /// Number of these comparisons that are not yet decided by every metric that is waited for.
     open: Option<usize>,
-    /// Why no more rounds are added; absent while there are more to come.
+    /// The reason why no more rounds are added; absent while more are to come.
     stopped: Option<Stopped>,
 }
 
@@ -177,10 +177,10 @@ struct FigureEntry {
 #[schemars(extend("propertyNames" = { "pattern": "^[a-z][a-z0-9_]*$" }))]
 struct Metrics(BTreeMap<&'static str, f64>);
 
-/// The document of a run with its judgement.
+/// Builds the document of a run with its judgement.
 ///
-/// A measurement's `metrics` are the figures needed for comparisons, by the ids of [`Metric`]; [`read`] parses them.
-/// `cells` hold the figures of one target and workload over all rounds.
+/// A measurement's `metrics` are the figures needed for comparisons, by the ids of [`Metric`]; [`read`] parses them. `cells` hold the figures
+/// of one target and workload over all rounds.
 #[must_use]
 pub fn document(run: &Run, judgement: &Judgement) -> Value {
     let (kinds, curves, episodes, tests) = (Kinds::of(judgement), curves(run), episodes(run), tests(run));
@@ -263,7 +263,7 @@ fn figure(metric: Metric) -> FigureEntry {
     FigureEntry { id: definition.id, unit: definition.unit, better: definition.better, help: definition.help }
 }
 
-/// Converts a document to JSON, omitting absent values and numbers that are not finite.
+/// Converts a document to JSON; leaves out absent values and numbers that are not finite.
 fn json(document: &impl Serialize) -> Value {
     without_null(serde_json::to_value(document).expect("every key is a text"))
 }

@@ -1,4 +1,4 @@
-//! The JSON of a cell's packets.
+//! JSON of a cell's network traffic: streams, packets and interfaces.
 
 use iotax_analysis::Network;
 use iotax_analysis::fairness::Fairness;
@@ -7,7 +7,7 @@ use iotax_model::record::{Gap, NicActivity, Probes};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The fate of a network's packets. A count that is not known of every stream is absent.
+/// Streams, packets and interfaces of a network cell. A count is absent unless it is known for every stream.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct NetworkEntry<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -15,20 +15,20 @@ pub(super) struct NetworkEntry<'a> {
     probes: Option<&'a Probes>,
     /// Standard deviation of round trips, median over the rounds.
     mdev_ns: Option<f64>,
-    /// As the guest counts it itself.
+    /// CPU time of the guest per GiB of streams, by the guest's own accounting.
     guest_cpu_ns_per_gib: Option<f64>,
     guest_cpu_ns_per_io: Option<f64>,
-    /// CPU time of the server's process.
+    /// CPU time of the server's process per GiB of streams.
     server_cpu_ns_per_gib: Option<f64>,
-    /// Those above 200 ms, the longest first.
+    /// Periods longer than 200 ms without a received byte, the longest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<GapEntry<'a>>,
-    /// Those on the way, from the client to the server.
+    /// Network interfaces on the path, from the client to the server.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     interfaces: Vec<HopEntry<'a>>,
 }
 
-/// All streams of one direction.
+/// Totals of all streams of one direction.
 #[derive(Serialize, JsonSchema)]
 struct StreamTotalsEntry {
     direction: StreamDirection,
@@ -52,7 +52,7 @@ enum StreamDirection {
     Download,
 }
 
-/// TCP's own round trips.
+/// Round-trip times in nanoseconds as TCP measures them.
 #[derive(Serialize, JsonSchema)]
 struct RoundTripTimes {
     min: f64,

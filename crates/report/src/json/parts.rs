@@ -1,4 +1,4 @@
-//! Types that several parts of the documents share.
+//! Types that several documents share.
 
 use iotax_analysis::figures::bottom_of;
 use iotax_analysis::latency_breakdown::quantile;
@@ -16,7 +16,7 @@ pub(super) struct Directions {
     trim: Option<DirectionEntry>,
     /// Flushes.
     sync: Option<DirectionEntry>,
-    /// Operations on files as such.
+    /// Metadata operations: create, open, stat, rename and unlink.
     meta: Option<DirectionEntry>,
 }
 
@@ -27,7 +27,7 @@ struct DirectionEntry {
     iops: Option<f64>,
     bytes_per_s: Option<f64>,
     latency_ns: Option<Latencies>,
-    /// From the intended start to completion; absent in a closed loop.
+    /// Times from the intended start to completion; absent in a closed loop.
     response_ns: Option<Latencies>,
 }
 
@@ -73,9 +73,9 @@ struct BlockTallyEntry {
     ios: u64,
     bytes: u64,
     mean_ns: Option<f64>,
-    /// Interpolated within its bin.
+    /// Median, interpolated within its bin.
     p50_ns: Option<f64>,
-    /// Interpolated within its bin; absent beyond the last bound.
+    /// 99th percentile, interpolated within its bin; absent beyond the last bound.
     p99_ns: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     bins: Vec<BinEntry>,
@@ -92,7 +92,7 @@ struct BinEntry {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct FlushEntry {
     duration_ns: u64,
-    /// Bytes that the devices at the bottom wrote meanwhile.
+    /// Bytes that the devices at the bottom wrote during the flush.
     device_bytes: Option<u64>,
 }
 
@@ -122,7 +122,7 @@ fn direction(tally: &Tally, duration_ns: u64) -> DirectionEntry {
     }
 }
 
-/// Mean, standard deviation, extremes and percentiles; absent without I/O.
+/// Returns mean, standard deviation, extremes and percentiles of latencies; `None` without I/O.
 pub(super) fn latency(histogram: &Histogram) -> Option<Latencies> {
     (histogram.count() > 0).then(|| Latencies {
         mean: histogram.mean(),
@@ -167,7 +167,7 @@ fn block_tally(tally: &BlockTally) -> BlockTallyEntry {
     }
 }
 
-/// The flush after the window; absent without one.
+/// Returns the duration of the flush after the measured window, and the bytes that the devices wrote during it; `None` without a flush.
 pub(super) fn flush(run: &Run, m: &Measurement) -> Option<FlushEntry> {
     let duration_ns = m.outcome.flush_ns?;
     let flushed = m.machine().map(|machine| &machine.flushed).filter(|flushed| !flushed.is_empty());

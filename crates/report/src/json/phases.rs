@@ -1,4 +1,4 @@
-//! The JSON of a replay's phases.
+//! JSON of a replay's phases.
 
 use iotax_analysis::phases::{PhaseRatio, PhasedComparison};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! The JSON of comparisons: ratio, interval and verdict.
+//! JSON of comparisons: ratio, interval and verdict.
 
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::verdict::Verdict;
@@ -6,10 +6,10 @@ use iotax_analysis::{Comparison, Judgement, Metric, Ratio};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A ratio and its certainty. The interval from `low` to `high` is the one that the verdict rests on.
+/// A ratio with its confidence interval. The verdict rests on the interval from `low` to `high`.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct RatioEntry<'a> {
-    /// Geometric mean over the rounds of the target over the baseline.
+    /// The compared value divided by the baseline's: ratio of the geometric means over the rounds.
     ratio: f64,
     #[serde(flatten)]
     interval: Option<Interval>,
@@ -17,28 +17,28 @@ pub(super) struct RatioEntry<'a> {
     confidence: Option<f64>,
     #[serde(flatten)]
     interval_95: Interval95,
-    /// The difference in nanoseconds per I/O; of metrics that are times.
+    /// Difference from the baseline in nanoseconds per I/O; only for metrics that are times.
     tax_ns: Option<TaxEntry>,
-    /// For cpu_per_io and cpu_per_gib slower costs more, faster costs less.
+    /// Verdict on the ratio. For cpu_per_io and cpu_per_gib, `slower` means that it costs more CPU time, `faster` less.
     verdict: Verdict,
-    /// Rounds in all, of each side, that would decide at this variance.
+    /// Total number of rounds of each side that would decide the comparison at this variance.
     needed_rounds: Option<u32>,
-    /// Why no verdict is given: the measurement that cannot be used, and the reason.
+    /// The reason why there is no verdict: names the measurement that cannot be used, and why.
     withheld: Option<&'a str>,
 }
 
-/// The plain 95% interval.
+/// The 95% interval, without correction for multiple comparisons.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Interval95 {
-    /// Lower end of the plain 95% interval.
+    /// Lower end of the 95% interval, without correction for multiple comparisons.
     low_95: Option<f64>,
-    /// Upper end of it.
+    /// Upper end of the 95% interval, without correction for multiple comparisons.
     high_95: Option<f64>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct TaxEntry {
-    /// Nanoseconds above the baseline; negative if it costs less.
+    /// Mean difference from the baseline in nanoseconds; negative if less than the baseline.
     mean: f64,
     #[serde(flatten)]
     interval: Option<Interval>,
@@ -51,18 +51,18 @@ pub(super) struct ComparisonEntry<'a> {
     metric: Metric,
     target: &'a str,
     baseline: &'a str,
-    /// Two-sided p-value of no difference by flipping signs; from six rounds on.
+    /// Two-sided p-value of a sign-flip permutation test for no difference; absent for fewer than six common rounds.
     sign_flip_p: Option<f64>,
-    /// Rounds in which both were measured.
+    /// Number of rounds in which both targets were measured.
     rounds: u32,
-    /// Where rounds are added until all is decided: the look that decided, in rounds of the plan. Verdict and interval are those of that
-    /// look, ratios those of all rounds.
+    /// Number of rounds at the interim look that decided the comparison, in a run that adds rounds until all is decided. Verdict and
+    /// interval are those of that look, ratios those of all rounds.
     decided_at: Option<u32>,
     #[serde(flatten)]
     ratio: RatioEntry<'a>,
 }
 
-/// A target against one that lacks a layer of it, or has another value of one setting.
+/// A target compared with one that lacks one of its layers, or differs in one setting.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct StepEntry<'a> {
     /// The layer or setting: `LVM`, `virtio-blk + guest`, `cache=writeback instead of none`.
@@ -107,7 +107,7 @@ impl<'a> From<&'a Comparison> for ComparisonEntry<'a> {
     }
 }
 
-/// A comparison along an edge of the ladder, with the edge's name.
+/// Builds the entry of a comparison along a step of the ladder, with the step's name; `None` if the targets are not adjacent in the ladder.
 pub(super) fn step<'a>(judgement: &'a Judgement, c: &'a Comparison) -> Option<StepEntry<'a>> {
     Some(StepEntry { name: &judgement.edge(c)?.name, comparison: c.into() })
 }

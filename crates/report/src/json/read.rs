@@ -1,4 +1,4 @@
-//! Reads the parts of an `iotax/1` document that a comparison needs.
+//! Reads from an `iotax/1` document what a comparison of runs needs.
 
 use iotax_model::Workload;
 use iotax_model::plan::Neighbour;
@@ -15,18 +15,18 @@ use iotax_analysis::curve::Located;
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::{Grade, Metric};
 
-/// The reason why a document cannot be compared.
+/// Reason why a document cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The text is not JSON.
     #[error("it is not JSON: {0}; accepted: a file that --json wrote")]
     Json(serde_json::Error),
-    /// The text is JSON with another schema.
+    /// The text is JSON with another schema than `iotax/1`.
     #[error(
         "its schema is {found}, not \"{SCHEMA}\"; accepted: a file that --json of bench, ladder, run, resume or report wrote"
     )]
     Schema {
-        /// The schema that the document names.
+        /// Value of the document's key `schema`.
         found: String,
     },
     /// The document is from a version that did not yet store each measurement's figures.
@@ -35,20 +35,20 @@ pub enum ReadError {
          iotax report {run} --json FILE"
     )]
     Older {
-        /// The run's number.
+        /// Number of the run in its store.
         run: i64,
     },
-    /// A part of the document is not as iotax writes it.
+    /// A part of the document differs from what iotax writes.
     #[error("{place}: {reason}")]
     Part {
-        /// The key or measurement at fault.
+        /// Key, or measurement, that is wrong.
         place: String,
-        /// The reason why this part is rejected.
+        /// Reason why this part is rejected.
         reason: String,
     },
 }
 
-/// The run's metadata, reduced to the fields that a comparison needs.
+/// Metadata of the run, reduced to the fields that a comparison needs.
 #[derive(Deserialize)]
 struct Head {
     id: i64,
@@ -61,7 +61,7 @@ struct Head {
     source: Option<ImportSource>,
 }
 
-/// The planned targets and neighbours.
+/// Targets and neighbours in the plan.
 #[derive(Deserialize)]
 struct Planned {
     targets: Vec<TargetSpec>,
@@ -113,7 +113,7 @@ struct Measured {
     grade: String,
 }
 
-/// Parses the run in a document. `label` names the run in sentences; usually it is the file's name.
+/// Parses the run in a document. `label` is the run's name in sentences, usually the file name.
 pub fn account(text: &str, label: &str) -> Result<Account, ReadError> {
     let mut document: Value = serde_json::from_str(text).map_err(ReadError::Json)?;
     if document["schema"] != SCHEMA {
@@ -159,7 +159,7 @@ fn part<T: DeserializeOwned>(document: &mut Value, key: &str) -> Result<T, ReadE
     })
 }
 
-/// The rates found by curves and rate searches.
+/// Collects the rates that curves and rate searches found.
 fn rates(curves: Vec<ReadCurve>, answers: Vec<ReadAnswer>) -> Vec<LocatedRate> {
     let located = |at: f64, low: Option<f64>, high: Option<f64>| {
         let interval = low.zip(high).map(|(low, high)| Interval { low, high });

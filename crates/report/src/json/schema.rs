@@ -1,4 +1,4 @@
-//! The JSON Schemas of the documents, generated from their types.
+//! Generates the JSON Schemas of the documents from their types.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-/// The JSON Schema of a document as written: no unknown keys, no null.
+/// Returns the JSON Schema of a document as written: no unknown keys, no null.
 fn schema<T: JsonSchema>(file: &str) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let generator = settings.with_transform(RecursiveTransform(closed)).into_generator();
@@ -18,7 +18,7 @@ fn schema<T: JsonSchema>(file: &str) -> Value {
     schema
 }
 
-/// Rejects unknown keys, and removes defaults, which only concern readers.
+/// Rejects unknown keys, and removes default values, which only matter for reading.
 fn closed(schema: &mut Schema) {
     schema.remove("default");
     schema.remove("format");

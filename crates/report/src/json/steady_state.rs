@@ -1,4 +1,4 @@
-//! The JSON of a steady state.
+//! JSON of a steady state.
 
 use iotax_analysis::SteadyState;
 use iotax_analysis::steady_state::{CellSteadiness, SteadyWindow};

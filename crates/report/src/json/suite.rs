@@ -1,4 +1,4 @@
-//! The JSON of a suite: the figures of its tests at each size or depth, and their knees and transitions.
+//! JSON of a suite: the figures of its tests at each size or depth, and their knees and transitions.
 
 use iotax_analysis::suite::filecopy::{self, Index};
 use iotax_analysis::suite::{OutstandingKnee, SuiteCell, SuiteTest, TargetSeries, Transition};
@@ -7,14 +7,14 @@ use iotax_model::suite::{SuiteRemark, SuiteShape};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The suite that the workloads are; absent for workloads that are none.
+/// The suite that the workloads belong to; absent for other workloads.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SuiteEntry<'a> {
     name: &'a str,
     /// Notes for reading its figures.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     remarks: &'static [SuiteRemark],
-    /// One for each test and target.
+    /// One entry for each test and target.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tests: Vec<TargetSeriesEntry<'a>>,
     /// UnixBench's index of its file copies, for each target of suite filecopy.
@@ -47,18 +47,18 @@ struct SuitePoint<'a> {
     latency_mean_ns: Option<f64>,
 }
 
-/// The depth at which more outstanding I/Os buy only latency.
+/// The depth from which more outstanding I/Os only add latency.
 #[derive(Serialize, JsonSchema)]
 struct DepthKnee<'a> {
-    /// Ceiling x latency at the smallest depth, the median over the rounds.
+    /// I/Os outstanding at the knee: ceiling x latency at the smallest depth, the median over the rounds.
     outstanding: f64,
-    /// The smallest by single rounds.
+    /// The smallest `outstanding` of a single round; absent for fewer than two rounds.
     low: Option<f64>,
-    /// The largest by single rounds.
+    /// The largest `outstanding` of a single round; absent for fewer than two rounds.
     high: Option<f64>,
     /// Latency at the smallest depth.
     least_latency_ns: f64,
-    /// The most at any depth.
+    /// The highest IOPS at any depth.
     ceiling_iops: f64,
     /// The workload of the first depth that gives 90% of the ceiling; absent if only the deepest does.
     at: Option<&'a str>,
@@ -74,24 +74,25 @@ struct BeyondKnee {
     latency_ratio: f64,
 }
 
-/// The size at which the bandwidth begins to decide.
+/// The block size from which bandwidth is the limit.
 #[derive(Serialize, JsonSchema)]
 struct SizeTransition {
-    /// Bytes at which an I/O's own time and that of its bytes are alike; absent if size makes no difference.
+    /// Bytes at which the fixed time of an I/O equals its transfer time; 0 if bandwidth is the limit at every size, absent if size makes no
+    /// difference.
     size: Option<f64>,
-    /// The smallest by single rounds.
+    /// The smallest `size` of a single round; absent for fewer than two rounds.
     low: Option<f64>,
-    /// The largest by single rounds.
+    /// The largest `size` of a single round; absent for fewer than two rounds.
     high: Option<f64>,
-    /// The time between two completions that every I/O takes, whatever its size.
+    /// Fixed time per I/O: nanoseconds between two completions that do not depend on the size.
     fixed_ns: f64,
-    /// The rate that large blocks come near to; absent if size makes no difference.
+    /// Bandwidth that large blocks approach; absent if size makes no difference.
     bytes_per_s: Option<f64>,
-    /// The greatest distance of a single size from the two parts, as a share.
+    /// Largest deviation of a size's measured time from fixed time plus transfer time, as a share.
     misfit: f64,
 }
 
-/// The JSON of the suite that a run belongs to; absent for other runs.
+/// Builds the entry of the suite that a run belongs to; `None` for other runs.
 pub(super) fn suite<'a>(run: &'a Run, tests: &'a [SuiteTest<'a>]) -> Option<SuiteEntry<'a>> {
     Some(SuiteEntry {
         name: run.plan.suite.as_deref()?,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::json;
 use crate::nearest::{Nearest, nearest};
 
-/// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
+/// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-trace/1";
 
 /// The character of a trace. What is unknown has no key.
@@ -25,11 +25,11 @@ pub(super) struct TraceDocument<'a> {
     /// Events that a recording had no room for.
     lost: Option<u64>,
     profile: &'a TraceProfile,
-    /// The workload that comes nearest; absent if nothing is read or written.
+    /// The synthetic workload that comes closest to the trace; absent if nothing is read or written.
     nearest: Option<Nearest>,
 }
 
-/// The document of a trace.
+/// Builds the document that describes a trace.
 #[must_use]
 pub fn document(
     file: &str,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{UTC, json};
 use crate::mark::Mark;
 
-/// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
+/// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-trend/1";
 
 /// Identifies a file as an `iotax-trend/1` document.
@@ -25,7 +25,7 @@ pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 pub(super) struct TrendDocument<'a> {
     #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
-    /// The chance that one look at a series without a change finds one.
+    /// Probability that one evaluation of a series without a change reports a change.
     level: f64,
     /// The history, the oldest run first.
     runs: Vec<PastRunEntry<'a>>,
@@ -52,13 +52,13 @@ struct TrendEntry<'a> {
     target: &'a str,
     workload: &'a str,
     metric: Metric,
-    /// The target that shows the machine itself: what is followed is the ratio to it. Absent: the target alone is followed.
+    /// The target that shows the machine's own changes: the series is the ratio to it. Absent if the series is the target alone.
     control: Option<&'a str>,
-    /// True if the series is the control's own: its changes are the machine's.
+    /// True if the target is the control itself, whose changes are the machine's.
     is_control: bool,
-    /// Standard deviation from run to run about the levels, as a share.
+    /// Standard deviation from run to run about the levels, as a share; absent for fewer than five points.
     noise: Option<f64>,
-    /// False if it has too few for a change to be found.
+    /// False if the series has too few runs for a change to be found.
     enough_runs: bool,
     points: Vec<TrendPointEntry>,
     changes: Vec<TrendChangeEntry<'a>>,
@@ -71,40 +71,40 @@ struct TrendPointEntry {
     rounds: u32,
     /// The target's geometric mean over the rounds, in the metric's unit.
     mean: f64,
-    /// The control's.
+    /// The control's geometric mean over the rounds, in the metric's unit; absent without a control.
     control: Option<f64>,
-    /// The ratio of both, else the mean.
+    /// The value that is followed: `mean` divided by `control`, or `mean` without a control.
     followed: f64,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct TrendChangeEntry<'a> {
-    /// The first run of the new level, as far as the data tell.
+    /// The first run of the new level, an estimate.
     run: i64,
-    /// The last run that is before it for certain (95%).
+    /// The last run that precedes the change at 95% confidence.
     last_run_before: i64,
-    /// The first run that is after it for certain.
+    /// The first run that follows the change at 95% confidence.
     first_run_after: i64,
-    /// The new level over the old one.
+    /// The new level divided by the old one.
     #[serde(flatten)]
     levels: LevelRatio,
     direction: Direction,
-    /// Runs of the level before it.
+    /// Number of runs in the level before the change.
     runs_before: usize,
-    /// Runs of the level after it.
+    /// Number of runs in the level after the change.
     runs_after: usize,
-    /// False if it came before `--since`.
+    /// False if the change precedes `--since`, so that no gate counts it.
     counts: bool,
-    /// The machine's own change between the same runs, by the control.
+    /// The machine's own change between the same runs, as the control shows it; absent without a control.
     machine: Option<LevelRatio>,
-    /// Other differences between the last run before it (a) and the first one after it (b).
+    /// Other differences between the last run before the change (a) and the first one after it (b).
     differences: &'a [Difference],
 }
 
 /// A ratio of two levels with its 95% interval.
 #[derive(Serialize, JsonSchema)]
 struct LevelRatio {
-    /// The new level over the old one.
+    /// The new level divided by the old one.
     ratio: f64,
     low_95: f64,
     high_95: f64,
@@ -120,10 +120,10 @@ enum Direction {
 
 #[derive(Serialize, JsonSchema)]
 struct PendingEntry {
-    /// The newest runs that may be a change.
+    /// Number of newest runs that may be at a new level.
     runs: usize,
     ratio: f64,
-    /// More runs like them that make it one; absent if a dozen would not.
+    /// Number of further runs like these that would make it a change; absent if 12 would not.
     needed_runs: Option<usize>,
 }
 
@@ -131,7 +131,7 @@ struct PendingEntry {
 struct TrendGateEntry {
     gate: String,
     metric: Metric,
-    /// Series of its metric with enough runs.
+    /// Number of series of the gate's metric with enough runs.
     series_judged: usize,
     tripped: Vec<TrippedSeries>,
 }
@@ -140,11 +140,11 @@ struct TrendGateEntry {
 struct TrippedSeries {
     /// The index in `series`.
     series: usize,
-    /// The change's run.
+    /// The first run of the new level.
     run: i64,
 }
 
-/// The document of a trend over several runs.
+/// Builds the document of a trend over several runs.
 #[must_use]
 pub fn document(runs: &[PastRun], trends: &Trends) -> Value {
     json(&TrendDocument {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::json;
 use super::ratio::ComparisonEntry;
 
-/// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
+/// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-tune/1";
 
 /// Settings that iotax tune tried, and those that it recommends. The runs' own documents have all figures. What is unknown has no key.
@@ -61,7 +61,7 @@ struct ConfirmationEntry<'a> {
     elsewhere: Vec<ComparisonEntry<'a>>,
 }
 
-/// The document of a tuning. `recommended` is empty unless fresh rounds confirmed that the settings help.
+/// Builds the document of `iotax tune`. `recommended` is empty unless fresh rounds confirmed that the settings help.
 #[must_use]
 pub fn document(tuning: &Tuning) -> Value {
     json(&TuneDocument {

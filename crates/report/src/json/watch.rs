@@ -1,4 +1,4 @@
-//! The JSON of a watch.
+//! JSON of a watch: a load, and the events that disturb it.
 
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::watch::{
@@ -17,26 +17,26 @@ pub(super) struct EpisodeEntry<'a> {
     target: &'a str,
     workload: &'a str,
     round: u32,
-    /// Beginning of its window in milliseconds since 1970, which places several of them on one clock.
+    /// Start of the measured window in milliseconds since 1970, which puts several measurements on one clock.
     started_at_ms: u64,
-    /// Absent if I/Os did not return to the end.
+    /// Periods without a completed I/O; absent if a worker never returned, or if gaps were not recorded.
     gaps: Option<&'a [CompletionGap]>,
-    /// The longest gap as each block device below the load saw it, from the bottom up.
+    /// The longest gap as seen at each block device below the load, from the bottom up.
     stalled: Option<Vec<SightEntry<'a>>>,
-    /// In the longest gap the load itself did not run: its machine or its agent stood still. Absent if it ran.
+    /// Period of the longest gap in which the load itself was stalled, because its machine or agent did not run; absent if it ran.
     stood_still: Option<StoodStill>,
-    /// I/Os that took longer than the watch's `late`, and those that had not returned by then.
+    /// I/Os that took longer than the watch's `late`, counted from when they were due, and I/Os that never completed.
     late: u64,
     failed: u64,
-    /// Blocks that do not hold what was acknowledged; absent if nothing was verified.
+    /// Blocks that do not hold the acknowledged data; absent if nothing was verified.
     lost: Option<u64>,
-    /// False if figures are lower bounds.
+    /// False if figures are lower bounds: a worker never returned, or the written data could not be read back completely.
     whole: bool,
     events: Vec<EventEntry<'a>>,
     requirements: Vec<RequirementEntry<'a>>,
-    /// Limits on how long I/O may hang, from the bottom up, and the defaults of guests.
+    /// Timeouts of the target's layers, from the bottom up, then those of its guest and the defaults of common guests.
     timeouts: Vec<JudgedTimeoutEntry<'a>>,
-    /// Occurrences in the order of their times.
+    /// Lines of the kernel's log and other observations, marks included, in order of time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     seen: Vec<SeenEntry<'a>>,
 }
@@ -44,9 +44,9 @@ pub(super) struct EpisodeEntry<'a> {
 #[derive(Serialize, JsonSchema)]
 struct SightEntry<'a> {
     machine: DeviceOwner,
-    /// The kernel's name of it.
+    /// The device's kernel name.
     device: &'a str,
-    /// The time in which its I/Os were in flight and none completed, to 10 ms; absent if that was less than half of the load's gap.
+    /// Period in which the device had I/Os in flight and completed none, to 10 ms; absent if it was shorter than half of the load's gap.
     gap: Option<CompletionGap>,
 }
 
@@ -64,35 +64,37 @@ struct EventEntry<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     mark: bool,
     at_ns: u64,
-    /// Duration of its command.
+    /// Duration of the event's command; absent for a mark, or if the command did not start.
     duration_ns: Option<u64>,
-    /// Why its command failed or did not begin.
+    /// The reason why the event's command failed or did not start; absent if it succeeded.
     failure: Option<&'a str>,
-    /// Time for which its command went on after the load had ended.
+    /// Time for which the event's command ran on after the load had ended.
     #[serde(skip_serializing_if = "is_zero")]
     unseen_ns: u64,
-    /// I/Os that failed from then until the next event or mark, or the end of its command, in whole intervals.
+    /// I/Os that failed from this event to the next event or mark, or to the end of this event's command if that is later; counted in whole
+    /// intervals.
     failed: u64,
-    /// The longest that ended after it and began before the next event or mark, or the end of its command.
+    /// The longest gap that ended after the event began, and began before the next event or mark, or before the end of this event's command
+    /// if that is later.
     gap: Option<CompletionGap>,
-    /// Until all was as before; 0 if it never was otherwise. Absent if unknown.
+    /// Time until rate and response time were back to normal; 0 if they stayed normal. Absent if unknown, or if they did not recover.
     recovery_ns: Option<u64>,
-    /// Until the next event or mark or the end it was not as before.
+    /// Time to the next event or mark, or to the end, within which rate and response time did not recover.
     not_recovered_within_ns: Option<u64>,
-    /// Why the recovery is unknown.
+    /// The reason why the time to recovery is unknown.
     recovery_unknown: Option<&'static str>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct RequirementEntry<'a> {
     requirement: String,
-    /// In nanoseconds or as a number.
+    /// The figure as measured, in nanoseconds or as a count; absent if unknown.
     value: Option<u64>,
-    /// True if more of it may have been missed; absent if not.
+    /// True if `value` is a lower bound; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     lower_bound: bool,
     verdict: RequirementVerdict,
-    /// Why it is undecided.
+    /// The reason why the requirement is undecided.
     reason: Option<&'a str>,
 }
 
@@ -104,21 +106,21 @@ enum RequirementVerdict {
     Undecided,
 }
 
-/// A limit against the longest gap, or the slowest I/O if that took longer.
+/// A timeout compared with the longest gap, or with the slowest I/O if that took longer.
 #[derive(Serialize, JsonSchema)]
 struct JudgedTimeoutEntry<'a> {
     owner: TimeoutOwner,
-    /// A disk, controller or mount point; of a default, the guest.
+    /// The disk, controller or mount point with this timeout; for a default, the guest.
     layer: &'a str,
     timeout: &'a str,
-    /// Absent if there is none.
+    /// The timeout; absent if the layer has none.
     limit_ns: Option<u64>,
     verdict: TimeoutWord,
-    /// Time that was left.
+    /// Time that was left before the timeout; only for `spare`.
     spare_ns: Option<u64>,
-    /// The next thing that happens.
+    /// The consequence when the timeout expires.
     then: &'a str,
-    /// The file where it is read, or for a default the place that says so.
+    /// The file from which the timeout was read; for a default, the documentation that states it.
     source: &'a str,
 }
 
@@ -136,26 +138,26 @@ enum TimeoutWord {
 #[derive(Serialize, JsonSchema)]
 struct SeenEntry<'a> {
     at_ns: u64,
-    /// `kernel` is the kernel's log, `device` its events of devices, `link` an interface that goes up or down, `state` a state in /sys, `qemu`
-    /// a measured guest's QEMU, `mark` the user.
+    /// The origin of the line: `kernel` is the kernel's log, `device` its device events, `link` an interface that goes up or down, `state`
+    /// a state in /sys, `qemu` a measured guest's QEMU, `mark` the user.
     source: &'a str,
-    /// Severity in the kernel's log: 0 is an emergency, 7 for debugging.
+    /// Severity in the kernel's log, from 0 (emergency) to 7 (debug); absent for other sources.
     level: Option<u8>,
     text: &'a str,
 }
 
-/// The price of an event of a watch against the same seconds of its control.
+/// The cost of an event of a watch: the load during the event compared with the same seconds of the control.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct PriceEntry<'a> {
     target: &'a str,
     workload: &'a str,
     event: &'a str,
     rounds: usize,
-    /// Median.
+    /// Median duration of the event's command or operation.
     took_ns: Option<f64>,
-    /// Median; absent if unknown or not over in one round.
+    /// Median time to recovery; absent if in any round it is unknown or there was no recovery.
     recovery_ns: Option<f64>,
-    /// Median of the longest gap in the control; 0 for none.
+    /// Median of the longest gap in the control; 0 for no gap, absent if unknown.
     gap_without_ns: Option<f64>,
     gap_with_ns: Option<f64>,
     iops: Option<PricedFigure>,
@@ -163,7 +165,7 @@ pub(super) struct PriceEntry<'a> {
     response_p99_ns: Option<PricedFigure>,
 }
 
-/// A figure in the seconds of the event, and of a second at least: geometric means over the rounds.
+/// A figure during the event, over at least one second: geometric means over the rounds.
 #[derive(Serialize, JsonSchema)]
 struct PricedFigure {
     without: f64,
@@ -173,16 +175,16 @@ struct PricedFigure {
     interval: Option<Interval>,
 }
 
-/// A target's price of an event against the baseline's, paired by round.
+/// The cost of an event on a target compared with that on the baseline, paired by round.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct PriceComparisonEntry<'a> {
     workload: &'a str,
     event: &'a str,
-    /// In the seconds of the event on each target, and in a second at least. Less is better.
+    /// The figure, taken during the event on each target, over at least one second. Less is better.
     figure: EventFigure,
     target: &'a str,
     baseline: &'a str,
-    /// Geometric mean over the rounds.
+    /// Geometric mean of the target's figure over the rounds.
     target_value: f64,
     baseline_value: f64,
     rounds: u32,

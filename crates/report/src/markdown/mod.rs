@@ -1,10 +1,10 @@
-//! A page as GitHub-flavoured Markdown, for tickets.
+//! Formats a page as GitHub-flavoured Markdown, for tickets.
 
 use std::fmt::Write as _;
 
 use super::document::{Field, Grid, Page, Part};
 
-/// The page: headings of the third level, tables as pipe tables, sentences as lists.
+/// Returns the page as Markdown, with headings of the third level, pipe tables, and sentences as lists.
 #[must_use]
 pub fn set(page: &Page) -> String {
     let page = page.visible();
@@ -46,7 +46,7 @@ fn table(text: &mut String, grid: &Grid) -> std::fmt::Result {
     grid.rows.iter().try_for_each(|fields| writeln!(text, "{}", row(fields)))
 }
 
-/// Escapes a line so that nothing in it is markup: neither a pipe, which would end a field, nor text that a sentence quotes.
+/// Escapes a line so that no character acts as markup, such as a pipe, which would end a table field.
 fn escaped(text: &str) -> String {
     let mut line = String::new();
     for c in text.split_whitespace().collect::<Vec<_>>().join(" ").chars() {

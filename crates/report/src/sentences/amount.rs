@@ -1,4 +1,4 @@
-//! Differences in absolute and relative terms, for one pair or as a range over several.
+//! Formats differences in absolute and relative terms, for one pair of targets or as a range over several pairs.
 
 use iotax_model::units::human;
 
@@ -6,22 +6,23 @@ use super::Versus;
 use iotax_analysis::{Comparison, Metric};
 use iotax_model::Run;
 
-/// The metric that a ratio refers to.
+/// Metric to which a ratio refers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
-    /// IOPS, for a closed loop.
+    /// IOPS, for closed loops.
     Iops,
-    /// Latency, for an open loop, whose rate is fixed.
+    /// Latency, for open loops, whose rate is fixed.
     Latency,
 }
 
-/// `29% fewer IOPS`, or in an open loop `12% longer`: the range over the comparisons of several pairs on one workload.
+/// Formats the relative difference over several pairs on one workload: `29% fewer IOPS`, or in an open loop `12% longer`. `None` if a ratio
+/// is unknown.
 pub(super) fn relative(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> Option<String> {
     let (of, ratios) = ratios(run, pairs)?;
     Some(share(of, &ratios))
 }
 
-/// The ratios of all pairs: of IOPS, or of latency in an open loop. `None` if any is unknown.
+/// Returns the ratios of all pairs: of IOPS, or of latency in an open loop. `None` if any is unknown.
 pub(super) fn ratios(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> Option<(Of, Vec<f64>)> {
     let is_paced = |c: &Comparison| {
         let workload = run.plan.workloads.iter().find(|w| w.name == c.workload);
@@ -35,13 +36,13 @@ pub(super) fn ratios(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> Option<
     Some((Of::Iops, iops?))
 }
 
-/// The added time over the baselines: `35.2 us` or `27.0 to 28.2 us`; `None` if any is unknown.
+/// Formats the time added over the baselines: `35.2 us` or `27.0 to 28.2 us`; `None` if any is unknown.
 pub(super) fn absolute(comparisons: &[&Comparison]) -> Option<String> {
     let amounts: Option<Vec<f64>> = comparisons.iter().map(|c| Some(c.ratio.tax?.ns.abs())).collect();
     range(&amounts?, human::time)
 }
 
-/// `a` or `a to b`, from the smallest to the largest value, with a common unit written once; `None` without values.
+/// Formats the smallest and the largest value as `a to b`, or as `a` if equal; a common unit is written once. `None` without values.
 pub(crate) fn range(values: &[f64], words: impl Fn(f64) -> String) -> Option<String> {
     let least = words(values.iter().copied().reduce(f64::min)?);
     let most = words(values.iter().copied().reduce(f64::max)?);
@@ -54,8 +55,8 @@ pub(crate) fn range(values: &[f64], words: impl Fn(f64) -> String) -> Option<Str
     })
 }
 
-/// `29% fewer IOPS`, `4.2% to 4.9% fewer IOPS`, `12% more IOPS`, `3.1 times the IOPS`. The two ends are worded separately
-/// if they lie on both sides of 1 or mix percentages with multiples.
+/// Formats ratios as a range of shares: `29% fewer IOPS`, `4.2% to 4.9% fewer IOPS`, `12% more IOPS`, `3.1 times the IOPS`. The two ends are
+/// worded separately if they lie on both sides of 1 or mix percentages with multiples.
 pub(crate) fn share(of: Of, ratios: &[f64]) -> String {
     let (noun, less, more) = match of {
         Of::Iops => ("IOPS", "fewer IOPS", "more IOPS"),

@@ -1,4 +1,4 @@
-//! The conclusions of a comparison. Each sentence states a verdict, or that there is no verdict.
+//! Draws the conclusions of a comparison of two runs or targets. Each sentence states a verdict, or that there is none.
 
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
@@ -9,9 +9,10 @@ use iotax_analysis::Metric;
 use iotax_analysis::compare::{Compared, ComparedCell, More, Which};
 use iotax_analysis::stats::verdict::Verdict;
 
-/// The sentences: decided verdicts by target, then undecided and withheld ones.
+/// Returns the conclusions: decided verdicts by target, then undecided and withheld ones.
 ///
-/// They are about the mean latency, or for streams the throughput. If that was not requested, they are about the first requested metric.
+/// They are about the mean latency, or for network streams the throughput; if the user did not request that metric, about the first requested
+/// one.
 #[must_use]
 pub fn conclusions(compared: &Compared) -> Vec<String> {
     let asked = &compared.metrics;
@@ -40,7 +41,7 @@ pub fn conclusions(compared: &Compared) -> Vec<String> {
     sentences
 }
 
-/// Explains why the report of a run that adds rounds may leave undecided what this comparison decides.
+/// Explains why the report of a run that adds rounds may leave a comparison undecided that is decided here.
 fn stricter(more: &More) -> String {
     format!(
         "These verdicts are of this comparison alone, from all rounds at once. The report of {} looks several times, at more comparisons, and asks \
@@ -49,7 +50,7 @@ fn stricter(more: &More) -> String {
     )
 }
 
-/// `vm-raw in run 17 against run 12`, or `vm-raw against host-file` within a run.
+/// Names the compared pair: `vm-raw in run 17 against run 12`, or within a run `vm-raw against host-file`.
 fn head(compared: &Compared, target: usize) -> String {
     let pair = &compared.targets[target];
     let (over, under) = match compared.baseline {
@@ -94,14 +95,14 @@ fn is_open(cell: &ComparedCell) -> bool {
     cell.ratio.verdict == Verdict::Undecided && cell.ratio.withheld.is_none()
 }
 
-/// Minimum number of rounds of a run for a confidence interval.
+/// Minimum number of rounds for a confidence interval.
 const FEWEST_ROUNDS: u32 = 2;
 
-/// Minimum number of rounds for an estimate of the noise. With fewer, the noise is known to a factor of two at best, and the number of rounds
+/// Minimum number of rounds for an estimate of the noise. With fewer, the noise is known to a factor of two at best, so the number of rounds
 /// needed to a factor of four.
 const KNOWN_NOISE: u32 = 8;
 
-/// The rounds of each run needed to decide every cell for which this number is known; `None` if it is known for none.
+/// Returns the rounds that each run needs to decide every cell for which this number is known; `None` if it is known for none.
 fn deciding(open: &[&ComparedCell]) -> Option<u32> {
     let needed = open.iter().filter_map(|cell| cell.ratio.needed_rounds).max();
     needed.or_else(|| open.iter().any(|cell| cell.rounds.0.min(cell.rounds.1) < 2).then_some(FEWEST_ROUNDS))
@@ -133,7 +134,7 @@ fn undecided(compared: &Compared, target: usize, cells: &[&ComparedCell]) -> Opt
     Some(format!("Not decided: {} on {}; {way}.", head(compared, target), listed(&names)))
 }
 
-/// `2%`, `0.5%`.
+/// Formats a share in percent: `2%`, `0.5%`.
 pub(crate) fn percent(share: f64) -> String {
     let text = format!("{:.4}", share * 100.0);
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))

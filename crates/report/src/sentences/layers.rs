@@ -1,4 +1,4 @@
-//! The cost of each layer: one sentence for all steps of the ladder with the same verdicts.
+//! Describes the cost of each layer: one sentence for all ladder steps with the same name and verdicts.
 
 use super::amount::{absolute, range, relative};
 use super::{Versus, margin, places};
@@ -9,13 +9,13 @@ use iotax_model::Run;
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
 
-/// Steps with the same name and the same verdicts; at least one.
+/// Ladder steps with the same name and the same verdicts; at least one step.
 struct Layer<'a> {
     edge: &'a Edge,
     places: Vec<&'a Versus<'a>>,
 }
 
-/// The sentences, in the order of the ladder; none for a layer without a decided comparison.
+/// Returns the sentences in the order of the ladder; a layer without a decided comparison has none.
 pub(super) fn costs<'a>(run: &Run, steps: &'a [Versus<'a>]) -> Vec<String> {
     let mut layers: Vec<Layer<'a>> = Vec::new();
     for step in steps {
@@ -34,7 +34,7 @@ pub(super) fn costs<'a>(run: &Run, steps: &'a [Versus<'a>]) -> Vec<String> {
     layers.iter().filter_map(|layer| layer.sentence(run)).collect()
 }
 
-/// The verdicts on latency and on CPU time by workload.
+/// Returns the verdicts of a step on latency and on CPU time, for each workload.
 fn verdicts(run: &Run, step: &Versus<'_>) -> Vec<(String, Metric, Verdict)> {
     let told = |metric| step.by(metric).map(move |c| (c.workload.clone(), metric, step.verdict(run, c)));
     told(Metric::LATENCY_MEAN).chain(told(Metric::CPU_PER_IO)).collect()
@@ -49,7 +49,7 @@ impl Layer<'_> {
         })
     }
 
-    /// `LVM (host-lvm over host-device)`, `virtio-blk + guest (vm-device, vm-lvm and vm-raw, emulated)`.
+    /// Names the layer and its targets: `LVM (host-lvm over host-device)`, `virtio-blk + guest (vm-device, vm-lvm and vm-raw, emulated)`.
     fn name(&self, run: &Run) -> String {
         format!("{} ({})", self.edge.name, self.places(run))
     }
@@ -66,7 +66,7 @@ impl Layer<'_> {
         }
     }
 
-    /// For each workload with this verdict, the comparisons of all steps; in the plan's order.
+    /// Returns, for each workload with this verdict, the comparisons of all steps by this metric, in the plan's order.
     fn with(&self, run: &Run, metric: Metric, verdict: Verdict) -> Vec<Vec<(&Versus<'_>, &Comparison)>> {
         let mut found = Vec::new();
         let judged = |c: &&Comparison| self.places[0].verdict(run, c) == verdict;
@@ -108,7 +108,7 @@ impl Layer<'_> {
         (!parts.is_empty()).then(|| format!("{}: {}", self.name(run), parts.join("; ")))
     }
 
-    /// The cost in CPU time, as a range over the steps and workloads on which it is decided.
+    /// Describes the cost in host CPU time, as a range over the steps and workloads on which it is decided; `None` if on none.
     fn cpu(&self, run: &Run) -> Option<String> {
         let part = |verdict, word| {
             let found = self.with(run, Metric::CPU_PER_IO, verdict);
@@ -124,7 +124,7 @@ impl Layer<'_> {
     }
 }
 
-/// `randread-4k-qd1 by 35.2 us per I/O (29% fewer IOPS)`: the cost on one workload.
+/// Describes the cost on one workload: `randread-4k-qd1 by 35.2 us per I/O (29% fewer IOPS)`.
 fn amount(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> String {
     let comparisons: Vec<&Comparison> = pairs.iter().map(|(_, c)| *c).collect();
     let absolute = absolute(&comparisons).map(|time| format!(" by {time} per I/O")).unwrap_or_default();

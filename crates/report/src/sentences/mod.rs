@@ -1,4 +1,4 @@
-//! The conclusions of a run. Each sentence states a verdict, or that there is no verdict.
+//! Draws the conclusions of a run. Each sentence states a verdict, or that there is none.
 
 pub(super) mod amount;
 pub mod compared;
@@ -22,7 +22,7 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Edge, Judgement, Metric};
 use iotax_model::{Run, RunState};
 
-/// The progress of a run that has not reached its end; `None` for a complete one.
+/// Describes the progress of an unfinished run; `None` for a complete one.
 #[must_use]
 pub fn unfinished(run: &Run) -> Option<String> {
     let there = run.measurements.len() as u64;
@@ -46,7 +46,7 @@ pub fn unfinished(run: &Run) -> Option<String> {
     Some(if can_go_on { format!("{state} Go on: {}", run.command("resume", "")) } else { state })
 }
 
-/// All conclusions: whether demands are met, and the results of the comparisons.
+/// Returns all conclusions: which demands are met, and the results of the comparisons.
 #[must_use]
 pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut all = crate::demands::sentences(run, judgement);
@@ -54,7 +54,7 @@ pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
     all
 }
 
-/// The conclusions without demands: whether a steady state was reached, if the plan asks for one, and the comparisons.
+/// Returns the conclusions except those on demands: the steady state, if the plan asks for one, and the comparisons.
 #[must_use]
 pub(crate) fn meaning(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut all = crate::steady_state::sentences(run);
@@ -62,10 +62,11 @@ pub(crate) fn meaning(run: &Run, judgement: &Judgement) -> Vec<String> {
     all
 }
 
-/// The sentences on comparisons, most important first: the cost of each layer, every other target against the baseline, withheld
+/// Returns the sentences on comparisons, the most important first: the cost of each layer, the other targets against the baseline, withheld
 /// verdicts with their reason, undecided comparisons.
 ///
-/// In a closed loop, latency and IOPS carry the same information: costs are given in mean latency, undecided comparisons by the headline metric.
+/// In a closed loop, latency and IOPS carry the same information: costs are given in mean latency, undecided comparisons by the headline
+/// metric.
 fn comparisons<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     match &run.plan.design {
         Design::Ask(_) => return crate::ask::all(run),
@@ -112,7 +113,7 @@ fn comparisons<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     sentences
 }
 
-/// The reason why the targets of an imported run are not compared; `None` for other runs.
+/// Explains why the targets of an imported run are not compared; `None` for other runs and for a single target.
 fn unpaired(run: &Run) -> Option<String> {
     (run.source.is_some() && run.plan.targets.len() > 1).then(|| {
         "The targets are not compared: the repetitions of one were not measured beside those of another."
@@ -120,7 +121,7 @@ fn unpaired(run: &Run) -> Option<String> {
     })
 }
 
-/// States that verification found no faults; `None` otherwise, because faults are reported as warnings.
+/// States that verification found no fault; `None` if nothing was verified, and after faults, which are reported as warnings.
 pub(crate) fn verified(run: &Run) -> Option<String> {
     let mut all = Findings::default();
     run.measurements.iter().filter_map(|m| m.outcome.verify.clone()).for_each(|findings| all.merge(findings));
@@ -135,12 +136,12 @@ pub(crate) fn verified(run: &Run) -> Option<String> {
     })
 }
 
-/// The margin as text: `within 2%`.
+/// Formats the margin: `within 2%`.
 pub(super) fn margin(run: &Run) -> String {
     format!("within {}", run.plan.margin)
 }
 
-/// All comparisons of a pair of targets.
+/// A target and a baseline with all their comparisons, and the ladder step between them if they are adjacent.
 struct Versus<'a> {
     target: &'a str,
     baseline: &'a str,
@@ -171,7 +172,7 @@ impl<'a> Versus<'a> {
         self.comparisons.iter().copied().filter(move |c| c.metric == metric)
     }
 
-    /// The verdict shown in the table: for latency, the verdict by the workload's headline metric.
+    /// Returns the verdict shown in tables: for latency the verdict by the workload's headline metric, which may be IOPS.
     fn verdict(&self, run: &Run, comparison: &Comparison) -> Verdict {
         let workload = run.plan.workloads.iter().find(|workload| workload.name == comparison.workload);
         let deciding = workload.filter(|_| comparison.metric == Metric::LATENCY_MEAN).map(Metric::headline);
@@ -179,18 +180,18 @@ impl<'a> Versus<'a> {
         deciding.unwrap_or(comparison).ratio.verdict
     }
 
-    /// The comparison of the same pair on the same workload by another metric.
+    /// Returns the comparison of this pair on the same workload by another metric.
     fn beside(&self, comparison: &Comparison, metric: Metric) -> Option<&'a Comparison> {
         self.by(metric).find(|c| c.workload == comparison.workload)
     }
 
-    /// True if the target is emulated and the baseline is not, so that emulation is part of the difference.
+    /// Returns whether only the target is emulated and not the baseline, so that the difference includes the emulation.
     fn only_one_emulated(&self, run: &Run) -> bool {
         is_emulated(run, self.target) && !is_emulated(run, self.baseline)
     }
 }
 
-/// `LVM (host-lvm over host-device)`, or `vm-lvm against host-device` if no single layer separates the two.
+/// Names a comparison: `LVM (host-lvm over host-device)`, or `vm-lvm against host-device` if several layers separate the two.
 fn pair(judgement: &Judgement, comparison: &Comparison) -> String {
     let (target, baseline) = (&comparison.target, &comparison.baseline);
     match judgement.edge(comparison) {
@@ -199,7 +200,7 @@ fn pair(judgement: &Judgement, comparison: &Comparison) -> String {
     }
 }
 
-/// `every workload`, or the comparisons' workloads.
+/// Names the workloads of some comparisons; `every workload` for all.
 fn places(run: &Run, found: &[&Comparison]) -> String {
     if found.len() == run.plan.workloads.len() && found.len() > 1 {
         return "every workload".into();

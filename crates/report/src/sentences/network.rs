@@ -1,4 +1,4 @@
-//! Sentences that compare network paths by throughput, CPU cost and round-trip time.
+//! Compares network paths in sentences, by throughput, CPU cost and round-trip time.
 
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
@@ -10,8 +10,8 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
 
-/// One sentence per pair with a decided comparison, the ladder's steps first. Targets with a step of their own share one
-/// sentence against the baseline, because the steps already account for their cost.
+/// Returns a sentence per pair with a decided comparison, the ladder's steps first. Targets with a ladder step share one sentence against the
+/// baseline, because the steps already account for their cost.
 pub(super) fn costs(
     run: &Run,
     judgement: &Judgement,
@@ -40,7 +40,7 @@ pub(super) fn costs(
     sentences
 }
 
-/// Sentences on gaps in the received data, which affect no verdict.
+/// Lists the targets with gaps of more than 200 ms in the received data; these affect no verdict.
 pub(super) fn facts(judgement: &Judgement) -> Vec<String> {
     let gaps: Vec<String> = judgement
         .cells
@@ -63,7 +63,7 @@ pub(super) fn facts(judgement: &Judgement) -> Vec<String> {
         .collect()
 }
 
-/// `virtio-net + guest (vm over veth)`, `vm against loopback`.
+/// Names a pair of targets: `virtio-net + guest (vm over veth)`, `vm against loopback`.
 fn name(run: &Run, versus: &Versus<'_>) -> String {
     let emulated = if versus.only_one_emulated(run) { ", emulated," } else { "" };
     match versus.edge {
@@ -80,7 +80,7 @@ fn workloads(found: &[&Comparison]) -> String {
     listed_briefly(&found.iter().map(|c| c.workload.clone()).collect::<Vec<_>>())
 }
 
-/// `carries 9.41 of 31.2 Gbit/s on tcp-upload`.
+/// Compares throughputs: `carries 9.41 of 31.2 Gbit/s on tcp-upload`; `None` if none is decided.
 fn carried(run: &Run, judgement: &Judgement, versus: &Versus<'_>) -> Option<String> {
     let rate = |c: &Comparison, target: &str| judgement.summary(&c.workload, target)?.of(Metric::BYTES_PER_S);
     let moved = |verdict, between: &str| {
@@ -103,7 +103,7 @@ fn carried(run: &Run, judgement: &Judgement, versus: &Versus<'_>) -> Option<Stri
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// `takes 450 ms more host CPU per GiB on tcp-upload and tcp-download`.
+/// Compares CPU costs: `takes 450 ms more host CPU per GiB on tcp-upload and tcp-download`; `None` if none is decided.
 fn cpu(versus: &Versus<'_>) -> Option<String> {
     let part = |verdict, word| {
         let found = with(versus, Metric::CPU_PER_GIB, verdict);
@@ -115,7 +115,7 @@ fn cpu(versus: &Versus<'_>) -> Option<String> {
     (!parts.is_empty()).then(|| format!("takes {}", parts.join(" and ")))
 }
 
-/// `adds 35.2 us to a round trip on tcp-rtt`.
+/// Compares round-trip times: `adds 35.2 us to a round trip on tcp-rtt`; `None` if none is decided.
 fn trips(run: &Run, versus: &Versus<'_>) -> Option<String> {
     let part = |verdict, verb: &str, to: &str| {
         let each = with(versus, Metric::LATENCY_MEAN, verdict)

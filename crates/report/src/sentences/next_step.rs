@@ -1,4 +1,4 @@
-//! The command that would decide the open comparisons of a run, and the time it takes.
+//! Suggests the command that would decide the open comparisons of a run, and names the time it takes.
 
 use iotax_analysis::compare::More;
 use iotax_analysis::stats::verdict::rounds_for_most;
@@ -8,11 +8,11 @@ use iotax_model::plan::FIRST_LOOK;
 use iotax_model::units::{Nanos, human};
 use iotax_model::{Run, RunState};
 
-/// Rounds that a run with several looks needs, in percent of the rounds that a single test needs.
+/// Rounds that a run with several interim tests needs, in percent of the rounds for a single test at the end.
 const LOOKS_COST: u32 = 125;
 
-/// `20 min would decide 6 of them: iotax resume 1 --time 20m`. `needed` has the total rounds for each open comparison; `None` if unknown or
-/// above the maximum.
+/// Names the next step: `20 min would decide 6 of them: iotax resume 1 --time 20m`. `needed` has the total rounds for each open comparison;
+/// `None` if unknown or above the maximum.
 pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]) -> String {
     if run.source.is_some() {
         return "more repetitions of the imported tool may decide".into();
@@ -63,12 +63,13 @@ pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]
     format!("a new run of {words} would decide {which}: {}", run.command("resume", &format!("--time {time}")))
 }
 
-/// The rounds that a run with several looks needs to decide the same comparisons as a single test of `rounds` rounds.
+/// Returns the rounds that a run with several interim tests needs to decide the same comparisons as a single test after `rounds` rounds.
 fn with_looks(rounds: u32) -> u32 {
     (rounds.saturating_mul(LOOKS_COST)).div_ceil(100).max(FIRST_LOOK + 2)
 }
 
-/// `more rounds of run 1 take 3 min: iotax resume 1 --repeat 12`; `None` if it already has this many rounds.
+/// Names the time and the command for more rounds: `more rounds of run 1 take 3 min: iotax resume 1 --repeat 12`; `None` if the run already
+/// has this many.
 pub(super) fn more_rounds(more: &More, rounds: u32) -> Option<String> {
     let (label, command) = (&more.label, &more.command);
     if more.is_anew {
@@ -86,7 +87,7 @@ fn rounds_of(rounds: u32) -> String {
     crate::figure::counted(rounds, "round")
 }
 
-/// The time for this many rounds, rounded up to a convenient value, with the option that sets it.
+/// Returns the time for this many rounds, rounded up to a convenient value, and the same as text.
 fn time(run: &Run, rounds: u32) -> (Nanos, String) {
     time_of(round_time(run), rounds)
 }

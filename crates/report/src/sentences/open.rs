@@ -1,4 +1,4 @@
-//! Lost targets, withheld verdicts and undecided comparisons, with reasons and advice.
+//! Describes lost targets, withheld verdicts and undecided comparisons, with reasons and advice.
 
 use super::next_step::next_step;
 use super::pair;
@@ -7,10 +7,10 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Standing, Stopped};
 use iotax_model::Run;
 
-/// Maximum number of pairs named; with more, only their number is given.
+/// Maximum number of pairs listed by name; if there are more, only their number is given.
 const MOST_NAMED: usize = 3;
 
-/// One sentence per lost target.
+/// Returns a sentence per lost target, with the reason and the number of its measurements.
 pub(crate) fn lost(run: &Run) -> impl Iterator<Item = String> + '_ {
     run.targets.iter().filter_map(|record| {
         let (name, reason) = (&record.name, record.lost.as_ref()?);
@@ -22,7 +22,7 @@ pub(crate) fn lost(run: &Run) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// One sentence on the verdicts withheld because of unusable measurements; `None` if there are none.
+/// Names the comparisons whose verdict is withheld because a measurement is unusable; `None` if there are none.
 pub(super) fn withheld(judgement: &Judgement, all: &[&Comparison]) -> Option<String> {
     let found: Vec<&Comparison> = all.iter().copied().filter(|c| c.ratio.withheld.is_some()).collect();
     let reason = found.first()?.ratio.withheld.as_deref()?;
@@ -32,7 +32,7 @@ pub(super) fn withheld(judgement: &Judgement, all: &[&Comparison]) -> Option<Str
     Some(format!("No verdict is given: {which}; {instance}{reason}."))
 }
 
-/// One sentence on undecided comparisons, with the command that would decide them; `None` if there are none.
+/// Names the undecided comparisons and the command that would decide them; `None` if there are none.
 pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -> Option<String> {
     let is_open = |c: &&Comparison| c.ratio.verdict == Verdict::Undecided && c.ratio.withheld.is_none();
     let open: Vec<&Comparison> = all.iter().copied().filter(is_open).collect();
@@ -43,7 +43,8 @@ pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -
     Some(format!("Not decided: {}; {}", named(judgement, &open), next_step(run, judgement, &needed)))
 }
 
-/// States after how many rounds a run that adds rounds had decided every comparison; `None` if it stopped for another reason.
+/// States after how many rounds a run that adds rounds had decided every comparison; `None` if the run ended for another reason or has not
+/// ended.
 pub(super) fn decided(standing: &Standing) -> Option<String> {
     (standing.stopped == Some(Stopped::Decided)).then(|| {
         let most = standing.looks.last().copied().unwrap_or_default();
@@ -55,7 +56,7 @@ pub(super) fn decided(standing: &Standing) -> Option<String> {
     })
 }
 
-/// `LVM (host-lvm over host-device) on a and b`; for many pairs `14 comparisons of 5 pairs, marked in the tables`.
+/// Lists comparisons: `LVM (host-lvm over host-device) on a and b`; for many pairs `14 comparisons of 5 pairs, marked in the tables`.
 fn named(judgement: &Judgement, found: &[&Comparison]) -> String {
     let mut pairs: Vec<(String, Vec<String>)> = Vec::new();
     for comparison in found {

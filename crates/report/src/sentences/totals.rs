@@ -1,4 +1,4 @@
-//! Sentences that compare each target with the baseline as a whole, for pairs that no single layer separates.
+//! Compares each target as a whole with the baseline, where more than one layer separates them.
 
 use super::amount::{Of, range, ratios, share};
 use super::{Versus, margin, places};
@@ -7,7 +7,7 @@ use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
 use iotax_model::units::human;
 
-/// One sentence for all targets whose layers have their own sentences, and one with CPU time for each of the others.
+/// Returns a sentence for all targets whose layers have sentences already, and one with CPU time for each other target.
 pub(super) fn totals(run: &Run, judgement: &Judgement, totals: &[Versus<'_>]) -> Vec<String> {
     // The layers' costs add up to the total, so only targets without layers are described in full.
     let (reached, others): (Vec<&Versus<'_>>, Vec<&Versus<'_>>) =
@@ -38,7 +38,7 @@ fn tag(run: &Run, versus: &Versus<'_>) -> &'static str {
     if versus.only_one_emulated(run) { " (emulated)" } else { "" }
 }
 
-/// `slower on a and b (10% to 20% fewer IOPS), nothing measurable (within 2%) on c`; with `absolute`, the added time too.
+/// Compares speeds: `slower on a and b (10% to 20% fewer IOPS), nothing measurable (within 2%) on c`; `absolute` includes the added time.
 fn speed(run: &Run, versus: &Versus<'_>, absolute: bool) -> Option<String> {
     let with = |verdict| -> Vec<(&Versus<'_>, &Comparison)> {
         let latencies = versus.by(Metric::LATENCY_MEAN);
@@ -72,7 +72,7 @@ fn speed(run: &Run, versus: &Versus<'_>, absolute: bool) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The cost in CPU time, as a range over the workloads on which it is decided.
+/// Describes the cost in host CPU time, as a range over the workloads on which it is decided; `None` if on none.
 fn cpu(run: &Run, versus: &Versus<'_>) -> Option<String> {
     let part = |verdict, word| {
         let found: Vec<&Comparison> =

@@ -1,4 +1,4 @@
-//! Sentences on the changes in a history.
+//! Describes the changes in a history of runs.
 
 use iotax_model::units::human::listed;
 
@@ -7,31 +7,31 @@ use iotax_analysis::compare::Difference;
 use iotax_analysis::time::utc;
 use iotax_analysis::trend::{PastRun, Trend, TrendChange, TrendGate, Trends};
 
-/// Maximum number of differences that a sentence names.
+/// Maximum number of differences listed in a sentence.
 const NAMED: usize = 4;
 
-/// `run 41`.
+/// Names the run of a point: `run 41`.
 pub(crate) fn run(runs: &[PastRun], trend: &Trend, point: usize) -> String {
     format!("run {}", runs[trend.points[point].run].id)
 }
 
-/// The day of a run: `2026-11-20`.
+/// Returns the day of a point's run: `2026-11-20`.
 pub(crate) fn day(runs: &[PastRun], trend: &Trend, point: usize) -> String {
     utc(runs[trend.points[point].run].started_at_ms)[..10].to_owned()
 }
 
-/// `vm-qcow2 on randread-4k`.
+/// Names the target and workload of a series: `vm-qcow2 on randread-4k`.
 pub(crate) fn cell(trend: &Trend) -> String {
     format!("{} on {}", trend.target, trend.workload.name)
 }
 
-/// `slower` or `faster`.
+/// Returns `slower` or `faster`.
 pub(crate) fn direction(change: &TrendChange) -> &'static str {
     if change.is_worse { "slower" } else { "faster" }
 }
 
-/// `Since run 41, 2026-11-20: vm-qcow2 on randread-4k: mean latency +5.2% [+4.1, +6.3], slower, against 40 runs before; the machine itself
-/// -0.3% [-1.1, +0.4].` The last part is the change of the control.
+/// Describes a change: `Since run 41, 2026-11-20: vm-qcow2 on randread-4k: mean latency +5.2% [+4.1, +6.3], slower: 12 runs against 40
+/// before; the machine itself -0.3% [-1.1, +0.4].` The last part is the change of the control target.
 pub(crate) fn changed(runs: &[PastRun], trend: &Trend, found: &TrendChange) -> String {
     let place = if found.last_before + 1 == found.first_after {
         String::new()
@@ -58,7 +58,8 @@ pub(crate) fn changed(runs: &[PastRun], trend: &Trend, found: &TrendChange) -> S
     )
 }
 
-/// For each change, the other differences between the runs before and after it: settings, users, notes. Identical lines are given once.
+/// Lists for each change the other differences between the runs before and after it, such as settings, users and notes. Identical lines are
+/// given once.
 pub(crate) fn causes<'a>(
     runs: &[PastRun],
     changes: impl Iterator<Item = (&'a Trend, &'a TrendChange)>,
@@ -102,6 +103,7 @@ fn difference(difference: &Difference) -> String {
     format!("{} {} instead of {}", difference.what, side(&difference.b), side(&difference.a))
 }
 
+/// Describes a possible change in the newest runs:
 /// `vm-raw on randread-4k: mean latency: the last 2 runs are +5.1%; pending: 3 more like them decide.` `None` if the newest runs do not
 /// deviate.
 pub(crate) fn pending(trend: &Trend) -> Option<String> {
@@ -120,7 +122,7 @@ pub(crate) fn pending(trend: &Trend) -> Option<String> {
     ))
 }
 
-/// The outcome of each gate, one line each.
+/// Describes the outcome of each gate (`--fail-if`), one line each.
 #[must_use]
 pub fn gates(runs: &[PastRun], trends: &Trends) -> Vec<String> {
     let gate = |result: &TrendGate| {

@@ -1,4 +1,4 @@
-//! The table of a history: cells over several runs.
+//! Table of a history: cells over several runs.
 
 use iotax_analysis::Ratio;
 use iotax_analysis::compare::{Account, History, HistoryPoint, Track};
@@ -13,7 +13,7 @@ struct TrackRow<'a> {
     point: &'a HistoryPoint,
 }
 
-/// One row per cell, metric and run. Means of rates are in I/Os or bytes per second, all others in nanoseconds.
+/// Builds a table with one row per cell, metric and run. Means of rates are in I/Os or bytes per second, all others in nanoseconds.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History) -> DataTable {
     let columns = columns!(TrackRow<'_>, |row|

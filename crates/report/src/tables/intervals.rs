@@ -12,7 +12,7 @@ use super::{MeasurementRow, directions, place, rows_of};
 use crate::columns;
 use crate::table::{Column, DataTable, column, seconds};
 
-/// Columns with figures of a latency histogram.
+/// Defines columns for figures of the latency histogram that `of` selects.
 pub fn latency<R>(of: impl for<'r> Fn(&'r R) -> &'r Histogram + Copy + 'static) -> [Column<R>; 3] {
     [
         column("latency_mean_ns", move |row| of(row).mean()),
@@ -21,12 +21,12 @@ pub fn latency<R>(of: impl for<'r> Fn(&'r R) -> &'r Histogram + Copy + 'static) 
     ]
 }
 
-/// Columns with the start and length of an interval in nanoseconds.
+/// Defines columns for the start and the length of an interval in nanoseconds.
 pub fn span<R>(of: impl Fn(&R) -> (u64, u64) + Copy + 'static) -> [Column<R>; 2] {
     [column("at_s", move |row| seconds(of(row).0)), column("duration_s", move |row| seconds(of(row).1))]
 }
 
-/// One row per interval of a measurement.
+/// Builds a table with one row per interval of a measurement.
 #[must_use]
 pub fn samples(runs: &[(Run, Judgement)]) -> DataTable {
     type Row<'a> = MeasurementRow<'a, (&'a Sample, Histogram)>;
@@ -40,7 +40,7 @@ pub fn samples(runs: &[(Run, Judgement)]) -> DataTable {
     DataTable::new(columns, rows)
 }
 
-/// One row per interval of a measurement and block layer below the target.
+/// Builds a table with one row per interval of a measurement and block layer below the target.
 #[must_use]
 pub fn disks(runs: &[(Run, Judgement)]) -> DataTable {
     of_machine(
@@ -58,7 +58,7 @@ pub fn disks(runs: &[(Run, Judgement)]) -> DataTable {
     )
 }
 
-/// One row per interval of a measurement and network interface.
+/// Builds a table with one row per interval of a measurement and network interface.
 #[must_use]
 pub fn nics(runs: &[(Run, Judgement)]) -> DataTable {
     of_machine(
@@ -76,7 +76,7 @@ pub fn nics(runs: &[(Run, Judgement)]) -> DataTable {
     )
 }
 
-/// One disk or NIC of the machine in one interval.
+/// A disk or network interface of a machine in one interval.
 struct MachinePart<'a, T> {
     during: &'a HostActivity,
     name: &'a str,
@@ -96,7 +96,7 @@ fn of_machine<'a, T, const N: usize>(
     DataTable::new(place().into_iter().chain(span).chain(columns), rows)
 }
 
-/// One row per stream of a measurement.
+/// Builds a table with one row per stream of a measurement.
 #[must_use]
 pub fn streams(runs: &[(Run, Judgement)]) -> DataTable {
     type Row<'a> = MeasurementRow<'a, (u32, &'a Flow)>;

@@ -1,4 +1,4 @@
-//! The tables of measurements, of cells over all rounds, and of comparisons between cells.
+//! Tables of measurements, of cells over all rounds, and of comparisons between cells.
 
 use iotax_analysis::compare::account::Kinds;
 use iotax_analysis::figures::{began, lasted};
@@ -15,7 +15,7 @@ struct Judged {
     warnings: String,
 }
 
-/// One row per measurement.
+/// Builds a table with one row per measurement.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> DataTable {
     type Row<'a> = MeasurementRow<'a, Judged>;
@@ -53,7 +53,7 @@ fn metric_column<'a, T>(metric: Metric) -> Column<MeasurementRow<'a, T>> {
     }
 }
 
-/// Converts a count back from floating point, which is exact below 2^53.
+/// Converts a count from floating point, which is exact below 2^53.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -72,7 +72,7 @@ struct CellRow<'a> {
     cell: &'a CellJudgement,
 }
 
-/// One row per target and workload, over all rounds.
+/// Builds a table with one row per target and workload, over all rounds.
 #[must_use]
 pub fn cells(runs: &[(Run, Judgement)]) -> DataTable {
     let about = columns!(CellRow<'_>, |row|
@@ -97,12 +97,12 @@ pub fn cells(runs: &[(Run, Judgement)]) -> DataTable {
 
 struct ComparisonRow<'a> {
     run: &'a Run,
-    /// The name of the ladder step; `None` for a comparison with the baseline.
+    /// Name of the ladder step; `None` for a comparison with the baseline.
     step: Option<&'a str>,
     c: &'a Comparison,
 }
 
-/// One row per comparison with the baseline and per step of the ladder; only steps have a name.
+/// Builds a table with one row per comparison with the baseline and per step of the ladder; only the latter have a step name.
 #[must_use]
 pub fn comparisons(runs: &[(Run, Judgement)]) -> DataTable {
     let columns = columns!(ComparisonRow<'_>, |row|

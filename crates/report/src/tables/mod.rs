@@ -1,4 +1,4 @@
-//! The tables exported from runs: their columns and rows.
+//! Tables that are exported from runs: their columns and rows.
 
 mod history;
 mod intervals;
@@ -18,30 +18,30 @@ pub use rates::{answers, curves};
 use crate::columns;
 use crate::table::{Column, column, run_number};
 
-/// The metrics in tables of these runs: those they were judged by.
+/// Returns the metrics that become columns: those by which the first run was judged.
 #[must_use]
 pub fn figures(runs: &[(Run, Judgement)]) -> &[Metric] {
     runs.first().map_or(Metric::ALL, |(_, judgement)| &judgement.figures)
 }
 
-/// True if the target's CPU was emulated, so that its figures say nothing about real hardware. `None` if it was never built.
+/// Returns whether the target's CPU was emulated, so that its figures say nothing about real hardware. `None` if the target was never set up.
 #[must_use]
 pub fn emulated(run: &Run, target: &str) -> Option<bool> {
     run.targets.iter().find(|record| record.name == target).map(|record| record.emulated)
 }
 
-/// A row about part of a measurement, such as an interval or a stream.
+/// A row for a part of a measurement, such as an interval or a stream.
 #[derive(Debug, Clone, Copy)]
 pub struct MeasurementRow<'a, T> {
-    /// The run of the measurement.
+    /// Run that the measurement belongs to.
     pub run: &'a Run,
-    /// The measurement.
+    /// Measurement that the row is a part of.
     pub m: &'a Measurement,
-    /// The part of the measurement that the row is about.
+    /// Data of the row, such as an interval or a stream.
     pub datum: T,
 }
 
-/// The columns that identify a measurement.
+/// Defines the columns that identify a measurement: run, target, workload and round.
 #[must_use]
 pub fn place<'a, T>() -> [Column<MeasurementRow<'a, T>>; 4] {
     columns!(MeasurementRow<'a, T>, |row|
@@ -52,7 +52,7 @@ pub fn place<'a, T>() -> [Column<MeasurementRow<'a, T>>; 4] {
     )
 }
 
-/// One row per item that `T` stands for, in each measurement.
+/// Returns a row for each item, such as an interval, that `data` returns for each measurement.
 pub fn rows_of<'a, T>(
     runs: &'a [(Run, Judgement)],
     data: impl Fn(&'a Measurement) -> Vec<T> + Copy,
@@ -61,7 +61,7 @@ pub fn rows_of<'a, T>(
     runs.iter().flat_map(move |(run, _)| run.measurements.iter().flat_map(move |m| of(run, m)))
 }
 
-/// Columns with the I/Os of each direction.
+/// Defines a column per direction with its number of I/Os.
 fn directions<R>(
     of: impl for<'r> Fn(&'r R) -> &'r Tallies + Copy + 'static,
 ) -> impl Iterator<Item = Column<R>> {

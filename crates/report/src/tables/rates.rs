@@ -1,4 +1,4 @@
-//! The tables of latency against offered load, and of the highest rates that meet the conditions.
+//! Tables of latency against offered load, and of the highest rates that meet the conditions.
 
 use iotax_analysis::Judgement;
 use iotax_analysis::ask::{self, Answer, HighestRate};
@@ -28,7 +28,7 @@ impl PointRow<'_> {
     }
 }
 
-/// One row per target, workload and rate. Rates are I/Os per second; figures of the whole curve are repeated in each of its rows.
+/// Builds a table with one row per target, workload and rate. Rates are I/Os per second; figures of the whole curve are repeated in each row.
 #[must_use]
 pub fn curves(runs: &[(Run, Judgement)]) -> DataTable {
     let curves: Vec<_> = runs.iter().map(|(run, _)| (run, curve::curves(run))).collect();
@@ -84,7 +84,7 @@ impl AnswerRow<'_> {
     }
 }
 
-/// One row per target and workload of a rate search. Rates are I/Os per second.
+/// Builds a table with one row per target and workload of a rate search. Rates are I/Os per second.
 #[must_use]
 pub fn answers(runs: &[(Run, Judgement)]) -> DataTable {
     let asked = runs.iter().filter(|(run, _)| run.plan.ask().is_some());

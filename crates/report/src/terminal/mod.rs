@@ -1,4 +1,4 @@
-//! A page as text for a terminal.
+//! Lays out a page as text for a terminal.
 
 mod table;
 
@@ -9,10 +9,10 @@ use iotax_model::wrap;
 
 use super::document::{Page, Part};
 
-/// Minimum width in columns for wrapping sentences; a narrower terminal is treated as this wide.
+/// Minimum width in columns at which sentences are wrapped; a narrower terminal gets lines of this width.
 const NARROWEST: usize = 40;
 
-/// Text for a terminal. Its only escape sequences are those that iotax added.
+/// Text for a terminal, which contains no escape sequences except those that iotax added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Styled(String);
 
@@ -30,8 +30,8 @@ impl fmt::Display for Styled {
     }
 }
 
-/// Lays out a page in at most `width` columns, except where single names or figures are wider: sentences wrap between words, tables
-/// are compacted, and their last columns continue below. With `colour`, uses ANSI colours.
+/// Lays out a page in at most `width` columns, except for longer names or figures: sentences wrap between words, tables are made narrower,
+/// and their last columns continue below. `colour` uses ANSI colours.
 #[must_use]
 pub fn set(page: &Page, width: usize, colour: bool) -> Styled {
     let page = page.visible();
@@ -65,7 +65,7 @@ fn add(text: &mut String, before: &str, line: &str) {
     let _ = writeln!(text, "{before}{line}");
 }
 
-/// Adds a wrapped sentence; lines after the first are indented by four blanks.
+/// Adds a wrapped sentence with `first` in front; later lines are indented by four blanks.
 fn hanging(text: &mut String, sentence: &str, first: &str, width: usize) {
     for (i, line) in wrap::lines(sentence, width - 4).iter().enumerate() {
         add(text, if i == 0 { first } else { "    " }, line);

@@ -8,25 +8,25 @@ use crate::document::{Field, Grid};
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_model::wrap;
 
-/// Width in characters at which multi-word texts in the first column are wrapped.
+/// Width in characters to which texts in the first column are wrapped.
 const NAME: usize = 24;
 
-/// The measures that make a table narrower; combinations of them are tried in order.
+/// Measures that make a table narrower; combinations are tried in a fixed order.
 #[derive(Clone, Copy, Default)]
 struct Setting {
-    /// One blank between columns instead of two.
+    /// Leaves one blank between columns instead of two.
     tight: bool,
-    /// Uses shorter texts of fields that have them.
+    /// Uses the shorter text of fields that have one.
     short: bool,
     /// Puts units below column names instead of next to them.
     units: bool,
-    /// Wraps heads that are wider than their columns.
+    /// Wraps column heads that are wider than their columns.
     heads: bool,
     /// Breaks the last column after each comma.
     stacked: bool,
     /// Puts intervals below their estimates.
     intervals: bool,
-    /// Wraps multi-word texts in the first column.
+    /// Wraps texts of several words in the first column.
     words: bool,
 }
 
@@ -36,7 +36,7 @@ impl Setting {
     }
 }
 
-/// Adds a table that is at most `width` wide. Names and figures are not broken; columns that do not fit continue below, with the first
+/// Adds a table of at most `width` characters. Names and figures are not broken; columns that do not fit continue below, with the first
 /// column repeated.
 pub(super) fn add(text: &mut String, grid: &Grid, width: usize, colour: bool) {
     for (index, part) in parts(grid, width).iter().enumerate() {
@@ -49,7 +49,7 @@ pub(super) fn add(text: &mut String, grid: &Grid, width: usize, colour: bool) {
     }
 }
 
-/// Splits the table into as many parts as the width requires, and chooses the measures for each part.
+/// Splits a table into as many parts as the width requires, each with the measures that make it narrow enough.
 fn parts(grid: &Grid, width: usize) -> Vec<(Grid, Setting)> {
     let mut setting = Setting::default();
     let steps: [fn(&mut Setting); 10] = [
@@ -94,14 +94,14 @@ fn split(grid: &Grid, setting: Setting, width: usize) -> Vec<Grid> {
     parts.iter().rev().map(|part| only(grid, part)).collect()
 }
 
-/// The table with its first column and the given others.
+/// Returns the table with its first column and the given other columns.
 fn only(grid: &Grid, columns: &[usize]) -> Grid {
     let some =
         |row: &Vec<Field>| [&0].into_iter().chain(columns).filter_map(|at| row.get(*at).cloned()).collect();
     Grid { head: some(&grid.head), rows: grid.rows.iter().map(some).collect() }
 }
 
-/// The width of the table's longest line, in characters.
+/// Returns the width of the longest line of the table, in characters.
 fn columns(grid: &Grid, setting: Setting) -> usize {
     let lines = lines(grid, setting, false);
     lines.iter().map(|line| line.trim_end().chars().count()).max().unwrap_or_default()
@@ -115,7 +115,7 @@ fn lines(grid: &Grid, setting: Setting, colour: bool) -> Vec<String> {
     table.lines().collect()
 }
 
-/// The column heads, in as many lines as needed. A unit common to all columns is shown once, in the first column.
+/// Lays out the column heads, in as many lines as needed. A unit common to all columns is shown once, in the first column.
 fn heads(grid: &Grid, setting: Setting) -> Vec<String> {
     let mut units: Vec<Option<&str>> = grid.head.iter().skip(1).map(|field| field.unit.as_deref()).collect();
     units.dedup();
@@ -135,7 +135,7 @@ fn heads(grid: &Grid, setting: Setting) -> Vec<String> {
     lines.iter().map(|lines| format!("{}{}", "\n".repeat(most - lines.len()), lines.join("\n"))).collect()
 }
 
-/// The head of a column, wrapped after hyphens and between words if it is wider than its values.
+/// Returns the lines of a column head, wrapped after hyphens and between words if it is wider than the column's values.
 fn broken(grid: &Grid, column: usize, setting: Setting) -> Vec<String> {
     let below = grid.rows.iter().filter_map(|row| row.get(column));
     let width = below.map(|field| field.said(setting).chars().count()).max().unwrap_or_default();

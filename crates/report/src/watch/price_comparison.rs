@@ -1,4 +1,4 @@
-//! The cost of events compared with the baseline's: a row per event and target, and the command that would decide open comparisons.
+//! Compares the cost of events with the baseline's: a row per event and target, and the command that would decide open comparisons.
 
 use iotax_analysis::stats::verdict::{Verdict, rounds_for_most};
 use iotax_analysis::watch::{EventFigure, PriceComparison};
@@ -7,26 +7,26 @@ use iotax_model::units::human;
 
 use crate::figure::{UNKNOWN, change, change_with, counted};
 
-/// Minimum number of rounds for an estimate of the noise; with fewer it is known to a factor of two at best.
+/// Minimum number of rounds for an estimate of the noise; with fewer, the noise is known to a factor of two at best.
 const KNOWN_NOISE: u32 = 8;
 /// Minimum number of rounds for a useful confidence interval.
 const FEWEST_ROUNDS: u32 = 3;
 
-/// The comparisons of one event on one target.
+/// A table row: the comparisons of one event on one target.
 pub(crate) struct Row<'a> {
-    /// The event, with the workload if there are several.
+    /// Name of the event, with the workload if there are several.
     pub(crate) event: String,
     pub(crate) target: &'a str,
-    /// One entry per figure in use; `None` if it is unknown in any round.
+    /// A comparison per column; `None` if the figure is unknown in any round.
     pub(crate) cells: Vec<Option<&'a PriceComparison<'a>>>,
 }
 
-/// The figures that at least one comparison has, in column order.
+/// Returns the figures that at least one comparison has, in the order of columns.
 pub(crate) fn figures(all: &[PriceComparison<'_>]) -> Vec<EventFigure> {
     EventFigure::ALL.into_iter().filter(|figure| all.iter().any(|one| one.figure == *figure)).collect()
 }
 
-/// The column head of a figure, as in the table of costs.
+/// Returns the column head of a figure, the same as in the table of costs.
 pub(crate) const fn column(figure: EventFigure) -> &'static str {
     match figure {
         EventFigure::Took => "took",
@@ -37,7 +37,7 @@ pub(crate) const fn column(figure: EventFigure) -> &'static str {
     }
 }
 
-/// One row per event and target, in the order of the plan.
+/// Builds a row per event and target, in the order of the plan.
 pub(crate) fn rows<'a>(all: &'a [PriceComparison<'a>]) -> Vec<Row<'a>> {
     let figures = figures(all);
     let key = |one: &PriceComparison<'a>| (one.workload, one.event, one.target);
@@ -56,7 +56,7 @@ pub(crate) fn rows<'a>(all: &'a [PriceComparison<'a>]) -> Vec<Row<'a>> {
     keys.into_iter().map(row).collect()
 }
 
-/// `What each event costs against virtio-raw, 5 rounds`.
+/// Formats the heading: `What each event costs against virtio-raw, 5 rounds`.
 pub(crate) fn heading(run: &Run) -> String {
     format!(
         "What each event costs against {}, {}",
@@ -65,7 +65,7 @@ pub(crate) fn heading(run: &Run) -> String {
     )
 }
 
-/// `+131%`, `=`, `+3.1%?`, `!`; with the confidence interval if `with_interval`.
+/// Formats a comparison: `+131%`, `=` (same), `+3.1%?` (undecided), `!` (withheld); with `with_interval` the interval and the verdict.
 pub(crate) fn cell(one: Option<&PriceComparison<'_>>, with_interval: bool) -> String {
     let Some(one) = one else { return UNKNOWN.into() };
     let ratio = &one.ratio;
@@ -84,7 +84,7 @@ pub(crate) fn cell(one: Option<&PriceComparison<'_>>, with_interval: bool) -> St
     }
 }
 
-/// The notes below the table: its marks, what would decide undecided comparisons, and why verdicts are withheld.
+/// Returns the notes below the table: its marks, what would decide undecided comparisons, and why verdicts are withheld.
 pub(crate) fn notes(run: &Run, all: &[PriceComparison<'_>]) -> Vec<String> {
     let mut legend = vec![format!("Change against {}, in the seconds of the event", run.plan.baseline)];
     if all.iter().any(|one| one.ratio.verdict == Verdict::Same) {
@@ -114,7 +114,7 @@ fn is_open(one: &PriceComparison<'_>) -> bool {
     one.ratio.verdict == Verdict::Undecided && one.ratio.withheld.is_none()
 }
 
-/// The command that would decide the open comparisons; `None` if there are none.
+/// Names the command that would decide the open comparisons; `None` if there are none.
 fn advice(run: &Run, all: &[PriceComparison<'_>]) -> Option<String> {
     let open: Vec<&PriceComparison<'_>> = all.iter().filter(|one| is_open(one)).collect();
     let least = open.iter().map(|one| one.rounds).min()?;
@@ -141,7 +141,8 @@ fn advice(run: &Run, all: &[PriceComparison<'_>]) -> Option<String> {
     Some(format!("{} of {} not decided; {way}", open.len(), counted(all.len() as u64, "comparison")))
 }
 
-/// `commit on virtio-qcow2 against virtio-raw: took 412 ms, +131% [+120, +142], slower; mean the same, within 2%; p99 not decided.`
+/// Describes a row: `commit on virtio-qcow2 against virtio-raw: took 412 ms, +131% [+120, +142], slower; mean the same, within 2%; p99 not
+/// decided.`
 pub(crate) fn sentence(run: &Run, row: &Row<'_>) -> String {
     let told = |one: &PriceComparison<'_>| {
         let name = column(one.figure);

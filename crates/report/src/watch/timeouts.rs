@@ -1,10 +1,10 @@
-//! Sentences on timeouts, compared with the longest time that I/O hung.
+//! Describes timeouts of layers and guests, compared with the longest time that I/O hung.
 
 use iotax_analysis::watch::{Episode, JudgedTimeout, Stalled, TimeoutOwner, TimeoutVerdict};
 use iotax_model::Nanos;
 use iotax_model::units::human;
 
-/// The columns of [`row`].
+/// Column heads of [`row`].
 pub(crate) const COLUMNS: [&str; 4] = ["layer", "timeout", "limit", "against the gap"];
 
 /// Returns whether there was a gap or slow I/O to compare with timeouts.
@@ -17,8 +17,8 @@ pub(crate) fn has_hung(episode: &Episode<'_>) -> bool {
     hung || episode.timeouts.iter().any(is_exceeded)
 }
 
-/// `timeouts: sdb's SCSI command timeout of 30s was not reached (26.9 s to spare); guests' defaults were not reached: Linux 30s, Windows 1m`;
-/// `None` without a gap.
+/// Summarises the timeouts: `timeouts: sdb's SCSI command timeout of 30s was not reached (26.9 s to spare); guests' defaults not reached:
+/// Linux 30s, Windows 1m`; `None` if no I/O hung.
 pub(crate) fn line(episode: &Episode<'_>) -> Option<String> {
     let (defaults, own): (Vec<&JudgedTimeout<'_>>, Vec<_>) =
         episode.timeouts.iter().partition(|timeout| timeout.owner == TimeoutOwner::GuestDefault);
@@ -27,7 +27,7 @@ pub(crate) fn line(episode: &Episode<'_>) -> Option<String> {
     (has_hung(episode) && !parts.is_empty()).then(|| format!("timeouts: {}", parts.join("; ")))
 }
 
-/// The exceeded timeouts of the layers, or the timeout that was closest to being exceeded.
+/// Names the exceeded timeouts of the layers; if none was exceeded, the shortest one.
 fn of_layers(own: &[&JudgedTimeout<'_>]) -> Option<String> {
     let name = |(timeout, limit): &(&JudgedTimeout<'_>, Nanos)| {
         let inside = if timeout.owner == TimeoutOwner::Guest { " in the guest" } else { "" };
@@ -56,7 +56,7 @@ fn of_layers(own: &[&JudgedTimeout<'_>]) -> Option<String> {
     (!unlimited.is_empty()).then(|| format!("{} waits without a limit", unlimited.join(", ")))
 }
 
-/// Default timeouts of guest systems, grouped by verdict: exceeded, not reached, unknown.
+/// Lists default timeouts of guest systems, grouped into exceeded, not reached and unknown.
 fn of_guests(defaults: &[&JudgedTimeout<'_>]) -> Option<String> {
     let of = |word: &str, is: fn(TimeoutVerdict) -> bool| {
         let of_it = defaults.iter().filter(|one| is(one.verdict));
@@ -73,7 +73,7 @@ fn of_guests(defaults: &[&JudgedTimeout<'_>]) -> Option<String> {
     (!parts.is_empty()).then(|| format!("guests' defaults {}", parts.join("; ")))
 }
 
-/// The fields of a table row, in the order of [`COLUMNS`].
+/// Returns the fields of a table row, in the order of [`COLUMNS`].
 pub(crate) fn row(timeout: &JudgedTimeout<'_>) -> [String; 4] {
     let verdict = match timeout.verdict {
         TimeoutVerdict::Exceeded => "EXCEEDED".into(),
@@ -86,7 +86,7 @@ pub(crate) fn row(timeout: &JudgedTimeout<'_>) -> [String; 4] {
     [layer(timeout), timeout.what.to_owned(), limit, verdict]
 }
 
-/// A line on a timeout: its limit, the consequence of exceeding it, and the source of the value.
+/// Describes a timeout: the consequence of exceeding it, and the source of its value.
 pub(crate) fn note(timeout: &JudgedTimeout<'_>) -> String {
     format!("{}, {}: {} ({})", layer(timeout), timeout.what, timeout.then, timeout.source)
 }

@@ -1,4 +1,4 @@
-//! Parses PostgreSQL URLs as libpq does.
+//! Parses PostgreSQL URLs and connects, as libpq does.
 
 use std::env;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{pgpass, tls};
 
-/// Maximum time to wait for a connection, unless the URL sets another.
+/// Maximum time to wait for a connection, unless the URL sets another (`connect_timeout`).
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Opens connections to one database.
+/// Opens connections to the database of one URL.
 #[derive(Clone)]
 pub(super) struct Connector {
     config: Config,
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Connector {
 }
 
 impl Connector {
-    /// Parses a URL. Missing parts come from PGUSER, PGPASSWORD and the password file.
+    /// Parses a URL. Parts that it lacks come from PGUSER, PGPASSWORD and the password file.
     pub(super) fn new(url: &str) -> Result<Self, String> {
         let (base, parameters) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
@@ -64,7 +64,7 @@ impl Connector {
     }
 }
 
-/// Fills in defaults for parts that the URL leaves out.
+/// Sets the defaults of parts that the URL lacks.
 fn complete(config: &mut Config) {
     let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     if config.get_user().is_none()
@@ -86,7 +86,7 @@ fn complete(config: &mut Config) {
     config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(Duration::from_mins(1));
 }
 
-/// Decodes `%XX` in a parameter's value.
+/// Decodes `%XX` escapes in the value of a parameter.
 fn decoded(value: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = value.as_bytes();

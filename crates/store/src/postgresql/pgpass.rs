@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use ::postgres::config::{Config, Host};
 
-/// The password for this database from the password file. As in libpq, a file that others can read is ignored.
+/// Returns this database's password from the password file; `None` if there is none. As in libpq, a file that other users can read is ignored.
 pub(super) fn password(config: &Config) -> Option<String> {
     let path = env::var_os("PGPASSFILE")
         .map(PathBuf::from)
@@ -26,7 +26,7 @@ pub(super) fn password(config: &Config) -> Option<String> {
     find(&fs::read_to_string(path).ok()?, [&host, &port, config.get_dbname().unwrap_or(user), user])
 }
 
-/// The password of the first line that matches host, port, database and user.
+/// Returns the password of the first line that matches host, port, database and user.
 pub(super) fn find(text: &str, wanted: [&str; 4]) -> Option<String> {
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let (fields, password) = split(line)?;
@@ -35,7 +35,7 @@ pub(super) fn find(text: &str, wanted: [&str; 4]) -> Option<String> {
     })
 }
 
-/// Splits a line into four fields and the password. A backslash escapes the next character.
+/// Splits a line into four fields and the password; a backslash escapes the next character. `None` if fields are missing.
 fn split(line: &str) -> Option<(Vec<String>, String)> {
     let mut fields = vec![String::new()];
     let mut characters = line.chars();

@@ -1,4 +1,4 @@
-//! TLS to a server, with libpq's `sslmode`.
+//! TLS connections to the server, by libpq's `sslmode`.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// The server certificates to accept.
+/// The certificates of the server that are accepted.
 #[derive(Debug)]
 pub(super) enum Trust {
-    /// Any certificate: the connection is encrypted, but the server is not authenticated.
+    /// Every certificate: the connection is encrypted, but the server's identity is not checked.
     Anyone,
-    /// A certificate for the host's name, signed by an authority in this file, or by one of the system's.
+    /// A certificate for the server's host name that is signed by an authority in this file, or by one of the system's if `None`.
     Roots(Option<String>),
 }
 

@@ -1,8 +1,7 @@
-//! Claims on runs: a lock on a file next to the store, which the kernel releases when the process ends for any reason.
+//! Claims on runs of a SQLite store: locks on files next to the store, which the kernel releases when the process ends for any reason.
 //!
-//! Only this user can write to the directory and open the file, because anyone who can open a file can lock it. A file left by a killed
-//! process is not locked and so claims nothing; the next process that claims a run removes it. Another user, who cannot lock the file, looks
-//! in /proc/locks for its lock.
+//! Only this user can open such a file, because everyone who can open a file can lock it. A file that a killed process left is not locked, so
+//! it claims nothing; the next process that claims a run removes it. Another user, who cannot test the lock, looks for it in /proc/locks.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -15,20 +14,20 @@ use rustix::fs::{OFlags, statfs};
 
 use super::neighbours;
 
-/// Maximum time that a reader holds the lock of a claim file.
+/// Time for which a claim is retried, because a reader that tests the lock holds it briefly.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The initial PID namespace. /proc/locks omits locks of processes outside the reader's namespace.
+/// The initial PID namespace. In other namespaces, /proc/locks does not list locks of processes outside.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Number of times that /proc/locks is read before a missing lock is believed.
+/// Number of times that /proc/locks is read before a lock counts as missing.
 const LOOKS: u32 = 3;
 
-/// Local filesystems with unique inode numbers: ext4, XFS, tmpfs and btrfs.
+/// Filesystem magic numbers of ext4, XFS, tmpfs and btrfs, which are local and have unique inode numbers.
 const LOCAL: [i128; 4] = [0xEF53, 0x5846_5342, 0x0102_1994, 0x9123_683E];
 
-/// This process's claim on a run; removes its file when dropped.
+/// This process's claim on a run. Dropping it removes the claim's file.
 #[derive(Debug)]
 pub(super) struct Claim {
     path: PathBuf,
@@ -42,10 +41,10 @@ impl Drop for Claim {
     }
 }
 
-/// Claims a run of the store at this path.
+/// Claims run `run` of the store at `store`.
 ///
 /// # Errors
-/// [`ErrorKind::AddrInUse`] if another process holds the claim for 0.5 s, or an error from creating or locking the file.
+/// [`ErrorKind::AddrInUse`] if another process holds the claim for 0.5 s; otherwise an error from creating or locking the file.
 pub(super) fn claim(store: &Path, run: i64) -> io::Result<Claim> {
     let path = path(store, run)?;
     sweep(&path);
@@ -61,8 +60,8 @@ pub(super) fn claim(store: &Path, run: i64) -> io::Result<Claim> {
     }
 }
 
-/// Returns whether a process holds this claim file. A user who may not open it looks in /proc/locks, and assumes that it is held where that
-/// list may be incomplete.
+/// Returns whether a process holds the lock of this claim file. A user who may not open the file looks in /proc/locks; if that list may be
+/// incomplete, the lock counts as held.
 pub(super) fn is_held(path: &Path) -> bool {
     match open(OpenOptions::new().read(true), path) {
         // Shared, so that two who look do not take each other for the run's process.
@@ -72,7 +71,7 @@ pub(super) fn is_held(path: &Path) -> bool {
     }
 }
 
-/// Returns whether /proc/locks lists the file's lock, or may be incomplete.
+/// Returns true if /proc/locks lists a lock of the file, or if that list may be incomplete.
 fn may_be_locked(path: &Path) -> bool {
     let is_complete = fs::read_link("/proc/self/ns/pid").is_ok_and(|own| own.as_os_str() == FIRST_NAMESPACE)
         && path.parent().is_some_and(|parent| {
@@ -84,7 +83,7 @@ fn may_be_locked(path: &Path) -> bool {
     !is_complete || (0..LOOKS).any(|_| listed().unwrap_or(true))
 }
 
-/// Returns whether a text in the format of /proc/locks contains this inode. Ignores the device number, which differs on btrfs.
+/// Returns whether a text in the format of /proc/locks contains this inode. The device number is ignored, because it differs on btrfs.
 fn names(locks: &str, inode: u64) -> bool {
     let inode_of = |line: &str| {
         let place = line.split_whitespace().find(|word| word.split(':').count() == 3)?;
@@ -93,12 +92,12 @@ fn names(locks: &str, inode: u64) -> bool {
     locks.lines().any(|line| inode_of(line) == Some(inode))
 }
 
-/// Path of the claim file of a run: next to the store, with symbolic links resolved.
+/// Returns the path of a run's claim file: next to the store, after resolving symbolic links.
 pub(super) fn path(store: &Path, run: i64) -> io::Result<PathBuf> {
     Ok(neighbours::beside(&store.canonicalize()?, &format!("-claim-{run}")))
 }
 
-/// Creates the file if missing, and locks it. `None` if another process holds the lock or has just removed the file.
+/// Creates the file if it is missing, and locks it. `None` if another process holds the lock, or has just removed the file.
 fn take(path: &Path) -> io::Result<Option<File>> {
     // Writable, which NFS asks for.
     let file = open(OpenOptions::new().create(true).truncate(false).write(true).mode(0o600), path)?;
@@ -119,7 +118,7 @@ fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }
 
-/// Removes claim files that killed processes left for other runs of the store.
+/// Removes the claim files of the store's other runs that killed processes left.
 fn sweep(claim: &Path) {
     let of = |path: &Path| {
         let (store, run) = path.file_name()?.to_str()?.rsplit_once('-')?;

@@ -1,7 +1,7 @@
-//! The progress of a run in a SQLite store: a file in memory, so that updates do not disturb the measured disk.
+//! The published progress of runs in a SQLite store: files in memory, so that updates do not disturb the measured disk.
 //!
-//! The files are in a directory in /dev/shm that only this user can enter; in /dev/shm itself, others could create links under their names.
-//! Each file starts with the path of the run's claim file, which shows whether a process still works on the run.
+//! The files are in a directory in /dev/shm that only this user can enter; in /dev/shm itself, other users could create links with the same
+//! names. Each file starts with the path of the run's claim file, which shows whether a process still works on the run.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::claim;
 
-/// Writes or replaces the progress of a run.
+/// Writes the progress of a run, replacing earlier progress.
 pub(super) fn put(store: &Path, run: i64, state: &str) -> io::Result<()> {
     let directory = directory();
     if let Err(error) = DirBuilder::new().mode(0o700).create(&directory)
@@ -34,7 +34,7 @@ pub(super) fn put(store: &Path, run: i64, state: &str) -> io::Result<()> {
     }
 }
 
-/// The published progress of a run, if any.
+/// Returns the progress of a run; `None` if there is none.
 pub(super) fn get(store: &Path, run: i64) -> Option<String> {
     let directory = directory();
     refuse_foreign(&directory).ok()?;
@@ -43,7 +43,7 @@ pub(super) fn get(store: &Path, run: i64) -> Option<String> {
     String::from_utf8(bytes.split_off(end + 1)).ok()
 }
 
-/// Removes the progress of a run, and the directory if it is then empty.
+/// Removes the progress of a run; also the directory if that is then empty.
 pub(super) fn end(store: &Path, run: i64) {
     let directory = directory();
     if let (Ok(()), Ok(name)) = (refuse_foreign(&directory), name(store, run)) {
@@ -52,7 +52,7 @@ pub(super) fn end(store: &Path, run: i64) {
     }
 }
 
-/// Removes the progress of runs whose processes were killed.
+/// Removes the progress of all runs whose process is gone.
 pub(super) fn sweep() {
     let directory = directory();
     if refuse_foreign(&directory).is_err() {
@@ -72,7 +72,7 @@ fn directory() -> PathBuf {
     format!("/dev/shm/iotax-{}", rustix::process::geteuid().as_raw()).into()
 }
 
-/// Refuses a directory that others can write to, or that is a symbolic link.
+/// Returns an error if other users can write to the directory, or if it is a symbolic link.
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(directory)?;
     let open_to_others = found.mode() & 0o077;

@@ -1,5 +1,5 @@
-//! Checks files next to a store. SQLite applies a journal no matter who wrote it, and a journal that names a super-journal can make SQLite
-//! delete any file (<https://www.sqlite.org/fileformat.html#the_rollback_journal>).
+//! Checks the files next to a store before SQLite opens it. SQLite applies a journal no matter who wrote it. A journal can name a
+//! super-journal, and thereby make SQLite delete any file (<https://www.sqlite.org/fileformat.html#the_rollback_journal>).
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use iotax_model::threads;
 
-/// Magic bytes at the start of a journal, and at the end of one that names a super-journal.
+/// Magic bytes at the start of a journal; also at the end of a journal that names a super-journal.
 const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
-/// Maximum time to wait for another user's write, which may be slow on a disk under test.
+/// Maximum time to wait until another user's write ends; it may be slow on a disk under test.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Rejects a write-ahead log, and a journal that SQLite must not open. As root, SQLite changes the owner of a journal to the store's, which
-/// would also affect a file that is hard-linked under the journal's name.
+/// Returns an error if there is a write-ahead log, or a journal that SQLite must not open. As root, SQLite gives a journal the owner of the
+/// store; if the journal's name is a hard link to another file, that would change that file.
 ///
-/// Waits up to 5 s for the end of another user's write, and then rejects that user's journal.
+/// Waits up to 5 s until another user's write ends; after that, that user's journal is an error too.
 pub(super) fn refuse_foreign(store: &Path) -> Result<(), String> {
     let store = resolved(store)?;
     let log = beside(&store, "-wal");
@@ -52,7 +52,7 @@ pub(super) fn refuse_foreign(store: &Path) -> Result<(), String> {
     }
 }
 
-/// Rejects a store that SQLite would modify according to files of others: a path through directories that others can write to, or a journal
+/// Returns an error if other users could make SQLite modify the store: on a path through directories that they can write to, or by a journal
 /// that iotax did not write.
 pub(super) fn refuse_planted(store: &Path) -> Result<(), String> {
     let named = std::path::absolute(store).map_err(|error| error.to_string())?;
@@ -64,7 +64,7 @@ pub(super) fn refuse_planted(store: &Path) -> Result<(), String> {
     refuse_super_journal(&beside(&resolved, "-journal"))
 }
 
-/// Rejects a path on which other users could create files or replace directories.
+/// Returns an error if other users could create files or replace directories on the path.
 fn refuse_shared_directories(path: &Path) -> Result<(), String> {
     let owner = |path: &Path| fs::metadata(path).map(|found| found.uid());
     let trusted = [owner(Path::new("/")).ok(), Some(rustix::process::geteuid().as_raw())];
@@ -112,8 +112,8 @@ fn refuse_super_journal(journal: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns whether a journal ends with the name of a super-journal. Does not verify its checksum as SQLite does, so that a journal with a
-/// wrong one is rejected as well.
+/// Returns whether a journal ends with the name of a super-journal. Unlike SQLite, does not check the name's checksum; a journal with a wrong
+/// checksum is therefore rejected as well.
 fn names_another(journal: &Path) -> io::Result<bool> {
     let mut file = File::open(journal)?;
     if file.metadata()?.len() < 16 {
@@ -125,7 +125,7 @@ fn names_another(journal: &Path) -> io::Result<bool> {
     Ok(end[8..] == MAGIC && end[..4] != [0; 4])
 }
 
-/// Path of the store with symbolic links resolved, from which SQLite derives the names of its journals.
+/// Returns the path of the store after resolving symbolic links, from which SQLite derives the names of its journals.
 fn resolved(store: &Path) -> Result<PathBuf, String> {
     let fail = |error: io::Error| format!("{}: {error}", store.display());
     match store.canonicalize() {

@@ -1,4 +1,4 @@
-//! Errors of the protocol and of agents.
+//! Errors of connections to agents.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,65 +7,65 @@ use iotax_model::wire::{PROTOCOL, WireError};
 
 use crate::interrupt::SILENCE;
 
-/// An error of the protocol or the agent.
+/// An error of the connection to an agent, or reported by the agent.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// A local agent could not be started.
     #[error("{}: the agent could not be started: {source}", exe.display())]
     Spawn {
-        /// The program that was started.
+        /// Path of the agent's program.
         exe: PathBuf,
-        /// The system's error.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// The agent or its guest exited.
+    /// The agent's process or its guest exited, or the connection was lost.
     #[error("{peer} exited during {request}{}", after_colon(detail))]
     Gone {
-        /// The agent's name.
+        /// Name of the agent for messages, such as `the local agent`.
         peer: String,
-        /// The pending request.
+        /// Name of the request that was pending.
         request: &'static str,
-        /// Exit status and last output, as far as known.
+        /// Exit status and last output of the agent's process, as far as known.
         detail: String,
     },
-    /// The agent did not answer in time.
+    /// The agent did not answer within the request's deadline.
     #[error("{peer} did not answer {request} within {} s{}", waited.as_secs_f32(), after_colon(detail))]
     Deadline {
-        /// The agent's name.
+        /// Name of the agent for messages, such as `the local agent`.
         peer: String,
-        /// The pending request.
+        /// Name of the request that was pending.
         request: &'static str,
-        /// The time waited.
+        /// The deadline of the request.
         waited: Duration,
-        /// Exit status and last output, as far as known.
+        /// Exit status and last output of the agent's process, as far as known.
         detail: String,
     },
-    /// The agent shows no sign of life.
+    /// The agent sent nothing for 15 s while a request was pending.
     #[error("{peer} hangs: no sign of life for {} s during {request}{}", SILENCE.as_secs(), after_colon(detail))]
     Silent {
-        /// The agent's name.
+        /// Name of the agent for messages, such as `the local agent`.
         peer: String,
-        /// The pending request.
+        /// Name of the request that was pending.
         request: &'static str,
-        /// Exit status and last output, as far as known.
+        /// Exit status and last output of the agent's process, as far as known.
         detail: String,
     },
-    /// The peer sent data that is not a valid message.
+    /// The agent sent data that is not a valid message.
     #[error("{peer}: {source}")]
     Protocol {
-        /// The agent's name.
+        /// Name of the agent for messages, such as `the local agent`.
         peer: String,
-        /// The protocol error.
+        /// The decoding error.
         source: WireError,
     },
     /// The agent answered with a message that does not fit the request.
     #[error("{peer} answered {request} with {answer}")]
     Unexpected {
-        /// The agent's name.
+        /// Name of the agent for messages, such as `the local agent`.
         peer: String,
-        /// The pending request.
+        /// Name of the request that was pending.
         request: &'static str,
-        /// The beginning of the message.
+        /// The first 120 characters of the message.
         answer: String,
     },
     /// The agent speaks another protocol version.
@@ -73,30 +73,30 @@ pub enum AgentError {
         "{peer} is iotax {version} and has protocol {theirs}, this one has {PROTOCOL}; use the same version on both ends"
     )]
     Version {
-        /// The agent's name.
+        /// Name of the agent for messages, such as `the local agent`.
         peer: String,
-        /// The agent's version of iotax.
+        /// Version of iotax on the agent's machine.
         version: String,
         /// The agent's protocol version.
         theirs: u16,
     },
-    /// The request failed; the connection remains usable.
+    /// The agent could not carry out the request. The connection remains usable.
     #[error("{peer}: {message}")]
     Failed {
-        /// The agent's name.
+        /// Name of the agent for messages, such as `the local agent`.
         peer: String,
-        /// The agent's message.
+        /// The reason, as reported by the agent.
         message: String,
     },
-    /// The user interrupted.
+    /// The user pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-    /// An earlier error made the connection unusable.
+    /// The request was not sent, because an earlier error made the connection unusable.
     #[error("{peer} cannot take {request} after an earlier error; restart it")]
     Over {
-        /// The agent's name.
+        /// Name of the agent for messages, such as `the local agent`.
         peer: String,
-        /// The request that was not sent.
+        /// Name of the request that was not sent.
         request: &'static str,
     },
 }

@@ -1,19 +1,19 @@
-//! Messages from an agent, classified by their relation to the pending request.
+//! Classifies messages from an agent by their relation to the pending request.
 
 use iotax_model::wire::Event;
 
-/// A message from the agent, classified by its relation to the pending request.
+/// A message from an agent, classified by its relation to the pending request.
 pub(super) enum Heard<T> {
-    /// The answer.
+    /// The final answer to the request.
     Answer(T),
-    /// Part of the answer; more will come.
+    /// An intermediate message, such as progress; the answer is still to come.
     More,
-    /// Does not belong to the request; holds the beginning of the message.
+    /// A message that does not fit the request; holds its first 120 characters.
     Foreign(String),
 }
 
 impl<T> Heard<T> {
-    /// An event that does not belong to the request.
+    /// Classifies an event as one that does not fit the request.
     pub(super) fn foreign(event: &Event) -> Self {
         Self::Foreign(format!("{event:?}").chars().take(120).collect())
     }

@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 use crate::netns;
 use iotax_model::threads;
 
-/// Time for a local agent's process to exit after its stream ended.
+/// Time for a local agent to exit after its output stream ended.
 const LAST_BREATH: Duration = Duration::from_millis(200);
-/// Bytes of a local agent's stderr kept for error messages.
+/// Maximum bytes of a local agent's stderr to keep for error messages.
 const STDERR_KEPT: usize = 4096;
 
-/// A process that connects to an agent through its pipes.
+/// A local process whose stdin and stdout are connected to an agent.
 #[derive(Debug)]
 pub struct AgentProcess<R> {
-    /// The process, which may be ssh.
+    /// The agent itself, or the program that connects to its machine, such as ssh.
     pub child: Child,
-    /// The process's stdin.
+    /// The process's stdin, which takes messages to the agent.
     pub stdin: ChildStdin,
-    /// The process's stdout, positioned at the first frame.
+    /// The process's stdout, positioned at the first message.
     pub stdout: R,
-    /// The tail of the process's stderr.
+    /// The last part of the process's stderr, for error messages.
     pub said: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -35,10 +35,11 @@ export XDG_STATE_HOME="$2"
 "$1" fleet member || "$1" clean </dev/null >&2
 "#;
 
-/// Starts the program as a fleet member on this machine, optionally in a network namespace. Its state goes to a separate directory.
+/// Starts the program at `program` as a fleet member on this machine, in the network namespace `namespace` if given. Its state directory is
+/// `state`.
 ///
 /// # Errors
-/// No shell can be started.
+/// The shell cannot be started.
 pub fn start_member(
     namespace: Option<&str>,
     program: &Path,
@@ -49,7 +50,7 @@ pub fn start_member(
     piped(command)
 }
 
-/// Starts `exe agent`, optionally in a network namespace.
+/// Starts `exe agent`, in the network namespace `namespace` if given.
 pub(super) fn start(namespace: Option<&str>, exe: &Path) -> io::Result<AgentProcess<ChildStdout>> {
     let mut command = netns::command_in(namespace, exe);
     command.arg("agent");
@@ -72,7 +73,7 @@ fn piped(mut command: Command) -> io::Result<AgentProcess<ChildStdout>> {
     Ok(AgentProcess { child, stdin, stdout, said: keep_last(stderr) })
 }
 
-/// Spawns a thread that keeps the tail of a stream's output.
+/// Starts a thread that reads a stream to its end and keeps the last part.
 pub(crate) fn keep_last(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let shared = Arc::clone(&kept);
@@ -91,7 +92,7 @@ pub(crate) fn keep_last(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec
     kept
 }
 
-/// The exit status of a local agent, if it exits before the deadline.
+/// Waits for a local agent to exit. Returns its exit status; `None` if it is still running after `deadline`.
 pub(super) fn status(child: &Mutex<Child>, deadline: Duration) -> Option<ExitStatus> {
     let end = Instant::now() + deadline;
     loop {
@@ -103,7 +104,7 @@ pub(super) fn status(child: &Mutex<Child>, deadline: Duration) -> Option<ExitSta
     }
 }
 
-/// The exit status and last output of a local agent.
+/// Describes the exit status and the last stderr output of a local agent, for error messages.
 pub(super) fn exit_diagnostics(child: &Mutex<Child>, said: &Mutex<Vec<u8>>) -> String {
     let mut words: Vec<String> = status(child, LAST_BREATH).iter().map(ToString::to_string).collect();
     if let Ok(said) = said.lock() {

@@ -1,18 +1,18 @@
-//! Pages of the kernel's trace buffers, as `trace_pipe_raw` gives them (Documentation/trace/ring-buffer-design.rst and
+//! Decodes pages of the kernel's trace buffers, as read from `trace_pipe_raw` (Documentation/trace/ring-buffer-design.rst and
 //! `events/header_page`, `events/header_event`).
 
 /// Length of a page's header in bytes: a time stamp and the length of the events.
 const HEADER: usize = 16;
-/// Bits of the header that hold the length of the events; higher bits report losses.
+/// Bits of the header's second word that hold the length of the events; higher bits report lost events.
 const LENGTH: u64 = (1 << 30) - 1;
-/// Types of entries that are not events.
+/// Entry types for padding and time stamps; all lower types are events.
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
-/// Bits of an absolute time stamp; the page's time stamp supplies the higher bits.
+/// Number of bits in an absolute time stamp; the higher bits come from the page's time stamp.
 const STAMP_BITS: u32 = 59;
 
-/// Calls `event` with the time and the content of each event of a page.
+/// Calls `event` with the time stamp in nanoseconds and the payload of each event of a page.
 ///
 /// # Errors
 /// The page is malformed.

@@ -1,4 +1,4 @@
-//! The identity of a disk, independent of its name.
+//! Identifies a disk independently of its name.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -11,17 +11,17 @@ use iotax_model::wire::DiskId;
 use super::node::sequence;
 use crate::host_info::boot_id;
 
-/// A disk or partition, identified within one boot of the kernel.
+/// A disk or partition, identified by its device number and disk sequence number within one boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedDisk {
-    /// The boot id under which `disk` is valid.
+    /// Boot id when `disk` was read; after a reboot its numbers may belong to another disk.
     boot_id: Option<String>,
     disk: DiskId,
 }
 
 impl RecordedDisk {
-    /// The disk at a path; `None` if the path is no disk.
+    /// Identifies the block device at a path; `None` for any other file.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
@@ -29,7 +29,7 @@ impl RecordedDisk {
         Some(Self { boot_id: boot_id(), disk: DiskId { number, sequence: sequence(number) } })
     }
 
-    /// Returns whether this disk is at a path. False after a reboot, because the identity is then unknown.
+    /// Returns whether the path still leads to this disk. False after a reboot, because the numbers may then belong to another disk.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         self.boot_id.is_some() && Self::of(path).as_ref() == Some(self)
     }

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
-/// The offset of a format's magic number.
+/// The position of a format's magic number.
 #[derive(Debug, Clone, Copy)]
 enum MagicOffset {
     Start(u64),
-    /// Bytes before the end of the device.
+    /// Counted in bytes back from the end of the device.
     End(u64),
 }
 
@@ -36,7 +36,7 @@ const MARKS: [(&str, MagicOffset, &[u8]); 16] = [
     ("cloop", Start(0), b"#!/bin/sh\n#V2.0 Format\nmodprobe cloop"),
 ];
 
-/// The formats whose magic numbers a device or file contains, with their byte offsets. Read-only.
+/// Image formats whose magic numbers a device or file contains, with the byte offset of each.
 pub(super) fn read(mut device: &File) -> io::Result<Vec<(&'static str, u64)>> {
     let length = device.seek(SeekFrom::End(0))?;
     let mut found = Vec::new();

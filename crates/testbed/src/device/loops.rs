@@ -11,31 +11,31 @@ use crate::losetup::{self, Listed};
 /// An attached loop device.
 #[derive(Debug, Clone)]
 pub(super) struct Loop {
-    /// The kernel's name for it.
+    /// Kernel name, such as `loop0`.
     pub(super) name: String,
     /// The path of its backing file, as the kernel shows it.
     pub(super) path: String,
     pub(super) below: Below,
-    /// The backing file, if known.
+    /// Identity of the backing file; `None` if unknown.
     pub(super) file: Option<BackingFile>,
-    /// Offset and length in the backing file.
+    /// Offset and length of the device in the backing file, in bytes.
     offset: u64,
     length: u64,
-    /// True if its length may be limited to less than that of the backing file.
+    /// True if a size limit is set, so that the device may be shorter than the backing file.
     limited: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Below {
-    /// The block device with this number.
+    /// The backing file is the block device with this number.
     Device(u64),
     File,
-    /// A backing file that no path leads to.
+    /// The path of the backing file leads to another file or to none.
     Unknown,
 }
 
 impl Loop {
-    /// Returns whether two loop devices overlap in a backing file that is, or may be, the same.
+    /// Returns whether two loop devices overlap in a backing file that is, or may be, the same file.
     pub(super) fn shares(&self, other: &Self) -> bool {
         let end = |device: &Self| device.offset.saturating_add(device.length);
         let is_one = match (self.file, other.file) {
@@ -49,14 +49,14 @@ impl Loop {
         is_one && self.offset < end(other) && other.offset < end(self)
     }
 
-    /// Returns whether this loop device can have a backing device of `length` bytes.
+    /// Returns whether the backing file can have `length` bytes, judging by this device's offset, length and size limit.
     pub(super) fn suits(&self, length: u64) -> bool {
         let end = self.offset.saturating_add(self.length);
         end == length || (self.limited && end < length)
     }
 }
 
-/// All attached loop devices below a root path.
+/// Lists the attached loop devices. /sys and /proc are below `root`.
 pub(super) fn attached(root: &Path) -> Result<Vec<Loop>, String> {
     let devices = root.join("sys/class/block");
     let names = super::node::names(&devices).into_iter().filter(|name| name.starts_with("loop"));
@@ -90,7 +90,8 @@ fn look(root: &Path, name: String, path: String, listed: &[Listed]) -> Loop {
     }
 }
 
-/// Resolves the path that the kernel shows, also in other mount namespaces, to the backing file.
+/// Finds the backing file by the path that the kernel shows, in this and in other mount namespaces. `file` is its device and inode number, if
+/// known.
 fn below(root: &Path, path: &str, file: Option<(u64, u64)>) -> (Below, Option<BackingFile>) {
     let relative = path.trim_start_matches('/');
     let elsewhere = || holders::namespaces(root).into_iter().map(|process| process.join("root"));

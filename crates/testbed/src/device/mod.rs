@@ -1,7 +1,7 @@
-//! Block devices that may be overwritten: only those that the user also names with `--overwrite`, and only if they are not in use.
+//! Claims block devices for overwriting: only devices that the user also names with `--overwrite`, and only if they are not in use.
 //!
-//! A name is resolved once, when it is permitted. From then on the device is known by its number and disk sequence number, opened through
-//! the kernel's own node, and kept open so that no other disk gets its number.
+//! A name is resolved once, when it is permitted. From then on the device is identified by its number and disk sequence number, opened
+//! through the kernel's own node, and kept open so that no other disk gets its number.
 
 mod disk;
 mod image;
@@ -36,30 +36,30 @@ pub(crate) use overwritten::{blank, until_free};
 pub(crate) use signature::WIPEFS;
 pub(crate) use signed::SignedDevice;
 
-/// Time to wait for a tool that scans devices to close one.
+/// Time for another program that briefly opens devices, such as udev, to close this one.
 const PASSING: Duration = Duration::from_millis(500);
 
-/// The user's permission to overwrite devices.
+/// Devices and NBD exports that the user permits to overwrite.
 #[derive(Debug, Clone, Default)]
 pub struct Permission {
     overwrite: Vec<Allowed>,
-    /// Exports of NBD servers.
+    /// NBD exports that may be overwritten.
     exports: Vec<NbdExportSpec>,
-    /// Allows overwriting devices that carry a signature.
+    /// True to overwrite devices even if they carry a signature, such as a filesystem's.
     pub signature: bool,
 }
 
-/// A permitted device: only the disk at that path at the time of permission.
+/// A device that may be overwritten: only the disk that was at the path when the user named it.
 #[derive(Debug, Clone)]
 struct Allowed {
     path: PathBuf,
-    /// The disk at that path; `None` if there was none.
+    /// The disk that was at the path; `None` if there was none.
     disk: Option<DiskId>,
 }
 
 impl Permission {
-    /// Permits overwriting the devices at these paths, and NBD exports given by their URIs; with `signature`, even if a device carries a
-    /// signature.
+    /// Permits overwriting the devices at these paths, or NBD exports given by their URIs. With `signature`, also permits devices that carry
+    /// a signature.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>, signature: bool) -> Self {
         let mut permission = Self { signature, ..Self::default() };
         for path in paths {
@@ -71,25 +71,25 @@ impl Permission {
         permission
     }
 
-    /// Returns whether this export of an NBD server may be overwritten.
+    /// Returns whether the user permits overwriting this NBD export.
     #[must_use]
     pub fn allows_export(&self, export: &NbdExportSpec) -> bool {
         self.exports.contains(export)
     }
 
-    /// Returns whether this device may be overwritten, under any of its names.
+    /// Returns whether the user permits overwriting this device. Any of its names counts.
     #[must_use]
     pub fn allows(&self, path: &Path) -> bool {
         self.disk(path).is_ok_and(|disk| self.allowed(disk).is_some())
     }
 
-    /// The kernel's node of the device at a path; the path itself if there is none.
+    /// Path of the kernel's own device node for a device given by any name; the given path if it is no device.
     pub(super) fn place(&self, path: &Path) -> PathBuf {
         let node = self.disk(path).ok().and_then(|disk| kernel_node(disk.number).ok());
         node.unwrap_or_else(|| path.to_owned())
     }
 
-    /// The disk at a path: for a permitted name, the disk at the time of the permission.
+    /// Identifies the disk at a path. For a path that the user permitted, returns the disk that was there at that time.
     fn disk(&self, path: &Path) -> Result<DiskId, Refusal> {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let named = self.overwrite.iter().find(|allowed| allowed.path == absolute);
@@ -102,48 +102,48 @@ impl Permission {
     }
 }
 
-/// A block device, or a part of one, below a target.
+/// A block device below a target, or a byte range of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceArea {
-    /// The device node.
+    /// Path of the device node.
     pub path: PathBuf,
-    /// Byte offset of the target's area.
+    /// Byte offset of the range on the device.
     pub offset: Bytes,
-    /// Length of the area.
+    /// Length of the range.
     pub size: Bytes,
 }
 
-/// A device kept open, so that no other disk gets its number.
+/// A handle that keeps a device open, so that no other disk gets its device number.
 #[derive(Debug, Clone)]
 pub struct DevicePin {
-    /// The disk.
+    /// Identity of the device.
     pub disk: DiskId,
     _open: Arc<File>,
 }
 
-/// An unused device, held exclusively against mounts, volume managers and other iotax processes until dropped.
+/// A device held open exclusively (O_EXCL) until dropped, against mounts, volume managers and other iotax processes.
 #[derive(Debug)]
 pub struct DeviceClaim {
-    /// The whole device, by the kernel's node.
+    /// The whole device, with the kernel's own node as its path.
     pub block: DeviceArea,
     pin: DevicePin,
-    /// Open files: the device, then those devices below it that the claim of the device does not cover.
+    /// Exclusively opened files: the device, then the backing devices of loop devices in its stack, which the kernel does not claim.
     held: Vec<File>,
 }
 
 impl DeviceClaim {
-    /// Returns a handle that keeps the device open after the exclusive claim is dropped, so that tools can claim the device.
+    /// Returns a handle that keeps the device open after the exclusive claim is dropped, when tools claim it themselves.
     pub(super) fn pin(&self) -> DevicePin {
         self.pin.clone()
     }
 
-    /// Rejects a device with a signature.
+    /// Rejects a device that carries a signature or has non-zero bytes at its ends.
     pub(super) fn check_signature(&self) -> Result<(), Refusal> {
         check_signature(&self.held[0], &self.block.path)
     }
 }
 
-/// Rejects a target's device that does not exist, or that is to be overwritten and cannot be claimed.
+/// Rejects a target's device that does not exist. If the device will be written, also rejects it if it cannot be claimed.
 pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let Some(path) = spec.device() else { return Ok(()) };
     permission.disk(path)?;
@@ -155,7 +155,7 @@ pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<
     claim(path, permission).map(drop)
 }
 
-/// Adds the way to permit overwriting to an error about a device that was given as a read-only path.
+/// Adds a remedy to an error about a block device that was given as a path: a device at a path is only read; name it with `--overwrite` too.
 pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refusal {
     let writes = plan.workloads.iter().find(|workload| workload.modifies());
     match writes.filter(|_| node::disk_at(path).is_ok()) {
@@ -170,7 +170,7 @@ pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refu
     }
 }
 
-/// Rejects a permission that no target uses, because it may be meant for another device.
+/// Rejects an `--overwrite` for a device or export that no target uses: it may be a typing error for another device.
 pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     for export in &permission.exports {
         if !plan.everything().any(|target| target.stack.find() == Some(export)) {
@@ -193,7 +193,7 @@ pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refu
     Ok(())
 }
 
-/// Rejects two targets that would overwrite each other: a filesystem or encryption takes the whole device.
+/// Rejects two targets on one device if either of them takes the whole device for a filesystem or encryption, without LVM.
 pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let mut seen: BTreeMap<u64, (&str, Option<&str>)> = BTreeMap::new();
     for target in plan.everything() {
@@ -216,8 +216,8 @@ pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal
     Ok(())
 }
 
-/// Claims a permitted device exclusively, without writing to it. Rejects a device in use, naming its user, and one whose signature the
-/// permission does not cover.
+/// Claims a permitted device exclusively, without writing to it. Rejects a device that is in use, naming its user, and a device that carries
+/// a signature unless signatures may be overwritten.
 pub fn claim(path: &Path, permission: &Permission) -> Result<DeviceClaim, Refusal> {
     let disk = permission.disk(path)?;
     let shown = path.display();
@@ -260,7 +260,7 @@ pub fn claim(path: &Path, permission: &Permission) -> Result<DeviceClaim, Refusa
     Ok(DeviceClaim { block, pin: DevicePin { disk: allowed, _open: Arc::new(pinned) }, held })
 }
 
-/// Waits until no process has the device open for writing. The error names the process, or the device that shares its bytes.
+/// Waits up to 500 ms until no process has the device or its backing files open for writing. The error names the process.
 fn until_unwritten(shared: &usage::SharedBytes) -> Result<(), String> {
     let deadline = Instant::now() + PASSING;
     let all = [("it", &shared.devices[..], &[][..]), ("the file beneath it", &[], &shared.files)];
@@ -275,7 +275,7 @@ fn until_unwritten(shared: &usage::SharedBytes) -> Result<(), String> {
     Ok(())
 }
 
-/// Rejects a device with a signature, or with other content at its ends. `shown` is its name in the error.
+/// Rejects a device that carries a signature or has non-zero bytes at its ends. `shown` is the device's name for the error.
 fn check_signature(device: &File, shown: &Path) -> Result<(), Refusal> {
     let found = signature::read(device).map_err(|error| Refusal::environment(error.to_string()))?;
     let shown = shown.display();

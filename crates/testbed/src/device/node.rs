@@ -1,4 +1,4 @@
-//! The identity of a block device: number, disk, kernel node.
+//! Identifies block devices by number and disk sequence number, and finds the kernel's nodes for them.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use crate::host_info::text;
 use crate::refusal::Refusal;
 
-/// Identifies the disk at a path.
+/// Identifies the block device at a path; fails for any other file.
 pub(super) fn disk_at(path: &Path) -> Result<DiskId, Refusal> {
     let found = fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -29,13 +29,14 @@ pub(super) fn disk_at(path: &Path) -> Result<DiskId, Refusal> {
     Ok(DiskId { number: found.rdev(), sequence: sequence(found.rdev()) })
 }
 
-/// Identifies the disk of an open device. The result stays valid while the device is open.
+/// Identifies the block device of an open file. The result stays valid while the file is open.
 pub(crate) fn disk_of(file: &File) -> io::Result<DiskId> {
     let number = file.metadata()?.rdev();
     Ok(DiskId { number, sequence: sequence(number) })
 }
 
-/// The disk's sequence number, which the kernel does not reuse before a reboot.
+/// The sequence number of a disk, which the kernel does not reuse before a reboot; for a partition, that of its disk. `None` on older
+/// kernels.
 pub(super) fn sequence(number: u64) -> Option<u64> {
     let place = Path::new("/sys/dev/block").join(number_text(number));
     // A partition has the number of its disk.
@@ -43,7 +44,7 @@ pub(super) fn sequence(number: u64) -> Option<u64> {
     text(&place.join("diskseq")).or_else(disk)?.parse().ok()
 }
 
-/// The kernel's own node in /dev for a device, rather than a user's link.
+/// Path in /dev of the kernel's own node for a device number, as opposed to links created by udev or the user.
 pub(crate) fn kernel_node(number: u64) -> Result<PathBuf, String> {
     let shown = number_text(number);
     let description =
@@ -64,7 +65,8 @@ pub(crate) fn kernel_node(number: u64) -> Result<PathBuf, String> {
     ))
 }
 
-/// Opens a device for reading through the kernel's node. With `exclusive`, claims it, and fails if it is claimed already.
+/// Opens a device for reading. With `exclusive`, uses O_EXCL and fails if the device is already claimed. Fails if the node no longer has this
+/// number.
 pub(super) fn open(node: &Path, number: u64, exclusive: bool) -> io::Result<File> {
     let flags = if exclusive { OFlags::NOFOLLOW | OFlags::EXCL } else { OFlags::NOFOLLOW };
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
@@ -76,17 +78,17 @@ pub(super) fn open(node: &Path, number: u64, exclusive: bool) -> io::Result<File
     Ok(file)
 }
 
-/// A path to an open file that stays valid when the file is renamed, for tools that take paths.
+/// A path in /proc for an open file, for tools that take paths. It leads to the same file after a rename.
 pub(crate) fn by_descriptor(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }
 
-/// A device number as in /sys and the mount table: `8:1`.
+/// Formats a device number as /sys and the mount table do: `8:1`.
 pub(crate) fn number_text(number: u64) -> String {
     format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
 }
 
-/// The sorted names of a directory's entries; none if it cannot be read.
+/// The sorted names of a directory's entries; empty if the directory cannot be read.
 pub(super) fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> =

@@ -1,4 +1,4 @@
-//! The ends of a device: detects content without a signature before a run, and blanks them after iotax has overwritten the device.
+//! Checks the first and last MiB of a device before a run, and zeroes them after iotax has overwritten the device.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -13,19 +13,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{RecordedDisk, signature};
 
-/// Bytes at either end that must be zeros, because archives, databases and unknown formats begin or end there.
+/// Bytes at either end of a device that must be zero before iotax overwrites it: archives, databases and unknown formats have data there.
 const END: u64 = 1 << 20;
 
-/// Time to wait for an exiting process to release a device or mount.
+/// Maximum time for an exiting process to release a device or mount.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A device that iotax overwrites.
+/// A device that iotax overwrites, as recorded in the undo log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OverwrittenDevice {
-    /// The kernel's node.
+    /// Path of the kernel's own device node.
     pub node: PathBuf,
-    /// The disk at that node when it was claimed.
+    /// The disk that had that node when iotax claimed it.
     pub disk: Option<Box<RecordedDisk>>,
 }
 
@@ -34,8 +34,8 @@ impl OverwrittenDevice {
         Self { disk: RecordedDisk::of(&node).map(Box::new), node }
     }
 
-    /// Blanks the ends of the device if it is known to be the same disk. Otherwise, as after a reboot, fails unless the device is already
-    /// blank or carries a new signature.
+    /// Zeroes the ends of the device if it is still the same disk. Otherwise, as after a reboot, fails unless the ends are already zero or
+    /// the device carries a new signature.
     pub(crate) fn blank(&self) -> io::Result<()> {
         if self.disk.as_ref().is_some_and(|disk| disk.is_at(&self.node)) {
             return blank(&self.node);
@@ -54,8 +54,8 @@ impl OverwrittenDevice {
     }
 }
 
-/// Writes zeros over both ends of a device, so that it is empty again for the next run. Leaves a device with a signature untouched, because
-/// someone uses it again.
+/// Zeroes both ends of a device, so that the next run finds it empty. Does nothing to a device with a signature, because someone uses it
+/// again.
 pub(crate) fn blank(node: &Path) -> io::Result<()> {
     let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
     let mut opened = None;
@@ -78,7 +78,7 @@ fn has_signature(device: &File) -> io::Result<bool> {
     Ok(!signature::read(device).map_err(io::Error::other)?.is_empty())
 }
 
-/// The offset of the first non-zero byte at either end of a device; `None` if both are zeros. Read-only.
+/// Byte offset of the first non-zero byte in the first or last MiB of a device; `None` if all are zero.
 pub(super) fn content(device: &File) -> io::Result<Option<u64>> {
     for (start, length) in ends(device)? {
         let mut there = vec![0; length];
@@ -90,7 +90,7 @@ pub(super) fn content(device: &File) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Offset and length of both ends, which are adjacent on a small device.
+/// Offset and length of the first and the last MiB; on a small device the two ranges are adjacent or shorter.
 fn ends(mut device: &File) -> io::Result<[(u64, usize); 2]> {
     let length = device.seek(SeekFrom::End(0))?;
     let first = length.min(END);
@@ -99,7 +99,7 @@ fn ends(mut device: &File) -> io::Result<[(u64, usize); 2]> {
     Ok([(0, size(first)?), (length - last, size(last)?)])
 }
 
-/// Retries an action that fails, for up to 10 s, while the resource is busy.
+/// Retries an action for up to 10 s while it fails with EBUSY.
 pub(crate) fn until_free(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

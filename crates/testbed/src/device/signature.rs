@@ -1,4 +1,4 @@
-//! Signatures on block devices: filesystems, RAID, LVM and partition tables as found by wipefs(8), and disk images.
+//! Finds signatures on block devices: filesystems, RAID, LVM and partition tables by wipefs(8), and disk images.
 
 use std::fs::File;
 
@@ -10,17 +10,17 @@ use crate::program::{Program, ProgramError};
 /// The tool that finds and wipes signatures.
 pub(crate) const WIPEFS: Program = Program { name: "wipefs", package: "util-linux" };
 
-/// A signature on a device.
+/// A signature on a device, as reported by wipefs(8).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Signature {
-    /// Hexadecimal offset: `0x438`.
+    /// Byte offset in hexadecimal, such as `0x438`.
     offset: String,
     /// The type, such as `ext4`, `LVM2_member`, `gpt`.
     #[serde(rename = "type")]
     pub(crate) kind: String,
     pub(crate) uuid: Option<String>,
     label: Option<String>,
-    /// True if wipefs(8) recognises it.
+    /// True if wipefs(8) can wipe the signature; false for a disk image.
     #[serde(skip, default = "yes")]
     pub(super) wipeable: bool,
 }
@@ -30,7 +30,7 @@ const fn yes() -> bool {
 }
 
 impl Signature {
-    /// The signature of a disk image.
+    /// Describes the header of a disk image at this byte offset.
     fn of_image(kind: &str, offset: u64) -> Self {
         Self {
             offset: format!("{offset:#x}"),
@@ -57,7 +57,7 @@ struct Listing {
     signatures: Vec<Signature>,
 }
 
-/// The signatures of an open device or file. Read-only.
+/// Lists the signatures of an open device or file, without changing it.
 pub(crate) fn read(device: &File) -> Result<Vec<Signature>, ProgramError> {
     let place = node::by_descriptor(device);
     let failed = |reason: String| ProgramError::Failed {

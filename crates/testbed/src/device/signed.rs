@@ -1,4 +1,4 @@
-//! Devices identified by a signature with a UUID chosen in advance.
+//! Devices that carry a signature with a UUID that iotax chose, such as a filesystem or a LUKS header.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,18 +13,18 @@ use crate::lock::ProcessLock;
 /// A device with a signature that iotax wrote.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SignedDevice<'a> {
-    /// The device node.
+    /// Path of the device node when iotax wrote the signature.
     pub(crate) device: &'a Path,
-    /// The disk at that node when it was signed.
+    /// The disk that had that device node when iotax wrote the signature.
     pub(crate) disk: Option<&'a RecordedDisk>,
-    /// The type of the signature under wipefs's name: `ext4`, `crypto_LUKS`.
+    /// The signature's type as wipefs(8) calls it: `ext4`, `crypto_LUKS`.
     pub(crate) kind: &'a str,
-    /// The signature's UUID.
+    /// The UUID in the signature.
     pub(crate) uuid: &'a str,
 }
 
 impl SignedDevice<'_> {
-    /// Wipes the signature, if the device still carries it.
+    /// Wipes the signature and zeroes the ends of the device, if a device still carries the UUID.
     pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
         // The device whose signature was read, whatever its name leads to now.
@@ -40,7 +40,8 @@ impl SignedDevice<'_> {
         blank(&place)
     }
 
-    /// The device that carries the signature, also under a new name after a reboot; `None` if its original device no longer carries it.
+    /// Finds and opens the device that carries the UUID, which may have another name after a reboot. `None` if the original disk no longer
+    /// carries it. Fails if the disk cannot be found.
     fn locate(&self) -> io::Result<Option<File>> {
         let by_uuid = Path::new("/dev/disk/by-uuid").join(self.uuid);
         for device in [self.device, &by_uuid] {

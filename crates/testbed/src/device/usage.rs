@@ -1,4 +1,4 @@
-//! Finds users of a block device, from /proc and /sys below a root path.
+//! Checks whether a block device is in use, from /proc and /sys below a root path.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,19 +10,19 @@ use crate::holders::{self, BackingFile};
 use crate::host_info::text;
 use crate::stack::{self, mount};
 
-/// A device that shares bytes with the checked one: itself, one of its partitions, or its disk.
+/// A device that shares bytes with the checked device: the device itself, one of its partitions, or the disk that it is a partition of.
 #[derive(Debug, PartialEq, Eq)]
 struct Relative {
     /// The device's directory in /sys.
     directory: PathBuf,
-    /// The kernel's name of the device.
+    /// Kernel name, such as `sda1`.
     name: String,
-    /// Device number, `major:minor`.
+    /// Device number as `major:minor`.
     number: String,
 }
 
 impl Relative {
-    /// Length in bytes; /sys counts 512-byte sectors.
+    /// Length in bytes; `None` if it cannot be read.
     fn length(&self) -> Option<u64> {
         text(&self.directory.join("size"))?.parse::<u64>().ok()?.checked_mul(512)
     }
@@ -33,18 +33,19 @@ impl Relative {
 pub(super) struct SharedBytes {
     /// Device numbers (`rdev`) of the device, its partitions or disk, and the devices in `below`.
     pub(super) devices: Vec<u64>,
-    /// The backing files below the device.
+    /// Backing files of loop devices in the device's stack.
     pub(super) files: Vec<BackingFile>,
-    /// Numbers of the devices below; their other users do not count as users of this device.
+    /// Device numbers of block devices that loop devices in the stack use as backing files.
     pub(super) below: Vec<u64>,
 }
 
-/// Checks that the device `number` (`major:minor`) has no users. The error names the user and the remedy.
+/// Checks that nothing uses the device `number` (`major:minor`): no mount, swap, holder or loop device. The error names the user and the
+/// remedy.
 pub fn check(root: &Path, number: &str) -> Result<(), String> {
     check_with(root, number, &loops::attached(root)?)
 }
 
-/// Like [`check`], with a given list of loop devices.
+/// Like [`check`], for a list of attached loop devices.
 fn check_with(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String> {
     let directory = find(root, number)?;
     let family = family(&directory);
@@ -65,7 +66,7 @@ fn check_with(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String> {
     perhaps_looped(root, &family, &others)
 }
 
-/// Checks the users that the kernel reports.
+/// Checks for mounts, swap and holders listed in /sys on the device, its partitions or its disk.
 fn in_use(root: &Path, family: &[Relative]) -> Result<(), String> {
     mounted(root, family)?;
     swapped(root, family)?;
@@ -82,7 +83,7 @@ fn in_use(root: &Path, family: &[Relative]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the backing devices of a loop device, because the kernel does not claim them for it.
+/// Checks the backing devices of loop devices in the stack: the kernel does not claim a backing device for its loop device.
 fn check_below(root: &Path, below: &[Loop], others: &[Loop]) -> Result<(), String> {
     for device in below {
         if let Some(other) = others.iter().find(|other| device.shares(other)) {
@@ -131,14 +132,14 @@ fn add_shared(root: &Path, number: &str, loops: &[Loop], shared: &mut SharedByte
     Ok(())
 }
 
-/// The directory in /sys of the device with this number.
+/// The device's directory in /sys, by its number (`major:minor`).
 fn find(root: &Path, number: &str) -> Result<PathBuf, String> {
     fs::canonicalize(root.join("sys/dev/block").join(number)).map_err(|_| {
         format!("the kernel has no device {number} any more; was it unplugged? Name one that lsblk lists")
     })
 }
 
-/// Splits loop devices into those at or below this device, and all others.
+/// Splits loop devices into those in this device's own stack and all others.
 fn split(directory: &Path, loops: &[Loop]) -> (Vec<Loop>, Vec<Loop>) {
     let mut names: Vec<String> = Vec::new();
     let mut waiting = vec![directory.to_owned()];
@@ -155,7 +156,7 @@ fn split(directory: &Path, loops: &[Loop]) -> (Vec<Loop>, Vec<Loop>) {
     loops.iter().cloned().partition(|device| names.contains(&device.name))
 }
 
-/// The device, then its partitions and, for a partition, its disk.
+/// Lists the device, its partitions and, for a partition, its disk.
 fn family(directory: &Path) -> Vec<Relative> {
     let relative = |directory: PathBuf| {
         // /sys replaces a slash in a device name with an exclamation mark.
@@ -169,7 +170,7 @@ fn family(directory: &Path) -> Vec<Relative> {
     [directory.to_owned()].into_iter().chain(partitions).chain(disk).filter_map(relative).collect()
 }
 
-/// A holder's name, such as `dm-0 (vg-home)`.
+/// Name of a holder with its device-mapper name, such as `dm-0 (vg-home)`.
 fn title(holders: &Path, name: &str) -> String {
     match text(&holders.join(name).join("dm/name")) {
         Some(mapped) => format!("{name} ({mapped})"),
@@ -177,7 +178,7 @@ fn title(holders: &Path, name: &str) -> String {
     }
 }
 
-/// The device of `family` that a path such as `/dev/sda1`, `/dev/disk/by-label/home` or `/srv/node` leads to.
+/// The device of `family` that a path leads to, such as `/dev/sda1`, `/dev/disk/by-label/home` or `/srv/node`.
 fn named<'a>(root: &Path, path: &str, family: &'a [Relative]) -> Option<&'a Relative> {
     let place = root.join(path.strip_prefix('/')?);
     if let Ok(found) = fs::metadata(&place)
@@ -217,7 +218,7 @@ fn mounted(root: &Path, family: &[Relative]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a mount table; `place` names its owner if it is another process.
+/// Checks a mount table for the device. `place` is added to the error and names the process whose table it is.
 fn mounted_by(root: &Path, mounts: &[mount::Mount], place: &str, family: &[Relative]) -> Result<(), String> {
     for mount in mounts {
         let device = family.iter().find(|relative| relative.number == mount.number);
@@ -248,7 +249,7 @@ fn swapped(root: &Path, family: &[Relative]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks for loop devices over the device, which its list of holders does not show.
+/// Checks for loop devices whose backing file is the device; the kernel does not list them as holders.
 fn looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String> {
     for above in loops {
         let name = &above.name;
@@ -269,7 +270,7 @@ fn looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String
     Ok(())
 }
 
-/// Checks for an attached loop device whose backing file is unknown and whose length fits this device.
+/// Checks loop devices whose backing file cannot be found and whose length fits this device. Fails if such a loop device is in use.
 fn perhaps_looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String> {
     let fits = |above: &&Loop| {
         let suits = |relative: &Relative| relative.length().is_some_and(|length| above.suits(length));

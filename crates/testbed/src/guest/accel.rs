@@ -1,4 +1,4 @@
-//! Selects the accelerator: KVM if it can run a guest here, otherwise TCG.
+//! Chooses the accelerator of guests: KVM if it can run a guest on this machine, otherwise TCG.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,29 +19,29 @@ use crate::refusal::Refusal;
 use iotax_model::guest_abi::{PROBE_MARKER, PROBE_PARAMETER};
 
 const DEVICE: &str = "/dev/kvm";
-/// Time limit of a probe. An idle KVM guest takes about a second.
+/// Maximum time for the guest that tests KVM to boot. On an idle host it takes about 1 s.
 const PROBE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A guest that is booted to find out whether KVM works.
+/// The guest that is booted to test whether KVM works.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe<'a> {
-    /// Marker for QEMU's command line.
+    /// A unique string for QEMU's command line, by which the process can be found.
     pub marker: &'a str,
-    /// The kernel to boot.
+    /// Kernel image and modules of the guest.
     pub kernel: &'a Kernel,
     /// The initramfs from [`super::initramfs::write`] for this kernel.
     pub initramfs: &'a Path,
-    /// A private directory, left empty afterwards.
+    /// An existing private directory for the guest's files; empty again afterwards.
     pub run_dir: &'a Path,
-    /// The process lock of the run.
+    /// The run's process lock, which QEMU holds while it runs.
     pub lock: &'a ProcessLock,
 }
 
-/// Decides between KVM and TCG and gives the reason. Never returns [`Accel::Auto`].
+/// Chooses KVM or TCG and returns the reason in words. Never returns [`Accel::Auto`].
 ///
-/// For [`Accel::Auto`] and [`Accel::Kvm`] it boots a guest under KVM for at most 5 s, because /dev/kvm can exist without working. Fails if
-/// KVM is requested and does not work.
+/// For [`Accel::Auto`] and [`Accel::Kvm`], boots a guest under KVM for at most 5 s, because /dev/kvm can exist without working. Fails if the
+/// user requests KVM and it does not work.
 pub fn resolve(
     wanted: Accel,
     probe: Probe<'_>,
@@ -55,7 +55,8 @@ pub fn resolve(
 
 /// Kernel parameters that the guest needs for its CPU; usually empty. `root` is `/` outside of tests.
 ///
-/// A microvm has no timer to calibrate the time stamp counter. KVM reports its frequency; TCG uses the host's.
+/// An emulated microvm gets the host's time stamp counter frequency: it has no timer to measure it with. Fails if that is unknown. KVM
+/// reports the frequency to its guests itself.
 pub fn parameters(spec: &GuestSpec, accel: Accel, root: &Path) -> Result<String, Refusal> {
     if spec.machine_type() != MachineType::Microvm || accel != Accel::Tcg {
         return Ok(String::new());
@@ -68,7 +69,8 @@ pub fn parameters(spec: &GuestSpec, accel: Accel, root: &Path) -> Result<String,
     })
 }
 
-/// Chooses the accelerator. `obstacle` is the reason why KVM cannot run a guest.
+/// Chooses between KVM and TCG; `obstacle` is the reason why KVM cannot run a guest, `None` if it can. Fails if the user requests KVM and
+/// there is an obstacle.
 fn decide(wanted: Accel, obstacle: Option<String>) -> Result<(Accel, String), GuestError> {
     match obstacle {
         None => Ok((Accel::Kvm, "KVM runs guests here".into())),
@@ -77,7 +79,7 @@ fn decide(wanted: Accel, obstacle: Option<String>) -> Result<(Accel, String), Gu
     }
 }
 
-/// The reason why this user cannot open the KVM device; `None` if it can be opened, which does not prove that guests run on KVM.
+/// The reason why this user cannot open /dev/kvm; `None` if it can be opened, which does not prove that guests run.
 #[must_use]
 pub fn no_device() -> Option<String> {
     let error = File::options().read(true).write(true).open(DEVICE).err()?;
@@ -90,7 +92,7 @@ pub fn no_device() -> Option<String> {
     })
 }
 
-/// Why KVM cannot run a guest; `None` if it can.
+/// Boots a guest under KVM for at most 5 s. Returns the reason why that failed; `None` if the guest ran.
 pub fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String>, GuestError> {
     let Probe { marker, kernel, initramfs, run_dir, lock } = probe;
     if let Some(reason) = no_device() {
@@ -131,7 +133,7 @@ pub fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String
     }
 }
 
-/// A directory that is removed with its contents.
+/// A temporary directory. Dropping it removes it with its contents.
 struct ScratchDirectory(PathBuf);
 
 impl ScratchDirectory {

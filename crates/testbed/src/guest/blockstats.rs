@@ -1,6 +1,6 @@
-//! Counters of QEMU's block layer for the guest's disk, with the time of each request below the bus.
+//! I/O counters and latencies of the guest's disk in QEMU's block layer, which exclude the virtual controller.
 //!
-//! The counters belong to the disk device, not to its image, and so continue when the image is swapped.
+//! The counters belong to the disk device, not to its image, so they continue when the image is swapped.
 
 use iotax_model::record::{BlockStats, BlockTally};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::disk::DISK;
 use super::qmp::{Qmp, QmpError};
 
-/// Counters of the disk since the start of the guest.
+/// I/O counters of the guest's disk since QEMU started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockCounters {
     read: Counters,
@@ -21,13 +21,13 @@ struct Counters {
     ios: u64,
     bytes: u64,
     total_ns: u64,
-    /// Upper bounds of all bins but the last; empty if QEMU keeps no histogram.
+    /// Upper bounds in nanoseconds of all histogram bins but the last; empty if QEMU keeps no histogram.
     boundaries: Vec<u64>,
     bins: Vec<u64>,
 }
 
-/// Enables QEMU's latency histogram: four bins per doubling from 1 us to 10 s. Returns QEMU's name of the disk device; `None` if it has
-/// none.
+/// Enables QEMU's latency histogram for the disk: four bins per doubling from 1 us to 10 s. Returns QEMU's name of the disk device; `None` if
+/// the guest has no disk.
 pub(super) fn begin(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     let answer = qmp.execute("query-blockstats", &json!({}))?;
     let Some(device) = entries(&answer).find_map(|entry| is_disk(entry.get("qdev")?.as_str()?)) else {
@@ -40,8 +40,7 @@ pub(super) fn begin(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     }
 }
 
-/// Returns a QEMU device's name if it is the guest's disk: by its id or, if the bus nests it in another object, by its path in QEMU's
-/// device tree.
+/// Returns the device name if it is that of the guest's disk: `disk0`, or a path below it in QEMU's device tree.
 fn is_disk(device: &str) -> Option<String> {
     let behind = device.strip_prefix("/machine/peripheral/").and_then(|rest| rest.split('/').next());
     (device == DISK || behind == Some(DISK)).then(|| device.to_owned())
@@ -60,7 +59,7 @@ fn boundaries() -> Vec<u64> {
     (0..=count as u32).map(|bin| (FIRST * (f64::from(bin) / PER_DOUBLING).exp2()).round() as u64).collect()
 }
 
-/// The disk's counters in an answer to query-blockstats; `None` if it is not listed.
+/// Extracts the disk's counters from an answer to query-blockstats; `None` if the device is missing from it.
 pub(super) fn counters(answer: &Value, device: &str) -> Option<BlockCounters> {
     let entry = entries(answer).find(|entry| entry.get("qdev").and_then(Value::as_str) == Some(device))?;
     let stats = entry.get("stats")?;
@@ -109,7 +108,7 @@ impl Counters {
     }
 }
 
-/// The disk's activity between two readings; `None` if a counter ran backwards, as after a restart of the guest.
+/// The disk's I/O between two readings; `None` if a counter ran backwards, as after a restart of the guest.
 #[must_use]
 pub fn between(earlier: &BlockCounters, later: &BlockCounters) -> Option<BlockStats> {
     Some(BlockStats {

@@ -1,4 +1,4 @@
-//! Capabilities of this machine's QEMU, queried before building a guest that it would reject.
+//! Queries what this machine's QEMU supports, so that unsupported guests are rejected before anything is built.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -14,14 +14,14 @@ use super::{GuestError, disk, find_qemu, nic, qemu_version};
 use crate::lock::ProcessLock;
 use crate::refusal::Refusal;
 
-/// Keys of a device's options that are not properties of its driver.
+/// Keys of a device's options that QEMU accepts for every driver.
 const COMMON: [&str; 3] = ["driver", "id", "bus"];
 
-/// The capabilities that QEMU reported.
+/// QEMU's version, machine types and drivers, as reported by QEMU.
 pub struct Capabilities {
     version: String,
     machines: BTreeSet<String>,
-    /// The properties of each queried driver; `None` for one that QEMU lacks.
+    /// The properties of each queried device driver; `None` for a driver that QEMU lacks.
     drivers: BTreeMap<String, Option<BTreeSet<String>>>,
     /// The reason why io_uring does not work; `None` if it works or was not queried.
     no_io_uring: Option<String>,
@@ -29,10 +29,10 @@ pub struct Capabilities {
     no_slirp: Option<String>,
 }
 
-/// A guest to check; with a network, it has a network card instead of a disk.
+/// A guest to check. If the network is given, the guest has a network card instead of a disk.
 pub type Wanted<'a> = (&'a GuestSpec, Option<&'a NetworkSpec>);
 
-/// The optional devices of a guest.
+/// The devices of a guest whose support depends on the QEMU version: disk and controller, or network card.
 fn devices((spec, network): Wanted) -> Vec<Value> {
     match network {
         None => disk::devices(spec),
@@ -40,7 +40,7 @@ fn devices((spec, network): Wanted) -> Vec<Value> {
     }
 }
 
-/// A QEMU process that answers queries; killed when dropped.
+/// A QEMU process without a machine that answers queries. Dropping it kills the process.
 struct Asked(Child);
 
 impl Drop for Asked {
@@ -52,8 +52,8 @@ impl Drop for Asked {
 }
 
 impl Capabilities {
-    /// Starts QEMU without a machine, queries what these guests need, and ends it. `marker` appears in its command line. Its stderr is the
-    /// run's lock file, to hold the lock; QEMU's messages are not read.
+    /// Starts QEMU without a machine, queries everything that the guests in `wanted` need, and ends it. `marker` appears in QEMU's command
+    /// line. QEMU holds the run's lock through its stderr.
     pub fn ask<'a>(
         wanted: impl IntoIterator<Item = Wanted<'a>>,
         marker: &str,
@@ -101,13 +101,13 @@ impl Capabilities {
         Ok(capabilities)
     }
 
-    /// QEMU's version.
+    /// QEMU's version, such as `10.0.2`.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Rejects a guest that this QEMU cannot run. The guest must be one of those queried.
+    /// Rejects a guest that this QEMU cannot run. The guest must be one of those passed to [`Self::ask`].
     pub fn check(&self, (spec, network): Wanted) -> Result<(), Refusal> {
         let (version, machine) = (&self.version, spec.machine_type().word());
         let refuse = |reason: String| Err(Refusal::environment(format!("QEMU {version} {reason}")));
@@ -163,7 +163,7 @@ impl Capabilities {
     }
 }
 
-/// Why QEMU has no user-mode network stack, a library that some builds omit; `None` if it has one.
+/// The reason why QEMU has no user-mode network stack (slirp), which some builds omit; `None` if it has one.
 fn no_slirp(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     match qmp.execute("netdev_add", &json!({ "type": "user", "id": "tried" })) {
         Ok(_) => qmp.execute("netdev_del", &json!({ "id": "tried" })).map(|_| None),
@@ -172,7 +172,7 @@ fn no_slirp(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     }
 }
 
-/// The properties of a driver; `None` if QEMU lacks it.
+/// The names of a device driver's properties; `None` if QEMU lacks the driver.
 fn properties(qmp: &mut Qmp, driver: &str) -> Result<Option<BTreeSet<String>>, QmpError> {
     match qmp.execute("device-list-properties", &json!({ "typename": driver })) {
         Ok(answer) => Ok(Some(names(&answer, &["name"]))),
@@ -181,7 +181,8 @@ fn properties(qmp: &mut Qmp, driver: &str) -> Result<Option<BTreeSet<String>>, Q
     }
 }
 
-/// Why io_uring does not work: not built in, or blocked by the kernel; `None` if it works. QEMU tries it on its own executable.
+/// The reason why QEMU cannot use io_uring: not built in, or blocked by the kernel; `None` if it works. Tested by opening QEMU's own
+/// executable.
 fn no_io_uring(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     let file = json!({
         "driver": "file",
@@ -197,7 +198,7 @@ fn no_io_uring(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     }
 }
 
-/// Collects the values of these keys from a list of objects.
+/// Collects the string values of `keys` from all objects in a list.
 fn names(list: &Value, keys: &[&str]) -> BTreeSet<String> {
     let entries = list.as_array().into_iter().flatten();
     let values = entries.flat_map(|entry| keys.iter().filter_map(|key| entry.get(key)?.as_str()));

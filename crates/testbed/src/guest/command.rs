@@ -1,4 +1,4 @@
-//! QEMU's command line, built from the configuration alone.
+//! Builds QEMU's command line.
 
 use std::path::Path;
 
@@ -9,47 +9,47 @@ use super::disk::{self, DiskChain};
 use super::escape::escaped;
 use super::nic::NicBackend;
 
-/// Console log file in the run directory.
+/// File name of the guest's console log in the run directory.
 pub const CONSOLE: &str = "console.log";
-/// QEMU's own log file in the run directory.
+/// File name of QEMU's own log in the run directory.
 pub const QEMU_LOG: &str = "qemu.log";
-/// Monitor socket in the run directory.
+/// File name of the QMP monitor socket in the run directory.
 pub const QMP_SOCKET: &str = "qmp.sock";
-/// Socket of a second monitor in the run directory.
+/// File name of the second QMP monitor socket, for operations on the disk, in the run directory.
 pub const OPERATIONS_SOCKET: &str = "ops.sock";
-/// Agent socket in the run directory.
+/// File name of the agent's socket in the run directory.
 pub const AGENT_SOCKET: &str = "agent.sock";
-/// Maximum length of a unix socket path in bytes.
+/// Maximum length of a Unix socket's path in bytes.
 const SOCKET_NAME: usize = 107;
 
-/// A panic ends the guest; settings that affect I/O keep the kernel's defaults. Cipher self-tests would take a seventh of an emulated boot.
-/// The timer test panics if a busy host stalls an emulated guest for ten ticks.
+/// Kernel parameters of every guest: a panic ends the guest, and settings that affect I/O keep their defaults. Skips cipher self-tests, which
+/// take a seventh of an emulated boot, and the timer test, which panics if a busy host stalls the guest for ten ticks.
 const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests no_timer_check";
 
-/// The inputs of the command line.
+/// Settings of a guest from which the command line is built.
 #[derive(Debug)]
 pub struct QemuMachine<'a> {
-    /// Marker in `-name`, which identifies the process by its command line.
+    /// A unique string in QEMU's `-name` option, by which the process can be found.
     pub marker: &'a str,
-    /// The guest's settings.
+    /// CPUs, memory, bus and disk options of the guest.
     pub spec: &'a GuestSpec,
-    /// KVM or TCG, already resolved.
+    /// KVM or TCG; never [`Accel::Auto`].
     pub accel: Accel,
-    /// The kernel image.
+    /// Path of the kernel image.
     pub kernel: &'a Path,
-    /// The initramfs.
+    /// Path of the initramfs.
     pub initramfs: &'a Path,
-    /// Additional kernel parameters; may be empty.
+    /// Kernel parameters in addition to those of every guest; may be empty.
     pub parameters: &'a str,
-    /// The disk, if any.
+    /// The disk's images; `None` for a guest with a network card instead.
     pub disk: Option<DiskChain<'a>>,
-    /// The network card, if any.
+    /// The network card; `None` for a guest with a disk instead.
     pub nic: Option<&'a NicBackend>,
-    /// The directory of sockets and logs.
+    /// The guest's private directory, which holds sockets and logs.
     pub run_dir: &'a Path,
 }
 
-/// QEMU's arguments, without the program.
+/// Builds QEMU's arguments, without the program's path.
 #[must_use]
 pub fn arguments(machine: &QemuMachine) -> Vec<String> {
     let mut arguments: Vec<String> = Vec::new();
@@ -94,7 +94,7 @@ pub fn arguments(machine: &QemuMachine) -> Vec<String> {
     arguments
 }
 
-/// The first socket path in the run directory that exceeds the kernel's limit of 107 bytes; `None` if all fit.
+/// The first socket path in the run directory that is longer than 107 bytes, the kernel's limit; `None` if all paths fit.
 #[must_use]
 pub fn too_long(run_dir: &Path) -> Option<std::path::PathBuf> {
     [AGENT_SOCKET, QMP_SOCKET]

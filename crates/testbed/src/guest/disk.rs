@@ -1,4 +1,4 @@
-//! The guest's disk on QEMU's command line: block nodes, I/O threads, controller, device.
+//! The guest's disk in QEMU's options: block nodes, I/O threads, controller and device.
 
 use std::fs;
 use std::path::Path;
@@ -12,33 +12,33 @@ use super::image::{ChainImage, SECRET, secret_option};
 
 /// QEMU's id of the disk device.
 pub const DISK: &str = "disk0";
-/// QEMU's id of the controller, for disks with a separate one.
+/// QEMU's id of the disk controller, if that is a separate device.
 const CONTROLLER: &str = "controller";
-/// The length of a guest's disk is a multiple of this.
+/// The length of a guest's disk is a multiple of this many bytes.
 const SECTOR: u64 = 512;
 
-/// The images of a guest's disk.
+/// The images of a guest's disk, with the options of their format.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskChain<'a> {
     /// The image and its backing files, topmost first; at least one.
     pub chain: &'a [ChainImage],
-    /// Size of the L2 table cache of each qcow2 image. `None` for QEMU's default.
+    /// Size in bytes of the L2 table cache of each qcow2 image; `None` for QEMU's default.
     pub l2_cache_size: Option<Bytes>,
 }
 
-/// QEMU's options for a drive's images.
+/// QEMU's options for the images of a drive.
 #[derive(Debug, Clone, Copy)]
 pub struct Drive {
-    /// The drive's cache mode.
+    /// QEMU's cache mode, such as `none` or `writeback`.
     pub cache: CacheMode,
-    /// The drive's I/O backend.
+    /// QEMU's I/O backend: threads, native or io_uring.
     pub aio: Aio,
-    /// The treatment of discarded blocks.
+    /// Treatment of discard requests from the guest: ignored or passed to the image.
     pub discard: Discard,
 }
 
 impl DiskChain<'_> {
-    /// QEMU's arguments for this disk.
+    /// Builds QEMU's arguments for this disk: key, images, I/O threads, controller and device.
     pub(super) fn arguments(&self, spec: &GuestSpec) -> Vec<String> {
         let mut arguments = Vec::new();
         let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
@@ -62,13 +62,13 @@ impl DiskChain<'_> {
         arguments
     }
 
-    /// Returns whether any image of the chain is encrypted, so that QEMU needs the key.
+    /// Returns whether any image in the chain is encrypted, so that QEMU needs the key.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.chain.iter().any(|image| image.format == Format::Luks)
     }
 
-    /// The names of the chain's files that QEMU opens with threads instead of the I/O backend `given`.
+    /// Names of the chain's files that QEMU opens with `aio=threads` instead of the backend `given`, see `aio`.
     #[must_use]
     pub fn with_threads(&self, given: Aio) -> Vec<String> {
         let files =
@@ -77,15 +77,15 @@ impl DiskChain<'_> {
         others.map(|path| path.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect()
     }
 
-    /// The block node of a guest's disk.
+    /// The block node of the images, with the options of a guest's disk.
     #[must_use]
     pub fn node(&self, name: &str, spec: &GuestSpec) -> Value {
         self.node_of(name, drive_of(spec))
     }
 
-    /// The block node of the image, its file and its backing files, for `-blockdev` and `blockdev-add`.
+    /// The block node of the images, named `name`, for `-blockdev` and `blockdev-add`.
     ///
-    /// Lists every image of the chain: a backing file that QEMU finds by itself would get the default I/O backend.
+    /// Describes every image of the chain explicitly: a backing file that QEMU opens on its own gets the default I/O backend.
     #[must_use]
     pub fn node_of(&self, name: &str, drive: Drive) -> Value {
         let mut below = Value::Null;
@@ -135,30 +135,30 @@ impl DiskChain<'_> {
     }
 }
 
-/// Returns the I/O backend for a file: `given`, or threads in place of io_uring if the file ends within a sector. QEMU 10.0.2 sometimes hangs
-/// as it opens such a file with io_uring: it waits for a read that its ring does not hold.
+/// Returns the I/O backend to open a file with: `given`, or threads instead of io_uring if the file does not end at a sector boundary. QEMU
+/// 10.0.2 sometimes hangs while it opens such a file with io_uring.
 pub(crate) fn aio(path: &Path, given: Aio) -> Aio {
     let ends_within = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() % SECTOR != 0);
     if ends_within && given == Aio::IoUring { Aio::Threads } else { given }
 }
 
-/// QEMU's options for a guest's disk.
+/// The cache mode, I/O backend and discard mode of a guest's disk.
 pub(super) const fn drive_of(spec: &GuestSpec) -> Drive {
     Drive { cache: spec.cache, aio: spec.aio, discard: spec.discard }
 }
 
-/// Name of the disk's block node after this number of swaps.
+/// Name of the disk's block node after this many image swaps.
 #[must_use]
 pub fn node_name(swaps: u32) -> String {
     format!("image{swaps}")
 }
 
-/// QEMU's id of an I/O thread of the disk.
+/// QEMU's id of the disk's I/O thread `number`.
 pub(super) fn iothread(number: u32) -> String {
     format!("iothread{number}")
 }
 
-/// Suffix of virtio driver names on this machine type.
+/// Suffix of virtio driver names on this machine type: `pci` or `device`.
 pub(super) const fn transport(machine: MachineType) -> &'static str {
     match machine {
         MachineType::Q35 | MachineType::Pc => "pci",
@@ -166,7 +166,7 @@ pub(super) const fn transport(machine: MachineType) -> &'static str {
     }
 }
 
-/// The controller, if it is a separate device, and the disk.
+/// The disk as a QEMU device, after its controller if that is a separate device.
 pub(super) fn devices(spec: &GuestSpec) -> Vec<Value> {
     let machine = spec.machine_type();
     let transport = transport(machine);
@@ -207,7 +207,7 @@ pub(super) fn devices(spec: &GuestSpec) -> Vec<Value> {
     controller.into_iter().chain([disk]).collect()
 }
 
-/// Adds queues and I/O threads to a device. Queues are assigned to threads round robin.
+/// Adds the number of queues and the I/O threads to a device. Queues are assigned to the threads round robin.
 fn serve(device: &mut Value, queues: &str, spec: &GuestSpec) {
     if let Some(number) = spec.queues {
         device[queues] = json!(number);

@@ -1,6 +1,6 @@
-//! Escaping for QEMU's options.
+//! Escapes values for QEMU's option syntax.
 
-/// Doubles commas, which would end a value in QEMU's option syntax.
+/// Doubles each comma, because a single comma ends a value in QEMU's option syntax.
 pub(super) fn escaped(value: &str) -> String {
     value.replace(',', ",,")
 }

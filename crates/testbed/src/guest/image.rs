@@ -1,4 +1,4 @@
-//! Disk images, created and inspected by qemu-img.
+//! Creates and inspects disk images with qemu-img.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,74 +17,74 @@ use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
 use crate::program;
 
-/// An error while creating or reading an image.
+/// An error while creating or inspecting a disk image.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// qemu-img is not installed.
     #[error("qemu-img was not found in PATH; install it (Debian: apt-get install qemu-utils)")]
     NotFound,
-    /// The file already exists; it may be the user's.
+    /// The file to create already exists; it may belong to the user.
     #[error("{}: exists already and is not overwritten", path.display())]
     Exists {
-        /// The file.
+        /// Path of the existing file.
         path: PathBuf,
     },
-    /// qemu-img failed.
+    /// qemu-img reported an error or could not be run.
     #[error("{}: qemu-img {action}: {reason}", path.display())]
     Failed {
-        /// The file.
+        /// Path of the image.
         path: PathBuf,
-        /// The attempted action.
+        /// The qemu-img subcommand, such as `create`.
         action: &'static str,
-        /// qemu-img's message.
+        /// The message of qemu-img or of the system.
         reason: String,
     },
 }
 
-/// An image of a chain.
+/// A disk image in a chain of backing files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainImage {
-    /// The file or device.
+    /// Path of the image's file or device.
     pub path: PathBuf,
-    /// The image's format.
+    /// Format of the image.
     pub format: Format,
-    /// The part of a block device that holds the image; `None` for a whole file.
+    /// The byte range of a block device that holds a raw image; `None` if the image is a whole file.
     pub part: Option<DevicePart>,
-    /// qcow2: the file that holds its data.
+    /// For qcow2 with an external data file: path of that file.
     pub data_file: Option<PathBuf>,
 }
 
 impl ChainImage {
-    /// An image in a whole file.
+    /// An image that occupies a whole file, without an external data file.
     #[must_use]
     pub const fn new(path: PathBuf, format: Format) -> Self {
         Self { path, format, part: None, data_file: None }
     }
 }
 
-/// A part of a block device.
+/// A byte range of a block device that holds a raw image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DevicePart {
-    /// Byte offset of the part's start, a multiple of 512.
+    /// Byte offset of the range's start, a multiple of 512.
     pub offset: Bytes,
-    /// The part's length. The guest's disk is rounded up to whole sectors of 512 bytes.
+    /// Length of the range in bytes. The guest's disk is rounded up to whole sectors of 512 bytes.
     pub size: Bytes,
-    /// True if the guest may write it. Otherwise it is opened read-only.
+    /// True if the guest may write to the range. Otherwise QEMU opens it read-only.
     pub writable: bool,
 }
 
 /// QEMU's name for the key of an encrypted image.
 pub(crate) const SECRET: &str = "secret0";
 
-/// The encryption key. It protects nothing: iotax fills images with random data.
+/// The key of encrypted images. It need not be secret: the images hold only test data.
 pub(crate) const KEY: &str = "iotax";
 
-/// The value of `-object` that passes the key.
+/// The value of QEMU's option `-object` that defines the encryption key.
 pub(crate) fn secret_option() -> String {
     format!("secret,id={SECRET},data={KEY}")
 }
 
-/// Creates an image with `size` guest-visible bytes. The file must not exist. qemu-img holds the run's lock. An interrupt stops it: full
+/// Creates an image whose disk has `size` bytes. The file must not exist. qemu-img holds the run's lock, and an interrupt ends it: full
 /// preallocation may take minutes.
 pub fn create(path: &Path, file: &FileSpec, size: Bytes, lock: &ProcessLock) -> Result<(), ImageError> {
     refuse_existing(path)?;
@@ -130,15 +130,15 @@ pub fn create_overlay(
     fill_sector(path)
 }
 
-/// Path of the data file of a new image.
+/// Path of the external data file of a new qcow2 image.
 fn data_file(path: &Path) -> PathBuf {
     path.with_extension("data")
 }
 
-/// Maximum size of each file of a split VMDK image.
+/// Maximum size in bytes of each extent file of a split VMDK image.
 const EXTENT: u64 = 2 << 30;
 
-/// The additional files of a new image of `size` bytes, as qemu-img names them.
+/// Paths of the additional files of a new image: its data file, or the extents of a VMDK image, as qemu-img names them.
 pub(crate) fn companions(path: &Path, file: &FileSpec, size: Bytes) -> Vec<PathBuf> {
     let named = |more: &str| {
         let mut name = path.file_stem().unwrap_or_default().to_owned();
@@ -156,12 +156,12 @@ pub(crate) fn companions(path: &Path, file: &FileSpec, size: Bytes) -> Vec<PathB
     }
 }
 
-/// Escapes a path for a QEMU option: doubles commas.
+/// Doubles the commas in a path, as QEMU's option syntax requires.
 fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
-/// The qcow2-only options, each after a comma.
+/// The image options that only qcow2 has, each with a leading comma.
 fn qcow2_options(file: &FileSpec) -> String {
     let mut options = file.cluster_size.map(|size| format!(",cluster_size={}", size.0)).unwrap_or_default();
     for (key, on) in [("extended_l2", file.extended_l2), ("lazy_refcounts", file.lazy_refcounts)] {
@@ -172,7 +172,7 @@ fn qcow2_options(file: &FileSpec) -> String {
     options
 }
 
-/// An image and its backing files, topmost first. Reads only headers, even while a guest has the image open.
+/// Lists an image and its backing files, topmost first. Reads only headers, and works while a guest has the image open.
 pub fn chain(path: &Path, format: Format) -> Result<Vec<ChainImage>, ImageError> {
     let mut top = ChainImage::new(path.to_owned(), format);
     if format == Format::Raw {
@@ -195,29 +195,30 @@ pub fn chain(path: &Path, format: Format) -> Result<Vec<ChainImage>, ImageError>
     Ok(chain)
 }
 
-/// The file with an image's data, according to qemu-img. QEMU would resolve a relative name against its working directory.
+/// Absolute path of an image's external data file, according to qemu-img; `None` if it has none. A relative path counts from the image's
+/// directory.
 fn data_of(info: &Value, image: &Path) -> Option<PathBuf> {
     let data = info.pointer("/format-specific/data/data-file").and_then(Value::as_str)?;
     let beside = image.parent().unwrap_or(Path::new("/")).join(data);
     Some(std::path::absolute(beside).unwrap_or_else(|_| data.into()))
 }
 
-/// The header data of an image.
+/// Properties of an image, read from its header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundImage {
     /// The image's format, detected by content.
     pub format: Format,
-    /// The bytes that a guest sees.
+    /// Length of the disk that a guest sees, in bytes.
     pub size: Bytes,
-    /// qcow2: true if another file holds its data.
+    /// True for a qcow2 image with an external data file.
     pub has_data_file: bool,
-    /// True if the image, or a file that it refers to, is encrypted.
+    /// True if the image or one of its backing files is encrypted.
     pub encrypted: bool,
-    /// The names of other files that the image refers to: backing files, nearest first, and data files of qcow2 images.
+    /// Paths of the other files that the image refers to: backing files, nearest first, and external data files.
     pub others: Vec<String>,
 }
 
-/// Inspects an image of any format. Reads only headers. With `shared`, also while a guest has the image open for writing.
+/// Inspects an image whose format is unknown. Reads only headers. `shared` also allows an image that a guest has open for writing.
 pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
     let failed = |reason: String| ImageError::Failed { path: path.to_owned(), action: "info", reason };
     let mut chain = Vec::new();
@@ -261,35 +262,35 @@ pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
     Ok(FoundImage { format, size, has_data_file, encrypted, others: chain })
 }
 
-/// Maximum number of backing files of a measured image.
+/// Maximum number of files that an image may refer to.
 const DEEPEST: usize = 64;
 
-/// A contiguous range of an image, as its guest sees it.
+/// A contiguous range of the disk in an image, with its allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct ImageExtent {
-    /// Length in bytes.
+    /// Length of the range in bytes.
     pub length: u64,
-    /// Position in the chain of the image that holds the range; 0 is the topmost.
+    /// Index in the image chain of the image that holds the range; 0 is the topmost image.
     pub depth: u32,
     /// True if the range is allocated in any image of the chain.
     #[serde(default = "there")]
     pub present: bool,
     /// True if the range is read from storage; false for known zeros.
     pub data: bool,
-    /// Byte offset of the data in the file that holds it.
+    /// Byte offset of the data in that image's file; `None` if qemu-img reports none.
     #[serde(default)]
     pub offset: Option<u64>,
-    /// True if the data is compressed; older versions of qemu-img do not report it.
+    /// True if the data is compressed. False with versions of qemu-img that do not report it.
     #[serde(default)]
     pub compressed: bool,
 }
 
-/// The default of `present`, for versions of qemu-img that do not report it.
+/// Default of `present`: true, for versions of qemu-img that do not report it.
 const fn there() -> bool {
     true
 }
 
-/// The extents of an image. Reads only tables, even while a guest has the image open.
+/// Lists the extents of an image. Reads only metadata tables, and works while a guest has the image open.
 pub fn map(path: &Path, format: Format) -> Result<Vec<ImageExtent>, ImageError> {
     let arguments = ["map", "-U", "--output=json"].map(OsStr::new).into_iter();
     let text = if format == Format::Luks {
@@ -312,7 +313,7 @@ pub fn map(path: &Path, format: Format) -> Result<Vec<ImageExtent>, ImageError> 
     })
 }
 
-/// Queries the length of an NBD server's export.
+/// Queries the length of an export from an NBD server. `shown` is the export's name for errors.
 pub fn length_of_export(server: &Value, shown: &str) -> Result<Bytes, ImageError> {
     let path = Path::new(shown);
     let node = format!("json:{server}");
@@ -333,7 +334,7 @@ fn refuse_existing(path: &Path) -> Result<(), ImageError> {
     }
 }
 
-/// Checks that qemu-img is installed.
+/// Fails if qemu-img is not in PATH.
 pub fn find_qemu_img() -> Result<(), ImageError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|directory| directory.join("qemu-img").is_file()) {
@@ -343,7 +344,7 @@ pub fn find_qemu_img() -> Result<(), ImageError> {
     }
 }
 
-/// Creates a file with qemu-img, which holds the run's lock.
+/// Creates a file by running qemu-img, which holds the run's lock meanwhile.
 fn make<'a>(
     path: &Path,
     lock: &ProcessLock,
@@ -357,7 +358,7 @@ fn make<'a>(
     run("create", path, held, arguments, lock.stop(), program::PATIENCE).map(drop)
 }
 
-/// The largest unit of direct I/O: the sector of a 4Kn disk.
+/// Largest alignment of direct I/O in bytes: the sector of a 4Kn disk.
 const LARGEST_SECTOR: u64 = 4096;
 
 /// Pads a new qcow2 image to a multiple of 4 KiB: QEMU may hang when it reads a table in a partial last sector (see `disk::aio`).
@@ -374,7 +375,7 @@ fn fill_sector(path: &Path) -> Result<(), ImageError> {
     fill().map_err(failed)
 }
 
-/// Runs qemu-img for a read-only command; returns its stdout.
+/// Runs a read-only qemu-img command and returns its stdout.
 fn qemu_img<'a>(
     action: &'static str,
     path: &Path,
@@ -383,10 +384,10 @@ fn qemu_img<'a>(
     run(action, path, Stdio::null(), arguments, &Interrupt::default(), program::PATIENCE)
 }
 
-/// Timeout for reading an image's headers: a file that they name may be a pipe, or on a server that hangs.
+/// Timeout for reading an image's headers. A file that a header refers to may be a pipe, or on a server that hangs.
 const A_LOOK: Duration = Duration::from_secs(5);
 
-/// Runs qemu-img in its own process group, because the runner handles Ctrl-C.
+/// Runs qemu-img in a separate process group, so that Ctrl-C reaches only the runner.
 fn run<'a>(
     action: &'static str,
     path: &Path,

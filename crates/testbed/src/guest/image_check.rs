@@ -1,4 +1,4 @@
-//! The condition of an image, as reported by `qemu-img check`.
+//! Checks the consistency of an image with `qemu-img check`.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::image::ImageError;
 use crate::interrupt::Interrupt;
 use crate::program;
 
-/// The counts in the output of `qemu-img check`; 0 if missing.
+/// Error counts in the output of `qemu-img check`; 0 for those that are missing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 struct Checked {
@@ -21,10 +21,10 @@ struct Checked {
     leaks: u64,
 }
 
-/// Checks an image that is not in use, without changing it. Formats without tables, or without a check in QEMU, are not checked.
+/// Checks an image that is not in use, without changing it. Formats that QEMU cannot check are reported as unchecked.
 ///
 /// # Errors
-/// qemu-img cannot be run. An image that it cannot read counts as damaged.
+/// qemu-img cannot be run. An image that qemu-img cannot read counts as damaged.
 pub fn check(path: &Path, format: Format) -> Result<ImageCondition, ImageError> {
     if !matches!(format, Format::Qcow2 | Format::Vmdk | Format::Vhdx | Format::Vdi | Format::Parallels) {
         return Ok(ImageCondition::Unchecked);

@@ -1,4 +1,4 @@
-//! The guest's initramfs: the iotax binary as /init, kernel modules, and mkfs if needed. Built in process.
+//! Builds the guest's initramfs: the iotax binary as /init, kernel modules, and mkfs if needed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,8 +14,8 @@ use super::mkfs::{self, Placed};
 use super::modules::{self, Module, ModulesError};
 use crate::program::ProgramError;
 
-/// Alignment of the archive's length. QEMU loads the archive at the last page boundary at which it fits below the end of a microvm's
-/// memory, where the firmware has its ACPI tables (under 1 KiB). A whole number of pages leaves a page for them.
+/// Length of the archive in bytes is a multiple of this. QEMU loads the archive as close to the end of a microvm's memory as page alignment
+/// allows, where the firmware keeps its ACPI tables (under 1 KiB). With whole pages, one page remains for the tables.
 const PAGE: usize = 4096;
 
 /// An error while building the initramfs.
@@ -24,28 +24,29 @@ pub enum InitramfsError {
     /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// The binary is not a static x86-64 ELF program.
+    /// The binary cannot be the guest's /init: it is not a static x86-64 ELF program.
     #[error("{}: {reason}; build it with `cargo build --release`, whose binary is static", path.display())]
     Binary {
-        /// The program.
+        /// Path of the binary.
         path: PathBuf,
-        /// The reason.
+        /// Reason why the binary cannot be used.
         reason: String,
     },
-    /// A problem with kernel modules.
+    /// A kernel module is missing or cannot be read.
     #[error(transparent)]
     Modules(#[from] ModulesError),
-    /// A problem with mkfs.
+    /// The mkfs program is missing, or its libraries cannot be listed.
     #[error(transparent)]
     Program(#[from] ProgramError),
 }
 
-/// Builds the initramfs for a guest kernel around `binary` (the running program) and writes it to a new file. A network guest has no disk.
+/// Builds the initramfs around `binary`, usually the running program, and writes it to the new file `to`. With `network`, the guest has no
+/// disk and needs no mkfs.
 pub fn write(
     to: &Path,
     binary: &Path,
@@ -70,7 +71,7 @@ pub fn write(
     fs::File::create_new(to).and_then(|mut file| file.write_all(&archive)).map_err(failed(to))
 }
 
-/// The archive in cpio's newc format. `programs` and their libraries keep these paths in the guest.
+/// Builds a cpio archive in newc format. `programs` are paths in the guest and file contents.
 fn archive(init: &[u8], modules: &[Module], programs: &[(PathBuf, Vec<u8>)]) -> io::Result<Vec<u8>> {
     const DIRECTORY: u32 = 0o040_755;
     const CONSOLE: u32 = 0o020_600;
@@ -113,7 +114,7 @@ fn archive(init: &[u8], modules: &[Module], programs: &[(PathBuf, Vec<u8>)]) -> 
     Ok(out)
 }
 
-/// A path within the archive, without a leading slash.
+/// Path in the archive, which has no leading slash.
 fn inside(path: impl AsRef<Path>) -> String {
     path.as_ref().to_string_lossy().trim_start_matches('/').to_owned()
 }
@@ -122,8 +123,8 @@ const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 const DAMAGED: &str = "is a damaged ELF program";
 
-/// Rejects a program that is not static. Strips sections, symbols and debug information, which follow the loaded segments and are most of
-/// an unstripped binary.
+/// Rejects a program that is not a static x86-64 ELF program. Truncates the program after its loaded segments, which removes symbols and
+/// debug information.
 fn static_program(mut program: Vec<u8>) -> Result<Vec<u8>, &'static str> {
     // 64-bit, little-endian, x86-64. Offsets are from the ELF-64 object file format.
     if program.len() < HEADER || !program.starts_with(b"\x7fELF\x02\x01") || program[18..20] != [62, 0] {

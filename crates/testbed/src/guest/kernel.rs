@@ -1,23 +1,23 @@
-//! Finds a kernel for guests, and its modules.
+//! Finds a kernel for guests and its modules.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use super::modules;
 
-/// A kernel image and its modules.
+/// A kernel image for guests and the directory of its modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// The bzImage.
+    /// Path of the bzImage.
     pub image: PathBuf,
-    /// The directory with `modules.dep`.
+    /// Directory of the kernel's modules, which contains `modules.dep`.
     pub modules: PathBuf,
 }
 
 /// An error while looking for a kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// There is no kernel in the usual places.
+    /// /boot has no readable kernel whose modules are installed.
     #[error(
         "no kernel for guests: {}/vmlinuz-* has none with its modules in {}{unreadable}; install one \
          (Debian: apt-get install linux-image-cloud-amd64) or name one with --kernel and --modules",
@@ -25,35 +25,35 @@ pub enum KernelError {
         modules.display()
     )]
     None {
-        /// The directory searched for images.
+        /// Directory that was searched for kernel images.
         boot: PathBuf,
-        /// The directory searched for modules.
+        /// Directory that was searched for modules.
         modules: PathBuf,
-        /// Images that this user cannot read, as text; empty if there are none.
+        /// The last image that this user cannot read, with the error, as text for the message; empty if all images are readable.
         unreadable: String,
     },
-    /// The specified kernel cannot be read.
+    /// The kernel image given with --kernel cannot be opened.
     #[error("--kernel {}: {source}", path.display())]
     Unreadable {
-        /// The path as given.
+        /// Path of the kernel image, as given.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// The specified kernel has no modules.
+    /// The module directory of the kernel given with --kernel has no `modules.dep`.
     #[error(
         "{} has no modules.dep; name the directory of this kernel's modules with --modules (as in /lib/modules/6.1.0-9-amd64)",
         path.display()
     )]
     NoModules {
-        /// The directory.
+        /// The module directory.
         path: PathBuf,
     },
 }
 
 impl Kernel {
-    /// The kernel for guests: the specified one, else the running one (`release`, as from `uname -r`), else the newest in /boot with
-    /// modules. `root` is `/` outside of tests.
+    /// Finds a kernel for guests: the given one, else the running one (`release`, as from `uname -r`), else the newest in /boot whose modules
+    /// are installed. `root` is `/` outside of tests.
     pub fn find(
         root: &Path,
         release: &str,
@@ -63,7 +63,7 @@ impl Kernel {
         Self::find_with(root, release, kernel, modules, &[])
     }
 
-    /// Like [`Self::find`], but prefers a kernel with these modules, unless one is specified.
+    /// Like [`Self::find`], but prefers a kernel that has the modules `needed`, unless a kernel is given.
     pub fn find_with(
         root: &Path,
         release: &str,
@@ -101,7 +101,7 @@ impl Kernel {
         first.ok_or(KernelError::None { boot, modules: all_modules, unreadable })
     }
 
-    /// The release in the image's name, such as `6.1.0-9-cloud-amd64`.
+    /// The kernel release in the image's file name, such as `6.1.0-9-cloud-amd64`; `None` for other file names.
     #[must_use]
     pub fn release(&self) -> Option<&str> {
         release_of(&self.image)
@@ -120,7 +120,7 @@ fn release_of(image: &Path) -> Option<&str> {
     image.file_name()?.to_str()?.strip_prefix("vmlinuz-")
 }
 
-/// A sort key that compares runs of digits as numbers: 6.1.0-9 comes before 6.1.0-56.
+/// A sort key for kernel releases that compares digits as numbers: 6.1.0-9 comes before 6.1.0-56.
 fn version_key(release: &str) -> Vec<(u64, String)> {
     let mut key: Vec<(u64, String)> = Vec::new();
     let mut rest = release;

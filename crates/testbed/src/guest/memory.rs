@@ -1,16 +1,16 @@
-//! Checks that the guests of a run fit into memory: they all run from start to end.
+//! Checks that all guests of a run fit into the host's memory at the same time.
 
 use iotax_model::Plan;
 use iotax_model::units::{Bytes, human};
 
 use crate::refusal::Refusal;
 
-/// Memory left free: 10% of what is available or 1 GiB, whichever is more.
+/// Bytes of the available memory that must stay free: 10%, at least 1 GiB.
 fn reserve(available: u64) -> u64 {
     (available / 10).max(1 << 30)
 }
 
-/// Rejects guests that exceed the available memory.
+/// Rejects a plan whose guests need more than `available` memory minus the reserve.
 pub fn check(plan: &Plan, available: Bytes) -> Result<(), Refusal> {
     let guests = plan.everything().filter_map(|target| target.guest());
     let (count, need) = guests.fold((0, 0_u64), |(count, need), guest| {

@@ -1,4 +1,4 @@
-//! The mkfs program for guests: that of this machine, with its libraries.
+//! Finds the host's mkfs program and its libraries, to be copied into a guest.
 
 use std::path::{Path, PathBuf};
 
@@ -9,16 +9,16 @@ use crate::program::{Program, ProgramError};
 
 const LDD: Program = Program { name: "ldd", package: "libc-bin" };
 
-/// A file of this machine and its path in the guest.
+/// A file to copy from the host into the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// Path on this machine.
+    /// Path on the host.
     pub from: PathBuf,
-    /// Path in the guest.
+    /// Absolute path in the guest.
     pub to: PathBuf,
 }
 
-/// The mkfs program of a filesystem.
+/// The host's mkfs program for a type of filesystem, and its package.
 #[must_use]
 pub const fn program(kind: GuestFs) -> Program {
     match kind {
@@ -27,7 +27,7 @@ pub const fn program(kind: GuestFs) -> Program {
     }
 }
 
-/// The program under the name that PID 1 runs, and its libraries under the paths that the dynamic linker searches.
+/// The files that a guest needs to run mkfs: the program, under the fixed name that PID 1 executes, and its libraries under their own paths.
 pub fn files(kind: GuestFs) -> Result<Vec<Placed>, ProgramError> {
     let program = program(kind).path()?;
     let libraries = libraries(&String::from_utf8_lossy(&LDD.run([&program])?));
@@ -36,7 +36,7 @@ pub fn files(kind: GuestFs) -> Result<Vec<Placed>, ProgramError> {
     Ok([program].into_iter().chain(libraries).collect())
 }
 
-/// The libraries and the dynamic linker in the output of `ldd`; none for a static program.
+/// Paths of the libraries and of the dynamic linker in the output of `ldd`; empty for a static program.
 fn libraries(ldd: &str) -> Vec<PathBuf> {
     ldd.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
 }

@@ -1,7 +1,7 @@
-//! QEMU guests: kernel, initramfs, command line, QMP.
+//! QEMU guests: boot, image swaps, shutdown.
 //!
-//! A guest is a QEMU process with one disk or network card and one agent, whose stream comes over a virtio-serial port. All of its host
-//! files are in its run directory; the marker in `-name` identifies the process.
+//! A guest is a QEMU process with one disk or network card and one agent, which is reached through a virtio-serial port. All sockets and logs
+//! are in its run directory. The marker in `-name` identifies the process.
 
 pub mod accel;
 pub mod blockstats;
@@ -52,49 +52,49 @@ pub use process::{find_qemu, qemu_version};
 pub use qmp::QmpEvent;
 use qmp::{Qmp, QmpError};
 
-/// Time for a guest's agent to acknowledge a shutdown.
+/// Maximum time for a guest's agent to acknowledge a shutdown.
 const HEARD: Duration = Duration::from_secs(5);
-/// Time for a process that closed its sockets to exit.
+/// Maximum time for QEMU to exit after its sockets closed.
 const CRASH_PATIENCE: Duration = Duration::from_secs(2);
-/// Time for QEMU to flush and close its images.
+/// Maximum time for QEMU to flush and close its images.
 const CLOSED: Duration = Duration::from_secs(30);
-/// Name of the internal snapshot; there is at most one.
+/// Name of the internal snapshot of the disk's image, of which there is at most one.
 const SNAPSHOT: &str = "iotax";
 
-/// The configuration of a guest.
+/// Everything that is needed to boot a guest.
 #[derive(Debug, Clone)]
 pub struct GuestConfig {
-    /// Unique on this machine; appears in the process's command line.
+    /// A unique string for QEMU's command line, by which the process can be found.
     pub marker: String,
-    /// CPUs, memory, and how the disk is attached.
+    /// CPUs, memory, and the way that the disk is attached.
     pub spec: GuestSpec,
-    /// KVM or TCG, from [`accel::resolve`].
+    /// KVM or TCG, as returned by [`accel::resolve`].
     pub accel: Accel,
-    /// The kernel.
+    /// Kernel image and modules.
     pub kernel: Kernel,
-    /// The initramfs from [`initramfs::write`] for this kernel.
+    /// Path of the initramfs that [`initramfs::write`] made for this kernel.
     pub initramfs: PathBuf,
-    /// The disk or network card through which the guest is measured.
+    /// The disk or network card through which the guest's I/O is measured.
     pub device: GuestDevice,
-    /// Additional kernel parameters; usually empty.
+    /// Kernel parameters in addition to those of every guest; usually empty.
     pub kernel_parameters: String,
-    /// A private directory for sockets and logs, which the caller creates and removes.
+    /// An existing private directory for sockets and logs. The caller removes it.
     pub run_dir: PathBuf,
-    /// The process lock of the run.
+    /// The run's process lock, which QEMU holds while it runs.
     pub lock: ProcessLock,
 }
 
-/// The disk or network card through which a guest is measured.
+/// The disk or network card through which a guest's I/O is measured.
 #[derive(Debug, Clone)]
 pub enum GuestDevice {
-    /// A disk.
+    /// A disk, for storage measurements.
     Disk(GuestStorage),
-    /// A network card from [`crate::network::build`].
+    /// A network card from [`crate::network::build`], for network measurements.
     Nic(NicBackend),
 }
 
 impl GuestDevice {
-    /// The guest's disk, if it has one.
+    /// The guest's disk; `None` for a guest with a network card.
     #[must_use]
     pub const fn disk(&self) -> Option<&GuestStorage> {
         match self {
@@ -103,7 +103,7 @@ impl GuestDevice {
         }
     }
 
-    /// The guest's network card, if it has one.
+    /// The guest's network card; `None` for a guest with a disk.
     #[must_use]
     pub const fn nic(&self) -> Option<&NicBackend> {
         match self {
@@ -113,23 +113,23 @@ impl GuestDevice {
     }
 }
 
-/// The storage of a guest's disk.
+/// The image behind a guest's disk, and the filesystem on it.
 #[derive(Debug, Clone)]
 pub struct GuestStorage {
-    /// The disk's image.
+    /// Path of the disk's topmost image.
     pub image: PathBuf,
-    /// The image's format.
+    /// Format of the image.
     pub format: Format,
-    /// The part of a block device that holds the image; `None` for a file.
+    /// The byte range of a block device that holds the image; `None` for a file.
     pub part: Option<DevicePart>,
-    /// Size of the L2 table cache of each qcow2 image; `None` for QEMU's default.
+    /// Size in bytes of the L2 table cache of each qcow2 image; `None` for QEMU's default.
     pub l2_cache_size: Option<Bytes>,
-    /// The filesystem to create or mount, if the spec has one.
+    /// The filesystem on the disk to create or mount; `None` to use the disk directly.
     pub filesystem: Option<GuestFilesystem>,
 }
 
 impl GuestStorage {
-    /// The images of the disk, topmost first.
+    /// Lists the disk's image and its backing files, topmost first.
     fn chain(&self) -> Result<Vec<ChainImage>, ImageError> {
         let mut chain = image::chain(&self.image, self.format)?;
         chain[0].part = self.part;
@@ -137,34 +137,34 @@ impl GuestStorage {
     }
 }
 
-/// The filesystem of a guest: create it, or mount it.
+/// A filesystem inside the guest that PID 1 creates or mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuestFilesystem {
-    /// True to create it; false if an earlier boot has created it.
+    /// True to create the filesystem, false to mount the one that an earlier boot created.
     pub make: bool,
-    /// Length of the test file on the filesystem.
+    /// Length in bytes of the test file on the filesystem.
     pub size: Bytes,
 }
 
-/// An error of a guest.
+/// An error while booting or controlling a guest.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
     /// QEMU is not installed.
     #[error("{program} was not found in PATH; install it (Debian: apt-get install qemu-system-x86)")]
     NoQemu {
-        /// The program.
+        /// Name of the missing program.
         program: &'static str,
     },
-    /// KVM is requested and cannot run guests.
+    /// The user requests KVM, which cannot run guests on this machine.
     #[error("KVM was asked for, but {reason}; --accel tcg emulates the CPU, --accel auto decides by itself")]
     NoKvm {
-        /// The reason.
+        /// Reason why KVM cannot run guests.
         reason: String,
     },
-    /// A socket path in the run directory is too long.
+    /// The path of a socket in the run directory is longer than 107 bytes.
     #[error("{}: too long a name for a socket; use a directory with a shorter one", path.display())]
     LongName {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
     },
     /// A system call on a file, socket or program failed.
@@ -172,33 +172,33 @@ pub enum GuestError {
     Io {
         /// The path of the file, socket or program.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// QEMU exited before the guest ran.
+    /// QEMU exited before its sockets could be connected.
     #[error("the guest could not be started: {exit_diagnostics}")]
     Died {
         /// QEMU's exit status and output, and the console's last lines.
         exit_diagnostics: String,
     },
-    /// An error of QEMU's monitor.
+    /// A command to QEMU's monitor failed.
     #[error("{error}{}", if exit_diagnostics.is_empty() { String::new() } else { format!(" ({exit_diagnostics})") })]
     Qmp {
-        /// The monitor's error.
+        /// The failure of the command.
         error: QmpError,
-        /// If QEMU has exited: its exit status and output, and the console's last lines.
+        /// QEMU's exit status and output, and the console's last lines; empty if QEMU only rejected the command.
         exit_diagnostics: String,
     },
-    /// An error of the guest's agent.
+    /// The guest's agent failed or does not answer.
     #[error(transparent)]
     AgentClient(AgentError),
-    /// An error of an image.
+    /// An image cannot be read or created.
     #[error(transparent)]
     ChainImage(#[from] ImageError),
-    /// This machine cannot run the guest.
+    /// The guest is configured in a way that this machine does not support.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The user interrupted.
+    /// The user pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
 }
@@ -212,26 +212,26 @@ impl From<AgentError> for GuestError {
     }
 }
 
-/// A running guest. Dropping it kills it; [`Guest::shutdown`] ends it cleanly.
+/// A running guest. Dropping it kills QEMU; [`Guest::shutdown`] powers it off.
 pub struct Guest {
     process: Arc<QemuProcess>,
     _passt: Option<Passt>,
     qmp: Qmp,
     agent: AgentClient,
-    /// QEMU's name of the disk device; `None` if it has no counters.
+    /// QEMU's name of the disk device, for its I/O counters; `None` without a disk.
     device: Option<String>,
     spec: GuestSpec,
     begun: Instant,
     boot_ns: Option<u64>,
     paused: bool,
-    /// The images of the disk, topmost first; empty without a disk.
+    /// The images of the disk, topmost first; empty for a guest with a network card.
     chain: Vec<ChainImage>,
     l2_cache_size: Option<Bytes>,
     swaps: u32,
 }
 
 impl Guest {
-    /// Starts QEMU and connects to it. Returns while the guest boots, see [`Guest::wait_ready`].
+    /// Starts QEMU and connects to its monitor and agent sockets. Returns while the guest is still booting; see [`Guest::wait_ready`].
     pub fn boot(config: &GuestConfig, interrupt: &Interrupt) -> Result<Self, GuestError> {
         if let Some(path) = command::too_long(&config.run_dir) {
             return Err(GuestError::LongName { path });
@@ -287,7 +287,7 @@ impl Guest {
         })
     }
 
-    /// Waits for the guest's agent, at most `deadline`, and only while the guest shows signs of life.
+    /// Waits until the guest's agent answers. Fails after `deadline`, or if the guest shows no sign of life for 15 s.
     pub fn wait_ready(&mut self, deadline: Duration) -> Result<AgentHello, GuestError> {
         let mut signs = Signs::of(&self.process, self.spec.vcpus);
         let hello = self.agent.hello_while(&mut || signs.seen(), deadline)?;
@@ -295,7 +295,7 @@ impl Guest {
         Ok(hello)
     }
 
-    /// Returns whether QEMU crashed: a signal that it raised itself, as from a failed assertion.
+    /// Returns whether QEMU crashed: it was ended by SIGABRT, SIGSEGV, SIGBUS or SIGILL. Waits up to 2 s for its exit.
     #[must_use]
     pub fn has_crashed(&self) -> bool {
         let status = self.process.wait(CRASH_PATIENCE);
@@ -303,23 +303,23 @@ impl Guest {
         matches!(signal, Some(Signal::ABORT | Signal::SEGV | Signal::BUS | Signal::ILL))
     }
 
-    /// Time from the start of QEMU until the agent answered; `None` before that.
+    /// Time from the start of QEMU until the agent answered, in nanoseconds; `None` before that.
     #[must_use]
     pub const fn boot_ns(&self) -> Option<u64> {
         self.boot_ns
     }
 
-    /// The client of the guest's agent. A paused guest does not answer.
+    /// The client of the guest's agent. While the guest is paused, the agent does not answer.
     pub const fn agent(&mut self) -> &mut AgentClient {
         &mut self.agent
     }
 
-    /// The client of the guest's agent and QEMU's block layer, for concurrent use.
+    /// The client of the guest's agent and QEMU's block layer, which can be used at the same time.
     pub const fn agent_and_blocks(&mut self) -> (&mut AgentClient, BlockLayer<'_>) {
         (&mut self.agent, BlockLayer { qmp: &mut self.qmp, device: self.device.as_ref() })
     }
 
-    /// Connects to the second monitor, for operations on the guest and its disk, which are completed even after an interrupt.
+    /// Connects to QEMU's second monitor, for operations on the guest and its disk. An interrupt does not abort these operations.
     pub fn operator(&self, files: OperationFiles) -> Result<Operator, GuestError> {
         let stop = Interrupt::default();
         let monitor = self.process.connect(command::OPERATIONS_SOCKET, &stop)?;
@@ -329,33 +329,33 @@ impl Guest {
         Ok(Operator::new(qmp, image, drive, self.l2_cache_size, files))
     }
 
-    /// QEMU's events since the last call; the latest may be dropped if there are many.
+    /// Returns QEMU's events since the last call. Keeps at most 500 events between calls; later ones are dropped.
     pub fn events(&mut self) -> Result<Vec<QmpEvent>, GuestError> {
         self.qmp.events().map_err(|source| with_diagnostics(source, &self.process))
     }
 
-    /// Stops the guest's CPUs and waits for its I/O in flight.
+    /// Pauses the virtual CPUs and waits for I/O in flight.
     pub fn pause(&mut self) -> Result<(), GuestError> {
         self.execute("stop", &json!({}))?;
         self.paused = true;
         Ok(())
     }
 
-    /// Resumes the guest's CPUs.
+    /// Resumes the virtual CPUs.
     pub fn resume(&mut self) -> Result<(), GuestError> {
         self.execute("cont", &json!({}))?;
         self.paused = false;
         Ok(())
     }
 
-    /// Swaps the image of the guest's disk for another of the same size and closes the old one. A running guest is paused for that time.
-    /// The caller must drop the guest's caches.
+    /// Replaces the image of the guest's disk by another of the same size. Pauses a running guest meanwhile. The caller must drop the guest's
+    /// caches.
     pub fn swap_disk(&mut self, image: &Path, format: Format) -> Result<(), GuestError> {
         let chain = image::chain(image, format)?;
         self.while_paused(|guest| guest.exchange(chain))
     }
 
-    /// Replaces the internal snapshot of the disk's qcow2 image. A running guest is paused meanwhile.
+    /// Deletes the internal snapshot of the disk's qcow2 image, if there is one, and takes a new one. Pauses a running guest meanwhile.
     pub fn renew_snapshot(&mut self) -> Result<(), GuestError> {
         let arguments = json!({ "device": disk::node_name(self.swaps), "name": SNAPSHOT });
         self.while_paused(|guest| {
@@ -368,7 +368,7 @@ impl Guest {
         })
     }
 
-    /// Runs an action on the paused guest, and resumes it if it was running.
+    /// Pauses the guest, runs `act`, and resumes the guest if it was running before.
     fn while_paused<T>(
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, GuestError>,
@@ -384,8 +384,8 @@ impl Guest {
         done
     }
 
-    /// Replaces the disk's image. Closes the old image first, because QEMU locks images and the old one may be a backing file of the new
-    /// one. Restores the old image if the new one fails to open.
+    /// Replaces the disk's image. Closes the old image first, because QEMU locks images and the old image may be a backing file of the new
+    /// one. Reopens the old image if the new one cannot be opened.
     fn exchange(&mut self, chain: Vec<ChainImage>) -> Result<(), GuestError> {
         const NOTHING: &str = "nothing";
         let (old, new) = (disk::node_name(self.swaps), disk::node_name(self.swaps + 1));
@@ -408,7 +408,7 @@ impl Guest {
         DiskChain { chain, l2_cache_size: self.l2_cache_size }.node(name, &self.spec)
     }
 
-    /// Attaches a block node to the disk device.
+    /// Connects a block node to the guest's disk device.
     fn attach(&mut self, node: &str) -> Result<(), GuestError> {
         if self.spec.bus == Bus::VirtioScsi && self.spec.iothreads() > 0 {
             // While paused, a disk other than virtio-blk stays in its I/O thread, and QEMU 10.0 fails an assertion if the new node is not
@@ -420,19 +420,19 @@ impl Guest {
         self.execute("qom-set", &json!({ "path": device, "property": "drive", "value": node })).map(drop)
     }
 
-    /// Returns whether the guest must be rebooted: QEMU has exited, or the agent's connection is unusable.
+    /// Returns whether the guest must be rebooted: QEMU has exited, or the connection to the agent is unusable.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.agent.is_over() || self.process.status().is_some()
     }
 
-    /// QEMU's process id.
+    /// Process id of QEMU.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// The files and devices that QEMU has open besides its own logs: images with their backing files, and disks.
+    /// Lists the files and block devices that QEMU has open, except those in its run directory.
     #[must_use]
     pub fn open_files(&self) -> Vec<PathBuf> {
         self.process.open_files()
@@ -444,7 +444,7 @@ impl Guest {
         self.process.command_line()
     }
 
-    /// The ids of QEMU's threads by role: `vcpu`, `iothread`, `main`, and `worker` for all others, which come and go.
+    /// Ids of QEMU's threads by role: `vcpu`, `iothread`, `main`, and `worker` for the others, which come and go.
     pub fn threads(&mut self) -> Result<BTreeMap<String, Vec<u32>>, GuestError> {
         let vcpus = thread_ids(&self.execute("query-cpus-fast", &json!({}))?);
         let iothreads = thread_ids(&self.execute("query-iothreads", &json!({}))?);
@@ -466,14 +466,14 @@ impl Guest {
         Ok(roles)
     }
 
-    /// The last lines of the guest's console; empty if there are none.
+    /// The last lines of the guest's console; empty if there is no output.
     #[must_use]
     pub fn console_tail(&self) -> String {
         self.process.console_tail()
     }
 
-    /// Powers the guest off; if that fails, tells QEMU to quit; if that fails, kills QEMU. Takes bounded time, also after an interrupt. On
-    /// return, QEMU has exited, and all data that the guest flushed is in its image.
+    /// Powers the guest off through its agent; if that fails, tells QEMU to quit; if that fails, kills QEMU. Each step has a time limit, also
+    /// after an interrupt. On return, QEMU has exited and all data that the guest flushed is in its image.
     pub fn shutdown(mut self) {
         // A paused guest cannot hear the request.
         if !self.paused && self.agent.shutdown(HEARD).is_ok() && self.process.wait(CLOSED).is_some() {
@@ -490,14 +490,14 @@ impl Guest {
     }
 }
 
-/// QEMU's block layer below a guest's disk.
+/// Access to QEMU's block layer for the guest's disk.
 pub struct BlockLayer<'a> {
     qmp: &'a mut Qmp,
     device: Option<&'a String>,
 }
 
 impl BlockLayer<'_> {
-    /// The disk's current counters; `None` if QEMU has none. Blocks QEMU's main loop for about 0.3 ms.
+    /// Reads the disk's I/O counters; `None` if QEMU reports none. Blocks QEMU's main loop for about 0.3 ms.
     pub fn counters(&mut self) -> Option<BlockCounters> {
         let device = self.device?;
         blockstats::counters(&self.qmp.execute("query-blockstats", &json!({})).ok()?, device)
@@ -510,7 +510,7 @@ impl Drop for Guest {
     }
 }
 
-/// Additional kernel parameters: for the CPU, for PID 1's filesystem, and from the caller.
+/// Kernel parameters in addition to those of every guest: for the CPU, for PID 1 (filesystem or network), and from the caller.
 fn parameters(config: &GuestConfig) -> Result<String, GuestError> {
     let mut words = vec![accel::parameters(&config.spec, config.accel, Path::new("/"))?];
     match &config.device {

@@ -1,4 +1,4 @@
-//! Kernel modules for the initramfs: dependencies, load order, decompression.
+//! Collects kernel modules for the initramfs: dependencies, load order, decompression.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -7,10 +7,10 @@ use std::{fs, io};
 
 use iotax_model::target::{Bus, GuestFs, GuestSpec, MachineType, NetworkSpec, Nic};
 
-/// Modules that newer kernels have merged or dropped.
+/// Modules that newer kernels have merged into others or dropped; a missing one is no error.
 const OPTIONAL: [&str; 1] = ["crc32c_generic"];
 
-/// The modules for a guest's machine, and for its disk and filesystem or for its network card.
+/// Names of the modules that a guest needs: for its machine type, and for its disk and filesystem or for its network card.
 #[must_use]
 pub fn needed(spec: &GuestSpec, network: Option<&NetworkSpec>) -> Vec<&'static str> {
     let transport = match spec.machine_type() {
@@ -41,27 +41,27 @@ pub fn needed(spec: &GuestSpec, network: Option<&NetworkSpec>) -> Vec<&'static s
     [&[transport], disk, &["virtio_console"], filesystem].concat()
 }
 
-/// A module to load.
+/// A kernel module, ready for the initramfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
-    /// The module's name, with underscores.
+    /// The module's name, with underscores instead of hyphens.
     pub name: String,
-    /// The ELF object, decompressed.
+    /// Content of the module's ELF file, decompressed.
     pub object: Vec<u8>,
 }
 
-/// An error while collecting modules.
+/// An error while collecting kernel modules for the initramfs.
 #[derive(Debug, thiserror::Error)]
 pub enum ModulesError {
-    /// An index or a module cannot be read.
+    /// An index file or a module file cannot be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's or the decompressor's error.
+        /// Error of the system call or of the decompressor.
         source: io::Error,
     },
-    /// The kernel has no such module.
+    /// The kernel neither has this module nor has it built in.
     #[error(
         "{} has no module {name:?}, and it is not built in: the guest needs it; take another kernel with --kernel and \
          --modules (Debian: {})",
@@ -74,38 +74,38 @@ pub enum ModulesError {
         }
     )]
     Missing {
-        /// The kernel's module directory.
+        /// Path of the kernel's module directory.
         dir: PathBuf,
-        /// The module.
+        /// Name of the missing module.
         name: String,
     },
-    /// A compression that is not supported.
+    /// The module file's compression is not supported.
     #[error("{}: accepted are .ko, .ko.xz and .ko.zst", path.display())]
     Compression {
-        /// The module's file.
+        /// Path of the module's file.
         path: PathBuf,
     },
-    /// The index has a dependency cycle.
+    /// `modules.dep` has a dependency cycle.
     #[error("{}: module {name:?} depends on itself; run depmod", dir.display())]
     Cycle {
-        /// The kernel's module directory.
+        /// Path of the kernel's module directory.
         dir: PathBuf,
-        /// The module.
+        /// Name of the module that depends on itself.
         name: String,
     },
 }
 
-/// Reads the named modules and their dependencies, in load order. Built-in ones are left out. `dir` is a kernel's module directory.
+/// Reads the modules `names` and their dependencies from a kernel's module directory, in load order. Modules that are built in are left out.
 pub fn load(dir: &Path, names: &[&str]) -> Result<Vec<Module>, ModulesError> {
     paths(dir, names)?.iter().map(|path| read(&dir.join(path))).collect()
 }
 
-/// Checks that a kernel has the named modules and their dependencies. `dir` is its module directory.
+/// Fails unless the kernel with the module directory `dir` has the modules `names` and their dependencies, loadable or built in.
 pub fn check(dir: &Path, names: &[&str]) -> Result<(), ModulesError> {
     paths(dir, names).map(drop)
 }
 
-/// The paths of modules, each after its dependencies.
+/// Paths of the modules and their dependencies, relative to `dir`, in load order.
 fn paths(dir: &Path, names: &[&str]) -> Result<Vec<String>, ModulesError> {
     let mut order = Order { dir, index: Index::read(dir)?, paths: Vec::new(), begun: HashSet::new() };
     for name in names {
@@ -117,9 +117,9 @@ fn paths(dir: &Path, names: &[&str]) -> Result<Vec<String>, ModulesError> {
     Ok(order.paths)
 }
 
-/// `modules.dep` and `modules.builtin`.
+/// The contents of `modules.dep` and `modules.builtin`.
 struct Index {
-    /// For each module name, the paths of the module and its dependencies, relative to the directory.
+    /// For each module name: path of the module and paths of its dependencies, relative to the module directory.
     modules: HashMap<String, (String, Vec<String>)>,
     builtin: HashSet<String>,
 }
@@ -141,7 +141,7 @@ impl Index {
     }
 }
 
-/// A depth-first walk over dependencies.
+/// State of a depth-first walk over module dependencies.
 struct Order<'a> {
     dir: &'a Path,
     index: Index,
@@ -150,7 +150,7 @@ struct Order<'a> {
 }
 
 impl Order<'_> {
-    /// Adds a module after its dependencies.
+    /// Adds a module to the load order, after its dependencies. Does nothing for a built-in module.
     fn add(&mut self, name: &str) -> Result<(), ModulesError> {
         if self.index.builtin.contains(name) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The guest's network card on QEMU's command line, and its backend on the host.
+//! The guest's network card in QEMU's options, and its backend on the host.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -10,57 +10,57 @@ use serde_json::{Value, json};
 use super::disk::transport;
 use super::escape::escaped;
 
-/// The host's address in QEMU's user-mode network stack; leads to its loopback interface (QEMU's documentation, invocation, `-netdev
-/// user`).
+/// The host's address as seen from QEMU's user-mode network stack; QEMU forwards it to the host's loopback interface (QEMU's documentation,
+/// invocation, `-netdev user`).
 pub(crate) const HOST_OF_USER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
-/// passt's socket in the run directory.
+/// File name of passt's socket in the run directory.
 pub(super) const PASST_SOCKET: &str = "passt.sock";
 /// QEMU's id of the network backend.
 const BACKEND: &str = "net0";
-/// Interrupt vectors of a virtio card for configuration and control queue, in addition to those of its queues.
+/// Interrupt vectors of a virtio network card in addition to those of its queues: for configuration changes and the control queue.
 const OTHER_VECTORS: u32 = 2;
 
 /// A guest's network card and its backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NicBackend {
-    /// The card that the guest sees.
+    /// Model of the card that the guest sees.
     pub nic: Nic,
-    /// The backend on the host.
+    /// The host side of the card, such as a tap device.
     pub backend: Backend,
-    /// Number of queue pairs.
+    /// Number of pairs of receive and transmit queues.
     pub queues: u32,
-    /// The card's address and prefix length, which PID 1 configures.
+    /// IPv4 address and prefix length that PID 1 in the guest sets on the card.
     pub address: (Ipv4Addr, u8),
-    /// Largest packet in bytes; `None` for the driver's default.
+    /// MTU in bytes; `None` for the driver's default.
     pub mtu: Option<u32>,
-    /// The network namespace of QEMU; `None` for this process's.
+    /// The network namespace that QEMU runs in; `None` for this process's.
     pub namespace: Option<String>,
 }
 
-/// The host side of a card.
+/// The host side of a guest's network card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
-    /// An existing tap device.
+    /// A tap device that exists already.
     Tap {
         /// The tap device's name.
         interface: String,
         /// True to use vhost-net, which moves packets in the host's kernel instead of QEMU.
         vhost: bool,
     },
-    /// QEMU's own network stack (slirp).
+    /// QEMU's built-in user-mode network stack (slirp).
     User,
-    /// passt(1), started next to QEMU.
+    /// passt(1), a separate process.
     Passt,
 }
 
 impl NicBackend {
-    /// QEMU's arguments for this card.
+    /// Builds QEMU's arguments for the card and its backend.
     pub(super) fn arguments(&self, spec: &GuestSpec, run_dir: &Path) -> [String; 4] {
         let device = device(spec, self.nic, self.queues).to_string();
         ["-netdev".into(), self.backend(run_dir), "-device".into(), device]
     }
 
-    /// The backend in QEMU's option syntax, because QEMU before 7.2 accepts no JSON here.
+    /// The value of `-netdev` in key=value syntax, because QEMU before 7.2 accepts no JSON for it.
     fn backend(&self, run_dir: &Path) -> String {
         match &self.backend {
             Backend::Tap { interface, vhost } => {
@@ -77,7 +77,7 @@ impl NicBackend {
         }
     }
 
-    /// The kernel parameter that passes the card's settings to PID 1.
+    /// Kernel parameter with address, prefix length and MTU, which PID 1 in the guest applies.
     pub(super) fn parameter(&self) -> String {
         let (address, prefix) = self.address;
         let mtu = self.mtu.map(|mtu| format!(",{mtu}")).unwrap_or_default();
@@ -85,7 +85,7 @@ impl NicBackend {
     }
 }
 
-/// The card as a QEMU device.
+/// The network card as a QEMU device.
 pub(super) fn device(spec: &GuestSpec, nic: Nic, queues: u32) -> Value {
     let machine = spec.machine_type();
     let driver = match nic {

@@ -1,5 +1,5 @@
-//! Operations on a running guest and its disk, or on a storage daemon's export. A separate monitor connection keeps them from waiting for
-//! other commands.
+//! Operations on the disk of a running guest, or on an image that a storage daemon exports, during a measurement. They use a separate monitor
+//! connection, so that they do not block other commands.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -16,75 +16,75 @@ use super::disk::{DiskChain, Drive};
 use super::image::ChainImage;
 use super::qmp::{Qmp, QmpError};
 
-/// Time for which `Operation::Stop` halts the virtual CPUs.
+/// Time for which `Operation::Stop` pauses the virtual CPUs.
 const STOPPED: Duration = Duration::from_secs(1);
-/// Polling interval for a job's status.
+/// Interval at which a running job's status is polled.
 const LOOK: Duration = Duration::from_millis(20);
-/// QEMU's names of the snapshot's node, the node that a chain is streamed into, the copy's node, and the job.
+/// QEMU's names for the nodes of the snapshot, of the streamed image and of the copy, and for the job.
 const OVERLAY: &str = "watch-overlay";
 const STREAMED: &str = "watch-streamed";
 const COPY: &str = "watch-copy";
 const JOB: &str = "watch-job";
 
-/// An error of an operation.
+/// An error of an operation on a guest or image, such as a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
-    /// QEMU rejected a command, or has exited.
+    /// QEMU rejected a command, did not answer, or has exited.
     #[error(transparent)]
     Qmp(#[from] QmpError),
-    /// A job ended with an error.
+    /// A QEMU job, such as a commit or a mirror, ended with an error.
     #[error("QEMU's {operation} failed: {reason}")]
     Job {
-        /// The operation.
+        /// The operation that started the job.
         operation: Operation,
-        /// QEMU's message.
+        /// The job's error, as reported by QEMU.
         reason: String,
     },
-    /// QEMU does not report the disk's length.
+    /// QEMU's description of the disk does not contain its length.
     #[error("QEMU does not tell how long the disk is")]
     Length,
-    /// A system call on the copy's file failed.
+    /// The file for the copy could not be opened or resized.
     #[error("{}: {source}", path.display())]
     File {
-        /// The copy's path.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system call.
         source: io::Error,
     },
 }
 
-/// Files that operations write; the caller creates and removes them.
+/// Files that operations write to. The caller creates and removes them.
 #[derive(Debug, Clone, Default)]
 pub struct OperationFiles {
-    /// An empty overlay on the image, for a snapshot.
+    /// An empty qcow2 overlay on the disk's image, for a snapshot.
     pub overlay: Option<PathBuf>,
-    /// An image that the chain is streamed into.
+    /// A qcow2 overlay into which the data of all images below is copied (block-stream).
     pub streamed: Option<PathBuf>,
-    /// An empty file for each copy.
+    /// An empty file for each operation that copies the disk.
     pub copies: Vec<(Operation, PathBuf)>,
 }
 
-/// Carries out operations on a guest or export, one at a time.
+/// Performs operations on a guest or on an exported image, one at a time.
 #[derive(Debug)]
 pub struct Operator {
     qmp: Qmp,
-    /// Name of the block node of the disk's image.
+    /// Name of the block node of the disk's original image.
     image: String,
     drive: Drive,
     l2_cache_size: Option<Bytes>,
     files: OperationFiles,
-    /// Changes that the operations have made to the disk.
+    /// Changes that earlier operations have made to the disk.
     state: DiskState,
 }
 
-/// The state of a disk after operations.
+/// Changes to a disk's block nodes and length.
 #[derive(Debug, Default)]
 struct DiskState {
-    /// Nodes above the image, from the bottom up; the last is the disk's current node.
+    /// Names of the nodes on top of the original image, from the bottom up; the last one is the disk's current node.
     over: Vec<&'static str>,
-    /// True if the lowest of `over` no longer depends on the image, because the chain was streamed into it.
+    /// True if the lowest node of `over` holds all data, after a stream, and no longer uses the original image.
     is_streamed: bool,
-    /// The original length, if the disk was enlarged.
+    /// The disk's original length, if an operation enlarged the disk.
     length: Option<Bytes>,
 }
 
@@ -99,7 +99,7 @@ impl Operator {
         Self { qmp, image, drive, l2_cache_size, files, state: DiskState::default() }
     }
 
-    /// Performs an operation and waits for its end.
+    /// Performs an operation and waits until it is complete.
     pub fn perform(&mut self, operation: Operation) -> Result<(), OperationError> {
         match operation {
             Operation::Stop => self.stop(),
@@ -111,7 +111,7 @@ impl Operator {
         }
     }
 
-    /// Restores the disk's original image and length. Commits everything written during the operations into that image.
+    /// Restores the disk's original image and length. Commits everything that was written meanwhile into the original image.
     pub fn restore(&mut self) -> Result<(), OperationError> {
         if self.state.is_streamed {
             // Beneath it again, the image takes what is committed.
@@ -131,7 +131,7 @@ impl Operator {
         Ok(())
     }
 
-    /// The name of the disk's topmost node.
+    /// Name of the block node that the disk currently uses.
     fn top(&self) -> &str {
         self.state.over.last().copied().unwrap_or(&self.image)
     }
@@ -143,7 +143,7 @@ impl Operator {
         self.execute("cont", &json!({}))
     }
 
-    /// Puts an empty overlay on top of the disk's nodes.
+    /// Puts an empty overlay on top of the disk's current node.
     fn cover(&mut self, node: &'static str, path: Option<PathBuf>) -> Result<(), OperationError> {
         self.open(node, &path.unwrap_or_default(), Format::Qcow2)?;
         if self.state.length.is_some() {
@@ -160,7 +160,7 @@ impl Operator {
         self.commit_into(self.state.over.len().saturating_sub(1))
     }
 
-    /// Commits all nodes from index `height` of `over` upward into the node directly below them.
+    /// Commits the nodes of `over` from index `height` upward into the node below them, and removes them.
     fn commit_into(&mut self, height: usize) -> Result<(), OperationError> {
         let base = height.checked_sub(1).map_or(self.image.as_str(), |below| self.state.over[below]);
         self.begin("block-commit", &json!({ "device": self.top(), "base-node": base }))?;
@@ -205,7 +205,7 @@ impl Operator {
         done.and(closed)
     }
 
-    /// The length of the disk as the guest sees it.
+    /// Current length of the disk, as the guest sees it.
     fn disk_size(&mut self) -> Result<Bytes, OperationError> {
         let nodes = self.qmp.execute("query-named-block-nodes", &json!({ "flat": true }))?;
         let is_top = |node: &&Value| node["node-name"].as_str() == Some(self.top());
@@ -214,7 +214,7 @@ impl Operator {
         size.map(Bytes).ok_or(OperationError::Length)
     }
 
-    /// Starts a job, which is kept after its end so that its error can be read.
+    /// Starts a QEMU job. The finished job is kept until its error has been read.
     fn begin(&mut self, command: &str, arguments: &Value) -> Result<(), OperationError> {
         let mut arguments = arguments.clone();
         arguments["job-id"] = json!(JOB);
@@ -222,7 +222,7 @@ impl Operator {
         self.execute(command, &arguments)
     }
 
-    /// Waits for the job's end, and completes a job that would otherwise run indefinitely.
+    /// Waits until the job ends. A mirror job is cancelled once the copy is complete, other jobs that wait are completed.
     fn job(&mut self, operation: Operation) -> Result<(), OperationError> {
         let mut told = false;
         loop {
@@ -256,7 +256,7 @@ impl Operator {
         self.execute("blockdev-add", &node)
     }
 
-    /// A block node for another image, with the options of the disk's drive.
+    /// A block node for the image `path`, with the same cache mode and I/O backend as the disk.
     fn node(&self, node: &str, path: &Path, format: Format) -> Value {
         let chain = [ChainImage::new(path.to_owned(), format)];
         let disk = DiskChain { chain: &chain, l2_cache_size: self.l2_cache_size };

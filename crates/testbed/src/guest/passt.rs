@@ -1,4 +1,4 @@
-//! passt(1): a user-mode network stack in a process next to QEMU.
+//! Runs passt(1), a user-mode network stack, for a guest.
 
 use std::io;
 use std::path::Path;
@@ -11,18 +11,18 @@ use crate::netns::{self, PASST};
 use crate::refusal::Refusal;
 use iotax_model::threads;
 
-/// Time for passt to create its socket.
+/// Maximum time for passt to create its socket.
 const READY: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A passt process that serves one guest; killed when dropped.
+/// A passt process that serves one guest. Dropping it kills the process.
 #[derive(Debug)]
 pub(super) struct Passt(Child);
 
 impl Passt {
-    /// Starts passt in the card's namespace. It exits when QEMU does (`--one-off`).
+    /// Starts passt in the network namespace of the guest's QEMU. passt exits when QEMU does (`--one-off`).
     ///
-    /// The options are those in passt's manual since 2024. This backend is untested.
+    /// The options are from passt's manual of 2024. This backend is untested.
     pub(super) fn start(nic: &NicBackend, run_dir: &Path) -> Result<Self, GuestError> {
         let program = PASST.path().map_err(|error| Refusal::environment(error.to_string()))?;
         let socket = run_dir.join(PASST_SOCKET);

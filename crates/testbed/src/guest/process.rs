@@ -1,4 +1,4 @@
-//! QEMU's process: start, sockets, exit diagnostics.
+//! QEMU's process: start, sockets, signs of life, exit diagnostics.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -20,25 +20,25 @@ use crate::netns;
 use iotax_model::threads;
 
 const PROGRAM: &str = "qemu-system-x86_64";
-/// Location in Red Hat's packages, outside of PATH.
+/// Path of QEMU in Red Hat's packages, which is not in PATH.
 const ELSEWHERE: &str = "/usr/libexec/qemu-kvm";
-/// Time for QEMU to create its sockets, which it does before it starts the guest.
+/// Maximum time for QEMU to create its sockets.
 const SOCKETS: Duration = SILENCE;
-/// CPU time that counts as a sign of life: 1% of the time after which a silent guest is given up.
+/// CPU time that counts as a sign of life: 1% of the 15 s after which a silent guest is given up.
 const LIVELY: Duration = Duration::from_millis(150);
-/// CPU time per virtual CPU without console output after which the guest is considered stuck in a loop. An emulated boot takes a fifth of
-/// it.
+/// CPU time per virtual CPU without console output after which a booting guest is considered stuck in a loop. An emulated boot takes a fifth
+/// of it.
 const CIRCLES: Duration = Duration::from_secs(20);
-/// Polling interval for a booting guest.
+/// Interval at which a booting guest is checked for signs of life.
 const LOOK: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Time for QEMU to exit after its socket closed.
+/// Maximum time for QEMU to exit after its socket closed.
 const LAST_BREATH: Duration = Duration::from_millis(500);
-/// Time for a killed process to exit.
+/// Maximum time for a killed QEMU to exit.
 const REAPED: Duration = Duration::from_secs(5);
 const TAIL_LINES: usize = 15;
 
-/// QEMU's program, from PATH.
+/// Finds QEMU's program in PATH or at Red Hat's location.
 pub fn find_qemu() -> Result<PathBuf, GuestError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -48,7 +48,7 @@ pub fn find_qemu() -> Result<PathBuf, GuestError> {
         .ok_or(GuestError::NoQemu { program: PROGRAM })
 }
 
-/// QEMU's version, such as `10.0.2`.
+/// Runs QEMU to find out its version, such as `10.0.2`.
 pub fn qemu_version() -> Result<String, GuestError> {
     let program = find_qemu()?;
     let failed = |source| GuestError::Io { path: program.clone(), source };
@@ -59,7 +59,7 @@ pub fn qemu_version() -> Result<String, GuestError> {
     version.ok_or_else(|| failed(io::Error::other(format!("--version said {text:?}"))))
 }
 
-/// A running QEMU; killed when dropped.
+/// A running QEMU process. Dropping it kills the process.
 #[derive(Debug)]
 pub(super) struct QemuProcess {
     child: Mutex<Child>,
@@ -69,7 +69,8 @@ pub(super) struct QemuProcess {
 }
 
 impl QemuProcess {
-    /// Starts QEMU with its log in the run directory, optionally in a network namespace. It holds the run's lock.
+    /// Starts QEMU, which writes its log to the run directory and holds the run's lock. Runs it in the network namespace `namespace` if
+    /// given.
     pub(super) fn spawn(
         arguments: &[String],
         run_dir: &Path,
@@ -103,7 +104,7 @@ impl QemuProcess {
         &self.command_line
     }
 
-    /// The files and block devices that QEMU has open, except those in its run directory.
+    /// Lists the files and block devices that QEMU has open, except those in its run directory.
     pub(super) fn open_files(&self) -> Vec<PathBuf> {
         let links = fs::read_dir(format!("/proc/{}/fd", self.pid)).into_iter().flatten().flatten();
         let opened = links.filter_map(|link| fs::read_link(link.path()).ok());
@@ -115,7 +116,7 @@ impl QemuProcess {
         opened.filter(holds_data).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Connects to one of QEMU's sockets once it exists.
+    /// Connects to one of QEMU's sockets. Waits up to 15 s until it exists.
     pub(super) fn connect(&self, socket: &str, interrupt: &AtomicBool) -> Result<UnixStream, GuestError> {
         let path = self.run_dir.join(socket);
         let end = Instant::now() + SOCKETS;
@@ -132,7 +133,7 @@ impl QemuProcess {
         }
     }
 
-    /// CPU time of all of QEMU's threads, at the kernel's tick resolution; `None` if QEMU has exited.
+    /// CPU time of all of QEMU's threads so far; `None` if QEMU has exited.
     fn cpu(&self) -> Option<Duration> {
         let fields = stat(self.pid)?;
         let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -140,12 +141,12 @@ impl QemuProcess {
         Some(Duration::from_millis((ticks(11)? + ticks(12)?) * 1000 / per_second))
     }
 
-    /// The exit status, if it has exited.
+    /// Exit status of QEMU; `None` while it is running.
     pub(super) fn status(&self) -> Option<ExitStatus> {
         self.child().try_wait().ok().flatten()
     }
 
-    /// The exit status, if it exits before the deadline.
+    /// Waits for QEMU to exit. Returns its exit status; `None` if it is still running after `deadline`.
     pub(super) fn wait(&self, deadline: Duration) -> Option<ExitStatus> {
         let end = Instant::now() + deadline;
         loop {
@@ -157,7 +158,7 @@ impl QemuProcess {
         }
     }
 
-    /// Kills QEMU and waits for its exit.
+    /// Kills QEMU and waits up to 5 s for its exit.
     pub(super) fn kill(&self) {
         // An error means that it has exited already.
         let _ = self.child().kill();
@@ -165,7 +166,7 @@ impl QemuProcess {
         self.wait(REAPED);
     }
 
-    /// The exit status, QEMU's output, and the console's last lines, as far as available.
+    /// Describes QEMU's exit status, its last output and the console's last lines, for error messages.
     pub(super) fn exit_diagnostics(&self) -> String {
         let mut words = Vec::new();
         if let Some(status) = self.wait(LAST_BREATH) {
@@ -179,18 +180,18 @@ impl QemuProcess {
         words.join("; ")
     }
 
-    /// The last line of QEMU's own output.
+    /// The last line that QEMU wrote to its log; `None` if there is none.
     pub(super) fn qemu_said(&self) -> Option<String> {
         let log = tail(&self.run_dir.join(QEMU_LOG), TAIL_LINES);
         log.lines().last().map(str::to_owned)
     }
 
-    /// The console's last lines; empty if there are none.
+    /// The last 15 lines of the guest's console; empty if there is no output.
     pub(super) fn console_tail(&self) -> String {
         tail(&self.run_dir.join(CONSOLE), TAIL_LINES)
     }
 
-    /// Returns whether a line of the console contains `text`.
+    /// Returns whether the console output contains `text`.
     pub(super) fn console_says(&self, text: &str) -> bool {
         fs::read(self.run_dir.join(CONSOLE)).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text))
     }
@@ -206,14 +207,14 @@ impl Drop for QemuProcess {
     }
 }
 
-/// Signs of life of a booting guest: console output, or CPU time.
+/// Watches a booting guest for signs of life: console output or CPU time.
 pub(super) struct Signs {
     process: Arc<QemuProcess>,
     vcpus: u32,
     looked: Instant,
-    /// The console's length, and the CPU time when it last grew.
+    /// Length of the console log, and QEMU's CPU time when the log last grew.
     console: (u64, Duration),
-    /// CPU time at the last sign.
+    /// QEMU's CPU time at the last sign of life.
     cpu: Duration,
 }
 
@@ -223,7 +224,8 @@ impl Signs {
         Self { process, vcpus, looked: Instant::now(), console: (0, cpu), cpu }
     }
 
-    /// Returns whether there was a sign of life since the last look. Looks at most once per [`LOOK`]; false in between.
+    /// Returns whether the guest showed a sign of life since the last check. Checks at most once per [`LOOK`] and returns false in between.
+    /// True if QEMU has exited: the caller notices that by the closed socket.
     pub(super) fn seen(&mut self) -> bool {
         if self.looked.elapsed() < LOOK {
             return false;
@@ -244,12 +246,12 @@ impl Signs {
     }
 }
 
-/// Returns whether a process was stopped by a signal or a debugger.
+/// Returns whether a process is stopped by a signal or a debugger.
 pub(super) fn is_stopped(pid: u32) -> bool {
     stat(pid).is_some_and(|fields| matches!(fields.first().map(String::as_str), Some("T" | "t")))
 }
 
-/// A process's state in words, derived from its threads, such as `it waits for a disk`.
+/// Describes in words what a process is doing, such as `it waits for a disk`, from the states of its threads.
 pub(crate) fn state(pid: u32) -> &'static str {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
@@ -263,13 +265,13 @@ pub(crate) fn state(pid: u32) -> &'static str {
     words.iter().find_map(of).unwrap_or("it is gone")
 }
 
-/// The fields of /proc/PID/stat after the name (proc_pid_stat(5)).
+/// The fields of /proc/PID/stat after the process name (proc_pid_stat(5)); `None` if the process is gone.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
 }
 
-/// The last lines of a file, without empty lines and control characters; empty if it cannot be read.
+/// The last `lines` non-empty lines of a file, without control characters; empty if the file cannot be read.
 fn tail(path: &Path, lines: usize) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -281,7 +283,7 @@ fn tail(path: &Path, lines: usize) -> String {
     clean[clean.len().saturating_sub(lines)..].join("\n")
 }
 
-/// Quotes a word for a shell.
+/// Quotes a word for a shell, if it contains special characters.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./,:@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,6 +1,6 @@
-//! A small QMP client: one command at a time over QEMU's monitor socket, each with a deadline.
+//! A QMP client: sends one command at a time to QEMU's monitor socket, each with a deadline.
 //!
-//! QEMU sends one JSON object per line: the answer to a command, or an event, which is kept.
+//! QEMU sends one JSON object per line: the answer to a command, or an event. Events are kept until they are fetched.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -12,91 +12,92 @@ use serde_json::{Value, json};
 use super::process;
 use crate::interrupt::{Interrupt, POLL, SILENCE};
 
-/// Timeout of every command. Stopping a guest flushes its disk, which takes long on a slow disk below a large cache.
+/// Timeout of every command. Pausing a guest flushes its disk, which takes long with a large write cache above a slow disk.
 pub const DEADLINE: Duration = Duration::from_mins(2);
 
-/// An error of a command.
+/// An error of a QMP command.
 #[derive(Debug, thiserror::Error)]
 pub enum QmpError {
-    /// The monitor closed: QEMU has exited.
+    /// The monitor connection closed, because QEMU has exited.
     #[error("QEMU ended its monitor during {command}: {source}")]
     Gone {
-        /// The command.
+        /// The command that was pending.
         command: String,
-        /// The system's error.
+        /// Error of the socket.
         source: io::Error,
     },
-    /// QEMU did not answer in time.
+    /// QEMU did not answer within the deadline.
     #[error("QEMU did not answer {command} within {} s", waited.as_secs_f32())]
     Deadline {
-        /// The command.
+        /// The command that was pending.
         command: String,
-        /// The time waited.
+        /// The deadline.
         waited: Duration,
     },
-    /// QEMU was stopped (SIGSTOP, a debugger) and not continued.
+    /// QEMU did not answer, because it was stopped by SIGSTOP or a debugger for 15 s.
     #[error("QEMU was stopped for {} s during {command} and did not answer", SILENCE.as_secs())]
     Stopped {
-        /// The command.
+        /// The command that was pending.
         command: String,
     },
-    /// An earlier command is still unanswered, so that the next answer could be mistaken for another's.
+    /// The command was not sent, because QEMU has not answered an earlier one: its late answer could be mistaken for the answer to this
+    /// command.
     #[error("QEMU was not asked for {command}: it has not answered {earlier}")]
     Silent {
-        /// The command.
+        /// The command that was not sent.
         command: String,
-        /// The earlier command that QEMU did not answer.
+        /// The earlier command without an answer.
         earlier: String,
     },
-    /// The user interrupted.
+    /// The user pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-    /// QEMU rejected the command.
+    /// QEMU answered the command with an error.
     #[error("QEMU refused {command}: {description}")]
     Refused {
-        /// The command.
+        /// The rejected command.
         command: String,
-        /// QEMU's message.
+        /// The error message from QEMU.
         description: String,
     },
-    /// The answer is not QMP.
+    /// QEMU sent a line that is not a QMP message.
     #[error("expected a QMP message after {command} and got {line:?}")]
     Protocol {
-        /// The command.
+        /// The command that was pending.
         command: String,
-        /// The beginning of the line.
+        /// The first 120 characters of the line.
         line: String,
     },
 }
 
-/// A connection to QEMU's monitor.
+/// A connection to the monitor (QMP) of a QEMU process.
 #[derive(Debug)]
 pub struct Qmp {
     stream: BufReader<UnixStream>,
     deadline: Duration,
-    /// QEMU's process id.
+    /// Process id of QEMU, to find out whether it is stopped.
     pid: u32,
     stop: Interrupt,
-    /// Events that came with answers, up to [`MOST_EVENTS`].
+    /// Events received since they were last fetched, up to [`MOST_EVENTS`].
     events: Vec<QmpEvent>,
-    /// The command that was not answered in time.
+    /// A command that QEMU did not answer in time; all further commands then fail.
     unanswered: Option<String>,
 }
 
-/// Maximum number of events kept until they are fetched.
+/// Maximum number of events to keep until they are fetched; later ones are dropped.
 const MOST_EVENTS: usize = 500;
 
-/// An event that QEMU reported.
+/// An asynchronous event from QEMU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QmpEvent {
-    /// Time of the event by QEMU's clock, which is the host's.
+    /// Time of the event by the host's clock.
     pub at: SystemTime,
-    /// Name and data, such as `BLOCK_IO_ERROR: action=stop device=disk operation=write`.
+    /// Name and data of the event, such as `BLOCK_IO_ERROR: action=stop device=disk operation=write`.
     pub text: String,
 }
 
 impl QmpEvent {
-    /// Parses an event; `None` for any other message.
+    /// Parses an event; `None` for other messages.
     fn of(message: &Value) -> Option<Self> {
         let name = message.get("event")?.as_str()?;
         let timestamp = |key: &str| message.get("timestamp")?.get(key)?.as_u64();
@@ -111,7 +112,8 @@ impl QmpEvent {
 }
 
 impl Qmp {
-    /// Reads the greeting and enables commands. Each command gets `deadline` and ends on an interrupt. `pid` is QEMU's.
+    /// Reads QEMU's greeting and enables commands. `deadline` applies to each command; setting `stop` aborts a pending one. `pid` is QEMU's
+    /// process id.
     pub fn start(
         stream: UnixStream,
         deadline: Duration,
@@ -136,7 +138,7 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Runs one command; returns QEMU's answer.
+    /// Sends a command and returns QEMU's answer.
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, QmpError> {
         if let Some(earlier) = self.unanswered.clone() {
             return Err(QmpError::Silent { command: command.into(), earlier });
@@ -176,20 +178,20 @@ impl Qmp {
         self.events.extend(QmpEvent::of(message).filter(|_| self.events.len() < MOST_EVENTS));
     }
 
-    /// The events since the last call, up to now. Fails if QEMU does not answer.
+    /// Returns the events since the last call. Fails if QEMU does not answer.
     pub fn events(&mut self) -> Result<Vec<QmpEvent>, QmpError> {
         // What was sent before its answer has come by then.
         self.execute("query-status", &json!({}))?;
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// Makes QEMU quit, even after an interrupt.
+    /// Tells QEMU to exit, even after an interrupt.
     pub fn quit(&mut self) -> Result<(), QmpError> {
         self.stop = Interrupt::default();
         self.execute("quit", &json!({})).map(drop)
     }
 
-    /// Reads one line, until `end` at the latest.
+    /// Reads one line from QEMU; fails if it is not complete at `end`.
     fn line(&mut self, command: &str, end: Instant) -> Result<Value, QmpError> {
         let gone = |source| QmpError::Gone { command: command.into(), source };
         let (mut line, mut stopped) = (Vec::new(), Duration::ZERO);

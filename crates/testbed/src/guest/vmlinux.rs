@@ -1,35 +1,35 @@
-//! Unpacks a kernel on the host, because an emulated CPU takes half a second for it at each boot.
+//! Unpacks a guest kernel on the host, because an emulated CPU needs half a second for it at each boot.
 //!
-//! A bzImage holds the kernel as a compressed ELF file (Linux, Documentation/arch/x86/boot.rst, `payload_offset`). QEMU boots such a
-//! file itself if a note says where to enter it (`XEN_ELFNOTE_PHYS32_ENTRY`, of kernels with CONFIG_PVH).
+//! A bzImage holds the kernel as a compressed ELF file (Linux, Documentation/arch/x86/boot.rst, `payload_offset`). QEMU boots such an ELF
+//! file directly if a note gives its entry point (`XEN_ELFNOTE_PHYS32_ENTRY`, in kernels with CONFIG_PVH).
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Largest unpacked kernel in bytes.
+/// Maximum size of an unpacked kernel in bytes.
 const MOST: u64 = 512 << 20;
-/// Unpacked size of a block in LZ4's legacy format; the last one may be shorter.
+/// Unpacked size in bytes of a block in LZ4's legacy format; the last block may be shorter.
 const LZ4_BLOCK: usize = 8 << 20;
-/// The ELF note's header and name: lengths of name and value, type, name. The value that follows is an address of 32 or 64 bits.
+/// Start of the ELF note that gives the entry point: lengths of name and value, type, name. The value is an address of 32 or 64 bits.
 const NOTES: [&[u8]; 2] = [b"\x04\0\0\0\x04\0\0\0\x12\0\0\0Xen\0", b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0"];
 
-/// Writes the kernel of an image to `path`, as [`unpack`] returns it. `None` if the image itself must be booted.
+/// Unpacks a kernel image and writes the ELF file to `path`. Returns `None` if the image itself must be booted, see [`unpack`].
 pub fn write(image: &Path, path: PathBuf) -> io::Result<Option<PathBuf>> {
     let Some(kernel) = unpack(&fs::read(image)?) else { return Ok(None) };
     fs::write(&path, kernel)?;
     Ok(Some(path))
 }
 
-/// The kernel of a bzImage as an ELF file that QEMU can boot. `None` if it is no bzImage, uses an unknown compression, or holds no such
-/// kernel; the image itself remains bootable.
+/// Extracts the ELF file from a bzImage. `None` if the image is no bzImage, its compression is unknown, or QEMU cannot boot the ELF file
+/// directly; the image itself can still be booted.
 #[must_use]
 pub fn unpack(image: &[u8]) -> Option<Vec<u8>> {
     let kernel = decompress(payload(image)?)?;
     can_be_entered(&kernel)?.then_some(kernel)
 }
 
-/// Returns whether a note of a 64-bit ELF file gives an entry point; `None` if it is not such a file.
+/// Returns whether a 64-bit ELF file has a note with an entry point; `None` if it is no such file or is damaged.
 fn can_be_entered(elf: &[u8]) -> Option<bool> {
     let place = |at: usize| usize::try_from(u64::from_le_bytes(*elf.get(at..)?.first_chunk()?)).ok();
     let half = |at: usize| Some(usize::from(u16::from_le_bytes(*elf.get(at..)?.first_chunk()?)));
@@ -48,7 +48,7 @@ fn can_be_entered(elf: &[u8]) -> Option<bool> {
     Some((0..count).filter_map(notes).any(has_entry))
 }
 
-/// The compressed kernel without the four bytes at its end, which hold its size.
+/// The compressed kernel in a bzImage, without the four bytes at its end that hold the unpacked size.
 fn payload(image: &[u8]) -> Option<&[u8]> {
     let word = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?) as usize);
     let version = u16::from_le_bytes(image.get(0x206..0x208)?.try_into().ok()?);
@@ -78,7 +78,7 @@ fn limited(decoder: impl Read) -> Option<Vec<u8>> {
     ((read as u64) < MOST).then_some(kernel)
 }
 
-/// Decompresses LZ4's legacy frames: blocks, each preceded by its length.
+/// Decompresses LZ4's legacy format: blocks, each preceded by its compressed length.
 fn lz4_legacy(mut blocks: &[u8]) -> Option<Vec<u8>> {
     let mut kernel = Vec::new();
     while let Some((length, rest)) = blocks.split_first_chunk::<4>() {

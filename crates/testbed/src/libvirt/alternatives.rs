@@ -1,9 +1,10 @@
-//! Alternatives to a domain's settings, one at a time.
+//! Suggests alternatives to a libvirt domain's disk settings, for comparison.
 
 use iotax_model::TargetSpec;
 use iotax_model::target::{Aio, Bus, CacheMode, FileSpec, Format, GuestSpec, Preallocation};
 
-/// Buildable targets that differ from a domain's in one of the settings that commonly matter.
+/// Targets that differ from `like` in one setting each: cache mode, I/O backend, bus, I/O thread or image format. Leaves out targets that
+/// equal it or cannot be built.
 #[must_use]
 pub fn alternatives(like: &TargetSpec) -> Vec<TargetSpec> {
     let Some(own) = like.guest() else { return Vec::new() };

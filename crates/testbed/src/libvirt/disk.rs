@@ -1,4 +1,4 @@
-//! A domain's `<disk>`, with its controller and I/O threads.
+//! Reads a domain's `<disk>` element, with its controller and I/O threads.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -8,14 +8,14 @@ use roxmltree::Node;
 
 use super::{DomainError, child, image, text};
 
-/// Properties of a disk that are not settings of the guest.
+/// Properties of a disk that are not part of the guest's settings.
 pub(super) struct DomainDisk {
     pub(super) name: String,
     pub(super) source: Option<PathBuf>,
     pub(super) file: FileSpec,
 }
 
-/// Attributes of `<driver>` that are supported, or that concern error handling.
+/// Attributes of `<driver>` that iotax reproduces, or that only concern error handling.
 const DRIVER: [&str; 10] = [
     "name",
     "type",
@@ -28,7 +28,7 @@ const DRIVER: [&str; 10] = [
     "rerror_policy",
     "detect_zeroes",
 ];
-/// Elements of `<disk>` that are supported, or that only identify the disk.
+/// Child elements of `<disk>` that iotax reproduces, or that only identify the disk.
 const PARTS: [&str; 12] = [
     "driver",
     "source",
@@ -44,10 +44,10 @@ const PARTS: [&str; 12] = [
     "auth",
 ];
 
-/// Elements of `<source>` that locate the disk or control access to it.
+/// Child elements of `<source>` that locate the disk or control access to it, and do not affect performance.
 const SOURCE: [&str; 6] = ["host", "auth", "seclabel", "snapshot", "config", "address"];
 
-/// The disk with a target name, or else the first one that is not a media drive.
+/// Finds the disk with the target name `wanted`; without one, the first disk that is no CD or floppy drive.
 pub(super) fn choose<'a, 'i>(root: Node<'a, 'i>, wanted: Option<&str>) -> Result<Node<'a, 'i>, DomainError> {
     let devices =
         child(root, "devices").ok_or_else(|| DomainError::at(root, "the domain has no <devices>"))?;
@@ -73,7 +73,7 @@ pub(super) fn name<'a>(disk: Node<'a, '_>) -> &'a str {
     child(disk, "target").and_then(|target| target.attribute("dev")).unwrap_or_default()
 }
 
-/// Reads a disk element; the guest's settings go into `guest`.
+/// Reads a disk element. Writes the guest's settings into `guest`, and adds a note for each setting that is not reproduced.
 pub(super) fn read(
     root: Node<'_, '_>,
     disk: Node<'_, '_>,
@@ -106,7 +106,7 @@ pub(super) fn read(
     Ok(DomainDisk { name: name(disk).to_owned(), source: source(disk), file })
 }
 
-/// The bus of the disk's target, or the one that libvirt infers from its name.
+/// The disk's bus, as given or as libvirt infers it from the target name. Fails for a bus that iotax does not support.
 fn bus(root: Node<'_, '_>, disk: Node<'_, '_>) -> Result<Bus, DomainError> {
     let target = child(disk, "target").ok_or_else(|| DomainError::at(disk, "a <disk> without a <target>"))?;
     let letters = name(disk).trim_start_matches("nvme");
@@ -138,7 +138,7 @@ fn bus(root: Node<'_, '_>, disk: Node<'_, '_>) -> Result<Bus, DomainError> {
     }
 }
 
-/// The SCSI controller of a SCSI disk.
+/// The SCSI controller that a disk is attached to; `None` if the domain lists none.
 pub(super) fn controller<'a, 'i>(root: Node<'a, 'i>, disk: Node<'a, 'i>) -> Option<Node<'a, 'i>> {
     let index = child(disk, "address").and_then(|address| address.attribute("controller")).unwrap_or("0");
     child(root, "devices")?.children().find(|node| {
@@ -148,7 +148,7 @@ pub(super) fn controller<'a, 'i>(root: Node<'a, 'i>, disk: Node<'a, 'i>) -> Opti
     })
 }
 
-/// An attribute of `<driver>`, or QEMU's default.
+/// Parses an attribute of `<driver>`. Returns QEMU's default if it is missing, and adds that to `left_out`.
 fn word<T: FromStr<Err: std::fmt::Display> + std::fmt::Display>(
     driver: Option<Node<'_, '_>>,
     key: &str,
@@ -167,7 +167,7 @@ fn word<T: FromStr<Err: std::fmt::Display> + std::fmt::Display>(
     }
 }
 
-/// The number of I/O threads: `iothread='1'`, or several in `<iothreads>`.
+/// Number of I/O threads that a driver element assigns: `iothread='1'`, or several in `<iothreads>`.
 pub(super) fn threads(driver: Node<'_, '_>) -> u32 {
     let several = child(driver, "iothreads").map_or(0, |threads| {
         threads.children().filter(|thread| thread.tag_name().name() == "iothread").count()
@@ -184,13 +184,13 @@ fn number(node: Node<'_, '_>, key: &str) -> Result<Option<u32>, DomainError> {
     found.parse().map(Some).map_err(|_| DomainError::at(node, format!("{key}={found:?}: accepted: a number")))
 }
 
-/// The local file or device of the disk.
+/// Path of the local file or device behind the disk; `None` for a network disk or a volume.
 pub(super) fn source(disk: Node<'_, '_>) -> Option<PathBuf> {
     let source = child(disk, "source")?;
     source.attribute("file").or_else(|| source.attribute("dev")).map(PathBuf::from)
 }
 
-/// The settings of an equivalent image.
+/// Settings for a new image that resembles the disk's.
 fn file(disk: Node<'_, '_>, format: Format, notes: &mut Vec<String>) -> FileSpec {
     let source = source(disk);
     match disk.attribute("type").unwrap_or("file") {
@@ -210,7 +210,7 @@ fn file(disk: Node<'_, '_>, format: Format, notes: &mut Vec<String>) -> FileSpec
     image::like(source.as_deref(), format, u32::try_from(backing).unwrap_or(u32::MAX), notes)
 }
 
-/// Adds a note for each part of the disk that iotax does not reproduce.
+/// Adds a note for each attribute and element of the disk that iotax does not reproduce.
 fn not_done(
     disk: Node<'_, '_>,
     driver: Option<Node<'_, '_>>,
@@ -244,7 +244,7 @@ fn not_done(
     }
 }
 
-/// The content of an element: its text, or that of its children.
+/// The content of an element for a note: its text, or the names and texts of its child elements.
 fn settings(part: Node<'_, '_>) -> String {
     let of_children = part
         .children()

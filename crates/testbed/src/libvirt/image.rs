@@ -1,4 +1,4 @@
-//! The image settings of a domain's disk, from the domain and, if readable, the image's header.
+//! Derives image settings from a domain's disk and, if it is readable, from the image's header.
 
 use std::path::Path;
 
@@ -10,7 +10,8 @@ use crate::program::Program;
 
 const QEMU_IMG: Program = Program { name: "qemu-img", package: "qemu-utils" };
 
-/// The settings of an equivalent image. `backing` is the number of backing files in the domain.
+/// Settings for a new image that resembles the one at `source`. `backing` is the number of backing files that the domain lists, for an image
+/// that cannot be read.
 pub(super) fn like(source: Option<&Path>, format: Format, backing: u32, notes: &mut Vec<String>) -> FileSpec {
     let mut file = FileSpec { format, ..FileSpec::default() };
     if format != Format::Qcow2 {
@@ -46,7 +47,7 @@ pub(super) fn like(source: Option<&Path>, format: Format, backing: u32, notes: &
     file
 }
 
-/// qemu-img's description of an image and its backing files, topmost first. Reads only headers, even while the image is in use.
+/// Describes an image and its backing files as qemu-img does, topmost first. Reads only headers, and works while the image is in use.
 fn chain(path: &Path) -> Result<Vec<Value>, String> {
     let arguments = ["info", "-U", "--backing-chain", "--output=json", "-f", "qcow2"].map(AsRef::as_ref);
     let text =

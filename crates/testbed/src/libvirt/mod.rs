@@ -1,7 +1,7 @@
-//! Reads the disk settings of a libvirt domain, to reproduce and measure them elsewhere.
+//! Reads the disk settings of a libvirt domain, to reproduce and measure them on another disk.
 //!
-//! Supports the elements of libvirt's domain XML format. Missing settings get QEMU's default, and unsupported ones are skipped; both are
-//! noted. The domain's own disk is opened only to read an image's header.
+//! Supports libvirt's domain XML format. Settings that are missing get QEMU's default, unsupported ones are skipped, and a note is added in
+//! both cases. The domain's own disk is opened only to read an image's header.
 
 mod alternatives;
 mod disk;
@@ -23,9 +23,9 @@ pub use setup::setup;
 
 const VIRSH: Program = Program { name: "virsh", package: "libvirt-clients" };
 
-/// Maximum memory of a guest: direct I/O needs no more, and several guests run concurrently.
+/// Maximum memory of a guest in bytes: direct I/O needs no more, and several guests run at the same time.
 const MOST_MEMORY: Bytes = Bytes(1 << 30);
-/// Minimum memory of a guest.
+/// Minimum memory of a guest in bytes.
 const LEAST_MEMORY: Bytes = Bytes(512 << 20);
 /// Maximum number of virtual CPUs of a guest.
 const MOST_CPUS: u32 = 64;
@@ -42,28 +42,28 @@ const NOT_DONE: [&str; 8] = [
     "commandline",
 ];
 
-/// The disk settings of a domain.
+/// The settings of a domain and of one of its disks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
-    /// The domain's name.
+    /// Name of the domain.
     pub name: String,
     /// The target name of the disk, such as `vda`.
     pub disk: String,
-    /// The local file or device of the disk, if there is one.
+    /// Path of the local file or device behind the disk; `None` for a network disk or a volume.
     pub source: Option<PathBuf>,
-    /// The guest's settings.
+    /// CPUs, memory, machine type and disk options for an equivalent guest.
     pub guest: GuestSpec,
-    /// The settings of an equivalent image; without a directory.
+    /// Settings for a new image that resembles the disk's; the directory is not set.
     pub file: FileSpec,
-    /// Differences from the domain and assumed defaults, one sentence each.
+    /// One sentence for each difference from the domain and each assumed default.
     pub notes: Vec<String>,
 }
 
-/// A domain whose disk cannot be reproduced.
+/// The reason why a domain cannot be read or its disk cannot be reproduced.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{message}", place.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default())]
 pub struct DomainError {
-    /// Line and column in the XML, from 1.
+    /// Line and column in the XML, counted from 1.
     place: Option<(u32, u32)>,
     message: String,
 }
@@ -75,13 +75,13 @@ impl DomainError {
     }
 }
 
-/// The XML of a domain from `virsh dumpxml`.
+/// Reads a domain's XML with `virsh dumpxml`.
 pub fn dumpxml(domain: &str) -> Result<String, ProgramError> {
     let xml = VIRSH.run(["--readonly", "dumpxml", "--domain", domain])?;
     Ok(String::from_utf8_lossy(&xml).into_owned())
 }
 
-/// Asks libvirt for the paths of the guest's volumes. The path of a volume that is not a local file or device stays unknown.
+/// Fills in the paths of disks that are libvirt volumes, by asking libvirt. A volume that is no local file or device keeps no path.
 pub fn locate_volumes(guest: &mut GuestSetup) {
     for disk in &mut guest.disks {
         let Some((pool, volume)) = disk.volume.as_ref().and_then(|volume| volume.value.split_once('/'))
@@ -96,7 +96,7 @@ pub fn locate_volumes(guest: &mut GuestSetup) {
     }
 }
 
-/// Reads a domain and one of its disks: that with the target name `disk`, or else the first.
+/// Parses a domain's XML and reads the disk with the target name `disk`; without a name, the first disk.
 pub fn read(xml: &str, disk: Option<&str>) -> Result<Domain, DomainError> {
     let document = Document::parse(xml).map_err(|error| not_xml(&error))?;
     let root = domain(&document)?;
@@ -122,7 +122,7 @@ fn not_xml(error: &roxmltree::Error) -> DomainError {
     DomainError { place: Some((place.row, place.col)), message: format!("this is not XML: {reason}") }
 }
 
-/// The root of a document, which must be a domain.
+/// The root element of a document. Fails if it is not `<domain>`.
 fn domain<'a, 'i>(document: &'a Document<'i>) -> Result<Node<'a, 'i>, DomainError> {
     let root = document.root_element();
     if root.tag_name().name() == "domain" {
@@ -132,7 +132,7 @@ fn domain<'a, 'i>(document: &'a Document<'i>) -> Result<Node<'a, 'i>, DomainErro
     Err(DomainError::at(root, format!("<{found}>: accepted: <domain>, as virsh dumpxml prints it")))
 }
 
-/// Reads CPUs, memory and machine type into a guest's settings. Adds a note for each value that is limited.
+/// Reads CPUs, memory and machine type of a domain. Adds a note for each value that differs from the domain's.
 fn machine(root: Node<'_, '_>, notes: &mut Vec<String>) -> Result<GuestSpec, DomainError> {
     match root.attribute("type") {
         Some("kvm") => {}
@@ -194,7 +194,7 @@ fn machine(root: Node<'_, '_>, notes: &mut Vec<String>) -> Result<GuestSpec, Dom
     Ok(guest)
 }
 
-/// Memory such as `<memory unit='KiB'>4194304</memory>`; the default unit is KiB.
+/// Parses memory such as `<memory unit='KiB'>4194304</memory>` into bytes; the default unit is KiB.
 fn memory_bytes(node: Node<'_, '_>) -> Result<Bytes, DomainError> {
     let unit = node.attribute("unit").unwrap_or("KiB");
     let factor: Option<u64> = match unit {

@@ -1,4 +1,4 @@
-//! All disks and network cards of a domain, as facts.
+//! Reads all disks and network cards of a domain, for a survey.
 
 use std::path::Path;
 
@@ -7,10 +7,11 @@ use roxmltree::{Document, Node};
 
 use super::{DomainError, child, disk, text};
 
-/// Reads the settings in a domain's definition. Those left to libvirt or QEMU are absent.
+/// Reads a guest's setup from its domain XML. `source` names the origin of the facts. Settings that the XML leaves to libvirt or QEMU are
+/// `None`.
 ///
 /// # Errors
-/// The text is not a domain's XML.
+/// The text is not the XML of a domain.
 pub fn setup(xml: &str, source: &str) -> Result<GuestSetup, DomainError> {
     let document = Document::parse(xml).map_err(|error| super::not_xml(&error))?;
     let root = super::domain(&document)?;
@@ -87,7 +88,7 @@ fn guest_disk(root: Node<'_, '_>, node: Node<'_, '_>, source: &str) -> GuestDisk
     }
 }
 
-/// The protocol of a disk that is not a file or device: that of a network disk, or the disk's type.
+/// Protocol of a disk that is no local file, device or volume: that of a network disk, otherwise the disk's type.
 fn protocol<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     match disk.attribute("type")? {
         "network" => child(disk, "source")?.attribute("protocol"),
@@ -96,7 +97,7 @@ fn protocol<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     }
 }
 
-/// The pool and the volume of a disk of type `volume`.
+/// Names of the storage pool and of the volume behind a disk of type `volume`; `None` for other types.
 fn volume<'a>(disk: Node<'a, '_>) -> Option<(&'a str, &'a str)> {
     let source = child(disk, "source")?;
     source.attribute("pool").zip(source.attribute("volume"))

@@ -1,4 +1,4 @@
-//! Counters of block devices, network interfaces, CPUs and pressure: parsing and differences.
+//! Parses counters of block devices, network interfaces, CPUs and pressure stall information, and computes differences.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use iotax_model::record::{DiskActivity, DiskFlushes, HostCpu, NicActivity, Pressure};
 
-/// /proc/diskstats counts 512-byte sectors on all devices.
+/// Bytes per sector in /proc/diskstats, on all devices.
 const SECTOR: u64 = 512;
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_US: u64 = 1_000;
@@ -21,7 +21,7 @@ pub(super) fn since(earlier: u64, later: u64, unit: u64) -> Option<u64> {
     later.checked_sub(earlier)?.checked_mul(unit)
 }
 
-/// Counters of a block device since it appeared (kernel documentation, admin-guide/iostats).
+/// I/O counters of a block device since it appeared (kernel documentation, admin-guide/iostats).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DiskCounters {
     reads: u64,
@@ -33,11 +33,11 @@ pub(super) struct DiskCounters {
     write_sectors: u64,
     write_ms: u64,
     busy_ms: u64,
-    /// Flushes and their milliseconds; absent before Linux 5.5.
+    /// Number of flushes and their total milliseconds; `None` before Linux 5.5.
     flushes: Option<(u64, u64)>,
 }
 
-/// The settings in /sys/block/X/queue by which the kernel decides whether to send a device flushes.
+/// The write cache and FUA settings in /sys/block/X/queue, from which the kernel decides whether to send flushes to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FlushPolicy {
     volatile_cache: Option<bool>,
@@ -45,8 +45,8 @@ pub(super) struct FlushPolicy {
 }
 
 impl FlushPolicy {
-    /// The counters of a device by its kernel name; `None` if the kernel counts no flushes there: partitions and devices without request
-    /// queues.
+    /// Reads the settings of a device, given by its kernel name. `None` if the kernel counts no flushes for it: partitions and devices
+    /// without a request queue.
     pub(super) fn of(root: &Path, disk: &str) -> Option<Self> {
         let device = root.join("sys/block").join(disk);
         if !device.join("mq").is_dir() {
@@ -63,7 +63,7 @@ impl FlushPolicy {
     }
 }
 
-/// The counters of the named devices; devices that are not listed are left out.
+/// Counters of the devices in `names`, from the text of /proc/diskstats. Devices that it does not list are left out.
 pub(super) fn disks(diskstats: &str, names: &[String]) -> BTreeMap<String, DiskCounters> {
     let named = diskstats.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace();
@@ -75,7 +75,7 @@ pub(super) fn disks(diskstats: &str, names: &[String]) -> BTreeMap<String, DiskC
 }
 
 impl DiskCounters {
-    /// Parses the fields after the name. Discards are ignored.
+    /// Parses the fields of /proc/diskstats after the device name. Discard counters are ignored.
     fn parse<'a>(fields: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut fields = fields.map(|field| field.parse().ok());
         let mut next = || fields.next().flatten();
@@ -99,8 +99,8 @@ impl DiskCounters {
         })
     }
 
-    /// The device's activity up to `later`, which was read `duration_ns` after this reading. `cache` is the flush policy; `None` for a
-    /// device whose flushes the kernel does not count.
+    /// Activity of the device from this reading to `later`, `duration_ns` apart. `cache` is the flush policy, `None` for a device whose
+    /// flushes the kernel does not count. Returns `None` if a counter ran backwards.
     pub(super) fn until(
         &self,
         later: &Self,
@@ -145,7 +145,7 @@ impl DiskCounters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NicCounters(NicActivity);
 
-/// The counters of all interfaces, by name.
+/// Counters of all network interfaces by name, from the text of /proc/net/dev.
 pub(super) fn nics(dev: &str) -> BTreeMap<String, NicCounters> {
     let named = dev.lines().filter_map(|line| {
         // The two header lines have no colon.
@@ -156,12 +156,12 @@ pub(super) fn nics(dev: &str) -> BTreeMap<String, NicCounters> {
 }
 
 impl NicCounters {
-    /// The counters since the interface appeared.
+    /// The counter values since the interface appeared.
     pub(super) fn totals(self) -> NicActivity {
         self.0
     }
 
-    /// Parses the fields after the name: eight for receive, then eight for transmit.
+    /// Parses the fields of /proc/net/dev after the name: eight for receive, then eight for transmit. Errors and drops are added up.
     fn parse(fields: &str) -> Option<Self> {
         let fields: Option<Vec<u64>> =
             fields.split_ascii_whitespace().map(|field| field.parse().ok()).collect();
@@ -193,7 +193,7 @@ impl NicCounters {
         }))
     }
 
-    /// The interface's activity up to `later`.
+    /// Traffic from this reading to `later`; `None` if a counter ran backwards.
     pub(super) fn until(&self, later: &Self) -> Option<NicActivity> {
         let (earlier, later) = (&self.0, &later.0);
         Some(NicActivity {
@@ -207,7 +207,7 @@ impl NicCounters {
     }
 }
 
-/// CPU times of the whole machine in ticks, from the first line of /proc/stat (proc_stat(5)).
+/// CPU times of the whole machine since boot in clock ticks, from the first line of /proc/stat (proc_stat(5)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CpuCounters {
     user: u64,
@@ -222,7 +222,7 @@ pub(super) struct CpuCounters {
     guest_nice: u64,
 }
 
-/// The counters of all CPUs together.
+/// Sums over all CPUs, from the text of /proc/stat.
 pub(super) fn cpu(stat: &str) -> Option<CpuCounters> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let mut fields = line.split_ascii_whitespace().map(|field| field.parse().ok());
@@ -242,7 +242,7 @@ pub(super) fn cpu(stat: &str) -> Option<CpuCounters> {
 }
 
 impl CpuCounters {
-    /// The CPUs' activity up to `later`.
+    /// CPU times from this reading to `later`; `None` if a counter other than I/O wait ran backwards.
     pub(super) fn until(&self, later: &Self) -> Option<HostCpu> {
         let tick = tick_ns();
         let both = |a: Option<u64>, b: Option<u64>| a?.checked_add(b?);
@@ -262,7 +262,7 @@ impl CpuCounters {
     }
 }
 
-/// Stall times in microseconds since boot, from /proc/pressure (kernel documentation, accounting/psi).
+/// Stall times since boot in microseconds, from /proc/pressure (kernel documentation, accounting/psi).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PressureCounters {
     io_some: u64,
@@ -271,7 +271,7 @@ pub(super) struct PressureCounters {
     memory_some: u64,
 }
 
-/// The counters of the three files; `None` if any is missing.
+/// Stall times from the texts of the three files; `None` if one is missing or cannot be parsed.
 pub(super) fn pressure(
     io: Option<&str>,
     cpu: Option<&str>,
@@ -291,13 +291,13 @@ fn total(text: &str, line: &str) -> Option<u64> {
 }
 
 impl PressureCounters {
-    /// The stall times since boot.
+    /// Stall times since boot in nanoseconds.
     pub(super) fn totals(self) -> Option<Pressure> {
         let boot = Self { io_some: 0, io_full: 0, cpu_some: 0, memory_some: 0 };
         boot.until(&self)
     }
 
-    /// The stall times up to `later`.
+    /// Stall times from this reading to `later`; `None` if a counter ran backwards.
     pub(super) fn until(&self, later: &Self) -> Option<Pressure> {
         Some(Pressure {
             io_some_ns: since(self.io_some, later.io_some, NS_PER_US)?,

@@ -1,4 +1,4 @@
-//! Finds gaps during which I/Os are in flight on a block device and none completes.
+//! Finds I/O gaps of block devices: periods in which I/Os are in flight and none completes.
 //!
 //! A thread reads the counters of each device every 10 ms, which costs a few microseconds per device.
 
@@ -13,12 +13,12 @@ use iotax_model::threads;
 
 use super::ProcFile;
 
-/// Interval between readings, and the resolution of the gaps.
+/// Interval at which the counters are read, which is also the resolution of the gaps.
 const LOOK: Duration = Duration::from_millis(10);
-/// Maximum number of gaps kept per device.
+/// Maximum number of gaps to keep per device and direction.
 const MOST: usize = 1000;
 
-/// A thread that finds gaps of block devices.
+/// A thread that watches block devices for I/O gaps.
 #[derive(Debug)]
 pub struct DeviceGapWatch {
     over: Arc<AtomicBool>,
@@ -26,8 +26,8 @@ pub struct DeviceGapWatch {
 }
 
 impl DeviceGapWatch {
-    /// Watches devices, given by kernel names, for gaps of at least `least` and at least two readings. /sys is below `root`. An unreadable
-    /// device is left out.
+    /// Starts to watch block devices, given by kernel names, for gaps of at least `least` (at least 20 ms). /sys is below `root`. A device
+    /// whose counters cannot be read is left out.
     #[must_use]
     pub fn start(root: &Path, disks: &[String], least: Duration) -> Self {
         let least = least.max(2 * LOOK);
@@ -48,7 +48,7 @@ impl DeviceGapWatch {
         Self { over, thread: thread.ok() }
     }
 
-    /// Ends the watch. Returns the gaps within a window, by device in the order given.
+    /// Ends the watch. Returns the gaps of each device within the window from `begin` to `end`.
     #[must_use]
     pub fn finish(mut self, begin: Instant, end: Instant) -> Vec<DeviceGaps> {
         self.over.store(true, Ordering::Relaxed);
@@ -71,8 +71,8 @@ impl Drop for DeviceGapWatch {
     }
 }
 
-/// The kernel names to read for a device: its hidden NVMe paths such as `nvme0c0n1`, on which the I/Os of the multipath head `nvme0n1` are
-/// in flight, then the device itself.
+/// Kernel names to watch for a device. For a multipath NVMe device `nvme0n1`, its hidden paths such as `nvme0c0n1` come first, because I/Os
+/// are in flight on those.
 fn with_paths(root: &Path, name: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     if let Some((subsystem, namespace)) = name.strip_prefix("nvme").and_then(|rest| rest.split_once('n')) {
@@ -89,7 +89,8 @@ fn with_paths(root: &Path, name: &str) -> Vec<String> {
     names
 }
 
-/// Intervals between two readings that are at least as long as the shortest gap: the machine or this process was stalled.
+/// Records when the watch itself was delayed: intervals between two readings that are at least as long as the shortest gap, because the
+/// machine or this process was stalled.
 #[derive(Debug)]
 struct Looks {
     least: Duration,
@@ -111,7 +112,8 @@ impl Looks {
     }
 }
 
-/// The part of a gap that is within a window; `to` is `None` for a gap that has not ended. Returns `None` if no part is in the window.
+/// The part of the gap from `from` to `to` that is within the window. `to` is `None` for a gap that has not ended. Returns `None` if the gap
+/// is outside of the window.
 fn blackout(from: Instant, to: Option<Instant>, begin: Instant, end: Instant) -> Option<Blackout> {
     let (at, until) = (from.max(begin), to.unwrap_or(end).min(end));
     let gap = until.checked_duration_since(at)?;
@@ -129,16 +131,16 @@ struct Device {
     stat: ProcFile,
     in_flight: ProcFile,
     least: Duration,
-    /// Gaps of reads, gaps of writes.
+    /// Gaps of reads and gaps of writes.
     ways: [DirectionGaps; 2],
     last: Option<Instant>,
 }
 
-/// Gaps of one direction of a device.
+/// Gaps of the reads or of the writes of a device.
 #[derive(Debug, Default)]
 struct DirectionGaps {
     completed: u64,
-    /// Start of the current gap: I/Os have been in flight since then without a completion.
+    /// Start of the current gap: I/Os have been in flight since then and none has completed. `None` outside of a gap.
     hangs: Option<Instant>,
     found: Vec<(Instant, Instant)>,
 }
@@ -178,7 +180,7 @@ impl Device {
         }
     }
 
-    /// Returns whether the device's counters could be read.
+    /// Returns whether the device's counters could be read at least once.
     const fn is_known(&self) -> bool {
         self.last.is_some()
     }
@@ -208,13 +210,13 @@ impl DirectionGaps {
     }
 }
 
-/// Completed reads and writes of `/sys/class/block/X/stat` (kernel documentation, block/stat).
+/// Numbers of completed reads and of completed writes, from the text of `/sys/class/block/X/stat` (kernel documentation, block/stat).
 fn completed(stat: &str) -> Option<[u64; 2]> {
     let fields: Vec<u64> = stat.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
     Some([*fields.first()?, *fields.get(4)?])
 }
 
-/// Reads and writes of `/sys/class/block/X/inflight`.
+/// Numbers of reads and of writes in flight, from the text of `/sys/class/block/X/inflight`.
 fn in_flight(text: &str) -> Option<[u64; 2]> {
     let (reads, writes) = text.trim().split_once(char::is_whitespace)?;
     Some([reads.parse().ok()?, writes.trim().parse().ok()?])

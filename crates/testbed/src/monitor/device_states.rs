@@ -1,4 +1,4 @@
-//! States of devices and RAIDs that change without an event, from /sys.
+//! Watches states of devices and RAIDs in /sys whose changes cause no uevent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use crate::host_info::text;
 
-/// States between which an md array changes because of ordinary writes.
+/// Array states between which the kernel switches because of ordinary writes.
 const WRITTEN: [&str; 4] = ["active", "active-idle", "clean", "write-pending"];
 const ABSENT: &str = "absent";
 
-/// The states of some devices: of SCSI and NVMe disks and their controllers, of md arrays and their members.
+/// Last known states of SCSI and NVMe disks, their controllers, md arrays and array members.
 #[derive(Debug)]
 pub struct DeviceStates {
-    /// The devices' directories in /sys, by kernel name.
+    /// Kernel names of the watched devices, with their directories in /sys.
     devices: Vec<(String, PathBuf)>,
     last: BTreeMap<String, String>,
 }
 
 impl DeviceStates {
-    /// Reads the states of these devices, by kernel name. /sys is below `root`, `/` on a live system.
+    /// Reads the current states of these devices, given by kernel names. /sys is below `root`, `/` on a live system.
     #[must_use]
     pub fn new(root: &Path, devices: &[String]) -> Self {
         let directory = |name: &String| root.join("sys/class/block").join(name.replace('/', "!"));
@@ -29,7 +29,7 @@ impl DeviceStates {
         states
     }
 
-    /// Reads the states again and returns the changes: `sdb: running -> offline`, `md0 degraded: 0 -> 1`.
+    /// Reads the states again and returns the changes, such as `sdb: running -> offline` or `md0 degraded: 0 -> 1`.
     pub fn changes(&mut self) -> Vec<String> {
         let now = self.read();
         let names: BTreeSet<&String> = self.last.keys().chain(now.keys()).collect();
@@ -67,12 +67,12 @@ impl DeviceStates {
     }
 }
 
-/// A state without the parts that change with every write.
+/// Maps array states that only differ by ordinary writes to one state.
 fn steady(state: String) -> String {
     if WRITTEN.contains(&state.as_str()) { WRITTEN[0].to_owned() } else { state }
 }
 
-/// The entries of a directory whose names begin with `prefix`; empty if it cannot be read.
+/// Names and paths of a directory's entries whose names begin with `prefix`; empty if the directory cannot be read.
 fn named(directory: &Path, prefix: &str) -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let entries = entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()));

@@ -1,8 +1,8 @@
-//! CPU time of kernel threads that serve the layers below a target.
+//! Measures CPU time of kernel threads that serve the layers below a target.
 //!
-//! A thread is identified by the device in its name: `loop0`, `jbd2/vda-8`, `xfsaild/dm-0`, `md0_raid1`. A kworker's name shows its last
-//! task, so only sums over a window are meaningful. High-priority workers (`kworker/1:0H`) handle block I/O of all devices and count as
-//! `kworker`.
+//! A thread is recognised by the device in its name: `loop0`, `jbd2/vda-8`, `xfsaild/dm-0`, `md0_raid1`. The name of a kworker shows only its
+//! last task, so single readings mean little, and only sums over a window are used. High-priority workers (`kworker/1:0H`) handle block I/O
+//! of all devices and count as `kworker`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,29 +12,31 @@ use iotax_model::record::CpuTime;
 
 use super::threads::{self, ThreadCounters};
 
-/// PF_KTHREAD in the kernel's include/linux/sched.h.
+/// Process flag of kernel threads: PF_KTHREAD in the kernel's include/linux/sched.h.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Finds kernel threads and reads their CPU time. The first reading visits every process (about 5 us each), later ones only new processes
-/// and kernel threads: use it at the ends of a window only.
+/// Finds kernel threads and reads their CPU time. The first reading visits every process (about 5 us each), later readings only kernel
+/// threads and new processes. Use it only at the start and end of a window.
 #[derive(Debug)]
 pub struct KernelThreads {
     proc: PathBuf,
-    /// Names and numbers (`254:0`) of devices, and prefixes of filesystem thread names.
+    /// Kernel names and numbers (`254:0`) of the devices below the target.
     devices: Vec<String>,
     filesystems: Vec<String>,
-    /// Process ids of user programs, which are skipped.
+    /// Ids of processes that are no kernel threads, which later readings skip.
     others: BTreeSet<u32>,
 }
 
-/// The counters of kernel threads at one moment, with the name that their time counts under.
+/// CPU time counters of all kernel threads at one moment, each with the name that its time counts under; no name for threads that do not
+/// serve the target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelCounters {
     threads: Vec<(Option<String>, ThreadCounters)>,
 }
 
 impl KernelThreads {
-    /// Selects threads that serve these `disks`, by kernel name, and these types of filesystem (`btrfs`). /proc is below `root`.
+    /// Selects threads that serve the block devices `disks`, given by kernel names, or filesystems of these types, such as `btrfs`. /proc is
+    /// below `root`.
     #[must_use]
     pub fn new(root: &Path, disks: &[String], filesystems: &[String]) -> Self {
         let proc = root.join("proc");
@@ -48,7 +50,7 @@ impl KernelThreads {
         Self { proc, devices, filesystems: filesystems.to_vec(), others: BTreeSet::new() }
     }
 
-    /// Reads the counters.
+    /// Reads the CPU time of every kernel thread.
     pub fn read(&mut self) -> KernelCounters {
         let entries = fs::read_dir(&self.proc).into_iter().flatten().flatten();
         let ids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
@@ -73,7 +75,7 @@ impl KernelThreads {
         counters
     }
 
-    /// The name under which a thread's time is counted; `None` if it does not serve the target.
+    /// The name under which a thread's CPU time is counted; `None` if the thread does not serve the target.
     fn role(&self, name: &str) -> Option<String> {
         let Some(worker) = name.strip_prefix("kworker/") else {
             return self.serves(name).then(|| name.to_owned());
@@ -94,7 +96,7 @@ impl KernelThreads {
     }
 }
 
-/// Returns whether `text` contains `word` without a letter or digit next to it: `dm-1` is not in `dm-10`.
+/// Returns whether `text` contains `word` with no letter or digit next to it: `dm-10` does not contain `dm-1`.
 fn has_word(text: &str, word: &str) -> bool {
     let apart = |c: Option<char>| c.is_none_or(|c| !c.is_ascii_alphanumeric());
     !word.is_empty()
@@ -103,14 +105,15 @@ fn has_word(text: &str, word: &str) -> bool {
         })
 }
 
-/// The name and the flags, field 9, of stat (proc_pid_stat(5)).
+/// Name and flags (field 9) of a process, from the text of its stat (proc_pid_stat(5)).
 fn name_and_flags(stat: &str) -> Option<(&str, u64)> {
     let (before, after) = stat.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
     Some((name, after.split_ascii_whitespace().nth(6)?.parse().ok()?))
 }
 
-/// The CPU time by name between two readings. Leaves out a name if one of its threads ended, because its time is unknown.
+/// CPU time by name between two readings. Leaves out a name if one of its threads ended meanwhile, because the time of that thread is
+/// unknown.
 #[must_use]
 pub fn between(earlier: &KernelCounters, later: &KernelCounters) -> BTreeMap<String, CpuTime> {
     let before: BTreeMap<_, _> =
@@ -128,8 +131,8 @@ pub fn between(earlier: &KernelCounters, later: &KernelCounters) -> BTreeMap<Str
     names.into_iter().filter_map(|(name, spent)| Some((name.to_owned(), spent?))).collect()
 }
 
-/// The CPU time of all kernel threads between two readings, in nanoseconds, including those without a device in their name, such as
-/// `kswapd0`. Ended threads are left out. `None` if there are no kernel threads.
+/// CPU time of all kernel threads between two readings, in nanoseconds, including threads without a device in their name, such as `kswapd0`,
+/// and without threads that ended. `None` if there are no kernel threads, as in a container.
 #[must_use]
 pub fn total_ns(earlier: &KernelCounters, later: &KernelCounters) -> Option<u64> {
     let before: BTreeMap<_, _> =

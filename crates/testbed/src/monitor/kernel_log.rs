@@ -1,4 +1,4 @@
-//! Follows the kernel's log.
+//! Follows the kernel's log (/dev/kmsg).
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,23 +11,23 @@ use rustix::fs::{Mode, OFlags};
 /// Maximum size of a log record in bytes; a read returns one whole record.
 const RECORD: usize = 8192;
 
-/// Reads the kernel's log, starting now.
+/// Reads new lines of the kernel's log.
 #[derive(Debug)]
 pub struct KernelLog {
     file: File,
 }
 
-/// A line of the kernel's log.
+/// A message in the kernel's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelLine {
     /// Severity, from 0 (emergency) to 7 (debug).
     pub level: u8,
-    /// The message.
+    /// The message without its prefix.
     pub text: String,
 }
 
 impl KernelLog {
-    /// Opens /dev/kmsg at its end.
+    /// Opens /dev/kmsg at its end, so that only later messages are read.
     ///
     /// # Errors
     /// The file is missing, or only root may read it (`kernel.dmesg_restrict`).
@@ -38,7 +38,8 @@ impl KernelLog {
         Ok(Self { file })
     }
 
-    /// The lines since the last call, after waiting at most `patience`. Lines from programs are left out.
+    /// Returns the kernel's messages since the last call. Waits at most `patience` for one. Messages that programs wrote to the log are left
+    /// out.
     pub fn next(&mut self, patience: Duration) -> Vec<KernelLine> {
         let patience = Timespec::try_from(patience).unwrap_or_default();
         let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
@@ -57,8 +58,8 @@ impl KernelLog {
     }
 }
 
-/// Parses a record such as `6,339,5140900,-;NET: Registered ...`: facility and severity, number, microseconds since boot, flags; the
-/// message; continuation lines.
+/// Parses a record such as `6,339,5140900,-;NET: Registered ...`: facility and severity, sequence number, microseconds since boot and flags,
+/// then the message. `None` for messages from programs.
 fn line(record: &str) -> Option<KernelLine> {
     let (head, text) = record.split_once(';')?;
     let priority: u32 = head.split(',').next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Watches network interfaces for going up and down.
+//! Watches network interfaces going up or down.
 
 use std::collections::HashMap;
 use std::io;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::netlink::{LinkNews, Multicast, link_news};
 
-/// A watch on the interfaces of this process's network namespace.
+/// Watches the network interfaces in this process's network namespace.
 #[derive(Debug)]
 pub struct Links {
     kernel: Multicast,
@@ -14,7 +14,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Subscribes to changes of interfaces, after a description of each current one.
+    /// Subscribes to interface changes. The kernel first describes each current interface, which sets its initial state.
     ///
     /// # Errors
     /// The netlink socket cannot be opened.
@@ -22,8 +22,8 @@ impl Links {
         Ok(Self { kernel: Multicast::links()?, states: LinkStates::default() })
     }
 
-    /// The changes since the last call, after waiting at most `patience`, such as `eth1: down`, `eth1: up`, `eth1: removed`. An interface
-    /// is up only with a carrier.
+    /// Returns the changes since the last call, such as `eth1: down`, `eth1: up`, `eth1: removed`. Waits at most `patience` for one. An
+    /// interface counts as up only with a carrier.
     pub fn next(&mut self, patience: Duration) -> Vec<String> {
         let datagrams = self.kernel.next(patience);
         datagrams
@@ -34,12 +34,13 @@ impl Links {
     }
 }
 
-/// The last state of each interface, by interface index.
+/// Last known state of each interface (true for up), by interface index.
 #[derive(Debug, Default)]
 struct LinkStates(HashMap<[u8; 4], bool>);
 
 impl LinkStates {
-    /// Returns the change that a message reports, if any. The first message about an interface only sets its initial state.
+    /// Updates an interface's state. Returns the change as text; `None` if there is no change, or if this is the first message about the
+    /// interface.
     fn hear(&mut self, news: LinkNews) -> Option<String> {
         let LinkNews { index, name, is_up } = news;
         let Some(is_up) = is_up else {

@@ -1,6 +1,6 @@
-//! CPU frequencies, governors, and thermal throttling.
+//! Reads CPU frequencies, frequency governors and thermal throttling.
 //!
-//! Virtual machines report few of these; missing values are absent.
+//! Virtual machines report few of these; values that cannot be read are `None`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use iotax_model::record::CpuPace;
 use super::counters::since;
 use crate::host_info;
 
-/// The values of /sys/devices/system/cpu at one moment.
+/// CPU frequency, throttling counter and governors at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PaceReading {
     hz: Option<u64>,
@@ -19,7 +19,7 @@ pub struct PaceReading {
     governors: BTreeSet<String>,
 }
 
-/// Reads them below `root`.
+/// Reads the values from /sys/devices/system/cpu below `root`. The frequency is the mean over all CPUs.
 #[must_use]
 pub fn read(root: &Path) -> PaceReading {
     let cpus = cpus(&root.join("sys/devices/system/cpu"));
@@ -49,7 +49,7 @@ pub fn read(root: &Path) -> PaceReading {
     }
 }
 
-/// The change between two readings; `None` if the machine reports nothing.
+/// Values at both ends of a window, and the number of throttling events in it. `None` if the machine reports none of these.
 #[must_use]
 pub fn between(first: &PaceReading, last: &PaceReading) -> Option<CpuPace> {
     let pace = CpuPace {
@@ -62,7 +62,7 @@ pub fn between(first: &PaceReading, last: &PaceReading) -> Option<CpuPace> {
     (pace != CpuPace::default()).then_some(pace)
 }
 
-/// The directories of the CPUs.
+/// Directories of the CPUs in /sys/devices/system/cpu.
 fn cpus(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let is_cpu = |name: &str| name.strip_prefix("cpu").is_some_and(|number| number.parse::<u32>().is_ok());

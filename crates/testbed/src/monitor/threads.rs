@@ -1,10 +1,10 @@
-//! CPU time of a guest process's threads, by role.
+//! Measures the CPU time of a guest process's threads, by role.
 //!
-//! The total of a thread is the nanosecond counter of /proc/PID/task/TID/schedstat, split into user and system time in proportion to the
-//! ticks of stat, as getrusage(2) does. Without schedstat both come from stat.
+//! A thread's total is the nanosecond counter in /proc/PID/task/TID/schedstat. It is split into user and system time in proportion to the
+//! ticks in stat, as getrusage(2) does. Without schedstat, both times come from stat.
 //!
-//! Threads of QEMU's pool and io_uring's workers end after seconds without work. Their time is the process's total, in ticks, minus that of
-//! the living threads.
+//! Threads of QEMU's thread pool and io_uring workers end after seconds without work. Their time is the process's total, in ticks, minus that
+//! of the living threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,56 +15,56 @@ use iotax_model::record::CpuTime;
 use super::ProcFile;
 use super::counters::{since, tick_ns};
 
-/// The role of QEMU's threads without a name.
+/// Role of QEMU's threads that are neither virtual CPU, I/O thread nor main thread.
 const WORKER: &str = "worker";
 
-/// Tolerance between the process's time and the sum of its threads' in ticks: user and system time are rounded at both ends of a window,
-/// and threads run while they are read.
+/// Accepted difference in ticks between a process's CPU time and the sum over its threads: user and system time are rounded at both ends of a
+/// window, and threads run while they are read.
 const ROUNDING: u64 = 3;
 
-/// A guest process and the roles of its threads.
+/// A guest or storage server process, and the roles of its threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestThreads {
-    /// The process id.
+    /// Process id.
     pub pid: u32,
-    /// Thread ids by role, such as `vcpu` and `iothread`. Of all other threads, including later ones, the first is `main` and the rest are
-    /// `worker`.
+    /// Thread ids by role, such as `vcpu` and `iothread`. Of the other threads of QEMU, including later ones, the main thread has the role
+    /// `main` and the rest `worker`.
     pub roles: BTreeMap<String, Vec<u32>>,
-    /// The role of all threads of a storage server, such as `ceph-osd`; `None` for QEMU's.
+    /// For a storage server: the role of all its threads, such as `ceph-osd`. `None` for QEMU.
     pub server: Option<String>,
 }
 
 impl GuestThreads {
-    /// The role of ended threads, and of those without a name.
+    /// The role of threads that have none in `roles`, and of threads that ended.
     fn unnamed(&self) -> &str {
         self.server.as_deref().unwrap_or(WORKER)
     }
 }
 
-/// The counters of a process and its threads.
+/// CPU time counters of a process and its threads at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct GuestCounters {
-    /// User and system time in ticks, including ended threads.
+    /// User and system time of the process in ticks, including threads that ended; `None` if the process is gone.
     process: Option<(u64, u64)>,
     threads: Vec<ThreadCounters>,
-    /// The role of ended threads.
+    /// The role under which the time of ended threads counts.
     unnamed: String,
 }
 
-/// The counters of a thread since its start.
+/// CPU time of a thread since its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ThreadCounters {
     role: String,
     tid: u32,
-    /// Start time in ticks after boot; distinguishes threads that reuse an id.
+    /// Start time in ticks after boot, which distinguishes threads that have the same id one after the other.
     started: u64,
-    /// Time on a CPU; absent without schedstat.
+    /// Time on a CPU in nanoseconds; `None` without schedstat.
     run_ns: Option<u64>,
     user_ticks: u64,
     system_ticks: u64,
 }
 
-/// The threads of a process; rescanned at each reading.
+/// Reads the threads of a process. Each reading looks for new and ended threads.
 #[derive(Debug)]
 pub(super) struct Threads {
     guest: GuestThreads,
@@ -87,7 +87,7 @@ impl Threads {
         Self { guest, task: directory.join("task"), process, open: BTreeMap::new() }
     }
 
-    /// Reads the counters of the process and of every living thread.
+    /// Reads the CPU time of the process and of every living thread.
     pub(super) fn read(&mut self) -> GuestCounters {
         let process = self.process.read().and_then(ticks).map(|(user, system, _)| (user, system));
         let entries = fs::read_dir(&self.task).into_iter().flatten().flatten();
@@ -129,7 +129,8 @@ impl Thread {
     }
 }
 
-/// utime, stime and starttime of stat (proc_pid_stat(5)), fields 14, 15 and 22. The name before them, in parentheses, may contain anything.
+/// User time, system time and start time in ticks, from the text of stat (proc_pid_stat(5)): fields 14, 15 and 22. The process name before
+/// them may contain any characters.
 fn ticks(stat: &str) -> Option<(u64, u64, u64)> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace();
@@ -139,7 +140,8 @@ fn ticks(stat: &str) -> Option<(u64, u64, u64)> {
     Some((user, system, started))
 }
 
-/// The first number of schedstat; `None` if all are zero, including the count of runs: the kernel does not keep it.
+/// Time on a CPU in nanoseconds, from the text of schedstat; `None` if its number of runs is zero, because the kernel then does not keep
+/// these counters.
 fn run_time(schedstat: &str) -> Option<u64> {
     let mut fields = schedstat.split_ascii_whitespace();
     let run = fields.next()?.parse().ok()?;
@@ -147,7 +149,7 @@ fn run_time(schedstat: &str) -> Option<u64> {
     (runs > 0).then_some(run)
 }
 
-/// The CPU time of each role between two readings, over all processes. Leaves out a role that is unknown for one of them.
+/// CPU time of each role between two readings, summed over all processes. Leaves out a role whose time is unknown in any process.
 pub(super) fn between(earlier: &[GuestCounters], later: &[GuestCounters]) -> BTreeMap<String, CpuTime> {
     let mut roles: BTreeMap<String, Option<CpuTime>> = BTreeMap::new();
     for (earlier, later) in earlier.iter().zip(later) {
@@ -159,8 +161,9 @@ pub(super) fn between(earlier: &[GuestCounters], later: &[GuestCounters]) -> BTr
     roles.into_iter().filter_map(|(role, spent)| Some((role, spent?))).collect()
 }
 
-/// The CPU time of each role of one process; `None` if unknown. A new thread counts in full. Ended threads count under the role of unnamed
-/// threads. If a named role lost a thread, its time and that of the unnamed role are unknown.
+/// CPU time of each role in one process between two readings; `None` for a role whose time is unknown. A new thread counts in full. Threads
+/// that ended count under the role of unnamed threads. If a named role lost a thread, the times of that role and of the unnamed one are
+/// unknown.
 fn of_process(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String, Option<CpuTime>> {
     let unnamed = later.unnamed.as_str();
     let before: BTreeMap<_, _> = earlier.threads.iter().map(|thread| (thread.identity(), thread)).collect();
@@ -190,8 +193,8 @@ fn of_process(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String
     roles.into_iter().map(|(role, spent)| (role.to_owned(), spent)).collect()
 }
 
-/// The time of threads that ended between two readings: the process's total minus that of the `living`, or zero within rounding. `None` if
-/// the total is unknown or contradicts the threads'.
+/// CPU time of threads that ended between two readings: the process's total minus that of the `living` threads, or zero within the rounding
+/// error. `None` if the total is unknown or less than the threads' sum.
 fn ended(earlier: &GuestCounters, later: &GuestCounters, living: CpuTime) -> Option<CpuTime> {
     let ((user, system), (later_user, later_system)) = earlier.process.zip(later.process)?;
     let user_ns = since(user, later_user, tick_ns())?;
@@ -210,7 +213,7 @@ fn ended(earlier: &GuestCounters, later: &GuestCounters, living: CpuTime) -> Opt
     Some(CpuTime { user_ns: total - system_ns, system_ns })
 }
 
-/// The sum of two times; `None` if either is unknown.
+/// Sum of two CPU times; `None` if either is unknown.
 pub(super) fn sum(one: Option<CpuTime>, other: Option<CpuTime>) -> Option<CpuTime> {
     let (one, other) = one.zip(other)?;
     Some(CpuTime {
@@ -220,19 +223,19 @@ pub(super) fn sum(one: Option<CpuTime>, other: Option<CpuTime>) -> Option<CpuTim
 }
 
 impl ThreadCounters {
-    /// Parses stat and schedstat; the latter is empty if the kernel does not keep it.
+    /// Parses a thread's stat and schedstat; `schedstat` is empty if the kernel does not provide it.
     pub(super) fn parse(role: &str, tid: u32, stat: &str, schedstat: &str) -> Option<Self> {
         let (user_ticks, system_ticks, started) = ticks(stat)?;
         let run_ns = run_time(schedstat);
         Some(Self { role: role.to_owned(), tid, started, run_ns, user_ticks, system_ticks })
     }
 
-    /// A key that no other thread shares.
+    /// Thread id and start time, which together are unique.
     pub(super) const fn identity(&self) -> (u32, u64) {
         (self.tid, self.started)
     }
 
-    /// The CPU time since the earlier reading, or since the thread's start.
+    /// CPU time since the earlier reading or, without one, since the thread's start. `None` if a counter ran backwards.
     pub(super) fn since(&self, earlier: Option<&Self>) -> Option<CpuTime> {
         let (user, system) = earlier.map_or((0, 0), |earlier| (earlier.user_ticks, earlier.system_ticks));
         let user_ns = since(user, self.user_ticks, tick_ns())?;
@@ -250,7 +253,7 @@ impl ThreadCounters {
     }
 }
 
-/// The fraction `part` / (`part` + `rest`) of `total`; `None` if both are zero.
+/// The fraction `part` / (`part` + `rest`) of `total`; `None` if `part` and `rest` are zero.
 fn share(total: u64, part: u64, rest: u64) -> Option<u64> {
     let whole = u128::from(part) + u128::from(rest);
     u64::try_from((u128::from(total) * u128::from(part)).checked_div(whole)?).ok()

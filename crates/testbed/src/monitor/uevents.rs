@@ -1,15 +1,15 @@
-//! Follows the kernel's events of block devices, SCSI and NVMe.
+//! Follows the kernel's uevents of block, SCSI and NVMe devices.
 
 use std::io;
 use std::time::Duration;
 
 use crate::netlink::Multicast;
 
-/// Subsystems whose events are reported. Device-mapper events, such as a failed path, belong to `block`.
+/// Subsystems whose uevents are reported. Device-mapper events, such as a failed path, belong to `block`.
 const SUBSYSTEMS: [&str; 3] = ["block", "scsi", "nvme"];
-/// Prefixes of in-memory and loop devices, which tools create and remove all the time.
+/// Kernel name prefixes of devices that are not reported: in-memory and loop devices, which tools create and remove all the time.
 const LEFT_OUT: [&str; 3] = ["loop", "ram", "zram"];
-/// Keys that are not shown: serial numbers, and values that the event's first line already contains.
+/// Keys of uevents that are not shown: serial numbers, and values that the event's first line already contains.
 const SILENT: [&str; 15] = [
     "ACTION",
     "DEVNAME",
@@ -28,12 +28,12 @@ const SILENT: [&str; 15] = [
     "SUBSYSTEM",
 ];
 
-/// Receives kernel events, starting now.
+/// Receives new uevents.
 #[derive(Debug)]
 pub struct Uevents(Multicast);
 
 impl Uevents {
-    /// Opens a socket for kernel events.
+    /// Opens a socket for uevents.
     ///
     /// # Errors
     /// The netlink socket cannot be opened.
@@ -41,13 +41,14 @@ impl Uevents {
         Multicast::uevents().map(Self)
     }
 
-    /// The events since the last call, after waiting at most `patience`, such as `change dm-0: DM_ACTION=PATH_FAILED DM_PATH=8:16`.
+    /// Returns the uevents since the last call, such as `change dm-0: DM_ACTION=PATH_FAILED DM_PATH=8:16`. Waits at most `patience` for one.
     pub fn next(&self, patience: Duration) -> Vec<String> {
         self.0.next(patience).iter().filter_map(|message| line(message)).collect()
     }
 }
 
-/// Formats a kernel event: `change@/devices/virtual/block/dm-0`, then `KEY=VALUE` strings, each ended by a zero byte.
+/// Formats a uevent for the report: `change@/devices/virtual/block/dm-0`, followed by `KEY=VALUE` strings, each ended by a zero byte. `None`
+/// if it is not to be reported.
 fn line(message: &[u8]) -> Option<String> {
     let message = String::from_utf8_lossy(message);
     let mut parts = message.split('\0');

@@ -1,7 +1,7 @@
-//! Builds the network paths for measurements.
+//! Builds the network paths between client and server of a measurement.
 //!
-//! Everything is in network namespaces of the run, and so are QEMU and the agents: the host's network is not touched, and cannot interfere.
-//! Every run can therefore use the same addresses.
+//! All interfaces are in network namespaces of the run, and so are QEMU and the agents. The host's network is not changed and cannot
+//! interfere, and every run can use the same addresses.
 
 mod namespace;
 mod preflight;
@@ -17,15 +17,15 @@ use crate::netns::Namespace;
 use crate::undo::UndoLog;
 pub use preflight::check;
 
-/// The kernel's device for moving packets between a tap device and a guest.
+/// The kernel's vhost-net device, which moves packets between a tap device and a guest without QEMU.
 const VHOST: &str = "/dev/vhost-net";
-/// Address of the server side.
+/// Address of the server's end of a veth or bridge path.
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 91, 0, 1);
-/// Address of the client side.
+/// Address of the client's end of a veth or bridge path.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 91, 0, 2);
-/// Prefix length of the addresses of server and client.
+/// Prefix length of the addresses `SERVER` and `CLIENT`.
 const PREFIX: u8 = 30;
-/// The address that the user-mode stack would assign by DHCP.
+/// Address of the guest on a user-mode network stack, the one that DHCP would assign.
 const GUEST_OF_USER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 15);
 /// Prefix length of `GUEST_OF_USER`.
 const PREFIX_OF_USER: u8 = 24;
@@ -33,29 +33,29 @@ const VETH: &str = "veth0";
 const BRIDGE: &str = "br0";
 const TAP: &str = "tap0";
 
-/// One end of a network path.
+/// The client's or the server's end of a network path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkEnd {
-    /// The network namespace of this end's agent or, for a guest, of QEMU; `None` for this process's.
+    /// The network namespace of this end's agent or, for a guest, of its QEMU; `None` for this process's.
     pub namespace: Option<String>,
-    /// The address at which the other end can reach this one.
+    /// The address by which the other end reaches this one.
     pub address: IpAddr,
 }
 
-/// A network path, ready to be measured.
+/// A network path between client and server, ready to be measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuiltNetwork {
-    /// The client side.
+    /// The end at which the client runs.
     pub client: NetworkEnd,
-    /// The server side.
+    /// The end at which the server runs.
     pub server: NetworkEnd,
-    /// The address that the server listens on; a network stack on the path may translate addresses.
+    /// The address that the server listens on. It differs from the server's address if a user-mode network stack translates addresses.
     pub listen: IpAddr,
-    /// The network card of the client's guest; `None` without a guest.
+    /// The network card of the guest in which the client runs; `None` without a guest.
     pub nic: Option<NicBackend>,
 }
 
-/// Builds a path with these settings, which must have passed [`check`]. `tag` must be unique; it is part of all names.
+/// Builds a network path. `spec` must have passed [`check`]. `tag` must be unique on this machine; all names contain it.
 pub fn build(
     spec: &NetworkSpec,
     path: LocalPath<'_>,
@@ -75,7 +75,7 @@ pub fn build(
     }
 }
 
-/// Builds two namespaces joined by a veth pair.
+/// Builds a client and a server namespace, joined by a veth pair.
 fn veth(spec: &NetworkSpec, tag: &str, undo_log: &mut UndoLog) -> Result<BuiltNetwork, BuildError> {
     let client = Namespace::make(format!("iotax-{tag}-client"), undo_log)?;
     let server = Namespace::make(format!("iotax-{tag}-server"), undo_log)?;
@@ -96,7 +96,7 @@ fn veth(spec: &NetworkSpec, tag: &str, undo_log: &mut UndoLog) -> Result<BuiltNe
     })
 }
 
-/// Builds a namespace with a bridge, which has the server's address, and a tap device on it for the guest.
+/// Builds a namespace with a bridge that has the server's address, and a tap device on the bridge for the guest.
 fn bridge(
     spec: &NetworkSpec,
     guest: &GuestSpec,
@@ -128,7 +128,7 @@ fn bridge(
     Ok(BuiltNetwork { client: side(CLIENT), server: side(SERVER), listen: SERVER.into(), nic: Some(nic) })
 }
 
-/// Builds a namespace with only a loopback interface, to which a user-mode network stack connects the guest.
+/// Builds a namespace with only a loopback interface, in which a user-mode network stack serves the guest.
 fn user(
     spec: &NetworkSpec,
     backend: Backend,
@@ -154,7 +154,7 @@ fn user(
     })
 }
 
-/// The number of queue pairs of a guest's card: one per CPU where several are supported.
+/// Number of queue pairs of a guest's network card: as given, else one per CPU (at most 16) for virtio and one for other cards.
 fn queues(spec: &NetworkSpec, guest: &GuestSpec) -> u32 {
     /// The maximum that [`NetworkSpec`] accepts.
     const MOST: u32 = 16;
@@ -164,7 +164,7 @@ fn queues(spec: &NetworkSpec, guest: &GuestSpec) -> u32 {
     })
 }
 
-/// Configures an interface and brings it up.
+/// Sets an interface's MTU and address, if given, and brings it up.
 fn up(
     namespace: &Namespace,
     interface: &str,

@@ -1,4 +1,4 @@
-//! Creates network namespaces and interfaces, recorded in the undo log.
+//! Creates network namespaces and interfaces, each recorded in the undo log first.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::netns::{IP, NAMES, NameDirectory, Namespace, NetnsInterface};
 use crate::undo::{Effect, UndoLog};
 
 impl Namespace {
-    /// Creates a namespace with an active loopback interface.
+    /// Creates a network namespace and brings its loopback interface up. Fails if the name is in use.
     pub(crate) fn make(name: String, undo_log: &mut UndoLog) -> Result<Self, BuildError> {
         let missing = NameDirectory::missing().map_err(BuildError::file(Path::new(NAMES)))?;
         let made = Self { name, made: missing };
@@ -24,13 +24,13 @@ impl Namespace {
         Ok(made)
     }
 
-    /// Runs ip(8) in the namespace.
+    /// Runs ip(8) with these arguments in the namespace.
     pub(super) fn ip(&self, undo_log: &UndoLog, arguments: &[&str]) -> Result<(), BuildError> {
         undo_log.run(IP, ["-n", &self.name].iter().chain(arguments))?;
         Ok(())
     }
 
-    /// Creates an interface in the namespace, with these arguments for ip(8).
+    /// Creates the interface `name` of type `kind` in the namespace, by running ip(8) with the arguments `words`.
     pub(super) fn add(
         &self,
         undo_log: &mut UndoLog,

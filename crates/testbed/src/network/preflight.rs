@@ -1,4 +1,4 @@
-//! Checks that this machine can build a network path, before anything is touched.
+//! Checks that this machine can build a network path, before anything is changed.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::netns::{IP, PASST};
 use crate::program::ProgramError;
 use crate::refusal::Refusal;
 
-/// The device for creating tap devices.
+/// The device with which tap devices are created.
 const TUN: &str = "/dev/net/tun";
 
-/// Rejects a path that cannot be built here, with the reason and the remedy.
+/// Rejects a network path that cannot be built on this machine. The error names the reason and the remedy.
 pub fn check(spec: &NetworkSpec) -> Result<(), Refusal> {
     let missing = |error: ProgramError| Refusal::environment(error.to_string());
     let via = spec.via;
@@ -54,7 +54,7 @@ fn check_device(device: &str, via: NetPath, remedy: &str) -> Result<(), Refusal>
     }
 }
 
-/// Rejects an interface type that the kernel is known to lack. A type without a listed module may be built in.
+/// Rejects an interface type whose module the kernel lacks. If that is unknown, the type is accepted: it may be built in.
 fn check_kernel(kind: &str, via: NetPath) -> Result<(), Refusal> {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy();
@@ -66,7 +66,7 @@ fn check_kernel(kind: &str, via: NetPath) -> Result<(), Refusal> {
     })
 }
 
-/// The kernel's module directory, if the module is known to be missing there.
+/// Path of the module directory if it has neither the module nor lists it as built in; `None` if it has the module, or cannot be read.
 fn known_to_lack(dir: &Path, module: &str) -> Option<String> {
     match modules::check(dir, &[module]) {
         Err(ModulesError::Missing { dir, .. }) => Some(dir.display().to_string()),

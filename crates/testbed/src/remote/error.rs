@@ -1,65 +1,65 @@
-//! Errors of remote agents, with remedies.
+//! Errors of starting and removing agents on other machines, with remedies.
 
 use std::time::Duration;
 
 use super::{RemoteHost, reach};
 use crate::program::ProgramError;
 
-/// An error while starting or removing a remote agent.
+/// An error while starting or removing an agent on another machine or in a container.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The program that connects to the machine is not installed.
+    /// The local program that connects to the machine, such as ssh, is not installed.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// The undo log could not be written, so nothing was done.
+    /// The undo log could not be written, so nothing was done on the machine.
     #[error(transparent)]
     NotRecorded(Box<dyn std::error::Error + Send + Sync>),
-    /// A local pipe or file failed.
+    /// A local pipe or file could not be read or written.
     #[error("{host}: {source}")]
     Local {
-        /// The machine.
+        /// The machine or container.
         host: RemoteHost,
-        /// The system's error.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// The program that connects to the machine exited before the remote script answered.
+    /// The connecting program exited before the agent started.
     #[error("{host}: {said}; {}", reach::remedy(&host.machine, said))]
     Unreachable {
-        /// The machine.
+        /// The machine or container.
         host: RemoteHost,
-        /// The output of the program and of the login.
+        /// Output of the connecting program and of the login shell.
         said: String,
     },
-    /// The machine cannot run an agent.
+    /// The script found that the machine cannot run an agent.
     #[error("{host}: {reason}")]
     Refused {
-        /// The machine.
+        /// The machine or container.
         host: RemoteHost,
-        /// The reason and the remedy.
+        /// The reason and the remedy, in words.
         reason: String,
     },
-    /// Files or processes of iotax remain on the machine.
+    /// Some files or processes of iotax could not be removed from the machine.
     #[error("{host}: {said}")]
     Left {
-        /// The machine.
+        /// The machine or container.
         host: RemoteHost,
-        /// The remote script's message.
+        /// The script's message, which names them.
         said: String,
     },
-    /// The machine did not answer in time.
+    /// The machine did not answer within the time limit of the step.
     #[error("{host}: no answer within {} s; does {} lead to a shell there?", waited.as_secs(), reach::shown(&host.machine))]
     Deadline {
-        /// The machine.
+        /// The machine or container.
         host: RemoteHost,
-        /// The time waited.
+        /// The time limit.
         waited: Duration,
     },
-    /// The user interrupted.
+    /// The user pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Parses a rejection by the script: `refused KIND ...`.
+/// Parses the script's line `refused KIND ...` into an error.
 pub(super) fn refused(host: &RemoteHost, line: &str) -> RemoteError {
     let mut words = line.splitn(3, ' ').skip(1);
     let (kind, said) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());

@@ -1,10 +1,10 @@
-//! Agents on other machines, over the user's ssh, and in containers, through the engine's exec command.
+//! Starts agents on other machines, over the user's ssh, and in containers, through the engine's exec command.
 //!
-//! One connection is enough: a POSIX shell script creates a directory for this program, receives the program on stdin unless it is cached,
-//! and executes it as the agent on the same stream. When the stream ends, the script removes the directory. [`leave`] removes what a lost
-//! connection left, for the undo log.
+//! One connection is enough: a POSIX shell script creates a private directory, receives this program on stdin unless it is cached there, and
+//! executes it as the agent on the same connection. When the connection ends, the script removes the directory. If the connection was lost,
+//! the undo log calls [`leave`] to remove what remains.
 //!
-//! Other users of that machine are not trusted: the directory has mode 0700 and is recorded before the program arrives, and nothing is
+//! Other users of that machine are not trusted: the directory has mode 0700 and is recorded before the program is copied, and nothing is
 //! executed that others could have changed.
 
 mod error;
@@ -33,20 +33,20 @@ use session::{RemoteSession, SessionOutput};
 const ENTER: &str = concat!(include_str!("place.sh"), include_str!("enter.sh"));
 const LEAVE: &str = concat!(include_str!("place.sh"), include_str!("leave.sh"));
 
-/// Exit status of the script if it could not remove everything. ssh, engines and kubectl exit with others.
+/// Exit status of the removal script if it could not remove everything. ssh, container engines and kubectl use other values.
 const LEFT: i32 = 3;
-/// Login timeout, beyond ssh's own for connecting: logins take long on a busy machine.
+/// Timeout of the login, in addition to ssh's own timeout for connecting: logins take long on a busy machine.
 const LOGIN: Duration = Duration::from_mins(1);
-/// Login timeout if ssh asks for a password. The server gives up earlier.
+/// Timeout of the login if ssh asks for a password; the ssh server gives up earlier.
 const LOGIN_ASKING: Duration = Duration::from_mins(5);
-/// Timeout of each step after the login.
+/// Timeout of each step after the login, except for copying the program.
 const STEP: Duration = Duration::from_secs(30);
-/// Assumed minimum speed of a link, in bytes per second.
+/// Assumed minimum speed of the connection in bytes per second, for the timeout of copying the program.
 const SLOWEST: u64 = 100_000;
-/// Timeout of removal: deleting large files takes long on some filesystems.
+/// Timeout of the removal: deleting large files takes long on some filesystems.
 const REMOVAL: Duration = Duration::from_mins(2);
 
-/// A machine or container, and the privileges of the agent there.
+/// A machine or container, and the privileges of the agent on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteHost {
@@ -56,40 +56,40 @@ pub struct RemoteHost {
     pub sudo: bool,
 }
 
-/// An agent as recorded in the undo log.
+/// An agent on another machine, as recorded in the undo log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedAgent {
-    /// The agent's machine.
+    /// The machine or container that the agent runs on.
     pub host: RemoteHost,
-    /// Unique and secret: marks the script's output, and appears in no command line.
+    /// A unique, secret string that marks the script's output. It appears in no command line.
     pub tag: String,
-    /// SHA-256 hash of the agent's program in the format of sha256sum(1).
+    /// SHA-256 hash of the agent's program, in hexadecimal.
     pub sha256: String,
-    /// The path to measure; the agent may have created a file there.
+    /// Path to measure on that machine, where the agent may have created a file.
     pub target: String,
-    /// The agent's directory; `None` before it exists, when nothing has run yet.
+    /// The agent's private directory; `None` before the script created it, when nothing has run yet.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<RemoteDirectory>,
 }
 
-/// The remote directory of an agent.
+/// The private directory of an agent on its machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteDirectory {
-    /// Absolute path without symbolic links.
+    /// Absolute path of the directory, without symbolic links.
     pub path: String,
-    /// The directory's inode number.
+    /// Inode number of the directory.
     pub inode: u64,
-    /// The inode number of the parent directory.
+    /// Inode number of the parent directory.
     pub parent: u64,
-    /// Boot id and start time of the first process, for a directory that does not survive them, as in memory or in a container; `-` for a
-    /// directory on a machine's disk.
+    /// Identifies the boot for a directory that does not survive a reboot or a restart of its container: boot id and start time of the first
+    /// process. `-` for a directory on a machine's disk.
     pub boot: String,
 }
 
 impl RemoteDirectory {
-    /// Parses `INODE PARENT BOOT PATH`.
+    /// Parses the script's answer `INODE PARENT BOOT PATH`; `None` if it is malformed.
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.splitn(4, ' ');
         let (inode, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -110,7 +110,7 @@ impl RemoteHost {
     }
 }
 
-/// The agent's program, to be copied.
+/// The program to copy to another machine, with its hash.
 #[derive(Debug, Clone)]
 pub struct AgentProgram {
     path: PathBuf,
@@ -119,31 +119,31 @@ pub struct AgentProgram {
 }
 
 impl AgentProgram {
-    /// Reads the program from a file.
+    /// Reads the program file to compute its length and hash.
     pub fn read(path: &Path) -> io::Result<Self> {
         let bytes = fs::read(path)?;
         Ok(Self { path: path.to_owned(), length: bytes.len() as u64, sha256: sha256(&bytes) })
     }
 }
 
-/// A hash in the format of sha256sum(1).
+/// SHA-256 hash in hexadecimal, as sha256sum(1) prints it.
 fn sha256(bytes: &[u8]) -> String {
     let hex: Vec<String> = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     hex.concat()
 }
 
-/// The prefix of an agent's directory names. Other users may see it; it does not reveal the tag.
+/// Name prefix of an agent's directory, derived from the tag by a hash. Other users may see it, and cannot infer the tag from it.
 fn mark(tag: &str) -> String {
     sha256(tag.as_bytes())[..12].to_owned()
 }
 
-/// Quotes a word for a shell.
+/// Quotes a word for a POSIX shell with single quotes.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The host name or address that ssh connects to, with aliases of the user's configuration resolved. Behind a jump host it may be
-/// unreachable from here.
+/// The host name or address that ssh connects to for a destination, with aliases of the user's ssh configuration resolved. It may be
+/// unreachable from here if ssh uses a jump host.
 ///
 /// # Errors
 /// ssh is missing, or rejects the destination.
@@ -157,36 +157,36 @@ pub fn address(destination: &str, port: Option<u16>) -> Result<String, ProgramEr
     Ok(named.unwrap_or(destination).trim().to_owned())
 }
 
-/// The parameters for starting an agent.
+/// Parameters for starting an agent on another machine or in a container.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentLaunch<'a> {
-    /// The machine.
+    /// The machine or container to start the agent on.
     pub host: &'a RemoteHost,
-    /// The agent's unique, secret tag, which marks the script's output.
+    /// A unique, secret string that marks the script's output.
     pub tag: &'a str,
-    /// The path to measure.
+    /// Path to measure on that machine.
     pub target: &'a str,
-    /// The program to run.
+    /// The program to copy and run there.
     pub program: &'a AgentProgram,
-    /// True to keep the program on the machine, so that it need not be copied again.
+    /// True to keep the program cached on the machine for later runs.
     pub leave: bool,
-    /// The role of the program on the machine.
+    /// The role in which the program runs there.
     pub role: RemoteRole,
     /// True if ssh may prompt on the terminal, for a password or a host key.
     pub ask: bool,
 }
 
-/// The role of a copied program on another machine.
+/// Role of iotax's program on another machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoteRole {
-    /// Generates load for a runner here.
+    /// An agent, which generates load for this process.
     Agent,
-    /// Carries out plans as a member of a fleet.
+    /// A member of a fleet, which carries out plans itself.
     FleetMember,
 }
 
 impl RemoteRole {
-    /// The program's command-line arguments for this role.
+    /// The command-line arguments that select this role.
     const fn command(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -195,13 +195,13 @@ impl RemoteRole {
     }
 }
 
-/// A callback that records an agent in the undo log.
+/// Callback that records an agent in the undo log.
 pub type RecordAgent<'a> =
     &'a mut dyn FnMut(RecordedAgent) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Starts an agent on another machine. When the client is dropped, the agent exits and everything it created is removed.
+/// Starts an agent on another machine. When the client is dropped, the agent exits, and everything that it created is removed.
 ///
-/// Calls `record` before anything is done there, and again when its directory exists and is still empty.
+/// Calls `record` before anything is done on that machine, and again when the agent's directory exists and is still empty.
 pub fn enter(
     visit: &AgentLaunch<'_>,
     interrupt: &Interrupt,
@@ -211,7 +211,7 @@ pub fn enter(
     Ok(AgentClient::through(process, format!("the agent on {}", visit.host), interrupt))
 }
 
-/// Like [`enter`], for a program that speaks any framed protocol.
+/// Like [`enter`], for a program in any role. Returns the connected process, positioned at the program's first message.
 pub fn start(
     visit: &AgentLaunch<'_>,
     interrupt: &Interrupt,
@@ -237,7 +237,7 @@ pub fn start(
     }
 }
 
-/// Talks to the script until the agent's first frame.
+/// Answers the script's requests until the agent starts. Returns the script's stdout, positioned at the agent's first message.
 fn converse(
     session: &mut RemoteSession,
     visit: &AgentLaunch<'_>,
@@ -277,7 +277,7 @@ fn converse(
     }
 }
 
-/// Ends an agent and removes everything that is left of it on its machine.
+/// Ends an agent and removes everything that it left on its machine. `ask` allows ssh to prompt for a password.
 pub fn leave(agent: &RecordedAgent, ask: bool) -> Result<(), RemoteError> {
     let mut session =
         RemoteSession::open(&agent.host, &agent.tag, ask, &format!("{LEAVE}{}", leaving(agent)))?;
@@ -293,7 +293,7 @@ pub fn leave(agent: &RecordedAgent, ask: bool) -> Result<(), RemoteError> {
     result
 }
 
-/// The script's command that removes an agent. The path comes from the other machine and must be quoted.
+/// The command line that makes the script remove an agent. The directory's path comes from the other machine and must be quoted.
 fn leaving(agent: &RecordedAgent) -> String {
     let place = agent.place.as_ref().map_or_else(
         || "'' '' '' ''".to_owned(),

@@ -1,4 +1,4 @@
-//! Programs that start a shell on another machine or in a container, and the meaning of their failures.
+//! Programs that start a shell on another machine or in a container, and explanations of their errors.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -15,7 +15,7 @@ const INCUS: Program = Program { name: "incus", package: "incus" };
 const LXD: Program = Program { name: "lxc", package: "lxd" };
 const KUBECTL: Program = Program { name: "kubectl", package: "kubernetes-client" };
 
-/// The local program that connects to a machine or container.
+/// The local program that connects to a machine or container, such as ssh or docker.
 pub(super) const fn program(machine: &Machine) -> Program {
     match machine {
         Machine::Ssh { .. } => SSH,
@@ -28,7 +28,7 @@ pub(super) const fn program(machine: &Machine) -> Program {
     }
 }
 
-/// The connecting command line without options, for messages.
+/// The connecting command line without options, for error messages.
 pub(super) fn shown(machine: &Machine) -> String {
     match machine {
         Machine::Ssh { destination, .. } => format!("ssh {destination} sh"),
@@ -36,7 +36,8 @@ pub(super) fn shown(machine: &Machine) -> String {
     }
 }
 
-/// The command that starts a shell on a machine or in a container. The shell reads its script from stdin.
+/// Prepares the command that starts a shell on a machine or in a container. The shell reads its script from stdin. `ask` allows ssh to
+/// prompt.
 pub(super) fn shell(machine: &Machine, ask: bool) -> Command {
     if let Machine::Ssh { destination, port } = machine {
         return ssh(destination, *port, ask);
@@ -47,7 +48,7 @@ pub(super) fn shell(machine: &Machine, ask: bool) -> Command {
     command
 }
 
-/// The user's ssh with the user's configuration, keys and known hosts. Host key checking is unchanged.
+/// Prepares ssh with the user's configuration, keys and known hosts. Host key checking is unchanged. Without `ask`, ssh never prompts.
 fn ssh(destination: &str, port: Option<u16>, ask: bool) -> Command {
     // ssh inherits ignored signals. To prompt, it must stay in the terminal's foreground, where Ctrl-C would otherwise end it before the
     // runner handles it.
@@ -94,7 +95,7 @@ fn container_arguments(machine: &Machine) -> Vec<&str> {
     }
 }
 
-/// Messages of ssh, and their remedies.
+/// Fragments of ssh's error messages, with remedies.
 const OF_SSH: [(&str, &str); 7] = [
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -118,7 +119,7 @@ const UNKNOWN: &str = "check the container's name, and whose it is: each user ha
 const FORBIDDEN: &str = "this user may not start commands there: run iotax as one who may, such as root";
 const NO_DAEMON: &str = "is its service running, and does this user's configuration lead to it?";
 
-/// Messages of container engines and kubectl in lower case, and their remedies. The first that matches counts.
+/// Fragments of error messages of container engines and kubectl in lower case, with remedies. The first fragment that matches is used.
 const OF_CONTAINERS: [(&str, &str); 18] = [
     ("executable file", NO_SHELL),
     ("failed to exec", NO_SHELL),
@@ -140,7 +141,7 @@ const OF_CONTAINERS: [(&str, &str); 18] = [
     ("unable to connect", NO_DAEMON),
 ];
 
-/// The remedy for a failed connection, by the messages in `said`.
+/// The remedy for a failed connection, chosen by the output `said`.
 pub(super) fn remedy(machine: &Machine, said: &str) -> String {
     let known = match machine {
         Machine::Ssh { .. } => OF_SSH.iter().find(|(words, _)| said.contains(words)),

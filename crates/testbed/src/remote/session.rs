@@ -1,4 +1,4 @@
-//! A process that connects to a machine or container: sends a script, reads lines, and optionally hands over to an agent's frames.
+//! A process that connects to a machine or container: sends a script, reads its output lines, and hands the connection over to an agent.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,35 +14,35 @@ use crate::agent_client::{AgentProcess, keep_last};
 use crate::interrupt::{Interrupt, POLL};
 use iotax_model::threads;
 
-/// Maximum length of a line.
+/// Maximum length of an output line in bytes.
 const LINE: u64 = 4096;
-/// Time for the process to exit after its stdout closed.
+/// Maximum time for the connecting process to exit after its stdout closed.
 const LAST_BREATH: Duration = Duration::from_secs(2);
-/// Maximum length of unexpected output in errors.
+/// Maximum bytes of unexpected output to keep for errors.
 const NOISE: usize = 400;
 
-/// Output of the script.
+/// Output of the remote script.
 pub(super) enum SessionOutput {
-    /// A line, without the tag.
+    /// A line of the script, without the leading tag.
     Line(String),
-    /// The start of an agent's frames.
+    /// The agent has started; holds stdout, positioned at its first message.
     Frames(BufReader<ChildStdout>),
 }
 
-/// The process and the remote script.
+/// The connecting process, with a script running at the other end.
 pub(super) struct RemoteSession {
     host: RemoteHost,
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<SessionOutput>,
-    /// The tail of its stderr.
+    /// The last part of the process's stderr.
     said: Arc<Mutex<Vec<u8>>>,
-    /// Stdout that is not from the script: greetings, or the output of something other than a shell.
+    /// Output on stdout that does not carry the script's tag: login greetings, or the output of something other than a shell.
     noise: Arc<Mutex<String>>,
 }
 
 impl RemoteSession {
-    /// Starts the process. The script marks its lines with the tag; the line `agent` is its last.
+    /// Starts the connecting process and sends it the script. The script must begin its output lines with `tag`; its last line is `agent`.
     pub(super) fn open(host: &RemoteHost, tag: &str, ask: bool, script: &str) -> Result<Self, RemoteError> {
         reach::program(&host.machine).find()?;
         let local = |source| RemoteError::Local { host: host.clone(), source };
@@ -61,7 +61,7 @@ impl RemoteSession {
         Ok(Self { host: host.clone(), child, stdin, lines, said: keep_last(stderr), noise })
     }
 
-    /// The script's next output; `None` if it has ended.
+    /// Waits for the script's next output; `None` if stdout has closed. Fails after `patience` or on an interrupt.
     pub(super) fn hear(
         &mut self,
         patience: Duration,
@@ -83,12 +83,12 @@ impl RemoteSession {
         }
     }
 
-    /// Sends bytes. Returns false if the other side closed its stdin; its output then gives the reason.
+    /// Sends bytes to the other end. Returns false if that end has closed its stdin; its output then gives the reason.
     pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
         self.stdin.write_all(bytes).is_ok()
     }
 
-    /// Sends a file's content.
+    /// Sends the content of a local file. Stops early, without an error, if the other end closes its stdin.
     pub(super) fn send_file(&mut self, path: &Path, interrupt: &Interrupt) -> Result<(), RemoteError> {
         let host = self.host.clone();
         let local = |source| RemoteError::Local { host: host.clone(), source };
@@ -105,13 +105,13 @@ impl RemoteSession {
         }
     }
 
-    /// Converts the session to a process for an agent client, once the remote agent runs.
+    /// Hands the connection over to an agent client, once the remote agent runs.
     pub(super) fn into_process(self, stdout: BufReader<ChildStdout>) -> AgentProcess<BufReader<ChildStdout>> {
         AgentProcess { child: self.child, stdin: self.stdin, stdout, said: self.said }
     }
 
-    /// The process's exit status, which is the script's if that ran. `None` if the process was killed or is still running some time after its
-    /// stdout closed.
+    /// Exit status of the connecting process, which is the script's if the script ran. `None` if the process was killed by a signal, or is
+    /// still running 2 s after the call.
     pub(super) fn status(&mut self) -> Option<i32> {
         let end = Instant::now() + LAST_BREATH;
         loop {
@@ -123,13 +123,13 @@ impl RemoteSession {
         }
     }
 
-    /// Kills the process.
+    /// Kills the connecting process.
     pub(super) fn end(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Output that is not from the script, on stderr and stdout.
+    /// Output on stderr and stdout that is not from the script, for error messages. Waits up to 2 s for the process to exit.
     pub(super) fn words(&mut self) -> String {
         // The thread that reads stderr may lag behind.
         self.status();
@@ -142,7 +142,7 @@ impl RemoteSession {
     }
 }
 
-/// Reads lines in a thread, up to the one before the first frame.
+/// Starts a thread that reads the script's lines from stdout, up to the line `agent`.
 fn listen(stdout: ChildStdout, tag: String, noise: Arc<Mutex<String>>) -> Receiver<SessionOutput> {
     let (sender, lines) = mpsc::channel();
     let said = Arc::clone(&noise);

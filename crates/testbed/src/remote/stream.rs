@@ -1,4 +1,4 @@
-//! A file on another machine or in a container, written as a confirmed stream and read back.
+//! Writes a file on another machine or in a container with confirmation of each write, and reads such a file back.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -19,7 +19,7 @@ pub struct RemoteStream {
 }
 
 impl RemoteStream {
-    /// Creates the file there; refuses an existing one.
+    /// Creates the file on the other machine. Fails if it exists.
     pub fn create(remote: &Remote, tag: &str, ask: bool, interrupt: &Interrupt) -> Result<Self, RemoteError> {
         let path = quoted(&remote.path.display().to_string());
         let script = format!("set -C\n: > {path} && {{ echo '{tag} agent'; exec tee -- {path}; }}\nexit 1\n");
@@ -27,7 +27,7 @@ impl RemoteStream {
         Ok(Self { child, stdin, stdout })
     }
 
-    /// Sends bytes and waits until they are in the file.
+    /// Appends bytes and waits until tee(1) on the other machine has written them.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stdin.write_all(bytes)?;
         let mut confirmed = vec![0; bytes.len()];
@@ -43,7 +43,7 @@ impl Drop for RemoteStream {
     }
 }
 
-/// Copies a file of another machine.
+/// Copies a file from another machine into `into`.
 pub fn read(
     remote: &Remote,
     tag: &str,
@@ -65,7 +65,7 @@ fn host(remote: &Remote) -> RemoteHost {
     RemoteHost { machine: remote.machine.clone(), sudo: false }
 }
 
-/// Runs a remote script up to the line after which its stdin and stdout carry the file's content.
+/// Starts a remote script and waits until it announces that its stdin and stdout now carry the file's content.
 fn open(
     remote: &Remote,
     tag: &str,

@@ -1,4 +1,4 @@
-//! Block devices and the devices below them, from /sys.
+//! Adds block devices, and the devices below them, to a stack, from /sys.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,12 @@ use super::mount::Mount;
 use crate::host_info::text;
 use crate::mapper::Mapping;
 
-/// /sys counts sizes and offsets in 512-byte sectors on all devices.
+/// Bytes per sector in /sys, on all devices.
 const SECTOR: u64 = 512;
 
 impl Walk<'_> {
-    /// Adds the devices of a mounted filesystem. Returns false if it has none: it is in memory, on the network or on another filesystem.
+    /// Adds the block devices of a mounted filesystem. Returns false if none is found: the filesystem is in memory, on the network or on
+    /// another filesystem.
     pub(super) fn add_source(&mut self, mount: &Mount) -> bool {
         if self.add_number(&mount.number) {
             return true;
@@ -29,7 +30,7 @@ impl Walk<'_> {
         !found.is_empty()
     }
 
-    /// Adds the device with this `major:minor` and the layers below it. Returns false if it is not in /sys.
+    /// Adds the device with the number `major:minor` and the layers below it. Returns false if the device is not in /sys.
     pub(super) fn add_number(&mut self, number: &str) -> bool {
         let Ok(directory) = fs::canonicalize(self.root.join("sys/dev/block").join(number)) else {
             return false;
@@ -38,7 +39,8 @@ impl Walk<'_> {
         true
     }
 
-    /// Adds the device with this kernel name; returns the names of those directly below it.
+    /// Adds the device with this kernel name and the layers below it. Returns the names of the devices directly below; `None` if the device
+    /// is not in /sys.
     pub(super) fn add_named(&mut self, name: &str) -> Option<Vec<String>> {
         let directory = self.directory(&name.replace('/', "!"))?;
         let on = self.on(&directory);
@@ -46,7 +48,7 @@ impl Walk<'_> {
         Some(on)
     }
 
-    /// The kernel names of the devices directly below a device.
+    /// Kernel names of the devices directly below the device with this directory in /sys.
     fn on(&self, directory: &Path) -> Vec<String> {
         let name = |directory: &Path| Some(directory.file_name()?.to_string_lossy().replace('!', "/"));
         if directory.join("partition").exists() {
@@ -61,7 +63,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds the device with this directory in /sys, after the layers below it.
+    /// Adds the device with this directory in /sys, after the layers below it. Does nothing for a device that was already visited.
     fn add_device(&mut self, directory: &Path) {
         let Some(entry) = directory.file_name() else { return };
         // /sys replaces a slash in a device name with an exclamation mark.
@@ -99,12 +101,13 @@ impl Walk<'_> {
         self.stack.disks.push(name);
     }
 
-    /// The /sys directory of the device with this kernel name.
+    /// The directory in /sys of the device with this kernel name; `None` if there is none.
     fn directory(&self, name: &str) -> Option<PathBuf> {
         fs::canonicalize(self.root.join("sys/class/block").join(name)).ok()
     }
 
-    /// The kernel name of a device such as `/dev/sda1`, `/dev/mapper/vg-home` or `/dev/disk/by-label/home`.
+    /// The kernel name of a device given by a path such as `/dev/sda1`, `/dev/mapper/vg-home` or `/dev/disk/by-label/home`; `None` if it is
+    /// unknown.
     fn kernel_name(&self, source: &str) -> Option<String> {
         let device = Path::new(source.starts_with("/dev/").then_some(source)?);
         let linked = self.canonical(device).ok().and_then(|place| Some(place.file_name()?.to_owned()));
@@ -123,7 +126,7 @@ impl Walk<'_> {
         })
     }
 
-    /// All devices of the btrfs filesystem that includes any of these; the given ones if /sys does not list it.
+    /// Kernel names of all devices of the btrfs filesystem that includes one of `names`; `names` itself if /sys does not list the filesystem.
     fn btrfs_members(&self, names: &[String]) -> Vec<String> {
         let filesystems = sorted(&self.root.join("sys/fs/btrfs"));
         let members = filesystems.iter().map(|filesystem| {
@@ -140,7 +143,7 @@ impl Walk<'_> {
     }
 }
 
-/// The sorted entries of a directory; none if it cannot be read.
+/// The sorted paths of a directory's entries; empty if the directory cannot be read.
 pub(crate) fn sorted(directory: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -148,12 +151,12 @@ pub(crate) fn sorted(directory: &Path) -> Vec<PathBuf> {
     entries
 }
 
-/// The directories of the devices directly below this one.
+/// The directories in /sys of the devices directly below the device with this directory.
 pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
     sorted(&directory.join("slaves")).iter().filter_map(|link| fs::canonicalize(link).ok()).collect()
 }
 
-/// The file or device behind an NVMe namespace, if this machine's kernel serves it.
+/// Path of the file or device that an NVMe namespace exports, if it is connected to this machine's own NVMe target; `None` otherwise.
 fn served_here(root: &Path, directory: &Path) -> Option<PathBuf> {
     let (subsystem, uuid) = (text(&directory.parent()?.join("subsysnqn"))?, text(&directory.join("uuid"))?);
     let namespaces = root.join("sys/kernel/config/nvmet/subsystems").join(subsystem).join("namespaces");
@@ -163,17 +166,17 @@ fn served_here(root: &Path, directory: &Path) -> Option<PathBuf> {
     Some(stored.into())
 }
 
-/// A number from a file in a device's directory.
+/// A number from a file in a device's directory; `None` if it cannot be read.
 fn number(directory: &Path, file: &str) -> Option<u64> {
     text(&directory.join(file))?.parse().ok()
 }
 
-/// A size such as `8.00 GiB`, from a file that counts sectors.
+/// A size such as `8.00 GiB`, from a file in a device's directory that counts sectors.
 fn sectors(directory: &Path, file: &str) -> Option<String> {
     Some(human::bytes(number(directory, file)?.checked_mul(SECTOR)?))
 }
 
-/// Joins the known parts with commas.
+/// Joins those parts that are known with commas.
 fn row(parts: impl IntoIterator<Item = Option<String>>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -197,7 +200,7 @@ fn device(directory: &Path, name: &str) -> Layer {
     Layer::new(LayerKind::Device, name, detail)
 }
 
-/// Returns whether the device with this directory is on a virtio bus.
+/// Returns whether the device with this directory in /sys is on a virtio bus.
 pub(crate) fn is_on_virtio(directory: &Path) -> bool {
     directory.ancestors().any(is_virtio)
 }
@@ -208,7 +211,7 @@ fn is_virtio(place: &Path) -> bool {
     index.is_some_and(|index| !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The active scheduler, which is in brackets; the whole text if there are no brackets.
+/// The active scheduler, in brackets in the list of schedulers; the whole text if there are no brackets.
 pub(crate) fn in_use(schedulers: &str) -> &str {
     schedulers.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(schedulers, |(name, _)| name)
 }
@@ -218,7 +221,7 @@ fn partition(directory: &Path, name: &str) -> Layer {
     Layer::new(LayerKind::Partition, name, row([sectors(directory, "size"), start]))
 }
 
-/// The name of the layer that created a device-mapper device, from the prefix of its UUID up to the dash.
+/// Name of the software that created a device-mapper device, such as `LVM` or `dm-crypt`, from the prefix of its UUID.
 fn creator(uuid: &str) -> String {
     match uuid.split_once('-') {
         Some(("LVM", _)) => "LVM".to_owned(),
@@ -245,7 +248,8 @@ fn mapped(directory: &Path, name: &str) -> Layer {
     Layer::new(LayerKind::Dm, title, row([Some(name.to_owned()), Some(kind), sectors(directory, "size")]))
 }
 
-/// The group and volume of a name such as `my--group-volume-tpool`: LVM doubles hyphens in names, and separates names and suffix by one.
+/// Converts LVM's device-mapper name, such as `my--group-volume-tpool`, into `my-group/volume-tpool`: LVM doubles hyphens within names and
+/// separates the parts by a single one.
 fn volume_name(name: &str) -> String {
     const HYPHEN: &str = "\0";
     let parts = name.replace("--", HYPHEN);

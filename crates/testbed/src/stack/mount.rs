@@ -1,4 +1,4 @@
-//! The mount of a path, from /proc/self/mountinfo (proc_pid_mountinfo(5)).
+//! Finds the mount of a path in /proc/self/mountinfo (proc_pid_mountinfo(5)).
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use iotax_model::target::VolatileSpec;
 
-/// The mount table in a process's directory of /proc.
+/// File name of the mount table in a process's directory in /proc.
 const TABLE: &str = "mountinfo";
 
 /// A line of the mount table.
@@ -16,23 +16,23 @@ const TABLE: &str = "mountinfo";
 pub(crate) struct Mount {
     id: u64,
     parent: u64,
-    /// `major:minor`; the major number is 0 for a filesystem without a block device.
+    /// Device number as `major:minor`; the major number is 0 for a filesystem without a block device.
     pub(crate) number: String,
-    /// The mount point.
+    /// Path of the mount point.
     pub(crate) point: PathBuf,
-    /// The filesystem's type.
+    /// The filesystem's type, such as `ext4`.
     pub(crate) kind: String,
-    /// The mounted source, as the filesystem calls it.
+    /// The mounted device, export or other source, as the mount table shows it.
     pub(crate) source: String,
-    /// Options of the mount and of the filesystem, without duplicates.
+    /// Comma-separated options of the mount and of the filesystem, without duplicates.
     pub(crate) options: String,
 }
 
-/// Prefix of a volatile directory's mount source; the directory with its flushed data follows.
+/// Prefix of a volatile directory's mount source. The path of the directory with its flushed data follows.
 pub(crate) const VOLATILE_SOURCE: &str = "iotax-volatile:";
 
 impl Mount {
-    /// The directory with the data written to an overlay or volatile directory; `None` for other filesystems.
+    /// The directory that receives data written to an overlay or volatile directory; `None` for other filesystems.
     pub(super) fn upper_directory(&self) -> Option<PathBuf> {
         if let Some(below) = self.volatile_source() {
             return Some(below.into());
@@ -42,7 +42,7 @@ impl Mount {
         options.find_map(|option| option.strip_prefix("upperdir=")).map(PathBuf::from)
     }
 
-    /// The name of the filesystem: its type, or that of a volatile directory.
+    /// The filesystem's type; `volatile` for a volatile directory.
     pub(super) fn name(&self) -> &str {
         self.volatile_source().map_or(&self.kind, |_| VolatileSpec::NAME)
     }
@@ -52,7 +52,7 @@ impl Mount {
     }
 }
 
-/// The mount of an absolute path without symbolic links. The error is the table's path and a reason.
+/// The mount that holds an absolute path without symbolic links. The error is the path of the mount table and a reason.
 pub(crate) fn of(root: &Path, path: &Path) -> Result<Mount, (PathBuf, String)> {
     let own = root.join("proc/self");
     match table(&own) {
@@ -62,14 +62,14 @@ pub(crate) fn of(root: &Path, path: &Path) -> Result<Mount, (PathBuf, String)> {
     .map_err(|reason| (own.join(TABLE), reason))
 }
 
-/// All mounts that a process sees, in mount order. `process` is its directory in /proc.
+/// Reads all mounts that a process sees, in mount order. `process` is its directory in /proc.
 pub(crate) fn table(process: &Path) -> io::Result<Vec<Mount>> {
     let text = fs::read(process.join(TABLE))?;
     Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
 }
 
-/// Walks down the mount tree like a path lookup: enters the first mount on the way to `path`. The longest mount point alone would find
-/// mounts that a later one covers.
+/// Finds the mount of a path by walking down the mount tree, as a path lookup does. The longest matching mount point would be wrong: a later
+/// mount may cover it.
 fn find<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let top = |mount: &&Mount| !mounts.iter().any(|other| other.id == mount.parent && other.id != mount.id);
     let mut current = mounts.iter().filter(top).find(|mount| path.starts_with(&mount.point))?;
@@ -89,7 +89,7 @@ fn find<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     None
 }
 
-/// Parses `27 1 254:0 / /srv rw,relatime shared:1 - ext4 /dev/vda rw,discard`; the number of fields before the dash varies.
+/// Parses a line such as `27 1 254:0 / /srv rw,relatime shared:1 - ext4 /dev/vda rw,discard`. The number of fields before the dash varies.
 fn parse(line: &[u8]) -> Option<Mount> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
@@ -111,7 +111,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Decodes octal escapes: the kernel writes space, tab, newline and backslash that way.
+/// Decodes octal escapes, by which the kernel writes space, tab, newline and backslash.
 pub(crate) fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,4 +1,4 @@
-//! Timeouts of layers, from /sys and /proc.
+//! Reads the timeouts and error policies of layers from /sys and /proc.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use super::mount::Mount;
 use super::{Walk, device};
 use crate::host_info::text;
 
-/// SCSI drivers that restart the timer when it expires, because they expect the hypervisor to answer eventually: virtio_scsi.c
-/// (`virtscsi_eh_timed_out`) and storvsc_drv.c (`storvsc_eh_timed_out`).
+/// SCSI drivers that restart a command's timer when it expires, so that the command never times out: they expect the hypervisor to answer
+/// eventually. From virtio_scsi.c (`virtscsi_eh_timed_out`) and storvsc_drv.c (`storvsc_eh_timed_out`).
 const PATIENT: [&str; 2] = ["virtio_scsi", "storvsc_host"];
-/// Filesystems of the kernel's ext4 driver.
+/// Types of filesystems that the kernel's ext4 driver serves.
 const EXT: [&str; 3] = ["ext4", "ext3", "ext2"];
 
 impl Walk<'_> {
-    /// Adds the timeouts of a disk with this directory in /sys.
+    /// Adds the timeouts of a SCSI, NVMe or virtio disk with this directory in /sys.
     pub(super) fn add_disk_timeouts(&mut self, directory: &Path, name: &str) {
         if directory.join("device/timeout").exists() {
             self.add_scsi_timeouts(directory, name);
@@ -74,7 +74,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds the reaction to errors of a mounted ext4 filesystem.
+    /// Adds the error policy of a mounted ext4 filesystem: continue, remount read-only or panic.
     pub(super) fn add_filesystem_timeouts(&mut self, mount: &Mount) {
         if !EXT.contains(&mount.kind.as_str()) {
             return;
@@ -98,7 +98,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds a limit in seconds, or the fact that it is unlimited. Adds nothing if it cannot be read.
+    /// Adds a timeout in seconds from the file `source`, or the fact that it is unlimited. Adds nothing if the file cannot be read.
     fn add_seconds(&mut self, layer: &str, kind: TimeoutKind, source: String) {
         match self.limit(&source) {
             ReadLimit::Unknown => {}
@@ -107,14 +107,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds a limit in seconds. Adds nothing if it is unlimited, because another timeout then decides.
+    /// Adds a timeout in seconds from the file `source`. Adds nothing if it is unlimited, because another timeout then applies.
     fn add_known_seconds(&mut self, layer: &str, kind: TimeoutKind, source: String) {
         if let ReadLimit::Ns(ns) = self.limit(&source) {
             self.add_timeout(layer, kind, Some(ns), source);
         }
     }
 
-    /// Parses a number of seconds; `off` and negative numbers mean unlimited.
+    /// Reads a number of seconds from a file; `off` and negative numbers mean unlimited.
     fn limit(&self, source: &str) -> ReadLimit {
         let Some(text) = self.read(source) else { return ReadLimit::Unknown };
         match text.parse::<i64>().map(u64::try_from) {
@@ -141,20 +141,20 @@ impl Walk<'_> {
     }
 }
 
-/// A limit, as read from a file.
+/// A timeout read from a file: unknown, unlimited, or in nanoseconds.
 enum ReadLimit {
     Unknown,
     Off,
     Ns(u64),
 }
 
-/// The path in /sys/class/block of a block device's file.
+/// The path of a block device's file in /sys/class/block, without the root.
 fn sys_block(directory: &Path, file: &str) -> String {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     format!("/sys/class/block/{name}/{file}")
 }
 
-/// The nearest parent directory whose name is the prefix followed by a digit.
+/// Name of the nearest parent directory that consists of `prefix` and a number, such as `host0`; `None` if there is none.
 pub(crate) fn ancestor(directory: &Path, prefix: &str) -> Option<String> {
     let names = directory.ancestors().filter_map(|place| place.file_name()?.to_str());
     names.skip(1).find(|name| is_numbered(name, prefix)).map(str::to_owned)
@@ -164,7 +164,7 @@ fn is_numbered(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
-/// The controllers of an NVMe namespace: the one above it or, with multipath, all controllers of its subsystem.
+/// Names of the controllers of an NVMe namespace: its parent controller or, with multipath, all controllers of its subsystem.
 fn controllers(directory: &Path) -> Vec<String> {
     let is_controller = |name: &str| {
         name.strip_prefix("nvme")

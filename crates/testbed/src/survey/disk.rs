@@ -1,4 +1,4 @@
-//! Facts about block devices, from /sys/class/block.
+//! Surveys block devices, from /sys/class/block.
 
 use std::fs;
 use std::path::Path;
@@ -15,13 +15,14 @@ use crate::stack::{device, mount, timeouts};
 
 const SMARTCTL: Program = Program { name: "smartctl", package: "smartmontools" };
 
-/// /sys counts sizes and offsets in 512-byte sectors on all devices.
+/// Bytes per sector in /sys, on all devices.
 const SECTOR: u64 = 512;
 
-/// Name prefixes of devices that are left out: most hold no persistent data.
+/// Kernel name prefixes of devices that a survey leaves out: most hold no persistent data.
 const PASSED_OVER: [&str; 6] = ["ram", "zram", "sr", "fd", "nbd", "mtdblock"];
 
-/// All devices that are or could be in use: those with a size, and loop devices with a file.
+/// Kernel names of all block devices to survey: those whose size is not 0, without the prefixes in `PASSED_OVER`. A loop device without a
+/// file has size 0.
 pub(super) fn all(reader: &Reader<'_>) -> Vec<String> {
     let mut names = reader.names("/sys/class/block");
     names.retain(|name| {
@@ -33,14 +34,14 @@ pub(super) fn all(reader: &Reader<'_>) -> Vec<String> {
     names.iter().map(|name| name.replace('!', "/")).collect()
 }
 
-/// Devices by their kernel names.
+/// Describes the devices with these kernel names.
 pub(super) fn disks(reader: &Reader<'_>, names: &[String]) -> Vec<Disk> {
     let mapper = Mapper::default();
     let interrupts = reader.text("/proc/interrupts");
     names.iter().map(|name| disk(reader, name, &mapper, interrupts.as_ref())).collect()
 }
 
-/// The path in /sys/class/block of a device's file.
+/// Path of a device's file in /sys/class/block, without the root.
 fn of(name: &str, file: &str) -> String {
     format!("/sys/class/block/{}/{file}", name.replace('/', "!"))
 }
@@ -117,7 +118,8 @@ fn kind(name: &str, directory: &Path) -> DiskKind {
     }
 }
 
-/// The kernel names of the devices directly below a device.
+/// Kernel names of the devices directly below a device: its members, its disk if it is a partition, or the device that holds a loop device's
+/// file.
 fn below(reader: &Reader<'_>, name: &str, directory: &Path) -> Vec<String> {
     let last = |path: &Path| Some(path.file_name()?.to_string_lossy().replace('!', "/"));
     if directory.join("partition").exists() {
@@ -132,7 +134,7 @@ fn below(reader: &Reader<'_>, name: &str, directory: &Path) -> Vec<String> {
     device::below(directory).iter().filter_map(|place| last(place)).collect()
 }
 
-/// The write cache that a SCSI or virtio disk reports.
+/// The write cache mode that a SCSI or virtio disk reports; `None` for other disks.
 fn device_cache(reader: &Reader<'_>, name: &str) -> Known<String> {
     let of_scsi = of(name, "device/scsi_disk");
     let scsi = reader.names(&of_scsi).into_iter().next();
@@ -154,14 +156,14 @@ fn scsi(reader: &Reader<'_>, name: &str, directory: &Path) -> Scsi {
     }
 }
 
-/// The NUMA node of the PCI device above a SCSI host.
+/// The NUMA node of the PCI device that a disk is attached to; `None` if it is unknown.
 fn host_node(reader: &Reader<'_>, directory: &Path) -> Known<i64> {
     let place = directory.ancestors().find(|place| place.join("numa_node").exists())?;
     let root = fs::canonicalize(reader.root()).ok()?;
     reader.number(&format!("/{}/numa_node", place.strip_prefix(root).ok()?.display()))
 }
 
-/// Adds the controller of a local NVMe namespace, such as `nvme0` for `nvme0n1`.
+/// Adds the properties of a local NVMe namespace's controller (such as `nvme0` for `nvme0n1`): NUMA node, model, PCI link and wear.
 fn add_controller(reader: &Reader<'_>, name: &str, disk: &mut Disk) {
     let Some(end) = name.rfind('n').filter(|end| *end > 0) else { return };
     let controller = format!("/sys/class/nvme/{}", &name[..end]);
@@ -203,7 +205,7 @@ fn raid(reader: &Reader<'_>, name: &str) -> Raid {
     }
 }
 
-/// The interrupts of a disk's queues: `nvme0q1` and `virtio1-req.0`. The first one of NVMe is for administration.
+/// The interrupts of a disk's I/O queues, such as `nvme0q1` and `virtio1-req.0`, with their CPUs. Leaves out NVMe's admin queue (`q0`).
 fn queue_interrupts(
     reader: &Reader<'_>,
     all: &Fact<String>,

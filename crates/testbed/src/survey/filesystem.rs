@@ -1,4 +1,4 @@
-//! Facts about mounted filesystems.
+//! Surveys mounted filesystems.
 
 use std::fs;
 
@@ -10,7 +10,8 @@ use crate::stack::mount::Mount;
 
 const STAT: Program = Program { name: "stat", package: "coreutils" };
 
-/// The first mount of each block device. Network mounts are skipped, because a lost server takes long to answer.
+/// Describes the filesystems on block devices, by the first mount of each. Network filesystems are left out, because querying a lost server
+/// takes long.
 pub(super) fn on_disks(reader: &Reader<'_>, mounts: &[Mount]) -> Vec<Filesystem> {
     let mut known: Vec<&str> = Vec::new();
     let mut found = Vec::new();
@@ -46,7 +47,7 @@ pub(super) fn filesystem(reader: &Reader<'_>, mount: &Mount) -> Filesystem {
     }
 }
 
-/// The kernel name of a mount's device; for btrfs, that of its source.
+/// Kernel name of a mount's block device; for btrfs, of the device that was mounted. `None` if there is none.
 fn device(reader: &Reader<'_>, mount: &Mount) -> Option<String> {
     let number = fs::canonicalize(reader.place("sys/dev/block").join(&mount.number)).ok();
     let source = || fs::canonicalize(reader.place(&mount.source)).ok();
@@ -54,7 +55,7 @@ fn device(reader: &Reader<'_>, mount: &Mount) -> Option<String> {
     Some(place.file_name()?.to_string_lossy().replace('!', "/"))
 }
 
-/// Reads the space with stat(1), because a hanging server would block this process.
+/// Reads free and total space with stat(1) in a separate process, because a server that hangs would block this one.
 fn space(reader: &Reader<'_>, point: &str) -> Known<Space> {
     let told = reader.command(STAT, &["-f", "-c", "%S %b %a %c %d", point])?;
     told.read(|text| {
@@ -69,7 +70,7 @@ fn space(reader: &Reader<'_>, point: &str) -> Known<Space> {
     })
 }
 
-/// The recorded errors and missing members of the btrfs that is on this device.
+/// The largest error count of any member of the btrfs filesystem on this device, and 1 if a member is missing.
 fn btrfs(reader: &Reader<'_>, device: &str) -> (Known<u64>, Known<u64>) {
     let all = reader.names("/sys/fs/btrfs").into_iter().map(|id| format!("/sys/fs/btrfs/{id}"));
     let own = all.into_iter().find(|id| reader.place(&format!("{id}/devices/{device}")).exists());

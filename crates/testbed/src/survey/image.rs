@@ -1,4 +1,4 @@
-//! Facts about disk images.
+//! Surveys disk images.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ const STAT: Program = Program { name: "stat", package: "coreutils" };
 const FILEFRAG: Program = Program { name: "filefrag", package: "e2fsprogs" };
 const LSATTR: Program = Program { name: "lsattr", package: "e2fsprogs" };
 
-/// The regular file at a path; `None` for anything else. `declared` is the format in which a guest uses it: the header of a raw disk is
-/// written by the guest and means nothing.
+/// Describes the regular file at a path as a disk image; `None` for anything else. `declared` is the format that guests use: the header of a
+/// raw disk counts for nothing, because the guest writes it.
 pub(super) fn image(reader: &Reader<'_>, path: &str, declared: Option<&str>) -> Option<Image> {
     let found = match look(&reader.place(path)) {
         Ok(found) => found,
@@ -62,13 +62,13 @@ fn file(reader: &Reader<'_>, path: &str) -> Known<ImageFile> {
     })
 }
 
-/// Parses `PATH: 12 extents found`.
+/// The file's number of extents, from filefrag(8): `PATH: 12 extents found`.
 fn extents(reader: &Reader<'_>, path: &str) -> Known<u64> {
     let told = reader.command(FILEFRAG, &[path])?;
     told.read(|text| text.rsplit_once(": ")?.1.split_whitespace().next()?.parse().ok())
 }
 
-/// Parses lsattr(1)'s `---------------C------ PATH`, in which `C` marks a file that is overwritten in place.
+/// True if the file is overwritten in place on btrfs: it has the attribute `C` in lsattr(1)'s output. `None` on other filesystems.
 fn in_place(reader: &Reader<'_>, path: &str) -> Known<bool> {
     // Elsewhere than on btrfs the attribute means nothing.
     let table = crate::stack::mount::of(reader.root(), std::path::Path::new(path)).ok()?;

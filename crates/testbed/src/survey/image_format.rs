@@ -1,6 +1,6 @@
-//! Formats of disk images by their first bytes.
+//! Detects formats of disk images by their first bytes.
 
-/// The first bytes of image formats.
+/// First bytes of image files, and the format that they identify.
 const MARKS: [(&[u8], &str); 6] = [
     (b"QFI\xfb", "qcow2"),
     (b"KDMV", "vmdk"),
@@ -10,7 +10,7 @@ const MARKS: [(&[u8], &str); 6] = [
     (b"conectix", "vpc"),
 ];
 
-/// The format by a file's first bytes.
+/// The image format that a file's first bytes identify; `None` for others, such as raw images.
 pub(super) fn format_of(start: &[u8]) -> Option<&'static str> {
     MARKS.iter().find(|(mark, _)| start.starts_with(mark)).map(|(_, name)| *name)
 }

@@ -1,4 +1,4 @@
-//! Accesses a path with a time limit, because a dead mount never answers.
+//! Accesses a path with a time limit of 3 s, because a dead mount never answers.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -9,18 +9,18 @@ use std::sync::mpsc;
 use super::reader::PATIENCE;
 use iotax_model::threads;
 
-/// Bytes of a file's start; QEMU keeps a qcow2 header with the backing file's name within the first 64 KiB.
+/// Number of bytes to read from a file's start: QEMU keeps a qcow2 header, with the backing file's name, within the first 64 KiB.
 const START: u64 = 64 << 10;
 
-/// The result for a path that answered.
+/// Metadata and first bytes of a file.
 pub(super) struct Look {
     pub(super) metadata: Metadata,
     /// The first bytes of a regular file, empty for anything else.
     pub(super) start: Vec<u8>,
 }
 
-/// Reads the start of a regular file. Nothing else is opened: a FIFO would block, and a device could react. The thread is abandoned if the
-/// path hangs.
+/// Reads the metadata of a path and the first bytes of a regular file. Opens no other kind of file: a FIFO would block, and a device could
+/// react. If the path hangs, fails after 3 s and abandons the reading thread.
 pub(super) fn look(place: &Path) -> io::Result<Look> {
     let path = place.to_owned();
     within_patience(move || {
@@ -39,7 +39,7 @@ pub(super) fn look(place: &Path) -> io::Result<Look> {
     })
 }
 
-/// Fails if the filesystem of a path does not answer.
+/// Fails if the metadata of a path cannot be read within 3 s.
 pub(super) fn answers(place: &Path) -> io::Result<()> {
     let path = place.to_owned();
     within_patience(move || fs::metadata(path).map(drop))

@@ -1,4 +1,4 @@
-//! Facts about the whole machine: kernel settings, memory, CPU time and cgroup limits.
+//! Surveys the whole machine: kernel settings, memory, CPU time and cgroup limits.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use iotax_model::survey::{CgroupLimit, Fact, GuestSetup, Known, MachineSetup, Tc
 use super::reader::Reader;
 use crate::host_info;
 
-/// Files with limits: of cgroup v2, and of the v1 controllers blkio and cpu.
+/// Names of files that hold cgroup limits: of cgroup v2, and of the v1 controllers blkio and cpu.
 const LIMITS: [&str; 7] = [
     "io.max",
     "cpu.max",
@@ -60,18 +60,18 @@ pub(super) fn machine(reader: &Reader<'_>, guests: &[GuestSetup]) -> MachineSetu
     }
 }
 
-/// The first word of each line after the heading.
+/// The first word of each line of a table, without the heading.
 fn first_words(table: &str) -> Vec<String> {
     table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// The five-minute average of the line `full`.
+/// Percentage of the last five minutes in which all tasks stalled on memory, from the text of /proc/pressure/memory.
 fn stalls(pressure: &str) -> Option<f64> {
     let full = pressure.lines().find_map(|line| line.strip_prefix("full "))?;
     full.split_whitespace().find_map(|word| word.strip_prefix("avg300="))?.parse().ok()
 }
 
-/// Stolen time as a share of used and stolen CPU time: idle time cannot be stolen.
+/// CPU time stolen by the hypervisor since boot, in percent of used and stolen time. Idle time does not count, because it cannot be stolen.
 fn steal(stat: &str) -> Option<f64> {
     let times: Vec<u64> =
         stat.lines().next()?.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
@@ -89,7 +89,7 @@ fn nodes(reader: &Reader<'_>) -> Known<u64> {
     (count > 0).then(|| Fact::new(count, PLACE))
 }
 
-/// Returns whether fstrim runs periodically, by systemd's timer or a cron job; `None` on machines without systemd.
+/// True if fstrim runs periodically, by systemd's timer or a cron job; `None` on machines without systemd.
 fn trim_timer(reader: &Reader<'_>) -> Known<bool> {
     const TIMER: &str = "/etc/systemd/system/timers.target.wants/fstrim.timer";
     if !reader.place("/etc/systemd/system").is_dir() {
@@ -101,7 +101,7 @@ fn trim_timer(reader: &Reader<'_>) -> Known<bool> {
     Some(Fact::new(is_on, TIMER))
 }
 
-/// Limits of the groups of this process and of the guests, and of all groups above them.
+/// CPU and I/O limits of the cgroups of this process and of the guests, and of all cgroups above them.
 fn limits(reader: &Reader<'_>, guests: &[GuestSetup]) -> Vec<CgroupLimit> {
     let guests = guests.iter().filter_map(|guest| Some((guest.name.clone(), guest.pid?.to_string())));
     let members = std::iter::once(("this process".to_owned(), "self".to_owned())).chain(guests);
@@ -126,7 +126,8 @@ fn limits(reader: &Reader<'_>, guests: &[GuestSetup]) -> Vec<CgroupLimit> {
     found
 }
 
-/// The directories of a group and those above it, from a line such as `0::/machine.slice/vm` or `7:blkio:/`.
+/// The directories of a cgroup and of all cgroups above it, from a line of /proc/PID/cgroup such as `0::/machine.slice/vm` or `7:blkio:/`.
+/// `None` if its hierarchy has no CPU or I/O limits.
 fn directory(reader: &Reader<'_>, line: &str) -> Option<Vec<String>> {
     let mut parts = line.splitn(3, ':');
     let (controllers, path) = (parts.nth(1)?, parts.next()?);
@@ -142,7 +143,7 @@ fn directory(reader: &Reader<'_>, line: &str) -> Option<Vec<String>> {
     Some(groups.map(|group| format!("{mount}{}", group.trim_end_matches('/'))).collect())
 }
 
-/// Returns false for values that mean unlimited.
+/// Returns false if a line of a limit file means unlimited.
 fn is_limit(file: &str, line: &str) -> bool {
     match file {
         "cpu.max" => !line.starts_with("max"),

@@ -1,4 +1,4 @@
-//! Facts about device-mapper devices, from dmsetup(8).
+//! Surveys device-mapper devices with dmsetup(8).
 
 use std::cell::OnceCell;
 
@@ -9,7 +9,7 @@ use crate::program::Program;
 
 const DMSETUP: Program = Program { name: "dmsetup", package: "dmsetup" };
 
-/// Output of dmsetup for all devices, read when first needed.
+/// Output of dmsetup for all devices, read once when it is first needed.
 #[derive(Default)]
 pub(super) struct Mapper {
     table: OnceCell<Known<String>>,
@@ -28,7 +28,7 @@ impl Mapper {
     }
 }
 
-/// The lines `NAME: START LENGTH TARGET WORDS` of one device.
+/// The targets of one device, from dmsetup's lines `NAME: START LENGTH TARGET WORDS`.
 fn targets(all: &Fact<String>, name: &str) -> Vec<MapperTarget> {
     let lines = all.value.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     let target = |line: &str| {

@@ -1,7 +1,7 @@
 //! Reads the setup of a machine, of the layers below a path, or of a libvirt domain, as [`Survey`]s.
 //!
-//! Changes nothing: no device is opened for writing, and each program has a time limit. In a recorded tree, files hold the output of
-//! programs.
+//! Changes nothing: no device is opened for writing, and each program has a time limit. In a recorded directory tree, the output of programs
+//! is read from files.
 
 mod disk;
 mod filesystem;
@@ -25,7 +25,7 @@ use iotax_model::survey::{Disk, GuestSetup, Image, Survey};
 use crate::stack::{self, StackError, mount};
 use reader::Reader;
 
-/// The machine with all its disks, filesystems, interfaces and running guests.
+/// Surveys the whole machine with its disks, filesystems, network interfaces and running guests.
 #[must_use]
 pub fn machine(root: &Path) -> Survey {
     let reader = Reader::new(root);
@@ -42,7 +42,7 @@ pub fn machine(root: &Path) -> Survey {
     finish(reader, survey)
 }
 
-/// The layers below an existing file, directory or block device, and the guests that use it.
+/// Surveys the layers below an existing file, directory or block device, and the guests that use it.
 pub fn path(root: &Path, path: &Path) -> Result<Survey, StackError> {
     let reader = Reader::new(root);
     let mut survey = Survey::default();
@@ -78,7 +78,7 @@ pub fn path(root: &Path, path: &Path) -> Result<Survey, StackError> {
     Ok(finish(reader, survey))
 }
 
-/// Fails with the reason if a path hangs, as on a dead mount. A missing path does not hang.
+/// Fails if accessing a path takes more than 3 s, as on a dead mount. A missing path is no error.
 pub fn answers(root: &Path, path: &Path) -> Result<(), String> {
     let path = std::path::absolute(path).map_err(|error| error.to_string())?;
     match look::answers(&root.join(path.strip_prefix("/").unwrap_or(&path))) {
@@ -87,13 +87,13 @@ pub fn answers(root: &Path, path: &Path) -> Result<(), String> {
     }
 }
 
-/// A survey of a guest's definition only, without facts about this machine, which may not be the guest's host.
+/// A survey of a guest's definition alone, without facts about this machine, because the guest may run on another one.
 #[must_use]
 pub fn definition(guest: GuestSetup) -> Survey {
     Survey { unread: unlocated(&guest).collect(), guests: vec![guest], ..Survey::default() }
 }
 
-/// Messages about the guest's disks whose location is unknown.
+/// A message for each of the guest's disks whose location is unknown.
 fn unlocated(guest: &GuestSetup) -> impl Iterator<Item = String> {
     let disks = guest.disks.iter().filter(|disk| disk.path.is_none() && disk.protocol.is_none());
     disks.map(|disk| match &disk.volume {
@@ -107,7 +107,7 @@ fn unlocated(guest: &GuestSetup) -> impl Iterator<Item = String> {
     })
 }
 
-/// A guest of this machine as defined, with the layers below its disks.
+/// Surveys a guest of this machine by its definition, with the layers below its disks.
 #[must_use]
 pub fn guest(root: &Path, guest: GuestSetup) -> Survey {
     let reader = Reader::new(root);
@@ -125,13 +125,14 @@ pub fn guest(root: &Path, guest: GuestSetup) -> Survey {
     finish(reader, survey)
 }
 
-/// The local files and devices of guests' disks.
+/// Paths of the local files and devices that the guests' disks use.
 fn guest_paths(guests: &[GuestSetup]) -> Vec<String> {
     let disks = guests.iter().flat_map(|guest| &guest.disks);
     disks.filter_map(|disk| Some(disk.path.as_ref()?.value.clone())).collect()
 }
 
-/// The format in which guests use a file: raw if any guest does, because it then writes the header.
+/// The image format in which guests use a file; `None` if no guest does. Raw if any guest uses it as raw, because that guest can write the
+/// header.
 fn declared(guests: &[GuestSetup], path: &str) -> Option<String> {
     let disks = guests.iter().flat_map(|guest| &guest.disks);
     let own = disks.filter(|disk| disk.path.as_ref().is_some_and(|used| used.value == path));
@@ -139,7 +140,7 @@ fn declared(guests: &[GuestSetup], path: &str) -> Option<String> {
     formats.iter().find(|format| **format == "raw").or(formats.first()).map(|format| (*format).clone())
 }
 
-/// Adds the layers below a path and, for a file, the file as an image.
+/// Adds the layers below a path to a survey and, if the path is a file, describes the file as an image.
 fn add_path(reader: &Reader<'_>, survey: &mut Survey, path: &Path) -> Result<(), StackError> {
     let stack = stack::of_path(reader.root(), path)?;
     for disk in disk::disks(reader, &stack.disks) {
@@ -161,7 +162,7 @@ fn add_path(reader: &Reader<'_>, survey: &mut Survey, path: &Path) -> Result<(),
     Ok(())
 }
 
-/// Adds the partitions and volumes on the topmost device: a survey of a device includes its contents.
+/// Adds the partitions and volumes above the last device of a survey.
 fn add_above(reader: &Reader<'_>, survey: &mut Survey) {
     let mut names: Vec<String> = survey.disks.last().map(|top| top.name.clone()).into_iter().collect();
     let mut others = disk::disks(reader, &disk::all(reader));
@@ -177,7 +178,7 @@ fn add_above(reader: &Reader<'_>, survey: &mut Survey) {
     }
 }
 
-/// A path without links, relative to the root; unchanged if it cannot be reached.
+/// A path without symbolic links, relative to the root; the absolute path if it cannot be accessed.
 fn inside(root: &Path, path: &Path) -> PathBuf {
     let Ok(path) = std::path::absolute(path) else { return path.to_owned() };
     let found = fs::canonicalize(root.join(path.strip_prefix("/").unwrap_or(&path)));

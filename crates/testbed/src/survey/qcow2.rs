@@ -1,6 +1,6 @@
-//! Headers of qcow2 images and of the images below them, by QEMU's docs/interop/qcow2.rst.
+//! Reads the headers of a qcow2 image and its backing files, as specified in QEMU's docs/interop/qcow2.rst.
 //!
-//! Does not use qemu-img, which opens everything that a header names, such as a server or an external data file.
+//! Does not use qemu-img, which opens everything that a header refers to, such as a server or an external data file.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -12,17 +12,17 @@ use super::image_format::format_of;
 use super::look::{Look, look};
 use super::reader::Reader;
 
-/// Maximum depth to which a chain of images is followed.
+/// Maximum number of backing files to follow.
 const DEEPEST: usize = 100;
-/// Bits of the incompatible features.
+/// Bits of the header field `incompatible_features`.
 const CORRUPT: u64 = 1 << 1;
 const EXTENDED_L2: u64 = 1 << 4;
-/// The header extension that names the backing file's format.
+/// Type of the header extension with the backing file's format.
 const BACKING_FORMAT: u32 = 0xe279_2aca;
-/// The longest name of a backing file that QEMU accepts.
+/// Maximum length of a backing file's name in bytes, as in QEMU.
 const LONGEST_NAME: usize = 1023;
 
-/// The header of one image.
+/// The header of one image: properties, and name and format of its backing file.
 struct Header {
     own: Qcow2,
     backing: Option<String>,
@@ -41,7 +41,7 @@ fn text(bytes: &[u8], at: usize, length: usize) -> Option<String> {
     Some(String::from_utf8_lossy(bytes.get(at..at.checked_add(length)?)?).into_owned())
 }
 
-/// Reads a header; `length` is the file's.
+/// Parses a header; `length` is the file's length, which must cover the L1 table.
 fn parse(start: &[u8], length: u64) -> Result<Header, String> {
     const CUT: &str = "its qcow2 header is cut off";
     let short = |at| number32(start, at).ok_or(CUT);
@@ -86,7 +86,8 @@ fn parse(start: &[u8], length: u64) -> Result<Header, String> {
     })
 }
 
-/// Parses the header extensions: each has a type, a length, and data padded to 8 bytes.
+/// The backing file's format from the header extensions, each of which has a type, a length, and data padded to 8 bytes. `None` if it is not
+/// given.
 fn backing_format(start: &[u8], mut at: usize) -> Option<String> {
     loop {
         let (kind, length) = (number32(start, at)?, number32(start, at + 4)? as usize);
@@ -98,7 +99,8 @@ fn backing_format(start: &[u8], mut at: usize) -> Option<String> {
     }
 }
 
-/// The header of an image with the chain below it, and why the chain could not be read to its end.
+/// Reads the headers of an image and its backing files. Returns the image's properties with its chain, and the reason if the chain could not
+/// be read to its end.
 pub(super) fn chain(
     reader: &Reader<'_>,
     path: &str,
@@ -159,8 +161,7 @@ pub(super) fn chain(
     Ok((whole, None))
 }
 
-/// The path of a backing file; `None` if the name has a protocol, such as `nbd:` or `json:`. Relative names are resolved against the
-/// overlay's directory.
+/// Path of a backing file. Relative names count from the overlay's directory. `None` if the name has a protocol, such as `nbd:` or `json:`.
 fn local(name: &str, overlay: &str) -> Option<String> {
     let name = name.strip_prefix("file:").unwrap_or(name);
     let before_slash = name.split('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Finds running guests by the command lines of QEMU processes.
+//! Surveys running guests by the command lines of QEMU processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use super::reader::Reader;
 
-/// The options of a QEMU command line, each with its keys and values.
+/// The options of a QEMU command line: name, and keys with values.
 type Options = Vec<(String, BTreeMap<String, String>)>;
 
-/// Maximum number of nodes followed for a disk, because a command line may form a cycle.
+/// Maximum number of block nodes to follow for a disk, because a command line may contain a cycle.
 const MOST_NODES: usize = 32;
 
-/// The guests that run on this machine.
+/// Lists the guests that run on this machine.
 pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
     let processes = reader.names("/proc").into_iter().filter_map(|name| name.parse::<u32>().ok());
     let guest = |pid: u32| {
@@ -39,8 +39,8 @@ pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
     processes.filter_map(guest).collect()
 }
 
-/// True if no accelerator is in use. An open file shows the accelerator; without permission to see it, the command line shows which one
-/// QEMU tries.
+/// True if a guest runs without hardware virtualization; `None` if that is unknown. QEMU's open files show the accelerator; if they cannot be
+/// read, the command line shows which accelerators QEMU tries.
 fn emulated(reader: &Reader<'_>, pid: u32, program: &str, options: &Options, source: &str) -> Known<bool> {
     const OF_ACCELERATORS: [&str; 3] = ["anon_inode:kvm-vm", "anon_inode:mshv", "/dev/xen/"];
     let files = format!("/proc/{pid}/fd");
@@ -85,7 +85,7 @@ fn emulated(reader: &Reader<'_>, pid: u32, program: &str, options: &Options, sou
     }
 }
 
-/// Makes the path of a file that QEMU names absolute; a name such as `nbd:...` has a protocol and is kept.
+/// Makes the path of a disk's file absolute. A name with a protocol, such as `nbd:...`, is recorded as the protocol instead.
 fn locate(disk: &mut GuestDisk, directory: Option<&Path>) {
     let Some(named) = disk.path.take() else { return };
     let name = named.value.strip_prefix("file:").unwrap_or(&named.value);
@@ -97,7 +97,7 @@ fn locate(disk: &mut GuestDisk, directory: Option<&Path>) {
     }
 }
 
-/// The implied key of a value without one, for each option that has such values.
+/// For options whose value may begin without a key: the key that QEMU assumes for it.
 const FIRST: [(&str, &str); 11] = [
     ("device", "driver"),
     ("drive", "file"),
@@ -133,7 +133,8 @@ fn options(words: &[String]) -> Options {
     found
 }
 
-/// Parses `key=value` pairs, in which a doubled comma stands for one, or a JSON object, whose nested keys are joined by dots.
+/// Parses `key=value` pairs separated by commas, in which a doubled comma stands for a comma, or a JSON object, whose nested keys are joined
+/// by dots.
 fn keys(text: &str, first: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     if text.starts_with('{') {
@@ -170,7 +171,7 @@ fn flatten(prefix: &str, value: &Value, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// The values of an option, with the source of its facts.
+/// The keys and values of one option, and the source to name for facts from it.
 struct Line<'a> {
     keys: &'a BTreeMap<String, String>,
     source: &'a str,
@@ -189,7 +190,7 @@ impl Line<'_> {
         self.text(key)?.read(|text| text.parse().ok())
     }
 
-    /// A number of bytes, perhaps with a binary suffix.
+    /// A number of bytes, with an optional suffix such as `k`, `M` or `G`.
     fn bytes(&self, key: &str) -> Known<u64> {
         self.text(key)?.read(|text| {
             let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -248,7 +249,7 @@ fn on_off(line: &Line<'_>, key: &str) -> Known<bool> {
     line.text(key)?.read(|word| Some(word == "on" || word == "true"))
 }
 
-/// The disk of a device with a `drive`, through the nodes below it.
+/// Describes the disk of a `-device` option that has a `drive`; `None` for other devices and for CD and floppy drives.
 fn attached(
     device: &Line<'_>,
     devices: &[Line<'_>],
@@ -318,7 +319,7 @@ fn threads(line: &Line<'_>) -> u64 {
     }
 }
 
-/// Adds the settings of a `-drive` option to a disk.
+/// Copies the settings of a `-drive` option (path, format, cache mode, limits) into a disk's description.
 fn add_drive(disk: &mut GuestDisk, drive: &Line<'_>) {
     // A file name may describe a node instead.
     let described = drive.get("file").and_then(|name| name.strip_prefix("json:")).map(|json| {
@@ -348,15 +349,15 @@ fn add_drive(disk: &mut GuestDisk, drive: &Line<'_>) {
     disk.throttle = (!limits.is_empty()).then(|| Fact::new(limits.join(" "), drive.source));
 }
 
-/// Returns whether a driver accesses only files and devices.
+/// Returns whether a block driver accesses a local file or device.
 fn is_local(driver: &str) -> bool {
     ["file", "host_device"].contains(&driver)
 }
 
-/// A node of `-blockdev`: its option, and the prefix of its keys if it is nested in another one, such as `file.`.
+/// A node of `-blockdev`: its option, and the prefix of its keys, such as `file.`, if the node is nested in another one.
 type Node<'a> = (&'a Line<'a>, String);
 
-/// The node with this name.
+/// Finds the node with this name; `None` if there is none.
 fn node_named<'a>(nodes: &'a [Line<'a>], name: &str) -> Option<Node<'a>> {
     nodes.iter().find_map(|line| {
         let key = line.keys.iter().find_map(|(key, value)| {
@@ -367,7 +368,7 @@ fn node_named<'a>(nodes: &'a [Line<'a>], name: &str) -> Option<Node<'a>> {
     })
 }
 
-/// The nodes of `-blockdev`, from the one that the device names down to the file.
+/// Adds the settings of the `-blockdev` nodes to a disk, from the node `top`, which the device uses, down to the file.
 fn add_nodes(disk: &mut GuestDisk, device: &Line<'_>, top: &str, nodes: &[Line<'_>]) {
     let (mut direct, mut unsafe_, mut stated) = (false, false, false);
     let mut next = node_named(nodes, top);
@@ -415,13 +416,13 @@ fn add_nodes(disk: &mut GuestDisk, device: &Line<'_>, top: &str, nodes: &[Line<'
     disk.cache = (stated || writes_through).then(|| Fact::new(mode.to_owned(), device.source));
 }
 
-/// Normalises a discard setting, for which QEMU also accepts `on` and `off`.
+/// Converts a discard setting to `unmap` or `ignore`; QEMU also accepts `on` and `off`.
 fn discard(word: Fact<String>) -> Fact<String> {
     let value = if ["unmap", "on"].contains(&word.value.as_str()) { "unmap" } else { "ignore" };
     Fact { value: value.to_owned(), ..word }
 }
 
-/// A disk of `-drive if=...`, which has no `-device` on the command line.
+/// Describes the disk of a `-drive if=...` option, which needs no `-device`; `None` for CD drives and other interfaces.
 fn legacy(drive: &Line<'_>) -> Option<GuestDisk> {
     let bus = match drive.get("if") {
         Some("virtio") => "virtio-blk",
@@ -454,7 +455,7 @@ fn nic(device: &Line<'_>, netdevs: &[Line<'_>]) -> Option<GuestNic> {
     })
 }
 
-/// The model of a network card: its driver name without the bus.
+/// The model of a network card: `virtio` for all virtio drivers, otherwise the driver's name.
 fn model(driver: Fact<String>) -> Fact<String> {
     let value = if driver.value.starts_with("virtio") { "virtio".to_owned() } else { driver.value };
     Fact { value, source: driver.source }

@@ -1,4 +1,4 @@
-//! Reads files and runs programs, and records the source of each answer.
+//! Reads files and runs programs for a survey, and records the source of each fact.
 
 use std::cell::RefCell;
 use std::fs;
@@ -11,13 +11,13 @@ use iotax_model::survey::{Fact, Known};
 use crate::host_info::text;
 use crate::program::{Program, ProgramError};
 
-/// Time limit of a program or of an access to a path; anything slower hangs.
+/// Time limit for a program and for accessing a path; beyond it, the program or path counts as hanging.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Directory of a recorded tree with the output of programs, in a file named after each command line; slashes become exclamation marks.
+/// Directory in a recorded tree with the output of programs. Each file is named after a command line, with `!` instead of slashes.
 const RECORDED: &str = "commands";
 
-/// A machine: live, or recorded below a directory.
+/// Reads a live machine, or one recorded in a directory tree.
 pub(super) struct Reader<'a> {
     root: &'a Path,
     unread: RefCell<Vec<String>>,
@@ -32,27 +32,27 @@ impl<'a> Reader<'a> {
         self.root
     }
 
-    /// The location of an absolute path in this tree.
+    /// Path of a file below the root.
     pub(super) fn place(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The trimmed content of a file; `None` if it is empty or cannot be read.
+    /// The content of a file without surrounding white space; `None` if it is empty or cannot be read.
     pub(super) fn text(&self, path: &str) -> Known<String> {
         text(&self.place(path)).map(|text| Fact::new(text, path))
     }
 
-    /// A number from a file.
+    /// A number from a file; `None` if it cannot be read or parsed.
     pub(super) fn number<T: FromStr>(&self, path: &str) -> Known<T> {
         self.text(path)?.read(|text| text.parse().ok())
     }
 
-    /// A flag from a file with 0 or 1.
+    /// A flag from a file that contains a number; true unless it is 0.
     pub(super) fn flag(&self, path: &str) -> Known<bool> {
         self.number::<u64>(path)?.read(|number| Some(*number != 0))
     }
 
-    /// The sorted names in a directory; none if it cannot be read.
+    /// The sorted names of a directory's entries; empty if the directory cannot be read.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.place(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
         names
     }
 
-    /// The output of a read-only program. If it fails, the reason is added to the list of unread facts.
+    /// The stdout of a read-only program, or its recorded output. If the program fails, returns `None` and records the reason.
     pub(super) fn command(&self, program: Program, arguments: &[&str]) -> Known<String> {
         let line =
             std::iter::once(program.name).chain(arguments.iter().copied()).collect::<Vec<_>>().join(" ");
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Records why a fact is unknown.
+    /// Records a reason why a fact is unknown, for the survey's list of unread facts.
     pub(super) fn leave_out(&self, reason: String) {
         let mut unread = self.unread.borrow_mut();
         if !unread.contains(&reason) {

@@ -1,4 +1,4 @@
-//! Builds targets from their layers.
+//! Builds the storage of targets from their layers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,30 +17,30 @@ use crate::device::{self, DeviceClaim, OverwrittenDevice, Permission};
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
 
-/// Builds the targets of one run. Creates shared parts (a folder, a device claim) once.
+/// Builds the targets of one run. Directories and device claims that several targets share are created once.
 #[derive(Debug)]
 pub struct Builder {
     pub(super) tag: String,
-    /// The space that created targets need.
+    /// The space that the workloads need on targets that iotax creates.
     pub(super) space: RequiredSpace,
-    /// End of the workloads' areas; `None` to use whole devices.
+    /// Highest end of any workload's area in bytes, which limits how much of a device is used; `None` to use whole devices.
     reach: Option<Bytes>,
-    /// Maximum number of concurrent workers in the plan's workloads.
+    /// Maximum number of concurrent workers of any workload, which determines the number of queues.
     pub(super) workers: u32,
-    /// True if operations change images while they are in use.
+    /// True if the plan performs operations on images (snapshot, resize) during measurements.
     pub(super) has_operations: bool,
     pub(super) permission: Permission,
     pub(super) volumes: Volumes,
-    /// The folders that iotax created, by parent directory.
+    /// The directories that iotax created for its files, by parent directory.
     folders: BTreeMap<PathBuf, PathBuf>,
-    /// The directory that survived a power cut, whose files are opened instead of created.
+    /// During a rebuild: the directory that survived a power cut, whose files are opened instead of created.
     pub(super) survivor: Option<Survivor>,
-    /// Devices claimed by targets of this run, by the kernel's node.
+    /// Devices that targets of this run have claimed, by the kernel's device node.
     claims: BTreeMap<PathBuf, Weak<DeviceClaim>>,
 }
 
 impl Builder {
-    /// A builder for the targets of a plan. `tag` is part of all names.
+    /// A builder for the targets of a plan. `tag` is part of the names of all directories and devices.
     #[must_use]
     pub fn new(tag: &str, plan: &Plan, permission: Permission) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Builder {
         }
     }
 
-    /// Opens the file or device at a path; creates a file where nothing exists.
+    /// Opens the file or device at a path read-only; creates a new file if nothing exists there.
     pub fn open_or_create(&self, path: &Path, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
         if path.exists() {
             return existing::open(path);
@@ -65,7 +65,7 @@ impl Builder {
         raw::build(path, self.space.area, Preallocation::Off, undo_log).map(Into::into)
     }
 
-    /// Rebuilds a target's storage on a directory that survived a power cut.
+    /// Builds a target's storage again after a power cut, on the directory that survived.
     pub fn rebuild(
         &mut self,
         target: &TargetSpec,
@@ -78,7 +78,7 @@ impl Builder {
         built
     }
 
-    /// Builds the storage of a target, which must have passed [`super::preflight::check`].
+    /// Builds the storage of a target layer by layer. The target must have passed [`super::preflight::check`].
     pub fn build(&mut self, target: &TargetSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
         let (mut origin, mut warnings, mut exported, mut volatile) = (None, Vec::new(), None, None);
         let mut limit = None;
@@ -118,12 +118,12 @@ impl Builder {
         Ok(Built { size, origin, warnings, exported, volatile, limit, ..built })
     }
 
-    /// The length of a device that the workloads use.
+    /// Number of bytes of a device with this length that the workloads use.
     pub(super) fn reached(&self, length: Bytes) -> Bytes {
         self.reach.map_or(length, |reach| reach.min(length))
     }
 
-    /// The storage of a target on a bare device.
+    /// Converts a block device without further layers into a target's storage.
     fn on(&self, ground: BlockGround) -> Built {
         let BlockGround { area, shared, identity, claim, .. } = ground;
         let built = Built::at(area.path, Format::Raw, self.reached(area.size));
@@ -131,7 +131,7 @@ impl Builder {
         Built { offset, writable: true, shared, identity, claim, ..built }
     }
 
-    /// Returns the claim of a device, which all targets on it share.
+    /// Claims a device exclusively. All targets on it share the claim.
     pub(super) fn claim(
         &mut self,
         path: &Path,
@@ -148,7 +148,7 @@ impl Builder {
         Ok(claim)
     }
 
-    /// The folder that iotax created in a directory.
+    /// Returns iotax's own directory within `dir`, which is created on first use.
     pub(super) fn folder(&mut self, dir: &Path, undo_log: &mut UndoLog) -> Result<PathBuf, BuildError> {
         // One folder per directory, whatever name it is given by.
         let dir = std::fs::canonicalize(dir).map_err(BuildError::file(dir))?;

@@ -1,4 +1,4 @@
-//! dm-cache and dm-writecache in front of a block device, with the cache on loop devices over raw files.
+//! Builds dm-cache and dm-writecache in front of a block device, with the cache on loop devices over raw files.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::mapper::{self, DMSETUP, Mapping, VERIFY_UDEV};
 use crate::refusal::Refusal;
 use crate::undo::Effect;
 
-/// Lengths in the tables of the device mapper are in sectors.
+/// Bytes per sector, the unit of lengths in device-mapper tables.
 const SECTOR: u64 = 512;
 
 impl Build for CacheSpec {
@@ -61,7 +61,7 @@ impl Build for CacheSpec {
     }
 }
 
-/// The directory for the cache's files.
+/// The directory for the cache's files: as given, else that of the target's files.
 fn directory<'a>(spec: &'a CacheSpec, stack: &'a Stack) -> Result<&'a Path, Refusal> {
     match (&spec.dir, stack.location()) {
         (Some(dir), _) => Ok(dir),
@@ -71,7 +71,7 @@ fn directory<'a>(spec: &'a CacheSpec, stack: &'a Stack) -> Result<&'a Path, Refu
     }
 }
 
-/// The kernel's name for a target, and its module.
+/// Names of a cache type's device-mapper target and kernel module.
 const fn kernel_target(kind: CacheType) -> (&'static str, &'static str) {
     match kind {
         CacheType::DmCache => ("cache", "dm_cache"),
@@ -79,7 +79,8 @@ const fn kernel_target(kind: CacheType) -> (&'static str, &'static str) {
     }
 }
 
-/// The device-mapper table line that maps all of `origin`. The files are new, so that the kernel finds zeros and formats them.
+/// The device-mapper table that puts the cache in front of all `length` bytes of `origin`. The cache's files are new and full of zeros, so
+/// the kernel formats them.
 fn table(spec: &CacheSpec, origin: &Path, length: Bytes, cache: &Path, metadata: Option<&Path>) -> String {
     let (origin, cache, length) = (origin.display(), cache.display(), length.0 / SECTOR);
     let block = spec.block().0;

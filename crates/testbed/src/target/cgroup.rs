@@ -1,4 +1,4 @@
-//! Control groups for the processes that do a target's I/O.
+//! Limits a target's I/O with a cgroup for the processes that generate it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ impl Build for CgroupSpec {
     }
 }
 
-/// The cgroup hierarchy that can limit I/O on this machine.
+/// Finds the cgroup hierarchy that can limit I/O on this machine. The error names a remedy.
 fn hierarchy() -> Result<Hierarchy, Refusal> {
     let found = Hierarchy::find(Path::new("/"));
     let found = found.map_err(|error| Refusal::environment(format!("cgroup: the mount table: {error}")))?;
@@ -79,7 +79,7 @@ fn hierarchy() -> Result<Hierarchy, Refusal> {
     })
 }
 
-/// The local file or device that holds a target's data.
+/// Path of the local file or device that holds a target's data. Fails if a layer below has none.
 fn bytes_of(below: &Ground, at: &LayerSite<'_>) -> Result<PathBuf, BuildError> {
     let stored = at.exported.as_ref().and_then(|image| image.stored.as_ref());
     let path = match (stored, below) {
@@ -94,7 +94,7 @@ fn bytes_of(below: &Ground, at: &LayerSite<'_>) -> Result<PathBuf, BuildError> {
     Ok(path.clone())
 }
 
-/// The `major:minor` of the first disk that I/O to a file or device reaches; for a partition, its disk, because limits do not apply to
+/// The `major:minor` of the uppermost block device below a file or device. For a partition, that of its disk, because limits do not apply to
 /// partitions.
 fn disk_of(path: &Path) -> Result<String, Refusal> {
     let found =

@@ -1,4 +1,4 @@
-//! The user's device at the bottom of a target.
+//! Builds targets on a block device of the user.
 
 use iotax_model::target::{DeviceSpec, PlannedLayer};
 use iotax_model::units::{Bytes, human};

@@ -1,4 +1,4 @@
-//! Existing files and block devices, opened read-only.
+//! Opens existing files and block devices of the user for reading.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};
@@ -13,7 +13,7 @@ use super::Built;
 use crate::build_error::BuildError;
 use crate::device;
 
-/// Opens an existing file or device.
+/// Opens an existing file or device for reading.
 pub fn open(path: &Path) -> Result<Built, BuildError> {
     let in_path = |error| BuildError::file(path)(error);
     let mut file = File::open(path).map_err(in_path)?;
@@ -22,7 +22,7 @@ pub fn open(path: &Path) -> Result<Built, BuildError> {
     Ok(Built { identity: Some(identity), held: Some(file), ..Built::at(place, Format::Raw, size) })
 }
 
-/// The path of an open file or device with symbolic links resolved, and its identity.
+/// Path of an open file or device without symbolic links, and its identity.
 fn stand(file: &File, path: &Path) -> std::io::Result<(PathBuf, Identity)> {
     let found = file.metadata()?;
     if !found.file_type().is_block_device() {
@@ -33,7 +33,7 @@ fn stand(file: &File, path: &Path) -> std::io::Result<(PathBuf, Identity)> {
     Ok((place, Identity::Disk(device::disk_of(file)?)))
 }
 
-/// Length of a file or of a block device, whose metadata do not contain it.
+/// Length of a file or block device in bytes, found by seeking to its end: the metadata of a block device do not contain it.
 pub fn length(path: &Path) -> Result<Bytes, BuildError> {
     let end = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
     end.map(Bytes).map_err(BuildError::file(path))

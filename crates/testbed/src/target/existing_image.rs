@@ -1,4 +1,4 @@
-//! Images of the user, which are only read.
+//! Builds targets on an existing disk image of the user, which is only read.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -76,10 +76,10 @@ impl Build for ImageSpec {
     }
 }
 
-/// Size of an empty overlay in bytes.
+/// Estimated size of an empty overlay in bytes.
 const EMPTY: u64 = 1 << 20;
 
-/// Inspects an image. Fails if it cannot be measured.
+/// Inspects an image. Rejects an image that iotax cannot measure, such as one that is encrypted, truncated or open for writing.
 fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
     let path = spec.path.as_path();
     let shown = path.display();
@@ -120,7 +120,8 @@ fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
     Ok(found)
 }
 
-/// Reports a file that ends before the data that its tables refer to. QEMU itself detects this for VHDX and VPC.
+/// Describes the problem if an image file ends before the data that its tables refer to; `None` otherwise. For VHDX and VPC, QEMU detects
+/// this itself.
 fn cut_short(path: &Path, found: &FoundImage) -> Option<String> {
     let is_in_one_file = match found.format {
         Format::Qcow2 => !found.has_data_file,
@@ -140,10 +141,10 @@ fn cut_short(path: &Path, found: &FoundImage) -> Option<String> {
     ))
 }
 
-/// Bytes of a sector: the last cluster of an image may end within one.
+/// Bytes per sector. The last cluster of an image may end within a sector.
 const SECTOR: u64 = 512;
 
-/// Magic bytes by which QEMU recognises an image, with their offsets. A VMDK in several files has none.
+/// Magic bytes by which QEMU recognises an image: byte offset, bytes, format. A VMDK image in several files has none.
 const MAGIC: [(u64, &[u8], Format); 5] = [
     (0, b"QFI\xfb", Format::Qcow2),
     (0, b"KDMV", Format::Vmdk),
@@ -152,7 +153,7 @@ const MAGIC: [(u64, &[u8], Format); 5] = [
     (0, b"conectix", Format::Vpc),
 ];
 
-/// The format by a file's magic bytes.
+/// The image format that a file's magic bytes identify; `None` for others.
 fn kind_by_magic(path: &Path) -> Option<Format> {
     let file = File::open(path).ok()?;
     let has = |place: u64, magic: &[u8]| {
@@ -162,13 +163,13 @@ fn kind_by_magic(path: &Path) -> Option<Format> {
     MAGIC.into_iter().find(|(place, magic, _)| has(*place, magic)).map(|(_, _, format)| format)
 }
 
-/// The other files that an image refers to.
+/// Paths of the other files that an image refers to; empty if it cannot be inspected.
 #[must_use]
 pub fn others(path: &Path) -> Vec<String> {
     image::look(path, true).map(|found| found.others).unwrap_or_default()
 }
 
-/// Inspects a file; `None` for raw bytes. Fails for an image that cannot be measured, with the reason.
+/// Inspects a file; `None` if it is no image but raw data. The error says why an image cannot be measured.
 pub fn found(path: &Path) -> Result<Option<FoundImage>, String> {
     if !path.is_file() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Images that QEMU's storage daemon exports.
+//! Starts daemons that export images, and renews the snapshot in an export.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -36,71 +36,71 @@ use crate::program::ProgramError;
 use crate::refusal::Refusal;
 use crate::undo::{UndoEntry, UndoLog};
 
-/// The daemon's name for the image's node.
+/// QEMU's name for the block node that the daemon exports.
 const NODE: &str = "image";
-/// The daemon's name for its monitor socket.
+/// QEMU's id for the daemon's monitor socket.
 const MONITOR: &str = "monitor0";
-/// Time for the daemon to open an image and export it. It waits for the disk: one that others write to has taken more than a minute.
+/// Maximum time for a daemon to open an image and export it. On a disk with heavy writes, this has taken more than a minute.
 const PATIENCE: Duration = Duration::from_mins(3);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// An image that storage daemons of iotax export.
+/// An image that daemons started by iotax export.
 #[derive(Debug)]
 pub struct ExportedImage {
-    /// The image's file, or the device, and its format; `None` if a server outside of iotax holds it.
+    /// The file or device that holds the image, and its format; `None` if a server outside of iotax holds it.
     pub stored: Option<(PathBuf, Format)>,
-    /// The daemons, from the image up.
+    /// The running daemons, from the one that opens the image up.
     pub daemons: Vec<StorageDaemon>,
-    /// True if the daemon's main loop, instead of an I/O thread, serves the virtio device's queues.
+    /// True if QEMU's main loop serves the queues of a virtio device, false if an I/O thread does.
     pub in_main_loop: bool,
-    /// Names of files that the daemon opens with threads instead of the requested I/O backend.
+    /// Names of the files that the daemon opens with `aio=threads` instead of the requested I/O backend.
     with_threads: Vec<String>,
-    /// The export of an image below which there are no other layers.
+    /// The lowest export, which is restarted when its snapshot is renewed.
     export: Option<Export>,
-    /// Number of topmost overlays created so far.
+    /// Number of snapshot overlays created so far.
     count: u32,
-    /// The undo log's entry of the topmost overlay.
+    /// The undo log's entry of the current snapshot overlay.
     top: Option<UndoEntry>,
-    /// Images between the topmost overlay and the base image, from the bottom up.
+    /// Images between the snapshot overlay and the base image, from the bottom up, which add backing depth.
     lower: Vec<PathBuf>,
 }
 
-/// An export and how its daemon reads the image.
+/// An export of an image, and the options with which its daemon opens the image.
 #[derive(Debug)]
 pub(super) struct Export {
-    /// Marker that is unique to the daemon's command line.
+    /// A string that appears in the daemon's command line and in no other process's.
     pub(super) marker: String,
     pub(super) drive: Drive,
-    /// The image's settings.
+    /// Settings of the image, such as its L2 cache size.
     pub(super) file: FileSpec,
     pub(super) form: Box<dyn Shows>,
     pub(super) node: BlockNode,
 }
 
-/// A type of export by a daemon; each is a kind of layer.
+/// A way in which a daemon exports an image, such as NBD or FUSE.
 pub(super) trait Shows: fmt::Debug {
-    /// The path of the export: a socket or a file.
+    /// Path of the export: a socket, file or other path that exists while the daemon runs.
     fn point(&self) -> &Path;
 
-    /// The name of the program that exports the image; the command may start it through another program.
+    /// Name of the exporting program. The command may start it through another program.
     fn program(&self) -> &'static str {
         DAEMON.name
     }
 
-    /// The command that starts the program.
+    /// Prepares the command that starts the program.
     fn command(&self, export: &Export, node: &BlockNode) -> Result<Command, BuildError>;
 
-    /// Flags to open the export; a socket cannot be opened for reading.
+    /// Flags for opening the export's path. By default it is not opened for reading, which is impossible for a socket.
     fn flags(&self) -> OFlags {
         OFlags::PATH
     }
 
-    /// True if the daemon's main loop serves the queues of a virtio device.
+    /// True if QEMU's main loop serves the queues of a virtio device.
     fn in_main_loop(&self) -> bool {
         false
     }
 
-    /// Returns whether the export is usable: a process listens at the socket.
+    /// Returns whether the export is ready for use. By default: a process listens at the socket.
     fn is_there(&self) -> io::Result<bool> {
         let (_directory, path) = by_descriptor(self.point())?;
         match UnixStream::connect(path).map_err(|error| (error.kind(), error)) {
@@ -110,7 +110,7 @@ pub(super) trait Shows: fmt::Debug {
         }
     }
 
-    /// Removes the files that an ended daemon left.
+    /// Removes the files that the daemon left after its exit; by default the socket.
     fn clear(&self) -> io::Result<()> {
         match fs::remove_file(self.point()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -120,12 +120,12 @@ pub(super) trait Shows: fmt::Debug {
 }
 
 impl Export {
-    /// The path of the export.
+    /// Path of the export: a socket or file.
     fn point(&self) -> &Path {
         self.form.point()
     }
 
-    /// Exports the node, and records its image and daemon for the target. Returns the opened export.
+    /// Starts the daemon, and adds it to the exported image of the target that is being built. Returns the opened export.
     pub(super) fn start_for(self, at: &mut LayerSite<'_>) -> Result<File, BuildError> {
         // The daemon locks the image.
         let with_threads = self.node.with_threads(self.drive.aio)?;
@@ -153,7 +153,7 @@ impl Export {
         Ok(shown)
     }
 
-    /// Starts a daemon that exports a node, and waits until the export is usable.
+    /// Starts a daemon that exports a node, and waits up to 3 minutes until the export is ready.
     fn start(&self, node: &BlockNode, undo_log: &UndoLog) -> Result<(StorageDaemon, File), BuildError> {
         let mut command = self.form.command(self, node)?;
         let program = PathBuf::from(command.get_program());
@@ -174,8 +174,7 @@ impl Export {
         Ok((StorageDaemon::new(daemon, self.form.program()), shown.map_err(BuildError::file(self.point()))?))
     }
 
-    /// The command by which QEMU's storage daemon exports a node. `form` holds the options of the export type; the arguments `first`
-    /// precede all others.
+    /// Prepares the command for QEMU's storage daemon. `form` has the options of the export type; the arguments `first` precede all others.
     pub(super) fn by_storage_daemon(
         &self,
         node: &BlockNode,
@@ -227,7 +226,7 @@ impl Export {
     }
 }
 
-/// A daemon's messages on stderr, in one line after a colon. Drops the JSON argument that precedes a message about it.
+/// The daemon's messages on stderr in one line, preceded by a colon; empty if there are none. JSON arguments that QEMU repeats are removed.
 fn messages(said: &mut File) -> String {
     let mut text = String::new();
     // What it does not say is not known.
@@ -238,15 +237,15 @@ fn messages(said: &mut File) -> String {
 }
 
 impl ExportedImage {
-    /// A note such as ` (threads for base.vmdk)`, with the files that the daemon opens with threads instead of the requested I/O backend;
-    /// empty without any.
+    /// A note on the files that the daemon opens with threads instead of the requested I/O backend, such as ` (threads for base.vmdk)`; empty
+    /// if there are none.
     pub(super) fn with_threads(&self) -> String {
         let names = &self.with_threads;
         if names.is_empty() { String::new() } else { format!(" (threads for {})", listed(names)) }
     }
 
-    /// Connects to the monitor of the daemon for operations on the image, which are completed even after an interrupt. `None` if there are
-    /// layers other than the image below the target.
+    /// Connects to the daemon's monitor for operations on the image, which an interrupt does not abort. `None` if several daemons are
+    /// involved.
     pub fn operator(&self, files: OperationFiles) -> Result<Option<Operator>, BuildError> {
         let (Some(export), [daemon]) = (&self.export, self.daemons.as_slice()) else { return Ok(None) };
         let point = export.point();
@@ -259,7 +258,7 @@ impl ExportedImage {
         Ok(Some(Operator::new(qmp, NODE.to_owned(), export.drive, l2_cache_size, files)))
     }
 
-    /// The topmost image and its format.
+    /// Path and format of the topmost image: the current snapshot overlay, else the image itself.
     #[must_use]
     pub fn top(&self) -> Option<(PathBuf, Format)> {
         match self.count {
@@ -268,13 +267,14 @@ impl ExportedImage {
         }
     }
 
-    /// A file next to the image, or in iotax's directory if the image is the user's.
+    /// Path of a file next to the lowest image that iotax created, with this extension; `None` if there is no such image.
     fn beside(&self, extension: &str) -> Option<PathBuf> {
         let (path, _) = self.export.as_ref()?.node.stored()?;
         Some(path.with_extension(extension))
     }
 
-    /// The additional files of an image of `size` bytes.
+    /// The existing additional files of the image, such as the extents of a VMDK image, if iotax created it. `size` is the length of its
+    /// disk.
     pub(super) fn companions(&self, size: Bytes) -> Vec<PathBuf> {
         let Some((export, (path, format))) = self.export.as_ref().zip(self.stored.as_ref()) else {
             return Vec::new();
@@ -284,7 +284,7 @@ impl ExportedImage {
         all.into_iter().filter(|path| path.exists()).collect()
     }
 
-    /// Returns whether a snapshot is taken before each measurement.
+    /// Returns whether a new snapshot overlay is created before each measurement.
     #[must_use]
     pub fn has_snapshot(&self) -> bool {
         self.export
@@ -292,7 +292,8 @@ impl ExportedImage {
             .is_some_and(|export| export.file.snapshot.is_some() || export.node.over.is_some())
     }
 
-    /// Exports a new, empty overlay in place of the previous one. Returns the identity of the new export; `None` if it has no snapshot.
+    /// Stops the daemon, replaces the snapshot overlay by an empty one, and starts the daemon again. Returns the identity of the new export;
+    /// `None` if the target has no snapshot.
     pub fn renew_snapshot(&mut self, undo_log: &mut UndoLog) -> Result<Option<Identity>, BuildError> {
         if !self.has_snapshot() {
             return Ok(None);
@@ -335,23 +336,23 @@ impl ExportedImage {
     }
 }
 
-/// Name of the daemon's monitor socket, next to the export.
+/// File name of the daemon's monitor socket, derived from the export's name.
 fn monitor_of(name: &OsStr) -> String {
     format!("{}.qmp", name.to_string_lossy())
 }
 
-/// Path of the daemon's monitor socket.
+/// Path of the daemon's monitor socket, next to the export.
 pub(super) fn monitor_path(point: &Path) -> PathBuf {
     point.with_file_name(monitor_of(point.file_name().unwrap_or_default()))
 }
 
-/// Checks that images can be exported here; the error names what is missing.
+/// Fails if QEMU's storage daemon is not installed.
 pub(super) fn possible() -> Result<(), Refusal> {
     DAEMON.find().map_err(|error| Refusal::environment(error.to_string()))
 }
 
-/// Checks that QEMU has a client for a kind of server, which distributions package separately; `nowhere` is a node of that client without a
-/// server.
+/// Fails if QEMU lacks the block driver for a kind of server, which distributions package separately. `nowhere` is a node of that driver
+/// whose server does not exist.
 pub(super) fn has_client(nowhere: &Value, name: &str) -> Result<(), Refusal> {
     match DAEMON.run(["--blockdev", &nowhere.to_string()]) {
         Err(ProgramError::Failed { reason, .. }) if reason.contains("Unknown driver") => {
@@ -365,7 +366,7 @@ pub(super) fn has_client(nowhere: &Value, name: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Rejects a snapshot that a daemon cannot renew.
+/// Rejects an internal snapshot, which a storage daemon cannot renew before each measurement.
 pub(super) fn check_snapshot(at: &Check<'_>, key: &str) -> Result<(), Refusal> {
     match at.target.file().and_then(|file| file.snapshot) {
         Some(Snapshot::Internal) => Err(Refusal::input(format!(
@@ -375,13 +376,14 @@ pub(super) fn check_snapshot(at: &Check<'_>, key: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Returns whether an overlay is created anew before each measurement.
+/// Returns whether the target has an overlay that is created again before each measurement.
 pub(super) fn is_renewed(target: &TargetSpec) -> bool {
     let has_overlay = target.stack.find::<ImageSpec>().is_some_and(|image| image.overlay.is_some());
     has_overlay || target.file().is_some_and(|file| file.snapshot == Some(Snapshot::External))
 }
 
-/// A short path to a socket through its open directory: a socket address holds at most 107 bytes, and paths may be longer.
+/// A short path to a socket, through its opened directory: a socket address holds at most 107 bytes. The returned directory must stay open
+/// while the path is used.
 pub(super) fn by_descriptor(path: &Path) -> io::Result<(File, PathBuf)> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));

@@ -1,4 +1,4 @@
-//! New files: raw, or images.
+//! Builds targets on new files: raw files or images.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -66,8 +66,8 @@ impl Build for FileSpec {
     }
 }
 
-/// Rejects a directory in which others could replace a file that programs open by name. A plain file is compared by inode before each
-/// access.
+/// Rejects a directory in which another user could replace a file before QEMU or losetup opens it by name. Raw files that iotax opens itself
+/// do not need this: their inode is checked.
 pub(super) fn check_exchange(dir: &Path) -> Result<(), Refusal> {
     match own_file::check_way(dir) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Refusal::environment(format!(
@@ -79,7 +79,8 @@ pub(super) fn check_exchange(dir: &Path) -> Result<(), Refusal> {
     }
 }
 
-/// The space that a file needs: its full size only if it is preallocated, or has a filesystem on it.
+/// The space that a file will need: its full size if it is preallocated or carries a filesystem, otherwise only the part that the workloads
+/// use.
 fn allocated(file: &FileSpec, at: &Check<'_>) -> RequiredSpace {
     let has_filesystem = at.above.iter().any(|layer| matches!(layer, PlannedLayer::Filesystem(_)));
     match file.preallocation {
@@ -90,9 +91,9 @@ fn allocated(file: &FileSpec, at: &Check<'_>) -> RequiredSpace {
     }
 }
 
-/// Bytes of an image of `size`, of a completely written snapshot, and of the formats' overhead.
+/// Bytes on disk for an image whose disk has `size` bytes: its data, a completely written snapshot, and 2% of metadata.
 fn space(file: &FileSpec, size: Bytes) -> u64 {
-    /// Size of an empty overlay in bytes.
+    /// Estimated size of an empty overlay in bytes.
     const EMPTY: u64 = 1 << 20;
     let images = if file.snapshot.is_some() { 2 } else { 1 };
     let below = file.backing_depth.unwrap_or(1) - 1;

@@ -1,4 +1,4 @@
-//! Filesystems that iotax creates on a device or volume, mounts and removes.
+//! Creates filesystems on a device or volume, and mounts them.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -45,7 +45,7 @@ impl Build for FilesystemSpec {
     }
 }
 
-/// Checks that this user may mount and that the tools are installed.
+/// Rejects a filesystem that this user cannot mount, or whose tools are missing.
 fn check(spec: &FilesystemSpec) -> Result<(), Refusal> {
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal::environment(format!(
@@ -59,7 +59,7 @@ fn check(spec: &FilesystemSpec) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Rejects a device that is too small for a filesystem with a file of this size.
+/// Rejects a device of `length` bytes that is too small for a filesystem with a file of `file` bytes.
 pub fn check_room(kind: FsType, file: Bytes, device: &Path, length: Bytes) -> Result<(), Refusal> {
     let needed = kind.room(file);
     if needed <= length {
@@ -74,8 +74,7 @@ pub fn check_room(kind: FsType, file: Bytes, device: &Path, length: Bytes) -> Re
     )))
 }
 
-/// Creates the filesystem on a whole unused device, mounts it, and returns the directory for files. `name` must be unique among iotax's
-/// mounts; it is part of the mount point.
+/// Creates a filesystem on a whole device and mounts it. Returns the mount point. `name` is part of the mount point and must be unique.
 fn build(
     taken: &TakenBlock,
     spec: &FilesystemSpec,
@@ -124,10 +123,10 @@ fn build(
     Ok(point)
 }
 
-/// Filesystem label, which identifies iotax as its creator after a power failure.
+/// Label of the filesystems that iotax creates, by which a user recognises them after a power failure.
 const LABEL: &str = "iotax";
 
-/// The options for mount(8)'s -o.
+/// The value of mount(8)'s option -o; `None` if no options are needed.
 fn options(spec: &FilesystemSpec) -> Option<String> {
     // Otherwise ext4 would initialize inode tables in the background, during measurements.
     let quiet = (spec.kind == FsType::Ext4).then(|| "noinit_itable".to_owned());

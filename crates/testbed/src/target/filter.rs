@@ -1,4 +1,4 @@
-//! Filters in QEMU's block layer, which the storage daemon above them opens.
+//! Adds filters in QEMU's block layer, such as throttling, to the image that a storage daemon exports.
 
 use iotax_model::target::{FilterSpec, FilterType, Format, Layer, LayerKind};
 

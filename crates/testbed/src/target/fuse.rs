@@ -1,4 +1,4 @@
-//! Images exported as raw files by the FUSE export of QEMU's storage daemon.
+//! Exports images as raw files through FUSE, with QEMU's storage daemon.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -23,7 +23,7 @@ use crate::guest::disk::Drive;
 use crate::refusal::Refusal;
 use crate::undo::Effect;
 
-/// The kernel's FUSE device.
+/// Path of the kernel's FUSE device.
 const FUSE: &str = "/dev/fuse";
 
 impl Build for FuseSpec {
@@ -100,13 +100,13 @@ impl Shows for FuseExport {
     }
 }
 
-/// Checks that images can be exported here; the error names what is missing.
+/// Fails if images cannot be exported through FUSE here; the error names what is missing.
 pub fn possible() -> Result<(), Refusal> {
     export::possible()?;
     check_device("fuse")
 }
 
-/// Checks that filesystems in user space can be mounted here.
+/// Fails if this user cannot mount FUSE filesystems; `layer` is the layer to name in the error.
 pub(super) fn check_device(layer: &str) -> Result<(), Refusal> {
     rustix::fs::access(FUSE, Access::READ_OK | Access::WRITE_OK).map_err(|errno| {
         Refusal::environment(format!(

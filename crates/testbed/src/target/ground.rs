@@ -1,4 +1,4 @@
-//! The topmost layer of a target under construction, on which its next layer is built.
+//! The storage that a target's layers provide so far, on which its next layer is built.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -17,58 +17,59 @@ use crate::device::{self, DeviceArea, DeviceClaim, DevicePin};
 use crate::guest::image::DevicePart;
 use crate::refusal::Refusal;
 
-/// The interface of the topmost layer so far.
+/// The interface that the topmost layer provides to the next one.
 #[derive(Debug)]
 pub(super) enum Ground {
-    /// Only the machine; no layer is built yet.
+    /// No layer is built yet.
     Machine,
-    /// A user's block device, or a volume.
+    /// A block device: the user's, or one that a layer created.
     Block(BlockGround),
-    /// A directory for the target's files.
+    /// A directory in which the next layer creates files.
     Directory(PathBuf),
-    /// A raw file.
+    /// A raw file that iotax created.
     Raw(RawFile),
-    /// A node of QEMU's block layer.
+    /// A node of QEMU's block layer, which a storage daemon will open.
     Node(Box<NodeGround>),
-    /// Any other storage that can be measured.
+    /// Other storage that a workload can use directly, such as an export.
     Built(Box<Built>),
 }
 
-/// A block node for a storage daemon.
+/// A node of QEMU's block layer, with the device that it uses.
 #[derive(Debug)]
 pub(super) struct NodeGround {
     pub(super) node: BlockNode,
-    /// The node's size in bytes, if different from the plan's.
+    /// Length of the node's disk in bytes; `None` for the length that the plan specifies.
     pub(super) size: Option<Bytes>,
     pub(super) claim: Option<Arc<DeviceClaim>>,
     pub(super) identity: Option<Identity>,
 }
 
-/// A block device for the layers above.
+/// A block device, or a byte range of one, on which the next layer is built.
 #[derive(Debug)]
 pub(super) struct BlockGround {
     pub(super) area: DeviceArea,
-    /// True if LVM holds the device.
+    /// True if LVM holds the device open, so that an exclusive claim would fail.
     pub(super) shared: bool,
     pub(super) identity: Option<Identity>,
     pub(super) claim: Option<Arc<DeviceClaim>>,
-    /// True if its data is lost when the device is removed: its key is not stored, or its data is in iotax's files.
+    /// True if the data becomes unreadable once the device is removed: its key is not stored, or its data is in files that iotax removes.
     pub(super) transient: bool,
 }
 
-/// A block device that a layer occupies completely.
+/// A block device that a layer formats as a whole.
 #[derive(Debug)]
 pub(super) struct TakenBlock {
     pub(super) area: DeviceArea,
-    /// True for a user's device, which `--overwrite` names.
+    /// True for a device of the user, permitted by `--overwrite`.
     pub(super) is_users: bool,
     pub(super) transient: bool,
-    /// Keeps the device's identity fixed until the tools have claimed it.
+    /// Keeps the device open, so that no other disk gets its number until the tools have claimed it.
     _pin: Option<DevicePin>,
 }
 
 impl BlockGround {
-    /// Releases the exclusive claim for tools that claim the device themselves; `signature` permits a device that carries a signature.
+    /// Releases the exclusive claim, so that formatting tools can claim the device. Rejects a device with a signature unless `signature` is
+    /// true.
     pub(super) fn take(self, signature: bool) -> Result<TakenBlock, Refusal> {
         let Self { area, claim, transient, .. } = self;
         if let Some(claim) = claim.as_ref().filter(|_| !signature) {
@@ -80,7 +81,7 @@ impl BlockGround {
 }
 
 impl Ground {
-    /// The block device for the next layer; fails for any other storage.
+    /// Converts to a block device. Fails if the topmost layer provides none.
     pub(super) fn block(self) -> Result<BlockGround, BuildError> {
         match self {
             Self::Block(block) => Ok(block),
@@ -96,7 +97,7 @@ impl Ground {
         }
     }
 
-    /// A new block device that iotax created, which exists as long as the layers above it.
+    /// Describes a block device that a layer created, and that is removed after the layers above it.
     pub(super) fn made(path: PathBuf) -> Result<Self, BuildError> {
         let mut device = File::open(&path).map_err(BuildError::file(&path))?;
         let disk = device::disk_of(&device).map_err(BuildError::file(&path))?;
@@ -106,12 +107,12 @@ impl Ground {
         Ok(Self::Block(BlockGround { area, shared: false, identity, claim: None, transient: true }))
     }
 
-    /// The directory for the next layer; fails for any other storage.
+    /// Converts to a directory. Fails if the topmost layer provides none.
     pub(super) fn directory(self) -> Result<PathBuf, BuildError> {
         if let Self::Directory(path) = self { Ok(path) } else { Err(unfit("a directory")) }
     }
 
-    /// The block node that a storage daemon opens.
+    /// Converts to a block node for a storage daemon. Fails if the topmost layer provides neither a file nor a device.
     pub(super) fn node(self) -> Result<NodeGround, BuildError> {
         let on_file = |path, format, identity| NodeGround {
             node: BlockNode::image(path, format),
@@ -146,13 +147,13 @@ impl Ground {
         }
     }
 
-    /// The raw file for the next layer; fails for any other storage.
+    /// Converts to a raw file. Fails if the topmost layer provides none.
     pub(super) fn raw(self) -> Result<RawFile, BuildError> {
         if let Self::Raw(file) = self { Ok(file) } else { Err(unfit("a raw file")) }
     }
 }
 
-/// The error for a stack that the plan's check should have rejected.
+/// The error for layers that do not fit together; the plan's check should have rejected them.
 fn unfit(needed: &str) -> BuildError {
     Refusal::input(format!("a layer stands on {needed}, and there is none")).into()
 }

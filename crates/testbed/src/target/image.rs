@@ -1,4 +1,4 @@
-//! New images, and the overlays of snapshots.
+//! Creates disk images and snapshot overlays, recorded in the undo log.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::build_error::BuildError;
 use crate::guest::image;
 use crate::undo::{Effect, UndoEntry, UndoLog};
 
-/// Creates an image in iotax's directory, or uses the existing one.
+/// Creates an image at `path`, or uses the image that exists there after a power cut.
 pub fn build(
     path: &Path,
     size: Bytes,
@@ -40,7 +40,7 @@ pub fn build(
     })
 }
 
-/// Creates an empty overlay on an image in `format`.
+/// Creates an empty qcow2 overlay at `path` on the image `below`, whose format is `format`.
 pub fn overlay(
     path: &Path,
     below: &Path,

@@ -1,4 +1,4 @@
-//! Inspects an area before it is measured: allocation, and the contents of areas that iotax did not fill.
+//! Inspects a target's storage before it is measured: allocation, and content that iotax did not write.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -11,14 +11,15 @@ use iotax_model::target::Format;
 
 use crate::guest::image;
 
-/// Number of sampled blocks.
+/// Maximum number of blocks to sample.
 const BLOCKS: u64 = 64;
-/// Bytes per block.
+/// Length of a sampled block in bytes.
 const BLOCK: u64 = 16 << 10;
-/// A fast compression level, similar to inline compression by storage.
+/// zstd compression level: fast, and similar to inline compression by storage systems.
 const ZSTD_LEVEL: i32 = 1;
 
-/// The allocation of a file or image. `None` for a raw device, and if neither the filesystem nor qemu-img reports it.
+/// Bytes of a file or image that are written, preallocated, or a hole. `None` for a block device, or if neither the filesystem nor qemu-img
+/// reports it.
 #[must_use]
 pub fn allocation(path: &Path, format: Format) -> Option<Allocation> {
     match format {
@@ -27,7 +28,7 @@ pub fn allocation(path: &Path, format: Format) -> Option<Allocation> {
     }
 }
 
-/// The allocation according to the filesystem, including data not yet on the device.
+/// The allocation that the filesystem reports for a file, after syncing it. `None` for a block device.
 fn of_file(path: &Path) -> io::Result<Option<Allocation>> {
     let file = File::open(path)?;
     let found = file.metadata()?;
@@ -57,7 +58,7 @@ fn of_file(path: &Path) -> io::Result<Option<Allocation>> {
     Ok(Some(all))
 }
 
-/// The allocation in the image, as its guest sees it.
+/// The allocation of the disk in an image, as reported by `qemu-img map`; `None` if it fails.
 fn of_image(path: &Path, format: Format) -> Option<Allocation> {
     let mut all = nothing(Mapper::QemuImg);
     for stretch in image::map(path, format).ok()? {
@@ -81,7 +82,8 @@ const fn nothing(source: Mapper) -> Allocation {
     Allocation { written: 0, unwritten: 0, holes: 0, shared: 0, compressed: 0, source }
 }
 
-/// Samples blocks of a file or device, spread evenly. `None` if it cannot be read or is shorter than a block.
+/// Samples up to 64 blocks of 16 KiB, spread evenly over a file or device, for zeros and compressibility. `None` if it cannot be read or is
+/// shorter than a block.
 #[must_use]
 pub fn found(path: &Path) -> Option<SampledContent> {
     let mut file = File::open(path).ok()?;

@@ -1,4 +1,4 @@
-//! Checksums by dm-integrity on a volume, array or loop device.
+//! Adds checksums by dm-integrity to a block device.
 
 use std::path::Path;
 
@@ -35,8 +35,8 @@ impl Build for IntegritySpec {
     }
 }
 
-/// Arguments that format the device and wipe it through a temporary mapping: a sector that was never written has no checksum, and cannot be
-/// read.
+/// Arguments for integritysetup(8) that format the device and write all its sectors once: a sector that was never written has no checksum and
+/// cannot be read.
 fn format_arguments(spec: &IntegritySpec, device: &Path) -> Vec<String> {
     let mut words = ["format", "--batch-mode"].map(str::to_owned).to_vec();
     words.extend(spec.sector_size.map(|bytes| format!("--sector-size={bytes}")));

@@ -1,4 +1,4 @@
-//! Raw files exported over iSCSI.
+//! Exports raw files over iSCSI on loopback.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
@@ -21,21 +21,21 @@ use crate::program::Program;
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
 
-/// The tool that sets the environment and directory of another program.
+/// The tool that runs another program with a changed environment and directory.
 const ENV: Program = Program { name: "env", package: "coreutils" };
-/// An iSCSI target in user space.
+/// The iSCSI target daemon, which runs in user space.
 const TGTD: Program = Program { name: "tgtd", package: "tgt" };
 /// The tool that configures a running tgtd.
 const TGTADM: Program = Program { name: "tgtadm", package: "tgt" };
-/// The name by which the initiator identifies itself.
+/// User name with which the initiator authenticates (CHAP).
 const USER: &str = "iotax";
-/// The daemon's name for its secret.
+/// QEMU's id for the object that holds the CHAP password.
 const SECRET: &str = "chap0";
 
-/// A running tgtd on a loopback port, with no target configured yet.
+/// A tgtd process with a portal on a loopback port; its iSCSI target is configured after the start.
 #[derive(Debug)]
 struct Tgtd {
-    /// The control socket.
+    /// Path of tgtd's control socket.
     control: PathBuf,
     port: u16,
 }
@@ -116,7 +116,7 @@ impl Build for IscsiSpec {
     }
 }
 
-/// Creates a secret for this run in a file that only its user may read.
+/// Creates a random password and stores it in a new file that only this user can read.
 fn password(path: &Path, undo_log: &mut UndoLog) -> Result<String, BuildError> {
     let mut bytes = [0_u8; 8];
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| BuildError::file(path)(errno.into()))?;
@@ -126,12 +126,12 @@ fn password(path: &Path, undo_log: &mut UndoLog) -> Result<String, BuildError> {
     Ok(password)
 }
 
-/// A free loopback port.
+/// An unused TCP port on 127.0.0.1.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Makes tgtd serve a file to clients with the password.
+/// Configures tgtd to export `file` as LUN 1 of the iSCSI target `target`, to initiators on 127.0.0.1 that know the password.
 fn serve(
     socket: &Path,
     target: &str,

@@ -1,4 +1,4 @@
-//! Checks and construction of each kind of layer on this machine.
+//! The interface for checking and building each kind of layer on this machine.
 
 use std::path::PathBuf;
 
@@ -20,31 +20,30 @@ use crate::device::Permission;
 use crate::refusal::Refusal;
 use crate::undo::UndoLog;
 
-/// A kind of layer that is built on this machine.
+/// A kind of layer that can be built on this machine.
 pub(super) trait Build {
-    /// Rejects a layer that cannot be built here, before anything is touched, and adds the space that the layer needs.
+    /// Rejects a layer that cannot be built here, before anything is changed. Adds the space that the layer needs to `needs`.
     fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal>;
 
-    /// Builds the layer on `below`.
+    /// Builds the layer on the storage `below`. Returns the storage that the layer provides.
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError>;
 
-    /// The layer's entries in a target's record, from the bottom up, except those that sysfs already shows; `exported` is the image that
-    /// iotax's daemons export.
+    /// The layers to list in the run's record, from the bottom up. Layers that /sys shows anyway are left out. `exported` is the image that
+    /// daemons started by iotax export.
     fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
         let _ = exported;
         Vec::new()
     }
 }
 
-/// The layers of a target for its record, without those that sysfs shows by itself.
+/// All layers of a target to list in the run's record that /sys does not show.
 #[must_use]
 pub fn recorded(target: &TargetSpec, built: &Built) -> Vec<Layer> {
     let layers = target.stack.layers().iter().filter_map(build);
     layers.flat_map(|layer| layer.recorded(built.exported.as_deref())).collect()
 }
 
-/// The builder for a layer; `None` for layers that are not built here: existing storage, and networks and guests, which are built
-/// elsewhere.
+/// The implementation that builds a layer. `None` for layers that are not built here: an existing path, networks and guests.
 pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
     match layer {
         PlannedLayer::Device(spec) => Some(spec),
@@ -74,43 +73,44 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
     }
 }
 
-/// A layer of a plan to check, with its target.
+/// A layer to check, with its plan and target.
 pub(super) struct Check<'a> {
     pub(super) plan: &'a Plan,
     pub(super) permission: &'a Permission,
     pub(super) target: &'a TargetSpec,
-    /// The layers above the checked one.
+    /// The layers above the one to check.
     pub(super) above: &'a [PlannedLayer],
 }
 
-/// The context for building a layer, with the state common to a target's layers.
+/// The state of a target under construction, passed to each layer.
 pub(super) struct LayerSite<'a> {
     pub(super) builder: &'a mut Builder,
     pub(super) undo_log: &'a mut UndoLog,
     pub(super) target: &'a TargetSpec,
-    /// The layers below the one being built.
+    /// The layers below the one to build.
     pub(super) below: &'a [PlannedLayer],
-    /// The layers above the one being built.
+    /// The layers above the one to build.
     pub(super) above: &'a [PlannedLayer],
-    /// The volume among the layers, if it needs snapshots.
+    /// The logical volume that is created for the target, if snapshots of it are taken.
     pub(super) origin: &'a mut Option<Origin>,
-    /// Settings that did not take effect.
+    /// Warnings about settings that did not take effect.
     pub(super) warnings: &'a mut Vec<Warning>,
-    /// The image that daemons export, if any layer is one.
+    /// The image that daemons export; `None` until a layer exports one.
     pub(super) exported: &'a mut Option<Box<ExportedImage>>,
-    /// The volatile directory among the layers.
+    /// The volatile directory, if a layer is one.
     pub(super) volatile: &'a mut Option<Box<Volatile>>,
-    /// The I/O limit on the target's load.
+    /// The I/O limit on the processes that generate the target's load, if a layer sets one.
     pub(super) limit: &'a mut Option<IoLimit>,
 }
 
 impl LayerSite<'_> {
-    /// Bytes that the layer must provide.
+    /// The length in bytes that this layer must have for the layers above it.
     pub(super) fn size(&self) -> Bytes {
         size_on(self.above, self.builder.space)
     }
 
-    /// Rejects a new block device that is smaller than the layers on it. When all of a user's device is measured, no size is specified.
+    /// Rejects a block device that is smaller than the layers on it need. Without a file, LVM or a guest filesystem on a user's device, any
+    /// length is accepted.
     pub(super) fn check_holds(&self, ground: &Ground) -> Result<(), Refusal> {
         let Ground::Block(BlockGround { area, .. }) = ground else { return Ok(()) };
         let target = self.target;
@@ -129,8 +129,8 @@ impl LayerSite<'_> {
         )))
     }
 
-    /// A path for the socket of this layer's export: next to the image, or in a folder of iotax if the image is a device or belongs to the
-    /// user.
+    /// Path for the socket of this layer's export: next to the image, or in iotax's directory if the image is a device, is the user's or is
+    /// in a volatile directory.
     pub(super) fn socket<L: LayerSpec>(
         &mut self,
         node: &BlockNode,
@@ -150,7 +150,7 @@ impl LayerSite<'_> {
         Ok(folder.join(name))
     }
 
-    /// A name for the files and devices of this layer: the target's name, numbered if there is another layer of its kind below.
+    /// Name for the files and devices of this layer: the target's name, with a number if the target has another layer of this kind below.
     pub(super) fn name<L: LayerSpec>(&self) -> String {
         match self.below.iter().filter_map(L::of).count() {
             0 => self.target.name.clone(),

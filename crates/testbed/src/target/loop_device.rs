@@ -1,4 +1,4 @@
-//! Loop devices over files that iotax created.
+//! Attaches loop devices to files that iotax created.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ impl Build for LoopSpec {
     }
 }
 
-/// Checks that loop devices can be attached here; `layer` is the kind of layer that needs them, for the error.
+/// Fails if this user cannot attach loop devices; `layer` is the layer to name in the error.
 pub(super) fn check(layer: &str) -> Result<(), Refusal> {
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal::environment(format!(
@@ -41,7 +41,7 @@ pub(super) fn check(layer: &str) -> Result<(), Refusal> {
     LOSETUP.find().map_err(|error| Refusal::environment(error.to_string()))
 }
 
-/// Attaches a loop device to a file created for it. Warns if direct I/O was requested and is not in effect.
+/// Attaches a loop device to a file. Adds a warning if direct I/O is requested and the kernel does not use it.
 pub(super) fn build(below: RawFile, spec: &LoopSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
     let RawFile { path: file, size, device, inode, entry, held } = below;
     let attached = Attached { file: file.clone(), device, inode, boot_id: boot_id() };

@@ -1,4 +1,4 @@
-//! Encryption by dm-crypt on a device, volume or array.
+//! Encrypts a block device with dm-crypt.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,8 +19,8 @@ use crate::mapper::{self, Mapping};
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoEntry, UndoLog};
 
-/// The cheapest key derivation that cryptsetup accepts. The key is random, so that iterations add nothing, and cryptsetup's default takes 2
-/// s and up to 1 GiB of memory for each opening.
+/// Options for the cheapest key derivation that cryptsetup accepts. The key is random, so more iterations would add no security; cryptsetup's
+/// default takes 2 s and up to 1 GiB of memory at each opening.
 const CHEAP: [&str; 4] = ["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
 
 impl Build for LuksSpec {
@@ -92,13 +92,14 @@ impl Arguments for LuksSpec {
     }
 }
 
-/// Arguments with the key, without locking: no other process uses the device, and cryptsetup's lock would leave its directory in /run.
+/// Arguments for a cryptsetup command with the key file. Without cryptsetup's own locking: no other process uses the device, and the lock
+/// would leave a directory in /run.
 fn with_key(command: &str, key: &Path) -> Vec<String> {
     let key = key.to_string_lossy();
     [command, "--batch-mode", "--disable-locks", "--key-file", &key].map(str::to_owned).to_vec()
 }
 
-/// A random key in a file that only this user may read, until the container is open.
+/// Creates a random key in a new file that only this user can read. The file is removed once the container is open.
 fn new_key(path: &Path, undo_log: &mut UndoLog) -> Result<(PathBuf, UndoEntry), BuildError> {
     let mut bytes = [0_u8; 64];
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| BuildError::file(path)(errno.into()))?;

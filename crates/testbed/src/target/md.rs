@@ -1,4 +1,4 @@
-//! md arrays over files, each with a loop device.
+//! Creates md arrays over files, each of which is attached to a loop device.
 
 use std::path::{Path, PathBuf};
 
@@ -70,8 +70,8 @@ impl Build for MdSpec {
     }
 }
 
-/// Arguments that create the array without a resync: the members are new files of zeros, so mirrors are equal and parity is zero, and
-/// nothing is synchronized during measurements.
+/// Arguments for mdadm(8) that create the array without a resync. The members are new files of zeros, so mirrors are equal and parity is
+/// right, and no resync disturbs the measurements.
 fn create_arguments(spec: &MdSpec, node: &Path, uuid: &str, tag: &str, members: &[PathBuf]) -> Vec<String> {
     let mut words = vec!["--create".to_owned(), node.to_string_lossy().into_owned()];
     // Without the machine's configuration, which may name arrays otherwise.

@@ -57,47 +57,47 @@ pub use export::ExportedImage;
 pub use layer::recorded;
 pub use volatile::{Survivor, Volatile, VolatileCounters};
 
-/// The storage of a target, ready to be filled or read.
+/// The storage of a target, ready to be filled or measured.
 #[derive(Debug)]
 pub struct Built {
-    /// The file or device.
+    /// Path of the file, device or socket to measure.
     pub path: PathBuf,
-    /// Byte offset of the target's area.
+    /// Byte offset of the area to measure.
     pub offset: Bytes,
-    /// The storage's format.
+    /// The image format of the storage; raw unless it is an image.
     pub format: Format,
-    /// Other files that are part of the image.
+    /// Paths of the other files that are part of the image.
     pub companions: Vec<PathBuf>,
-    /// Length of the area as the workload sees it.
+    /// Length of the area to measure in bytes, as the workload sees it.
     pub size: Bytes,
-    /// True if iotax created it or may overwrite it.
+    /// True if workloads may write to it: iotax created it, or may overwrite it.
     pub writable: bool,
-    /// True if the claim or a layer that iotax created holds the device, so that an agent's exclusive claim would fail.
+    /// True if this run already holds the device open, so that an agent must not claim it exclusively.
     pub shared: bool,
-    /// The expected identity, so that nothing else at the path is measured; `None` if the path is in iotax's own directory.
+    /// Identity that an agent must find at the path, so that no other file or device is measured; `None` if nobody else can replace the file.
     pub identity: Option<Identity>,
-    /// Keeps a file at a user's path open, so that its identity is not reused.
+    /// Keeps a file at a path of the user open, so that its inode number is not reused.
     pub held: Option<File>,
-    /// The claim of a device, held as long as the target exists.
+    /// The exclusive claim of the device, held as long as the target exists.
     pub claim: Option<Arc<DeviceClaim>>,
-    /// The target's entry in the undo log; `None` if it existed before.
+    /// The undo log's entry of the file or image; `None` if it existed before the run.
     pub entry: Option<UndoEntry>,
-    /// The snapshot to take once the target is filled.
+    /// The type of snapshot to take once the target is filled; `None` for no snapshot.
     pub snapshot: Option<Snapshot>,
-    /// The volume below it, if that needs snapshots.
+    /// The logical volume below the target, if snapshots of it are taken.
     pub origin: Option<origin::Origin>,
-    /// Settings that did not take effect; without the target's name.
+    /// Warnings about settings that did not take effect.
     pub warnings: Vec<Warning>,
-    /// The image that a daemon exports at `path`.
+    /// The image that daemons started by iotax export at `path`.
     pub exported: Option<Box<ExportedImage>>,
-    /// The volatile directory below it.
+    /// The volatile directory below the target, whose power can be cut.
     pub volatile: Option<Box<Volatile>>,
-    /// The I/O limit on the processes that generate the load.
+    /// The I/O limit to set on the processes that generate the load.
     pub limit: Option<IoLimit>,
 }
 
 impl Built {
-    /// Existing storage that is only read, so that there is nothing to undo.
+    /// Describes existing storage that is only read.
     const fn at(path: PathBuf, format: Format, size: Bytes) -> Self {
         Self {
             path,
@@ -120,8 +120,8 @@ impl Built {
         }
     }
 
-    /// The file or device whose bytes are on this machine's storage, and its format, instead of a daemon's export. `None` if a server
-    /// outside of iotax holds them.
+    /// Path and format of the file or device that holds the data on this machine; for an export, those of the exported image. `None` if a
+    /// server outside of iotax holds the data.
     #[must_use]
     pub fn stored(&self) -> Option<(&Path, Format)> {
         match &self.exported {
@@ -130,7 +130,7 @@ impl Built {
         }
     }
 
-    /// The local files and devices whose page cache may hold the target's data.
+    /// Files and devices on this machine whose page cache may hold the target's data.
     #[must_use]
     pub fn cached(&self) -> Vec<PathBuf> {
         let image = self.exported.iter().filter_map(|image| image.stored.clone()).map(|(path, _)| path);
@@ -141,7 +141,7 @@ impl Built {
         image.chain(shown).collect()
     }
 
-    /// The same storage for another target, without ownership.
+    /// Describes the same storage for another target, without what must be undone or renewed only once.
     #[must_use]
     pub fn for_another(&self) -> Self {
         Self {
@@ -154,7 +154,7 @@ impl Built {
         }
     }
 
-    /// Returns whether a snapshot is taken before each measurement.
+    /// Returns whether a new snapshot is taken before each measurement.
     #[must_use]
     pub fn has_snapshot(&self) -> bool {
         let is_exported_with_one = match &self.exported {

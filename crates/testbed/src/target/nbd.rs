@@ -1,4 +1,4 @@
-//! Images exported over NBD.
+//! Exports images over NBD.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,15 +21,15 @@ use crate::undo::Effect;
 
 /// QEMU's NBD server.
 const QEMU_NBD: Program = Program { name: "qemu-nbd", package: "qemu-utils" };
-/// nbdkit, an NBD server with plugins and filters.
+/// nbdkit, an NBD server that can delay requests.
 const NBDKIT: Program = Program { name: "nbdkit", package: "nbdkit" };
 
-/// An NBD export at a socket.
+/// An NBD export on a Unix socket.
 #[derive(Debug)]
 struct NbdSocket {
     socket: PathBuf,
     server: NbdServer,
-    /// Delay before each request; only nbdkit supports it.
+    /// Delay before each request; `None` for no delay. Only nbdkit supports it.
     delay: Option<Nanos>,
 }
 
@@ -75,7 +75,7 @@ impl Shows for NbdSocket {
     }
 }
 
-/// The program of an NBD server.
+/// The program and package of an NBD server.
 const fn program(server: NbdServer) -> Program {
     match server {
         NbdServer::StorageDaemon => DAEMON,

@@ -1,4 +1,4 @@
-//! Exports of existing NBD servers.
+//! Builds targets on exports of existing NBD servers.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use crate::program::Program;
 use crate::refusal::Refusal;
 
 const QEMU_IO: Program = Program { name: "qemu-io", package: "qemu-utils" };
-/// Time to read the ends of an export.
+/// Maximum time for reading the first and last MiB of an export.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Bytes at each end that must be zeros in an empty export, as in an empty device.
+/// Bytes at each end of an export that must be zero before it is overwritten, as for a device.
 const END: u64 = 1 << 20;
 
 impl Build for NbdExportSpec {
@@ -62,18 +62,18 @@ impl Build for NbdExportSpec {
     }
 }
 
-/// The export as a node for QEMU's tools.
+/// The export as a QEMU block node.
 fn node_of(spec: &NbdExportSpec) -> Value {
     json!({ "driver": "raw", "file": node::client(&spec.server, &spec.export) })
 }
 
-/// The length of the export.
+/// Length of the export in bytes.
 fn length(spec: &NbdExportSpec) -> Result<Bytes, Refusal> {
     let length = image::length_of_export(&node_of(spec), &spec.to_string());
     length.map_err(|error| Refusal::environment(error.to_string()))
 }
 
-/// Rejects an export with content at its ends, unless overwriting it is permitted.
+/// Rejects an export with non-zero bytes at its ends, unless signatures may be overwritten.
 fn check_empty(spec: &NbdExportSpec, size: Bytes, permission: &Permission) -> Result<(), Refusal> {
     if permission.signature {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The space that new files need.
+//! Adds up the space that new files need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,36 +10,36 @@ use iotax_model::Plan;
 use crate::host_info::{self, FilesystemSpace};
 use crate::refusal::Refusal;
 
-/// The space that a plan's new files need, by directory.
+/// The space that a plan's new files need in each directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Bytes per directory.
+    /// Needed bytes by directory.
     pub space: BTreeMap<PathBuf, u64>,
-    /// Directories in which workloads create files next to a target.
+    /// Directories whose files next to a target have already been counted.
     shared: BTreeSet<PathBuf>,
 }
 
-/// The space that new files need on one filesystem, and the space available there.
+/// A filesystem with the space that new files need on it and the space that it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
-    /// A directory on the filesystem.
+    /// One of the directories on the filesystem, for messages.
     pub dir: PathBuf,
-    /// The filesystem's device number.
+    /// Device number of the filesystem, from stat(2).
     pub device: u64,
-    /// Bytes that are needed.
+    /// Bytes that the new files need.
     pub need: u64,
-    /// The filesystem's available and total bytes.
+    /// Available and total bytes of the filesystem.
     pub space: FilesystemSpace,
 }
 
 impl Needs {
-    /// The total bytes needed in all directories.
+    /// Bytes needed in all directories together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.space.values().sum()
     }
 
-    /// The bytes needed on each filesystem, and those available.
+    /// Adds up the needed bytes for each filesystem, and reads its available space.
     ///
     /// # Errors
     /// The filesystem of a directory cannot be queried.
@@ -57,7 +57,8 @@ impl Needs {
         Ok(rooms.into_values().collect())
     }
 
-    /// Adds the files that workloads create next to a target; once per directory, because targets are measured one at a time.
+    /// Adds the files that workloads create next to a target in `dir`. They are counted once per directory, because targets are measured one
+    /// at a time.
     pub(super) fn beside(&mut self, dir: &Path, plan: &Plan) {
         let files = plan.space().files.0;
         if files > 0 && self.shared.insert(dir.to_owned()) {

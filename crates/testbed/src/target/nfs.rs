@@ -1,4 +1,4 @@
-//! Raw files exported over NFS.
+//! Exports raw files over NFS.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -21,21 +21,21 @@ use crate::program::Program;
 use crate::refusal::Refusal;
 use crate::undo::Effect;
 
-/// An NFS server in user space.
+/// NFS-Ganesha, an NFS server in user space.
 const GANESHA: Program = Program { name: "ganesha.nfsd", package: "nfs-ganesha" };
-/// rpcbind, which tells clients a server's port. libnfs asks it.
+/// rpcbind, the portmapper, which QEMU's NFS client (libnfs) asks for the server's port.
 const RPCBIND: Program = Program { name: "rpcbind", package: "rpcbind" };
-/// The tool that checks whether a server answers.
+/// The tool that checks whether an RPC server answers.
 const RPCINFO: Program = Program { name: "rpcinfo", package: "rpcbind" };
-/// The tool that creates mounts which only the servers see.
+/// The tool that mounts the file's directory where only the servers see it.
 const MOUNT: Program = Program { name: "mount", package: "mount" };
-/// The number and version of NFS's mount protocol.
+/// RPC program number and version of NFS's mount protocol.
 const MOUNTD: [&str; 2] = ["100005", "3"];
-/// Path under which the servers see the file's directory.
+/// Path at which the servers see the file's directory.
 const SHARED: &str = "/run/export";
 
-/// Shell script that starts both servers. ip(8) gave them a separate mount namespace, so their files in /run and their portmapper are not
-/// this machine's.
+/// Shell script that starts rpcbind and the NFS server. ip(8) runs it in a separate mount namespace, so that the servers' files in /run are
+/// invisible to the rest of the machine.
 const START: &str = r#"
 set -e
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -54,14 +54,14 @@ CONFIG
 exec "$1" -F -L STDERR -N NIV_MAJ -f /run/ganesha.conf -p "/run/$4.pid"
 "#;
 
-/// An NFS server in its own network namespace.
+/// An NFS server in a separate network namespace.
 #[derive(Debug)]
 struct NfsServer {
-    /// The namespace's name.
+    /// Name of the network namespace.
     namespace: String,
-    /// The namespace's file in ip(8)'s directory.
+    /// Path of the namespace's file in /run/netns.
     point: PathBuf,
-    /// The directory that is served.
+    /// The exported directory.
     directory: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! Block nodes that a storage daemon opens: images and filters in QEMU's block layer.
+//! Nodes of QEMU's block layer that a storage daemon opens: images, clients of servers, and filters.
 
 use std::path::{Path, PathBuf};
 
@@ -9,40 +9,40 @@ use crate::build_error::BuildError;
 use crate::guest::disk::{DiskChain, Drive};
 use crate::guest::image::{self, DevicePart, KEY, SECRET};
 
-/// A node of QEMU's block layer, from its image up.
+/// An image or a server's storage in QEMU's block layer, with filters on it.
 #[derive(Debug, Clone)]
 pub(super) struct BlockNode {
     pub(super) base: NodeBase,
-    /// The user's image, if the base is an overlay on it.
+    /// The user's image, if `base` is an overlay on it.
     pub(super) over: Option<(PathBuf, Format)>,
-    /// The filters on it, from the bottom up.
+    /// The filters on `base`, from the bottom up.
     pub(super) filters: Vec<FilterSpec>,
 }
 
-/// The lowest node.
+/// The lowest node: a local image or a server's storage.
 #[derive(Debug, Clone)]
 pub(super) enum NodeBase {
-    /// An image, which may be raw, in a file or a part of a device.
+    /// An image, possibly raw, in a file or in a byte range of a device.
     Image { path: PathBuf, format: Format, part: Option<DevicePart>, read_only: bool },
-    /// Storage of a server, started by iotax or not.
+    /// Storage of a server, which iotax or someone else started.
     Client(Box<ClientNode>),
 }
 
-/// A QEMU client for a server's storage.
+/// A QEMU block driver that connects to a server.
 #[derive(Debug, Clone)]
 pub(super) struct ClientNode {
-    /// The client's driver and the address of the server.
+    /// The driver's options, with the address of the server.
     pub(super) node: Value,
-    /// The `--object` of the secret, if needed.
+    /// The object that holds the password for `--object`; `None` if the server needs none.
     pub(super) secret: Option<Value>,
-    /// The working directory of the client, because the address of the server's socket may be relative to it.
+    /// The directory that relative socket paths in `node` count from; `None` if there are none.
     pub(super) directory: Option<PathBuf>,
-    /// The file of the network namespace in which the client reaches the server; `None` for this process's.
+    /// Path of the network namespace's file in which the server is reachable; `None` for this process's namespace.
     pub(super) namespace: Option<PathBuf>,
     pub(super) read_only: bool,
 }
 
-/// QEMU's client of an NBD server.
+/// The options of QEMU's NBD driver for an export.
 pub(super) fn client(address: &NbdAddress, export: &str) -> Value {
     let server = match address {
         NbdAddress::Tcp(host, port) => json!({ "type": "inet", "host": host, "port": port.to_string() }),
@@ -51,30 +51,30 @@ pub(super) fn client(address: &NbdAddress, export: &str) -> Value {
     json!({ "driver": "nbd", "server": server, "export": export })
 }
 
-/// The number of the error EIO.
+/// Error number that injected I/O errors return: EIO.
 const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 
-/// The arguments with which a daemon opens a node.
+/// The options with which a storage daemon opens a node.
 #[derive(Debug)]
 pub(super) struct NodeArguments {
-    /// The value of `--blockdev`.
+    /// The value of the option `--blockdev`.
     pub(super) node: Value,
-    /// The values of `--object` that the node needs.
+    /// The values of the options `--object` that the node refers to.
     pub(super) objects: Vec<Value>,
 }
 
 impl BlockNode {
-    /// The node of an image that iotax may write.
+    /// A node for an image in a whole file, opened for writing, without filters.
     pub(super) const fn image(path: PathBuf, format: Format) -> Self {
         Self::on(NodeBase::Image { path, format, part: None, read_only: false })
     }
 
-    /// A node without filters.
+    /// A node on `base` without filters.
     pub(super) const fn on(base: NodeBase) -> Self {
         Self { base, over: None, filters: Vec::new() }
     }
 
-    /// The image's file or device, and its format; `None` if a server holds the image.
+    /// Path and format of the local image; `None` if a server holds the data.
     pub(super) fn stored(&self) -> Option<(&Path, Format)> {
         match &self.base {
             NodeBase::Image { path, format, .. } => Some((path, *format)),
@@ -82,7 +82,7 @@ impl BlockNode {
         }
     }
 
-    /// The file of the network namespace in which the node is opened; `None` for this process's.
+    /// Path of the file of the network namespace in which the daemon must run; `None` for this process's namespace.
     pub(super) fn namespace(&self) -> Option<&Path> {
         match &self.base {
             NodeBase::Image { .. } => None,
@@ -90,7 +90,7 @@ impl BlockNode {
         }
     }
 
-    /// Returns whether the node is read-only.
+    /// Returns whether the node is opened read-only.
     pub(super) const fn is_read_only(&self) -> bool {
         match &self.base {
             NodeBase::Image { read_only, .. } => *read_only,
@@ -98,14 +98,14 @@ impl BlockNode {
         }
     }
 
-    /// The names of the node's files that QEMU opens with threads instead of `aio`.
+    /// Names of the node's files that QEMU opens with threads instead of the I/O backend `aio`.
     pub(super) fn with_threads(&self, aio: Aio) -> Result<Vec<String>, BuildError> {
         let Some((path, format)) = self.stored() else { return Ok(Vec::new()) };
         let chain = image::chain(path, format)?;
         Ok(DiskChain { chain: &chain, l2_cache_size: None }.with_threads(aio))
     }
 
-    /// The arguments for a node of this name.
+    /// Builds the options for opening the node under this name, with its filters.
     pub(super) fn arguments(
         &self,
         name: &str,

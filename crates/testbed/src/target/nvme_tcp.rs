@@ -1,4 +1,4 @@
-//! A device or raw file as a disk on NVMe/TCP, served and connected by this machine's kernel.
+//! Exports a device or raw file over NVMe/TCP with the kernel's target, and connects to it with this machine's own initiator.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;

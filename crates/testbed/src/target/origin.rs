@@ -1,22 +1,22 @@
-//! Newly created logical volumes, and snapshots of them.
+//! Creates logical volumes, and snapshots of them.
 
 use crate::build_error::BuildError;
 use crate::lvm::{Group, LVM, Scope};
 use crate::undo::{Effect, UndoEntry, UndoLog};
 
-/// A logical volume that snapshots are taken of.
+/// A logical volume of which snapshots are taken.
 #[derive(Debug, Clone)]
 pub struct Origin {
     pub(super) group: Group,
     pub(super) group_name: String,
     pub(super) name: String,
-    /// Extents with which a thick snapshot can copy the whole volume; thin snapshots use the pool.
+    /// Number of extents that a thick snapshot needs to hold a copy of the whole volume; `None` for a thin volume.
     pub(super) copy_on_write: Option<u64>,
     pub(super) taken: u32,
 }
 
 impl Origin {
-    /// Takes a new snapshot in place of the previous one. It takes effect even while the volume is open.
+    /// Takes another snapshot of the volume, even while the volume is open. The caller removes the previous one.
     pub fn snapshot(&mut self, undo_log: &mut UndoLog) -> Result<UndoEntry, BuildError> {
         self.taken += 1;
         let (name, origin) =
@@ -31,7 +31,7 @@ impl Origin {
     }
 }
 
-/// Creates a volume, recorded in the undo log.
+/// Creates a logical volume with lvcreate's `arguments`, after recording it in the undo log.
 pub(super) fn create(
     group: &Group,
     group_name: &str,

@@ -1,4 +1,4 @@
-//! Overlay mounts that iotax makes and removes.
+//! Mounts overlay filesystems.
 
 use std::ffi::CString;
 use std::fs;
@@ -62,7 +62,8 @@ impl Build for OverlaySpec {
     }
 }
 
-/// The mount's options. Colons and commas are escaped with a backslash.
+/// Mount options for an overlay over the directories `lower`, `upper` and `work` below `root`. Colons, commas and backslashes in paths are
+/// escaped with a backslash.
 fn options(root: &Path, volatile: bool) -> CString {
     let escaped = |part: &str| {
         let path = root.join(part).into_os_string();

@@ -1,4 +1,4 @@
-//! Checks a plan against this machine, before anything is touched.
+//! Checks that a plan can run on this machine, before anything is changed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,12 +22,12 @@ use crate::network;
 use crate::refusal::Refusal;
 use crate::settings::KernelSettings;
 
-/// Bytes to leave free on a filesystem: 10% up to 10 GiB, 1 GiB up to 20 GiB, 5% above.
+/// Bytes of a filesystem of `total` bytes that must stay free: 10% up to 10 GiB, 1 GiB up to 20 GiB, 5% above.
 fn reserve(total: u64) -> u64 {
     (total / 20).max((total / 10).min(1 << 30))
 }
 
-/// Checks a plan. Returns the space that it needs, or the reason why it cannot run here.
+/// Checks a plan against this machine. Returns the space that its new files need, or the reason why it cannot run.
 pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     let mut needs = Needs::default();
     device::check_permission(plan, permission)?;
@@ -56,7 +56,7 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     Ok(needs)
 }
 
-/// Checks a file or device, or the directory of a file that does not exist.
+/// Checks a target that is given by a path: an existing file or device, or a new file in an existing directory.
 fn check_path(path: &Path, target: &TargetSpec, plan: &Plan, needs: &mut Needs) -> Result<(), Refusal> {
     let work = plan.work_on(target);
     if is_there(path)? {
@@ -72,7 +72,7 @@ fn check_path(path: &Path, target: &TargetSpec, plan: &Plan, needs: &mut Needs) 
     Ok(())
 }
 
-/// Returns whether a file exists; refuses a name under which none can be created.
+/// Returns whether a file exists at a path. Rejects dangling links and invalid names.
 fn is_there(path: &Path) -> Result<bool, Refusal> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() && !path.exists() => Err(Refusal::input(format!(
@@ -88,7 +88,7 @@ fn is_there(path: &Path) -> Result<bool, Refusal> {
     }
 }
 
-/// Rejects direct I/O to new files of a filesystem in memory.
+/// Rejects direct I/O to new files in a directory on tmpfs or ramfs.
 pub(super) fn check_direct(dir: &Path, work: &[&Workload]) -> Result<(), Refusal> {
     match rustix::fs::statfs(dir) {
         Ok(found) if is_in_memory(&found) => refuse_direct(&dir.display().to_string(), work),
@@ -96,7 +96,7 @@ pub(super) fn check_direct(dir: &Path, work: &[&Workload]) -> Result<(), Refusal
     }
 }
 
-/// Rejects direct I/O to storage in memory; `shown` names it.
+/// Rejects workloads with direct I/O on storage in memory; `shown` names the storage in the error.
 pub(super) fn refuse_direct(shown: &str, work: &[&Workload]) -> Result<(), Refusal> {
     match work.iter().find(|workload| workload.direct) {
         Some(workload) => Err(Refusal::input(format!(
@@ -108,7 +108,7 @@ pub(super) fn refuse_direct(shown: &str, work: &[&Workload]) -> Result<(), Refus
     }
 }
 
-/// Checks storage with layers, from the bottom up.
+/// Checks the layers of a target from the bottom up.
 fn check_storage(
     target: &TargetSpec,
     plan: &Plan,
@@ -124,7 +124,8 @@ fn check_storage(
     Ok(())
 }
 
-/// Inspects a path: returns the length of an existing file or device, or `None` if a new file of `size` bytes can be created.
+/// Checks a path that an agent is to measure. Returns the length of an existing file or device; `None` if a new file of `size` bytes can be
+/// created there.
 pub fn look(path: &Path, size: Bytes) -> Result<Option<Bytes>, Refusal> {
     if is_there(path)? {
         return length_of(path).map(Some);
@@ -135,7 +136,8 @@ pub fn look(path: &Path, size: Bytes) -> Result<Option<Bytes>, Refusal> {
     Ok(None)
 }
 
-/// Checks that an existing file or device suits a plan's workloads; `shown` names it in errors.
+/// Checks that a plan's workloads can run on a file or device of this length, or on a new file if `length` is `None`. `shown` is its name in
+/// errors.
 pub fn check_found(
     shown: &str,
     length: Option<Bytes>,
@@ -156,7 +158,7 @@ pub fn check_found(
     }
 }
 
-/// Rejects workloads that create files next to their target.
+/// Rejects workloads that create files next to an existing target.
 pub(super) fn check_nothing_beside(shown: &str, work: &[&Workload]) -> Result<(), Refusal> {
     match work.iter().find(|workload| workload.needs_directory()) {
         Some(workload) => Err(Refusal::input(format!(
@@ -168,7 +170,7 @@ pub(super) fn check_nothing_beside(shown: &str, work: &[&Workload]) -> Result<()
     }
 }
 
-/// Rejects files of `need` bytes that would fill a directory's filesystem.
+/// Rejects `need` bytes of new files in a directory if too little space would stay free.
 ///
 /// # Errors
 /// The files would leave less than the reserve, or the free space cannot be read.
@@ -176,7 +178,7 @@ pub fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
     check_space(dir, free_space(dir)?, need)
 }
 
-/// Rejects files of `need` bytes that would fill the filesystem of a directory, which has this space.
+/// Rejects `need` bytes of new files in a directory whose filesystem has the space `space`, if too little would stay free.
 ///
 /// # Errors
 /// The files would leave less than the reserve.
@@ -196,7 +198,7 @@ pub fn check_space(dir: &Path, space: FilesystemSpace, need: u64) -> Result<(), 
     )))
 }
 
-/// The parent directory of a new file.
+/// Directory in which a new file is to be created. Rejects /dev, where a typing error would create a file in memory.
 fn directory_of(path: &Path) -> Result<PathBuf, Refusal> {
     let absolute =
         std::path::absolute(path).map_err(|error| Refusal::input(format!("{}: {error}", path.display())))?;
@@ -227,7 +229,7 @@ pub(super) fn check_directory(dir: &Path) -> Result<(), Refusal> {
     })
 }
 
-/// Checks that each workload's offset leaves at least one block of a created target. A workload without a size gets the rest of the file.
+/// Rejects a workload whose offset leaves less than one block of a target that iotax creates.
 pub(super) fn check_created(plan: &Plan, work: &[&Workload]) -> Result<(), Refusal> {
     let size = plan.size();
     let without = |workload: &&&Workload| size.0.saturating_sub(workload.offset.0) < workload.max_bs().0;
@@ -240,7 +242,7 @@ pub(super) fn check_created(plan: &Plan, work: &[&Workload]) -> Result<(), Refus
     }
 }
 
-/// The length of an existing file or device.
+/// Length of an existing file or block device in bytes. Rejects directories and other kinds of files.
 fn length_of(path: &Path) -> Result<Bytes, Refusal> {
     let metadata = fs::metadata(path).map_err(|error| unusable(path, &error))?;
     if metadata.is_dir() {

@@ -1,4 +1,4 @@
-//! New raw files.
+//! Creates raw files.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -13,25 +13,25 @@ use super::Built;
 use crate::build_error::BuildError;
 use crate::undo::{Effect, FileId, UndoEntry, UndoLog};
 
-/// A raw file that iotax created.
+/// A raw file that iotax created, kept open.
 #[derive(Debug)]
 pub struct RawFile {
-    /// Absolute path.
+    /// Absolute path of the file.
     pub path: PathBuf,
-    /// The file's length.
+    /// Length of the file in bytes.
     pub size: Bytes,
-    /// Device number from stat(2).
+    /// Device number of the file's filesystem, from stat(2).
     pub device: u64,
-    /// Inode number from stat(2).
+    /// Inode number of the file, from stat(2).
     pub inode: u64,
-    /// The file's entry in the undo log.
+    /// Entry of the file in the undo log.
     pub entry: UndoEntry,
-    /// Keeps the file open, so that its inode is not reused.
+    /// Keeps the file open, so that its inode number is not reused.
     pub held: File,
 }
 
 impl RawFile {
-    /// The file's expected identity.
+    /// The identity that an agent must find at the path.
     #[must_use]
     pub const fn identity(&self) -> Identity {
         Identity::File { device: self.device, inode: self.inode }
@@ -50,7 +50,7 @@ impl From<RawFile> for Built {
     }
 }
 
-/// Creates a file where nothing exists, recorded in the undo log by its inode.
+/// Creates a new file of `size` bytes, recorded in the undo log by its inode. Fails if the path exists.
 pub fn build(
     path: &Path,
     size: Bytes,
@@ -71,7 +71,7 @@ pub fn build(
     Ok(RawFile { path, size, device: found.dev(), inode: found.ino(), entry, held: file })
 }
 
-/// Opens a file that survived a power cut.
+/// Opens a file that survived a power cut, and records it in the undo log.
 pub(super) fn open(path: PathBuf, size: Bytes, undo_log: &mut UndoLog) -> Result<RawFile, BuildError> {
     let held = File::options().write(true).open(&path).map_err(BuildError::file(&path))?;
     let found = held.metadata().map_err(BuildError::file(&path))?;

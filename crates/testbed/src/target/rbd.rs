@@ -1,4 +1,4 @@
-//! Images of Ceph clusters that iotax starts, with one OSD whose disk is a raw file.
+//! Builds RBD images on a Ceph cluster that iotax starts, with one OSD whose disk is a raw file.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -28,50 +28,51 @@ use crate::program::Program;
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
 
-/// The cluster's monitor daemon.
+/// The Ceph monitor daemon.
 const MON: Program = Program { name: "ceph-mon", package: "ceph-mon" };
-/// The cluster's storage daemon.
+/// The Ceph OSD daemon, which stores the data.
 const OSD: Program = Program { name: "ceph-osd", package: "ceph-osd" };
-/// The tool that queries the monitors.
+/// The tool that sends commands to the monitor.
 const CEPH: Program = Program { name: "ceph", package: "ceph-common" };
-/// The tool that creates images.
+/// The tool that creates RBD images.
 const RBD: Program = Program { name: "rbd", package: "ceph-common" };
-/// The tool that makes keys.
+/// The tool that creates authentication keys.
 const AUTHTOOL: Program = Program { name: "ceph-authtool", package: "ceph-common" };
-/// The configuration file that all programs of a cluster read first.
+/// File name of the cluster's configuration.
 const CONF: &str = "ceph.conf";
-/// The keys with which the programs authenticate one another.
+/// File name of the keyring, with which daemons and clients authenticate.
 const KEYRING: &str = "keyring";
-/// The pool and the image in it.
+/// Names of the pool and of the RBD image in it.
 const POOL: &str = "rbd";
 const IMAGE: &str = "disk";
-/// Seconds after which a request that no OSD has answered fails, as in the kernel's SCSI layer.
+/// Timeout of client requests in seconds, as in the kernel's SCSI layer; a request without an answer then fails.
 const TIMEOUT_S: u32 = 30;
-/// Timeout of a status query to a daemon.
+/// Timeout of a status query to a daemon's admin socket.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Maximum length of a daemon's answer in bytes.
+/// Maximum length of an admin socket's answer in bytes.
 const LONGEST: u32 = 16 << 20;
 
-/// A Ceph cluster in its own directory and network namespace.
+/// A Ceph cluster in a private directory and network namespace.
 #[derive(Debug, Clone)]
 struct Cluster {
-    /// The working directory of the programs, with all files of the cluster: paths in Ceph's configuration may not contain every character.
+    /// Directory with all files of the cluster, in which its programs run: Ceph's configuration cannot contain arbitrary paths, so it uses
+    /// relative ones.
     directory: PathBuf,
-    /// The namespace's file.
+    /// Path of the network namespace's file.
     namespace: PathBuf,
-    /// Marker in the command lines of its programs.
+    /// A string that appears in the command lines of the cluster's programs and in no others.
     marker: String,
 }
 
-/// A monitor or an OSD.
+/// A monitor or OSD daemon of the cluster.
 #[derive(Debug)]
 struct CephDaemon {
     program: Program,
-    /// The daemon's name within the cluster.
+    /// Id of the daemon within the cluster.
     id: &'static str,
-    /// The socket that answers status queries.
+    /// Path of the daemon's admin socket.
     socket: PathBuf,
-    /// The status command, and the value of `state` in its answer once the daemon serves requests.
+    /// The admin socket command that reports the daemon's state, and the state in which it serves requests.
     ready: (&'static str, &'static str),
     cluster: Cluster,
 }
@@ -99,12 +100,12 @@ impl Shows for CephDaemon {
 }
 
 impl Cluster {
-    /// The arguments with which a program uses this cluster.
+    /// Arguments by which a program finds this cluster.
     fn arguments(&self) -> [&str; 4] {
         ["--cluster", &self.marker, "-c", CONF]
     }
 
-    /// Runs a tool in the cluster.
+    /// Runs a Ceph tool in the cluster's network namespace and directory.
     fn run(&self, undo_log: &UndoLog, program: Program, words: &[&str]) -> Result<(), BuildError> {
         let place =
             [format!("--net={}", self.namespace.display()), format!("--wd={}", self.directory.display())];
@@ -114,7 +115,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Writes the cluster's settings and keys, and creates a directory for each daemon. The OSD's disk is a link to `file`.
+    /// Writes the cluster's configuration and keyring, and creates a data directory for each daemon. The OSD's disk is a link to `file`.
     fn lay_out(&self, spec: &RbdSpec, file: &Path) -> Result<(), BuildError> {
         let key = AUTHTOOL.run(["--gen-print-key"])?;
         let key = String::from_utf8_lossy(&key).trim().to_owned();
@@ -128,7 +129,7 @@ impl Cluster {
         write().map_err(BuildError::file(&self.directory))
     }
 
-    /// Starts a daemon and waits until it serves requests.
+    /// Starts a daemon of the cluster and waits until it serves requests.
     fn start(&self, daemon: CephDaemon, node: &BlockNode, at: &mut LayerSite<'_>) -> Result<(), BuildError> {
         // It opens the file past the page cache itself; the rest is for layers above.
         let drive = Drive { cache: CacheMode::None, aio: Aio::Native, discard: Discard::Unmap };
@@ -144,7 +145,8 @@ impl Cluster {
     }
 }
 
-/// The settings of all programs of a cluster: those that isolate it, and those of the plan. All others are Ceph's defaults.
+/// Content of ceph.conf: the settings that isolate the cluster, and those of the plan. `id` is the cluster's UUID. All other settings have
+/// Ceph's defaults.
 fn settings(spec: &RbdSpec, id: &str, key: &str) -> String {
     let address = Ipv4Addr::LOCALHOST;
     // Ceph takes a file for a disk that turns, and asks the kernel about a device.
@@ -192,7 +194,7 @@ bluestore_default_buffered_read = {buffered}
     )
 }
 
-/// The keys of the monitor, the OSD and their user.
+/// Content of the keyring, with the same key for the monitor, the OSD and the client.
 fn keyring(key: &str) -> String {
     let entry = |name: &str, mon: &str, osd: &str| {
         format!("[{name}]\n\tkey = {key}\n\tcaps mon = \"allow {mon}\"\n\tcaps osd = \"allow {osd}\"\n")
@@ -200,7 +202,8 @@ fn keyring(key: &str) -> String {
     entry("mon.", "*", "*") + &entry("client.admin", "*", "*") + &entry("osd.0", "profile osd", "*")
 }
 
-/// Sends a command to a Ceph daemon's socket: the command ends with a zero byte, and the answer is preceded by its length.
+/// Sends a command to a daemon's admin socket and returns its answer. The command ends with a zero byte, and the answer is preceded by its
+/// length in four bytes.
 fn ask(socket: &Path, question: &str) -> io::Result<Value> {
     let (_directory, path) = export::by_descriptor(socket)?;
     let mut stream = UnixStream::connect(path)?;

@@ -1,9 +1,9 @@
-//! The space that layers need from those below them.
+//! Computes the length that each layer must have for the layers above it.
 
 use iotax_model::target::{DeviceSpec, LayerSpec, LvmSpec, PlannedLayer, RequiredSpace, TargetSpec};
 use iotax_model::units::Bytes;
 
-/// The layers of a target on its device or volume.
+/// The layers of a target above its device and logical volume.
 pub(super) fn on_block(target: &TargetSpec) -> &[PlannedLayer] {
     let layers = target.stack.layers();
     let is_block = |layer: &PlannedLayer| DeviceSpec::of(layer).is_some() || LvmSpec::of(layer).is_some();
@@ -11,7 +11,7 @@ pub(super) fn on_block(target: &TargetSpec) -> &[PlannedLayer] {
     &layers[below..]
 }
 
-/// The bytes that a layer must provide so that the layers above it provide `space` to the workloads.
+/// Length in bytes that a layer must have so that the layers `above` it can provide `space` to the workloads.
 pub(super) fn size_on(above: &[PlannedLayer], space: RequiredSpace) -> Bytes {
     let mut files = Some(space.files);
     above.iter().rev().fold(space.area, |size, layer| layer.kind().size_below(size, &mut files))

@@ -1,4 +1,4 @@
-//! Filesystems in memory that iotax mounts and removes.
+//! Mounts filesystems in memory (tmpfs).
 
 use std::ffi::CString;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::host_info::memory_available;
 use crate::refusal::Refusal;
 use crate::undo::Effect;
 
-/// Extra bytes for directories and partly used pages.
+/// Extra bytes in a tmpfs for directories and partly used pages.
 const SPARE: u64 = 1 << 20;
 
 impl Build for TmpfsSpec {

@@ -1,4 +1,4 @@
-//! Images exported as virtio block devices by QEMU's storage daemon.
+//! Exports images as virtio block devices (vhost-user-blk) with QEMU's storage daemon.
 
 use std::fs;
 use std::io;
@@ -23,16 +23,16 @@ use crate::guest::disk::Drive;
 use crate::refusal::Refusal;
 use crate::undo::Effect;
 
-/// The daemon's name for the export's I/O thread.
+/// QEMU's id of the export's I/O thread.
 const IOTHREAD: &str = "iothread0";
 
-/// A virtio block device at a socket.
+/// A vhost-user-blk export on a Unix socket.
 #[derive(Debug)]
 struct VhostUser {
     socket: PathBuf,
-    /// The number of queues.
+    /// Number of virtqueues.
     queues: u16,
-    /// True if a separate I/O thread serves the queues.
+    /// True if a separate I/O thread serves the queues, false if QEMU's main loop does.
     iothread: bool,
 }
 
@@ -61,7 +61,7 @@ impl Shows for VhostUser {
     }
 }
 
-/// Binds the socket of an export, without listening yet, accessible only to its owner.
+/// Binds a Unix socket with mode 0600, without listening on it yet.
 fn bound(path: &Path) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let (_directory, name) = by_descriptor(path)?;
@@ -107,7 +107,7 @@ impl Build for VirtioSpec {
     }
 }
 
-/// Checks that images can be exported here; the error names what is missing.
+/// Fails if QEMU's storage daemon is not installed.
 pub fn possible() -> Result<(), Refusal> {
     export::possible()
 }

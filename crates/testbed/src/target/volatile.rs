@@ -1,4 +1,4 @@
-//! Volatile directories: mounts them, cuts their power, and removes them.
+//! Mounts volatile directories, cuts their power, and removes them.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
@@ -27,10 +27,10 @@ use crate::refusal::Refusal;
 use crate::undo::{Effect, NotUndone, UndoEntry, UndoLog};
 use crate::volatile::{COUNT, CUT, MOUNTED, PROGRAM};
 
-/// Time to mount, and to write the data that survives a power cut.
+/// Maximum time for mounting, and for writing the data that survives a power cut.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A volatile directory, which a separate process serves until its mount is undone.
+/// A mounted volatile directory. A separate process serves it until its undo log entry is undone.
 #[derive(Debug)]
 pub struct Volatile {
     control: UnixStream,
@@ -39,12 +39,12 @@ pub struct Volatile {
     point: PathBuf,
 }
 
-/// The directory below a volatile directory, which survives a power cut.
+/// The directory on disk below a volatile directory, which survives a power cut.
 #[derive(Debug, Clone)]
 pub struct Survivor {
-    /// The directory's path, which holds the flushed data.
+    /// Path of the directory, which holds all flushed data.
     pub directory: PathBuf,
-    /// The directory's entry in the undo log; all later entries are lost with it.
+    /// The directory's entry in the undo log. Whatever was recorded later was built on it.
     entry: UndoEntry,
 }
 
@@ -85,7 +85,7 @@ impl Build for VolatileSpec {
     }
 }
 
-/// Starts the serving process and waits until the directory is mounted.
+/// Starts the process that serves a volatile directory, and waits until the directory is mounted.
 fn serve(
     spec: &VolatileSpec,
     below: &Path,
@@ -121,12 +121,12 @@ fn serve(
     Err(Refusal::environment(format!("volatile: {}", reason.trim())).into())
 }
 impl Volatile {
-    /// Cuts the power: unflushed writes are lost according to the settings, and every later request fails.
+    /// Cuts the power: some unflushed writes are lost, as the settings say, and every later request fails.
     pub fn cut(&mut self) -> Result<VolatileCut, BuildError> {
         self.ask().map_err(BuildError::file(&self.point))
     }
 
-    /// Kills the serving process, and removes the mount with everything on it. Returns the directory that survives.
+    /// Kills the serving process, and removes the mount and everything that was built on it. Returns the directory that survives.
     pub fn remove(mut self, undo_log: &mut UndoLog) -> Result<Survivor, BuildError> {
         // Its files are in the survivor, which is removed with its contents.
         undo_log.commit_below(&self.point)?;
@@ -139,7 +139,7 @@ impl Volatile {
         }
     }
 
-    /// A reader of the directory's counters, which works until the power cut.
+    /// A reader of the directory's flush counters.
     pub fn counters(&self) -> io::Result<VolatileCounters> {
         self.control.try_clone().map(|control| VolatileCounters { control })
     }
@@ -149,20 +149,20 @@ impl Volatile {
     }
 }
 
-/// Reads the counters of a volatile directory.
+/// Reads the flush counters of a volatile directory from its serving process.
 #[derive(Debug)]
 pub struct VolatileCounters {
     control: UnixStream,
 }
 
 impl VolatileCounters {
-    /// The flush counters since the mount; `None` if the serving process no longer answers.
+    /// Numbers of flushes since the mount; `None` if the serving process does not answer.
     pub fn read(&mut self) -> Option<VolatileFlushes> {
         ask(&mut self.control, COUNT).ok()
     }
 }
 
-/// Sends a command and receives its answer.
+/// Sends a command to the serving process and parses its answer.
 fn ask<T: DeserializeOwned>(control: &mut UnixStream, command: &str) -> io::Result<T> {
     writeln!(control, "{command}")?;
     let mut line = String::new();
@@ -171,7 +171,7 @@ fn ask<T: DeserializeOwned>(control: &mut UnixStream, command: &str) -> io::Resu
 }
 
 impl Survivor {
-    /// Removes the directory and everything that was built on it since. Returns the failures.
+    /// Removes the surviving directory and everything that was built on it. Returns the effects that could not be undone.
     pub fn remove(self, undo_log: &mut UndoLog) -> Vec<NotUndone> {
         let mut failures = undo_log.undo_after(self.entry);
         failures.extend(undo_log.undo(self.entry).err());

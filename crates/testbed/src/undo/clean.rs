@@ -1,4 +1,4 @@
-//! Lists and undoes the effects of dead processes.
+//! Lists and undoes what dead processes of iotax left on this machine.
 
 use std::fmt;
 use std::fs;
@@ -10,16 +10,16 @@ use super::{
     UndoLogError, abandoned, failed, goes_along, open, own_file,
 };
 
-/// The result of `iotax clean`.
+/// The results of `iotax clean`.
 #[derive(Debug, Default)]
 pub struct Cleaned {
-    /// Undone effects, in order.
+    /// Effects that were undone, in order.
     pub undone: Vec<Effect>,
-    /// Effects that could not be undone; still recorded unless `forget` was given.
+    /// Effects that could not be undone. They stay in their undo logs unless `forget` was given.
     pub failed: Vec<NotUndone>,
-    /// Number of undo logs of running processes, which were skipped.
+    /// Number of undo logs of processes that are still running, which were skipped.
     pub in_use: usize,
-    /// Unreadable undo logs, which were skipped.
+    /// Errors of undo logs that could not be read or locked, which were skipped.
     pub unreadable: Vec<UndoLogError>,
 }
 
@@ -32,7 +32,7 @@ impl Cleaned {
     }
 }
 
-/// The directory of undo logs without symbolic links, if no other user can change it; `None` if it is missing.
+/// Path of the directory of undo logs without symbolic links; `None` if it is missing. Fails if another user may change it.
 pub(super) fn believed(dir: &Path) -> Result<Option<PathBuf>, UndoLogError> {
     own_file::existing(dir).map_err(failed(NOT_BELIEVED, dir))
 }
@@ -47,7 +47,8 @@ pub(super) fn log_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLo
     Ok(files)
 }
 
-/// Undoes the effects of dead processes. With `forget`, effects that cannot be undone are dropped from the log.
+/// Undoes the effects of all dead processes in a directory of undo logs. With `forget`, effects that cannot be undone are removed from the
+/// logs.
 pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, UndoLogError> {
     clean_within(dir, forget, Patience::begin())
 }
@@ -71,10 +72,10 @@ fn clean_within(dir: &Path, forget: bool, patience: Patience) -> Result<Cleaned,
     Ok(cleaned)
 }
 
-/// Undoes the effects of the dead process with this tag. `None` if it is still alive.
+/// Undoes the effects of the dead process with this tag; `None` if the process is still running.
 ///
 /// # Errors
-/// The log cannot be read or locked, or its processes do not end.
+/// The log cannot be read or locked, or processes that the dead process started do not exit.
 pub fn clean_tag(dir: &Path, tag: &str) -> Result<Option<Cleaned>, UndoLogError> {
     let Some(dir) = &believed(dir)? else { return Ok(Some(Cleaned::default())) };
     let path = dir.join(format!("{tag}.{NAMED}"));
@@ -85,8 +86,8 @@ pub fn clean_tag(dir: &Path, tag: &str) -> Result<Option<Cleaned>, UndoLogError>
     }
 }
 
-/// Undoes the effects in one log, after those of the fleet members that the dead process started, whose logs are in one of its directories.
-/// If a member is alive, or has effects that cannot be undone, this log is kept for another attempt.
+/// Undoes the effects in one log; first, those of the fleet members that the dead process started, whose logs are in one of its directories.
+/// Keeps this log if a member is still running or has effects that cannot be undone. `None` if the log's process is still running.
 fn clean_log(
     dir: &Path,
     path: &Path,
@@ -118,8 +119,8 @@ fn clean_log(
     Ok(Some(cleaned))
 }
 
-/// The state directory of fleet members, if this effect created it. Directories elsewhere may be writable by others, whose undo logs are
-/// not trusted.
+/// The state directory of fleet members, if this effect created it next to the undo logs; `None` otherwise. Undo logs in other directories
+/// are not trusted, because other users may have written them.
 fn members_place(dir: &Path, effect: &Effect) -> Option<PathBuf> {
     match effect {
         Effect::Tree { path, .. } => {
@@ -130,7 +131,7 @@ fn members_place(dir: &Path, effect: &Effect) -> Option<PathBuf> {
     }
 }
 
-/// The directory of undo logs of a process whose XDG_STATE_HOME this is.
+/// The directory of undo logs of a process whose XDG_STATE_HOME is `state`.
 fn undo_dir(state: &Path) -> PathBuf {
     state.join("iotax").join("undo")
 }
@@ -146,18 +147,18 @@ fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, UndoLogError> {
     Ok(directories.map(|entry| entry.path()).collect())
 }
 
-/// An effect of a dead process that is not undone.
+/// An effect of a dead process that has not been undone.
 #[derive(Debug)]
 pub struct Leftover {
     standing: PendingEffect,
     goes_along: bool,
-    /// True for a directory that an existing mount hides; it is visible again once that mount is removed.
+    /// True for a mount point whose mount still exists. The mount is removed first.
     is_covered: bool,
 }
 
 impl Leftover {
-    /// The reason why the file or directory cannot be removed at the moment; `None` if there is no known one. Accesses its filesystem,
-    /// which may take long.
+    /// Reason why a file or directory cannot be removed now; `None` if none is known, and for other effects. Accesses the filesystem, which
+    /// may take long.
     #[must_use]
     pub fn hindrance(&self) -> Option<String> {
         if self.is_covered {
@@ -177,7 +178,7 @@ impl fmt::Display for Leftover {
     }
 }
 
-/// Lists the effects of dead processes, without touching them or waiting. A process killed a moment ago counts as alive.
+/// Lists the effects of dead processes without undoing them or waiting. A process that was killed a moment ago may count as running.
 pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     let mut left = Vec::new();
     let Some(dir) = &believed(dir)? else { return Ok(left) };
@@ -217,14 +218,15 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     Ok(left)
 }
 
-/// The undo logs in a directory that are unreadable, so that their effects cannot be undone. Does not wait.
+/// Errors of the undo logs in a directory that cannot be read, so that their effects cannot be undone. Does not wait for locks.
 pub fn unreadable(dir: &Path) -> Result<Vec<UndoLogError>, UndoLogError> {
     let Some(dir) = &believed(dir)? else { return Ok(Vec::new()) };
     let look = |path: PathBuf| open(&path).and_then(|log| Record::read(&log, &path)).err();
     Ok(log_files(dir, NAMED)?.into_iter().filter_map(look).collect())
 }
 
-/// Lists the kernel settings that runs have changed, including active runs. Reads the logs without locking them.
+/// Lists the kernel settings in all undo logs, including those of running processes, whose changes may still be in effect. Reads the logs
+/// without locking them.
 pub fn settings_in_force(dir: &Path) -> Result<Vec<Effect>, UndoLogError> {
     let Some(dir) = &believed(dir)? else { return Ok(Vec::new()) };
     let records = log_files(dir, NAMED)?.into_iter().filter_map(|path| {

@@ -1,4 +1,4 @@
-//! Kills the commands that events started. They and their children are found by an inherited environment variable.
+//! Kills commands that a measurement's events started. They and their children are found by an environment variable, which children inherit.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,11 +7,11 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_group};
 
-/// Environment variable that names the measurement window in which a command was started.
+/// Environment variable of commands that events start; its value is a marker of the measurement window.
 pub const EVENT_OF: &str = "IOTAX_EVENT_OF";
 
-/// Kills the processes with this marker, and the process groups that they lead, whose members may have a different environment. Returns
-/// those found.
+/// Kills all processes with this marker, and the process groups that they lead, whose members may have cleared their environment. Returns the
+/// ids of those with the marker.
 pub(super) fn kill(marker: &str) -> io::Result<Vec<u32>> {
     let (own, own_group) = (getpid(), getpgrp());
     let found = marked(Path::new("/proc"), marker)?;
@@ -27,7 +27,7 @@ pub(super) fn kill(marker: &str) -> io::Result<Vec<u32>> {
     Ok(killed)
 }
 
-/// Processes with the marker in their environment; zombies have none, and another user's cannot be read.
+/// Ids of processes with the marker in their environment. Finds neither zombies, which have no environment, nor other users' processes.
 fn marked(proc: &Path, marker: &str) -> io::Result<BTreeSet<i32>> {
     let variable = format!("{EVENT_OF}={marker}");
     let is_marked = |pid: &i32| {

@@ -1,4 +1,4 @@
-//! Effects on this machine, and how each is undone.
+//! Changes that a run makes to this machine, and the way to undo each.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -27,104 +27,104 @@ use crate::remote;
 use crate::tracefs::TraceInstance;
 use iotax_model::threads;
 
-/// An effect on this machine that must be undone.
+/// A change to this machine that must be undone: an object that iotax created, or a value that it changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Effect {
     /// A directory; removed if it is empty.
     Directory {
-        /// Absolute path.
+        /// Absolute path of the directory or file.
         path: PathBuf,
-        /// The directory's identity, so that another directory at this path is not touched. Absent until the directory has its final name.
+        /// Identity of the directory, so that another directory at this path is not removed; `None` before the directory has its final name.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },
-    /// A directory for sockets, or for a workload's files next to a target; removed with its contents.
+    /// A directory that is removed with its contents: for sockets, or for a workload's files next to a target.
     Tree {
-        /// Absolute path.
+        /// Absolute path of the directory or file.
         path: PathBuf,
-        /// The directory's identity, so that another directory at this path is not touched.
+        /// Identity of the directory, so that another directory at this path is not removed.
         identity: FileId,
     },
-    /// A file; removed.
+    /// A file that iotax or one of its tools creates; removed.
     File {
-        /// Absolute path.
+        /// Absolute path of the directory or file.
         path: PathBuf,
-        /// The file's identity, so that another file at this path is not touched. Absent until the tool that creates the file has exited.
+        /// Identity of the file, so that another file at this path is not removed; `None` before the tool that creates the file has exited.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },
-    /// A QEMU process; killed.
+    /// The QEMU process of a guest; killed.
     Guest {
-        /// Marker that is unique to the process's command line.
+        /// A string that appears in the command line of this process and of no other.
         marker: String,
     },
-    /// A storage daemon, a server of storage or of a database; killed with its tools.
+    /// A storage daemon, storage server or database server; killed together with its tools.
     Daemon {
-        /// Marker that is unique to the process's command line.
+        /// A string that appears in the command lines of these processes and of no others.
         marker: String,
     },
     /// An agent on another machine or in a container; ended, and its directory and files removed.
     Agent(Box<remote::RecordedAgent>),
-    /// A physical volume; its label is wiped.
+    /// A physical volume; its LVM label is wiped.
     PhysicalVolume(Physical),
-    /// A volume group; removed once it is empty.
+    /// A volume group; removed if it has no volumes left.
     VolumeGroup {
-        /// Contains the run's tag.
+        /// Name of the group, which contains the run's tag.
         name: String,
-        /// The physical volume of the group.
+        /// The only physical volume of the group.
         physical: Physical,
     },
     /// A logical volume; removed.
     LogicalVolume {
-        /// The volume group of the logical volume.
+        /// The volume group that contains the volume.
         group: Group,
-        /// The group's name when it was created.
+        /// Name of the group when the volume was created.
         group_name: String,
-        /// Contains the run's tag, or its group's name does.
+        /// Name of the volume. Contains the run's tag, unless the group's name does.
         name: String,
     },
-    /// An overwritten device; its ends are blanked.
+    /// An overwritten device; its first and last MiB are zeroed.
     Overwritten(OverwrittenDevice),
     /// A filesystem on a device; its signature is wiped.
     Filesystem(CreatedFilesystem),
     /// A LUKS header on a user's device; wiped.
     Luks(LuksHeader),
-    /// A device-mapper mapping; removed.
+    /// A device-mapper device; removed.
     Mapping(Mapping),
     /// A subsystem of the kernel's NVMe target, with its port; removed.
     NvmeTarget(NvmeTarget),
-    /// A connection to such a subsystem; ended.
+    /// A connection of this machine to such an NVMe subsystem; disconnected.
     NvmeConnection(NvmeConnection),
-    /// An md array; stopped.
+    /// An md array; stopped, and its members' superblocks wiped.
     Array(CreatedArray),
     /// A mount; unmounted.
     Mount(Mounted),
     /// A loop device; detached.
     Loop(Attached),
-    /// A process and its FUSE mount, which exposes a storage daemon's image or a volatile directory; killed and unmounted.
+    /// A process and the FUSE mount that it serves, of a storage daemon's image or a volatile directory; killed and unmounted.
     FuseExport(FuseExport),
-    /// A network namespace; removed with its contents.
+    /// A network namespace; removed with its interfaces.
     Namespace(Namespace),
-    /// A network interface in iotax's namespace; removed.
+    /// A network interface in a namespace that iotax created; removed.
     Interface(NetnsInterface),
-    /// The commands that a window's events started; killed with their children.
+    /// Commands that the events of a measurement window started; killed with their children.
     Commands {
-        /// Marker in their environment.
+        /// The value of an environment variable that these processes have.
         marker: String,
     },
-    /// A control group; its processes are moved back, and it is removed.
+    /// A cgroup; removed after its processes have been moved back.
     Cgroup(RunCgroup),
-    /// The I/O controller of cgroup v2, which was disabled; disabled again.
+    /// The I/O controller of a cgroup v2 hierarchy, which iotax enabled; disabled.
     IoController(IoController),
-    /// A kernel setting; restored.
+    /// A kernel setting; its former value is restored.
     Setting(Box<KernelFile>),
-    /// A trace instance; removed.
+    /// A trace instance of the kernel; removed.
     TraceInstance(TraceInstance),
 }
 
 impl Effect {
-    /// The path of a file or directory; `None` for other effects.
+    /// Path of a file or directory effect; `None` for other effects.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Self::Directory { path, .. } | Self::Tree { path, .. } | Self::File { path, .. } => Some(path),
@@ -132,7 +132,7 @@ impl Effect {
         }
     }
 
-    /// Returns whether a path is on a filesystem that this effect mounted.
+    /// Returns whether a path is on a filesystem that this effect mounted; false for the mount point itself.
     pub(super) fn holds(&self, path: &Path) -> bool {
         let (Self::Mount(Mounted { point, .. }) | Self::FuseExport(FuseExport { point, .. })) = self else {
             return false;
@@ -140,7 +140,7 @@ impl Effect {
         path != point && path.starts_with(point)
     }
 
-    /// The identity of the effect's file or directory.
+    /// Identity of a file or directory; `None` if it is not recorded, and for other effects.
     pub(super) fn identity(&self) -> Option<FileId> {
         match self {
             Self::Directory { identity, .. } | Self::File { identity, .. } => *identity,
@@ -188,8 +188,8 @@ impl std::fmt::Display for Effect {
     }
 }
 
-/// Undoes an effect other than a file or directory. Succeeds if it is missing. Reports an object that no longer belongs to iotax, and does
-/// not touch it. Tools hold the lock.
+/// Undoes an effect other than a file or directory. Does nothing if the object is already gone. If the object no longer belongs to iotax,
+/// leaves it alone and fails. Tools hold the run's lock.
 pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
     match effect {
         Effect::Directory { .. } | Effect::Tree { .. } | Effect::File { .. } => {
@@ -222,13 +222,13 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
     }
 }
 
-/// Time for the processes of a run to exit.
+/// Maximum time for the processes of a run to exit.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Kills the guests of a dead run, waits for its tools to exit, and takes the lock at `path`.
+/// Kills the guests and daemons of a dead run, waits up to 10 s for all its processes to exit, and takes the lock at `path`.
 ///
-/// Searches for guests repeatedly: a process that has just started does not show its marker yet.
+/// Searches for them repeatedly: a process that has just started does not show its marker yet.
 pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<ProcessLock> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -254,7 +254,7 @@ pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<Pro
     }
 }
 
-/// Kills processes, if there are any, and waits for their exit.
+/// Calls `kill` until it finds no process any more; fails after 10 s.
 fn until_none(kill: impl Fn() -> io::Result<Vec<u32>>) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -269,7 +269,7 @@ fn until_none(kill: impl Fn() -> io::Result<Vec<u32>>) -> io::Result<()> {
     }
 }
 
-/// Kills iotax's processes with this marker in their command line. Returns their ids.
+/// Kills the guests and daemons with this marker in their command line. Returns their process ids.
 fn kill_marked(marker: &str) -> io::Result<Vec<u32>> {
     let pids = guests_marked(Path::new("/proc"), marker)?;
     for pid in &pids {
@@ -280,7 +280,7 @@ fn kill_marked(marker: &str) -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Processes whose program is QEMU or another server and whose arguments contain the marker; zombies have no arguments.
+/// Process ids of QEMU and other servers whose arguments contain the marker. Finds no zombies, which have no arguments.
 fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
     let marked = fs::read_dir(proc)?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())

@@ -1,11 +1,11 @@
-//! Fault injection at a given line of the undo log, for tests: [`VARIABLE`].
+//! Injects faults at a given line of the undo log, for tests; see [`VARIABLE`].
 
 use std::io;
 
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Environment variable: `kill@N` sends SIGKILL right before line N of the undo log is written, `kill-after@N` right after it is synced,
-/// `error@N` fails halfway through writing it, as on a full disk. Lines count from 1.
+/// Environment variable with the fault: `kill@N` sends SIGKILL to this process right before line N of the undo log is written, `kill-after@N`
+/// right after it is synced, `error@N` fails halfway through writing it, as on a full disk. Lines count from 1.
 pub(super) const VARIABLE: &str = "IOTAX_FAULT";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,16 +15,16 @@ enum Kind {
     Error,
 }
 
-/// A planned fault.
+/// The fault to inject and the lines until then; by default none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct InjectedFault {
     kind: Option<Kind>,
-    /// Lines until the fault.
+    /// Number of lines to write until the fault.
     left: u64,
 }
 
 impl InjectedFault {
-    /// Reads the fault from the environment.
+    /// Parses the fault in the environment variable; none if the variable is not set.
     pub(super) fn from_environment() -> io::Result<Self> {
         std::env::var(VARIABLE).map_or(Ok(Self::default()), |text| Self::parse(&text))
     }
@@ -45,7 +45,7 @@ impl InjectedFault {
         Ok(Self { kind: Some(kind), left })
     }
 
-    /// Counts a line about to be written, and kills this process if that fault is due. Returns true if writing must fail.
+    /// Counts a line that is about to be written. Kills this process if that fault is due; returns true if writing must fail.
     pub(super) fn before(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         match self.kind {
@@ -58,7 +58,7 @@ impl InjectedFault {
         }
     }
 
-    /// Kills this process after a line was written, if that fault is due.
+    /// Kills this process right after a line was written, if that fault is due.
     pub(super) fn after(&self) {
         if self.left == 0 && self.kind == Some(Kind::KillAfter) {
             die();

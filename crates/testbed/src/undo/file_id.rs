@@ -1,4 +1,4 @@
-//! The identity of a file, independent of its name.
+//! Identifies a file independently of its name.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,21 +6,22 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-/// Identifies a file or directory.
+/// The identity of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileId {
-    /// Device number from stat(2). May change on a reboot; on some filesystems also on each mount.
+    /// Device number of the filesystem, from stat(2). May change on a reboot; on some filesystems also on each mount.
     pub device: u64,
-    /// Inode number from stat(2). May be reused after the file is removed.
+    /// Inode number, from stat(2). May be reused after the file is removed.
     pub inode: u64,
-    /// Birth time in nanoseconds since 1970, which differs if the inode is reused. Absent if the filesystem does not keep it.
+    /// Birth time in nanoseconds since 1970, which tells apart two files that have the same inode number one after the other. `None` if the
+    /// filesystem does not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub born_ns: Option<u64>,
 }
 
 impl FileId {
-    /// The identity in a file's metadata.
+    /// The identity of the file with this metadata.
     #[must_use]
     pub fn of(metadata: &fs::Metadata) -> Self {
         let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -28,7 +29,7 @@ impl FileId {
         Self { device: metadata.dev(), inode: metadata.ino(), born_ns }
     }
 
-    /// Returns whether both identify the same file.
+    /// Returns whether both are the same file: by inode number and birth time or, without birth times, by device and inode number.
     pub(super) fn is(self, other: Self) -> bool {
         let same = match (self.born_ns, other.born_ns) {
             (Some(ours), Some(theirs)) => ours == theirs,

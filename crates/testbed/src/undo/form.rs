@@ -1,4 +1,4 @@
-//! Validates the contents of an undo log. A damaged or forged line must not touch anything that iotax never creates.
+//! Validates the contents of an undo log, so that a damaged or forged line cannot make iotax touch anything that it did not create.
 
 use std::path::{Component, Path};
 
@@ -9,19 +9,19 @@ use crate::lvm::{Group, Physical};
 use crate::mapper::{self, Mapping};
 use crate::nvme_tcp;
 
-/// Prefix of all names of guests, namespaces, groups and volumes.
+/// Name prefix of everything that iotax creates: guests, namespaces, volume groups and so on.
 const OURS: &str = "iotax-";
-/// Minimum length of a run's tag.
+/// Minimum length of the tag in a name, in characters.
 const TAG: usize = 4;
-/// Lengths of the groups of characters in an LVM UUID.
+/// Lengths of the groups of characters in a UUID of LVM.
 const PHYSICAL: [usize; 7] = [6, 4, 4, 4, 4, 4, 6];
-/// Lengths of the groups of a filesystem's UUID.
+/// Lengths of the groups of characters in a standard UUID.
 const UUID: [usize; 5] = [8, 4, 4, 4, 12];
-/// The longest value of a kernel setting that iotax writes.
+/// Maximum length of a kernel setting's value in bytes.
 const LONGEST: usize = 64;
 
 impl Effect {
-    /// Checks that iotax could have recorded this effect. /sys and /proc are below `root`.
+    /// Rejects an effect that iotax cannot have recorded, for example because a name lacks iotax's prefix. /sys and /proc are below `root`.
     pub(super) fn check_form(&self, root: &Path) -> Result<(), String> {
         match self {
             Self::Directory { path, .. } | Self::Tree { path, .. } | Self::File { path, .. } => {
@@ -124,26 +124,26 @@ fn absolute(path: &Path) -> Result<(), String> {
     expect(is_fine, "an absolute path without ..", &path.to_string_lossy())
 }
 
-/// Checks that an NVMe subsystem or host has a name of iotax's: a prefix and a UUID.
+/// Rejects an NQN that does not consist of the standard prefix and a UUID.
 fn nqn(name: &str) -> Result<(), String> {
     let uuid = name.strip_prefix(nvme_tcp::NQN).unwrap_or_default();
     expect(is_uuid(uuid, &UUID), "the NVMe name of what iotax made", name)
 }
 
-/// Checks that a path is below the cgroup directory.
+/// Rejects a path outside of the cgroup hierarchies.
 fn in_cgroups(root: &Path, path: &Path) -> Result<(), String> {
     absolute(path)?;
     let is_there = path.starts_with(root.join(cgroup::CGROUPS.trim_start_matches('/')));
     expect(is_there, "a directory of control groups", &path.to_string_lossy())
 }
 
-/// Returns whether a name has only letters, digits and the characters that LVM and ip(8) allow.
+/// Returns whether a name is non-empty and has only characters that LVM and ip(8) allow in names.
 fn is_name(name: &str) -> bool {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || "+_.-".contains(c);
     !name.is_empty() && !name.starts_with(['-', '.']) && name.chars().all(is_fine)
 }
 
-/// Checks that a name is `iotax-` and a run's tag, optionally followed by more.
+/// Rejects a name that does not begin with `iotax-` and a run's tag.
 fn tagged(what: &str, name: &str) -> Result<(), String> {
     let tag = name.strip_prefix(OURS).map(|rest| rest.split('-').next().unwrap_or_default());
     let is_tag = tag.is_some_and(|tag| tag.len() >= TAG && tag.chars().all(|c| c.is_ascii_alphanumeric()));

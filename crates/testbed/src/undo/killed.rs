@@ -1,5 +1,5 @@
-//! Real kills at every line of an undo log, both of the process that creates effects and of the one that cleans up. Each is this test's
-//! program again, which takes milliseconds.
+//! Tests that kill the process at every line of an undo log, both while it creates effects and while it cleans up. The killed process is this
+//! test program, started again, which takes milliseconds.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
@@ -8,21 +8,21 @@ use super::fault::VARIABLE;
 use super::*;
 use crate::kernel_file::KernelFile;
 
-/// The directory that a stand-in works in.
+/// Environment variable with the directory in which the started test program works.
 const PLACE: &str = "IOTAX_TEST_PLACE";
 const SIGKILL: i32 = 9;
-/// A fault that no log is long enough for.
+/// A fault that never occurs, because no log has that many lines.
 const NEVER: &str = "kill@1000000";
 
-/// A setting of the kernel, as in /sys.
+/// Path of a kernel setting, below the test's directory.
 const SETTING: &str = "sys/class/block/sda/queue/nr_requests";
 
-/// The root that /sys is below.
+/// The root below which the undo log finds /sys and /proc: the test's directory in a started test program, otherwise `/`.
 pub(super) fn root() -> PathBuf {
     std::env::var_os(PLACE).map_or_else(|| "/".into(), PathBuf::from)
 }
 
-/// Changes a setting and creates one nested effect of each kind with a path, then undoes them.
+/// Changes a setting and creates nested files and directories, then undoes everything. Runs in the started test program.
 #[test]
 #[ignore = "started by killed_at_any_line_nothing_is_left, which has it killed"]
 fn stand_in_for_a_run() {
@@ -55,7 +55,8 @@ fn stand_in_for_a_clean() {
     assert!(cleaned.failed.is_empty() && cleaned.unreadable.is_empty(), "{cleaned:?}");
 }
 
-/// Runs a stand-in at a place, with a fault.
+/// Starts this test program to run one function in the directory `place`, with a fault. Returns the exit status; panics if the function fails
+/// without being killed.
 fn stand_in(name: &str, place: &Path, fault: &str) -> ExitStatus {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["--ignored", "--exact", &format!("undo::killed::stand_in_for_a_{name}")]);
@@ -70,7 +71,7 @@ fn stand_in(name: &str, place: &Path, fault: &str) -> ExitStatus {
     output.status
 }
 
-/// A directory with a user's file.
+/// Creates a directory with a file of the user and a kernel setting.
 fn place() -> tempfile::TempDir {
     let place = tempfile::tempdir().expect("a directory");
     fs::create_dir(place.path().join("work")).expect("made");

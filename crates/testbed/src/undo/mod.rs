@@ -1,8 +1,8 @@
-//! The undo log: effects on this machine and how to undo them.
+//! The undo log: changes to this machine that a run makes, and the means to undo them.
 //!
-//! Every effect is synced to the log before it happens, so that after a crash, SIGKILL or power failure `iotax clean` can undo it. The log
-//! is locked while its process lives, so that no other iotax undoes its work. Next to it is a [`ProcessLock`] held by the processes that it
-//! starts: nothing is undone before they have exited.
+//! Every change is synced to the log before it happens, so that `iotax clean` can undo it after a crash, SIGKILL or power failure. The log is
+//! locked while its process runs, so that no other iotax undoes the changes. Next to it is a [`ProcessLock`], held by the processes that the
+//! run starts: nothing is undone before they have exited.
 
 mod clean;
 mod commands;
@@ -38,22 +38,22 @@ pub use file_id::FileId;
 use place::{CreatedFile, ParentDirectory, ParentState};
 pub use running::{RunningRun, running};
 
-/// A line of an undo log.
+/// A line of an undo log, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Line {
-    /// An effect about to happen; `within` is the directory of a file or directory.
+    /// An effect that is about to happen. For a file or directory, `within` identifies its parent directory.
     Record {
         id: u64,
         effect: Effect,
         #[serde(skip_serializing_if = "Option::is_none", default)]
         within: Option<ParentDirectory>,
     },
-    /// An effect that was undone.
+    /// The effect with this number was undone.
     Undone { id: u64 },
 }
 
-/// An error of an undo log.
+/// An error while reading or writing an undo log.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {path}: {source}")]
 pub struct UndoLogError {
@@ -70,21 +70,21 @@ fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> U
     move |source| UndoLogError { what, path: path.to_owned(), source }
 }
 
-/// An effect recorded in an undo log.
+/// Number of an effect in its undo log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UndoEntry(u64);
 
-/// An effect that is not undone yet.
+/// An effect that has not been undone yet.
 #[derive(Debug)]
 struct PendingEffect {
     effect: Effect,
-    /// The directory that a file or directory was created in.
+    /// For a file or directory: identity of its parent directory.
     within: Option<ParentDirectory>,
-    /// The directory, kept open by the process that created it.
+    /// The parent directory, kept open by the process that recorded the effect; `None` in other processes.
     directory: Option<File>,
-    /// The file or directory itself, kept open if the undo log created it.
+    /// The file or directory itself, kept open if this process created it through the undo log.
     own: Option<File>,
-    /// True if the start of its removal was recorded.
+    /// True if the log shows that the removal had begun.
     removing: bool,
 }
 
@@ -93,7 +93,7 @@ impl PendingEffect {
         Self { effect, within, directory, own: None, removing: false }
     }
 
-    /// The created file or directory with the identity of its parent; `None` for other effects.
+    /// The file or directory of this effect, with the identity of its parent directory; `None` for other effects.
     fn made(&self) -> Option<(CreatedFile<'_>, &ParentDirectory)> {
         let Self { effect, own, removing, .. } = self;
         let made = CreatedFile { effect, path: effect.path()?, own: own.as_ref(), removing: *removing };
@@ -102,8 +102,8 @@ impl PendingEffect {
 }
 
 impl CreatedFile<'_> {
-    /// The directory in which it was created; `None` if that is gone with its contents. `goes_along` is true on a filesystem of iotax,
-    /// which is undone as a whole.
+    /// Opens the parent directory of the file; `None` if it is gone with its contents. With `goes_along`, the file is on a filesystem that
+    /// iotax mounted and will remove as a whole: a parent directory that cannot be found then counts as gone.
     fn directory(
         &self,
         within: &ParentDirectory,
@@ -119,7 +119,7 @@ impl CreatedFile<'_> {
     }
 }
 
-/// Returns whether an effect is on a filesystem that one of the pending effects mounted.
+/// Returns whether the effect's path is on a filesystem that one of the effects in `all` mounted.
 fn goes_along(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
     effect.path().is_some_and(|path| all.values().any(|other| other.effect.holds(path)))
 }
@@ -127,21 +127,21 @@ fn goes_along(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
 /// An effect that could not be undone.
 #[derive(Debug)]
 pub struct NotUndone {
-    /// The effect.
+    /// The effect that remains.
     pub effect: Effect,
-    /// The reason why the effect could not be undone.
+    /// Reason why it could not be undone, for the user.
     pub reason: String,
 }
 
-/// The undo log of this process. Its owner must call [`Self::undo_all`]; dropping it does so only during a panic.
+/// The undo log of a run. Its owner must call [`Self::undo_all`]; dropping the log undoes the effects only during a panic.
 #[derive(Debug)]
 pub struct UndoLog {
     path: PathBuf,
     file: File,
     lock: ProcessLock,
-    /// Bytes of complete lines.
+    /// Length of the log in bytes, without an incomplete last line.
     length: u64,
-    /// The effect whose removal was begun, according to an incomplete last line.
+    /// Number of the effect whose removal has begun: the log then ends with an incomplete line.
     begun: Option<u64>,
     standing: BTreeMap<u64, PendingEffect>,
     next: u64,
@@ -149,8 +149,8 @@ pub struct UndoLog {
 }
 
 impl UndoLog {
-    /// Creates an undo log in a directory, which is created if missing. `tag` names the file. Fails in a directory that another user can
-    /// change, because the log would not be trusted afterwards.
+    /// Creates an undo log in a directory, which is created if it is missing. `tag` becomes the file name. Fails in a directory that another
+    /// user may change, because the log would not be trusted later.
     pub fn create(dir: &Path, tag: &str) -> Result<Self, UndoLogError> {
         let fault = InjectedFault::from_environment().map_err(failed("cannot begin an undo log in", dir))?;
         let dir = &own_directory(dir)?;
@@ -166,7 +166,7 @@ impl UndoLog {
         Ok(Self { path, file, lock, length: 0, begun: None, standing: BTreeMap::new(), next: 0, fault })
     }
 
-    /// Takes over the undo log of a dead process, once the processes that it started have exited; `None` if it is alive.
+    /// Takes over the undo log of a dead process, after ending the processes that it started. `None` if the process is still running.
     fn adopt(path: &Path, patience: Patience) -> Result<Option<Self>, UndoLogError> {
         let fault = InjectedFault::from_environment().map_err(failed("cannot take over", path))?;
         let Some(file) = abandoned(path, patience)? else { return Ok(None) };
@@ -213,8 +213,8 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Records the start of a removal: writes the line that marks the effect as undone, without the line's end. If the file is missing
-    /// afterwards, iotax removed it.
+    /// Records that a removal begins: writes the line `Undone` without its newline. If the file is missing later, iotax removed it, and
+    /// nobody else.
     fn begin_removal(&mut self, id: u64) {
         if self.begun == Some(id) {
             return;
@@ -228,14 +228,14 @@ impl UndoLog {
         }
     }
 
-    /// Removes an incomplete line.
+    /// Removes an incomplete last line from the log.
     fn retract(&mut self) {
         if self.begun.take().is_some() {
             let _ = self.file.set_len(self.length);
         }
     }
 
-    /// Records an effect durably. Apply the effect only after this returned `Ok`.
+    /// Writes an effect to the log and syncs it. Apply the effect only after this has returned `Ok`.
     pub fn record(&mut self, effect: Effect) -> Result<UndoEntry, UndoLogError> {
         let id = self.next;
         self.next += 1;
@@ -248,13 +248,13 @@ impl UndoLog {
         Ok(UndoEntry(id))
     }
 
-    /// The lock for processes of this run: no other iotax undoes anything before they have exited.
+    /// The lock to pass to processes of this run. Until they have exited, no other iotax undoes anything of this run.
     #[must_use]
     pub const fn lock(&self) -> &ProcessLock {
         &self.lock
     }
 
-    /// Runs a tool for a recorded effect. It holds the run's lock, so that nothing is undone while it works.
+    /// Runs a system tool that applies a recorded effect. The tool holds the run's lock, so that nothing is undone while it runs.
     pub fn run<S: AsRef<OsStr>>(
         &self,
         program: Program,
@@ -263,18 +263,18 @@ impl UndoLog {
         self.lock.run(program, arguments)
     }
 
-    /// The path for a socket through which other processes reach this one. It is removed with the log.
+    /// Path for a Unix socket through which other processes reach this one. It is removed together with the log.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.path.with_extension(SOCKET)
     }
 
-    /// Makes this interrupt end the tools that apply effects. Undoing continues.
+    /// Sets the interrupt flag that ends tools which apply effects. Tools that undo effects are not interrupted.
     pub fn set_interrupt(&mut self, stop: &Interrupt) {
         self.lock.set_interrupt(stop);
     }
 
-    /// Undoes one effect now. It stays in the log on failure.
+    /// Undoes one effect now. If that fails, the effect stays in the log.
     pub fn undo(&mut self, entry: UndoEntry) -> Result<(), NotUndone> {
         let Some(standing) = self.standing.remove(&entry.0) else { return Ok(()) };
         if let Err(error) = self.carry_back(entry.0, &standing) {
@@ -288,7 +288,7 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Undoes an effect; fails if it may still exist.
+    /// Undoes an effect. Fails if the object may still exist afterwards.
     fn carry_back(&mut self, id: u64, standing: &PendingEffect) -> io::Result<()> {
         let Some((made, within)) = standing.made() else {
             return effect::undo(&standing.effect, &self.lock.without_interrupt());
@@ -306,14 +306,14 @@ impl UndoLog {
         }
     }
 
-    /// Commits an effect, which is then never undone.
+    /// Makes an effect permanent: it will not be undone.
     pub fn commit(&mut self, entry: UndoEntry) -> Result<(), UndoLogError> {
         self.append(&Line::Undone { id: entry.0 })?;
         self.standing.remove(&entry.0);
         Ok(())
     }
 
-    /// Undoes everything in reverse order. Returns the undone effects and the failures. Removes the log if nothing is left.
+    /// Undoes all effects in reverse order. Returns those that were undone and those that could not be. Removes the log if all were undone.
     pub fn undo_all(&mut self) -> (Vec<Effect>, Vec<NotUndone>) {
         let (mut undone, mut failures) = (Vec::new(), Vec::new());
         let mut standing: Vec<(u64, Effect)> =
@@ -339,7 +339,7 @@ impl UndoLog {
         (undone, failures)
     }
 
-    /// Removes the log's files; last the one that `clean` looks for.
+    /// Removes the log and the files next to it; the log itself last, because `clean` looks for it.
     fn remove(&self) -> io::Result<()> {
         for path in [
             &self.socket(),
@@ -355,7 +355,7 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Records the identity of a file that a tool created, so that another one under its name is left alone. Returns its new entry.
+    /// Records the identity of a file that a tool has created, so that another file at its path will not be removed. Returns the new entry.
     pub fn identify(&mut self, entry: UndoEntry) -> Result<UndoEntry, UndoLogError> {
         let standing = self.standing.get(&entry.0).map(|standing| &standing.effect);
         let Some(Effect::File { path, identity: None }) = standing else { return Ok(entry) };
@@ -367,17 +367,17 @@ impl UndoLog {
         Ok(known)
     }
 
-    /// Creates a directory.
+    /// Creates a directory, recorded in the log; undoing removes it only if it is empty.
     pub fn make_directory(&mut self, path: &Path) -> Result<UndoEntry, UndoLogError> {
         self.make(path, 0o777, |path, identity| Effect::Directory { path, identity: Some(identity) })
     }
 
-    /// Creates a private directory that is removed with its contents.
+    /// Creates a directory with mode 0700, recorded in the log; undoing removes it with its contents.
     pub fn make_tree(&mut self, path: &Path) -> Result<UndoEntry, UndoLogError> {
         self.make(path, 0o700, |path, identity| Effect::Tree { path, identity })
     }
 
-    /// Creates a directory where nothing exists. Like a file, it gets its final name last, because its identity must be recorded first.
+    /// Creates a directory where nothing exists. It gets its final name only after its identity has been recorded.
     fn make(
         &mut self,
         path: &Path,
@@ -402,20 +402,20 @@ impl UndoLog {
         Ok(entry)
     }
 
-    /// Keeps a created file or directory open, so that it can be found after a rename.
+    /// Keeps a created file or directory open, so that it is found even if it is renamed.
     fn hold(&mut self, entry: UndoEntry, own: File) {
         if let Some(standing) = self.standing.get_mut(&entry.0) {
             standing.own = Some(own);
         }
     }
 
-    /// A temporary name next to a path, unique to this log. It is short even if the name has the maximum length.
+    /// A temporary name next to a path, unique to this log. It is short, so that it is valid even if the name has the maximum length.
     fn scratch(&self, path: &Path) -> PathBuf {
         let tag = self.path.file_stem().unwrap_or_default().to_string_lossy();
         path.with_file_name(format!("{SCRATCH}{tag}-{}", self.next))
     }
 
-    /// Drops an entry that failed because something else is at its path.
+    /// Removes an entry from the log if creating its object failed because the path exists.
     fn disown<T>(&mut self, entry: UndoEntry, made: &io::Result<T>) -> Result<(), UndoLogError> {
         match made {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.commit(entry),
@@ -423,10 +423,10 @@ impl UndoLog {
         }
     }
 
-    /// Creates an empty file whose name the user chose, and opens it for writing.
+    /// Creates an empty file with mode 0600 at a path that the user chose, and opens it for writing. Fails if the path exists.
     ///
-    /// It is created under a temporary name and renamed once its inode is recorded, so that a user's file at that path is neither replaced
-    /// now nor removed later.
+    /// The file is created under a temporary name, and renamed after its inode has been recorded: a user's file at that path is neither
+    /// replaced now nor removed later.
     pub fn make_file(&mut self, path: &Path) -> Result<(UndoEntry, File), UndoLogError> {
         let own = self.scratch(path);
         let scratch = self.record(Effect::File { path: own.clone(), identity: None })?;
@@ -447,7 +447,7 @@ fn is_lost(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOTCONN | Errno::IO | Errno::ROFS))
 }
 
-/// Prefix of temporary names.
+/// Prefix of temporary file names.
 const SCRATCH: &str = ".iotax-";
 
 fn is_scratch(name: &OsStr) -> bool {
@@ -474,15 +474,15 @@ impl Drop for UndoLog {
     }
 }
 
-/// Suffixes of an undo log before and after it is locked, and of the process lock next to it.
+/// File name extensions: of an undo log before and after it is locked, and of the process lock next to it.
 const NEW: &str = "new";
 const NAMED: &str = "jsonl";
 const LOCK: &str = "lock";
-/// The extension of a socket next to a log, see [`UndoLog::socket`].
+/// File name extension of the socket next to a log, see [`UndoLog::socket`].
 pub const SOCKET: &str = "socket";
 
-/// Deadline for all waits of `clean` for locks, whatever the number of undo logs. A killed process, or a child that it just forked, may
-/// hold its lock while it exits.
+/// Deadline for all waits for locks in one call of `clean`, 1 s after its start. A killed process, or a child that it has just forked, may
+/// hold its lock until it has exited.
 #[derive(Debug, Clone, Copy)]
 struct Patience(Instant);
 
@@ -492,7 +492,7 @@ impl Patience {
     }
 }
 
-/// Creates or checks a directory for undo logs that no other user can change. Returns its path without symbolic links.
+/// Creates the directory of undo logs if it is missing, and checks that no other user can change it. Returns its path without symbolic links.
 fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
     // Before anything is made below it.
     let there = dir.ancestors().find(|place| place.exists()).unwrap_or(dir);
@@ -502,7 +502,7 @@ fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
     own_file::directory(dir).map_err(failed(NOT_BELIEVED, dir))
 }
 
-/// Creates and locks an undo log under a temporary name that is never adopted.
+/// Creates and locks an undo log under a temporary name, under which `clean` does not take it over.
 fn begin(new: &Path) -> io::Result<File> {
     loop {
         let file = own_file::open(OpenOptions::new().create(true).append(true).mode(0o600), new)?;
@@ -514,13 +514,13 @@ fn begin(new: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens an undo log to change it.
+/// Opens an undo log for reading and appending.
 fn open(path: &Path) -> Result<File, UndoLogError> {
     own_file::open(OpenOptions::new().read(true).append(true), path)
         .map_err(failed("cannot open the undo log", path))
 }
 
-/// Opens and locks the undo log of a dead process; `None` if it still lives.
+/// Opens and locks an undo log; `None` if its process is still running and holds the lock.
 fn abandoned(path: &Path, patience: Patience) -> Result<Option<File>, UndoLogError> {
     let file = open(path)?;
     loop {
@@ -533,19 +533,19 @@ fn abandoned(path: &Path, patience: Patience) -> Result<Option<File>, UndoLogErr
     }
 }
 
-/// The contents of an undo log.
+/// The contents of an undo log: effects that have not been undone.
 struct Record {
     standing: BTreeMap<u64, PendingEffect>,
     next: u64,
-    /// Bytes of complete lines.
+    /// Length in bytes, without an incomplete last line.
     length: u64,
-    /// The effect that an incomplete last line marks as being undone.
+    /// Number of the effect whose removal had begun, from an incomplete last line.
     begun: Option<u64>,
 }
 
 impl Record {
-    /// Reads an undo log from its beginning. An incomplete last line was not synced, so its effect did not happen. Any other unreadable line
-    /// may hide an effect: fail rather than ignore it.
+    /// Reads an undo log from its beginning. An incomplete last line was not synced, so its effect has not happened. Fails on any other line
+    /// that cannot be parsed, because it may hide an effect.
     fn read(mut file: &File, path: &Path) -> Result<Self, UndoLogError> {
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(failed("cannot read", path))?;
@@ -578,7 +578,7 @@ impl Record {
     }
 }
 
-/// The root that /sys and /proc are below.
+/// The root below which /sys and /proc are.
 #[cfg(not(test))]
 fn root() -> PathBuf {
     "/".into()

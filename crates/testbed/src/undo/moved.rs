@@ -1,8 +1,8 @@
-//! Tests that moved files do not count as undone.
+//! Tests that files which were moved elsewhere do not count as removed.
 
 use super::*;
 
-/// A directory for undo logs, and a work directory that can be renamed.
+/// Creates a directory for undo logs, and a work directory that a test can rename.
 fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let temp = tempfile::tempdir().expect("temp dir");
     let (state, work) = (temp.path().join("state"), temp.path().join("work"));
@@ -10,7 +10,7 @@ fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
     (temp, state, work)
 }
 
-/// Cleans, asserts that `count` effects fail and stay recorded, and returns the reasons.
+/// Runs `clean`, and checks that `count` effects could not be undone and stay in the log. Returns the reasons.
 fn not_undone(state: &Path, count: usize) -> Vec<String> {
     let cleaned = clean(state, false).expect("cleaned");
     assert_eq!((cleaned.undone.len(), cleaned.failed.len()), (0, count), "{cleaned:?}");
@@ -159,7 +159,7 @@ fn another_name_that_keeps_the_data_is_told() {
     assert!(leftovers(&state).expect("readable").is_empty());
 }
 
-/// Covers a process killed after it removed a file and before it recorded that.
+/// A process was killed after it removed a file, and before it recorded the removal as complete.
 #[test]
 fn what_was_being_removed_and_is_not_there_is_gone() {
     for removed in [true, false] {

@@ -1,11 +1,11 @@
-//! Undoes some effects of a log, and leaves others to their holder.
+//! Undoes or commits only some effects of a log.
 
 use std::path::Path;
 
 use super::{Effect, NotUndone, UndoEntry, UndoLog, UndoLogError};
 
 impl UndoLog {
-    /// Commits the entries of files and directories below a directory, because they are removed together with it.
+    /// Makes the files and directories below `directory` permanent in the log: they are removed together with that directory.
     pub fn commit_below(&mut self, directory: &Path) -> Result<(), UndoLogError> {
         let is_below = |effect: &Effect| {
             effect.path().is_some_and(|path| path != directory && path.starts_with(directory))
@@ -15,7 +15,7 @@ impl UndoLog {
         below.into_iter().try_for_each(|id| self.commit(UndoEntry(id)))
     }
 
-    /// Undoes what was recorded after an entry, in reverse order. Returns the failures.
+    /// Undoes all effects that were recorded after `entry`, in reverse order. Returns those that could not be undone.
     pub fn undo_after(&mut self, entry: UndoEntry) -> Vec<NotUndone> {
         let since: Vec<u64> = self.standing.keys().copied().filter(|id| *id > entry.0).collect();
         since.into_iter().rev().filter_map(|id| self.undo(UndoEntry(id)).err()).collect()

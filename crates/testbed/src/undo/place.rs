@@ -1,7 +1,7 @@
-//! Locates created files and directories, whose parent may have been renamed, replaced or unmounted.
+//! Finds files and directories that iotax created, although their parent directory may have been renamed, replaced or unmounted.
 //!
-//! Nothing at a path does not mean that the file is gone. It is gone only if its parent directory is known to be the same: this process
-//! keeps it open, and later processes compare its recorded identity.
+//! If nothing exists at the recorded path, the file is gone only if the parent directory is still the same: either this process keeps it
+//! open, or its recorded identity matches.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -21,31 +21,31 @@ use crate::device::number_text;
 use crate::host_info::{boot_id, is_in_memory};
 use crate::stack::mount;
 
-/// Time for which a workload that is being stopped may still add files to a directory that is being removed.
+/// Maximum time for which a workload that is being stopped may add files to a directory that is being removed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The directory in which an effect created a file or directory.
+/// The parent directory of a file or directory that iotax created, as recorded in the undo log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ParentDirectory {
     id: FileId,
-    /// The boot id of a directory in memory, which does not survive a reboot.
+    /// Boot id, for a directory in memory, which does not survive a reboot; `None` for others.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     boot_id: Option<String>,
 }
 
-/// The state of a parent directory.
+/// Result of looking for a parent directory.
 pub(super) enum ParentState {
-    /// The directory exists, and is open.
+    /// The directory exists; holds an open handle.
     Directory(File),
-    /// The directory was removed, with its contents.
+    /// The directory was removed with its contents.
     Gone,
-    /// The directory was not found, for the given reason.
+    /// The directory was not found and may exist elsewhere; holds the reason.
     Lost(String),
 }
 
 impl ParentDirectory {
-    /// The parent directory of a path, and an open handle to it.
+    /// Identifies the parent directory of a path and opens it.
     pub(super) fn of(path: &Path) -> io::Result<(Self, File)> {
         let directory = open(parent(path))?;
         let id = FileId::of(&directory.metadata()?);
@@ -53,7 +53,7 @@ impl ParentDirectory {
         Ok((Self { id, boot_id }, directory))
     }
 
-    /// Finds the directory through the open handle, or as the parent of `path`.
+    /// Finds the directory through the open handle `held` or, without one, as the parent of `path`.
     pub(super) fn find(&self, path: &Path, held: Option<&File>) -> io::Result<ParentState> {
         if let Some(held) = held
             && held.metadata()?.nlink() > 0
@@ -87,13 +87,13 @@ fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 
-/// Opens a directory as a handle (O_PATH) that survives renames and does not allow reading.
+/// Opens a directory with O_PATH. The handle survives renames and does not allow reading.
 pub(super) fn open(directory: &Path) -> io::Result<File> {
     let flags = (OFlags::PATH | OFlags::DIRECTORY).bits();
     OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(directory)
 }
 
-/// The metadata at a path; `None` if nothing exists there. Fails if it cannot be read.
+/// Metadata of a path; `None` if nothing exists there.
 fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
@@ -105,18 +105,19 @@ fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     }
 }
 
-/// A file or directory that was created in a directory.
+/// A file or directory that iotax created.
 pub(super) struct CreatedFile<'a> {
     pub(super) effect: &'a Effect,
     pub(super) path: &'a Path,
-    /// This process's open handle, if it has one.
+    /// Open handle to the file; `None` in processes other than its creator.
     pub(super) own: Option<&'a File>,
-    /// True if the start of its removal was recorded.
+    /// True if the undo log shows that the removal had begun.
     pub(super) removing: bool,
 }
 
 impl CreatedFile<'_> {
-    /// Removes the file or directory. Calls `begin` first if this removes the last name.
+    /// Removes the file or directory. Calls `begin` first, unless other hard links to the file exist; in that case, removes this name and
+    /// fails.
     pub(super) fn remove(&self, directory: &File, begin: impl FnOnce()) -> io::Result<()> {
         let Some(there) = self.look(directory)? else { return Ok(()) };
         let others = self.other_names(directory, &there)?;
@@ -134,7 +135,7 @@ impl CreatedFile<'_> {
         )))
     }
 
-    /// The metadata of the file to remove; `None` if it is gone. Fails if it may be elsewhere.
+    /// Metadata of the file to remove; `None` if it is gone. Fails if it may exist elsewhere, or if it was replaced.
     pub(super) fn look(&self, directory: &File) -> io::Result<Option<fs::Metadata>> {
         let there = standing(&self.at(directory))?;
         let Some(identity) = self.effect.identity() else { return Ok(there) };
@@ -169,12 +170,12 @@ impl CreatedFile<'_> {
         )))
     }
 
-    /// The file's path, even if the directory was renamed.
+    /// Path of the file below the open parent directory, which is valid even if that was renamed.
     fn at(&self, directory: &File) -> PathBuf {
         through(directory).join(self.path.file_name().unwrap_or_default())
     }
 
-    /// The number of hard links to the file besides this name and those with their own entries.
+    /// Number of hard links to the file that iotax did not create.
     fn other_names(&self, directory: &File, there: &fs::Metadata) -> io::Result<u64> {
         if there.is_dir() || there.nlink() < 2 || self.path.file_name().is_some_and(is_scratch) {
             return Ok(0);
@@ -185,12 +186,12 @@ impl CreatedFile<'_> {
     }
 }
 
-/// A path to an open file or directory that survives renames.
+/// A path in /proc to an open file or directory, valid even if it was renamed.
 fn through(open: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()))
 }
 
-/// The names of a file in a directory.
+/// Names under which a directory contains the file with this identity.
 fn names(directory: &File, identity: FileId) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(through(directory))? {
@@ -204,7 +205,7 @@ fn names(directory: &File, identity: FileId) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// A shell command that finds all names of a file on the directory's filesystem.
+/// The shell command that finds all names of an inode on the directory's filesystem, for an error message.
 fn search(directory: &File, inode: u64) -> String {
     let place = fs::read_link(through(directory)).unwrap_or_else(|_| "/".into());
     let point = mount::of(Path::new("/"), &place).map_or(place, |mount| mount.point);
@@ -222,7 +223,7 @@ fn remove_at(effect: &Effect, at: &Path, there: &fs::Metadata) -> io::Result<()>
     }
 }
 
-/// Removes a directory with its contents, even if a workload that is being stopped still adds files.
+/// Removes a directory with its contents. Retries for up to 10 s while a workload that is being stopped adds files.
 fn remove_tree(path: &Path) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

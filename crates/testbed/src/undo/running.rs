@@ -1,4 +1,4 @@
-//! Announces the disks that active runs measure, in a file next to each run's undo log.
+//! Lets other runs know which disks a run measures, in a file next to the run's undo log.
 
 use std::fs::{OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -11,22 +11,22 @@ use super::clean::{believed, log_files};
 use super::{NAMED, UndoLog, UndoLogError, failed, open};
 use crate::own_file;
 
-/// The extension of the file.
+/// File name extension of this file.
 pub(super) const RUNNING: &str = "run";
 
-/// An active run.
+/// A run that is in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningRun {
-    /// The run's number in its store.
+    /// Number of the run in its store.
     pub run: i64,
-    /// The run's store.
+    /// Name of the store that holds the run.
     pub store: String,
-    /// The kernel's names of the block devices below its targets, from the bottom up.
+    /// Kernel names of the block devices below the run's targets, from the bottom up.
     pub disks: Vec<String>,
 }
 
 impl UndoLog {
-    /// Announces this run to other runs of this user, until the log is removed.
+    /// Publishes this run to other runs of the same user, until the undo log is removed.
     pub fn announce(&self, run: &RunningRun) -> Result<(), UndoLogError> {
         let path = self.path.with_extension(RUNNING);
         let write = || {
@@ -39,7 +39,7 @@ impl UndoLog {
     }
 }
 
-/// Lists the active runs of this user that have announced their disks. Unreadable announcements are left out.
+/// Lists the runs in progress of this user that have been published. Files that cannot be read are left out.
 #[must_use]
 pub fn running(dir: &Path) -> Vec<RunningRun> {
     let files = believed(dir).ok().flatten().and_then(|dir| log_files(&dir, RUNNING).ok());

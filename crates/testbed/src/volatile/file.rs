@@ -1,4 +1,4 @@
-//! A file of the volatile directory: its content on disk, and its pending writes.
+//! A file of the volatile directory: its content on disk and its unflushed writes.
 
 use std::fs::File;
 use std::io;
@@ -15,14 +15,14 @@ use rustix::fs::FallocateFlags;
 use super::Faults;
 use super::pending::{Draw, Pending};
 
-/// Maximum bytes of pending writes, over all files. Beyond it, the oldest writes of the file that is being written go to disk.
+/// Maximum bytes of unflushed writes over all files. Above it, each write first evicts the oldest unflushed writes of its own file to disk.
 const MOST: u64 = 256 << 20;
 
-/// The state that all files share.
+/// State that all files share: settings, the power switch and counters.
 #[derive(Debug)]
 pub(super) struct Power {
     faults: Faults,
-    /// True after the cut.
+    /// True after the power was cut.
     is_off: AtomicBool,
     bytes: AtomicU64,
     writes: AtomicU64,
@@ -42,12 +42,12 @@ impl Power {
         }
     }
 
-    /// Fails with EIO after the power cut.
+    /// Fails with EIO after the power was cut.
     pub(super) fn check(&self) -> io::Result<()> {
         if self.is_off.load(Ordering::SeqCst) { Err(rustix::io::Errno::IO.into()) } else { Ok(()) }
     }
 
-    /// Counts a flush that will be acknowledged. Returns whether to drop it.
+    /// Counts a flush that will be acknowledged. Returns true if it must be dropped, as the setting `drop_flush` says.
     fn drops_flush(&self) -> bool {
         let number = self.flushes.fetch_add(1, Ordering::Relaxed) + 1;
         let drops = self.faults.drop_flush.is_some_and(|each| number.is_multiple_of(each.into()));
@@ -60,7 +60,8 @@ impl Power {
         VolatileFlushes { done: count(&self.flushes), dropped: count(&self.dropped_flushes) }
     }
 
-    /// Cuts the power: later operations fail, and each file loses a random selection of its pending writes.
+    /// Cuts the power: all later operations fail, and a random selection of each file's unflushed writes is lost. Returns the numbers of
+    /// writes kept, torn and lost.
     pub(super) fn cut<'a>(&self, files: impl Iterator<Item = &'a VolatileFile>) -> io::Result<VolatileCut> {
         self.is_off.store(true, Ordering::SeqCst);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.faults.seed);
@@ -82,7 +83,7 @@ impl Power {
     }
 }
 
-/// A regular file of a volatile directory.
+/// A regular file in a volatile directory, with a lock for concurrent requests.
 #[derive(Debug)]
 pub(super) struct VolatileFile {
     contents: Mutex<Contents>,
@@ -90,11 +91,11 @@ pub(super) struct VolatileFile {
 
 #[derive(Debug)]
 struct Contents {
-    /// The open file in the directory below.
+    /// The file in the directory on disk, opened for reading and writing.
     below: File,
     pending: Pending,
-    /// O_DSYNC writes since the last other write, each already counted as a flush. The kernel sends a flush request after each such write
-    /// unless it was asynchronous; these requests are not counted again.
+    /// Number of O_DSYNC writes since the last other write. Each was counted as a flush. The kernel sends a flush request after each of them
+    /// unless it was asynchronous, which is then not counted again.
     settled: u64,
 }
 
@@ -107,19 +108,19 @@ impl VolatileFile {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the file; fails after the power cut. An operation that holds the lock completes before a cut takes effect on the file.
+    /// Locks the file; fails with EIO after the power was cut. An operation that holds the lock completes before the cut affects the file.
     fn lock_with(&self, power: &Power) -> io::Result<MutexGuard<'_, Contents>> {
         let contents = self.lock();
         power.check()?;
         Ok(contents)
     }
 
-    /// The end offset of the last pending write; 0 if there are none.
+    /// End offset in bytes of the last unflushed write; 0 if there is none.
     pub(super) fn pending_end(&self) -> u64 {
         self.lock().pending.end()
     }
 
-    /// Drops pending writes, as for a deleted file.
+    /// Discards all unflushed writes, as for a deleted file.
     pub(super) fn discard(&self, power: &Power) {
         let discarded = self.lock().change(power, |_, pending| {
             pending.clear();
@@ -128,7 +129,7 @@ impl VolatileFile {
         debug_assert!(discarded.is_ok());
     }
 
-    /// Returns whether the file has no pending writes.
+    /// Returns whether the file has no unflushed writes.
     pub(super) fn is_clean(&self) -> bool {
         self.lock().pending.bytes() == 0
     }
@@ -166,7 +167,7 @@ impl VolatileFile {
         contents.acknowledge(power)
     }
 
-    /// A flush requested by a program, which faults may drop.
+    /// Handles a flush that a program requested. It may be dropped, as the setting `drop_flush` says.
     pub(super) fn flush(&self, power: &Power) -> io::Result<()> {
         let mut contents = self.lock_with(power)?;
         if contents.settled > 0 {
@@ -176,7 +177,7 @@ impl VolatileFile {
         contents.acknowledge(power)
     }
 
-    /// Sets the length; takes effect below at once.
+    /// Changes the file's length on disk at once, and discards unflushed writes beyond it.
     pub(super) fn set_len(&self, power: &Power, length: u64) -> io::Result<()> {
         self.lock_with(power)?.change(power, |below, pending| {
             pending.forget(length, u64::MAX);
@@ -184,7 +185,7 @@ impl VolatileFile {
         })
     }
 
-    /// Allocates, punches or zeroes a range; takes effect below at once.
+    /// Allocates, punches or zeroes a range of the file on disk at once.
     pub(super) fn allocate(
         &self,
         power: &Power,
@@ -205,7 +206,7 @@ impl VolatileFile {
 }
 
 impl Contents {
-    /// Changes the pending writes, and updates the total of pending bytes.
+    /// Runs `change` on the unflushed writes, and updates the total over all files.
     fn change<T>(
         &mut self,
         power: &Power,
@@ -217,14 +218,14 @@ impl Contents {
         changed
     }
 
-    /// Writes the oldest pending write to the file below; returns its length in bytes.
+    /// Writes the file's oldest unflushed write to disk. Returns its length in bytes; 0 if there is none.
     fn evict(&mut self, power: &Power) -> io::Result<u64> {
         self.change(power, |below, pending| {
             pending.evict(&mut |offset, data| below.write_all_at(data, offset))
         })
     }
 
-    /// Counts a flush and performs it, unless faults drop it.
+    /// Counts a flush and performs it, unless it must be dropped. A flush that fails is not counted.
     fn acknowledge(&mut self, power: &Power) -> io::Result<()> {
         if power.drops_flush() {
             return Ok(());
@@ -234,8 +235,8 @@ impl Contents {
         })
     }
 
-    /// Writes all pending data to disk. If the power is cut meanwhile, restores the file below: the writes stay pending for the cut's
-    /// random choice.
+    /// Writes all unflushed data to disk and syncs the file. If the power is cut meanwhile, restores the former content and fails: the writes
+    /// stay unflushed, and the cut decides which of them survive.
     fn flush(&mut self, power: &Power) -> io::Result<()> {
         self.change(power, |below, pending| {
             let length = below.metadata()?.len();
@@ -256,7 +257,7 @@ impl Contents {
     }
 }
 
-/// The bytes of a file from `offset`; fewer at its end.
+/// Reads up to `size` bytes of a file from `offset`; fewer if the file ends before.
 fn read_up_to(file: &File, offset: u64, size: usize) -> io::Result<Vec<u8>> {
     let mut read = vec![0; size];
     let mut done = 0;

@@ -1,4 +1,4 @@
-//! The FUSE filesystem, which answers the kernel's requests.
+//! The FUSE filesystem that serves a volatile directory.
 
 use std::ffi::OsStr;
 use std::io;
@@ -22,12 +22,12 @@ use rustix::fs::{
 use super::file::Power;
 use super::inodes::{Inode, Inodes};
 
-/// Cache time for the kernel: no other process changes the files below.
+/// Time for which the kernel may cache attributes and names: no other process changes the files on disk.
 const KEPT: Duration = Duration::from_secs(1);
-/// Maximum bytes of a write request.
+/// Maximum length of a write request in bytes.
 const LONGEST_WRITE: u32 = 1 << 20;
 
-/// The filesystem. Clones share the same state.
+/// The FUSE filesystem. Clones share the same files and power switch.
 #[derive(Debug, Clone)]
 pub(super) struct VolatileFs {
     inodes: Arc<Inodes>,
@@ -39,12 +39,12 @@ impl VolatileFs {
         Self { inodes: Arc::new(Inodes::new(root)), power: Arc::new(power) }
     }
 
-    /// The flush counters since the mount.
+    /// Numbers of flushes since the mount.
     pub(super) fn flushes(&self) -> VolatileFlushes {
         self.power.flushes()
     }
 
-    /// Cuts the power.
+    /// Cuts the power of all files. Returns the numbers of writes kept, torn and lost.
     pub(super) fn cut(&self) -> io::Result<VolatileCut> {
         let all = self.inodes.all();
         self.power.cut(all.iter().filter_map(|inode| inode.used()))
@@ -98,7 +98,7 @@ impl VolatileFs {
     }
 }
 
-/// Attributes including pending writes.
+/// Attributes of a file, whose length includes unflushed writes.
 fn attributes(inode: &Inode) -> io::Result<FileAttr> {
     let stat = inode.stat()?;
     let pending_end = inode.used().map_or(0, super::file::VolatileFile::pending_end);
@@ -136,7 +136,7 @@ fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds.max(0).cast_unsigned()) + Duration::from_nanos(nanoseconds)
 }
 
-/// Replies to a request: `reply!(reply, result => method(values))`.
+/// Replies to a FUSE request with values or an error: `answer!(reply, result, |value| method(arguments))`.
 macro_rules! answer {
     ($reply:ident, $result:expr, |$value:pat_param| $method:ident($($argument:expr),*)) => {
         match $result {

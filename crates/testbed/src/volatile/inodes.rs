@@ -1,4 +1,4 @@
-//! Files and directories that the kernel refers to, by their inode numbers in the directory below.
+//! Files and directories that the kernel currently refers to, by their inode numbers on disk.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,11 +11,10 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, statat};
 
 use super::file::{Power, VolatileFile};
 
-/// The kernel's inode number of the root directory.
+/// Inode number of the root directory in FUSE.
 const ROOT: u64 = 1;
 
-/// A file or directory of the directory below, opened with O_PATH only. Its inode number is not reused while the kernel refers to it, even
-/// if it is renamed.
+/// A file or directory on disk, opened with O_PATH only. While it is open, its inode number is not reused, even if it is renamed or removed.
 #[derive(Debug)]
 pub(super) struct Inode {
     pub(super) place: OwnedFd,
@@ -25,11 +24,11 @@ pub(super) struct Inode {
 #[derive(Debug)]
 struct Known {
     inode: Arc<Inode>,
-    /// Number of references that the kernel holds.
+    /// Number of references that the kernel holds (FUSE lookups).
     lookups: u64,
 }
 
-/// All known inodes.
+/// All files and directories that the kernel refers to or that have unflushed writes, by inode number.
 #[derive(Debug)]
 pub(super) struct Inodes(Mutex<HashMap<u64, Known>>);
 
@@ -38,7 +37,7 @@ impl Inode {
         Self { place, file: OnceLock::new() }
     }
 
-    /// A path to the file or directory that survives renames.
+    /// A path in /proc to the file or directory, valid even if it is renamed.
     pub(super) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.place.as_raw_fd()))
     }
@@ -47,7 +46,7 @@ impl Inode {
         Ok(statat(&self.place, "", AtFlags::EMPTY_PATH)?)
     }
 
-    /// The contents of a regular file.
+    /// Opens a regular file for reading and writing, on first use.
     pub(super) fn file(&self) -> io::Result<&VolatileFile> {
         if let Some(file) = self.file.get() {
             return Ok(file);
@@ -57,7 +56,7 @@ impl Inode {
         Ok(self.file.get_or_init(|| VolatileFile::new(below)))
     }
 
-    /// The contents of a regular file, if they were accessed before.
+    /// The regular file, if it has been opened by [`Self::file`]; `None` otherwise.
     pub(super) fn used(&self) -> Option<&VolatileFile> {
         self.file.get()
     }
@@ -78,7 +77,7 @@ impl Inodes {
         known.ok_or_else(|| rustix::io::Errno::STALE.into())
     }
 
-    /// Looks a name up in a directory, for the kernel.
+    /// Opens the entry `name` of a directory and counts a reference of the kernel to it.
     pub(super) fn look_up(&self, directory: &Inode, name: &std::ffi::OsStr) -> io::Result<Arc<Inode>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let found = Inode::new(openat(&directory.place, name, flags, Mode::empty())?);
@@ -89,7 +88,7 @@ impl Inodes {
         Ok(Arc::clone(&known.inode))
     }
 
-    /// Releases references of the kernel. Pending writes are kept.
+    /// Releases references of the kernel. Without any left, the file is closed, unless it has unflushed writes and still exists.
     pub(super) fn forget(&self, number: u64, lookups: u64, power: &Power) {
         let mut all = self.lock();
         let Some(known) = all.get_mut(&number) else { return };
@@ -108,7 +107,7 @@ impl Inodes {
         all.remove(&number);
     }
 
-    /// All currently known inodes, by number.
+    /// All files and directories in the table, sorted by inode number.
     pub(super) fn all(&self) -> Vec<Arc<Inode>> {
         let all = self.lock();
         let mut numbers: Vec<&u64> = all.keys().collect();

@@ -1,8 +1,8 @@
 //! A directory whose power can be cut: a FUSE filesystem that keeps writes in memory until they are flushed.
 //!
-//! A separate process serves it ([`serve`]). The process that started it sends commands over a socket: `mounted` reports the mount, `count`
-//! returns the flush counters, and `cut` discards unflushed writes and makes every later request fail with EIO. Pending writes (`pending`)
-//! go to disk when their file is flushed (`file`); changes of names (`inodes`) and of lengths take effect at once.
+//! A separate process serves it ([`serve`]). The process that started it sends commands over a socket: `count` returns the flush counters,
+//! and `cut` discards unflushed writes and makes every later request fail with EIO. The serving process reports the mount with `mounted`.
+//! Unflushed writes (`pending`) go to disk when their file is flushed (`file`); changes of names (`inodes`) and lengths take effect at once.
 
 mod file;
 mod filesystem;
@@ -21,40 +21,40 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::stack::mount::VOLATILE_SOURCE;
 use filesystem::VolatileFs;
 
-/// Process name, by which it is found when it must be killed.
+/// Name of the serving process, by which iotax finds it to kill it.
 pub(crate) const PROGRAM: &str = "iotax-volatile";
-/// Message that the directory is mounted.
+/// Message of the serving process that the directory is mounted.
 pub(crate) const MOUNTED: &str = "mounted";
 /// Command that cuts the power.
 pub(crate) const CUT: &str = "cut";
 /// Command that returns the flush counters.
 pub(crate) const COUNT: &str = "count";
-/// Number of threads that serve requests.
+/// Number of threads that serve FUSE requests.
 const THREADS: usize = 4;
 
-/// The treatment of unflushed writes at a cut, and of flushes.
+/// Settings for unflushed writes at a power cut, and for flushes.
 #[derive(Debug, Clone, Copy)]
 pub struct Faults {
-    /// Seed of the random choice of writes that survive a cut.
+    /// Seed of the random number generator that chooses which writes survive a cut.
     pub seed: u64,
-    /// True to keep any selection of pending writes, false to keep only the oldest ones.
+    /// True if any selection of the unflushed writes may survive a cut, false if only the oldest ones may.
     pub reorder: bool,
-    /// True to tear writes between sectors.
+    /// True if a cut may tear a write at a sector boundary.
     pub tear: bool,
-    /// Acknowledge every Nth flush without performing it.
+    /// Number N to acknowledge every Nth flush without performing it; `None` to perform all.
     pub drop_flush: Option<u32>,
 }
 
-/// The directories of a volatile directory's process.
+/// Paths of a volatile directory.
 #[derive(Debug, Clone)]
 pub struct Places {
-    /// The directory that holds the flushed data.
+    /// The directory on disk, which holds the flushed data.
     pub below: PathBuf,
-    /// The mount point.
+    /// Path of the mount point.
     pub point: PathBuf,
 }
 
-/// Mounts a volatile directory and serves it until it is unmounted. Stdout must be the control socket.
+/// Mounts a volatile directory and serves it until it is unmounted. This process's stdout must be the control socket.
 ///
 /// # Errors
 /// The directory cannot be mounted.
@@ -78,7 +78,7 @@ pub fn serve(places: &Places, faults: Faults) -> io::Result<()> {
     session.run()
 }
 
-/// Reports that the directory is mounted and carries out commands until the controlling process is gone.
+/// Reports that the directory is mounted, and carries out commands until the other end closes the control socket.
 fn obey(control: UnixStream, filesystem: &VolatileFs) -> io::Result<()> {
     let mut answers = control.try_clone()?;
     writeln!(answers, "{MOUNTED}")?;

@@ -1,4 +1,4 @@
-//! Acknowledged but unflushed writes.
+//! Writes that were acknowledged and not flushed yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -6,34 +6,34 @@ use std::io;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 
-/// Bytes that a disk writes atomically.
+/// Bytes that a disk writes atomically: the sector size.
 const SECTOR: u64 = 512;
 
-/// The unflushed writes of a file. Of writes to the same bytes only the newest is kept, as in a disk's cache.
+/// The unflushed writes of a file. Where writes overlap, only the newest data is kept, as in a disk's cache.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// Pending writes by offset, without overlaps.
+    /// Unflushed writes by offset, without overlaps.
     writes: BTreeMap<u64, Write>,
-    /// The age and offset of each pending write, oldest first.
+    /// Age and offset of each unflushed write, oldest first.
     ages: BTreeSet<(u64, u64)>,
     bytes: u64,
 }
 
 #[derive(Debug)]
 struct Write {
-    /// Sequence number of the write; a lower one is older.
+    /// Sequence number of the write; lower numbers are older.
     age: u64,
     data: Vec<u8>,
 }
 
-/// Options of the random choice of writes that survive a power cut.
+/// Options of the random choice of writes that survive a power cut; see [`super::Faults`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Draw {
     pub(super) reorder: bool,
     pub(super) tear: bool,
 }
 
-/// The numbers of writes that a power cut kept, tore and lost.
+/// Numbers of writes that a power cut kept, tore and lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Fates {
     pub(super) kept: u64,
@@ -41,27 +41,27 @@ pub(super) struct Fates {
     pub(super) lost: u64,
 }
 
-/// A callback that writes bytes at an offset of the file below.
+/// Callback that writes bytes at an offset of the file on disk.
 pub(super) type Down<'a> = &'a mut dyn FnMut(u64, &[u8]) -> io::Result<()>;
 
 impl Pending {
-    /// The total bytes of pending writes.
+    /// Total bytes of all unflushed writes.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The end of the last pending write; 0 if there are none.
+    /// End offset in bytes of the last unflushed write; 0 if there is none.
     pub(super) fn end(&self) -> u64 {
         self.writes.last_key_value().map_or(0, |(start, write)| start + write.data.len() as u64)
     }
 
-    /// Returns whether a pending write overlaps the bytes from `start` to `end`.
+    /// Returns whether an unflushed write overlaps the bytes from `start` to `end`.
     pub(super) fn overlaps(&self, start: u64, end: u64) -> bool {
         let last = self.writes.range(..end).next_back();
         last.is_some_and(|(offset, write)| offset + write.data.len() as u64 > start)
     }
 
-    /// Adds a write, which replaces older ones at the same bytes.
+    /// Adds a write, which replaces older unflushed data at the same offsets.
     pub(super) fn put(&mut self, offset: u64, data: Vec<u8>, age: u64) {
         if data.is_empty() {
             return;
@@ -70,7 +70,7 @@ impl Pending {
         self.add(offset, Write { age, data });
     }
 
-    /// Drops pending writes to bytes from `start` to `end`.
+    /// Discards unflushed data from `start` to `end`; writes that extend beyond are truncated.
     pub(super) fn forget(&mut self, start: u64, end: u64) {
         let before = self.writes.range(..start).next_back().map(|(offset, _)| *offset);
         let within = self.writes.range(start..end.max(start)).map(|(offset, _)| *offset);
@@ -91,7 +91,7 @@ impl Pending {
         }
     }
 
-    /// Applies pending writes to bytes that were read at `offset` from the file below.
+    /// Overlays unflushed data on the bytes `read`, which were read at `offset` from the file on disk.
     pub(super) fn lay_over(&self, offset: u64, read: &mut [u8]) {
         let end = offset + read.len() as u64;
         let before = self.writes.range(..offset).next_back();
@@ -104,17 +104,17 @@ impl Pending {
         }
     }
 
-    /// Writes all pending data to the file below, and keeps it pending until [`Self::clear`].
+    /// Writes all unflushed data to disk, and keeps it as unflushed until [`Self::clear`].
     pub(super) fn write_down(&self, down: Down<'_>) -> io::Result<()> {
         self.writes.iter().try_for_each(|(offset, write)| down(*offset, &write.data))
     }
 
-    /// Drops all pending writes.
+    /// Discards all unflushed writes.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Writes the oldest pending write to the file below; returns its length in bytes, 0 if none is pending.
+    /// Writes the oldest unflushed write to disk. Returns its length in bytes; 0 if there is none.
     pub(super) fn evict(&mut self, down: Down<'_>) -> io::Result<u64> {
         let Some((_, offset)) = self.ages.first().copied() else { return Ok(0) };
         let Some(write) = self.take(offset) else { return Ok(0) };
@@ -122,7 +122,7 @@ impl Pending {
         Ok(write.data.len() as u64)
     }
 
-    /// Chooses randomly which pending writes survive a power cut, and writes those to the file below.
+    /// Chooses at random which unflushed writes survive a power cut, writes those to disk, and discards the others.
     pub(super) fn cut(&mut self, draw: Draw, random: &mut impl Rng, down: Down<'_>) -> io::Result<Fates> {
         let mut fates = Fates::default();
         let oldest: Vec<u64> = std::mem::take(&mut self.ages).into_iter().map(|(_, offset)| offset).collect();
@@ -164,7 +164,7 @@ impl Pending {
     }
 }
 
-/// The part of a torn write that survives: its first or its last sectors; `None` if the write is within a single sector.
+/// Start and end of the part of a torn write that survives: its first or its last sectors. `None` if the write is within a single sector.
 fn torn(offset: u64, length: u64, random: &mut impl Rng) -> Option<(u64, u64)> {
     let end = offset + length;
     let first = offset / SECTOR + 1;

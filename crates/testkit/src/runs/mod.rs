@@ -1,4 +1,4 @@
-//! Synthetic runs with known truth.
+//! Generates synthetic runs whose true latencies are known, to test the analysis and the reports.
 
 pub mod network;
 pub mod observed;
@@ -19,27 +19,28 @@ use iotax_model::target::{
 use iotax_model::verify_errors::{FaultKind, Findings};
 use iotax_model::{Histogram, Nanos, Plan, Workload};
 
-/// Length of every measured window.
+/// Length of every measurement window in seconds.
 pub const SECONDS: u32 = 6;
 
-/// The true properties of a target.
+/// The true behaviour of a target, from which its measurements are generated.
 #[derive(Clone, Copy)]
 pub struct Truth {
-    /// Its latency as a multiple of the device's.
+    /// Mean latency as a multiple of the device's; 1 for no overhead.
     pub slowdown: f64,
-    /// The relative spread of rounds.
+    /// Relative spread of the latency between rounds, such as 0.004 for about 0.4%.
     pub noise: f64,
-    /// Host CPU per I/O.
+    /// Host CPU time per I/O in nanoseconds.
     pub cpu_ns: f64,
 }
 
-/// The baseline.
+/// Behaviour of the baseline target: no added latency.
 pub const HOST: Truth = Truth { slowdown: 1.0, noise: 0.004, cpu_ns: 4_100.0 };
 
-/// Deviations that sum to zero over five rounds; each target and workload starts at a different one.
+/// Deviations of the rounds in units of `noise`, which sum to zero over five rounds. Each combination of target and workload starts at a
+/// different entry.
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
 
-/// A target of a ladder, with the layers that its name implies.
+/// A target with the layers that its name implies: `vm` for a guest, `lvm`, `qcow2`, `snapshot` and so on.
 pub fn target(name: &str) -> TargetSpec {
     let mut stack = Stack::default();
     if name.contains("device") || name.contains("lvm") {
@@ -63,7 +64,7 @@ pub fn target(name: &str) -> TargetSpec {
     TargetSpec::new(name, if name.starts_with("vm") { stack.with(GuestSpec::default()) } else { stack })
 }
 
-/// The record of a target with this name.
+/// The recorded layers and boot data of a target, derived from its name. `emulated` selects TCG instead of KVM.
 pub fn record(name: &str, emulated: bool) -> TargetRecord {
     let bare = name.contains("device") || name.contains("lvm");
     let device = if bare { "vdb" } else { "vda" };
@@ -98,7 +99,7 @@ pub fn record(name: &str, emulated: bool) -> TargetRecord {
     }
 }
 
-/// Latencies around a mean, with the long right tail that disks have.
+/// A latency distribution with this mean and `ios` samples, skewed to the right; the slowest 1% are 2.5 times as slow again.
 fn latencies(mean_ns: f64, ios: u64) -> Histogram {
     let mut histogram = Histogram::new();
     let steps = 400_u64;
@@ -114,12 +115,12 @@ fn latencies(mean_ns: f64, ios: u64) -> Histogram {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small positive figures")]
-/// A number of this size, rounded.
+/// Rounds a small positive number to an integer.
 pub fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// Counts and latencies of a workload with this number of I/Os, this mean latency and a tail.
+/// I/O counts, bytes and latencies of a workload with `ios` I/Os of this mean latency, split into reads and writes by `rwmixread`.
 pub fn tallies(workload: &Workload, ios: u64, mean_ns: f64) -> Tallies {
     let tally =
         |ios| Tally { ios, bytes: ios * workload.bs.0, latency: latencies(mean_ns, ios), response: None };
@@ -170,13 +171,14 @@ fn activity(
     }
 }
 
-/// Bytes read and written.
+/// Total bytes read and bytes written.
 fn bytes(tallies: &Tallies) -> (u64, u64) {
     let moved = |tally: &Option<Tally>| tally.as_ref().map_or(0, |t| t.bytes);
     (moved(&tallies.read), moved(&tallies.write))
 }
 
-/// One measurement with the given truth, except for the round's deviation.
+/// One measurement of a target with the behaviour `truth`. `round` and `phase` select the deviation from it; `phase` shifts the sequence of
+/// deviations.
 pub fn measurement(workload: &Workload, target: &str, truth: Truth, round: u32, phase: usize) -> Measurement {
     let device_ns = 60_000.0 + workload.bs.0 as f64 * 0.9 + 2_200.0 * f64::from(workload.iodepth);
     let stray = truth.noise * STRAYS[(round as usize + phase) % STRAYS.len()];
@@ -244,7 +246,7 @@ pub fn measurement(workload: &Workload, target: &str, truth: Truth, round: u32, 
     }
 }
 
-/// A complete run: `truths` gives each target's name and behaviour; the first is the baseline.
+/// A complete run. `truths` has each target's name and behaviour; the first target is the baseline. `emulated` marks the guests as emulated.
 pub fn run(truths: &[(&str, Truth)], workloads: &[&str], rounds: u32, emulated: bool) -> Run {
     let workloads: Vec<Workload> = workloads
         .iter()
@@ -264,8 +266,8 @@ pub fn run(truths: &[(&str, Truth)], workloads: &[&str], rounds: u32, emulated: 
     )
 }
 
-/// A complete run; the first target is the baseline. `measure` gets the number of the target, the workload, the round and a
-/// phase, which differs between neighbouring cells.
+/// A complete run whose measurements come from `measure`, called with the target's index, the workload, the round and a phase that differs
+/// between targets and workloads. The first target is the baseline.
 pub fn complete(
     name: &str,
     targets: (Vec<TargetSpec>, Vec<TargetRecord>),
@@ -288,7 +290,7 @@ pub fn complete(
     run
 }
 
-/// A run without measurements.
+/// A complete run without measurements; the first target is the baseline.
 pub fn planned(
     name: &str,
     (targets, records): (Vec<TargetSpec>, Vec<TargetRecord>),
@@ -325,7 +327,7 @@ pub fn planned(
     }
 }
 
-/// A machine to have measured on.
+/// Facts about a fictional host: kernel, CPU, memory, QEMU version.
 pub fn environment() -> Environment {
     Environment {
         kernel: Some("6.18.5".into()),
@@ -342,7 +344,8 @@ pub fn environment() -> Environment {
     }
 }
 
-/// The ladder as people run it: guests slower at queue depth 1, qcow2 as raw, the snapshot slow to write.
+/// A run of five rounds on a host file and three guests. The guests are slower than the host, except for random reads at queue depth 32;
+/// qcow2 is as fast as raw; the snapshot is the slowest.
 pub fn ladder(emulated: bool) -> Run {
     let vm = |slowdown, cpu_ns| Truth { slowdown, noise: 0.006, cpu_ns };
     let mut run = run(
@@ -367,7 +370,7 @@ pub fn ladder(emulated: bool) -> Run {
     run
 }
 
-/// 500 measurements of half a minute, with all data of the host's monitor.
+/// A run with 500 measurements of 30 s (ten targets, five workloads, ten rounds), with host monitoring data for each second.
 pub fn large() -> Run {
     let vm = |slowdown, cpu_ns| Truth { slowdown, noise: 0.006, cpu_ns };
     let names = [
@@ -420,12 +423,12 @@ pub fn large() -> Run {
     run
 }
 
-/// One target, one workload, once: `iotax bench`.
+/// A run of `iotax bench`: one target, one workload, one round.
 pub fn bench() -> Run {
     run(&[("disk.img", HOST)], &["randread-4k-qd32"], 1, false)
 }
 
-/// The findings of a verification on storage that lost writes and tore one.
+/// Verification findings of storage that lost five writes and tore one.
 pub fn damaged() -> Findings {
     let mut findings = Findings { checked: 1000, uncertain: 2, ..Findings::default() };
     for offset in [8192, 0, 40960, 4096, 1 << 20] {

@@ -1,4 +1,4 @@
-//! Synthetic network runs with known truth.
+//! Generates synthetic network runs whose true rates are known.
 
 use std::collections::BTreeMap;
 
@@ -14,35 +14,35 @@ use iotax_model::{Histogram, Nanos, Workload};
 
 use super::{SECONDS, complete, whole};
 
-/// Strays that sum to nothing over five rounds.
+/// Deviations of the rounds in units of 0.5%, which sum to zero over five rounds.
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
-/// Bytes of a TCP segment.
+/// Payload bytes of a TCP segment.
 const SEGMENT: u64 = 1448;
-/// Bytes of a datagram.
+/// Payload bytes of a UDP datagram.
 pub const DATAGRAM: u64 = 1470;
 
-/// The properties of a network path.
+/// The true behaviour of a network path.
 #[derive(Clone, Copy)]
 pub struct TestPath {
-    /// The target's name.
+    /// Name of the target, which implies the type of path.
     pub name: &'static str,
-    /// Bytes a second of a stream.
+    /// Total upload rate of all streams in bytes per second; downloads get 90% of it.
     pub rate: f64,
-    /// Host CPU nanoseconds per byte.
+    /// Host CPU time in nanoseconds per byte.
     pub cpu_ns: f64,
-    /// A round trip.
+    /// Mean round-trip time in nanoseconds.
     pub rtt_ns: f64,
 }
 
-/// The baseline.
+/// The baseline: the host's loopback interface.
 pub const LOOPBACK: TestPath = TestPath { name: "loopback", rate: 4.5e9, cpu_ns: 0.35, rtt_ns: 22_000.0 };
-/// Between two namespaces.
+/// A veth pair between two network namespaces.
 pub const VETH: TestPath = TestPath { name: "veth", rate: 3.9e9, cpu_ns: 0.41, rtt_ns: 27_000.0 };
-/// Into a guest.
+/// A guest with a virtio network card on a bridge.
 pub const VIRTIO: TestPath = TestPath { name: "vm-virtio", rate: 1.2e9, cpu_ns: 0.95, rtt_ns: 96_000.0 };
-/// Into a guest with an emulated card.
+/// A guest with an emulated e1000 network card on a bridge.
 pub const E1000: TestPath = TestPath { name: "vm-e1000", rate: 0.11e9, cpu_ns: 9.1, rtt_ns: 210_000.0 };
-/// A guest through QEMU's own network stack.
+/// A guest with a virtio network card on QEMU's user-mode network stack.
 pub const SLIRP: TestPath = TestPath { name: "vm-slirp", rate: 0.21e9, cpu_ns: 6.3, rtt_ns: 260_000.0 };
 
 fn network(name: &str) -> NetworkSpec {
@@ -56,7 +56,7 @@ fn network(name: &str) -> NetworkSpec {
     NetworkSpec { nic, ..NetworkSpec::new(via) }
 }
 
-/// A target with the path that its name implies.
+/// A target with the network path that its name implies.
 pub fn target(name: &str) -> TargetSpec {
     let path = Stack::from(network(name));
     TargetSpec::new(name, if name.starts_with("vm") { path.with(GuestSpec::default()) } else { path })
@@ -95,7 +95,7 @@ fn record(name: &str) -> TargetRecord {
     TargetRecord { name: name.into(), layers, interfaces, ..TargetRecord::default() }
 }
 
-/// A workload by its generated name.
+/// A workload of [`SECONDS`] s with this traffic, named after it.
 pub fn workload(net: Traffic) -> Workload {
     let name = net.generated_name();
     let standard: Workload = "seqread-1m".parse().expect("a standard workload");
@@ -104,18 +104,18 @@ pub fn workload(net: Traffic) -> Workload {
     Workload { name, runtime: Nanos::from_secs(u64::from(SECONDS)), net: Some(net), ..standard }
 }
 
-/// A stream.
+/// A workload of one TCP stream in this direction.
 pub fn tcp(direction: Direction) -> Workload {
     workload(Traffic { direction, ..Traffic::new(NetTest::Tcp) })
 }
 
-/// Datagrams at 100 Mbit/s.
+/// A workload of UDP datagrams at 100 Mbit/s.
 pub fn udp() -> Workload {
     let bitrate = Some(BitRate(100_000_000));
     workload(Traffic { bitrate, length: Some(Bytes(DATAGRAM)), ..Traffic::new(NetTest::Udp) })
 }
 
-/// Round trips.
+/// A workload of TCP round trips.
 pub fn rtt() -> Workload {
     workload(Traffic::new(NetTest::TcpRtt))
 }
@@ -130,7 +130,7 @@ fn times(mean_ns: f64, count: u64) -> Histogram {
     histogram
 }
 
-/// The traffic of one path in `seconds`.
+/// Bytes, packets and round-trip times that a path transfers in `seconds`, at `factor` times its true speed.
 fn tallies(net: &Traffic, way: TestPath, factor: f64, seconds: f64) -> Tallies {
     if net.test.is_rtt() {
         let rtt_ns = way.rtt_ns / factor;
@@ -151,7 +151,7 @@ fn tallies(net: &Traffic, way: TestPath, factor: f64, seconds: f64) -> Tallies {
     }
 }
 
-/// The streams of a tally, each with its part.
+/// Splits a tally evenly over the parallel streams; empty without a tally.
 fn flows(net: &Traffic, upload: bool, tally: Option<&Tally>) -> Vec<Flow> {
     let Some(tally) = tally else { return vec![] };
     let is_udp = net.test == NetTest::Udp;
@@ -173,7 +173,7 @@ fn flows(net: &Traffic, upload: bool, tally: Option<&Tally>) -> Vec<Flow> {
     (0..n).map(flow).collect()
 }
 
-/// The counts of the interfaces at both ends: the traffic and a few headers.
+/// Interface counters inside the guest (empty without one) and on the host: the payload plus 2% for headers.
 fn nics(outcome: &Outcome, name: &str) -> (BTreeMap<String, NicActivity>, BTreeMap<String, NicActivity>) {
     let of =
         |tally: &Option<Tally>| tally.as_ref().map_or((0, 0), |t| (t.bytes + t.bytes / 50, t.ios / 40 + 1));
@@ -211,7 +211,7 @@ fn busy(ns: f64, duration_ns: u64) -> HostCpu {
     }
 }
 
-/// One measurement with the given truth, except for the round's deviation.
+/// One measurement of a path. `round` and `phase` select the deviation from its true speed.
 pub fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize) -> Measurement {
     let net = workload.kind().traffic().expect("a network's");
     let factor = (0.005 * STRAYS[(round as usize + phase) % STRAYS.len()]).exp();
@@ -277,7 +277,7 @@ pub fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize)
     }
 }
 
-/// A complete run; the first way is the baseline.
+/// A complete run over these paths; the first is the baseline.
 pub fn run(ways: &[TestPath], workloads: &[Workload], rounds: u32) -> Run {
     let targets = ways.iter().map(|way| target(way.name)).collect();
     let records = ways.iter().map(|way| record(way.name)).collect();
@@ -286,13 +286,13 @@ pub fn run(ways: &[TestPath], workloads: &[Workload], rounds: u32) -> Run {
     Run { id: 21, ..complete(name, (targets, records), workloads.into(), rounds, measure) }
 }
 
-/// The ladder of a network.
+/// A run of five rounds over five paths, with TCP upload, TCP download, UDP and round trips.
 pub fn ladder() -> Run {
     let workloads = [tcp(Direction::Upload), tcp(Direction::Download), udp(), rtt()];
     run(&[LOOPBACK, VETH, VIRTIO, E1000, SLIRP], &workloads, 5)
 }
 
-/// One path, several streams, both directions.
+/// A run with one path and one round, including a bidirectional workload of two parallel TCP streams.
 pub fn alone() -> Run {
     let both = Traffic { direction: Direction::Both, parallel: 2, ..Traffic::new(NetTest::Tcp) };
     run(&[VETH], &[workload(both), udp(), rtt()], 1)

@@ -1,4 +1,4 @@
-//! Synthetic runs with observations from inside guests, or with several guests.
+//! Generates synthetic runs with measurements from inside guests, or with several concurrent guests.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use iotax_model::{Histogram, Plan};
 
 use super::{HOST, Truth, run, tallies, whole};
 
-/// Upper bounds of QEMU's bins in nanoseconds.
+/// Upper bounds of QEMU's latency histogram bins in nanoseconds; the last bin has no bound.
 const BOUNDS: [u64; 9] = [20_000, 50_000, 80_000, 100_000, 150_000, 200_000, 500_000, 1_000_000, 10_000_000];
 
-/// Shares of a guest's added latency that QEMU and the guest's disk see.
+/// Shares of a guest's added latency (0 to 1) that are visible to QEMU's block layer and to the guest's block device.
 pub const SEEN: (f64, f64) = (0.25, 0.7);
 
-/// Every latency of a histogram, scaled by a factor, in QEMU's bins.
+/// Converts a histogram into QEMU's bins, with each latency multiplied by `factor`. Returns upper bounds and counts.
 fn binned(latency: &Histogram, factor: f64) -> Vec<(Option<u64>, u64)> {
     let mut bins: Vec<(Option<u64>, u64)> =
         BOUNDS.iter().map(|bound| (Some(*bound), 0)).chain([(None, 0)]).collect();
@@ -29,7 +29,8 @@ fn binned(latency: &Histogram, factor: f64) -> Vec<(Option<u64>, u64)> {
     bins
 }
 
-/// Looks into a guest's measurement from QEMU, from the guest and at the threads of both.
+/// Adds data from within the guest to a measurement: QEMU's block statistics, CPU time of QEMU's and kernel threads, disk and CPU activity
+/// inside the guest.
 pub fn look_inside(m: &mut Measurement) {
     let latency = m.outcome.tallies.latency();
     let program = latency.mean().expect("I/O");
@@ -90,7 +91,7 @@ pub fn look_inside(m: &mut Measurement) {
     });
 }
 
-/// Both ladders in one, nine rungs, watched from within, with its time.
+/// A run of five rounds over nine targets, on devices and on files, with data from inside the guests and the duration of each phase.
 pub fn both_ladders() -> Run {
     let rung = |slowdown, cpu_ns| Truth { slowdown, noise: 0.004, cpu_ns };
     let truths = [
@@ -126,7 +127,8 @@ pub fn both_ladders() -> Run {
     run
 }
 
-/// One, two and four concurrent guests, of which the first gets more than the others; the four run next to a neighbour.
+/// A run with one, two and four concurrent guests, in which the first guest gets more I/O than the others, and with a single guest next to a
+/// noisy neighbour.
 pub fn crowd() -> Run {
     let guests = |slowdown| Truth { slowdown, noise: 0.004, cpu_ns: 9_800.0 };
     let truths =

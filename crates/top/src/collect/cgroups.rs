@@ -1,4 +1,4 @@
-//! Control groups of version 2: `io.stat`, which exists where the io controller is enabled.
+//! Reads the I/O counters of control groups (version 2) from `io.stat`, which exists only if the io controller is enabled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use iotax_testbed::monitor::ProcFile;
 
 use crate::raw::CgroupIo;
 
-/// Maximum number of groups read: more suggest a program that fails to remove them.
+/// Maximum number of groups read; more suggest a program that leaks groups.
 const MOST: usize = 4096;
 
-/// The control groups of a machine.
+/// Control groups of a machine, with their `io.stat` files held open.
 #[derive(Debug)]
 pub(super) struct Cgroups {
     top: PathBuf,
-    /// The path and the counters of each group with an `io.stat` and without groups in it.
+    /// Path and `io.stat` of each group without child groups; a parent's counters would count their I/O twice.
     groups: Vec<(String, ProcFile)>,
 }
 
@@ -27,7 +27,7 @@ impl Cgroups {
         Self { top, groups: Vec::new() }
     }
 
-    /// Scans for control groups again.
+    /// Scans the cgroup hierarchy for new and removed groups.
     pub(super) fn refresh(&mut self) {
         let mut found = Vec::new();
         let mut open = vec![self.top.clone()];
@@ -61,7 +61,7 @@ impl Cgroups {
         }
     }
 
-    /// Reads all counters; groups that have ended are left out.
+    /// Reads the counters of all groups; removed groups are left out.
     pub(super) fn read(&mut self) -> Vec<CgroupIo> {
         let mut found = Vec::new();
         for (path, source) in &mut self.groups {

@@ -1,4 +1,4 @@
-//! Block devices: their counters from /proc/diskstats, and their order from /sys.
+//! Reads block devices: their counters from /proc/diskstats, their stack order from /sys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use iotax_testbed::stack;
 
 use crate::raw::{Device, DeviceCounters};
 
-/// The block devices of a machine.
+/// Block devices of a machine, in stack order.
 #[derive(Debug)]
 pub(super) struct Devices {
     root: PathBuf,
     diskstats: ProcFile,
-    /// Devices in display order, with counters of zero.
+    /// Devices in the order of display; their counters are placeholders of zero.
     order: Vec<Device>,
-    /// Counters of devices that diskstats lists but that had no size, and so are not in `order`.
+    /// Counters of devices that had size 0 at the last scan, and so are not in `order`; if one changes, the devices are scanned again.
     left_out: BTreeMap<String, DeviceCounters>,
 }
 
@@ -35,7 +35,7 @@ impl Devices {
         self.order.len()
     }
 
-    /// Scans the devices and their stack order again.
+    /// Scans again for devices and their stack order.
     pub(super) fn refresh(&mut self) {
         let Some(text) = self.diskstats.read() else { return };
         let of_line = |(name, number, fields): (&str, String, Vec<u64>)| {
@@ -53,7 +53,7 @@ impl Devices {
         self.order = in_stack_order(found);
     }
 
-    /// Reads all counters.
+    /// Reads the counters of all devices; scans again first if a device is new.
     pub(super) fn read(&mut self) -> Vec<Device> {
         let mut counters = self.counters();
         // A loop device that got a file meanwhile does I/O now.
@@ -77,7 +77,7 @@ impl Devices {
     }
 }
 
-/// The name, `major:minor` and the fields after them of each line.
+/// Splits diskstats into lines of name, `major:minor` and counters.
 fn lines(diskstats: &str) -> impl Iterator<Item = (&str, String, Vec<u64>)> {
     diskstats.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace();
@@ -108,7 +108,7 @@ fn parse(fields: &[u64]) -> Option<DeviceCounters> {
     })
 }
 
-/// False if /sys reports a size of 0, as for a loop device without a file.
+/// Returns false if /sys reports a size of 0, as for a loop device without a file.
 fn has_size(root: &Path, name: &str) -> bool {
     let file = root.join("sys/class/block").join(name.replace('/', "!")).join("size");
     std::fs::read_to_string(file).map_or(true, |size| size.trim() != "0")
@@ -128,7 +128,7 @@ fn describe(root: &Path, mounts: &BTreeMap<String, Vec<PathBuf>>, name: String, 
     Device { name, number, kind, title, depth: 0, on, mounts, counters, latencies }
 }
 
-/// Sorts devices so that each follows the first one below it, with its depth.
+/// Sorts devices so that each stands after the first device that it is built on, and sets their depths.
 fn in_stack_order(devices: Vec<Device>) -> Vec<Device> {
     let names: BTreeSet<String> = devices.iter().map(|device| device.name.clone()).collect();
     let mut above: BTreeMap<Option<String>, Vec<Device>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! QEMU's guests, recognised by their processes: names and disks from command lines and open files.
+//! Finds guests among QEMU's processes, and their names and disks from command lines and open files.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::raw::{Process, QemuGuest, QemuGuestDisk};
 
-/// The guests of a machine.
+/// Guests of a machine that were found at earlier readings.
 #[derive(Debug)]
 pub(super) struct Guests {
     root: PathBuf,
@@ -21,7 +21,7 @@ impl Guests {
         Self { root: root.to_owned(), known: HashMap::new() }
     }
 
-    /// Returns the guests among the processes. With `again`, the disks of known guests are read again.
+    /// Returns the guests among the processes. With `again`, the command lines of known guests are read again.
     pub(super) fn read(&mut self, processes: &[Process], again: bool) -> Vec<QemuGuest> {
         let mut known = std::mem::take(&mut self.known);
         for process in processes.iter().filter(|process| is_qemu(&process.name)) {
@@ -36,7 +36,7 @@ impl Guests {
         guests
     }
 
-    /// The guest of a process; `None` if the process is not a guest or has ended.
+    /// Describes the guest of a QEMU process; `None` if its command line cannot be read because the process has ended.
     fn describe(&self, pid: u32) -> Option<QemuGuest> {
         let process = self.root.join("proc").join(pid.to_string());
         let bytes = fs::read(process.join("cmdline")).ok()?;
@@ -52,7 +52,7 @@ impl Guests {
         Some(QemuGuest { pid, name, disks: disks.collect(), qemu: None })
     }
 
-    /// The file that QEMU means by a name: a passed descriptor, or a path relative to its working directory.
+    /// Resolves a file name on QEMU's command line: a passed file descriptor, or a path relative to QEMU's working directory.
     fn opened(process: &Path, name: &str, descriptors: &HashMap<String, String>) -> PathBuf {
         let by_set = || {
             let descriptor = descriptors.get(name.strip_prefix("/dev/fdset/")?)?;
@@ -66,18 +66,18 @@ impl Guests {
     }
 }
 
-/// True for names of QEMU's processes: `qemu-system-x86` (the kernel cuts at 15 bytes), `qemu-kvm`, `kvm` on Proxmox.
+/// Returns whether a process name is QEMU's: `qemu-system-x86` (the kernel cuts at 15 bytes), `qemu-kvm`, or `kvm` on Proxmox.
 fn is_qemu(name: &str) -> bool {
     name.starts_with("qemu-system") || matches!(name, "qemu-kvm" | "kvm")
 }
 
-/// Settings from a QEMU command line.
+/// Settings read from a QEMU command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Command {
     name: Option<String>,
-    /// Files and devices of disks, without repetition.
+    /// Files and devices of disks, each once.
     disks: Vec<String>,
-    /// File descriptors by the set that `-add-fd` adds them to.
+    /// File descriptors passed with `-add-fd`, by the number of their set.
     descriptors: HashMap<String, String>,
 }
 
@@ -115,7 +115,7 @@ impl Command {
     }
 }
 
-/// The file in the value of a -drive or -blockdev option.
+/// Returns the file in the value of a -drive or -blockdev option.
 fn file_of(value: &str) -> Option<String> {
     if value.starts_with('{') {
         return filename(&serde_json::from_str(value).ok()?);
@@ -130,14 +130,15 @@ fn file_of(value: &str) -> Option<String> {
     })
 }
 
-/// The first `filename` within a JSON value.
+/// Returns the first `filename` in a JSON value, at any depth.
 pub(super) fn filename(value: &Value) -> Option<String> {
     let object = value.as_object()?;
     let own = object.get("filename").and_then(Value::as_str).map(str::to_owned);
     own.or_else(|| object.values().find_map(filename))
 }
 
-/// The parts of `a,key=value`; a doubled comma stands for one in a value. A part without a key has an empty key.
+/// Splits an option value such as `a,key=value` into keys and values; `,,` stands for a comma in a value. A part without `=` has an empty
+/// key.
 fn parts(value: &str) -> Vec<(String, String)> {
     const COMMA: &str = "\0";
     let escaped = value.replace(",,", COMMA);

@@ -22,20 +22,20 @@ use guests::Guests;
 use processes::Processes;
 use qemu::QemuMonitors;
 
-/// Time between two scans of devices, mounts, control groups and guests' disks, unless a device comes or goes.
+/// Interval between scans of devices, mounts, control groups and guests' disks; a new or removed device triggers a scan at once.
 const REFRESH: Duration = Duration::from_secs(10);
 
-/// Room for devices that appear later, in the kernel's histograms.
+/// Room in the kernel's histograms for devices that appear after the start.
 const LATER_DEVICES: usize = 32;
 
-/// Sources to read.
+/// Sources that a collector reads.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// /proc and /sys are below this directory: `/` on a live system.
+    /// Directory that contains /proc and /sys: `/` on a live system.
     pub root: PathBuf,
     /// True to attach BPF programs for percentiles; only on a live system.
     pub percentiles: bool,
-    /// QMP sockets of guests.
+    /// QMP sockets of guests, for the counters of QEMU's block layer.
     pub qmp: Vec<PathBuf>,
 }
 
@@ -55,7 +55,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Opens all sources. Waiting for guests' monitors ends on `stop`.
+    /// Opens all sources. Setting `stop` ends the wait for QMP connections.
     #[must_use]
     pub fn new(options: &Options, stop: &Interrupt) -> Self {
         allow_many_files();
@@ -81,7 +81,7 @@ impl Collector {
         }
     }
 
-    /// Reads everything once.
+    /// Reads all sources once.
     pub fn snapshot(&mut self) -> MachineSnapshot {
         let is_due = self.refreshed.is_none_or(|at| at.elapsed() >= REFRESH);
         if is_due {
@@ -137,14 +137,14 @@ impl Collector {
     }
 }
 
-/// Raises the limit of open files to the permitted maximum, because each process's counters are a file.
+/// Raises the limit of open files to its maximum, because the counters of each process are a file that stays open.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     // A lower limit costs time, not figures.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// The names in a directory that are numbers, which in /proc are process ids.
+/// Lists the entries of a directory whose names are numbers; in /proc these are process ids.
 fn numbers(directory: &Path) -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

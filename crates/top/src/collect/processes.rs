@@ -1,4 +1,5 @@
-//! Processes: /proc/PID/io, kept open. The open file belongs to its process and cannot be read after its end, even if the number is reused.
+//! Reads /proc/PID/io of processes through files that stay open. An open file belongs to one process: it cannot be read after its end, even
+//! if the PID is reused.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -9,14 +10,14 @@ use std::path::{Path, PathBuf};
 use super::numbers;
 use crate::raw::{Process, ProcessIo};
 
-/// Bytes to read of /proc/PID/io: seven lines of a name and a number.
+/// Size in bytes of the buffer for /proc/PID/io, which has seven lines of a name and a number.
 const LONGEST: usize = 512;
-/// Maximum number of attempts to read counters without a child being waited for in between.
+/// Maximum number of attempts to read counters without the kernel adding those of an ended child meanwhile.
 const TRIES: u32 = 3;
-/// Position of `cminflt` after the name in /proc/PID/stat (proc_pid_stat(5)).
+/// Index of `cminflt` among the fields after the name in /proc/PID/stat (proc_pid_stat(5)).
 const CHILDREN_FAULTS: usize = 8;
 
-/// All processes of a machine.
+/// Processes of a machine, with their counter files held open.
 #[derive(Debug)]
 pub(super) struct Processes {
     proc: PathBuf,
@@ -24,10 +25,10 @@ pub(super) struct Processes {
     denied: usize,
 }
 
-/// A process seen before.
+/// A process with its counters at the last reading.
 #[derive(Debug)]
 struct Known {
-    /// The open file; `None` if this user may not read it.
+    /// The open /proc/PID/io; `None` if this user may not read it.
     file: Option<File>,
     process: Process,
 }
@@ -37,12 +38,12 @@ impl Processes {
         Self { proc: root.join("proc"), known: HashMap::new(), denied: 0 }
     }
 
-    /// Number of processes whose counters this user may not read.
+    /// Returns the number of processes whose counters this user may not read.
     pub(super) fn denied(&self) -> usize {
         self.denied
     }
 
-    /// Reads all counters.
+    /// Reads the counters of all processes that this user may read.
     pub(super) fn read(&mut self) -> Vec<Process> {
         let mut known = std::mem::take(&mut self.known);
         self.denied = 0;
@@ -62,7 +63,7 @@ impl Processes {
         found
     }
 
-    /// Reads a known process; `None` if it has ended.
+    /// Reads a known process again; `None` if the process has ended.
     fn again(&self, pid: u32, mut known: Known) -> Option<Known> {
         let Some(file) = &known.file else { return Some(known) };
         let io = read(file).ok()?;
@@ -74,7 +75,7 @@ impl Processes {
         Some(known)
     }
 
-    /// Reads a process's counters, and the page faults of the children included in them; `None` if the process has ended.
+    /// Reads a process's counters together with the page faults of the ended children that they include; `None` if the process has ended.
     fn counters(&self, pid: u32, file: &File) -> Option<(ProcessIo, u64)> {
         let stat = self.directory(pid).join("stat");
         let faults = || children_faults(&fs::read_to_string(&stat).ok()?);
@@ -109,7 +110,7 @@ impl Processes {
         self.proc.join(pid.to_string())
     }
 
-    /// The name and the control group of a process; `None` if it has ended.
+    /// Reads the name and the control group of a process; `None` if the process has ended.
     fn names(&self, pid: u32) -> Option<(String, Option<String>)> {
         let directory = self.directory(pid);
         let name = fs::read(directory.join("comm")).ok()?;

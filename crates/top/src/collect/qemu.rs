@@ -1,4 +1,4 @@
-//! Guests' disks as QEMU's block layer counts them, over QMP. Nothing in the guest is changed.
+//! Reads the counters of guests' disks in QEMU's block layer over QMP. Nothing in the guest is changed.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -11,21 +11,21 @@ use serde_json::{Value, json};
 
 use crate::raw::{QemuDisk, QemuGuest};
 
-/// Time for QEMU to answer; a monitor that exceeds it is not asked again.
+/// Time limit for QEMU to answer; a monitor that exceeds it is dropped.
 const DEADLINE: Duration = Duration::from_millis(500);
 
-/// Connections to guests' monitors.
+/// QMP connections to the monitors of guests.
 #[derive(Debug)]
 pub(super) struct QemuMonitors {
     monitors: Vec<Monitor>,
-    /// Sockets that could not be connected or were given up, with the reason.
+    /// Sockets that could not be connected or failed later, each with the reason.
     lost: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Monitor {
     socket: PathBuf,
-    /// Process id of QEMU.
+    /// PID of the QEMU process that owns the socket.
     pid: u32,
     qmp: Qmp,
 }
@@ -42,7 +42,7 @@ impl QemuMonitors {
         all
     }
 
-    /// Adds QEMU's counters to its guests.
+    /// Stores QEMU's counters in the guests, matched by PID; adds failed sockets to `remarks`.
     pub(super) fn read(&mut self, guests: &mut [QemuGuest], remarks: &mut Vec<String>) {
         for mut monitor in std::mem::take(&mut self.monitors) {
             match monitor.disks() {
@@ -78,7 +78,7 @@ impl Monitor {
     }
 }
 
-/// The disks that have a medium, from the answers to query-blockstats and query-block.
+/// Returns the disks with an inserted medium, from the answers to query-blockstats and query-block.
 fn disks(stats: &Value, nodes: &Value) -> Vec<QemuDisk> {
     let word = |entry: &Value, key: &str| {
         let text = entry.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -112,7 +112,7 @@ fn disks(stats: &Value, nodes: &Value) -> Vec<QemuDisk> {
     entries.filter_map(disk).collect()
 }
 
-/// The file of a node; QEMU names some as `json:{...}`.
+/// Returns the file of an inserted medium; QEMU names some files as `json:{...}`.
 fn file(inserted: &Value) -> Option<String> {
     let image = inserted.get("image").and_then(|image| image.get("filename")).and_then(Value::as_str);
     let file = image.or_else(|| inserted.get("file").and_then(Value::as_str))?;

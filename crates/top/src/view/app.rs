@@ -1,4 +1,4 @@
-//! The state of the screen and its keys.
+//! State of the screen, and its changes by keys.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const INTERVALS: [Duration; 8] = [
 /// Number of frames that `[` and `]` skip.
 const LEAP: usize = 10;
 
-/// Contents of the screen.
+/// Pages of the screen: all tables, or one table each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
     All,
@@ -35,7 +35,7 @@ pub(super) enum Page {
 }
 
 impl Page {
-    /// The tables of the page; the first one is sorted and has the marked row.
+    /// Returns the tables of the page; sorting and the marked row belong to the first one.
     pub(super) const fn tables(self) -> &'static [TableKind] {
         match self {
             Self::All => &[TableKind::Layers, TableKind::Guests, TableKind::Processes, TableKind::Interfaces],
@@ -48,35 +48,35 @@ impl Page {
     }
 }
 
-/// The position of the shown frame.
+/// Source of the shown frame: the live machine, or a position in a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FramePosition {
     Live,
     Recorded { at: usize, count: usize },
 }
 
-/// The loop's next step after a key.
+/// Reaction of the main loop to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Nothing,
     Quit,
 }
 
-/// The state of the screen.
+/// State of the screen: the shown frame, the page, sorting, filter and marked row.
 #[derive(Debug)]
 pub(super) struct App {
     pub(super) host: String,
     pub(super) frame: Option<Frame>,
-    /// Why there is no frame.
+    /// Reason why the last reading failed; `None` if it succeeded.
     pub(super) failure: Option<String>,
     pub(super) page: Page,
-    /// The first visible line of the help; `None` without help.
+    /// Index of the first visible line of the help; `None` if the help is closed.
     pub(super) help: Option<usize>,
-    /// The figure by which each table is sorted; without one the busiest rows come first.
+    /// Index of the figure by which each table is sorted; a table without an entry is sorted by load.
     pub(super) by: BTreeMap<TableKind, usize>,
     /// True to show devices as one list instead of a tree.
     pub(super) is_flat: bool,
-    /// Number of columns scrolled past.
+    /// Number of figure columns scrolled past on the left.
     pub(super) skip: usize,
     /// Text that the shown rows must contain.
     pub(super) filter: String,
@@ -85,13 +85,13 @@ pub(super) struct App {
     pub(super) place: FramePosition,
     pub(super) interval: Duration,
     pub(super) is_paused: bool,
-    /// The marked row of the page's first table.
+    /// Index of the marked row in the page's first table.
     pub(super) selected: usize,
-    /// Key of the marked row, so that the mark follows it; `None` to mark the first row.
+    /// Key of the marked row, so that the mark stays on this row in later frames; `None` to mark the first row.
     pub(super) pinned: Option<String>,
     /// True if the mark was moved since the last drawing.
     pub(super) has_moved: bool,
-    /// Number of rows that fit, for PgUp and PgDn; known after drawing.
+    /// Number of rows of the first table that fit on the screen, which PgUp and PgDn move by; known after drawing.
     pub(super) fitting: usize,
 }
 
@@ -134,7 +134,7 @@ impl App {
         }
     }
 
-    /// Shows why there is no frame.
+    /// Stores the reason why a reading failed, to be shown.
     pub(super) fn fail(&mut self, reason: String) {
         self.failure = Some(reason);
     }
@@ -182,7 +182,7 @@ impl App {
         Change::Nothing
     }
 
-    /// Moves the mark.
+    /// Moves the mark by a cursor key.
     fn mark(&mut self, key: KeyCode) {
         self.selected = match key {
             KeyCode::Up => self.selected.saturating_sub(1),
@@ -210,7 +210,7 @@ impl App {
         }
     }
 
-    /// First line of the help after a key; `None` if the key closed it.
+    /// Returns the first visible line of the help after a key; `None` if the key closes the help.
     fn read_help(&self, first: usize, key: KeyCode) -> Option<usize> {
         match key {
             KeyCode::Char('?' | 'h' | 'q') | KeyCode::Esc => None,
@@ -228,14 +228,14 @@ impl App {
         (self.page, self.skip, self.selected, self.pinned) = (page, 0, 0, None);
     }
 
-    /// Goes to another frame of a recording.
+    /// Moves to another frame of a recording; `to` computes its index from the current one.
     fn step(&mut self, to: impl Fn(usize) -> usize) {
         if let FramePosition::Recorded { at, count } = &mut self.place {
             *at = to(*at).min(count.saturating_sub(1));
         }
     }
 
-    /// Sorts the page's first table by the next or the previous figure; sorting by load comes between the last and the first.
+    /// Sorts the page's first table by the next or previous figure; sorting by load comes between the last figure and the first.
     fn sort(&mut self, forwards: bool) {
         let kind = self.page.tables()[0];
         let last = kind.columns() - 1;

@@ -18,9 +18,9 @@ use app::{App, Change, FramePosition};
 /// Time to wait for a key before checking for signals.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Reads the next frame; `None` if there is no earlier reading to compare with. Errors are shown.
+/// Reads the next frame; `None` at the first reading, which has no earlier one to compare with. An error is shown on screen.
 pub type Live<'a> = dyn FnMut() -> Result<Option<Frame>, String> + 'a;
-/// Reads the frame with an index. The error is shown.
+/// Reads the frame with this index from a recording. An error is shown on screen.
 pub type ReadFrame<'a> = dyn FnMut(usize) -> Result<Frame, String> + 'a;
 
 /// The source of frames.
@@ -34,7 +34,7 @@ pub enum Feed<'a> {
     },
     /// A recording.
     Replay {
-        /// Reads a frame.
+        /// Reads the frame with a given index.
         read: &'a mut ReadFrame<'a>,
         /// The number of frames.
         count: usize,
@@ -52,7 +52,8 @@ pub fn run(feed: Feed<'_>, host: &str, stop: &Interrupt) -> io::Result<()> {
     shown
 }
 
-/// The time of the next reading. It does not drift: a late reading does not delay later ones, unless a whole interval was missed.
+/// Returns the time of the next reading: one interval after the last due time, so that delays do not add up; after a missed interval, one
+/// interval from now.
 #[must_use]
 pub fn next_reading(due: Instant, interval: Duration, now: Instant) -> Instant {
     let next = due + interval;
@@ -115,7 +116,7 @@ fn replay(
     Ok(())
 }
 
-/// Waits for a key; also returns on a resize and on a timeout.
+/// Waits for keys and applies them; also returns after a resize, and after `patience` without input.
 fn next_change(app: &mut App, patience: Duration) -> io::Result<Change> {
     if !is_there(patience)? {
         return Ok(Change::Quit);
@@ -131,7 +132,7 @@ fn next_change(app: &mut App, patience: Duration) -> io::Result<Change> {
     Ok(Change::Nothing)
 }
 
-/// Waits for input. Returns false if the terminal is gone, because crossterm would read its end forever.
+/// Waits for input. Returns false if the terminal is gone, because crossterm would loop forever on its end of file.
 fn is_there(patience: Duration) -> io::Result<bool> {
     let stdin = io::stdin();
     let mut terminal = [PollFd::new(&stdin, PollFlags::IN)];

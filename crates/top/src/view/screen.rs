@@ -1,4 +1,4 @@
-//! Draws the screen. All text comes from [`crate::table`], which makes it safe for a terminal, or through [`visible`].
+//! Draws the screen. All text is safe for a terminal: it comes from [`crate::table`], which escapes it, or passes through [`visible`].
 
 use iotax_model::{visible, wrap};
 use ratatui::Frame as Terminal;
@@ -12,10 +12,10 @@ use crate::figure::{self, Figure};
 use crate::rates::Frame;
 use crate::table::{self, Look, Table, TableKind};
 
-/// Rows of each table that stay on the page of all tables, if the screen is small.
+/// Number of rows that each table gets on a small screen before the first tables get all of theirs.
 const FEW: usize = 3;
 
-/// Number of lines below which a screen shows no sentences.
+/// Screen height in lines below which sentences are left out.
 const LOW: usize = 20;
 
 const KEYS: &str = "q quit  ? help  / filter  s sort  < > columns  a all  d p c g n one table";
@@ -37,7 +37,7 @@ const HELP: [(&str, &str); 11] = [
 const COLOURS: &str = "Yellow: busy for 60% of the time. Red: for 90%, with two I/Os or more in flight, or packets are lost. Busy is not the \
                        share of what a device can do; `iotax curve` measures that.";
 
-/// Draws the page.
+/// Draws the whole screen.
 pub(super) fn draw(terminal: &mut Terminal<'_>, app: &mut App) {
     let area = terminal.area();
     let mut lines = Lines { terminal, area, next: 0 };
@@ -81,7 +81,7 @@ fn page(lines: &mut Lines<'_, '_>, app: &mut App, frame: &Frame) {
     lines.put(&keys(app), Style::new().add_modifier(Modifier::DIM));
 }
 
-/// Keeps the mark on the same row, wherever it has moved.
+/// Keeps the mark on the same row after the rows were sorted again.
 fn mark(app: &mut App, table: &Table) {
     let rows = &table.rows;
     if !app.has_moved
@@ -105,17 +105,17 @@ fn head(app: &App) -> String {
     format!("iotax top  {place}  {}  {moment}", visible::line(&app.host))
 }
 
-/// The failure to show, else stall times.
+/// Returns the error of the last reading, else the shares of time in which tasks waited.
 fn stalls(app: &App, frame: &Frame) -> String {
     app.failure.clone().or_else(|| table::pressure(frame)).unwrap_or_default()
 }
 
-/// The source of latencies, and the sources that could not be read.
+/// Returns the source of the latencies, and the sources that could not be read.
 fn origin(frame: &Frame) -> String {
     [table::source(frame)].into_iter().chain(frame.remarks.iter().cloned()).collect::<Vec<_>>().join("; ")
 }
 
-/// The tables of a page, the most important first.
+/// Lays out the tables of the page, the most important first; all but the first are left out if empty.
 fn tables(app: &App, frame: &Frame, width: usize) -> Vec<Table> {
     let kinds = app.page.tables();
     let laid_out = kinds.iter().map(|kind| {
@@ -135,7 +135,8 @@ fn tables(app: &App, frame: &Frame, width: usize) -> Vec<Table> {
         .collect()
 }
 
-/// Number of lines for each table including its head: at least one row each, then a few, and the rest to the first tables that have more.
+/// Distributes the lines of the screen among tables, headings included: one row each, then up to [`FEW`], then the rest to the first tables
+/// with more rows.
 fn heights(tables: &[Table], room: usize) -> Vec<usize> {
     let mut left = room;
     let mut heights = vec![0; tables.len()];
@@ -149,7 +150,7 @@ fn heights(tables: &[Table], room: usize) -> Vec<usize> {
     heights
 }
 
-/// Text about the marked row.
+/// Explains the marked row: a diagnosis of a device or of a guest's disk, for other rows the text without truncation.
 fn footer(app: &App, frame: &Frame, table: &Table) -> String {
     let Some(row) = table.rows.get(app.selected) else {
         return if app.filter.is_empty() { String::new() } else { format!("no row has {:?}", app.filter) };
@@ -168,7 +169,7 @@ fn footer(app: &App, frame: &Frame, table: &Table) -> String {
     explained.unwrap_or_else(|| row.whole.clone())
 }
 
-/// The filter, if set, and the keys.
+/// Formats the filter, if set, and the list of keys.
 fn keys(app: &App) -> String {
     let filter = visible::line(&app.filter);
     match (app.is_typing, app.filter.is_empty()) {
@@ -237,7 +238,7 @@ fn in_pairs(entries: &[(&str, String)], width: usize) -> Vec<String> {
     lines
 }
 
-/// Draws lines from the top of the screen down.
+/// Draws lines from the top of the screen down; lines below its end are dropped.
 struct Lines<'a, 'b> {
     terminal: &'a mut Terminal<'b>,
     area: Rect,
@@ -261,13 +262,13 @@ impl Lines<'_, '_> {
         self.next += 1;
     }
 
-    /// Prints text in at most `most` lines.
+    /// Draws a text, wrapped to at most `most` lines.
     fn prose(&mut self, text: &str, most: usize) {
         let broken = wrap::lines(&visible::line(text), usize::from(self.area.width));
         self.first_of(&broken, most);
     }
 
-    /// Draws at most `most` of these lines, with a mark for omitted ones.
+    /// Draws at most `most` of these lines, with a `+` at the end of the last if lines were left out.
     fn first_of(&mut self, broken: &[String], most: usize) {
         for (index, line) in broken.iter().take(most).enumerate() {
             let width = usize::from(self.area.width);
@@ -277,7 +278,7 @@ impl Lines<'_, '_> {
         }
     }
 
-    /// Prints a table in `height` lines, scrolled to its marked row. Returns the number of rows that fit.
+    /// Draws a table in `height` lines, scrolled to its marked row. Returns the number of rows that fit.
     fn table(&mut self, table: &Table, height: usize, selected: Option<usize>) -> usize {
         let Some(fitting) = height.checked_sub(1) else { return 0 };
         let hidden = table.rows.len().saturating_sub(fitting);

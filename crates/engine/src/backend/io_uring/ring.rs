@@ -1,4 +1,4 @@
-//! A ring for one thread, with the best setup that the kernel supports.
+//! An io_uring of one thread, set up with the best options that the kernel supports.
 #![expect(unsafe_code, reason = "the ring's queues borrow from it for as long as it lives")]
 
 use std::io;
@@ -12,24 +12,24 @@ use crate::clock;
 use crate::error::EngineError;
 
 const SECOND: u64 = 1_000_000_000;
-/// Longest wait in nanoseconds: the kernel adds it to its clock, which a longer one would overflow.
+/// Longest wait in nanoseconds. The kernel adds the wait to its clock, which would overflow with a longer one.
 const LONGEST_WAIT: u64 = 3600 * SECOND;
-/// Idle time in milliseconds after which the kernel's submission thread sleeps.
+/// Idle time in milliseconds after which the kernel's submission thread (SQPOLL) goes to sleep.
 const IDLE: u32 = 1000;
 
-/// A ring with its queues kept borrowed. Their head and tail are thus written once per call instead of once per I/O, and the kernel need
-/// not look up the ring by its file descriptor.
+/// A ring whose queues stay borrowed. The queue's head and tail are then written once per call instead of once per I/O, and the kernel need not
+/// look up the ring by its file descriptor.
 pub(in crate::backend) struct Ring {
     submitter: Submitter<'static>,
     submissions: SubmissionQueue<'static>,
     completions: cqueue::CompletionQueue<'static>,
-    /// True if completions must be polled for: none wakes a sleeping wait.
+    /// True if completions must be polled for, because they do not wake a sleeping wait.
     polled: bool,
     /// Dropped last, because the other fields borrow from it.
     _owner: Owner,
 }
 
-/// The ring itself, at a fixed address, owned like a `Box`.
+/// The io_uring, on the heap at a fixed address and owned like a `Box`.
 struct Owner(NonNull<IoUring>);
 
 impl Drop for Owner {
@@ -40,7 +40,7 @@ impl Drop for Owner {
 }
 
 impl Ring {
-    /// A ring for `depth` I/Os in flight.
+    /// Creates a ring for up to `depth` I/Os in flight.
     pub(in crate::backend) fn new(depth: u32, options: &Options) -> Result<Self, EngineError> {
         let ring = build(depth, options).map_err(|error| refusal(error, depth))?;
         if !ring.params().is_feature_ext_arg() {
@@ -61,7 +61,7 @@ impl Ring {
         })
     }
 
-    /// The handle for registering files and buffers.
+    /// Returns the handle with which files and buffers are registered.
     pub(super) const fn submitter(&self) -> &Submitter<'static> {
         &self.submitter
     }
@@ -104,7 +104,7 @@ impl Ring {
         self.entered(entered)
     }
 
-    /// Polls without ever sleeping. If the kernel's thread submits and no device needs polling, this makes no system calls.
+    /// Polls for completions without sleeping. If the kernel's thread submits and no device needs polling, this makes no system calls.
     fn poll(&mut self, wait_ns: u64) -> io::Result<()> {
         let give_up = clock::now().saturating_add(wait_ns);
         loop {
@@ -116,7 +116,7 @@ impl Ring {
         }
     }
 
-    /// Handles the result of an io_uring_enter(2) call; a timeout or an interruption is not an error.
+    /// Handles the result of io_uring_enter(2). A timeout or an interruption is not an error.
     #[inline]
     fn entered(&mut self, result: io::Result<usize>) -> io::Result<()> {
         // Reads how much the kernel has taken, which frees room in the queue.
@@ -132,7 +132,7 @@ impl Ring {
         }
     }
 
-    /// The completions available at the time of the call.
+    /// Takes the completions that are available at the time of the call.
     #[inline]
     pub(super) fn completions(&mut self) -> impl Iterator<Item = cqueue::Entry> {
         self.completions.sync();
@@ -147,7 +147,7 @@ impl Drop for Ring {
     }
 }
 
-/// Builds a ring with all flags that speed it up, or without those that the kernel does not support yet.
+/// Builds a ring with all flags that make it faster; without those that the kernel does not support.
 fn build(depth: u32, options: &Options) -> io::Result<IoUring> {
     let mut plain = IoUring::builder();
     if options.hipri {

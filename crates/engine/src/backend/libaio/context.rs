@@ -1,64 +1,64 @@
-//! Linux native asynchronous I/O: the context of linux/aio_abi.h and its completion ring.
+//! The context of Linux native asynchronous I/O (linux/aio_abi.h) and its completion ring.
 #![expect(unsafe_code, reason = "the kernel is told addresses and shares a ring")]
 
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// `struct iocb`; unused fields are 0.
+/// A control block: `struct iocb`. Unused fields are 0.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(super) struct ControlBlock {
-    /// Returned in the completion event.
+    /// Value that the kernel copies into the completion event.
     pub(super) data: u64,
-    /// The kernel's key in the lower half, and the flags of pwritev2 in the upper.
+    /// The fields `aio_key` and `aio_rw_flags`: the flags are in the upper half.
     pub(super) key_and_flags: u64,
     pub(super) opcode: u16,
     pub(super) priority: i16,
     pub(super) file: u32,
     pub(super) buffer: u64,
-    /// Length in bytes.
+    /// Length of the I/O in bytes.
     pub(super) length: u64,
-    /// Offset in bytes.
+    /// Offset of the I/O in bytes.
     pub(super) offset: u64,
     pub(super) reserved: u64,
     pub(super) flags: u32,
     pub(super) event_file: u32,
 }
 
-/// `IOCB_FLAG_IOPRIO`: use the request's priority.
+/// `IOCB_FLAG_IOPRIO`: the priority field is valid.
 pub(super) const HAS_PRIORITY: u32 = 2;
 
 /// `RWF_DSYNC` in the upper half of [`ControlBlock::key_and_flags`].
 pub(super) const DURABLY: u64 = (libc::RWF_DSYNC as u64) << 32;
 
-/// `IOCB_CMD_PREAD`; the other opcodes follow.
+/// `IOCB_CMD_PREAD`, the opcode of a read.
 pub(super) const PREAD: u16 = 0;
 pub(super) const PWRITE: u16 = 1;
 pub(super) const FSYNC: u16 = 2;
 pub(super) const FDSYNC: u16 = 3;
 
-/// `struct io_event`.
+/// A completion event: `struct io_event`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Event {
     pub(super) data: u64,
-    /// Address of the control block.
+    /// Address of the control block of the completed I/O.
     pub(super) block: u64,
-    /// Bytes moved, or a negative errno.
+    /// Number of bytes moved, or a negative errno.
     pub(super) result: i64,
     pub(super) result2: i64,
 }
 
-/// `struct aio_ring` of the kernel's fs/aio.c, followed by the events. The layout is undocumented, but unchanged since Linux 2.6, and has a
-/// magic number.
+/// The start of the completion ring: `struct aio_ring` of the kernel's fs/aio.c. The events follow. The layout is undocumented, but has a magic
+/// number and has not changed since Linux 2.6.
 #[repr(C)]
 struct Ring {
     id: u32,
     places: u32,
-    /// Index of the next event to take; advanced by this process.
+    /// Index of the next event to take; moved by this process.
     head: AtomicU32,
-    /// Index of the next free entry; advanced by the kernel.
+    /// Index of the next free entry; moved by the kernel.
     tail: AtomicU32,
     magic: u32,
     compatible_features: u32,
@@ -68,17 +68,17 @@ struct Ring {
 
 const MAGIC: u32 = 0xa10a_10a1;
 
-/// A queue of I/Os in flight. The kernel identifies it by the address at which it mapped a ring of events into this process. Reading events
-/// from there saves a system call: a third of the cost of a cached read at queue depth 1.
+/// A kernel context for I/Os in flight. The kernel maps its ring of completion events into this process, and that address identifies the
+/// context. Taking events from the mapped ring saves a system call: a third of the cost of a cached read at queue depth 1.
 #[derive(Debug)]
 pub(in crate::backend) struct Context {
     ring: NonNull<Ring>,
-    /// Entries in the ring; 0 if its format is unknown, so that only system calls are used.
+    /// Number of entries in the ring; 0 if its format is unknown, so that events are only taken by system calls.
     places: u32,
 }
 
 impl Context {
-    /// A context for `depth` I/Os in flight.
+    /// Creates a context for up to `depth` I/Os in flight.
     pub(in crate::backend) fn new(depth: u32) -> io::Result<Self> {
         let mut name: libc::c_ulong = 0;
         // SAFETY: io_setup reads the depth and writes a name to the address given.
@@ -105,7 +105,7 @@ impl Context {
         self.ring.as_ptr().expose_provenance() as libc::c_ulong
     }
 
-    /// Submits I/Os. Returns the number that the kernel took, at least one.
+    /// Submits I/Os. Returns the number that the kernel accepted, at least one.
     ///
     /// # Safety
     /// The control blocks are valid, and the memory that they point to stays valid until the I/O's event arrives.
@@ -115,14 +115,14 @@ impl Context {
         answer(unsafe { libc::syscall(libc::SYS_io_submit, self.name(), blocks.len(), blocks.as_ptr()) })
     }
 
-    /// Returns whether [`Self::take`] would return an event.
+    /// Returns whether the ring contains an event.
     #[inline]
     pub(super) fn has_event(&self) -> bool {
         let ring = self.ring();
         self.places > 0 && ring.head.load(Ordering::Relaxed) != ring.tail.load(Ordering::Acquire)
     }
 
-    /// Takes an event from the ring.
+    /// Takes an event from the ring; `None` if the ring is empty.
     #[inline]
     pub(super) fn take(&mut self) -> Option<Event> {
         if !self.has_event() {
@@ -140,7 +140,7 @@ impl Context {
         Some(event)
     }
 
-    /// Waits for an event, at most `wait_ns` nanoseconds, and adds the available events to `events` up to its capacity.
+    /// Waits at most `wait_ns` nanoseconds for an event, and adds the available events to `events` up to its capacity.
     pub(super) fn wait(&self, wait_ns: u64, events: &mut Vec<Event>) -> io::Result<()> {
         if wait_ns == 0 && self.places > 0 {
             // The ring tells all there is to tell.
@@ -169,7 +169,7 @@ impl Context {
 }
 
 impl Drop for Context {
-    /// Waits for the I/Os in flight.
+    /// Destroys the context, which waits for the I/Os in flight.
     fn drop(&mut self) {
         // SAFETY: the name is that of io_setup; no reference into the ring is alive.
         let destroyed = unsafe { libc::syscall(libc::SYS_io_destroy, self.name()) };

@@ -1,10 +1,10 @@
 //! Lets a thread survive SIGBUS in one memory range.
 //!
-//! The kernel sends SIGBUS when it cannot provide a page of a mapped file: the file has shrunk, the device failed, no space is left. The
-//! handler maps an empty page there and returns; the copy goes on as if nothing had happened, and the thread checks for the fault
-//! afterwards. No code is skipped, so destructors and the compiler's assumptions stay intact. (A copy through the kernel,
-//! process_vm_readv(2) on oneself, would return EFAULT instead, at three times the cost: 1850 ns for 4 KiB of page cache, against 600 for
-//! the copy and 1000 for pread. That would not measure mmap.)
+//! The kernel sends SIGBUS when it cannot provide a page of a mapped file: the file has shrunk, the device failed, or the filesystem is full.
+//! The handler maps an empty page at that address and returns; the copy continues, and the thread checks afterwards whether there was a fault.
+//! No code is skipped, so destructors and the compiler's assumptions hold. (A copy by process_vm_readv(2) on the same process would return
+//! EFAULT instead, but takes three times as long: 1850 ns for 4 KiB of page cache, against 600 ns for the copy and 1000 ns for pread. It would
+//! not measure mmap.)
 #![expect(unsafe_code, reason = "a signal handler")]
 
 use std::io;
@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::param::page_size;
 
-/// A thread's watched range and last fault, for the signal handler. The handler runs on the same thread, so atomics only restrain the
-/// compiler.
+/// The memory range that a thread watches and its last fault, for the signal handler. The handler runs on the same thread, so the atomics only
+/// keep the compiler from reordering accesses.
 struct Watched {
     begin: AtomicUsize,
     end: AtomicUsize,
@@ -38,10 +38,10 @@ thread_local! {
     };
 }
 
-/// The previous SIGBUS action.
+/// The process's SIGBUS action before the handler was installed.
 static BEFORE: OnceLock<io::Result<libc::sigaction>> = OnceLock::new();
 
-/// The memory range in which this thread survives faults until this is dropped. A thread has at most one.
+/// Protects this thread from faults in a memory range until dropped. A thread can have only one.
 #[derive(Debug)]
 pub(super) struct Watch(PhantomData<*const ()>);
 
@@ -59,7 +59,7 @@ impl Watch {
         Ok(Self(PhantomData))
     }
 
-    /// Returns whether a fault occurred since the last call.
+    /// Returns whether a fault has occurred since the last call.
     #[inline]
     #[expect(clippy::unused_self, reason = "there is something to ask for only while a watch is held")]
     pub(super) fn faulted(&self) -> bool {
@@ -80,7 +80,7 @@ impl Drop for Watch {
     }
 }
 
-/// Installs the SIGBUS handler of the process. Returns the previous action.
+/// Installs the process's SIGBUS handler. Returns the previous action.
 fn install() -> io::Result<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action it only tells the present one.
@@ -121,7 +121,8 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context
     }
 }
 
-/// Maps an empty page at the address, if this thread's range contains it. Uses only plain system calls, as signal handlers must.
+/// Maps an empty page at the faulting address. Returns false if that address is outside of this thread's range. Uses only plain system calls,
+/// as signal handlers must.
 fn replace(address: usize) -> bool {
     WATCHED.with(|watched| {
         let watched_over = watched.begin.load(Ordering::Relaxed)..watched.end.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The connection to a virtio block device.
+//! The connection to a virtio block device that another process serves.
 
 use std::fs::File;
 use std::io;
@@ -18,41 +18,41 @@ use virtio_driver::{
     VirtioFeatureFlags,
 };
 
-/// Entries per queue: the maximum of QEMU's devices.
+/// Entries per queue, the most that QEMU's devices support.
 const ENTRIES: u16 = 1024;
 /// Queue entries per request: header, data, status.
 const PER_REQUEST: u16 = 3;
-/// I/Os that a queue holds.
+/// Maximum number of I/Os in flight in one queue.
 pub(crate) const DEEPEST: u32 = VirtioSpec::DEEPEST;
 const _: () = assert!(DEEPEST * PER_REQUEST as u32 <= ENTRIES as u32);
-/// Sector size of requests in bytes.
+/// Sector size of virtio block requests in bytes.
 pub(crate) const SECTOR: u64 = 512;
-/// Time to wait for the server's answer: it serves one connection at a time.
+/// Time to wait for the server's answer. A server that serves one connection at a time answers only when the previous client has left.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A device's queue; each request carries its slot's number.
+/// A queue of the device. Each request in it carries its slot's number.
 pub(super) type Queue = VirtioBlkQueue<'static, Request>;
 
-/// The handle of a request in flight.
+/// The data that identifies a request in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Request {
-    /// The number of its slot.
+    /// Number of the request's slot.
     pub(super) slot: usize,
-    /// True for the flush that makes a write durable.
+    /// True for a flush that follows a write to make it durable.
     pub(super) makes_durable: bool,
 }
 
-/// A device that a program serves at a socket. All workers of this process share the connection.
+/// A virtio device at a socket. All workers of this process share one connection.
 pub(crate) struct Device {
-    /// Capacity in bytes.
+    /// Capacity of the device in bytes.
     pub(crate) length: u64,
-    /// True if it supports discard.
+    /// True if the device supports discard.
     pub(crate) discards: bool,
     queues: usize,
-    /// Unused queues with their numbers, in memory of `transport`.
+    /// The queues not in use, each with its number. They lie in memory of `transport`.
     free: Mutex<Vec<(usize, Queue)>>,
     transport: Mutex<Box<VirtioBlkTransport>>,
-    /// The serving process, if the kernel reports it.
+    /// A pidfd of the process that serves the device; `None` if the kernel does not report it.
     server: Option<OwnedFd>,
 }
 
@@ -65,14 +65,14 @@ impl std::fmt::Debug for Device {
     }
 }
 
-/// A device, and the identity of its socket: filesystem device and inode.
+/// The identity of a socket (filesystem device and inode) and the device connected there.
 type Known = ((u64, u64), Weak<Device>);
 
-/// The devices that this process is connected to.
+/// The virtio devices that this process is connected to.
 static CONNECTED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 impl Device {
-    /// Returns the device at a socket opened with O_PATH; connects to it if this process is not connected yet.
+    /// Returns the device at a socket that is open with O_PATH. Connects to it unless this process is already connected.
     pub(crate) fn at(socket: &File) -> io::Result<Arc<Self>> {
         let found = socket.metadata()?;
         let identity = (found.dev(), found.ino());
@@ -126,7 +126,7 @@ impl Device {
         })
     }
 
-    /// Takes a free queue. Fails if all are in use.
+    /// Takes a queue that no worker uses. Fails if all are in use.
     pub(super) fn take(&self) -> io::Result<(usize, Queue)> {
         held(&self.free).pop().ok_or_else(|| {
             io::Error::other(format!(
@@ -139,38 +139,38 @@ impl Device {
         })
     }
 
-    /// Returns a queue that has nothing in flight.
+    /// Gives back a queue that has no I/O in flight.
     pub(super) fn give_back(&self, number: usize, queue: Queue) {
         held(&self.free).push((number, queue));
     }
 
-    /// Returns the notifier that tells the device of new requests in a queue.
+    /// Returns the notifier that tells the device about new requests in a queue.
     pub(super) fn notifier(&self, number: usize) -> Box<dyn QueueNotifier> {
         held(&self.transport).get_submission_notifier(number)
     }
 
-    /// Returns the event descriptor that becomes readable when the device has completed requests of a queue.
+    /// Returns the event descriptor that becomes readable when the device has completed requests in a queue.
     pub(super) fn completions(&self, number: usize) -> Arc<EventFd> {
         held(&self.transport).get_completion_fd(number)
     }
 
-    /// A descriptor that becomes readable when the server ends; `None` if unknown.
+    /// Returns a descriptor that becomes readable when the serving process ends; `None` if unknown.
     pub(super) fn server(&self) -> Option<BorrowedFd<'_>> {
         self.server.as_ref().map(AsFd::as_fd)
     }
 
-    /// Gives the device access to mapped memory of a memory file.
+    /// Gives the device access to `bytes` bytes at `address`, which are mapped from the memory file `memory`.
     pub(super) fn share(&self, address: usize, bytes: usize, memory: &OwnedFd) -> io::Result<()> {
         held(&self.transport).map_mem_region(address, bytes, memory.as_raw_fd(), 0).map(drop)
     }
 
-    /// Revokes the device's access to memory.
+    /// Takes back the device's access to memory.
     pub(super) fn unshare(&self, address: usize, bytes: usize) -> io::Result<()> {
         held(&self.transport).unmap_mem_region(address, bytes)
     }
 }
 
-/// Locks a mutex even after a panic: no change takes two steps, so the state is valid.
+/// Locks a mutex even if a thread panicked while holding it. The protected state is never half changed, so it is still valid.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,28 +1,28 @@
-//! The I/Os that an I/O depends on: those that had completed when it started in the trace, as hfplayer infers it (Haghdoost et al., "On the
-//! Accuracy and Scalability of Intensive I/O Workload Replay", FAST '17).
+//! The I/Os that a replayed I/O has to wait for: those that had completed when it started in the trace. hfplayer infers dependencies in this
+//! way (Haghdoost et al., "On the Accuracy and Scalability of Intensive I/O Workload Replay", FAST '17).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-/// Maximum number of I/Os tracked; others are not waited for.
+/// Maximum number of I/Os tracked at a time; later I/Os do not wait for untracked ones.
 const MOST: usize = 1 << 16;
 
-/// The I/Os that the next one waits for, and the pause after the last of them.
+/// The I/Os that the next I/O waits for, and the pause that it keeps after the last of them has completed.
 #[derive(Debug)]
 pub(super) struct Dependencies {
-    /// I/Os that no later I/O waits for yet: recorded completion and number, the earliest completion first.
+    /// Started I/Os that no later I/O depends on yet: completion time in the trace and number, the earliest completion first.
     ahead: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Completion times of these I/Os in the replay; `u64::MAX` while in flight.
+    /// Completion time in the replay of each I/O in `ahead`; `u64::MAX` while the I/O is in flight.
     done: HashMap<u64, u64>,
-    /// I/Os in flight that the next one waits for.
+    /// Numbers of the I/Os in flight that the next I/O waits for.
     waited_for: HashSet<u64>,
-    /// Latest completion of all dependencies so far in the trace; `replayed` is the latest in the replay.
+    /// Latest completion, in the trace's time, among all I/Os that the next I/O depends on. `replayed` is the latest in the replay.
     recorded: u64,
     replayed: u64,
 }
 
 impl Dependencies {
-    /// The dependencies of a replay that starts at `start`.
+    /// Creates the dependencies of a replay that starts at time `start`.
     pub(super) fn new(start: u64) -> Self {
         Self {
             ahead: BinaryHeap::new(),
@@ -33,7 +33,7 @@ impl Dependencies {
         }
     }
 
-    /// Records the start of an I/O that completes at `completes` in the trace; an I/O without that time is not tracked.
+    /// Records that I/O `number` has started. `completes` is its completion time in the trace; an I/O without one is not tracked.
     pub(super) fn begun(&mut self, number: u64, completes: Option<u64>) {
         if let Some(completes) = completes.filter(|_| self.ahead.len() < MOST) {
             self.ahead.push(Reverse((completes, number)));
@@ -42,7 +42,7 @@ impl Dependencies {
         }
     }
 
-    /// Records the completion of an I/O.
+    /// Records that I/O `number` completed at time `now`.
     pub(super) fn completed(&mut self, number: u64, now: u64) {
         if self.waited_for.remove(&number) {
             self.replayed = self.replayed.max(now);
@@ -51,7 +51,7 @@ impl Dependencies {
         }
     }
 
-    /// Collects the dependencies of the next I/O, which started at `at` in the trace: all I/Os that had completed by then.
+    /// Collects the dependencies of the next I/O, which started at `at` in the trace: all I/Os that had completed in the trace by then.
     pub(super) fn follow(&mut self, at: u64) {
         while let Some(Reverse((completes, number))) =
             self.ahead.peek().copied().filter(|next| next.0.0 <= at)
@@ -65,7 +65,7 @@ impl Dependencies {
         }
     }
 
-    /// The due time of the next I/O, which started at `at` in the trace; `u64::MAX` while it waits for I/Os in flight.
+    /// Returns when the next I/O, which started at `at` in the trace, is due; `u64::MAX` while an I/O that it depends on is in flight.
     pub(super) fn due(&self, at: u64) -> u64 {
         if self.waited_for.is_empty() {
             self.replayed.saturating_add(at.saturating_sub(self.recorded))

@@ -1,18 +1,19 @@
-//! Response times by phase of a trace.
+//! The response times of a replay, by phase of the trace.
 
 use iotax_model::histogram::Histogram;
 use iotax_model::record::ReplayPhase;
 
 use crate::replay::TraceTimes;
 
-/// Maximum number of phases.
+/// Maximum number of phases into which a trace is divided.
 const MOST: usize = 16;
-/// Initial length of a phase; it doubles as the trace goes on.
+/// Initial length of a phase in nanoseconds. It doubles whenever the trace is too long for [`MOST`] phases.
 const SHORTEST_NS: u64 = 1_000_000;
-/// Minimum number of I/Os for a 99th percentile.
+/// Minimum number of I/Os in a phase for which a 99th percentile is reported.
 const LEAST_IOS: u64 = 100;
 
-/// Phases of equal length, starting at the first I/O. Their length depends on the trace alone, so all targets have the same.
+/// Phases of equal length, counted from the first I/O. The length depends on the trace alone, so that replays on different targets have the
+/// same phases.
 #[derive(Debug)]
 pub(super) struct Phases {
     length_ns: u64,
@@ -32,7 +33,7 @@ impl Phases {
         Self { length_ns: SHORTEST_NS, each: std::iter::repeat_with(phase).take(MOST).collect() }
     }
 
-    /// Adds the response time of an I/O to its phase.
+    /// Adds the response time in nanoseconds of an I/O to its phase.
     pub(super) fn add(&mut self, times: &TraceTimes, response_ns: u64) {
         let place = loop {
             let place = usize::try_from(times.at / self.length_ns).unwrap_or(usize::MAX);
@@ -49,7 +50,7 @@ impl Phases {
         }
     }
 
-    /// Doubles the length of the phases by merging them in pairs.
+    /// Doubles the length of the phases: merges each two neighbours.
     fn double(&mut self) {
         self.length_ns *= 2;
         for place in 0..MOST {
@@ -66,7 +67,7 @@ impl Phases {
         self.each[MOST / 2..].iter_mut().for_each(Phase::clear);
     }
 
-    /// The length of a phase, and the phases up to the last that has I/Os.
+    /// Returns the length of a phase in nanoseconds, and all phases up to the last one with I/Os.
     pub(super) fn finish(self) -> (u64, Vec<ReplayPhase>) {
         let used = self.each.iter().rposition(|phase| phase.response.count() > 0).map_or(0, |last| last + 1);
         (self.length_ns, self.each[..used].iter().map(Phase::figures).collect())

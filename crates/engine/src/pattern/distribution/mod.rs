@@ -1,4 +1,4 @@
-//! Picks the next block in a random order.
+//! Chooses the next block of a random pattern.
 
 mod normal;
 mod pareto;
@@ -16,10 +16,10 @@ use self::zoned::Zoned;
 use super::permutation::{Bijection, Permutation};
 use crate::random::{Purpose, SplitMix64};
 
-/// Draws block numbers below a count.
+/// Draws block numbers below a count, by the workload's `random_distribution`.
 #[derive(Debug, Clone)]
 pub(super) enum Draw {
-    /// Visits each block once per pass.
+    /// Every block exactly once per pass, in random order.
     Once(Permutation),
     Uniform {
         count: u64,
@@ -46,7 +46,7 @@ pub(super) enum Draw {
     Sequence(Sequence),
 }
 
-/// The positions of frequently accessed blocks: scattered over the area, and the same for every job of a workload.
+/// Positions in the area of the blocks ranked by access frequency. The blocks are scattered, in the same way for every job of a workload.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     count: u64,
@@ -65,7 +65,7 @@ impl Places {
 }
 
 impl Draw {
-    /// The draws of worker number `job`; `count` is at least 1.
+    /// Creates the draws of worker number `job` among `count` blocks, at least 1.
     pub(super) fn new(workload: &Workload, count: u64, job: u32, seed: u64) -> Self {
         let random = SplitMix64::new(seed, Purpose::Offsets, job.into());
         let places = || Places::new(count, seed);
@@ -99,7 +99,7 @@ impl Draw {
         }
     }
 
-    /// Draws from the uneven distributions; a separate function keeps the common case short.
+    /// Draws from a distribution that is not uniform; a separate function keeps the code of uniform draws short.
     #[inline(never)]
     fn next_uneven(&mut self) -> u64 {
         match self {

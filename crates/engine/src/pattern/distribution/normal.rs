@@ -1,10 +1,10 @@
-//! Blocks around the middle.
+//! Normally distributed blocks around the middle of the area.
 
 use rand_distr::{Distribution as _, StandardNormal};
 
 use crate::random::SplitMix64;
 
-/// Draws blocks by a normal distribution around the middle; a draw outside of the area is repeated.
+/// Draws blocks by a normal distribution around the middle of the area; a draw outside of the area is repeated.
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Normal {
     count: f64,
@@ -12,7 +12,7 @@ pub(in crate::pattern) struct Normal {
 }
 
 impl Normal {
-    /// Creates the distribution for `count` blocks, at least 1; the standard deviation is `percent` of them, above 0.
+    /// Creates the distribution for `count` blocks, at least 1. The standard deviation is `percent` percent of `count`, above 0.
     pub(super) fn new(count: u64, percent: f64) -> Self {
         Self { count: count as f64, deviation: count as f64 * percent / 100.0 }
     }

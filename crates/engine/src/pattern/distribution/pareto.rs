@@ -1,4 +1,4 @@
-//! Ranks by Pareto's law.
+//! Pareto-distributed ranks, in fio's form.
 
 use crate::random::SplitMix64;
 

@@ -1,23 +1,23 @@
-//! Blocks in a given order.
+//! Blocks in a sequence that the workload lists.
 
 use iotax_model::workload::BlockSequence;
 
-/// Repeats a given sequence of blocks.
+/// Repeats a listed sequence of block numbers.
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Sequence {
     blocks: Vec<u32>,
     /// Index of the next block in `blocks`.
     at: usize,
-    /// Added to all blocks of the current repetition.
+    /// Number that is added to every block of the current repetition.
     base: u64,
-    /// Added to the base by each repetition.
+    /// Increase of `base` after each repetition; 0 to repeat the same blocks.
     step: u64,
-    /// Limit of the base, from which it starts again at 0.
+    /// When `base` reaches this number, it starts at 0 again.
     end: u64,
 }
 
 impl Sequence {
-    /// Creates a sequence over `count` blocks; its block numbers must be below that.
+    /// Creates the sequence for an area of `count` blocks; all listed blocks must be below `count`.
     pub(super) fn new(count: u64, sequence: &BlockSequence) -> Self {
         let step = if sequence.is_strided { sequence.blocks.len() as u64 } else { 0 };
         let end = (count + 1).saturating_sub(sequence.blocks_needed()).max(1);

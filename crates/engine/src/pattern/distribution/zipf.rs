@@ -1,25 +1,25 @@
-//! Ranks by Zipf's law.
+//! Zipf-distributed ranks.
 
 use crate::random::SplitMix64;
 
-/// Draws ranks from 0; the n-th (from 1) in proportion to n to the power of -theta.
+/// Draws ranks from 0. The n-th rank, from 1, has a probability proportional to n^-theta.
 ///
-/// By rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
-/// distributions", ACM TOMACS 6(3), 1996): no table, and hardly ever a second attempt. An integral of x^-theta approximates the
-/// sum; it is inverted at a random point and the result rounded; the point is rejected if it lies in the part of the rank's
-/// strip that belongs to the integral but not to the sum.
+/// Uses rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", ACM
+/// TOMACS 6(3), 1996), which needs no table and hardly ever a second attempt. An integral of x^-theta approximates the sum. The integral is
+/// inverted at a random point and the result rounded. The point is rejected if it lies in the part of the rank's strip that belongs to the
+/// integral but not to the sum.
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Zipf {
     count: f64,
     theta: f64,
-    /// 1 - theta; `root` is its reciprocal.
+    /// The exponent 1 - theta; `root` is its reciprocal.
     power: f64,
     root: f64,
-    /// The integral up to the end of the last rank.
+    /// The integral up to the end of the last rank's strip.
     high: f64,
-    /// Distance from `high` to the start of the first rank; negative.
+    /// Start of the first rank's strip minus `high`; negative.
     down: f64,
-    /// Distance above its point up to which a rank is accepted without further computation.
+    /// If the rounded rank exceeds its point by at most this much, it is accepted without further computation.
     sure: f64,
 }
 

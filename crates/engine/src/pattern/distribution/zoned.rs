@@ -1,4 +1,4 @@
-//! Blocks by zones.
+//! Zones of the area with different shares of the accesses.
 
 use iotax_model::workload::{AbsoluteZone, Zone};
 
@@ -8,12 +8,12 @@ use crate::random::SplitMix64;
 /// First block of a zone, and its number of blocks.
 type Extent = (u64, u64);
 
-/// Draws a zone by its share, then a block of it uniformly.
+/// Draws a zone by its percentage of the accesses, then a block of the zone uniformly.
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Zoned(Hundred<Extent>);
 
 impl Zoned {
-    /// Zones over `count` blocks, at least 1. Each zone gets at least one block.
+    /// Creates the zones over `count` blocks, at least 1. Each zone gets at least one block.
     pub(super) fn new(count: u64, zones: &[Zone]) -> Self {
         // No file has so many blocks that this overflows: they are 512 bytes at least.
         let block_at = |percent: u64| count * percent / 100;
@@ -25,7 +25,7 @@ impl Zoned {
         })))
     }
 
-    /// Like [`Self::new`], with zones in bytes; a block has `unit` bytes. Draws beyond the area fall on its last block.
+    /// Like [`Self::new`], with zones given in bytes; a block has `unit` bytes. Draws beyond the area return the last block.
     pub(super) fn absolute(count: u64, unit: u64, zones: &[AbsoluteZone]) -> Self {
         let mut end = 0_u64;
         Self(Hundred::new(zones.iter().map(|zone| {

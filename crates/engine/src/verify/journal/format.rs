@@ -18,21 +18,21 @@ use iotax_model::verify_errors::JOURNAL_MAGIC;
 
 use crate::verify::stamp::SECTOR;
 
-/// Bytes of a frame.
+/// Length of a frame in bytes.
 pub(super) const LENGTH: usize = 40;
 /// The bytes at the start of every frame, by which reading resumes after bad bytes.
 pub(super) const MARKER: [u8; 3] = *b"ioj";
 
-/// The measurement and the block size that the records belong to.
+/// The measurement and the block size of a journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The measurement's number, as in the stamps on the target.
+    /// Number of the measurement, as in the stamps on the target.
     pub(crate) run: u64,
-    /// The unit of the offsets and lengths of writes.
+    /// Bytes of a block; offsets and lengths of writes are multiples of it.
     pub(crate) block: u64,
 }
 
-/// An acknowledged write or flush.
+/// An acknowledged write or an acknowledged flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Record {
     Write {
@@ -40,24 +40,24 @@ pub(crate) enum Record {
         length: u32,
         generation: u64,
     },
-    /// All records numbered below `records` are durable at this time since the journal began.
+    /// At time `after` since the journal began, the target acknowledged a flush. It covers all writes with a record number below `records`.
     Flush {
         records: u64,
         after: Nanos,
     },
 }
 
-/// The content of a frame.
+/// The content of a frame, by its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     Header(Header),
     Record(Record),
     End,
-    /// Number of acknowledged writes if some have no record, else 0.
+    /// Number of acknowledged writes if some of them have no record, else 0.
     Total(u64),
 }
 
-/// A piece of a journal, protected by a checksum.
+/// The unit in which a journal is written: 40 bytes with a checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Frame {
     /// Number of records before this frame.
@@ -91,7 +91,8 @@ impl Frame {
         bytes
     }
 
-    /// Decodes a frame of the journal of measurement `run`; `None` if any bit is wrong. A header names its own measurement.
+    /// Decodes a frame of the journal of measurement `run`; `None` if its checksum or any constant byte is wrong. A header is valid for
+    /// whatever measurement it names.
     pub(super) fn decode(bytes: &Bytes, run: u64) -> Option<Self> {
         let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
         let length = bytes[4..].first_chunk().map(|word| u32::from_le_bytes(*word))?;
@@ -120,7 +121,8 @@ const VERSION: u32 = {
     u32::from_le_bytes([a, b, c, d])
 };
 
-/// Checksum of a frame, seeded with the measurement, so that frames of an older journal that remain on the disk do not match.
+/// Computes the checksum of a frame, seeded with the measurement's number. Frames of an older journal that remain on the disk therefore do not
+/// match.
 fn checksum(bytes: &Bytes, run: u64) -> u64 {
     let seed = if bytes[3] == b'H' { 0 } else { run };
     xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[..32], seed)

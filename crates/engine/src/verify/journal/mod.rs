@@ -1,15 +1,15 @@
 //! The journal of acknowledged writes.
 //!
-//! A record means that the target had acknowledged that write before the record was written. A missing record means nothing: the
-//! machine may have stopped between the two. Records are written in batches, as soon as the last batch is synced; so the journal
-//! lags behind by about two syncs of its own storage.
+//! A record means that the target had acknowledged the write before the record was written. A missing record proves nothing: the machine may
+//! have stopped between the two. Records are written in batches, each as soon as the previous batch is synced; so the journal lags behind by
+//! about two syncs of the storage that it lies on.
 //!
-//! An acknowledged flush has a record too, with the number of records before it began: their writes are durable if the target
-//! honours flushes.
+//! An acknowledged flush has a record too, with the number of records before the flush began: their writes are durable if the target honours
+//! flushes.
 //!
 //! The records of one block are in the order in which its writes were acknowledged.
 //!
-//! A journal may be a pipe or a serial line (`sink`), which leads away from the machine whose power goes.
+//! A journal may also be a pipe or a serial line (`sink`) to another machine, which survives the power cut.
 
 mod format;
 mod read;
@@ -33,7 +33,7 @@ pub(super) use self::read::read;
 use self::sink::Sink;
 use crate::request::Io;
 
-/// A journal that is being written.
+/// A journal that is being written by a thread.
 #[derive(Debug)]
 pub(crate) struct Journal {
     shared: Arc<Shared>,
@@ -43,40 +43,40 @@ pub(crate) struct Journal {
 
 #[derive(Debug)]
 struct Shared {
-    /// The measurement's number.
+    /// Number of the measurement that the journal belongs to.
     run: u64,
     began: Instant,
-    /// Bytes waiting to be written from which workers wait too.
+    /// Number of queued bytes from which workers wait for the writer.
     most_pending: usize,
     state: Mutex<State>,
-    /// Signals that there is something to write, or that the journal ends.
+    /// Signals that records are queued, or that the journal is being closed.
     filled: Condvar,
-    /// Signals that there is room for more records.
+    /// Signals that the queue has room again.
     drained: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     pending: Vec<u8>,
-    /// Records so far.
+    /// Number of records so far.
     records: u64,
-    /// Acknowledged writes so far, recorded or not.
+    /// Number of acknowledged writes so far, with or without a record.
     writes: u64,
-    /// Writes with a record.
+    /// Number of writes that have a record.
     recorded_writes: u64,
-    /// Writes with a synced record.
+    /// Number of writes whose record is synced.
     synced_writes: u64,
-    /// True after a failed flush.
+    /// True once flushes prove nothing any more: after a failed flush, or a failed synchronous write.
     distrusted: bool,
-    /// True once the journal takes no more records or cannot be written.
+    /// True once the journal accepts no more records, because it is finished or cannot be written.
     closed: bool,
 }
 
 impl Journal {
-    /// Creates a journal; its header is on disk when this returns.
+    /// Creates a journal. Its header is on disk when this returns.
     ///
     /// # Errors
-    /// The file exists already, or cannot be created.
+    /// The file exists already, or cannot be created or written.
     pub(crate) fn create(path: &Path, header: Header) -> io::Result<Self> {
         let sink = Arc::new(Sink::create(path)?);
         sink.append(&header.frame(0))?;
@@ -106,7 +106,7 @@ impl Journal {
         Ok(Self { shared, sink, writer: Mutex::new(Some(writer)) })
     }
 
-    /// True if the journal is on the filesystem of `other`, or on a filesystem whose block device is `other`.
+    /// Returns whether the journal lies on the same filesystem as the file `other`, or on a filesystem whose device is `other`.
     pub(super) fn shares_filesystem(&self, other: &File) -> bool {
         other.metadata().is_ok_and(|of| {
             self.sink.filesystem()
@@ -114,17 +114,17 @@ impl Journal {
         })
     }
 
-    /// Records an acknowledged write.
+    /// Adds a record of an acknowledged write; waits if the queue is full.
     pub(super) fn write(&self, io: &Io, generation: u64) {
         self.shared.add(Record::Write { offset: io.offset, length: io.length, generation });
     }
 
-    /// Number of records so far; a flush that begins now makes their writes durable.
+    /// Returns the number of records so far. A flush that begins now makes their writes durable.
     pub(super) fn records(&self) -> u64 {
         self.shared.lock().records
     }
 
-    /// Records an acknowledged flush that began after `records` records.
+    /// Records an acknowledged flush that began when there were `records` records.
     pub(super) fn flush(&self, records: u64) {
         if !self.shared.lock().distrusted {
             let after = Nanos(u64::try_from(self.shared.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
@@ -132,14 +132,14 @@ impl Journal {
         }
     }
 
-    /// Records that a flush failed. The kernel has dropped the pages that it could not write (fsync(2)), so that a later flush succeeds
-    /// without them: no flush is recorded any more.
+    /// Stops the recording of flushes, because a flush or a synchronous write failed. The kernel drops the pages that it could not write (see
+    /// fsync(2)), so a later flush succeeds without them.
     pub(super) fn distrust_flushes(&self) {
         self.shared.lock().distrusted = true;
     }
 
-    /// Closes the journal: waits until all records so far, and the mark of completeness, are on disk; later ones are left out. If some
-    /// records are missing, that is written into the journal, if its storage still works.
+    /// Closes the journal: waits until all records so far and the end frames are on disk; later records are dropped. If records are missing,
+    /// marks the journal as incomplete, if its storage still works, and returns an error.
     pub(super) fn finish(&self) -> Result<(), IncompleteJournal> {
         self.shared.lock().closed = true;
         self.shared.filled.notify_all();
@@ -158,7 +158,7 @@ impl Journal {
 }
 
 impl Drop for Journal {
-    /// Ends the writer thread, which would otherwise wait forever.
+    /// Ends the writer's thread, which would otherwise wait for records forever.
     fn drop(&mut self) {
         let _ = self.finish();
     }
@@ -187,7 +187,7 @@ impl Shared {
         self.filled.notify_one();
     }
 
-    /// Writes and syncs records in batches, each after a header, until the journal is closed.
+    /// Writes and syncs the queued records in batches, each after a header, until the journal is closed.
     fn write_all(&self, sink: &Sink, header: Header) -> io::Result<()> {
         let (mut batch, mut synced) = (Vec::new(), 0);
         loop {
@@ -214,20 +214,20 @@ impl Shared {
         }
     }
 
-    /// Records the number of acknowledged writes, because some records are missing.
+    /// Overwrites the journal's total with the number of acknowledged writes, which marks it as incomplete.
     fn mark_incomplete(&self, sink: &Sink) -> io::Result<()> {
         let writes = self.lock().writes;
         sink.write_over(&total(self.run, writes), LENGTH as u64)
     }
 }
 
-/// Encodes the total, which follows the first header.
+/// Encodes the total, the frame after the first header.
 fn total(run: u64, writes: u64) -> format::Bytes {
     Frame { number: 0, content: Content::Total(writes) }.encode(run)
 }
 
 impl Header {
-    /// Encodes the header that precedes the record of this number.
+    /// Encodes the header; `number` is that of the record that follows.
     fn frame(self, number: u64) -> format::Bytes {
         Frame { number, content: Content::Header(self) }.encode(self.run)
     }

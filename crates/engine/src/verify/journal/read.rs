@@ -1,7 +1,7 @@
-//! Reads a journal, also past damaged bytes, and determines its state.
+//! Reads a journal, even if parts of it are damaged, and determines its state.
 //!
-//! Each batch is written after the previous one was synced. So bad bytes with a header behind them are damage, and so are missing record
-//! numbers. The last batch may have been torn when the machine stopped, which is no damage.
+//! Each batch was written after the previous one was synced. So bad bytes are damage if a header follows them, and so are missing record
+//! numbers. Only the last batch may be incomplete because the machine stopped, which is not damage.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -12,13 +12,13 @@ use iotax_model::verify_errors::{JOURNAL_BATCH, JournalState};
 
 use super::format::{Content, Frame, Header, LENGTH, MARKER, Record};
 
-/// Bytes that are read at a time.
+/// Bytes that are read from the file at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// Reads a journal and calls `each` with every record and its number.
+/// Reads a journal and calls `each` with the number of every record and the record.
 ///
 /// # Errors
-/// `InvalidData` if there is no header, and errors of reading.
+/// `InvalidData` if the file has no header, and read errors.
 pub(crate) fn read(path: &Path, each: &mut dyn FnMut(u64, Record)) -> io::Result<(Header, JournalState)> {
     survey(&mut File::open(path)?, each)
 }
@@ -41,7 +41,7 @@ pub(super) fn survey(
     Ok((header, survey.finish()))
 }
 
-/// The first header: at the start, or the next one if the start is damaged.
+/// Finds the first header; if the start of the file is damaged, that is the header of a later batch.
 fn first_header(source: &mut impl Read) -> io::Result<Header> {
     let mut frames = Frames::new(source, 0);
     while let Some(piece) = frames.next()? {
@@ -52,23 +52,23 @@ fn first_header(source: &mut impl Read) -> io::Result<Header> {
     Err(io::Error::new(io::ErrorKind::InvalidData, "it is no journal of iotax bench --write-journal"))
 }
 
-/// The state of the reader.
+/// The reader's state: the position, and what is known about the batches so far.
 #[derive(Debug, Default)]
 struct Survey {
     header: Header,
     state: JournalState,
-    /// Bytes read so far.
+    /// Position in the journal: bytes read so far.
     at: u64,
-    /// The position of the last header.
+    /// Position in bytes of the last header.
     batch: u64,
-    /// The number of the next record.
+    /// Number that the next record should have.
     expected: u64,
-    /// Bad bytes directly before this position.
+    /// Number of bad bytes directly before the current position.
     bad: u64,
 }
 
 impl Survey {
-    /// Returns whether a frame may follow; records may be missing in between.
+    /// Returns whether a frame can come next; records before it may be missing.
     fn follows(&self, frame: Frame) -> bool {
         match frame.content {
             Content::Header(header) if header != self.header => false,
@@ -115,16 +115,16 @@ impl Survey {
 
 enum Piece {
     Frame(Frame),
-    /// Number of bytes that are not a frame.
+    /// This many bytes that do not belong to a valid frame.
     Bad(usize),
 }
 
-/// Splits a journal into frames and bad pieces. A bad piece ends at the next marker.
+/// Splits a journal into frames and stretches of bad bytes. Reading resumes at the next marker.
 struct Frames<'a, R> {
     source: &'a mut R,
     run: u64,
     buffer: Vec<u8>,
-    /// Bytes of the buffer already processed.
+    /// Number of bytes of the buffer that are processed.
     done: usize,
     ended: bool,
 }
@@ -149,7 +149,7 @@ impl<'a, R: Read> Frames<'a, R> {
         Ok(Some(piece))
     }
 
-    /// Fills the buffer with at least a frame's bytes, unless the file ends.
+    /// Refills the buffer until it holds at least one frame, or the file ends.
     fn fill(&mut self) -> io::Result<()> {
         while !self.ended && self.buffer.len() - self.done < LENGTH {
             self.buffer.drain(..self.done);
@@ -160,7 +160,7 @@ impl<'a, R: Read> Frames<'a, R> {
     }
 }
 
-/// Number of bytes before the next marker, or before a possible start of one.
+/// Returns the number of bytes before the next marker, or before an incomplete marker at the end of the data.
 fn bad_bytes(rest: &[u8], ended: bool) -> usize {
     let marker = rest[1..].windows(MARKER.len()).position(|window| window == MARKER);
     match marker {

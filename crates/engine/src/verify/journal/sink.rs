@@ -1,4 +1,4 @@
-//! The destination of a journal: a new file, or a pipe or serial line.
+//! The storage of a journal: a new file, or a pipe or serial line.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,8 +10,8 @@ use rustix::fs::OFlags;
 
 use super::format::LENGTH;
 
-/// Maximum number of bytes queued for a serial line. A power cut loses them with their records: a hundred records take a third of a second
-/// at 115,200 baud.
+/// Maximum number of bytes queued for a serial line. A power cut loses the queued records; a hundred records take a third of a second at
+/// 115,200 baud.
 const MOST_PENDING_OF_LINE: usize = 100 * LENGTH;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) enum Sink {
 }
 
 impl Sink {
-    /// Creates a new file, or opens an existing pipe or character device.
+    /// Creates a new file; opens an existing pipe or character device instead.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let is_line = |found: fs::Metadata| {
             let kind = found.file_type();
@@ -35,7 +35,7 @@ impl Sink {
         OpenOptions::new().write(true).custom_flags(no_terminal).open(path).map(Self::Line)
     }
 
-    /// Appends bytes, and returns once they are safe: on disk, or sent over the line.
+    /// Appends bytes and returns when they are safe: synced to disk, or sent over the line.
     pub(super) fn append(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::File(file) => {
@@ -52,7 +52,7 @@ impl Sink {
         }
     }
 
-    /// Overwrites bytes at `offset` of a file; fails on a pipe or line.
+    /// Overwrites bytes of a file at `offset`. Fails on a pipe or line.
     pub(super) fn write_over(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         match self {
             Self::File(file) => {
@@ -63,7 +63,7 @@ impl Sink {
         }
     }
 
-    /// Makes the directory entry of a new file durable.
+    /// Makes the name of a new file durable by syncing its directory.
     pub(super) fn sync_name(&self, path: &Path) -> io::Result<()> {
         let Self::File(file) = self else { return Ok(()) };
         file.sync_all()?;
@@ -71,7 +71,7 @@ impl Sink {
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    /// Maximum number of bytes waiting to be written. A batch adds one record, a header and two end frames.
+    /// Returns the maximum number of queued bytes. For a file, that is the largest batch less one more record, a header and two end frames.
     pub(super) const fn most_pending(&self) -> usize {
         match self {
             Self::File(_) => JOURNAL_BATCH - 4 * LENGTH,
@@ -79,7 +79,7 @@ impl Sink {
         }
     }
 
-    /// Device number of the filesystem that the journal's file is on; `None` for a pipe or line.
+    /// Returns the device number of the filesystem that contains the journal; `None` for a pipe or line.
     pub(super) fn filesystem(&self) -> Option<u64> {
         match self {
             Self::File(file) => file.metadata().ok().map(|found| found.dev()),

@@ -1,15 +1,15 @@
-//! `atop -P DSK,LVM,MDD`: label, host, time since 1970, date, time, seconds, device, milliseconds busy, reads, sectors read,
-//! writes, sectors written; newer versions go on with discards and queues.
+//! Reads `atop -P DSK,LVM,MDD`: label, host, time since 1970, date, time, seconds, device, milliseconds busy, reads, sectors read, writes,
+//! sectors written; newer versions add discards and queues.
 
 use super::super::lines::lines;
 use super::super::parse_util::not_understood;
 use super::super::{DeviceInterval, Found, ImportedInterval, Stamp};
 use super::{Devices, LONGEST_SECONDS, SINCE_BOOT};
 
-/// Number of fields per line in the oldest supported version.
+/// Number of fields in a line of the oldest supported version.
 const FIELDS: usize = 12;
 
-/// Adds the `-P` results of a text.
+/// Adds the results of the `-P` lines in a text.
 pub(super) fn read(text: &str, found: &mut Found) {
     let mut devices = Devices::default();
     for event in events(text) {
@@ -22,7 +22,7 @@ pub(super) fn read(text: &str, found: &mut Found) {
     devices.entries(found);
 }
 
-/// The `-P` samples grouped into intervals: samples of the same time form one.
+/// Groups the `-P` samples into intervals: samples of the same time belong to one.
 pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> {
     let mut intervals: Vec<ImportedInterval> = Vec::new();
     for event in events(text) {
@@ -56,13 +56,13 @@ pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> 
     intervals
 }
 
-/// The content of a `-P` line.
+/// Meaning of a `-P` line.
 enum Event<'t> {
-    /// Start of a session: the next sample covers the time since boot.
+    /// A session starts: the next sample covers the time since boot.
     Session,
-    /// An ordinary sample: line number, device and figures.
+    /// A usable sample: line number, device and figures.
     Sample(usize, &'t str, [u64; 7]),
-    /// An unusable sample: line number, line and reason.
+    /// A sample that cannot be used: line number, line and reason.
     Unclear(usize, &'t str, &'static str),
 }
 
@@ -104,7 +104,8 @@ fn is_stamp(word: &str) -> bool {
     word.len() >= 9 && word.chars().all(|c| c.is_ascii_digit())
 }
 
-/// The device and its figures: seconds since 1970, interval in seconds, milliseconds busy, reads, sectors read, writes, sectors written.
+/// Parses a sample to its device and figures: seconds since 1970, interval in seconds, milliseconds busy, reads, sectors read, writes,
+/// sectors written.
 fn sample<'a>(words: &[&'a str]) -> Option<(&'a str, [u64; 7])> {
     let number = |at: usize| words.get(at)?.parse::<u64>().ok();
     let numbers = [number(2)?, number(5)?, number(7)?, number(8)?, number(9)?, number(10)?, number(11)?];

@@ -6,11 +6,11 @@ use super::super::{Entry, Found, Stamp};
 use super::Work;
 use iotax_analysis::Metric;
 
-/// Limits on nesting depth and tag length in bytes.
+/// Maximum nesting depth of elements, and maximum length of a tag in bytes.
 const DEEPEST: usize = 32;
 const LONGEST_TAG: usize = 1000;
 
-/// A partly parsed document.
+/// A document of which some elements have been parsed.
 #[derive(Default)]
 struct Document<'t> {
     line: usize,
@@ -18,11 +18,11 @@ struct Document<'t> {
     works: Vec<Work>,
     time: Option<Stamp>,
     span: Span,
-    /// Number of timespans so far.
+    /// Number of timespans in the document so far.
     spans: usize,
 }
 
-/// A partly parsed timespan.
+/// A timespan of which some elements have been parsed.
 #[derive(Default)]
 struct Span {
     seconds: Option<f64>,
@@ -30,7 +30,7 @@ struct Span {
     seen: usize,
     cpu: Option<f64>,
     mean: Option<f64>,
-    /// Bytes and I/Os of reads, then of writes.
+    /// Bytes and I/Os of reads, then bytes and I/Os of writes.
     sums: [[u64; 2]; 2],
     target: Target,
     percent: Option<String>,
@@ -117,7 +117,7 @@ impl Document<'_> {
         }
     }
 
-    /// Processes the text of an element without children.
+    /// Reads the text of an element without children.
     fn leaf(&mut self, text: &str, line: usize, found: &mut Found) {
         match self.open[..] {
             ["Results", "System", "RunTime"] => self.time = Stamp::of(text),

@@ -1,4 +1,4 @@
-//! An fio job from any of fio's output formats, and its conversion to an entry.
+//! A job parsed from any of fio's output formats, and its conversion to an entry.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -10,54 +10,54 @@ use iotax_model::workload::{KEYS, WorkloadKey};
 use super::super::{Entry, Line, Stamp};
 use iotax_analysis::Metric;
 
-/// Directions in fio's order; the last combines all directions, if fio was run with `unified_rw_reporting`.
+/// Directions in fio's order; the last one stands for all directions together, which `unified_rw_reporting` prints.
 pub(super) const DIRECTIONS: [&str; 4] = ["read", "write", "trim", MIXED];
 
-/// fio's word for all directions combined.
+/// fio's word for all directions together.
 pub(super) const MIXED: &str = "mixed";
 
 /// Index of [`MIXED`] in [`DIRECTIONS`].
 pub(super) const ALL_IN_ONE: usize = 3;
 
-/// A job, or one of its clones.
+/// A job, or one of its clones, as fio printed it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Job {
     pub(super) name: String,
     pub(super) group: Option<String>,
-    /// Number of the fio output in the text; clones of a job share it.
+    /// Number of the fio output within the text; clones of a job have the same number.
     pub(super) document: usize,
-    /// Host that the job ran on, in client/server mode.
+    /// Host on which the job ran, in client/server mode.
     pub(super) host: Option<String>,
-    /// The requested options, by fio's names; `None` if the text does not list them. An option missing from the list has fio's default; the
-    /// value of an empty one is unknown.
+    /// Options by fio's names; `None` if the text does not list them. A missing option has fio's default; the value of an option with an
+    /// empty text is unknown.
     pub(super) options: Option<Options>,
-    /// Results by [`DIRECTIONS`]; `None` for a direction without I/O.
+    /// Results by the index in [`DIRECTIONS`]; `None` for a direction without I/O.
     pub(super) directions: [Option<Box<Direction>>; 4],
-    /// True if it is certain that the job has no other directions.
+    /// True if it is certain that the job has no other directions than these.
     pub(super) is_whole: bool,
-    /// True if clones may be missing from the text, so that no sum is possible.
+    /// True if the text may lack some of the job's clones, so that their sum is unknown.
     pub(super) is_torn: bool,
     pub(super) error: Option<String>,
-    /// Start time, or the time of fio's report.
+    /// Time of the job's start, else of fio's report.
     pub(super) time: Option<Stamp>,
-    /// User and system CPU time, as percentages of one CPU.
+    /// User and system CPU time, in percent of one CPU.
     pub(super) cpu: Option<(f64, f64)>,
-    /// Duration in milliseconds; over all clones if fio reports them as one job.
+    /// Duration in milliseconds; summed over clones if fio reports them as one job.
     pub(super) took_ms: Option<f64>,
-    /// Mean latency of flushes in nanoseconds.
+    /// Mean latency of flushes in nanoseconds, if printed.
     pub(super) sync_ns: Option<f64>,
-    /// Number of clones if fio has already summed their figures.
+    /// Number of clones whose figures fio has already summed; `None` for a single clone.
     pub(super) clones: Option<u32>,
-    /// Version of fio; a text may have several.
+    /// Version of the fio that printed the job; a text may contain output of several.
     pub(super) version: String,
-    /// A note about the job.
+    /// Note that explains the job's figures, if any.
     pub(super) note: Option<String>,
     pub(super) line: usize,
-    /// Unreadable or impossible figures, which invalidate the result.
+    /// Figures that are impossible or cannot be read; any of them makes the result unusable.
     pub(super) unread: Vec<Line>,
 }
 
-/// The options of a job's own section, which take precedence, and of `[global]`.
+/// Options of a job's section, which take precedence, and options of `[global]`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Options {
     pub(super) shared: Rc<BTreeMap<String, String>>,
@@ -73,14 +73,14 @@ impl Options {
         self.get(name).is_some()
     }
 
-    /// The options in effect, each once.
+    /// Returns the options in effect, each once.
     fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let shared = self.shared.iter().filter(|(name, _)| !self.own.contains_key(*name));
         shared.chain(&self.own).map(|(name, value)| (name.as_str(), value.as_str()))
     }
 }
 
-/// The I/O in one direction.
+/// Results of one direction.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Direction {
     pub(super) ios: Option<u64>,
@@ -88,22 +88,22 @@ pub(super) struct Direction {
     pub(super) iops: Option<f64>,
     pub(super) bytes_per_s: Option<f64>,
     pub(super) runtime_ms: Option<f64>,
-    /// Mean latency in nanoseconds: from issue to completion if known, else from submission.
+    /// Mean latency in nanoseconds: from issue to completion if printed, else from submission.
     pub(super) mean_ns: Option<f64>,
-    /// True if latencies are measured from submission.
+    /// True if the latencies start at submission instead of issue.
     pub(super) is_from_submission: bool,
     pub(super) max_ns: Option<f64>,
-    /// Percentiles: the percentage as printed, and the latency in nanoseconds.
+    /// Percentiles: percentage as printed, and latency in nanoseconds.
     pub(super) percentiles: Vec<(f64, f64)>,
-    /// Histogram of all I/Os: latency in nanoseconds and count.
+    /// Histogram of all I/Os: latency in nanoseconds and count per bin.
     pub(super) bins: Option<Vec<(u64, u64)>>,
 }
 
-/// Largest ratio of a job's duration to its I/O runtime that rules out several clones; two would take twice as long.
+/// Largest ratio of a job's duration to its I/O runtime that rules out several clones; the duration of two would be twice as long.
 const OVER_ITS_IO: f64 = 1.05;
 
 impl Job {
-    /// Returns whether the job took no longer than its I/O, which rules out several clones.
+    /// Returns whether the job took no longer than its I/O, so that it has no clones.
     fn ran_alone(&self) -> bool {
         let runtimes = self.directions.iter().flatten().filter_map(|direction| direction.runtime_ms);
         let runtime = runtimes.fold(0.0, f64::max);
@@ -115,7 +115,7 @@ impl Job {
     }
 }
 
-/// Turns jobs into entries in order, with clones summed. Also returns a line for each unusable job: clones with missing figures have no sum.
+/// Converts jobs to entries in order, with clones summed. Also returns a line for each unusable job, such as clones with missing figures.
 pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
     let mut groups: Vec<Vec<Job>> = Vec::new();
     let mut known = HashMap::new();
@@ -228,7 +228,7 @@ fn entry(clones: &[Job]) -> Option<Entry> {
     entry.has_figures().then_some(entry)
 }
 
-/// Sets an entry's metrics to those of several directions combined.
+/// Sets an entry's metrics to those of several directions together.
 fn state(entry: &mut Entry, all: &[&Direction]) {
     let sum =
         |of: fn(&Direction) -> Option<f64>| all.iter().map(|direction| of(direction)).sum::<Option<f64>>();
@@ -247,7 +247,7 @@ fn state(entry: &mut Entry, all: &[&Direction]) {
     }
 }
 
-/// The mean over directions, weighted by their I/Os, or by their rates if only those are known.
+/// Returns the mean latency over directions, weighted by their I/Os, or by their rates if only those are known.
 fn mean(all: &[&Direction]) -> Option<f64> {
     if let [one] = all {
         return one.mean_ns;
@@ -263,7 +263,7 @@ fn mean(all: &[&Direction]) -> Option<f64> {
     (weights > 0.0).then(|| sum / weights)
 }
 
-/// Adds the figures of one direction, named by `word`.
+/// Adds the figures of one direction under names that start with `word`.
 fn by_itself(entry: &mut Entry, word: &str, of: &[&Direction]) {
     let sum = |figure: fn(&Direction) -> Option<f64>| {
         of.iter().map(|direction| figure(direction)).sum::<Option<f64>>()
@@ -279,7 +279,7 @@ fn by_itself(entry: &mut Entry, word: &str, of: &[&Direction]) {
     }
 }
 
-/// Adds percentiles that are not iotax metrics, and the maximum.
+/// Adds p95, p99.99 and the maximum, for which iotax has no metrics.
 fn more_percentiles(entry: &mut Entry, before: &str, of: &Direction) {
     entry.add(format!("{before}latency_p95"), of.percentile(95.0), "ns");
     entry.add(format!("{before}latency_p99_99"), of.percentile(99.99), "ns");
@@ -292,7 +292,7 @@ impl Direction {
     }
 }
 
-/// Complete histograms; `None` unless every direction of every clone has buckets.
+/// Returns complete histograms; `None` unless every direction of every clone has bins.
 fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
     let mut tallies = Box::<Tallies>::default();
     let (mut all_ios, mut all_bytes) = (0, 0);
@@ -317,7 +317,7 @@ fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
     (tallies.latency().count() > 0).then_some(tallies)
 }
 
-/// The sum of two counts; `None` if it exceeds the store's range, 2^63 - 1.
+/// Adds two counts; `None` if the sum exceeds the store's range, 2^63 - 1.
 fn added(a: u64, b: u64) -> Option<u64> {
     a.checked_add(b).filter(|sum| i64::try_from(*sum).is_ok())
 }
@@ -332,7 +332,7 @@ impl Job {
     }
 }
 
-/// The target of the job: its host, file or directory.
+/// Returns the target of the job: host, and file or directory, as far as known.
 fn target(job: &Job) -> Option<String> {
     let place = job.option("filename").or_else(|| job.option("directory"));
     match (&job.host, place) {
@@ -341,7 +341,7 @@ fn target(job: &Job) -> Option<String> {
     }
 }
 
-/// Workload keys that fio lacks, or uses with another meaning.
+/// Workload keys that fio does not have, or uses with another meaning.
 const NOT_FIOS: [&str; 9] = [
     "stamps",
     "blackout",
@@ -354,14 +354,14 @@ const NOT_FIOS: [&str; 9] = [
     "nrdirs",
 ];
 
-/// fio's defaults.
+/// fio's defaults of options that are always known.
 const DEFAULTS: [(&str, &str); 5] =
     [("rw", "read"), ("bs", "4k"), ("iodepth", "1"), ("numjobs", "1"), ("direct", "0")];
 
-/// Options that are stored elsewhere in an entry, or only concern fio's output.
+/// Options that an entry stores elsewhere, or that only concern fio's output.
 const SAID: [&str; 6] = ["name", "filename", "directory", "group_reporting", "kb_base", "description"];
 
-/// The key that corresponds to an fio option.
+/// Returns the name of the workload key for an fio option.
 fn key_of(option: &str) -> &str {
     match option {
         "readwrite" => "rw",
@@ -372,7 +372,7 @@ fn key_of(option: &str) -> &str {
     }
 }
 
-/// Sets an entry's keys from fio's options. Returns a note on options that iotax lacks.
+/// Sets an entry's keys from fio's options. Returns a note on the options that iotax cannot express.
 fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
     let options = job.options.as_ref()?;
     for (key, value) in DEFAULTS {
@@ -406,7 +406,7 @@ fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
     (!foreign.is_empty()).then(|| format!("not in iotax's terms: {}", foreign.join(", ")))
 }
 
-/// An option's value in iotax's syntax; `None` if iotax cannot express it.
+/// Converts an option's value to iotax's syntax; `None` if iotax cannot express it.
 fn ours(key: &WorkloadKey, option: &str, value: &str, base_is_1000: bool) -> Option<String> {
     let is_whole = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
     Some(match key.value {

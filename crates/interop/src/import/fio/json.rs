@@ -43,7 +43,7 @@ pub(super) fn read(text: &str) -> Read {
     read
 }
 
-/// Replaces byte positions of unreadable figures by line numbers.
+/// Replaces the byte positions of unreadable figures by line numbers.
 fn number_unread(text: &str, read: &mut Read) {
     let mut unread = read.jobs.iter_mut().flat_map(|job| &mut job.unread).peekable();
     if unread.peek().is_some() {
@@ -52,12 +52,12 @@ fn number_unread(text: &str, read: &mut Read) {
     }
 }
 
-/// Reads the figures of a job and collects the unreadable ones.
+/// Reads figures of a job, and collects those that cannot be read.
 #[derive(Default)]
 struct Figures(Vec<Line>);
 
 impl Figures {
-    /// A number multiplied by `factor`; `None` if the text has none or it is unreadable.
+    /// Returns a number multiplied by `factor`; `None` if it is missing or cannot be read.
     fn number(&mut self, value: Value<'_>, factor: f64, unit: &str) -> Option<f64> {
         let number = value.f64().map(|number| number * factor);
         let why = match number {
@@ -69,7 +69,7 @@ impl Figures {
         number.filter(|_| is_possible)
     }
 
-    /// Like [`Self::number`], for a whole count.
+    /// Returns a whole number; `None` if it is missing or cannot be read.
     fn count(&mut self, value: Value<'_>) -> Option<u64> {
         let count = value.u64();
         self.refuse(value, (value.is_there() && count.is_none()).then(|| "it is no count".to_owned()));
@@ -84,8 +84,8 @@ impl Figures {
     }
 }
 
-/// Drops a job of a truncated document if its `numjobs` is missing and the text has other jobs of that name: they may be clones, and the
-/// job's figures only a part.
+/// Drops a job of a truncated document if its `numjobs` is missing and the text has other jobs of that name: they may be clones, so the job's
+/// figures may be only a part.
 fn leave_doubtful_out(text: &str, read: &mut Read) {
     let is_unsure = |job: &Job| job.is_torn && !job.options.iter().any(|known| known.has("numjobs"));
     if !read.jobs.iter().any(is_unsure) {
@@ -107,12 +107,12 @@ fn leave_doubtful_out(text: &str, read: &mut Read) {
     }
 }
 
-/// Returns whether an fio document begins at this brace.
+/// Returns whether the opening brace at the start of this text begins an fio document.
 fn is_head(text: &str) -> bool {
     text[1..].trim_start().starts_with("\"fio version\"")
 }
 
-/// Finds fio documents in a JSON value, which may be another tool's record around them, and single jobs of a truncated document.
+/// Finds fio documents in a JSON value, even within another tool's record, and single jobs of a truncated document.
 fn documents(value: Value<'_>, line: usize, read: &mut Read) {
     if !value.is_map() {
         return value.items().for_each(|value| documents(value, line, read));
@@ -152,11 +152,11 @@ struct Document<'t> {
     line: usize,
     global: Rc<BTreeMap<String, String>>,
     value: Value<'t>,
-    /// True for the document of an fio server, which also sums up its clients' results.
+    /// True for the document of an fio client, which includes the sum of all servers' results.
     of_clients: bool,
 }
 
-/// The start time of a job; if unknown, the time at which its document was printed.
+/// Returns the start time of a job, else the time at which its document was printed.
 fn time(job: Value<'_>, document: &Document<'_>, figures: &mut Figures) -> Option<Stamp> {
     let [printed_ms, printed_s] = ["timestamp_ms", "timestamp"].map(|key| document.value.get(key));
     [(job.get("job_start"), 1), (printed_ms, 1), (printed_s, 1000)].into_iter().find_map(|(value, unit)| {
@@ -168,23 +168,23 @@ fn time(job: Value<'_>, document: &Document<'_>, figures: &mut Figures) -> Optio
     })
 }
 
-/// The document's global options.
+/// Returns the global options of the document.
 fn shared(document: Value<'_>) -> Rc<BTreeMap<String, String>> {
     Rc::new(told(document.get("global options")).collect())
 }
 
-/// Options in JSON. An option without a value is an enabled switch and becomes `1`.
+/// Returns options in JSON as text. An option without a value is an enabled switch and becomes `1`.
 fn told(options: Value<'_>) -> impl Iterator<Item = (String, String)> + use<'_> {
     let of = |text: String| if text.is_empty() { "1".to_owned() } else { text };
     options.entries().filter_map(move |(key, value)| Some((key.into_owned(), of(value.string()?))))
 }
 
-/// The version without its prefix: `3.33` from `fio-3.33`.
+/// Returns the version without its prefix: `3.33` from `fio-3.33`.
 pub(super) fn plain_version(text: &str) -> String {
     text.trim_start_matches("fio-").to_owned()
 }
 
-/// The job name of fio's sum over all clients.
+/// Name of the job that holds fio's sum over all clients.
 pub(super) const ALL_CLIENTS: &str = "All clients";
 
 /// Parses a job of a document; `None` if the value is not a job.
@@ -224,7 +224,7 @@ fn job(value: Value<'_>, document: &Document<'_>) -> Option<Job> {
     })
 }
 
-/// Returns whether a direction has a count of I/Os or a rate.
+/// Returns whether a direction in JSON has a count of I/Os or a rate.
 fn is_told(direction: Value<'_>) -> bool {
     ["total_ios", "iops", "bw", "bw_bytes"].iter().any(|key| !direction.get(key).is_null())
 }
@@ -272,7 +272,7 @@ fn percentiles(list: Value<'_>, unit: f64, figures: &mut Figures) -> Vec<(f64, f
     list.entries().filter_map(known).filter(|(q, ns): &(f64, f64)| *q > 0.0 && *ns > 0.0).collect()
 }
 
-/// Reads JSON+'s non-empty bins: nanoseconds and their count.
+/// Reads the bins of JSON+ that are not empty: nanoseconds and count.
 fn read_bins(bins: Value<'_>, figures: &mut Figures) -> Option<Vec<(u64, u64)>> {
     let bin = |(ns, times): (Cow<'_, str>, Value<'_>)| {
         let (ns, count): (u64, _) = (ns.parse().ok()?, figures.count(times)?);

@@ -13,26 +13,26 @@ use std::collections::HashMap;
 use super::{Entry, Found, Line, MOST_ROWS};
 use job::Job;
 
-/// Largest relative difference of the same rate between two formats of one run: text rounds to three digits.
+/// Largest relative difference of a rate between two formats of one run; the text rounds to three digits.
 const ROUNDING: f64 = 0.006;
 
-/// Maximum number of entries with the same name and rate that are searched for a match from another format.
+/// Maximum number of entries with the same name and rate among which a match from another format is searched.
 const MOST_ALIKE: usize = 100;
 
-/// The result of reading one of the formats.
+/// Jobs read from one of the formats.
 #[derive(Default)]
 struct Read {
     version: Option<String>,
     jobs: Vec<Job>,
     not_understood: Vec<Line>,
-    /// Number of fio outputs so far.
+    /// Number of fio outputs in the text so far.
     documents: usize,
-    /// True if rows were dropped because of a limit.
+    /// True if jobs were dropped because there are too many.
     is_cut: bool,
 }
 
 impl Read {
-    /// Starts the output of another run of fio, in which a job of the same name is a repetition.
+    /// Starts the output of another run of fio; a job of a known name is a repetition from here on.
     const fn begin_document(&mut self) {
         self.documents += 1;
     }
@@ -72,7 +72,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// IOPS and bytes/s of entries by name, sorted by IOPS.
+/// IOPS and bytes/s of the entries so far by name, sorted by IOPS.
 struct RatesByName(HashMap<String, Vec<(f64, f64)>>);
 
 impl RatesByName {
@@ -87,7 +87,7 @@ impl RatesByName {
         Self(told)
     }
 
-    /// Returns whether an entry with the same rates exists.
+    /// Returns whether an entry with the same name and rates exists.
     fn has(&self, entry: &Entry) -> bool {
         let (Some(told), Some((iops, bytes))) = (self.0.get(&entry.workload), rates(entry)) else {
             return false;

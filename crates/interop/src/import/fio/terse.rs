@@ -7,7 +7,7 @@ use super::Read;
 use super::job::{Direction, Job};
 use super::json::plain_version;
 
-/// The number of fields in a version of the format.
+/// Numbers of fields in a version of the format.
 struct Layout {
     /// Number of fields before the first direction.
     head: usize,
@@ -28,16 +28,16 @@ impl Layout {
         })
     }
 
-    /// Number of fields up to and including user and system CPU share.
+    /// Returns the number of fields up to and including user and system CPU share.
     fn fields(&self) -> usize {
         self.head + self.directions * self.direction + 2
     }
 }
 
-/// Number of fields for context switches and page faults.
+/// Number of fields with context switches and page faults.
 const COUNTS: usize = 3;
 
-/// Number of fields for the distributions of depths and latencies.
+/// Number of fields with the distributions of depths and latencies.
 const SHARES: usize = 29;
 
 /// Number of percentile fields per direction, such as `99.000000%=872`.
@@ -79,7 +79,7 @@ pub(super) fn read(text: &str) -> Read {
 }
 
 /// Adds the job of a line. Adjacent lines of one job may be concurrent clones or repetitions, which look alike: keeps the first and adds a
-/// note about the others. A job that recurs after another one is a repetition.
+/// note about the others. A job that recurs after another job is a repetition.
 fn add(read: &mut Read, mut job: Job, version: &str) {
     version.clone_into(&mut job.version);
     let same =
@@ -97,7 +97,7 @@ fn add(read: &mut Read, mut job: Job, version: &str) {
 
 const AMBIGUOUS: &str = "several lines of this job stand together: its clones, which ran at once, or repetitions; only the first is taken";
 
-/// The layout of a terse line; `None` for other lines.
+/// Returns the layout of a terse line; `None` for other lines.
 fn layout(line: &str) -> Option<Layout> {
     let mut fields = line.split(';');
     let layout = Layout::of(fields.next()?)?;
@@ -141,7 +141,7 @@ fn job(fields: &[&str], layout: &Layout, line: usize) -> Option<Job> {
     })
 }
 
-/// Parses the fields of a direction. `None` if they are invalid; `Some(None)` if it had no I/O.
+/// Parses the fields of a direction. `None` if they are invalid; `Some(None)` if the direction had no I/O.
 #[expect(clippy::option_option, reason = "what is none and what is no direction are two answers")]
 fn direction(fields: &[&str]) -> Option<Option<Direction>> {
     let figures: Vec<f64> = fields[..12].iter().map(|field| number(field)).collect::<Option<_>>()?;

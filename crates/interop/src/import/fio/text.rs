@@ -1,7 +1,7 @@
 //! Reads fio's human-readable output, of versions 2 and 3.
 //!
-//! A value counts only if the character that ends it is on the same line, because a number wrapped by a terminal would be read wrongly. If a
-//! value appears twice in one job, a second job's header is missing, so neither value is used.
+//! A value is used only if the character that ends it is on the same line, because a terminal may have wrapped the number. If a value appears
+//! twice in one job, the header of a second job is missing, so neither value is used.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -17,24 +17,24 @@ use super::json::ALL_CLIENTS;
 #[derive(Default)]
 struct Reader {
     read: Read,
-    /// Options of each job, by name, from the lines before the results: `NAME: (g=0): rw=...`.
+    /// Options of each job by its name, from the lines before the results: `NAME: (g=0): rw=...`.
     asked: HashMap<String, Rc<BTreeMap<String, String>>>,
-    /// Time of printing in the header of the last job.
+    /// Time of printing in the header of the last job, if any.
     printed: Option<String>,
-    /// True if results were read since the last fio output began.
+    /// True if results were read since the current fio output began.
     has_results: bool,
-    /// True once the part after the jobs has begun.
+    /// True in the part after the jobs, such as group summaries.
     is_over: bool,
     job: Option<Job>,
     direction: Option<usize>,
-    /// Unit of the following percentiles, in nanoseconds.
+    /// Unit of the percentiles that follow, in nanoseconds.
     percentiles_in: Option<f64>,
-    /// True after the last direction of the job.
+    /// True after the last direction of the current job.
     is_past: bool,
-    /// For each direction, true if it was found twice.
+    /// For each direction, true if its results were found twice.
     twice: [bool; 4],
     issued: Option<Vec<u64>>,
-    /// Numbers of lines with times of this direction: from submission, from issue, and headers of percentiles.
+    /// Number of lines in this direction with latencies from submission, with latencies from issue, and with headers of percentiles.
     times: [usize; 3],
 }
 
@@ -115,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// Starts the output of another run of fio.
+    /// Starts the output of another run of fio; resets what belongs to the previous one.
     fn begin_document(&mut self) {
         self.read.begin_document();
         self.asked.clear();
@@ -174,7 +174,7 @@ impl Reader {
         self.direction = Some(which);
     }
 
-    /// Returns a parsed figure; an unreadable one invalidates its job's result.
+    /// Returns a parsed figure; an unreadable one makes its job's result unusable.
     fn read_or_refuse<T>(&mut self, figure: Result<Option<T>, String>, line: &str, at: usize) -> Option<T> {
         figure.unwrap_or_else(|reason| {
             if let Some(job) = &mut self.job {
@@ -253,12 +253,12 @@ impl Reader {
     }
 }
 
-/// Returns whether a line is a direction's rate: `read: IOPS=8473, BW=33.1MiB/s (34.7MB/s)(33.1MiB/1001msec)`
+/// Returns whether a line has the rates of a direction: `read: IOPS=8473, BW=33.1MiB/s (34.7MB/s)(33.1MiB/1001msec)`.
 fn is_rate(line: &str) -> bool {
     DIRECTIONS.iter().any(|word| line.starts_with(word)) && line.contains("IOPS=") && line.contains("BW=")
 }
 
-/// The first line of a job.
+/// The first line of a job's results.
 struct Head {
     name: String,
     group: String,
@@ -284,8 +284,8 @@ fn head(line: &str) -> Option<Head> {
     })
 }
 
-/// Returns whether two dates such as `Sun Nov 22 03:53:55 2026` may belong to one output, which takes at most a second to print. A missing
-/// date matches any other.
+/// Returns whether two dates such as `Sun Nov 22 03:53:55 2026` may belong to one output, which is printed within a second. A missing date
+/// matches any other.
 fn is_at_once(one: &str, other: &str) -> bool {
     let second = |date: &str| {
         let clock = date.split_whitespace().find(|word| word.matches(':').count() == 2)?;
@@ -319,7 +319,7 @@ fn asked(line: &str, next: Option<&str>) -> Option<(String, BTreeMap<String, Str
     Some((name.to_owned(), options))
 }
 
-/// The block size in `(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B` or `4K-4K/4K-4K/4K-4K`; `None` if they differ.
+/// Parses the block size in `(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B` or `4K-4K/4K-4K/4K-4K`; `None` if the sizes differ.
 fn block_size(text: &str) -> Option<String> {
     let list = text.split_once("bs=")?.1.split_once(", ioengine")?.0;
     let is_mark = |part: &&str| part.starts_with('(') || part.is_empty();
@@ -328,12 +328,12 @@ fn block_size(text: &str) -> Option<String> {
     sizes.all(|size| size == first).then(|| first.to_owned())
 }
 
-/// The text in round brackets: `usec` in `clat (usec)`.
+/// Returns the text in round brackets: `usec` in `clat (usec)`.
 fn in_brackets(text: &str) -> Option<&str> {
     Some(text.split_once('(')?.1.split_once(')')?.0)
 }
 
-/// The value of `key=`, up to a comma, bracket or space.
+/// Returns the value of `key=`, up to a comma, bracket or space.
 fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let mut from = 0;
     loop {
@@ -354,7 +354,7 @@ fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     }
 }
 
-/// The figure of `key=` in a unit; `None` if it is 0, missing or truncated. Fails if it cannot be read.
+/// Parses the figure of `key=` in a unit; `None` if it is 0, missing or truncated. Fails if it cannot be read.
 fn figure(
     line: &str,
     key: &str,
@@ -364,7 +364,7 @@ fn figure(
     value(line, key).map_or(Ok(None), |text| possible(&format!("{key}={text}"), read(text), unit))
 }
 
-/// A parsed figure; `None` if it is 0. Fails if the text has no figure, or an impossible one.
+/// Checks a parsed figure; `None` if it is 0. Fails if `text` has no figure, or an impossible one.
 fn possible(text: &str, figure: Option<f64>, unit: &str) -> Result<Option<f64>, String> {
     let Some(figure) = figure else { return Err(format!("{text} is no figure")) };
     impossible(figure, unit)
@@ -417,7 +417,7 @@ fn direction(line: &str) -> Result<Direction, String> {
     })
 }
 
-/// A figure with the largest relative rounding error that its digits allow.
+/// A figure, with the largest relative rounding error that its number of digits allows.
 struct Rounded {
     value: f64,
     error: f64,
@@ -440,7 +440,7 @@ impl Rounded {
     }
 }
 
-/// Bytes per second, from the most precise part of `BW=50.6MiB/s (53.0MB/s)(50.6MiB/1001msec)`; `None` if that part is truncated.
+/// Parses bytes per second, from the most precise part of `BW=50.6MiB/s (53.0MB/s)(50.6MiB/1001msec)`; `None` if that part is truncated.
 fn bytes_per_s(line: &str) -> Result<Option<f64>, String> {
     let Some(first) = value(line, "BW") else { return Ok(None) };
     let no_figure = |text: &str| format!("{text} is no figure");
@@ -466,7 +466,7 @@ fn bytes_per_s(line: &str) -> Result<Option<f64>, String> {
     possible(&format!("BW={first}"), Some(least.value), "B/s")
 }
 
-/// The I/O counts in `issued rwts: total=8482,0,0,0 short=0,0,0,0`, or before version 3 `issued : total=r=8482/w=0/d=0, short=...`.
+/// Parses the I/O counts in `issued rwts: total=8482,0,0,0 short=0,0,0,0`, or before version 3 `issued : total=r=8482/w=0/d=0, short=...`.
 fn issued(line: &str) -> Option<Vec<u64>> {
     let list = line.split_once("total=")?.1.split_once(" short=")?.0.trim_end_matches(',');
     let count = |part: &str| part.trim_start_matches(['r', 'w', 'd', '=']).parse().ok();

@@ -8,41 +8,41 @@ use super::super::lines::Lines;
 use super::super::parse_util::{decimal, not_understood};
 use super::super::{Found, MOST_ROWS, Stamp};
 
-/// The output of one iostat command.
+/// Reports of one iostat command.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     pub(super) reports: Vec<Report>,
-    /// True if the command left out the first report (`-y`).
+    /// True if the command left out the report since boot (`-y`).
     pub(super) without_first: bool,
 }
 
-/// The figures of one interval.
+/// A report: the figures of all devices in one interval.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// Line number in the text.
+    /// Line number of the report in the text.
     pub(super) line: usize,
-    /// End of the interval in seconds of the day, if `-t` printed it.
+    /// End of the interval in seconds since midnight, if `-t` printed it.
     pub(super) at: Option<u32>,
-    /// End of the interval with its date, if the date is certain.
+    /// End of the interval with its date, if the date can be read without doubt.
     pub(super) time: Option<Stamp>,
-    /// The devices in the text's order, each with its columns.
+    /// Devices in the order of the text, each with its figures.
     pub(super) rows: Vec<(String, Columns)>,
 }
 
-/// Maximum number of columns in any version.
+/// Maximum number of columns; no version has more.
 const MOST_COLUMNS: usize = 64;
 
-/// The values of a row by the names of their columns.
+/// Figures of a row by the names of their columns.
 pub(super) type Columns = BTreeMap<Rc<str>, f64>;
 
-/// Column names.
+/// Names of the columns.
 struct Header {
     columns: Vec<Rc<str>>,
     /// True if the device is the last column, as in human-readable reports.
     device_last: bool,
 }
 
-/// Reads every session of a text.
+/// Reads the reports of every iostat command in a text.
 pub(super) fn of_text(text: &str, found: &mut Found) -> Vec<Session> {
     let lines = Lines::of(text);
     let mut sessions: Vec<Session> = Vec::new();
@@ -79,12 +79,12 @@ struct State {
     header: Option<Header>,
     at: Option<u32>,
     time: Option<Stamp>,
-    /// True if rows may follow.
+    /// True after a header, when rows may follow.
     inside: bool,
-    /// The columns in any row of the last report, and the row index of each device.
+    /// Names of the columns in any row of the last report.
     columns: HashSet<Rc<str>>,
     places: HashMap<String, usize>,
-    /// The number of rows so far.
+    /// Number of rows in all reports so far.
     rows: usize,
 }
 
@@ -97,7 +97,7 @@ impl State {
         (self.header, self.at, self.time, self.inside) = (None, None, None, false);
     }
 
-    /// Processes a header, which begins a report unless it adds columns to the current one.
+    /// Reads a header, which starts a report unless it adds columns to the current one.
     fn head(&mut self, header: Header, line: usize) {
         let is_new = |name: &Rc<str>| !self.columns.contains(name);
         let more = header.device_last && header.columns.iter().all(is_new);
@@ -118,7 +118,7 @@ impl State {
         self.places.clear();
     }
 
-    /// Reads a row, which may continue in the lines below. Returns its number of lines.
+    /// Reads a row, which may be wrapped over several lines. Returns the number of its lines.
     fn row(&mut self, lines: &Lines<'_>, at: usize, found: &mut Found) -> usize {
         let (Some(header), Some(line)) = (&self.header, lines.get(at)) else { return 1 };
         let wanted = header.columns.len() + 1;
@@ -174,7 +174,7 @@ impl State {
 }
 
 impl Header {
-    /// Parses a header, which may continue in the lines below. Also returns its number of lines.
+    /// Parses a header, which may be wrapped over several lines. Also returns the number of its lines.
     fn of(lines: &Lines<'_>, at: usize) -> Option<(Self, usize)> {
         let line = lines.get(at)?;
         // Most lines are rows.
@@ -209,7 +209,7 @@ fn is_column(word: &str) -> bool {
     endings.iter().any(|end| word.ends_with(end))
 }
 
-/// Parses a value. Human-readable values have their own unit instead of the column's.
+/// Parses a figure in the unit of its column. Human-readable figures have a unit of their own, which is converted.
 fn value(word: &str, column: &str) -> Option<f64> {
     let word = word.strip_suffix('%').unwrap_or(word);
     let power = match word.chars().last()? {
@@ -228,7 +228,7 @@ fn is_banner(line: &str) -> bool {
     line.contains('(') && line.contains("CPU)")
 }
 
-/// Returns whether an iostat command leaves out the first report; `None` if the line is not an iostat command.
+/// Returns whether an iostat command leaves out the report since boot; `None` if the line is not an iostat command.
 fn command(line: &str) -> Option<bool> {
     let mut words = line.split_whitespace().skip_while(|word| word.rsplit('/').next() != Some("iostat"));
     words.next()?;
@@ -236,7 +236,7 @@ fn command(line: &str) -> Option<bool> {
     Some(words.any(flag))
 }
 
-/// Parses a line with a time to seconds since midnight: `11/22/26 03:51:31`, `03/01/2017 03:51:31 PM`, `2026-11-22T03:51:31+0000`.
+/// Parses the time in a line to seconds since midnight: `11/22/26 03:51:31`, `03/01/2017 03:51:31 PM`, `2026-11-22T03:51:31+0000`.
 fn time_of_day(line: &str) -> Option<u32> {
     let trimmed = line.trim();
     let words: Vec<&str> = trimmed.split([' ', 'T']).collect();
@@ -257,7 +257,7 @@ fn time_of_day(line: &str) -> Option<u32> {
     (hour < 24 && minute < 60 && second < 61).then_some(hour * 3600 + minute * 60 + second)
 }
 
-/// Reads every session of the JSON in a text.
+/// Reads the reports of every iostat command in the JSON of a text.
 pub(super) fn of_json(text: &str, found: &mut Found) -> Vec<Session> {
     let mut rows = 0;
     let mut sessions = Vec::new();

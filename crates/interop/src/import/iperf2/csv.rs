@@ -15,12 +15,12 @@ struct Row<'a> {
     other: &'a str,
     own_port: &'a str,
     port: &'a str,
-    /// Stream id; negative for the sum of all streams.
+    /// Stream number; negative for the sum of all streams.
     id: i32,
     from: f64,
     to: f64,
     bits_per_s: f64,
-    /// The UDP fields: jitter, lost, sent, loss and out of order; `None` for TCP.
+    /// UDP fields: jitter, datagrams lost, datagrams sent, loss and out of order; `None` for TCP.
     datagrams: Option<[f64; 5]>,
 }
 
@@ -64,25 +64,25 @@ impl<'a> Row<'a> {
         self.id >= 0 && port(self.own_port) < port(self.port)
     }
 
-    /// Key shared by the rows of a stream.
+    /// Returns a key that the rows of one stream share.
     fn stream(&self) -> (&'a str, i32, &'a str) {
         (self.own_port, self.id, self.other)
     }
 
-    /// Key shared by the rows of a test.
+    /// Returns a key that the rows of one test share.
     fn test(&self) -> (&'a str, &'a str, bool, bool) {
         (self.other, self.stamp, self.comes_in(), self.datagrams.is_some())
     }
 }
 
-/// Parses a time such as `20230301100010`.
+/// Parses a time in digits such as `20230301100010`.
 fn stamped(digits: &str) -> Option<Stamp> {
     let part = |from: usize| digits.get(from..from + 2);
     let (year, month, day) = (digits.get(..4)?, part(4)?, part(6)?);
     Stamp::of(&format!("{year}-{month}-{day} {}:{}:{}", part(8)?, part(10)?, part(12)?))
 }
 
-/// Adds the results of all tests in a text.
+/// Adds the results of all tests in the CSV of a text.
 pub(super) fn read(text: &str, found: &mut Found) {
     if !text.contains(',') {
         return;

@@ -1,4 +1,4 @@
-//! Reads iperf3's text: the rows that end in `sender` and `receiver`.
+//! Reads iperf3's text: the rows of totals, which end in `sender` or `receiver`.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use super::super::{Entry, Found, Stamp};
 use super::{SENDERS, add_retransmits, unknown};
 use iotax_analysis::Metric;
 
-/// Strings of which every relevant line contains at least one.
+/// Texts of which every relevant line contains at least one.
 const WORDS: [&str; 6] =
     ["bits/sec", "sender", "receiver", "iperf3: error", "Connecting to host", "Accepted connection"];
 
@@ -43,7 +43,7 @@ pub(super) fn read(text: &str, found: &mut Found) {
     test.close(found);
 }
 
-/// The host in `Connecting to host 10.0.0.2, port 5201` or `Accepted connection from 10.0.0.5, port 39104`.
+/// Returns the host in `Connecting to host 10.0.0.2, port 5201` or `Accepted connection from 10.0.0.5, port 39104`.
 fn host(line: &str) -> Option<String> {
     let after = ["Connecting to host ", "Accepted connection from "]
         .iter()
@@ -51,8 +51,8 @@ fn host(line: &str) -> Option<String> {
     Some(after.split([',', ' ']).next()?.to_owned())
 }
 
-/// The lines of a text, with a wrapped `sender` or `receiver` rejoined to its row. A receiver's row must directly follow the sender's;
-/// otherwise lines are missing, and the row may be the sender's.
+/// Returns the lines of a text, with a wrapped `sender` or `receiver` joined to its row again. A receiver's row must directly follow the
+/// sender's; otherwise lines are missing, and the row may be the sender's.
 fn unwrapped(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let mut lines = lines(text).enumerate().peekable();
     // The line on which the last sender's row ended.
@@ -77,7 +77,7 @@ fn unwrapped(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     })
 }
 
-/// The total of one end, sender or receiver.
+/// Total over the whole test, as the sender or the receiver counts it.
 struct Total {
     sum: bool,
     role: Option<String>,
@@ -86,31 +86,31 @@ struct Total {
     bits_per_s: f64,
     retransmits: Option<f64>,
     datagrams: Option<(f64, f64, f64)>,
-    /// True if the row has the sender's rate but the receiver's losses.
+    /// True if the row has the sender's rate, but the losses that the receiver counted.
     mixed: bool,
 }
 
-/// Maximum number of roles: a client and a server may each send and receive.
+/// Maximum number of roles in a test: client and server, each sending and receiving.
 const MOST_ROLES: usize = 4;
 
 #[derive(Default)]
 struct Test {
     host: Option<String>,
-    /// Start time.
+    /// Start time of the test, if printed.
     time: Option<Stamp>,
     reverse: bool,
-    /// True below a header of iperf 2.
+    /// True below a header of iperf 2, whose rows look alike.
     is_others: bool,
-    /// The last row without `sender` or `receiver`: of an interval, or of iperf 2.
+    /// Number and text of the last row without `sender` or `receiver`: an interval, or a row of iperf 2.
     interval: Option<(usize, String)>,
     udp: bool,
-    /// True if there is a sum row, which only several streams have.
+    /// True if the text has a sum row, which only several streams have.
     summed: bool,
-    /// Roles and numbers of the streams named so far.
+    /// Roles and numbers of the streams found so far.
     streams: BTreeSet<(String, String)>,
     sent: Vec<Total>,
     received: Vec<Total>,
-    /// The last row that names neither sender nor receiver, as old versions print for UDP.
+    /// The last row that names neither sender nor receiver; old versions print such totals for UDP.
     bare: Option<Total>,
 }
 
@@ -169,7 +169,8 @@ impl Test {
         }
     }
 
-    /// The total of a role: the sum row, or the row of the only stream. Does not add up streams, because some may be missing.
+    /// Returns the total of a role: the sum row, or the row of the only stream. Rows of streams are not added up, because some may be
+    /// missing.
     fn total<'t>(&self, all: &'t [Total], role: Option<&String>) -> Option<&'t Total> {
         let mut mine = all.iter().filter(|total| total.role.as_ref() == role);
         let of_role = |(known, _): &&(String, String)| role.is_none_or(|role| known == role);
@@ -236,7 +237,7 @@ impl Test {
         }
     }
 
-    /// The test's name, the same as in JSON as far as the text has the details.
+    /// Returns the test's name, the same as from JSON as far as the text has the details.
     fn name(&self, role: Option<&str>) -> String {
         let mut name = if self.udp { "udp" } else { "tcp" }.to_owned();
         if self.reverse {

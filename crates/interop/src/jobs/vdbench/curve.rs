@@ -6,17 +6,18 @@ use super::take;
 use super::values::{list, number, one};
 use iotax_model::plan::CurveSpec;
 
-/// vdbench's default loads, in percent of the maximum rate.
+/// vdbench's default loads in percent of the maximum rate.
 const SHARES: [u32; 6] = [10, 50, 70, 80, 90, 100];
-/// Maximum load in percent; above 100 the queue only grows.
+/// Maximum load in percent of the maximum rate; above 100 the queue only grows.
 const MOST: u64 = 200;
 
-/// Returns whether an `iorate` is `curve`.
+/// Returns whether the value of an `iorate` key is `curve`.
 pub(super) fn is_curve(iorate: &VdbenchKey) -> bool {
     matches!(iorate.values.as_slice(), [one] if one.eq_ignore_ascii_case("curve"))
 }
 
-/// The loads of the file's `curve` run definitions. They must all be equal, because a plan has one set.
+/// Returns the loads of all run definitions with `iorate=curve`; `None` without any. They must be equal, because a plan has only one list of
+/// loads.
 pub(super) fn curve<'a>(
     runs: impl Iterator<Item = &'a Definition> + Clone,
     notes: &mut Vec<String>,
@@ -65,7 +66,7 @@ pub(super) fn curve<'a>(
     Some(CurveSpec { shares: given?, ..CurveSpec::default() })
 }
 
-/// Parses percentages in rising order.
+/// Parses a list of percentages in ascending order.
 fn percentages(key: &VdbenchKey) -> Result<Vec<u32>, String> {
     let refused = || format!("accepted: percentages from 1 to {MOST}, such as curve=(10,50,70,80,90,100)");
     let read = |value: &String| {

@@ -1,4 +1,4 @@
-//! Converts `fsd=` and `fwd=`, operations on files, to file tests.
+//! Converts `fsd=` and `fwd=`, which describe operations on files, to file tests.
 
 use super::super::{FileLine, LineErrors};
 use super::lines::Definition;
@@ -17,12 +17,12 @@ const OF_RUN: [&str; 9] =
     ["fwd", "fwdrate", "format", "operations", "elapsed", "interval", "pause", "forthreads", "forxfersize"];
 /// vdbench's default transfer size for files.
 const TRANSFER: Bytes = Bytes(128 << 10);
-/// Maximum number of directories or files of a storage. More is a typo.
+/// Maximum number of directories or files of a storage; more suggest a typo.
 const MOST: u64 = 1_000_000;
-/// Number of passes that the elapsed time always ends.
+/// Number of passes over the files that is never reached, because the elapsed time ends the test before.
 const ENDLESS: u64 = 1_000_000;
 
-/// A file system definition.
+/// A file system definition (`fsd=`).
 #[derive(Debug, Clone)]
 pub(super) struct FileStorage {
     name: String,
@@ -34,7 +34,7 @@ pub(super) struct FileStorage {
     flags: Option<OpenFlags>,
 }
 
-/// A file system workload definition.
+/// A file system workload definition (`fwd=`).
 #[derive(Debug, Clone)]
 pub(super) struct FileWork {
     name: String,
@@ -129,12 +129,12 @@ pub(super) fn work(definition: &Definition, storages: &[FileStorage], trouble: &
     }
 }
 
-/// Returns whether a run definition names file system workloads.
+/// Returns whether a run definition uses file system workloads.
 pub(super) fn is_meant(run: &Definition) -> bool {
     run.key("fwd").is_some()
 }
 
-/// One workload per combination of loop values of a run definition.
+/// Returns the workloads of a run definition, one per combination of loop values.
 pub(super) fn workloads(
     run: &Definition,
     work: &[FileWork],
@@ -192,7 +192,7 @@ pub(super) fn workloads(
 
 type Setter = fn(&mut FileWork, &str) -> Result<(), String>;
 
-/// Combines each pass with each loop value.
+/// Combines each combination so far with each value of one more loop.
 fn looped(
     passes: &[(String, FileWork)],
     values: &[String],
@@ -210,7 +210,7 @@ fn looped(
     passes.iter().flat_map(|pass| values.iter().map(move |value| with(pass, value))).collect()
 }
 
-/// The workload keys of one operation.
+/// Returns the workload keys for a file system workload.
 fn keys(work: &FileWork, storage: &FileStorage, elapsed: Nanos) -> Result<WorkloadKeys, String> {
     let test = match work.operation.as_str() {
         "create" => Test::Create,
@@ -242,7 +242,7 @@ fn keys(work: &FileWork, storage: &FileStorage, elapsed: Nanos) -> Result<Worklo
     Ok(keys)
 }
 
-/// Converts random I/O over many files to random I/O over one area of the same total length.
+/// Converts random I/O over many files to random I/O over one area of their total size.
 fn area(work: &FileWork, storage: &FileStorage, elapsed: Nanos) -> Result<WorkloadKeys, String> {
     if !work.has_random_io || !work.picks_randomly {
         return Err(format!(
@@ -273,7 +273,7 @@ fn area(work: &FileWork, storage: &FileStorage, elapsed: Nanos) -> Result<Worklo
     })
 }
 
-/// The nearest substitute for an operation that is not supported.
+/// Suggests the closest substitute for an operation that is not supported.
 fn nearest(operation: &str) -> &'static str {
     match operation {
         "mkdir" | "rmdir" => {

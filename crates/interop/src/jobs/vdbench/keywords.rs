@@ -1,6 +1,6 @@
 //! vdbench's keywords and their abbreviations.
 
-/// Minimum number of letters of an abbreviated keyword.
+/// Minimum number of letters in an abbreviated keyword.
 const SHORTEST: usize = 2;
 
 /// Keywords of `sd=`. All lists are in vdbench's order, because an abbreviation stands for the first keyword that starts with it.
@@ -114,7 +114,7 @@ const RUN: [&str; 31] = [
     "foroperations",
 ];
 
-/// Synonyms of keywords: the kind of definition, the synonym and the keyword.
+/// Synonyms of keywords: kind of definition, synonym, keyword.
 const SAME: [(&str, &str, &str); 9] = [
     ("wd", "readpct", "rdpct"),
     ("rd", "forreadpct", "forrdpct"),
@@ -128,7 +128,8 @@ const SAME: [(&str, &str, &str); 9] = [
     ("", "dataerrors", "data_errors"),
 ];
 
-/// The full name of a keyword that follows `kind=`, or that starts a line if `kind` is empty; unknown keywords are returned unchanged.
+/// Returns the full name of a keyword. `kind` is the kind of definition in which it stands; if empty, the keyword starts a line. Unknown
+/// keywords are returned unchanged.
 pub(super) fn full(kind: &str, written: &str) -> String {
     let written = written.to_lowercase();
     let known: &[&str] = match kind {

@@ -1,4 +1,4 @@
-//! Parses the text of a vdbench parameter file to definitions and keys.
+//! Parses the text of a vdbench parameter file to definitions with keys and values.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::super::{FileLine, LineErrors, MOST_JOBS};
 use super::keywords::full;
 use super::{HOSTS, REPLAY};
 
-/// General parameters that do not change the workload, each with the reason.
+/// General parameters that do not change the workload, each with the reason why they have no effect.
 const UNNEEDED: [(&str, &str); 10] = [
     ("messagescan", "the system's log is not read"),
     ("formatsds", "what is read is filled before anything is measured"),
@@ -20,36 +20,36 @@ const UNNEEDED: [(&str, &str); 10] = [
     ("fwd_thread_adjust", "threads are as many as they are given"),
 ];
 
-/// The supported kinds of definitions, and the one supported general parameter. All others are rejected with a reason.
+/// Supported kinds of definitions, and the one supported general parameter. Other lines are rejected with a reason.
 const KINDS: [&str; 6] = ["data_errors", "sd", "wd", "fsd", "fwd", "rd"];
 
-/// Maximum number of keys and values in all definitions together. Defaults count once per definition, long values more than once.
+/// Maximum number of keys and values in all definitions together. A default counts once per definition, a long value more than once.
 const MOST_KEYS: usize = 1 << 16;
 
 /// A definition: `sd=NAME,key=value,...`.
 #[derive(Debug, Clone)]
 pub(super) struct Definition {
-    /// One of [`KINDS`].
+    /// Kind of definition, which is one of [`KINDS`].
     pub(super) kind: &'static str,
     pub(super) name: String,
     pub(super) place: FileLine,
-    /// Keys in file order, after the keys of the `default` definition of the same kind.
+    /// Keys in file order; those of the `default` definition of the same kind come first.
     pub(super) keys: Vec<VdbenchKey>,
 }
 
 /// A key: `key=value`, `key=(value,value)` or `key=value,value`.
 #[derive(Debug, Clone)]
 pub(super) struct VdbenchKey {
-    /// Full keyword.
+    /// Full name of the keyword.
     pub(super) name: String,
-    /// Keyword as in the file.
+    /// Keyword as written in the file, possibly abbreviated.
     written: String,
     pub(super) values: Vec<String>,
     pub(super) place: FileLine,
 }
 
 impl VdbenchKey {
-    /// The key as written in the file.
+    /// Formats the key as in the file, for messages.
     pub(super) fn quoted(&self) -> String {
         match self.values.as_slice() {
             [one] => format!("{}={one}", self.written),
@@ -57,29 +57,29 @@ impl VdbenchKey {
         }
     }
 
-    /// Number of keys that this one counts as toward `MOST_KEYS`.
+    /// Returns the number of keys as which this one counts toward `MOST_KEYS`.
     fn weight(&self) -> usize {
         1 + self.values.iter().map(|value| 1 + value.len() / 64).sum::<usize>()
     }
 }
 
 impl Definition {
-    /// The key of this name that is in effect, which is the last one.
+    /// Returns the key of this name that is in effect, which is the last one.
     pub(super) fn key(&self, name: &str) -> Option<&VdbenchKey> {
         self.keys.iter().rev().find(|key| key.name == name)
     }
 }
 
-/// The definitions of a file.
+/// All definitions of a parameter file.
 #[derive(Debug)]
 pub(super) struct Definitions {
-    /// Definitions in order. A `default` is merged into the definitions below it.
+    /// Definitions in file order, each with the `default` definitions above it merged in.
     pub(super) found: Vec<Definition>,
-    /// All `default` definitions of workloads, merged.
+    /// All `default` definitions of workloads, merged into one.
     pub(super) work: Definition,
 }
 
-/// Parses the definitions of a file.
+/// Parses the definitions of a parameter file; adds errors to `trouble`.
 pub(super) fn definitions(
     file: &str,
     text: &str,
@@ -144,8 +144,8 @@ pub(super) fn definitions(
     Definitions { found, work }
 }
 
-/// Splits a text into statements, each with the number of its first line. A line that ends in a comma continues on the next line. Text after
-/// a blank is a comment, and a line that starts with `eof` ends the file.
+/// Splits a text into statements, each with the number of its first line. A line that ends in a comma is continued by the next line. Text
+/// after a blank is a comment, and a line that starts with `eof` ends the file.
 fn statements(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -165,7 +165,7 @@ fn statements(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Names of hosts that stand for this machine.
+/// Host names that stand for this machine.
 struct LocalHosts(Vec<String>);
 
 impl Default for LocalHosts {
@@ -175,7 +175,7 @@ impl Default for LocalHosts {
 }
 
 impl LocalHosts {
-    /// Processes a host definition. Returns false if it names another machine or several clients.
+    /// Reads a host definition. Returns false if it names another machine or several clients.
     fn take(&mut self, keys: &[VdbenchKey]) -> bool {
         let value =
             |key: &VdbenchKey| key.values.first().map(String::as_str).unwrap_or_default().to_lowercase();
@@ -188,7 +188,7 @@ impl LocalHosts {
         is_local && key("clients").is_none() && key("system").is_none_or(|system| self.0.contains(&system))
     }
 
-    /// Removes `host=` keys that name this machine.
+    /// Removes `host=` keys that name this machine, with a note.
     fn leave_out(&self, definition: &mut Definition, notes: &mut Vec<String>) {
         definition.keys.retain(|key| {
             let is_here =
@@ -201,7 +201,7 @@ impl LocalHosts {
     }
 }
 
-/// Returns whether a statement does not change the workload; if so, adds a note.
+/// Returns whether a statement has no effect on the workload; if so, adds a note.
 fn is_unneeded(
     place: &FileLine,
     keys: &[VdbenchKey],
@@ -240,7 +240,7 @@ fn definition(place: &FileLine, keys: &[VdbenchKey], trouble: &mut LineErrors) -
     Some(Definition { kind, name: name.clone(), place: place.clone(), keys })
 }
 
-/// Splits a statement at commas outside of parentheses. A part without `=` is another value of the previous key.
+/// Splits a statement into keys, at commas outside of parentheses. A part without `=` is another value of the key before.
 fn keys(place: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<Vec<VdbenchKey>> {
     let mut keys: Vec<VdbenchKey> = Vec::new();
     let (mut depth, mut start) = (0_u32, 0);

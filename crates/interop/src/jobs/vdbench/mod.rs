@@ -1,7 +1,7 @@
 //! Converts vdbench parameter files: each run definition becomes one workload per combination of loop values.
 //!
-//! Work that vdbench runs concurrently becomes one workload with concurrent jobs. Storages on different files or devices are placed one after
-//! another on the target.
+//! Workloads that vdbench runs concurrently become one workload with concurrent jobs. Storages on different files or devices are placed one
+//! after another on the target.
 
 mod curve;
 mod files;
@@ -16,7 +16,7 @@ use self::lines::{Definition, VdbenchKey};
 use super::{FileLine, Jobs, JobsError, LineErrors};
 use iotax_model::words::nearest;
 
-/// Maximum number of workloads from one file.
+/// Maximum number of workloads from all run definitions of a file.
 const MOST_IN_ALL: usize = 10_000;
 
 /// Returns whether a text looks like a parameter file: a line starts a run definition, and no line starts a section or a table.
@@ -26,7 +26,7 @@ pub fn is_meant(text: &str) -> bool {
     !lines.clone().any(|line| line.starts_with('[')) && lines.any(|line| line.starts_with("rd="))
 }
 
-/// Parses a parameter file. `file` is its name in errors.
+/// Parses a parameter file. `file` is its name in error messages.
 ///
 /// # Errors
 /// All errors of the file together.
@@ -97,7 +97,7 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
     trouble.into_result(Jobs { workloads, filenames, own_files, directory, seed: None, curve, notes })
 }
 
-/// The directory that contains all file storages.
+/// Returns the directory (`anchor=`) of the file system storages; `None` without any. Different directories are reported as errors.
 fn anchor(storages: &[files::FileStorage], trouble: &mut LineErrors) -> Option<String> {
     let mut anchors = storages.iter().filter_map(|storage| storage.anchor.as_ref());
     let (_, first) = anchors.next()?;
@@ -109,7 +109,7 @@ fn anchor(storages: &[files::FileStorage], trouble: &mut LineErrors) -> Option<S
     Some(first.clone())
 }
 
-/// Number of failed I/Os after which a measurement ends.
+/// Returns the number of failed I/Os after which a measurement ends (`data_errors=`), if given.
 fn max_errors(definition: &Definition, trouble: &mut LineErrors) -> Option<u64> {
     refuse_unknown(definition, &[], trouble);
     let number = definition.name.parse().ok().filter(|number| *number > 0);
@@ -120,7 +120,7 @@ fn max_errors(definition: &Definition, trouble: &mut LineErrors) -> Option<u64> 
     number
 }
 
-/// Parses the value of a key; records an error if it is invalid.
+/// Parses the value of a key with `read`; `None` if the key is missing or invalid, which is recorded as an error.
 fn take<T>(
     definition: &Definition,
     name: &str,

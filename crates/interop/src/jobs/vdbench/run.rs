@@ -1,4 +1,4 @@
-//! Converts `rd=`: duration, rate and loop values.
+//! Converts run definitions (`rd=`): duration, rate and loop values.
 
 use super::super::LineErrors;
 use super::lines::Definition;
@@ -31,27 +31,27 @@ const KEYS: [&str; 16] = [
 const LOOPS: [&str; 4] = ["forthreads", "forxfersize", "forrdpct", "forseekpct"];
 /// vdbench's default duration.
 const ELAPSED: Nanos = Nanos::from_secs(30);
-/// Maximum number of workloads from one run definition. More is a typo.
+/// Maximum number of workloads from one run definition; more suggest a typo.
 const MOST: usize = 1000;
 
-/// The definitions that a run definition refers to.
+/// Definitions that a run definition may refer to.
 pub(super) struct RunContext<'a> {
     pub(super) storages: &'a [StorageDefinition],
-    /// Start of each storage's file on the target.
+    /// Start in bytes of each storage's file on the target.
     pub(super) bases: &'a [u64],
     pub(super) work: &'a [Work],
-    /// Default workload for run definitions that name storages but no workload.
+    /// Workload of run definitions that name storages but no workload.
     pub(super) default: Option<&'a Work>,
     /// Number of failed I/Os after which a measurement ends.
     pub(super) max_errors: Option<u64>,
 }
 
-/// Returns whether a run definition names storages but no workload, so that the default workload applies.
+/// Returns whether a run definition names storages but no workload, and so uses the default workload.
 pub(super) fn takes_default(definition: &Definition) -> bool {
     definition.key("sd").is_some() && definition.key("wd").is_none()
 }
 
-/// Adds a note on each key that does not change the workload.
+/// Adds a note on each key that has no effect on the workload.
 pub(super) fn note_unneeded(definition: &Definition, notes: &mut Vec<String>) {
     for (key, why) in [
         ("interval", "figures come in intervals of their own here"),
@@ -63,28 +63,28 @@ pub(super) fn note_unneeded(definition: &Definition, notes: &mut Vec<String>) {
     }
 }
 
-/// Measurement duration; 30 s by default.
+/// Returns the duration of each measurement; 30 s by default.
 pub(super) fn elapsed(definition: &Definition, trouble: &mut LineErrors) -> Nanos {
     take(definition, "elapsed", trouble, |key| time(one(key)?)).unwrap_or(ELAPSED)
 }
 
-/// One combination of loop values.
+/// A combination of loop values, which becomes one workload.
 #[derive(Debug, Clone, Default)]
 struct Pass {
-    /// Suffix of the workload's name.
+    /// Suffix of the workload's name that tells the loop values.
     suffix: String,
     threads: Option<u64>,
     lengths: Option<TransferSizes>,
     reads: Option<u8>,
     seeks: Option<super::work::SeekPattern>,
-    /// I/Os per second; `None` for unlimited.
+    /// Rate in I/Os per second; `None` for unlimited.
     rate: Option<u64>,
     /// True if the rates depend on the storage's capacity (`iorate=curve`).
     is_curve: bool,
 }
 
 impl RunContext<'_> {
-    /// The workloads of a run definition.
+    /// Returns the workloads of a run definition, one per combination of loop values.
     pub(super) fn workloads(
         &self,
         definition: &Definition,
@@ -114,7 +114,7 @@ impl RunContext<'_> {
         workloads
     }
 
-    /// The work of a run definition. Its own `sd=` and `openflags=` replace those of the work.
+    /// Returns the workload definitions that a run uses. `sd=` and `openflags=` of the run replace those of the workloads.
     fn work(&self, definition: &Definition, trouble: &mut LineErrors) -> Vec<Work> {
         let mut work: Vec<Work> = match self.default.filter(|_| takes_default(definition)) {
             Some(default) => vec![default.clone()],
@@ -134,7 +134,7 @@ impl RunContext<'_> {
         work
     }
 
-    /// The work that a run definition names; all work if it names none.
+    /// Returns the workload definitions that a run names with `wd=`; all of them if it names none.
     fn named(&self, definition: &Definition, trouble: &mut LineErrors) -> Vec<&Work> {
         let Some(key) = definition.key("wd") else {
             if self.work.is_empty() && trouble.0.is_empty() {
@@ -149,7 +149,7 @@ impl RunContext<'_> {
         self.work.iter().filter(|work| wanted.contains(&work.name.as_str())).collect()
     }
 
-    /// Combines concurrent work into one workload.
+    /// Combines the workload definitions of a run into one workload with a job for each definition and storage.
     fn at_once(
         &self,
         work: &[Work],
@@ -205,7 +205,7 @@ impl RunContext<'_> {
     }
 }
 
-/// Combines concurrent jobs into one workload.
+/// Combines concurrent jobs into one workload; with `iorate=curve` into a single job over all their areas.
 fn together(
     mut all: Vec<WorkloadKeys>,
     pass: &Pass,
@@ -240,10 +240,10 @@ fn together(
     Ok(Some(workload))
 }
 
-/// Divides a rate among jobs in whole I/Os per second, carrying the rounding error over to the next job.
+/// Rounds rates of jobs to whole I/Os per second, and carries the rounding error over to the next job.
 #[derive(Debug, Default)]
 struct WholeRates {
-    /// Sum of the exact rates so far, in units of 1/`Share::WHOLE` I/O/s.
+    /// Sum of the exact rates so far, in I/Os per second times `Share::WHOLE`.
     exact: u64,
     given: u64,
 }
@@ -257,7 +257,8 @@ impl WholeRates {
     }
 }
 
-/// The rate of each workload in units of 1/`Share::WHOLE` I/O/s: its own, or its share of the remaining rate, by `skew` or evenly.
+/// Returns the rate of each workload definition in I/Os per second times `Share::WHOLE`: its `iorate`, or its share of the run's rate, by
+/// `skew` or evenly; `None` for unlimited.
 fn rates(work: &[Work], pass: &Pass) -> Result<Vec<Option<u64>>, String> {
     let skewed: u64 = work.iter().filter_map(|work| work.skew).map(|share| share.0).sum();
     let own = |work: &Work| work.rate.map(|rate| rate * Share::WHOLE);
@@ -282,7 +283,7 @@ fn rates(work: &[Work], pass: &Pass) -> Result<Vec<Option<u64>>, String> {
     Ok(work.iter().map(of).collect())
 }
 
-/// Duration, warm-up and arrival process.
+/// Returns the keys for duration, amount of data, warm-up and arrival process.
 fn times(definition: &Definition, trouble: &mut LineErrors) -> WorkloadKeys {
     let warm_up = take(definition, "warmup", trouble, |key| time(one(key)?));
     let process = take(definition, "distribution", trouble, |key| match one(key)?.to_lowercase().as_str() {
@@ -299,7 +300,7 @@ fn times(definition: &Definition, trouble: &mut LineErrors) -> WorkloadKeys {
     }
 }
 
-/// Parses an amount of data. Rejects a small number without a unit, to which vdbench gives another meaning.
+/// Parses an amount of data (`maxdata`). Rejects a small number without a unit, which vdbench takes for something else.
 fn amount(text: &str) -> Result<Bytes, String> {
     let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
     size(text).ok().filter(|bytes| has_unit && bytes.0 > 0).ok_or_else(|| {
@@ -307,7 +308,7 @@ fn amount(text: &str) -> Result<Bytes, String> {
     })
 }
 
-/// Combines work on several storages into a single job with random I/O over all their areas, and the sum of their queue depths.
+/// Combines jobs on several storages into one job with random I/O over all their areas, and the sum of their queue depths.
 fn one_area(all: &[WorkloadKeys]) -> Result<WorkloadKeys, String> {
     let refuse = || {
         "iorate=curve on several storages: accepted where one workload goes to random places of storages of one size; give the \
@@ -332,7 +333,7 @@ fn one_area(all: &[WorkloadKeys]) -> Result<WorkloadKeys, String> {
     Ok(WorkloadKeys { size: Some(size), iodepth: Some(depth), ..first.clone() })
 }
 
-/// All combinations of loop values and rates. The first loop in the file is the outermost one, and rates are the innermost.
+/// Returns all combinations of loop values and rates. The first loop in the file is the outermost; rates are the innermost.
 fn passes(definition: &Definition, trouble: &mut LineErrors) -> Vec<Pass> {
     let mut passes = vec![Pass::default()];
     let loops = definition.keys.iter().filter(|key| LOOPS.contains(&key.name.as_str()));

@@ -1,4 +1,4 @@
-//! Converts `sd=`: the area under test.
+//! Converts storage definitions (`sd=`), which give the area under test.
 
 use std::collections::HashSet;
 
@@ -15,16 +15,16 @@ const KEYS: [&str; 9] =
 const THREADS: u64 = 8;
 const HITAREA: Bytes = Bytes(1 << 20);
 
-/// A storage definition.
+/// A storage definition (`sd=`).
 #[derive(Debug, Clone)]
 pub(super) struct StorageDefinition {
     pub(super) name: String,
     pub(super) lun: Option<(FileLine, String)>,
-    /// Start offset in the file or device.
+    /// Start in the file or device, in bytes.
     offset: u64,
-    /// Length from `offset` on; `None` for the rest of the file or device.
+    /// Size in bytes from `offset` on; `None` for the rest of the file or device.
     whole: Option<Bytes>,
-    /// Part of the storage that I/O goes to.
+    /// Part of the storage that gets I/O; `None` for all of it.
     range: Option<SeekRange>,
     pub(super) threads: u64,
     pub(super) flags: OpenFlags,
@@ -39,7 +39,7 @@ pub(super) enum SeekRange {
     Bytes(u64, u64),
 }
 
-/// Open flags of files.
+/// Flags with which files are opened: direct I/O and synchronous writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OpenFlags {
     pub(super) direct: bool,
@@ -47,7 +47,8 @@ pub(super) struct OpenFlags {
 }
 
 impl StorageDefinition {
-    /// Start and length of the area that I/O goes to, within the file or device. `range` is the workload's, which replaces the storage's.
+    /// Returns start and length of the area that gets I/O, within the file or device. `range` is the workload's, which replaces the
+    /// storage's.
     pub(super) fn area(&self, range: Option<SeekRange>) -> Result<(u64, Option<Bytes>), String> {
         let (from, to) = match (range.or(self.range), self.whole) {
             (None, whole) => return Ok((self.offset, whole)),
@@ -69,7 +70,7 @@ impl StorageDefinition {
         Ok((self.offset.saturating_add(from), Some(Bytes(to - from))))
     }
 
-    /// End offset in the file or device; `None` if the parameter file does not specify it.
+    /// Returns the end in the file or device, in bytes; `None` if the parameter file does not give it.
     fn end(&self) -> Option<u64> {
         let ranged = match self.range {
             Some(SeekRange::Bytes(_, to)) => Some(Bytes(to)),
@@ -83,7 +84,7 @@ impl StorageDefinition {
     }
 }
 
-/// Parses all storage definitions.
+/// Parses the storage definitions of a file.
 pub(super) fn storages<'a>(
     definitions: impl Iterator<Item = &'a Definition>,
     notes: &mut Vec<String>,
@@ -116,7 +117,8 @@ pub(super) fn storages<'a>(
     all
 }
 
-/// Sets the size of storages without one to that of their file, or of a new file, so that they can be placed one after another on one target.
+/// Sets missing sizes if there are several files: to the end of the same file if another storage gives it, else to the default size.
+/// Otherwise files could not be placed one after another.
 fn give_sizes(storages: &mut [StorageDefinition], notes: &mut Vec<String>) {
     if distinct(storages) < 2 {
         return;
@@ -143,13 +145,13 @@ fn give_sizes(storages: &mut [StorageDefinition], notes: &mut Vec<String>) {
     }
 }
 
-/// Number of distinct files or devices.
+/// Returns the number of distinct files or devices.
 fn distinct(storages: &[StorageDefinition]) -> usize {
     let luns: HashSet<&str> = storages.iter().filter_map(StorageDefinition::lun).collect();
     luns.len() + storages.iter().filter(|storage| storage.lun.is_none()).count()
 }
 
-/// Places the storages' files one after another. Returns the start of each on the target.
+/// Places the storages' files one after another. Returns the start of each storage's file on the target.
 pub(super) fn lay_out(storages: &[StorageDefinition], notes: &mut Vec<String>) -> Vec<u64> {
     let mut starts: Vec<(Option<&str>, u64)> = Vec::new();
     let mut end = 0_u64;
@@ -214,7 +216,7 @@ fn counted(
     numbered.unwrap_or_else(|| vec![storage])
 }
 
-/// Inserts a number into a name in place of `%d`, `%04d` or `*`; appends it if the name has none of these.
+/// Inserts a number into a name in place of `%d`, `%04d` or `*`; appends it to a name without these.
 fn with_number(name: &str, number: u64) -> Result<String, String> {
     let Some((before, rest)) = name.split_once('%') else {
         return Ok(match name.split_once('*') {
@@ -241,7 +243,7 @@ pub(super) fn threads(text: &str) -> Result<u64, String> {
 
 const RANGE: &str = "accepted: (from,to) in percent of a size that is given, or in bytes such as (1g,3g)";
 
-/// Parses a range: bounds up to 100 are percent, larger ones bytes.
+/// Parses a range: bounds up to 100 are percent, larger ones are bytes.
 pub(super) fn range(key: &VdbenchKey) -> Result<SeekRange, String> {
     let [from, to] = key.values.as_slice() else { return Err(RANGE.to_owned()) };
     let range = match (from.parse::<u64>(), to.parse::<u64>()) {

@@ -3,10 +3,10 @@
 use super::lines::VdbenchKey;
 use iotax_model::units::{Bytes, Nanos};
 
-/// Maximum number of values in a list.
+/// Maximum number of values to which a list expands.
 const MOST: usize = 1000;
 
-/// The value of a key that must have exactly one.
+/// Returns the value of a key that must have exactly one.
 pub(super) fn one(key: &VdbenchKey) -> Result<&str, String> {
     match key.values.as_slice() {
         [one] => Ok(one),
@@ -14,7 +14,7 @@ pub(super) fn one(key: &VdbenchKey) -> Result<&str, String> {
     }
 }
 
-/// Parses a whole number up to `most`.
+/// Parses a whole number of at most `most`.
 pub(super) fn number(text: &str, most: u64) -> Result<u64, String> {
     match text.parse() {
         Ok(number) if number <= most => Ok(number),
@@ -22,12 +22,12 @@ pub(super) fn number(text: &str, most: u64) -> Result<u64, String> {
     }
 }
 
-/// A share in ten-thousandths of a percent.
+/// A share in ten-thousandths of a percent; 1,000,000 is all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Share(pub(super) u64);
 
 impl Share {
-    /// The whole: 100%.
+    /// A share of 100%.
     pub(super) const WHOLE: u64 = 1_000_000;
 }
 
@@ -41,12 +41,12 @@ pub(super) fn share(text: &str) -> Result<Share, String> {
     parts.map(Share).ok_or_else(|| format!("{text:?} is not a percentage from 0 to 100 such as 40 or 62.5"))
 }
 
-/// Parses a size in bytes, or with k, m, g or t as powers of 1024.
+/// Parses a size in bytes; suffixes k, m, g and t are powers of 1024.
 pub(super) fn size(text: &str) -> Result<Bytes, String> {
     text.parse().map_err(|_| format!("{text:?} is not a size such as 4k, 1m or 10g"))
 }
 
-/// Parses a time in seconds, or with m or h in minutes or hours.
+/// Parses a time in seconds; suffix m is minutes, h is hours.
 pub(super) fn time(text: &str) -> Result<Nanos, String> {
     let lower = text.to_lowercase();
     let (digits, unit) = match lower.strip_suffix(['s', 'm', 'h']) {
@@ -63,7 +63,7 @@ pub(super) fn time(text: &str) -> Result<Nanos, String> {
     ns.map(Nanos).ok_or_else(|| format!("{text:?} is not a time: seconds, or 5m, 2h"))
 }
 
-/// Expands a list: `1,2,4`, `1-10,1` (from, to, step) or `1-64,d` (doubling).
+/// Expands a list of numbers: `1,2,4`, `1-10,1` (from, to, step) or `1-64,d` (doubling).
 pub(super) fn list(values: &[String]) -> Result<Vec<String>, String> {
     let range = values.first().and_then(|first| first.split_once('-'));
     let (Some((from, to)), [_, step]) = (range, values) else { return Ok(values.to_vec()) };
@@ -88,7 +88,7 @@ pub(super) fn list(values: &[String]) -> Result<Vec<String>, String> {
     Ok(all.iter().map(ToString::to_string).collect())
 }
 
-/// The known names that match any of the patterns: a name, or a prefix with `*`.
+/// Returns the known names that match any of the patterns: a name, or a prefix with `*`.
 pub(super) fn names<'a>(patterns: &[String], known: &[&'a str]) -> Result<Vec<&'a str>, String> {
     let mut found: Vec<&str> = Vec::new();
     for pattern in patterns {

@@ -1,4 +1,4 @@
-//! Converts `wd=` to workload keys.
+//! Converts workload definitions (`wd=`) to workload keys.
 
 use super::super::LineErrors;
 use super::lines::{Definition, VdbenchKey};
@@ -24,7 +24,7 @@ const KEYS: [&str; 13] = [
     "openflags",
 ];
 
-/// Transfer sizes of a workload.
+/// Sizes of the I/Os of a workload: one size, a mix, or a range.
 #[derive(Debug, Clone)]
 pub(super) enum TransferSizes {
     One(Bytes),
@@ -32,36 +32,36 @@ pub(super) enum TransferSizes {
     Range(String),
 }
 
-/// Order of the offsets.
+/// Order of the offsets: random to some percentage, or sequential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SeekPattern {
     /// Percentage of random I/Os.
     Random(u8),
-    /// Sequential, a single pass.
+    /// Sequential, in a single pass that ends at the end of the area.
     ToTheEnd,
 }
 
-/// A workload definition.
+/// A workload definition (`wd=`).
 #[derive(Debug, Clone)]
 pub(super) struct Work {
     pub(super) name: String,
-    /// Indices of the storage definitions.
+    /// Indices of the storage definitions that get its I/O.
     pub(super) storages: Vec<usize>,
     pub(super) lengths: TransferSizes,
     /// Percentage of reads.
     pub(super) reads: u8,
     pub(super) seeks: SeekPattern,
-    /// Share of the run's rate (`skew`).
+    /// Share of the run's rate (`skew`), if given.
     pub(super) skew: Option<Share>,
-    /// Rate of this work in I/Os per second (`iorate`).
+    /// Rate in I/Os per second (`iorate`), if given.
     pub(super) rate: Option<u64>,
-    /// Percentage of reads and writes that go to the hit area.
+    /// Percentage of reads and of writes that go to the hit area.
     pub(super) hits: u8,
     pub(super) stride: Option<Stride>,
     pub(super) threads: Option<u64>,
-    /// Replaces the storages' range.
+    /// Range that replaces the storages' range, if given.
     pub(super) range: Option<SeekRange>,
-    /// Replaces the storages' open flags.
+    /// Open flags that replace the storages', if given.
     pub(super) flags: Option<OpenFlags>,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn work(
     }
 }
 
-/// The indices of the storages that match the patterns.
+/// Returns the indices of the storages whose names match the patterns.
 pub(super) fn chosen(patterns: &[String], storages: &[StorageDefinition]) -> Result<Vec<usize>, String> {
     let known: Vec<&str> = storages.iter().map(|storage| storage.name.as_str()).collect();
     let named = names(patterns, &known)?;
@@ -179,7 +179,7 @@ fn stride(key: &VdbenchKey) -> Result<Stride, String> {
 }
 
 impl Work {
-    /// Workload keys of this work on one storage, without rate and times.
+    /// Returns the workload keys on one storage, without rate and times. `base` is the start of the storage's file on the target.
     pub(super) fn keys(&self, storage: &StorageDefinition, base: u64) -> Result<WorkloadKeys, String> {
         let (offset, size) = storage.area(self.range)?;
         let flags = self.flags.unwrap_or(storage.flags);
@@ -228,7 +228,7 @@ impl Work {
         Ok(keys)
     }
 
-    /// The random distribution of a storage with a hit area at its start.
+    /// Returns the random distribution of a storage with a hit area at its start.
     fn hot(&self, storage: &StorageDefinition, size: Option<Bytes>) -> Result<Distribution, String> {
         let whole = size.map(|size| size.0).filter(|size| *size > storage.hitarea.0);
         let Some(whole) = whole else {

@@ -1,4 +1,4 @@
-//! Claims of members on their machines, and whether they conflict.
+//! Files, devices and disk space that members need on their machines, and conflicts between members.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,8 @@ use iotax_testbed::target::preflight;
 
 use crate::causes::with_causes;
 
-/// Returns the claims of an assignment on this machine, or the reason why it cannot be carried out. Changes nothing.
+/// Returns the files, devices and disk space that an assignment needs on this machine, or the reason why it cannot be carried out. Changes
+/// nothing.
 pub(super) fn of(assignment: &Assignment, permission: &Permission) -> Result<Claims, String> {
     let plan = &assignment.plan;
     let refused = |refusal: Refusal| with_causes(&refusal.into());
@@ -58,7 +59,8 @@ fn file(path: &Path, is_written: bool) -> std::io::Result<Option<FileClaim>> {
     Ok(Some(FileClaim { path: directory.join(name), identity }))
 }
 
-/// Conflicts between the members' claims; empty if there are none.
+/// Returns an error for each file or device that two members would write, and each filesystem without enough space for all; empty without
+/// conflicts.
 pub(super) fn conflicts(members: &[(&str, &Claims)], mode: FleetMode) -> Vec<String> {
     let mut conflicts = Vec::new();
     for (place, (one, claims)) in members.iter().enumerate() {

@@ -21,7 +21,7 @@ pub(in crate::cli) struct Args {
     fleet: String,
 }
 
-/// The tag of a coordinator's undo log.
+/// Returns the tag in the names of a fleet's undo log and socket on the coordinator's machine.
 pub(super) fn tag(fleet: &str) -> String {
     format!("fleet-{fleet}")
 }
@@ -59,7 +59,7 @@ pub(super) fn tell(args: &Args, what: &str) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// The status of all members, one line each.
+/// Formats the status of all members, one line each.
 pub(super) fn lines(coordinator: &Coordinator) -> String {
     let members: Vec<_> = coordinator.members().collect();
     let width = members.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Ctrl-C at a coordinator: a second one ends the process only after the members have been told to stop.
+//! Ctrl-C at a fleet's coordinator: a second Ctrl-C ends the process only after the members have been told to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

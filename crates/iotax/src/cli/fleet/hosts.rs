@@ -18,7 +18,7 @@ const ACCEPTED: &str = "ssh://[USER@]HOST[:PORT], local:N, netns:NAME or a file 
 /// Maximum number of members led from one machine.
 const MOST: usize = 1000;
 
-/// The host of a member.
+/// A member's machine: its connection, the member's name and its values in the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Host {
     pub(super) name: String,
@@ -30,18 +30,18 @@ pub(super) struct Host {
 /// The connection to a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Link {
-    /// Over the user's ssh.
+    /// An ssh connection, with the user's ssh configuration.
     Ssh(RemoteHost),
     /// A process on this machine, for trying a fleet out.
     Local,
-    /// Like `Local`, in a network namespace.
+    /// A process on this machine in the network namespace of this name.
     Namespace(String),
-    /// An agent that waits at a NATS server, by the URL that was given.
+    /// An agent registered at the NATS server with this URL.
     Nats(String),
 }
 
 impl Link {
-    /// Returns whether the member runs on this machine.
+    /// Returns whether the member is a process on this machine.
     pub(super) const fn is_here(&self) -> bool {
         matches!(self, Self::Local | Self::Namespace(_))
     }
@@ -82,7 +82,7 @@ pub(super) fn read(given: &str) -> Result<Vec<Host>, Failure> {
     named(hosts.map_err(usage)?.concat()).map_err(|reason| usage(format!("--hosts {given:?}: {reason}")))
 }
 
-/// Returns whether this is the URL of a NATS server.
+/// Returns whether an address is the URL of a NATS server.
 pub(super) fn is_nats(address: &str) -> bool {
     address.starts_with("nats://") || address.starts_with("tls://")
 }
@@ -95,7 +95,7 @@ pub(super) fn link(given: &str) -> Result<Option<Link>, Failure> {
     Ok(read(given)?.into_iter().next().map(|host| host.link))
 }
 
-/// The agents that wait at a NATS server.
+/// Lists the agents registered at a NATS server as hosts.
 fn enlisted(url: &str) -> Result<Vec<Host>, Failure> {
     let address: Address = url.parse().map_err(|error| usage(format!("--hosts {error}")))?;
     let names =
@@ -104,7 +104,7 @@ fn enlisted(url: &str) -> Result<Vec<Host>, Failure> {
     Ok(names.map_err(refused)?.into_iter().map(host).collect())
 }
 
-/// Parses a line: the address, then words of the form KEY=VALUE, of which `name` names the member.
+/// Parses a line: the address, then KEY=VALUE words. `name=` sets the member's name; other keys are values for its plan.
 fn parse(line: &str) -> Result<Vec<Host>, String> {
     let mut words = line.split_whitespace();
     let address = words.next().unwrap_or_default();
@@ -167,7 +167,7 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(is_fit) && !name.starts_with(['.', '-'])
 }
 
-/// Refuses duplicate names, and too many members.
+/// Fails for duplicate names, without any host, and for more than 1,000 hosts.
 fn named(hosts: Vec<Host>) -> Result<Vec<Host>, String> {
     if hosts.is_empty() || hosts.len() > MOST {
         return Err(format!("{} members; accepted: 1 to {MOST}", hosts.len()));
@@ -183,7 +183,7 @@ fn named(hosts: Vec<Host>) -> Result<Vec<Host>, String> {
 }
 
 impl Host {
-    /// The plan's text with this member's values. `${member}` is its name, `${number}` its number from 1.
+    /// Returns the plan's text with each `${KEY}` replaced by this member's value. `${member}` is its name, `${number}` its number from 1.
     pub(super) fn fill_in(&self, text: &str, number: usize) -> Result<String, String> {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;

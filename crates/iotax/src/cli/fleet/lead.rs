@@ -1,4 +1,4 @@
-//! Coordinates a fleet, from the members' first message to the end of the last one.
+//! Coordinates a fleet, from the members' first messages until all members have finished.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -33,12 +33,12 @@ use crate::runner::{self, marks::MarkSocket};
 
 /// Time limit for a member's first message after its process has started: a busy machine may be slow to start a program.
 const JOINED: Duration = Duration::from_mins(1);
-/// Time limit for the members of a killed coordinator to undo their changes.
+/// Time limit for a killed coordinator's members to undo their changes.
 const UNDOING: Duration = Duration::from_mins(1);
 /// Interval between two checks of timeouts.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A fleet to lead.
+/// The members and options of a fleet that this machine coordinates.
 pub(super) struct Lead<'a> {
     pub(super) fleet: String,
     pub(super) mode: FleetMode,
@@ -84,7 +84,7 @@ impl Lead<'_> {
         Ok(if exit == Exit::Fine && !failures.is_empty() { Exit::Environment } else { exit })
     }
 
-    /// Leads the members through the plan. `None` if the user declined.
+    /// Waits for the members, asks for confirmation and coordinates the plan to its end. `None` if the user declined.
     fn lead(
         &self,
         hub: &mut dyn Hub,
@@ -144,8 +144,8 @@ impl Lead<'_> {
     }
 }
 
-/// The undo log of a coordinator. Each fleet has one, which also keeps a second coordinator out. The effects of a killed predecessor are
-/// undone first, because its members used this directory too.
+/// Creates the fleet's undo log, after undoing the changes of a killed coordinator of this fleet. Fails if another coordinator leads it
+/// now.
 fn undo_log(dir: &Path, fleet: &str, stop: &Interrupt) -> Result<UndoLog, Failure> {
     let tag = control::tag(fleet);
     let end = Instant::now() + UNDOING;
@@ -191,7 +191,7 @@ struct Signals<'a> {
     members_at_work: &'a ctrl_c::MembersAtWork,
 }
 
-/// A running fleet.
+/// A fleet whose members have been started.
 struct AtWork<'a> {
     lead: &'a Lead<'a>,
     hub: &'a mut dyn Hub,
@@ -212,7 +212,7 @@ struct AtWork<'a> {
 }
 
 impl AtWork<'_> {
-    /// Processes the messages that arrive within a tick, then timeouts.
+    /// Waits up to 100 ms for members' messages and processes them, then timeouts and requests at the socket.
     fn step(&mut self) -> Result<(), Failure> {
         let mut patience = TICK;
         while let Some(incoming) = self.hub.receive(patience).or_exit(Exit::Environment)? {
@@ -245,7 +245,7 @@ impl AtWork<'_> {
         self.hub.send(To::One(member), message).or_exit(Exit::Environment)
     }
 
-    /// Stores a part of a member's run.
+    /// Stores a part of a member's run, such as a measurement or a warning, in that member's run in the store.
     fn keep(&mut self, member: &str, part: &RunPart) -> Result<(), StoreError> {
         let Some(Kept { run, .. }) = self.kept.iter().find(|kept| kept.name == member) else { return Ok(()) };
         match part {
@@ -287,7 +287,7 @@ impl AtWork<'_> {
         }
     }
 
-    /// Answers queries and commands at the socket.
+    /// Answers status, drain and cancel requests at the socket.
     fn answer(&mut self) -> Result<(), Failure> {
         let (coordinator, mut actions) = (&self.coordinator, Vec::new());
         let ios = self.ios.text(monotonic_ns());
@@ -313,7 +313,7 @@ impl AtWork<'_> {
         self.act(actions)
     }
 
-    /// Waits until every member has said whether it can carry out the plan.
+    /// Waits until every member has said whether it can carry out the plan. Gives up members that send no message within a minute.
     fn gather(&mut self) -> Result<(), Failure> {
         let end = monotonic_ns() + u64::try_from(JOINED.as_nanos()).unwrap_or(u64::MAX);
         while !self.is_answered {

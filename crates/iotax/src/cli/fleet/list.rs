@@ -1,4 +1,4 @@
-//! `iotax fleet list`: the fleets in the store.
+//! `iotax fleet list`: lists the fleets in the store.
 
 use clap::Args as ClapArgs;
 use iotax_analysis::time::utc;

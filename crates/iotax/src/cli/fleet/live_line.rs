@@ -1,4 +1,4 @@
-//! The progress of a fleet on a live line of the terminal.
+//! Shows the progress of a fleet in a status line on the terminal.
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,13 @@ use iotax_report::counted;
 
 use super::super::say::{self, Stream};
 
-/// Period over which I/Os are summed in nanoseconds: several samples of each member, which arrive about once a second.
+/// Averaging period of the shown IOPS, in nanoseconds. Members send samples about once a second, so the period has several of each.
 const WINDOW_NS: u64 = 5_000_000_000;
 
-/// Recent I/Os of all members together.
+/// I/Os of all members in the last 5 s, for the IOPS that are shown.
 #[derive(Debug, Default)]
 pub(super) struct RecentIos {
-    /// Arrival time of each sample by the coordinator's clock, and its I/Os.
+    /// Arrival time of each sample in nanoseconds of the coordinator's clock, and the sample's number of I/Os.
     samples: VecDeque<(u64, u64)>,
 }
 
@@ -42,7 +42,7 @@ impl RecentIos {
     }
 }
 
-/// The status line, shown only if stderr is a terminal.
+/// The status line on stderr; hidden without a terminal and with `--quiet`.
 pub(super) struct LiveLine {
     bar: ProgressBar,
 }

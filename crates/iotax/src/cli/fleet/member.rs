@@ -28,7 +28,7 @@ use super::claims;
 use crate::causes::with_causes;
 use crate::runner::{self, Gate, Progress, Step};
 
-/// Minimum time between two samples sent to the coordinator; only short measurements have shorter intervals.
+/// Minimum time between two samples sent to the coordinator; shorter intervals are merged.
 const SAMPLE: Duration = Duration::from_millis(500);
 
 /// Serves a coordinator on stdin and stdout.
@@ -36,7 +36,7 @@ pub(super) fn main() -> Result<Exit, Failure> {
     serve(PipeLink::new(io::stdin(), io::stdout()))
 }
 
-/// Serves a coordinator until the member's part is over.
+/// Serves a coordinator until this member has finished its work.
 pub(super) fn serve(link: impl MemberLink) -> Result<Exit, Failure> {
     // Stdout belongs to the coordinator, and what is said on stderr is why this member failed.
     say::be_quiet(true);
@@ -132,9 +132,9 @@ struct ActiveMember<'a, L> {
     assignment: &'a Assignment,
     store: PathBuf,
     run: Mutex<Option<i64>>,
-    /// The parts of the run that the coordinator already has, except measurements.
+    /// The member's run as the coordinator knows it, without measurements; `None` before anything was sent.
     told: Mutex<Option<Run>>,
-    /// The intended start of the current window.
+    /// Intended start of the current window, in nanoseconds of the monotonic clock.
     at_ns: Mutex<Option<u64>>,
 }
 
@@ -222,7 +222,7 @@ impl<L: MemberLink> Membership for ActiveMember<'_, L> {
     }
 }
 
-/// Returns the target, the workload and the round of a step; steps count from 1.
+/// Returns the target's name, the workload's name and the round of the measurement with number `step` in the run, from 1.
 fn cell(plan: &Plan, seed: u64, step: u64) -> Option<(String, String, u32)> {
     let cells = plan.cells() as u64;
     let round = u32::try_from((step.checked_sub(1)?).checked_div(cells)? + 1).ok()?;
@@ -231,7 +231,7 @@ fn cell(plan: &Plan, seed: u64, step: u64) -> Option<(String, String, u32)> {
     Some((plan.targets[cell.target].name.clone(), plan.workloads[cell.workload].name.clone(), round))
 }
 
-/// Reports progress to the coordinator.
+/// Shows the member's progress, and sends it to the coordinator.
 struct ProgressReport<'a, L: MemberLink> {
     active: &'a ActiveMember<'a, L>,
     watcher: Watcher<'a>,
@@ -252,7 +252,7 @@ impl<L: MemberLink> ProgressReport<'_, L> {
 }
 
 impl<L: MemberLink> Drop for ProgressReport<'_, L> {
-    /// Sends the last I/Os to the coordinator.
+    /// Sends the samples that have not been sent yet.
     fn drop(&mut self) {
         self.tell_sample();
     }

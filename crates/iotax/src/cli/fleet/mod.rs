@@ -1,4 +1,4 @@
-//! `iotax fleet`: one plan on many machines.
+//! `iotax fleet`: runs one plan on many machines.
 
 mod claims;
 mod control;

@@ -12,7 +12,7 @@ use super::requests;
 /// Time limit for the agents' answers.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// Carries out the command if `given` is a server's URL, and returns the message to print.
+/// Sends the command `what` to the agents if `given` is a NATS server's URL, and returns the text to print. `None` for a fleet's id.
 pub(super) fn at_server(given: &str, what: &str) -> Result<Option<String>, Failure> {
     if !super::hosts::is_nats(given) {
         return Ok(None);
@@ -51,7 +51,7 @@ fn works_for(one: &Presence, wanted: &str) -> bool {
     matches!(&one.situation, Situation::Working { fleet, .. } if fleet == wanted)
 }
 
-/// A line for each agent and leaf.
+/// Formats a line for each agent and leaf at the server, with its name, group and state.
 fn lines(there: &[Presence]) -> String {
     if there.is_empty() {
         return "no agent answers".into();

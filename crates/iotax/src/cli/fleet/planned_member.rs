@@ -8,6 +8,6 @@ use super::hosts::Host;
 pub(super) struct PlannedMember {
     pub(super) host: Host,
     pub(super) assignment: Assignment,
-    /// The member's run in the store, if a fleet is resumed.
+    /// The member's run in the store if a fleet is resumed; `None` in a new fleet.
     pub(super) run: Option<i64>,
 }

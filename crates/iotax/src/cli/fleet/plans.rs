@@ -1,4 +1,4 @@
-//! The plan of each member.
+//! Derives each member's plan from the fleet's plan.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,8 @@ use super::super::plan::{PlanInput, say_left_out};
 use super::super::{Failure, OrExit, usage};
 use super::hosts::Host;
 
-/// Returns the fleet's mode, and the plans of all members in the order of the hosts.
+/// Returns the fleet's mode, and the plans of all members in the order of the hosts. With shared storage, rates that are meant for the
+/// whole fleet are divided among the members.
 pub(super) fn of(
     input: &PlanInput,
     hosts: &[Host],
@@ -82,8 +83,8 @@ fn check(plan: &Plan, mode: FleetMode) -> Result<(), Failure> {
     }
 }
 
-/// Refuses plans that differ in the names of targets or workloads, in rounds or in the seed: members with one shared storage measure
-/// the same steps.
+/// Refuses plans that differ in the names of targets or workloads, in rounds or in the seed: members with shared storage must measure the
+/// same cells at the same time.
 fn check_alike(hosts: &[Host], plans: &[Plan]) -> Result<(), Failure> {
     let names = |plan: &Plan| {
         let targets: Vec<String> = plan.targets.iter().map(|target| target.name.clone()).collect();

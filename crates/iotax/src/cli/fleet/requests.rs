@@ -1,4 +1,4 @@
-//! Requests to a coordinator.
+//! Texts of the requests at a coordinator's socket.
 
 pub(super) const STATUS: &str = "fleet status";
 pub(super) const DRAIN: &str = "fleet drain";

@@ -1,4 +1,4 @@
-//! `iotax fleet resume`: goes on with a fleet that was stopped or lost its coordinator.
+//! `iotax fleet resume`: continues a fleet that was stopped or that lost its coordinator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,7 +90,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Lead { fleet: args.fleet.clone(), mode, members, output: &args.output, yes: args.yes }.carry_out()
 }
 
-/// The host of the member that made a run, with the address stored in the run.
+/// Returns the member's host, from the address and the name that are stored with its run.
 fn host(run: &Run) -> Result<Host, Failure> {
     let Some(member) = &run.fleet else {
         return Err(anyhow::anyhow!("run {} is no fleet's", run.id)).or_exit(Exit::Environment);

@@ -1,4 +1,4 @@
-//! `iotax fleet run`: one plan on many machines.
+//! `iotax fleet run`: runs one plan on many machines.
 
 use clap::Args as ClapArgs;
 use iotax_fleet::message::Assignment;

@@ -34,7 +34,7 @@ const FAREWELL: Duration = Duration::from_secs(30);
 /// Maximum number of attempts to undo a killed member's changes while its undo log is in use.
 const AGAIN: u32 = 100;
 
-/// The member processes started here.
+/// The processes that this coordinator started, one for each member; for a remote member its ssh client.
 #[derive(Default)]
 pub(super) struct Started {
     processes: Vec<Process>,
@@ -44,9 +44,9 @@ struct Process {
     name: String,
     child: Child,
     said: Arc<Mutex<Vec<u8>>>,
-    /// The member's entry in the undo log, if it runs on another machine.
+    /// The member's entry in the undo log; `None` if the member runs on this machine.
     entry: Option<UndoEntry>,
-    /// The directory of the member's state, if it runs on this machine.
+    /// The directory of the member's state, with its undo log; `None` if the member runs on another machine.
     state: Option<PathBuf>,
 }
 
@@ -122,7 +122,7 @@ fn enlisted(hosts: &[Host], fleet: &str) -> Result<Option<NatsHub>, Failure> {
     NatsHub::open(&address, fleet, crate::version(), Some(&names)).map(Some).map_err(refused)
 }
 
-/// Starts the members of this machine.
+/// Starts the members that run on this machine. Adds those that could not be started to `failed`.
 fn here(
     hosts: &[Host],
     program: &Path,
@@ -155,7 +155,7 @@ fn here(
 
 type Streams = (std::io::BufReader<std::process::ChildStdout>, std::process::ChildStdin);
 
-/// Starts a member over ssh.
+/// Starts a member on another machine over ssh.
 fn reach(
     name: &str,
     host: &RemoteHost,
@@ -211,7 +211,7 @@ impl Process {
 }
 
 impl Started {
-    /// The last stderr output of a member's process; may be empty.
+    /// Returns the last stderr lines of a member's process, separated by semicolons; empty if there are none.
     pub(super) fn words(&self, name: &str) -> String {
         let process = self.processes.iter().find(|process| process.name == name);
         let said = process.and_then(|process| process.said.lock().ok().map(|said| said.clone()));

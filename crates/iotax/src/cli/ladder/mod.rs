@@ -57,7 +57,7 @@ pub(super) struct Args {
     /// Workloads to run: randread-4k-qd1, randread-4k-qd32, randwrite-4k-qd32, seqread-1m, seqwrite-1m [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = known_words(str::parse::<Workload>, STANDARD.map(|(name, ..)| name)))]
     workloads: Vec<Workload>,
-    /// Latency against load on each rung, from idle to beyond what it can do; of randread-4k-qd32 unless --workloads names others
+    /// Measure latency against load on each rung, from idle to beyond its capacity; with randread-4k-qd32 unless --workloads names others
     #[arg(long, conflicts_with_all = ["repeat", "until_decided", "until_steady"])]
     curve: bool,
     /// Run this many guests at once on each rung with guests, each with its own disk; a list makes a rung for each number
@@ -79,13 +79,13 @@ pub(super) struct Args {
     run: RunArgs,
 }
 
-/// The workload of a curve: it has many I/Os outstanding, to reach a rung's capacity.
+/// Default workload of `--curve`, with enough I/Os in flight to reach a rung's capacity.
 const CURVED: &str = "randread-4k-qd32";
 
 /// Length of the shortest measurement. Most noise lasts longer, so many short measurements are better than a few long ones.
 const SHORTEST: Nanos = Nanos::from_millis(250);
 
-/// The requested rungs, or all that the directory and the device allow.
+/// Returns the rungs that the options select; by default the usual ones that the given directory and device allow.
 fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
     let is_there = |rung: &Rung| match rung.base {
         Base::Device => args.device.is_some(),
@@ -154,7 +154,7 @@ fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result
     Ok(there)
 }
 
-/// Returns the reason why no guests can be built, or `None` if they can. Fails with that reason if the user asked for guests.
+/// Returns the reason why this machine cannot boot guests; `None` if it can. Fails with that reason if the user asked for guests.
 fn no_guests(args: &Args, asked: bool) -> Result<Option<String>, Failure> {
     let options = args.run.guest.options();
     let is_wanted = asked || args.emulated || args.guests != [1] || args.run.guest.is_specific();
@@ -183,7 +183,7 @@ fn is_refused(args: &Args) -> bool {
     !args.print_plan && args.dir.as_ref().is_some_and(|dir| !dir.is_dir())
 }
 
-/// The targets of a rung: one, or one for each number of guests.
+/// Returns the targets of a rung: one, or for a rung with guests one for each number in `--guests`.
 fn targets(rung: &Rung, args: &Args) -> Vec<TargetSpec> {
     let numbers = if rung.has_guest() { args.guests.as_slice() } else { &[1] };
     let many = numbers.len() > 1;
@@ -192,7 +192,7 @@ fn targets(rung: &Rung, args: &Args) -> Vec<TargetSpec> {
     numbers.iter().map(|count| rung.target(named(count), *count, dir, device)).collect()
 }
 
-/// The targets of all rungs, or those modelled on a libvirt domain, with notes on them.
+/// Returns the targets of all rungs with notes on them; with `--like`, targets modelled on a libvirt domain's disk.
 fn ladder_targets(args: &Args, workloads: &[Workload]) -> Result<LadderTargets, Failure> {
     if let (Some(domain), Some(dir)) = (&args.like, &args.dir) {
         let ladder = from_libvirt::targets(domain, args.like_disk.as_deref(), dir)?;
@@ -212,7 +212,7 @@ fn ladder_targets(args: &Args, workloads: &[Workload]) -> Result<LadderTargets, 
     })
 }
 
-/// The requested workloads, or the usual ones, over the whole of each disk.
+/// Returns the requested workloads, or the usual ones, each over the whole disk of a rung.
 fn workloads(args: &Args) -> Result<Vec<Workload>, Failure> {
     let names: &[&str] = if args.curve { &[CURVED] } else { &STANDARD.map(|(name, ..)| name) };
     let mut workloads = args.workloads.clone();

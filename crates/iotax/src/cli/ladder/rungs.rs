@@ -10,7 +10,7 @@ use iotax_model::words::WordError;
 use crate::cli::args::target_name;
 use crate::cli::{Failure, OrExit, usage};
 
-/// The storage below a rung.
+/// The base on which a rung's layers are built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Base {
     /// The block device of `--device`.
@@ -30,7 +30,7 @@ enum Ladder {
     Everything,
 }
 
-/// A rung: its name, its base, and its layers.
+/// A rung: one way to build the storage, with its name, its base and the layers on top.
 #[derive(Debug, Clone)]
 pub(super) struct Rung {
     pub(super) name: String,
@@ -41,7 +41,8 @@ pub(super) struct Rung {
 use Base::{Device, Directory, Own};
 use Ladder::{Default, Everything};
 
-/// The rungs from the lowest up. Rungs with other image formats are named alike: `virtio-vmdk`, `vm-vmdk`.
+/// The named rungs in the order of a ladder: name, ladder, base and stack line. There are further rungs for other image formats, such as
+/// `virtio-vmdk` and `vm-vmdk`.
 const RUNGS: [(&str, Ladder, Base, &str); 25] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),
@@ -90,12 +91,12 @@ pub(super) fn usual() -> Vec<Rung> {
     RUNGS.iter().filter(|rung| rung.1 == Default).filter_map(|(name, ..)| Rung::known(name)).collect()
 }
 
-/// The plain file, then every image format through QEMU's block layer.
+/// Returns the rungs of `--formats`: a plain file, then every image format through QEMU's block layer.
 pub(super) fn formats() -> Vec<Rung> {
     ["host-file".to_owned()].into_iter().chain(of_formats()).filter_map(|name| Rung::known(&name)).collect()
 }
 
-/// All rungs: on the host, through QEMU's block layer, and in guests.
+/// Returns the rungs of `--everything`: on the host, through QEMU's block layer, and in guests.
 pub(super) fn everything() -> Vec<Rung> {
     let (below, guests): (Vec<_>, Vec<_>) = names().partition(|name| !name.starts_with("vm-"));
     let others = of_formats().filter(|name| !names().any(|known| known == name));
@@ -103,7 +104,7 @@ pub(super) fn everything() -> Vec<Rung> {
     all.filter_map(|name| Rung::known(&name)).collect()
 }
 
-/// The names of the rungs with each image format, without a guest.
+/// Returns the names of the rungs that read each image format through QEMU's block layer, such as `virtio-qcow2`.
 fn of_formats() -> impl Iterator<Item = String> {
     Format::WORDS.iter().map(|format| format!("virtio-{format}"))
 }
@@ -130,8 +131,7 @@ impl Rung {
         Some(Self { name: name.to_owned(), base, layers })
     }
 
-    /// Parses a rung: a name, or a stack line. The lowest layer of a line decides whether the rung stands on the directory, on the
-    /// device or on nothing.
+    /// Parses the name of a rung or a stack line. A line's lowest layer decides whether the rung needs a directory, a device or neither.
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
         if !text.contains(' ') {
             return Self::known(text)
@@ -159,7 +159,7 @@ impl Rung {
         self.layers.has::<GuestSpec>()
     }
 
-    /// The target of this rung in a directory or on a device, with the given number of guests.
+    /// Returns this rung's target in a directory or on a device, with the given number of guests.
     pub(super) fn target(
         &self,
         name: String,
@@ -190,12 +190,12 @@ impl Rung {
     }
 }
 
-/// Returns whether a rung has this name.
+/// Returns whether `name` is the name of a rung.
 pub(in crate::cli) fn is_rung(name: &str) -> bool {
     Rung::known(name).is_some()
 }
 
-/// The rung of this name with its image in a directory.
+/// Returns the target of the named rung with its image in `dir`. Fails for a rung on a device.
 pub(in crate::cli) fn rung_in(name: &str, dir: &Path) -> Result<TargetSpec, Failure> {
     let rung = Rung::parse(name)?;
     if rung.base == Device {

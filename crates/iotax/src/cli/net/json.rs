@@ -1,12 +1,12 @@
-//! A test as iperf3 3.12 writes it in JSON, with an extra section `iotax`.
+//! Writes a network test as iperf3 3.12 writes it in JSON, with an extra section `iotax`.
 //!
-//! iperf3's part has 0 where iperf3 writes 0 for unknown figures; in our section they are absent.
+//! Unknown figures are 0 in iperf3's part, as in iperf3; in the section `iotax` they are absent.
 
 use iotax_analysis::time::utc;
 use iotax_netperf::{End, Start, StreamEnd, StreamFigures, StreamInterval, TestInterval, TestReport};
 use serde_json::{Map, Value, json};
 
-/// The schema of our section.
+/// Schema name and version of the section `iotax`.
 const SCHEMA: &str = "iotax-net/1";
 
 pub(super) fn document(report: &TestReport, intervals: &[TestInterval]) -> Value {
@@ -60,12 +60,12 @@ fn start(start: &Start) -> Value {
     value
 }
 
-/// Seconds to the nanosecond; whole numbers have no point, as in iperf3.
+/// Converts nanoseconds to seconds; whole seconds become integers, as in iperf3.
 fn seconds(ns: u64) -> Value {
     if ns.is_multiple_of(1_000_000_000) { json!(ns / 1_000_000_000) } else { json!(ns as f64 / 1e9) }
 }
 
-/// The keys common to all objects with figures: times and bytes.
+/// Returns the keys of every object with figures: `start`, `end`, `seconds`, `bytes` and `bits_per_second`.
 fn span(begin_ns: u64, end_ns: u64, bytes: u64) -> Map<String, Value> {
     let ns = end_ns.saturating_sub(begin_ns);
     let rate = if ns == 0 { 0.0 } else { bytes as f64 * 8e9 / ns as f64 };
@@ -78,7 +78,7 @@ fn span(begin_ns: u64, end_ns: u64, bytes: u64) -> Map<String, Value> {
     map
 }
 
-/// Adds the datagram figures. `packets` is the number sent, as far as known.
+/// Adds jitter in milliseconds and the lost datagrams, also in percent of `packets`, the number sent as far as it is known.
 fn losses(map: &mut Map<String, Value>, received: &StreamFigures, packets: u64) {
     let lost = received.lost.unwrap_or(0);
     let percent = if packets == 0 { 0.0 } else { lost as f64 / packets as f64 * 100.0 };
@@ -132,12 +132,12 @@ fn interval(interval: &TestInterval, report: &TestReport) -> Value {
     value
 }
 
-/// The suffixes of the keys of the sums, each with true if the server sends in that direction.
+/// Returns a suffix for the keys of each direction's sums, with true if the server sends in that direction.
 fn sums(start: &Start) -> Vec<(&'static str, bool)> {
     if start.bidirectional { vec![("", false), ("_bidir_reverse", true)] } else { vec![("", start.reverse)] }
 }
 
-/// A stream's figures from both ends.
+/// A stream's figures from the sender and the receiver; `local` is this machine's end.
 struct Ends<'a> {
     local: &'a StreamEnd,
     sender: StreamEnd,
@@ -257,7 +257,7 @@ fn cpu(report: &TestReport) -> Value {
     Value::Object(map)
 }
 
-/// Figures that iperf3's JSON lacks. Times are in nanoseconds.
+/// Returns the section `iotax`, with figures that iperf3's JSON lacks. Times are in nanoseconds.
 fn ours(report: &TestReport) -> Value {
     let end = |end: &End| {
         let streams = end.streams.iter().map(|stream| {

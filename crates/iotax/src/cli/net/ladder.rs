@@ -76,7 +76,7 @@ const RUNGS: [Rung; 6] = [
     ("vm-passt", NetPath::Passt, Nic::VirtioNet),
 ];
 
-/// The rung between two ends on the host, the preferred baseline.
+/// The preferred baseline: a veth pair between two ends on the host.
 const HOST: &str = "veth";
 
 /// Datagram size that fits into an MTU of 1500 bytes with the headers of any path.
@@ -99,7 +99,7 @@ const WORKLOADS: [(NetTest, Direction, bool); 10] = [
     (NetTest::UdpRtt, Direction::Download, true),
 ];
 
-/// Builds the workloads of `WORKLOADS`.
+/// Builds all workloads. UDP tests send 1,400-byte datagrams, which fit on every path.
 fn known_workloads() -> [Workload; 10] {
     WORKLOADS.map(|(test, direction, loaded)| {
         let mut net = Traffic { direction, loaded, ..Traffic::new(test) };
@@ -119,7 +119,7 @@ fn workload(name: &str) -> Result<Workload, WordError> {
 }
 
 impl Args {
-    /// The requested rungs, or the default ones.
+    /// Returns the rungs of `--rungs`; by default all except the untested `vm-passt`.
     fn rungs(&self) -> Result<Vec<Rung>, Failure> {
         let names = RUNGS.map(|(name, ..)| name);
         let find = |name: &String| {
@@ -156,7 +156,7 @@ impl Args {
         Ok(possible)
     }
 
-    /// The rungs' targets and their neighbours.
+    /// Returns the targets of the rungs and of `--peer`, and with `--together` the neighbours, which make competing traffic.
     fn targets(&self, rungs: &[Rung]) -> (Vec<TargetSpec>, Vec<TargetSpec>) {
         let mut targets: Vec<TargetSpec> = rungs.iter().map(|rung| target(*rung, self.vcpus)).collect();
         for (number, peer) in (1..).zip(&self.peer) {
@@ -182,7 +182,7 @@ impl Args {
 /// Minimum length of a measurement: TCP needs a moment to find its rate.
 const SHORTEST: Nanos = Nanos::from_secs(1);
 
-/// The name of the competing traffic on the host.
+/// Name of the neighbour: two ends on the host that make competing traffic.
 const NEIGHBOUR: &str = "host";
 
 fn target((name, via, nic): Rung, vcpus: u32) -> TargetSpec {

@@ -1,4 +1,4 @@
-//! Network tests as lines of text: the settings, each interval, the result.
+//! Formats network tests as text: the settings, each interval, the result.
 
 use iotax_model::record::{Sample, WaySample};
 use iotax_model::units::{Nanos, human};
@@ -17,7 +17,7 @@ fn bits(per_s: f64) -> String {
     human::bits(per_s / 8.0)
 }
 
-/// Formats the settings of a test.
+/// Formats the settings of a test in one line: protocol, direction, streams.
 pub(super) fn asked(start: &Start) -> String {
     let protocol = if start.udp { "UDP" } else { "TCP" };
     let way = match (start.bidirectional, start.reverse) {
@@ -62,7 +62,7 @@ pub(super) fn streams(sample: &Sample) -> String {
     line
 }
 
-/// Formats an interval of round trips.
+/// Formats an interval of round trips, with their latency.
 pub(super) fn round_trips(sample: &Sample) -> String {
     let line = format!("{:>8.2} s", Nanos(sample.at_ns).as_secs_f64());
     let Some(tally) = &sample.tallies.read else { return format!("{line}  nothing came back") };
@@ -73,7 +73,7 @@ pub(super) fn round_trips(sample: &Sample) -> String {
     format!("{line}  {rate:>6} round trips/s  p50 {}  p99 {}  max {}", time(0.5), time(0.99), time(1.0))
 }
 
-/// Extends the interval `so_far` by the next one: amounts add up, and states are those at its end.
+/// Merges the next interval into `so_far`: counts add up, and momentary values are those at the end of `next`.
 pub(super) fn extend(so_far: &mut Sample, next: &Sample) {
     so_far.at_ns = next.at_ns;
     so_far.duration_ns += next.duration_ns;
@@ -141,7 +141,7 @@ pub(super) fn brief(report: &TestReport) -> String {
     format!("{nothing}{}{told}", ways.join(", "))
 }
 
-/// The counters that [`counts`] shows.
+/// Extracts the counters that [`counts`] formats: losses, reordering, duplicates, jitter and retransmits.
 fn beside(figures: StreamFigures) -> WaySample {
     let StreamFigures { lost, out_of_order, duplicates, jitter_ns, retransmits, .. } = figures;
     WaySample { lost, out_of_order, duplicates, jitter_ns, retransmits, ..WaySample::default() }

@@ -1,4 +1,4 @@
-//! `iotax net`: network measurements.
+//! `iotax net`: measures networks.
 
 mod json;
 mod ladder;

@@ -1,4 +1,4 @@
-//! `iotax net ping`: round trips to a host, idle and under load.
+//! `iotax net ping`: measures round trips to a host, idle and under load.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;

@@ -1,4 +1,4 @@
-//! `iotax net run`: streams to or from a server.
+//! `iotax net run`: measures the throughput of streams to or from a server.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;

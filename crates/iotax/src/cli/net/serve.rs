@@ -66,7 +66,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Reports an event of the server.
+/// Prints an event of the server in lines; with `json`, prints a JSON document for each finished test.
 fn tell(event: ServerEvent, tests: &Tests, json: bool) {
     let mut tests = tests.lock().unwrap_or_else(PoisonError::into_inner);
     match event {

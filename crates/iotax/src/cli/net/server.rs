@@ -1,4 +1,4 @@
-//! Measurements with an already running server, as a plan with one target.
+//! Measures against servers that are already running, with a plan of one target.
 
 use std::cell::RefCell;
 
@@ -38,7 +38,7 @@ pub(super) struct ServerArgs {
 
 /// A measurement against one or more servers.
 pub(super) struct Measurement<'a> {
-    /// The command and its arguments.
+    /// The command and its arguments, as the run's name.
     pub(super) name: String,
     pub(super) target: TargetSpec,
     pub(super) workloads: Vec<Workload>,
@@ -83,7 +83,7 @@ pub(super) fn check_interval(interval: Nanos) -> Result<(), Failure> {
 }
 
 impl Measurement<'_> {
-    /// Measures each workload once, and reports. For an interrupted workload, a line gives the figures until then.
+    /// Measures each workload once and reports. If interrupted, prints the current workload's figures so far.
     pub(super) fn carry_out(self) -> Result<Exit, Failure> {
         check_interval(self.interval)?;
         let plan = Plan::new(self.name, vec![self.target], self.workloads);

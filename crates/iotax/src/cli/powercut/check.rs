@@ -1,4 +1,4 @@
-//! `iotax powercut check`: reports what a target has lost.
+//! `iotax powercut check`: reports the acknowledged writes that a target has lost.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ use crate::runner::{self, Interrupted};
 pub(in super::super) struct Args {
     /// The file, directory or device that was written; it is only read now
     target: PathBuf,
-    /// The journal: a file, or ssh://user@host:port/path; of a serial line the file in which its other end was recorded
+    /// The journal: a file, or ssh://user@host:port/path; for a serial line, the file in which its other end was recorded
     #[arg(long, value_name = "PLACE")]
     journal: PathBuf,
     /// Print as JSON; the page goes to stderr

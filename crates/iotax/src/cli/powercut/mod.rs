@@ -1,4 +1,4 @@
-//! `iotax powercut`: what real storage loses when the plug is pulled.
+//! `iotax powercut`: measures the data that real storage loses when its power is cut.
 
 mod check;
 mod start;
@@ -12,14 +12,14 @@ use iotax_model::target::Remote;
 use super::{Failure, OrExit, usage};
 use crate::runner::powercut::JournalPlace;
 
-/// Name of the file if a directory is given as the target.
+/// Name of the file that is written if the target is a directory.
 const NAME: &str = "iotax-powercut.dat";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Write until the power goes, with a journal of what the target acknowledged where the power stays
+    /// Write until the power fails, with a journal of acknowledged writes where the power stays on
     Start(Box<start::Args>),
-    /// Say what the target acknowledged and has lost
+    /// Report the acknowledged writes that the target lost
     Check(check::Args),
 }
 
@@ -30,7 +30,7 @@ pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
     }
 }
 
-/// The path to write: for a directory, a file in it.
+/// Returns the path to write; for a directory, `iotax-powercut.dat` in it.
 fn target(path: &Path) -> Result<PathBuf, Failure> {
     let path = std::path::absolute(path).or_exit(Exit::Environment)?;
     Ok(if path.is_dir() { path.join(NAME) } else { path })

@@ -1,4 +1,4 @@
-//! `iotax powercut start`: writes until the power goes.
+//! `iotax powercut start`: writes to a target until its power fails.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -22,7 +22,7 @@ use crate::causes::with_causes;
 use crate::runner;
 use crate::runner::powercut::{self, JournalPlace, LoadEnd};
 
-/// Maximum duration of a load whose power does not fail.
+/// Time limit of the write load, in case the power does not fail: 24 h.
 const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
 
 /// Flags of `iotax powercut start`.
@@ -30,8 +30,8 @@ const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
 pub(in super::super) struct Args {
     /// A new file, a directory for one, or a device that --overwrite names too
     target: PathBuf,
-    /// Where the journal goes, which must keep its power: ssh://user@host:port/path for a new file on another machine, /dev/ttyS0 for a serial line
-    /// whose other end records it, or a new file on another disk
+    /// Place of the journal, which must keep its power: ssh://user@host:port/path for a new file on another machine, /dev/ttyS0 for a
+    /// serial line whose other end records it, or a new file on another disk
     #[arg(long, value_name = "PLACE")]
     journal: PathBuf,
     /// Size of the area that is written [default: 64m]
@@ -40,7 +40,7 @@ pub(in super::super) struct Args {
     /// Flush after this many writes
     #[arg(long, value_name = "N", default_value = "16", value_parser = number::whole::<u32>(1..=1_000_000))]
     fdatasync: u32,
-    /// Seed of offsets [default: drawn]
+    /// Seed of offsets [default: random]
     #[arg(long, value_name = "N", value_parser = number::seed)]
     seed: Option<u64>,
     #[command(flatten)]

@@ -34,7 +34,7 @@ use output::Output;
 /// Shortest interval: the kernel counts in milliseconds, so shorter ones are too coarse.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// The kernel's file that `iotax top` cannot do without.
+/// The kernel's disk counters, without which `iotax top` cannot run.
 const DISKSTATS: &str = "/proc/diskstats";
 
 /// Flags of `iotax top`.
@@ -63,7 +63,7 @@ pub(super) struct Args {
     qmp: Vec<PathBuf>,
 }
 
-/// Parses `127.0.0.1:9200`, or a port of this machine alone.
+/// Parses `127.0.0.1:9200`, or a port alone, which means 127.0.0.1.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let local = || text.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
     text.parse().ok().or_else(local).ok_or_else(|| {
@@ -99,7 +99,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     go_on(&mut reader, interval, is_once, output, &stop)
 }
 
-/// Reads and prints a frame at each interval until interrupted, or just one if `is_once`.
+/// Takes a reading at each interval and prints a frame, the rates since the last reading, until interrupted; only one frame if `is_once`.
 fn go_on(
     reader: &mut Reader,
     interval: Duration,
@@ -157,7 +157,7 @@ impl Reader {
         Ok(Self { collector, before: None, writer: writer.or_exit(Exit::Environment)?, server })
     }
 
-    /// The frame since the last reading; `None` for the first one.
+    /// Takes a reading and returns the rates since the last one; `None` for the first reading.
     fn next(&mut self) -> Result<Option<Frame>, String> {
         let snapshot = self.collector.snapshot();
         if let Some(writer) = &mut self.writer {

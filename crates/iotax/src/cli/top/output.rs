@@ -1,4 +1,4 @@
-//! Frames as text or JSON, without a screen.
+//! Prints frames, each with the rates of one interval, as text or JSON.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -18,14 +18,14 @@ use super::named;
 pub(super) enum Output {
     /// Tables on stdout.
     Text,
-    /// Lines of JSON on stdout.
+    /// A line of JSON for each frame, on stdout.
     Stdout,
-    /// Lines of JSON in a file.
+    /// A line of JSON for each frame, in a file.
     File(PathBuf, File),
 }
 
 impl Output {
-    /// Opens `--json`, which never replaces a file.
+    /// Creates the file of `--json`, which must not exist yet; `-` is stdout. Without the flag, output is tables.
     pub(super) fn open(json: Option<&Path>) -> Result<Self, Failure> {
         match json {
             None => Ok(Self::Text),
@@ -44,7 +44,7 @@ impl Output {
         matches!(self, Self::Text)
     }
 
-    /// Writes a frame.
+    /// Writes a frame as tables or as a line of JSON.
     pub(super) fn put(&mut self, frame: &Frame) -> Result<(), Failure> {
         let line = || visible::json(&format!("{}\n", json::document(frame))).into_owned();
         match self {

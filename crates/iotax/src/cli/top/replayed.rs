@@ -20,18 +20,18 @@ use super::output::Output;
 
 /// The largest text, in bytes: a day of iostat with 20 devices at 1 s is 250 MB.
 const LARGEST_TEXT: usize = 256 << 20;
-/// Longest line in bytes: lines of iostat or atop have some hundred, but a JSON document may be a single line.
+/// Maximum length of a line, in bytes. Lines of iostat or atop have some hundred bytes, but a JSON document may be a single line.
 const LONGEST_LINE: usize = 16 << 20;
-/// Bytes per read.
+/// Maximum number of bytes per read.
 const PART: u64 = 1 << 20;
 
-/// The recording that is replayed.
+/// The source of a replay: a recording of iotax top, or text of iostat or atop.
 pub(super) enum Replay {
     Recording(Recording),
     Text(Intervals),
 }
 
-/// Shows a recording on the screen, or writes all its frames.
+/// Replays on the screen if `is_screen`, otherwise writes all frames to `output`.
 pub(super) fn main(
     mut replay: Replay,
     file: &Path,
@@ -87,7 +87,7 @@ impl Replay {
         Ok(Self::Text(text))
     }
 
-    /// The host of the frames.
+    /// The recorded machine's host name; for another tool's text, the tool's name.
     fn host(&self) -> &str {
         match self {
             Self::Recording(recording) => recording.host(),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::{Failure, OrExit, args, usage};
 
-/// Enumerated guest keys that can be tried, with their values; empty for numbers and flags.
+/// Guest keys that can be tried, with their possible values; without values for numbers and flags.
 pub(super) const GUEST_KEYS: [(&str, &[&str]); 5] = [
     ("cache", CacheMode::WORDS),
     ("aio", Aio::WORDS),
@@ -21,10 +21,10 @@ pub(super) const GUEST_KEYS: [(&str, &[&str]); 5] = [
     ("queues", &[]),
 ];
 
-/// A candidate, and its target.
+/// A setting with a value to try, and the target that has this value.
 pub(super) type Tryable = (Candidate, TargetSpec);
 
-/// The requested candidates.
+/// Returns the candidates of `--try`: the given values of each key, or all values of an enumerated key.
 pub(super) fn asked(base: &TargetSpec, list: &[String]) -> Result<Vec<Tryable>, Failure> {
     let mut all = Vec::new();
     for item in list {
@@ -51,7 +51,7 @@ pub(super) fn asked(base: &TargetSpec, list: &[String]) -> Result<Vec<Tryable>, 
     Ok(all)
 }
 
-/// All values of an enumerated key, except the present one.
+/// Returns all values of an enumerated key except the present one. Fails for other keys, and for an unknown key.
 fn all_values(base: &TargetSpec, key: &str) -> Result<Vec<String>, Failure> {
     let guest = GUEST_KEYS.iter().find(|(known, _)| *known == key);
     let now = match (guest, key.parse()) {
@@ -86,7 +86,7 @@ fn present(base: &TargetSpec, setting: Setting) -> Option<String> {
         .map(|(_, now)| now)
 }
 
-/// The value of a key in the settings of the target's guest.
+/// Returns the value of a key in the target's guest settings; `None` without a guest.
 fn guest_value(base: &TargetSpec, key: &str) -> Option<String> {
     let guest = serde_json::to_value(base.guest()?).ok()?;
     match guest.get(key)? {
@@ -133,7 +133,8 @@ fn guest_with(guest: &GuestSpec, key: &str, value: &str) -> Result<GuestSpec, Fa
     serde_json::from_value(table).map_err(|error| usage(format!("--try {key}={value}: {error}")))
 }
 
-/// The candidates that suit a target and its work: present, cheap to change, and not known to be irrelevant.
+/// Returns the candidates that suit a target and its workloads: settings that the target has, that are cheap to change, and that can affect
+/// these workloads.
 pub(super) fn suitable(base: &TargetSpec, workloads: &[Workload]) -> Result<Vec<Tryable>, Failure> {
     let mut all = Vec::new();
     let is_buffered = |writes: bool| {

@@ -54,8 +54,8 @@ fn files(root: &Path, target: &TargetSpec) -> Vec<LastingFile> {
     files
 }
 
-/// The part of a udev rule that matches a device: its device-mapper name or serial number if udev knows one, else its kernel name,
-/// which may change.
+/// Returns the part of a udev rule that matches a device: its device-mapper name or serial number if udev knows one, otherwise its kernel
+/// name, which may change at the next boot.
 fn matching(root: &Path, device: &str) -> String {
     let number =
         fs::read_to_string(root.join("sys/class/block").join(device).join("dev")).unwrap_or_default();
@@ -72,7 +72,8 @@ fn matching(root: &Path, device: &str) -> String {
 }
 
 impl LastingFile {
-    /// The file's new text: these lines after those of an earlier file by iotax for other settings.
+    /// Returns the file's new text: these lines, after earlier lines by iotax for other settings. Drops the text of other authors, which is
+    /// backed up.
     fn text(&self, origin: &str, old: Option<&str>) -> String {
         let is_kept = |line: &&str| {
             !line.trim().is_empty()
@@ -102,7 +103,7 @@ impl LastingFile {
         Ok(backup)
     }
 
-    /// Copies the old text to the first free backup name. udev and sysctl read no files with this ending.
+    /// Copies the old text to an unused backup name, whose ending udev and sysctl ignore. Returns the backup's path.
     fn back_up(&self, old: &str) -> io::Result<PathBuf> {
         let dir = self.path.parent().unwrap_or(Path::new("/"));
         for number in 1.. {
@@ -170,13 +171,13 @@ fn origin(tuning: &Tuning) -> String {
     format!("# Confirmed by run {run}: iotax report {run}")
 }
 
-/// Applies the kernel settings now, and does not undo them.
+/// Applies the kernel settings now, without an undo entry, so that they stay.
 fn apply_now(root: &Path, target: &TargetSpec) -> anyhow::Result<()> {
     let plan = Plan::new("apply".into(), vec![target.clone()], Vec::new());
     Ok(KernelSettings::find(root, &plan)?.apply_for_good(0)?)
 }
 
-/// The lines of libvirt's XML that carry a guest's chosen settings, before and after.
+/// Formats the attributes in libvirt's XML for the guest's chosen settings, before and after; `None` without a guest.
 fn of_guest(target: &TargetSpec, tuning: &Tuning) -> Option<String> {
     let guest = target.guest()?;
     let chosen = |key: &str| tuning.candidates().find(|one| one.key == key).map(|one| one.value.as_str());

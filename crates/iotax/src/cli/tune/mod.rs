@@ -1,4 +1,4 @@
-//! `iotax tune`: which settings of the kernel or of a guest pay for a target and its work.
+//! `iotax tune`: finds settings of the kernel or of a guest that improve a target's performance.
 
 mod candidates;
 mod lasting;
@@ -70,15 +70,15 @@ pub(super) struct Args {
     guest: GuestArgs,
 }
 
-/// The default time, and the part of it that the screening takes, in percent.
+/// Default total time; the screening takes `SCREENING` percent of it.
 const TIME: Nanos = Nanos::from_secs(180);
 const SCREENING: u64 = 60;
-/// The number of rounds that a time is divided into, unless windows would get too short.
+/// Number of rounds into which the time is divided, unless windows would get shorter than `SHORTEST`.
 const ROUNDS: u64 = 24;
 const SHORTEST: Nanos = Nanos::from_millis(250);
-/// Size of a created file.
+/// Size of a file that is created to tune on.
 const SIZE: Bytes = Bytes(1 << 30);
-/// The name of the target with the present settings, and of that with the chosen ones.
+/// Name of the target with the present settings; `CHOSEN` names that with the chosen ones.
 const PRESENT: &str = "present";
 const CHOSEN: &str = "chosen";
 
@@ -128,7 +128,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     conclude(&tuner, &tuning)
 }
 
-/// Prints how to make a recommendation permanent, or applies it.
+/// Shows how to make a recommendation permanent, or makes it permanent with `--apply`. Returns the exit code.
 fn conclude(tuner: &Tuner<'_>, tuning: &Tuning) -> Result<Exit, Failure> {
     if measured_nothing(&tuning.tried) {
         note!("No candidate could be measured; the reasons are above.");
@@ -149,7 +149,7 @@ fn named<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> String {
     candidates.map(|one| format!("{}={}", one.key, one.value)).collect::<Vec<_>>().join(" ")
 }
 
-/// The target with its present settings.
+/// Returns the target to tune, with its present settings.
 fn base(args: &Args, permission: &Permission) -> Result<TargetSpec, Failure> {
     let mut targets = target_args::targets(std::slice::from_ref(&args.target), false, permission)?;
     match (targets.pop(), targets.len()) {
@@ -164,7 +164,7 @@ fn base(args: &Args, permission: &Permission) -> Result<TargetSpec, Failure> {
     }
 }
 
-/// The workloads to tune for.
+/// Returns the workloads to tune for: the requested ones, or usual ones that may run on this target.
 fn works(args: &Args, base: &TargetSpec) -> Result<Vec<Workload>, Failure> {
     let keys = &args.workload.0;
     let is_new = base.path().is_none_or(|path| !path.exists());
@@ -209,7 +209,7 @@ struct Tuner<'a> {
 }
 
 impl Tuner<'_> {
-    /// A plan that compares the present settings with other targets.
+    /// Builds a plan that compares the present settings with `others`. Fails if `time` is too short for it.
     fn plan(&self, others: Vec<TargetSpec>, time: Nanos) -> Result<Plan, Failure> {
         let fewer = |error: PlanError| usage(format!("{error}, or try fewer settings (--try)"));
         let plan = self.bare_plan(others, time).within(time).map_err(fewer)?;
@@ -238,12 +238,12 @@ impl Tuner<'_> {
         }
     }
 
-    /// The target with all chosen settings.
+    /// Returns the target with all recommended settings.
     fn with_all(&self, tuning: &Tuning) -> Result<TargetSpec, Failure> {
         Ok(TargetSpec { name: CHOSEN.into(), ..self.with(tuning.candidates())? })
     }
 
-    /// The target with the settings of these candidates.
+    /// Returns the target with the present settings, changed by these candidates.
     fn with<'c>(&self, mut candidates: impl Iterator<Item = &'c Candidate>) -> Result<TargetSpec, Failure> {
         let one = |target: TargetSpec, candidate: &Candidate| {
             candidates::with(&target, &candidate.key, &candidate.value)
@@ -251,7 +251,7 @@ impl Tuner<'_> {
         candidates.try_fold(self.base.clone(), one)
     }
 
-    /// Measures a plan and loads the run.
+    /// Measures a plan and loads its run; `None` if the user declined or the run could not be started.
     fn measured(&self, plan: Plan, ask: bool) -> Result<(Option<Run>, Exit), Failure> {
         let output = OutputArgs { store: self.args.store.clone(), ..OutputArgs::default() };
         let session = Session::new(plan, &output).with(&self.args.session, self.permission.clone());

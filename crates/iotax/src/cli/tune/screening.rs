@@ -14,12 +14,12 @@ use super::candidates::Tryable;
 
 /// Minimum number of settings for a mixed screening.
 const LEAST_MIXED: usize = 4;
-/// Number of rounds of mixes: two give an interval, and more than twelve add little.
+/// Range of the number of rounds of mixes: at least two for a confidence interval, and more than twelve add little.
 const ROUNDS: std::ops::RangeInclusive<u64> = 2..=12;
-/// Target name of every candidate in a mixed screening, where half of all targets have each setting.
+/// Target name that is shown for candidates of a mixed screening, where half of all targets have each setting.
 const MIXES: &str = "mixes";
 
-/// A screening to measure.
+/// The plan of a screening, and the data to evaluate its run.
 pub(super) struct Screening {
     pub(super) plan: Plan,
     pub(super) notes: Vec<String>,
@@ -29,7 +29,7 @@ pub(super) struct Screening {
 }
 
 impl Screening {
-    /// Judges each candidate by the results of the screening run.
+    /// Evaluates each candidate by the results of the screening run.
     pub(super) fn judge(&self, run: &Run, asked: Option<Metric>) -> Vec<Tried> {
         match &self.mixes {
             None => screen(run, &self.candidates, asked),
@@ -39,7 +39,7 @@ impl Screening {
 }
 
 impl Tuner<'_> {
-    /// Changes one factor at a time if enough rounds fit into the time, otherwise uses mixes.
+    /// Plans a screening that changes one setting at a time if enough rounds fit into `time`, otherwise mixes of several.
     pub(super) fn screening(&self, tryable: Vec<Tryable>, time: Nanos) -> Result<Screening, Failure> {
         let (candidates, targets): (Vec<Candidate>, Vec<TargetSpec>) = tryable.into_iter().unzip();
         match self.plan(targets, time) {

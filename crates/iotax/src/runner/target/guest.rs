@@ -1,4 +1,4 @@
-//! Storage on this host as the disk of a guest.
+//! Storage on this host that is measured as a guest's disk.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub(in crate::runner) struct RunningGuest {
 }
 
 impl RunningGuest {
-    /// QEMU's threads, for the monitor.
+    /// Returns QEMU's process id and the roles of its threads, whose CPU time the monitor reads.
     pub(in crate::runner) fn threads(&mut self) -> anyhow::Result<GuestThreads> {
         Ok(GuestThreads { pid: self.guest.pid(), roles: self.guest.threads()?, server: None })
     }
@@ -35,20 +35,20 @@ pub(in crate::runner) struct GuestSlot<'a> {
     pub(in crate::runner) target: &'a TargetSpec,
     pub(in crate::runner) spec: &'a GuestSpec,
     pub(in crate::runner) device: MeasuredDevice<'a>,
-    /// `None` before the guest has booted, and after it failed.
+    /// The booted guest; `None` before it has booted and after it has failed.
     pub(in crate::runner) running: &'a mut Option<RunningGuest>,
 }
 
-/// The device of a guest that is measured.
+/// The device that is measured in a guest.
 pub(in crate::runner) enum MeasuredDevice<'a> {
     Disk(&'a Built),
     Nic(&'a NicBackend),
 }
 
-/// Storage that is a guest's disk.
+/// Storage on this host that a guest has as its disk, with the guest and the disk's overlays.
 pub(in crate::runner) struct GuestSite {
     spec: GuestSpec,
-    /// The settings of the image, if the storage is a new file.
+    /// The settings of the image; `None` unless the storage is a file that iotax created.
     image: Option<FileSpec>,
     pub(in crate::runner) storage: LocalStorage,
     running: Option<RunningGuest>,
@@ -90,7 +90,7 @@ impl GuestSite {
         }
     }
 
-    /// The files and devices that hold the disk: those that QEMU has open, or the image before it runs.
+    /// The files and devices that QEMU has open for the disk; the image if QEMU does not run.
     pub(in crate::runner) fn files(&self) -> Vec<PathBuf> {
         let open = self.running.as_ref().map(|running| running.guest.open_files()).unwrap_or_default();
         if open.is_empty() { vec![self.storage.built.path.clone()] } else { open }
@@ -128,7 +128,7 @@ impl GuestSite {
         }
     }
 
-    /// Puts a new, empty overlay on top of the chain. The lower ones are created once and stay empty.
+    /// Puts a new, empty overlay on top of the backing chain. The lower overlays are created once and stay empty.
     fn renew_overlay(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         let Self { running: Some(running), image: Some(file), storage, overlays, .. } = self else {
             return Ok(());
@@ -167,12 +167,12 @@ impl GuestSite {
     }
 }
 
-/// The name of an image's topmost overlay, by its number.
+/// Returns the path of an image's topmost overlay with this number.
 fn overlay_path(image: &Path, number: u32) -> PathBuf {
     image.with_extension(format!("overlay-{number}.qcow2"))
 }
 
-/// The agent of a guest, which must be running.
+/// Returns a guest's agent with QEMU's block layer. Fails if the guest is not running.
 pub(super) fn agent(running: &mut Option<RunningGuest>) -> anyhow::Result<OwnAgent<'_>> {
     let running = running.as_mut().context("the guest is not running")?;
     let (client, blocks) = running.guest.agent_and_blocks();

@@ -26,18 +26,18 @@ pub(super) use guest::{GuestSite, GuestSlot, MeasuredDevice, RunningGuest};
 pub(super) use network::{NetworkClient, NetworkSite};
 pub(super) use storage::{HostSite, LocalStorage, RemoteSite};
 
-/// A target, or one of its guests or servers if it has several.
+/// A built target; one of its instances if the target has several guests or servers.
 pub(super) struct Target {
     pub(super) spec: TargetSpec,
     pub(super) site: Site,
     /// True if the storage holds all data that workloads expect. False before filling, after a workload that began with unwritten
     /// space, and after one whose writes failed.
     pub(super) is_filled: bool,
-    /// The stamped fill, if only stamping workloads have written since. `None` after other writes.
+    /// The stamps of the filled data, for verification; `None` after writes without stamps.
     pub(super) stamped: Option<StampedFill>,
 }
 
-/// The site of a target, with its own state.
+/// The place where a target is measured, with its own state.
 pub(super) enum Site {
     Host(HostSite),
     Guest(Box<GuestSite>),
@@ -57,8 +57,8 @@ impl<'a> OwnAgent<'a> {
     }
 }
 
-/// The parts to build for a target: one, or one for each guest or server. The names of all but the first end in `+` and a number, which
-/// plans do not accept.
+/// Returns the instances to build for a target: one, or one for each guest or server. The names of all but the first end in `+` and a
+/// number, which names in plans cannot.
 pub(super) fn instances(spec: &TargetSpec) -> impl Iterator<Item = TargetSpec> + '_ {
     let count = spec.kind().map_or(1, |kind| kind.instances(spec));
     (1..=count).map(|number| match number {
@@ -68,7 +68,7 @@ pub(super) fn instances(spec: &TargetSpec) -> impl Iterator<Item = TargetSpec> +
 }
 
 impl Target {
-    /// A name that is unique among the parts measured concurrently: its number from 1, or its server's address.
+    /// Returns a name that is unique among the instances measured at the same time: their number from 1, or the server's address.
     pub(super) fn name_among(&self, number: u64) -> String {
         match &self.site {
             Site::Network(site) if !site.client.is_guest() => site.path.peer.name(),
@@ -76,7 +76,7 @@ impl Target {
         }
     }
 
-    /// The guest, running or not.
+    /// The target's guest, running or not; `None` without a guest.
     pub(super) fn guest(&mut self) -> Option<GuestSlot<'_>> {
         match &mut self.site {
             Site::Guest(site) => Some(site.slot(&self.spec)),
@@ -107,7 +107,7 @@ impl Target {
         }
     }
 
-    /// The agent that measures only this target; `None` if the run's agent does.
+    /// Returns the agent that measures only this target; `None` if the run's shared agent measures it.
     pub(super) fn own_agent(&mut self) -> anyhow::Result<Option<OwnAgent<'_>>> {
         match &mut self.site {
             Site::Host(site) => Ok(site.agent.as_mut().map(OwnAgent::on_host)),
@@ -117,7 +117,7 @@ impl Target {
         }
     }
 
-    /// Starts an agent for a target that the run's agent would measure.
+    /// Starts an agent for this target alone, if the run's shared agent would measure it otherwise.
     pub(super) fn start_own_agent(&mut self, stop: &Interrupt) -> anyhow::Result<()> {
         match &mut self.site {
             Site::Host(site) if site.agent.is_none() => site.agent = Some(local_agent(stop)?),
@@ -129,7 +129,7 @@ impl Target {
         Ok(())
     }
 
-    /// The agent on the other machine that the target, or its server, is on.
+    /// Returns the agent on the other machine that has the target or its server; `None` if both are here.
     pub(super) fn remote_agent(&mut self) -> Option<&mut RemoteAgent> {
         match &mut self.site {
             Site::Remote(site) => Some(&mut site.agent),
@@ -155,7 +155,7 @@ impl Target {
         }
     }
 
-    /// The processes on this host that make only this target's I/O: its agent, the daemons that export its image, its guest.
+    /// Returns the processes on this host that make only this target's I/O: its agent, the daemons that export its image, its guest.
     fn processes(&mut self) -> Vec<u32> {
         let guest = self.running_guest().map(|running| running.guest.pid());
         let agent = match &self.site {
@@ -183,7 +183,7 @@ impl Target {
         self.running_guest().map_or(Ok(()), |running| Ok(running.guest.pause()?))
     }
 
-    /// The storage on this host, if it has any.
+    /// Returns the target's storage on this host; `None` for other machines and networks.
     pub(super) const fn local_storage(&self) -> Option<&LocalStorage> {
         match &self.site {
             Site::Host(site) => Some(&site.storage),
@@ -202,7 +202,7 @@ impl Target {
         self.local_storage().is_some_and(|storage| storage.built.has_snapshot())
     }
 
-    /// The area as its agent opens it, and whether writing is permitted; `None` for a network.
+    /// The area to measure, as the agent opens it, and true if it may be written; `None` for a network.
     fn area(&self) -> Option<(ByteRange, bool)> {
         match &self.site {
             Site::Host(HostSite { storage, .. }) => Some((storage.area(), storage.built.writable)),
@@ -223,8 +223,8 @@ impl Target {
         }
     }
 
-    /// Writes the data that the plan's workloads expect, through the target itself, so that no read meets a hole. Existing storage is not
-    /// written.
+    /// Writes the data that the plan's workloads expect, through the target itself, so that no read finds unwritten space. Does not write
+    /// to storage that existed before.
     pub(super) fn fill(
         &mut self,
         run_agent: &mut AgentClient,
@@ -256,7 +256,7 @@ impl Target {
         self.pause()
     }
 
-    /// The job of one measurement.
+    /// Builds the agent's job for one measurement of this target.
     pub(super) fn job(&self, workload: &Workload, seed: u64, interval: Nanos) -> Job {
         let mut workload = workload.clone();
         let size = workload.size.unwrap_or_default();
@@ -287,7 +287,8 @@ impl Target {
         }
     }
 
-    /// Creates an empty directory next to a file on this host; other agents create one themselves. `tag` makes its name unique.
+    /// Creates an empty directory next to a file on this host. Does nothing for other targets, whose agents create directories. `tag` makes
+    /// the name unique.
     pub(super) fn make_directory(&mut self, tag: &str, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         match &mut self.site {
             Site::Host(site) => site.make_directory(&format!("iotax-{tag}-{}.d", self.spec.name), undo_log),
@@ -302,7 +303,7 @@ impl Target {
         }
     }
 
-    /// Removes a created file from the undo log, so that it is kept.
+    /// Keeps a created file: removes it from the undo log, so that it is not deleted at the end.
     pub(super) fn keep(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         match &mut self.site {
             Site::Host(site) => site.storage.keep(undo_log),

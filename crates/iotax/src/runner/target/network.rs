@@ -12,16 +12,16 @@ use super::guest::{GuestSlot, MeasuredDevice, RunningGuest, agent};
 use crate::runner::local_agent;
 use crate::runner::network::NetworkPath;
 
-/// A network path and its client.
+/// A network path that is measured, and its client.
 pub(in crate::runner) struct NetworkSite {
     pub(super) spec: NetworkSpec,
     pub(in crate::runner) client: NetworkClient,
     pub(in crate::runner) path: NetworkPath,
 }
 
-/// The client of a network path.
+/// The agent that is the client of a network path.
 pub(in crate::runner) enum NetworkClient {
-    /// The run's agent.
+    /// The run's shared agent on this host.
     Run,
     /// An agent on this host for this target only.
     Agent(AgentClient),
@@ -58,7 +58,7 @@ impl NetworkSite {
         Ok(Self { spec: spec.clone(), client, path })
     }
 
-    /// The interfaces at both ends. A guest is paused until it is measured.
+    /// Returns the interfaces at both ends. Resumes a guest to ask it, and pauses it again.
     pub(super) fn interfaces(&mut self, run_agent: &mut AgentClient) -> anyhow::Result<Vec<Interface>> {
         match &mut self.client {
             NetworkClient::Guest(guest) => {
@@ -74,7 +74,8 @@ impl NetworkSite {
         }
     }
 
-    /// The process in whose network namespace packets pass: below a guest the server's, otherwise the client's.
+    /// The process in whose network namespace packets pass: the server's if the client is a guest, otherwise the client's. `None` if the
+    /// client is the run's shared agent.
     pub(in crate::runner) fn watched_process(&self) -> Option<u32> {
         match &self.client {
             NetworkClient::Guest(_) => self.path.server_process(),
@@ -83,7 +84,7 @@ impl NetworkSite {
         }
     }
 
-    /// Replaces server and client agent after a failure. Guests are rebooted by the caller.
+    /// Replaces the server and the client's agent after a failure. The caller reboots guests.
     pub(in crate::runner) fn restart(&mut self, stop: &Interrupt) -> anyhow::Result<()> {
         self.path.restart(stop)?;
         if let NetworkClient::Agent(agent) = &mut self.client {
@@ -104,7 +105,7 @@ impl NetworkClient {
         Some(GuestSlot { target, spec, device: MeasuredDevice::Nic(nic), running })
     }
 
-    /// The guest's settings, and the guest if it is running.
+    /// The guest's settings, and the guest if it is running; `None` if the client is not a guest.
     pub(super) fn guest(&self) -> Option<(&GuestSpec, Option<&RunningGuest>)> {
         match self {
             Self::Guest(guest) => Some((&guest.spec, guest.running.as_ref())),

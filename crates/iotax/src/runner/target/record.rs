@@ -1,4 +1,4 @@
-//! The record of a target: its layers as the system shows them, and those of its guest.
+//! Records of targets: their layers as the system reports them, and those of their guests.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use super::storage::{HostSite, LocalStorage};
 use super::{Site, Target};
 
 impl Target {
-    /// The target's layers, without an inspection of its content.
+    /// Returns the record of the target with its layers and timeouts, without inspecting the storage's content.
     pub(in crate::runner) fn record(&self) -> anyhow::Result<TargetRecord> {
         let name = self.spec.name.clone();
         let (LayerStack { layers, timeouts, .. }, running) = match &self.site {
@@ -52,7 +52,7 @@ impl Target {
         })
     }
 
-    /// The record of a target that is ready, with its allocation and content or its interfaces.
+    /// Returns the record of a target that is ready: its layers, and its storage's allocation and content or its network interfaces.
     pub(in crate::runner) fn inspected(
         &mut self,
         run_agent: &mut AgentClient,
@@ -92,7 +92,7 @@ fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<La
     Ok(stack)
 }
 
-/// The layers from the image to the program in the guest.
+/// Returns the layers of a guest's disk, from the image to the guest's filesystem.
 fn disk_layers(site: &GuestSite) -> Vec<Layer> {
     let mut layers = site.image().map(FileSpec::image_layers).unwrap_or_default();
     let spec = site.spec();
@@ -101,7 +101,7 @@ fn disk_layers(site: &GuestSite) -> Vec<Layer> {
     layers
 }
 
-/// The guest, and the filesystem in it.
+/// Returns the layers of a guest: the guest itself, and the filesystem in it.
 fn guest_layers(spec: &GuestSpec, running: Option<&RunningGuest>) -> Vec<Layer> {
     let accel = running.map(|running| format!(", {}", running.accel.word().to_uppercase()));
     let memory = human::bytes(spec.memory.0);
@@ -112,7 +112,7 @@ fn guest_layers(spec: &GuestSpec, running: Option<&RunningGuest>) -> Vec<Layer> 
     [guest].into_iter().chain(running.and_then(|running| running.hello.filesystem.clone())).collect()
 }
 
-/// The network path, and the guest's card on it.
+/// Returns the layers of a network path: the path, and the guest's network card on it.
 fn network_layers(network: &NetworkSpec) -> Vec<Layer> {
     let mut words = Vec::new();
     words.extend(network.mtu.map(|mtu| format!("mtu={mtu}")));

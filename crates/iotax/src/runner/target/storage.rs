@@ -1,4 +1,4 @@
-//! Storage on this host, and on another machine.
+//! Targets that are storage on this host or on another machine.
 
 use std::path::{Path, PathBuf};
 
@@ -13,9 +13,9 @@ use crate::runner::remote_agent::RemoteAgent;
 /// Storage that is measured from this host.
 pub(in crate::runner) struct HostSite {
     pub(in crate::runner) storage: LocalStorage,
-    /// An agent for this target only; `None` if the run's agent measures it.
+    /// An agent for this target only; `None` if the run's shared agent measures the target.
     pub(in crate::runner) agent: Option<AgentClient>,
-    /// The current directory for files that a workload creates.
+    /// The directory for the files that the current workload creates; `None` if it creates none.
     directory: Option<(PathBuf, UndoEntry)>,
 }
 
@@ -23,11 +23,11 @@ pub(in crate::runner) struct HostSite {
 pub(in crate::runner) struct RemoteSite {
     pub(in crate::runner) agent: RemoteAgent,
     pub(in crate::runner) size: Bytes,
-    /// True if the agent created the file, which may then be written.
+    /// True if the agent created the file, because only such a file may be written.
     pub(in crate::runner) writable: bool,
 }
 
-/// Storage on this host, with the snapshot of its volume.
+/// Storage on this host, with the undo entry of its snapshot.
 pub(in crate::runner) struct LocalStorage {
     pub(in crate::runner) built: Built,
     snapshot: Option<UndoEntry>,

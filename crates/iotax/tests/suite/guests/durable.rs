@@ -68,7 +68,9 @@ fn flushes_are_counted_unless_fua_stands_for_them_and_each_takes_its_time() {
     let Some(mut lab) = boot() else { return };
     let node = |lab: &mut LabGuest, query: &str| format!("/dev/{}", lab.sh(query));
     let of_serial = |name: &str| {
-        format!("for d in /sys/block/sd*; do grep -q {name} $d/device/vpd_pg80 && echo ${{d#/sys/block/}}; done")
+        format!(
+            "for d in /sys/block/sd*; do grep -q {name} $d/device/vpd_pg80 && echo ${{d#/sys/block/}}; done"
+        )
     };
     let fua = node(&mut lab, &of_serial("fua"));
     let plain = node(&mut lab, &of_serial("plain"));
@@ -88,7 +90,11 @@ fn flushes_are_counted_unless_fua_stands_for_them_and_each_takes_its_time() {
         ("plain", "open_datasync", "kept"),
     ] {
         let flushes = &method(&json, target, name)["flushes"];
-        assert_eq!((&flushes["asked"], &flushes["fate"]), (&COMMITS.into(), &fate.into()), "{target}: {flushes}");
+        assert_eq!(
+            (&flushes["asked"], &flushes["fate"]),
+            (&COMMITS.into(), &fate.into()),
+            "{target}: {flushes}"
+        );
         if fate == "kept" {
             let levels = flushes["levels"].as_array().expect("levels");
             assert_eq!(levels.last().map(|level| &level["flushes"]), Some(&COMMITS.into()), "{flushes}");

@@ -1,4 +1,4 @@
-//! A fast device as a cache for a slow one: dm-cache and dm-writecache.
+//! A fast device that caches a slow device: dm-cache and dm-writecache.
 
 use std::path::PathBuf;
 
@@ -12,21 +12,21 @@ use crate::units::Bytes;
 use crate::words::words;
 
 words! {
-    /// The kernel's target that caches.
+    /// The kernel's device-mapper target for caching.
     CacheType, "type" {
-        /// Keeps blocks that are used often, by the policy smq.
+        /// Caches frequently used blocks, by the policy smq.
         DmCache = "dm-cache",
-        /// Takes every write and writes it back later; reads that it does not hold pass it.
+        /// Caches every write and writes it back later; reads of data that is not in the cache go to the slow device.
         DmWritecache = "dm-writecache",
     }
 }
 
 words! {
-    /// The way of a write through dm-cache.
+    /// The handling of writes by dm-cache.
     DmCacheMode, "mode" {
-        /// To both devices.
+        /// A write goes to both devices before it completes.
         Writethrough = "writethrough",
-        /// To the fast device, and later to the slow one.
+        /// A write goes to the fast device, and later to the slow one.
         Writeback = "writeback",
     }
 }
@@ -39,12 +39,12 @@ pub struct CacheSpec {
     /// An existing directory on the fast device, for the cache's files [default: the directory at the target's bottom, so that the cache is no faster]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub dir: Option<PathBuf>,
-    /// Bytes of the cache.
+    /// Size of the cache.
     pub size: Bytes,
-    /// The kernel's target.
+    /// The kernel's device-mapper target.
     #[serde(rename = "type", default = "CacheSpec::usual")]
     pub kind: CacheType,
-    /// dm-cache: the way of a write [default: writethrough]
+    /// dm-cache: handling of writes [default: writethrough]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mode: Option<DmCacheMode>,
     /// dm-cache: bytes that are cached together, a multiple of 32k up to 1g [default: 64k]; dm-writecache: 512, 1k, 2k or 4k [default: 4k]
@@ -53,14 +53,14 @@ pub struct CacheSpec {
 }
 
 impl CacheSpec {
-    /// Minimum size of the cache.
+    /// Minimum size of the cache device.
     const LEAST: Bytes = Bytes(1 << 20);
 
     const fn usual() -> CacheType {
         CacheType::DmCache
     }
 
-    /// Size of the unit in which data is cached.
+    /// Size of the blocks in which data is cached: the plan's, else 64 KiB for dm-cache and 4 KiB for dm-writecache.
     #[must_use]
     pub fn block(&self) -> Bytes {
         self.block_size.unwrap_or(match self.kind {
@@ -69,7 +69,7 @@ impl CacheSpec {
         })
     }
 
-    /// Size of dm-cache's metadata file; `None` for dm-writecache, which keeps metadata on the cache device.
+    /// Size of dm-cache's metadata file; `None` for dm-writecache, which keeps its metadata on the cache device.
     #[must_use]
     pub fn metadata(&self) -> Option<Bytes> {
         // The kernel's documentation: 4 MiB and 16 bytes a block.

@@ -30,7 +30,7 @@ pub struct CgroupSpec {
 }
 
 impl CgroupSpec {
-    /// The limits by key; `None` where there is no limit.
+    /// The limits per second with their keys; `None` for a key without a limit.
     #[must_use]
     pub fn limits(&self) -> [(&'static str, Option<u64>); 4] {
         [

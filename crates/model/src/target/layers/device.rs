@@ -1,4 +1,4 @@
-//! A block device that iotax may overwrite.
+//! A block device that iotax may overwrite after the user's explicit consent.
 
 use std::path::PathBuf;
 

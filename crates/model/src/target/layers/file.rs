@@ -60,30 +60,31 @@ words! {
 }
 
 words! {
-    /// The way in which an image takes its space, under QEMU's names.
+    /// The layout of an image file, under QEMU's names.
     Subformat, "subformat" {
-        /// vhdx, vpc: as it is written.
+        /// vhdx, vpc: space is allocated as data is written.
         Dynamic = "dynamic",
-        /// vhdx, vpc: all of it at once.
+        /// vhdx, vpc: all space is allocated when the image is created.
         Fixed = "fixed",
-        /// vmdk: one file that grows.
+        /// vmdk: one file that grows as data is written.
         MonolithicSparse = "monolithicSparse",
-        /// vmdk: a descriptor, and one file with the bytes.
+        /// vmdk: a descriptor, and one file of full size with the data.
         MonolithicFlat = "monolithicFlat",
-        /// vmdk: a descriptor, and a file that grows for every 2 GiB.
+        /// vmdk: a descriptor, and for every 2 GiB a file that grows as data is written.
         TwoGbMaxExtentSparse = "twoGbMaxExtentSparse",
-        /// vmdk: a descriptor, and a file with the bytes for every 2 GiB.
+        /// vmdk: a descriptor, and for every 2 GiB a file of full size with the data.
         TwoGbMaxExtentFlat = "twoGbMaxExtentFlat",
     }
 }
 
 impl Subformat {
-    /// Returns whether an image is a descriptor with its data in separate files, which QEMU always opens with `aio = "threads"`.
+    /// Returns whether an image in this subformat is a descriptor with its data in separate files. QEMU always opens such files with `aio =
+    /// "threads"`.
     pub(in crate::target) const fn has_extents(self) -> bool {
         matches!(self, Self::MonolithicFlat | Self::TwoGbMaxExtentSparse | Self::TwoGbMaxExtentFlat)
     }
 
-    /// Returns whether images of this format can have this subformat.
+    /// Returns whether QEMU offers this subformat for images of `format`.
     const fn is_of(self, format: Format) -> bool {
         match self {
             Self::Dynamic | Self::Fixed => matches!(format, Format::Vhdx | Format::Vpc),
@@ -321,13 +322,13 @@ impl FromLine for FileSpec {
 }
 
 impl FileSpec {
-    /// A raw file in an existing directory.
+    /// A raw file in an existing directory, with default settings.
     #[must_use]
     pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
         Self { dir: Some(dir.into()), ..Self::default() }
     }
 
-    /// The image and its snapshot as layers of a target's record.
+    /// Describes the image, and its snapshot if there is one, as layers for a run's results.
     #[must_use]
     pub fn image_layers(&self) -> Vec<Layer> {
         let image = Layer::new(LayerKind::Image, self.format.word(), self.detail());
@@ -340,7 +341,7 @@ impl FileSpec {
         [image].into_iter().chain(snapshot).collect()
     }
 
-    /// The settings of the image as text: preallocation, and those that differ from QEMU's defaults.
+    /// Lists the image's settings: its preallocation, and all settings that differ from QEMU's defaults.
     fn detail(&self) -> String {
         let mut words = vec![format!("preallocation={}", self.preallocation)];
         words.extend(self.cluster_size.map(|size| format!("cluster_size={size}")));

@@ -1,4 +1,4 @@
-//! A new filesystem on a block device.
+//! A filesystem that iotax creates on a block device.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -89,7 +89,7 @@ impl FromLine for FilesystemSpec {
 }
 
 impl FilesystemSpec {
-    /// A filesystem with the default options of mkfs and mount(8).
+    /// A filesystem created and mounted with default options.
     #[must_use]
     pub const fn new(kind: FsType) -> Self {
         Self { kind, mount_options: None, nodatacow: false }
@@ -97,7 +97,7 @@ impl FilesystemSpec {
 }
 
 impl FsType {
-    /// Device size needed to hold a file of this size, with room for the filesystem's overhead.
+    /// Size that a device needs, so that a file of size `file` fits on a new filesystem of this type.
     #[must_use]
     pub fn room(self, file: Bytes) -> Bytes {
         const MIB: u64 = 1 << 20;

@@ -13,32 +13,32 @@ use crate::words::words;
 words! {
     /// The kind of a block filter, under QEMU's name.
     FilterType, "filter" {
-        /// Lets no more pass than so much a second.
+        /// Limits the I/Os or bytes per second.
         Throttle = "throttle",
-        /// Compresses each cluster that is written; needs an image that can hold such clusters (qcow2).
+        /// Compresses each cluster that is written; needs an image format that supports it (qcow2).
         Compress = "compress",
-        /// Copies what is read from a backing file into the image.
+        /// Copies data that is read from a backing file into the image.
         CopyOnRead = "copy-on-read",
-        /// Answers the first reads with an error, so many of them.
+        /// Fails the first reads with an I/O error; `errors` sets how many.
         Blkdebug = "blkdebug",
     }
 }
 
-/// Maximum number of injected errors, each of which is a rule on the daemon's command line.
+/// Maximum number of injected errors. Each error is one rule on the command line of QEMU's storage daemon.
 const MOST_ERRORS: u32 = 1000;
 
-/// A block filter of QEMU's.
+/// A block filter of QEMU's block layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilterSpec {
-    /// Its kind.
+    /// The kind of filter.
     #[serde(rename = "type")]
     pub kind: FilterType,
-    /// throttle: I/Os a second.
+    /// throttle: highest number of I/Os per second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub iops: Option<u32>,
-    /// throttle: I/Os a second in a burst; more than iops.
+    /// throttle: highest number of I/Os per second in a burst; more than iops.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub iops_max: Option<u32>,
@@ -46,10 +46,10 @@ pub struct FilterSpec {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub iops_max_length: Option<u32>,
-    /// throttle: bytes a second.
+    /// throttle: highest number of bytes per second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate: Option<Bytes>,
-    /// blkdebug: reads that fail with EIO.
+    /// blkdebug: number of reads that fail with EIO.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1, max = 1000))]
     pub errors: Option<u32>,

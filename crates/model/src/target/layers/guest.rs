@@ -53,7 +53,7 @@ words! {
     }
 }
 
-/// Rejects an AIO backend that QEMU does not support with this cache mode.
+/// Rejects an I/O backend that QEMU does not support with this cache mode: `native` needs one that bypasses the page cache.
 pub(super) fn check_aio(aio: Aio, cache: CacheMode) -> Result<(), String> {
     if aio == Aio::Native && !cache.direct() {
         return Err(format!(
@@ -65,19 +65,19 @@ pub(super) fn check_aio(aio: Aio, cache: CacheMode) -> Result<(), String> {
 }
 
 impl CacheMode {
-    /// QEMU's `cache.direct`: bypasses the host's page cache.
+    /// Returns QEMU's `cache.direct` for this mode: whether the host's page cache is bypassed.
     #[must_use]
     pub const fn direct(self) -> bool {
         matches!(self, Self::None | Self::Directsync)
     }
 
-    /// QEMU's `cache.no-flush`: ignores guest flushes.
+    /// Returns QEMU's `cache.no-flush` for this mode: whether the guest's flushes are ignored.
     #[must_use]
     pub const fn no_flush(self) -> bool {
         matches!(self, Self::Unsafe)
     }
 
-    /// The guest device's `write-cache`: presents a volatile cache, which the guest must flush.
+    /// Returns the guest device's `write-cache` for this mode: whether the guest sees a volatile cache, which it must flush.
     #[must_use]
     pub const fn write_cache(self) -> bool {
         !matches!(self, Self::Writethrough | Self::Directsync)
@@ -193,7 +193,7 @@ enum FlagOrNumber {
     Number(u32),
 }
 
-/// Deserializes `iothread`: `true` counts as 1.
+/// Deserializes `iothread`, which is a boolean or a number of threads: `true` is 1 thread, `false` none.
 fn flag_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Either;
     impl serde::de::Visitor<'_> for Either {
@@ -220,26 +220,26 @@ fn flag_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u
 }
 
 impl Bus {
-    /// Returns whether this is a virtio bus, whose queues can be served by I/O threads.
+    /// Returns whether the disk is a virtio device, whose queues can be served by I/O threads.
     #[must_use]
     pub const fn is_virtio(self) -> bool {
         matches!(self, Self::VirtioBlk | Self::VirtioScsi)
     }
 }
 
-/// Space for the filesystem's journal in bytes. Space for its tables, which grow with the area, is added.
+/// Bytes added to a guest's disk for the filesystem's journal, in addition to a sixteenth of the area for its tables.
 const FILESYSTEM_JOURNAL: u64 = 128 << 20;
-/// Minimum size of an XFS filesystem in bytes: mkfs.xfs rejects sizes below 300 MiB.
+/// Minimum size in bytes of a disk with an XFS filesystem: mkfs.xfs rejects sizes below 300 MiB.
 const SMALLEST_XFS: u64 = 320 << 20;
 
 impl GuestSpec {
-    /// The number of I/O threads that serve the disk.
+    /// Number of I/O threads that serve the disk: the plan's, else 1 for a virtio disk and 0 for others.
     #[must_use]
     pub fn iothreads(&self) -> u32 {
         self.iothread.unwrap_or_else(|| u32::from(self.bus.is_virtio()))
     }
 
-    /// The machine type, with the default resolved.
+    /// QEMU machine type of the guest: the plan's, else `pc` for an IDE disk and `q35` for others.
     #[must_use]
     pub fn machine_type(&self) -> MachineType {
         self.machine.unwrap_or(match self.bus {
@@ -248,8 +248,8 @@ impl GuestSpec {
         })
     }
 
-    /// The disk size needed to measure an area of `size` in the guest: a filesystem takes a sixteenth and 128 MiB more, XFS at least 320
-    /// MiB in total.
+    /// Size that the guest's disk needs for an area of `size`. A filesystem takes a sixteenth and 128 MiB in addition, and XFS at least 320 MiB in
+    /// total.
     #[must_use]
     pub fn disk_size(&self, size: Bytes) -> Bytes {
         let with_tables = size.0.saturating_add(size.0 / 16).saturating_add(FILESYSTEM_JOURNAL);
@@ -261,7 +261,7 @@ impl GuestSpec {
         }
     }
 
-    /// Rejects combinations of machine, bus, queues and I/O threads that QEMU does not support.
+    /// Rejects combinations of machine type, bus, queues and I/O threads that QEMU does not support.
     fn check_bus(&self) -> Result<(), String> {
         let (bus, machine) = (self.bus, self.machine_type());
         match (bus, machine) {
@@ -301,11 +301,11 @@ impl GuestSpec {
     }
 }
 
-/// The keys of a guest that belong to its disk.
+/// Keys of a guest that describe its disk.
 const OF_DISK: [&str; 6] = ["bus", "cache", "aio", "discard", "iothread", "queues"];
-/// The keys of a guest that belong to the virtual machine.
+/// Keys of a guest that describe the virtual machine.
 const OF_MACHINE: [&str; 6] = ["vcpus", "memory", "machine", "filesystem", "count", "kernel"];
-/// The keys that a stack's line expresses as words instead of `key=value`.
+/// Keys that the text of a guest in a stack's line contains at fixed positions, unlike the others, which follow as `key=value`.
 const TOLD: [&str; 5] = ["bus", "cache", "aio", "count", "filesystem"];
 
 impl LayerType for GuestSpec {

@@ -1,4 +1,4 @@
-//! An existing disk image, which is not modified.
+//! An existing disk image that is measured without being modified.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use super::{
     Segments, keys, word,
 };
 
-/// An existing disk image in any format that QEMU detects. The image itself is only read.
+/// An existing disk image, in any format that QEMU detects. The image itself is only read; writes need an overlay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ImageEntry", into = "ImageEntry")]
 pub struct ImageSpec {
-    /// The image.
+    /// Path of the image.
     pub path: PathBuf,
-    /// The directory of a qcow2 overlay that takes writes; `None` if the image is only read.
+    /// Existing directory for a qcow2 overlay that takes all writes; `None` if workloads only read.
     pub overlay: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! Checksums by the kernel's dm-integrity.
+//! Checksums for each sector, kept by the kernel's dm-integrity.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,13 +10,13 @@ use crate::units::Bytes;
 use crate::words::words;
 
 words! {
-    /// The way in which a sector and its checksum stay together over a crash.
+    /// The method that keeps a sector and its checksum consistent in a crash.
     IntegrityMode, "mode" {
-        /// Both are written to a journal first, so that all is written twice.
+        /// Both are written to a journal first, so that all data is written twice.
         Journal = "journal",
-        /// A bitmap marks regions whose checksums are computed again after a crash.
+        /// A bitmap marks regions whose checksums are recalculated after a crash.
         Bitmap = "bitmap",
-        /// They do not: after a crash a sector may fail its checksum.
+        /// No protection: after a crash a sector may fail its checksum.
         Direct = "direct",
     }
 }
@@ -25,7 +25,7 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct IntegritySpec {
-    /// Protection from a crash.
+    /// Protection of data and checksums in a crash.
     pub mode: IntegrityMode,
     /// Bytes that share a checksum: 512, 1024, 2048 or 4096 [default: integritysetup's, 512]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ impl FromLine for IntegritySpec {
     }
 }
 
-/// Rejects sector sizes that the device mapper does not support.
+/// Rejects sector sizes that dm-integrity and dm-crypt do not support.
 pub(super) fn check_sector_size(size: Option<u32>) -> Result<(), String> {
     match size {
         None | Some(512 | 1024 | 2048 | 4096) => Ok(()),

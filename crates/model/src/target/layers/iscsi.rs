@@ -1,4 +1,4 @@
-//! An iSCSI disk: a raw file that an iSCSI target on this machine serves over TCP, accessed by QEMU's initiator.
+//! An iSCSI disk: a raw file that a target daemon on this machine serves over TCP, accessed by QEMU's own initiator.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

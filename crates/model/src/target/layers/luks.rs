@@ -1,4 +1,4 @@
-//! Encryption by the kernel: LUKS2 with dm-crypt.
+//! Encryption by the kernel: dm-crypt with a LUKS2 header.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub struct LuksSpec {
 }
 
 impl LuksSpec {
-    /// Bytes before the data: the LUKS2 header, and space to align the data to RAID stripes below.
+    /// Bytes reserved in front of the data: for the LUKS2 header, and to align the data to RAID stripes below.
     const HEADER: u64 = 32 << 20;
 }
 

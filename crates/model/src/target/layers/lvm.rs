@@ -1,4 +1,4 @@
-//! A logical volume.
+//! A logical volume that iotax creates in a volume group.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! RAID by the kernel: an md array over files.
+//! RAID by the kernel: an md array whose members are files.
 
 use std::path::PathBuf;
 
@@ -29,9 +29,9 @@ words! {
 words! {
     /// The write-intent bitmap of an array.
     RaidBitmap, "bitmap" {
-        /// None: after a crash all of it is synchronized.
+        /// No bitmap: after a crash the whole array is resynchronized.
         Off = "none",
-        /// On the members: a write marks its region before it begins.
+        /// A bitmap on the members, in which each write first marks its region.
         Internal = "internal",
     }
 }
@@ -57,13 +57,13 @@ pub struct MdSpec {
     pub bitmap: RaidBitmap,
 }
 
-/// The default, which is also mdadm's for arrays of this size.
+/// The default, no bitmap, which is also mdadm's default for arrays of this size.
 const fn no_bitmap() -> RaidBitmap {
     RaidBitmap::Off
 }
 
 impl RaidLevel {
-    /// Minimum number of members.
+    /// Minimum number of members of an array of this level.
     const fn least(self) -> u32 {
         match self {
             Self::Raid0 | Self::Raid1 | Self::Raid10 => 2,
@@ -73,14 +73,14 @@ impl RaidLevel {
 }
 
 impl MdSpec {
-    /// Bytes of a member before its data: superblock, bitmap, and room for reshaping.
+    /// Bytes at the start of a member that hold no data: superblock, bitmap, and room for reshaping.
     pub const DATA_OFFSET: Bytes = Bytes(2 << 20);
-    /// Maximum number of members.
+    /// Maximum number of members of an array.
     const MOST: u32 = 32;
     /// mdadm's default chunk size.
     const CHUNK: Bytes = Bytes(512 << 10);
 
-    /// Size of each member in an array of this size.
+    /// Size that each member needs for an array of `size` bytes, including [`Self::DATA_OFFSET`] and one spare chunk.
     #[must_use]
     pub fn member(&self, size: Bytes) -> Bytes {
         let members = u64::from(self.raid_devices);
@@ -159,7 +159,7 @@ impl LayerType for MdSpec {
         Err("md makes an array of the kernel's".into())
     }
 
-    /// Members count as raw files with loop devices, so that an array is compared with a single such device.
+    /// Describes the members as raw files with loop devices, so that an array can be compared with a single loop device.
     fn parts(&self) -> Vec<Part> {
         vec![
             Part::of_below(&FileSpec::default(), &["dir", "format"]),

@@ -1,7 +1,7 @@
 //! The kinds of layers that a plan can name, one file per kind.
 //!
-//! To add a kind, add a file with its keys and its [`LayerType`], and a line in `layers!` below, from which the table form of plans and the
-//! schema are generated. The compiler then requires the code that builds the layer in `testbed::target`.
+//! To add a kind, add a file with its keys and its [`LayerType`], and a line in `layers!` below, which generates the table form of plans and the
+//! schema. The compiler then requires the code in `testbed::target` that builds the layer.
 
 mod cache;
 mod cgroup;
@@ -70,37 +70,37 @@ pub use tmpfs::TmpfsSpec;
 pub use virtio::VirtioSpec;
 pub use volatile::VolatileSpec;
 
-/// The interface that a layer offers to the layer above.
+/// The interface that a layer offers to the layer above, such as a block device or a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayerInterface {
-    /// The machine itself, below the bottom layer.
+    /// No interface: the layer is at the bottom of the stack.
     Nothing,
-    /// A block device.
+    /// A block device on the host.
     Block,
-    /// A directory for new files.
+    /// A directory in which files can be created.
     Directory,
-    /// A file with the contents of the disk.
+    /// A raw file, whose bytes are those of the disk.
     RawFile,
-    /// A disk image in a format that QEMU reads.
+    /// A disk image in a format that QEMU can read.
     Image,
-    /// A node of QEMU's block layer.
+    /// A node of QEMU's block layer, such as a filter, which QEMU programs can use as a disk.
     BlockNode,
-    /// The queues of a virtio block device.
+    /// The queues of a virtio block device, driven by iotax without a guest.
     VirtioQueue,
-    /// The disk of a guest.
+    /// The disk of a guest, seen from within the guest.
     GuestDisk,
-    /// A file on a filesystem in a guest.
+    /// A file on a filesystem within a guest.
     FileInGuest,
-    /// A network that a guest's NIC can connect to.
+    /// A network path to which a guest's NIC can be connected.
     GuestNetwork,
-    /// The interface of the layer below, for processes with an I/O limit.
+    /// The storage of the layer below, with an I/O limit on the processes that use it. Only for the top of a stack.
     Limited,
-    /// An existing file or device, measured as it is.
+    /// An existing file or device, which is measured as it is: no layer can be built on it.
     Found,
 }
 
 impl LayerInterface {
-    /// Returns whether a workload can run on a layer that offers this interface.
+    /// Returns whether workloads can run on this interface, so that a layer that offers it may be the topmost.
     #[must_use]
     pub const fn is_measurable(self) -> bool {
         match self {
@@ -115,7 +115,7 @@ impl LayerInterface {
         }
     }
 
-    /// The name of the interface in error messages.
+    /// Text for the interface in error messages: `a block device`, `a raw file`.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -135,132 +135,132 @@ impl LayerInterface {
     }
 }
 
-/// Interfaces that QEMU's storage daemon can open.
+/// Interfaces that QEMU's storage daemon can open as a disk.
 const BENEATH_A_DAEMON: &[LayerInterface] =
     &[LayerInterface::RawFile, LayerInterface::Image, LayerInterface::BlockNode, LayerInterface::Block];
 
-/// Location of a stack's bottom layer on this machine.
+/// Location on this machine of the bottom layer of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BottomLocation<'a> {
-    /// An existing file or device, or the path of a new one.
+    /// A file or device that exists, or the path of a file to create.
     Path(&'a Path),
-    /// A block device.
+    /// A block device that the stack is built on.
     Device(&'a Path),
-    /// A volume group.
+    /// An LVM volume group in which a volume is created.
     Group(&'a str),
-    /// A directory.
+    /// A directory in which the layer's files are created.
     Directory(&'a Path),
 }
 
-/// The behaviour of a kind of layer.
+/// The properties that each kind of layer defines: its key, the interfaces below and above, its checks.
 pub trait LayerType {
-    /// The key of the layer in a target's table.
+    /// Key of the layer in a target's table of a plan file.
     fn key(&self) -> &'static str;
 
-    /// The interfaces that the layer below may offer.
+    /// Interfaces that this layer can be built on; the layer below must offer one of them.
     fn stands_on(&self) -> &'static [LayerInterface];
 
-    /// The interface that it offers to the layer above.
+    /// Interface that this layer offers to the layer above or to workloads.
     fn offers(&self) -> LayerInterface;
 
-    /// The cache mode in which the layer accesses the layer below; `None` if it passes I/O on unchanged.
+    /// Cache mode in which this layer accesses the layer below; `None` if the layer has no cache setting and passes I/O on.
     fn cache(&self) -> Option<CacheMode>;
 
-    /// The I/O backend with which QEMU opens the layer below; `None` if QEMU does not open it.
+    /// I/O backend with which QEMU opens the layer below; `None` if QEMU does not open the layer below.
     fn aio(&self) -> Option<Aio> {
         None
     }
 
-    /// Returns whether QEMU's client for this layer sends flushes even if the cache mode above ignores them.
+    /// Returns whether QEMU's client for this layer sends flushes even if the cache mode above says to ignore them.
     fn client_flushes(&self) -> bool {
         false
     }
 
-    /// Returns whether the layer moves more data below than is requested of it: copies, checksums, a journal.
+    /// Returns whether the layer reads or writes more data below than is requested of it, for copies, checksums or a journal.
     fn amplifies(&self) -> bool {
         false
     }
 
-    /// Returns whether the layer formats the block device below and occupies all of it.
+    /// Returns whether the layer formats the block device below it, and so destroys the device's content.
     fn formats(&self) -> bool {
         false
     }
 
-    /// Rejects incompatible settings.
+    /// Rejects values out of range, and settings that exclude each other.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// The location of a bottom layer on this machine; `None` for all other layers.
+    /// Location of this layer on this machine if it is the bottom layer; `None` for other layers.
     fn location(&self) -> Option<BottomLocation<'_>> {
         None
     }
 
-    /// The local paths in the layer's settings.
+    /// All paths on this machine in the layer's settings, for rewriting.
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         Vec::new()
     }
 
-    /// Rejects settings that a plan of an untrusted author may not use: such a plan may only read, and create files in an area.
-    /// Structs are destructured in full, so that a new key does not compile until it is considered here.
+    /// Rejects settings that a plan from an untrusted author may not use: such a plan may only read, and create files within `area`.
+    /// Implementations destructure the settings in full, so that a new key does not compile until it is considered.
     fn confine(&self, area: &dyn Area) -> Result<(), String>;
 
-    /// The parts that the layer contributes to a comparison of targets.
+    /// The layer in the form in which targets are compared; see [`Part`].
     fn parts(&self) -> Vec<Part>;
 
-    /// Bytes that the layer below must offer so that this layer can offer `above`. The workloads' `files` are stored next to the area on the topmost
-    /// filesystem, whose layer adds them and clears the value.
+    /// Returns the bytes that the layer below must offer so that this layer can offer `above` bytes. `files` is the space for files that workloads
+    /// create next to the target: the topmost filesystem adds it to its size and sets it to `None`.
     fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
         let _ = files;
         above
     }
 
-    /// The text of the layer in a stack's line, on the layer `below`: one or more segments, without the arrows between them.
+    /// Text of the layer in the line of a stack, if it is built on `below`: one or more segments, without the arrows between them.
     fn segments(&self, below: Option<&PlannedLayer>) -> Vec<String>;
 }
 
-/// A kind of layer that can be parsed from a stack's line.
+/// A kind of layer that can be parsed from the line of a stack.
 trait FromLine: Sized {
-    /// Parses the output of [`LayerType::segments`]; `None` if the next segment is of another kind.
+    /// Parses the layer from the next segments of a line; `None` if the next segment names another kind of layer.
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>>;
 }
 
-/// The context below a segment of a stack's line.
+/// The part of a stack's line in front of the segment that is parsed next.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::target) struct Below<'a> {
-    /// A directory or volume group that the next layer uses.
+    /// A directory or volume group that the line names for the next layer; `None` without one.
     pub(in crate::target) place: Option<&'a str>,
-    /// The layer below.
+    /// The layer below; `None` at the bottom.
     pub(in crate::target) layer: Option<&'a PlannedLayer>,
 }
 
-/// A layer of one of these kinds.
+/// Settings of one kind of layer, which can be borrowed from a [`PlannedLayer`].
 pub trait LayerSpec: LayerType + Sized {
-    /// The layer's settings if it is of this kind.
+    /// Returns the layer's settings if the layer is of this kind, else `None`.
     fn of(layer: &PlannedLayer) -> Option<&Self>;
-    /// Like [`Self::of`], mutable.
+    /// Like [`Self::of`], but returns the settings as mutable.
     fn of_mut(layer: &mut PlannedLayer) -> Option<&mut Self>;
 }
 
 macro_rules! layers {
     ($($(#[$doc:meta])* $field:ident $(as $key:literal)? : $variant:ident($spec:ty)),+ $(,)?) => {
-        /// A layer of a plan, by its kind.
+        /// A layer of a stack: its kind with its settings.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum PlannedLayer { $($(#[$doc])* $variant($spec)),+ }
 
         impl PlannedLayer {
-            /// The interface common to all kinds.
+            /// The layer's properties, whatever its kind.
             #[must_use]
             pub fn kind(&self) -> &dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
             }
 
-            /// Like [`Self::kind`], mutable.
+            /// Like [`Self::kind`], but mutable.
             pub fn kind_mut(&mut self) -> &mut dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
             }
 
-            /// Parses the next layer of a line; `None` if it is not a layer.
+            /// Parses the next layer of a stack's line; `None` if the next segment is no layer.
             pub(in crate::target) fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
                 // The first to match wins; a path takes anything, so it comes last.
                 let read = [$(|segments: &mut Segments, below: &Below<'_>| {
@@ -299,13 +299,14 @@ macro_rules! layers {
         }
 
         impl TargetTable {
-            /// Removes and returns the layers given by keys.
+            /// Removes the layers that the table gives by their keys, and returns them from the bottom up.
             pub(in crate::target) fn take_layers(&mut self) -> Vec<PlannedLayer> {
                 let layers = [$(self.$field.take().map(PlannedLayer::$variant)),+];
                 layers.into_iter().flatten().collect()
             }
 
-            /// Sets the layers' keys; returns false if the order of the layers differs from that of the keys.
+            /// Sets the keys of these layers. Returns false if the layers are not in the order of the keys, so that the table needs `stack`
+            /// instead.
             pub(in crate::target) fn set_layers(&mut self, layers: &[PlannedLayer]) -> bool {
                 let mut left = layers;
                 $(
@@ -396,7 +397,7 @@ layers! {
     cgroup: Cgroup(CgroupSpec),
 }
 
-/// Layers to suggest when one is missing: plan key, text in a line, and settings.
+/// Layers that error messages suggest when one is missing: plan key, text in the line of a stack, and settings.
 pub(super) fn proposals() -> [(&'static str, &'static str, PlannedLayer); 6] {
     [
         ("filesystem = { type = \"ext4\" }", "ext4", FilesystemSpec::new(FsType::Ext4).into()),

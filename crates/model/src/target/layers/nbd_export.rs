@@ -17,27 +17,27 @@ const TCP: &str = "nbd://";
 const UNIX: &str = "nbd+unix://";
 const ACCEPTED: &str = "accepted: nbd://HOST[:PORT][/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH";
 
-/// An export of an NBD server, by its URI. iotax only writes to an export that the command line confirms.
+/// An export of an NBD server, given by its URI. iotax only writes to the export if the command line repeats the URI.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NbdExportSpec {
-    /// The server.
+    /// Address of the NBD server.
     pub server: NbdAddress,
-    /// The name of the export; empty for the server's default one.
+    /// Name of the export; empty for the server's default export.
     pub export: String,
 }
 
 /// The address of an NBD server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NbdAddress {
-    /// A host, as name or address, and its port.
+    /// A host name or IP address, and the TCP port.
     Tcp(String, u16),
-    /// A unix socket.
+    /// Path of a Unix domain socket.
     Unix(PathBuf),
 }
 
 impl NbdExportSpec {
-    /// Returns whether a text looks like the URI of an export, valid or not.
+    /// Returns whether a text starts like the URI of an NBD export, valid or not.
     #[must_use]
     pub fn is_meant(text: &str) -> bool {
         text.starts_with("nbd:") || text.starts_with("nbd+") || text.starts_with("nbds")
@@ -107,7 +107,7 @@ impl FromStr for NbdExportSpec {
     }
 }
 
-/// Percent-encodes characters with a special meaning in a URI or in a stack's line.
+/// Percent-encodes characters that have a special meaning in a URI or in the line of a stack.
 fn encoded(text: &str) -> String {
     let mut all = String::new();
     for byte in text.bytes() {

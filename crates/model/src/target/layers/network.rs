@@ -32,13 +32,13 @@ words! {
 }
 
 impl NetPath {
-    /// Returns whether a user-space program forwards the packets; it terminates connections and opens new ones.
+    /// Returns whether the packets pass through a user-space network stack, which terminates connections and opens new ones.
     #[must_use]
     pub const fn is_in_user_mode(self) -> bool {
         matches!(self, Self::User | Self::Passt)
     }
 
-    /// Returns whether the path leads to another machine, over interfaces that iotax did not create.
+    /// Returns whether the path uses interfaces that iotax did not create: to another machine, or to a server that is already running.
     #[must_use]
     pub const fn is_given(self) -> bool {
         matches!(self, Self::Remote | Self::Server)
@@ -97,43 +97,43 @@ pub struct NetworkSpec {
     pub auth: Option<String>,
 }
 
-/// A network path that passed its checks.
+/// A network path whose settings have been checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkStack<'a> {
-    /// The settings of the path.
+    /// Settings of the path, as in the plan.
     pub spec: &'a NetworkSpec,
-    /// The client and server of the path.
+    /// Client and server of the path, as derived from the settings.
     pub ends: NetworkEnds<'a>,
 }
 
-/// The two ends of a network path.
+/// The location of client and server of a network path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkEnds<'a> {
-    /// Both ends on this machine, over a path that iotax builds.
+    /// Client and server on this machine, over a path that iotax builds.
     Local(LocalPath<'a>),
-    /// The server on another machine, started over ssh.
+    /// The client is on this machine, and the server on another machine, where iotax starts it over ssh.
     Remote(Remote),
-    /// Servers that are already running, measured at the same time.
+    /// Servers that are already running elsewhere, measured at the same time.
     Servers(Vec<Peer>),
 }
 
-/// A network path within this machine.
+/// A network path within this machine, which iotax builds for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocalPath<'a> {
     /// The kernel's loopback interface.
     Loopback,
     /// A veth pair between two network namespaces.
     Veth,
-    /// A guest's NIC, a tap device and a bridge.
+    /// A guest's NIC, connected to a bridge on the host by a tap device.
     Bridge(&'a GuestSpec),
-    /// A guest's NIC and slirp.
+    /// A guest's NIC, connected by QEMU's user-mode network stack (slirp).
     User(&'a GuestSpec),
-    /// A guest's NIC and passt(1).
+    /// A guest's NIC, connected by passt(1), a user-mode network stack outside of QEMU.
     Passt(&'a GuestSpec),
 }
 
 impl<'a> NetworkEnds<'a> {
-    /// The guest that is the client; `None` if the client runs on the host.
+    /// The guest in which the client runs; `None` if the client runs on the host.
     #[must_use]
     pub const fn guest(&self) -> Option<&'a GuestSpec> {
         match self {
@@ -150,7 +150,7 @@ const fn virtio_net() -> Nic {
 }
 
 impl NetworkSpec {
-    /// A path with all other settings at their defaults.
+    /// Settings of a network path of this kind, with defaults for the other keys.
     #[must_use]
     pub const fn new(via: NetPath) -> Self {
         Self {
@@ -166,7 +166,10 @@ impl NetworkSpec {
         }
     }
 
-    /// The checked path with its two ends, or the reason why the settings are inconsistent. `guest` is the target's.
+    /// Checks the settings and derives the client and server. `guest` is the guest of the target, if it has one.
+    ///
+    /// # Errors
+    /// The settings contradict each other; the message gives the reason.
     pub(in crate::target) fn stack<'a>(
         &'a self,
         guest: Option<&'a GuestSpec>,
@@ -203,7 +206,7 @@ impl NetworkSpec {
         }
     }
 
-    /// The machine on which the server is started over ssh.
+    /// Machine given by `peer` on which iotax starts the server over ssh.
     fn server_machine(&self) -> Result<Remote, String> {
         let Some(peer) = &self.peer else {
             return Err("network.via = \"remote\" needs peer = \"ssh://[user@]host[:port]\"".into());
@@ -215,7 +218,7 @@ impl NetworkSpec {
         }
     }
 
-    /// The servers that are already running.
+    /// Addresses given by `peer` of servers that are already running.
     fn servers(&self) -> Result<Vec<Peer>, String> {
         let Some(peers) = &self.peer else {
             return Err("network.via = \"server\" needs peer = \"host[:port]\"".into());
@@ -294,7 +297,7 @@ impl LayerType for NetworkSpec {
         Ok(())
     }
 
-    /// Empty: the ends and links of networks are compared separately.
+    /// Returns no parts: client, server and links of networks are compared by other code.
     fn parts(&self) -> Vec<Part> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! A file on NFS: a raw file that an NFS server on this machine serves, accessed by QEMU's client.
+//! A file on NFS: a raw file that an NFS server on this machine serves, accessed by QEMU's NFS client.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

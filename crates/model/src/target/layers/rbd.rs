@@ -1,4 +1,4 @@
-//! A Ceph block device: an image in a cluster on this machine, which stores its data in a raw file; accessed by QEMU's client.
+//! A Ceph block device: an image in a cluster of one node on this machine, accessed by QEMU's client. The cluster's disk is a raw file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,9 +40,9 @@ impl Default for RbdSpec {
 }
 
 impl RbdSpec {
-    /// Size of the Ceph monitor's store, in addition to the raw file.
+    /// Space for the Ceph monitor's database, which lies next to the raw file.
     pub const STORE: Bytes = Bytes(256 << 20);
-    /// Bytes of the raw file reserved for BlueStore's database and its log, which grow with writes; an OSD that runs out of space aborts.
+    /// Bytes of the raw file that are reserved for BlueStore's database and log, which grow with writes. An OSD that runs out of space aborts.
     const DATABASE: u64 = 5 << 30;
 }
 

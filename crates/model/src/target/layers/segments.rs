@@ -1,4 +1,4 @@
-//! Parses the segments of a stack's line: words and keys, separated by arrows.
+//! Splits the line of a stack into segments of words and keys, which arrows separate.
 
 use std::collections::VecDeque;
 
@@ -7,21 +7,24 @@ use toml::{Table, Value};
 
 use crate::key_errors::in_our_words;
 
-/// The segments of a line that are not parsed yet.
+/// Segments of a line that have not been parsed yet.
 #[derive(Debug)]
 pub(in crate::target) struct Segments(VecDeque<Segment>);
 
-/// The text between two arrows.
+/// The text between two arrows of a stack's line: words, then `key=value` pairs.
 #[derive(Debug)]
 pub(super) struct Segment {
-    /// The words before the first key.
+    /// The words in front of the first key.
     words: Vec<String>,
-    /// `key=value`, as a plan's table has them.
+    /// The segment's `key=value` pairs, as in the layer's table of a plan file.
     pub(super) keys: Table,
 }
 
 impl Segments {
-    /// Splits a line into its segments.
+    /// Splits a stack's line into segments.
+    ///
+    /// # Errors
+    /// A segment has no words, a key occurs twice, or a quote is not closed.
     pub(in crate::target) fn of(line: &str) -> Result<Self, String> {
         let mut segments = VecDeque::new();
         let mut open = Segment { words: Vec::new(), keys: Table::new() };
@@ -51,36 +54,39 @@ impl Segments {
         Ok(Self(segments))
     }
 
-    /// The words of the next segment; `None` at the end of the line.
+    /// Words of the next segment, which stays in the queue; `None` at the end of the line.
     pub(super) fn next_words(&self) -> Option<&[String]> {
         Some(&self.0.front()?.words)
     }
 
-    /// The next segment as written, for an error message.
+    /// Words of the next segment without its keys, for an error message; empty at the end of the line.
     pub(in crate::target) fn shown(&self) -> String {
         self.0.front().map(|segment| segment.words.join(" ")).unwrap_or_default()
     }
 
-    /// The number of remaining segments.
+    /// Number of segments that have not been parsed yet.
     pub(in crate::target) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Takes the next segment if it is a location: one word without keys.
+    /// Takes the next segment if it can be a directory or volume group: a single word without keys, with another segment after it.
     pub(in crate::target) fn take_place(&mut self) -> Option<String> {
         let is_place = self.0.len() > 1
             && self.0.front().is_some_and(|segment| segment.words.len() == 1 && segment.keys.is_empty());
         is_place.then(|| self.take().words.remove(0))
     }
 
-    /// Takes the next segment; an empty one at the end of the line.
+    /// Takes the next segment; at the end of the line, returns an empty segment.
     pub(super) fn take(&mut self) -> Segment {
         self.0.pop_front().unwrap_or(Segment { words: Vec::new(), keys: Table::new() })
     }
 }
 
 impl Segment {
-    /// Deserializes a layer's settings from the segment's keys and the keys in `told`, which its words express. A key may not be in both.
+    /// Deserializes a layer's settings from the segment's keys and from `told`, the keys that its words stand for.
+    ///
+    /// # Errors
+    /// A key occurs in both, is not known, or has an invalid value.
     pub(super) fn spec<L: DeserializeOwned>(
         self,
         told: impl IntoIterator<Item = (&'static str, Value)>,
@@ -95,7 +101,7 @@ impl Segment {
         keys.try_into().map_err(|error: toml::de::Error| format!("{name}: {}", in_our_words(error.message())))
     }
 
-    /// Rejects a segment with keys, for a layer without settings.
+    /// Rejects a segment with keys, for layers without settings.
     pub(super) fn without_keys(self) -> Result<(), String> {
         match self.keys.keys().next() {
             Some(key) => Err(format!("{}: {key}= is not known here", self.words.join(" "))),
@@ -110,7 +116,10 @@ enum Token {
     Arrow,
 }
 
-/// Splits a line into tokens at blanks and arrows, except within double quotes.
+/// Splits a line into tokens at blanks, except within double quotes.
+///
+/// # Errors
+/// A quote is not closed.
 fn tokens(line: &str) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
     let mut rest = line.trim_start();
@@ -127,7 +136,8 @@ fn tokens(line: &str) -> Result<Vec<Token>, String> {
     Ok(tokens)
 }
 
-/// Splits off the first token, including its quotes. Returns the token, whether it starts with a quote, and its length in bytes.
+/// Splits off the first token, with its quotes. Returns the token, whether it starts with a quote, and its length in bytes; `None` if a quote is
+/// not closed.
 fn token(text: &str) -> Option<(String, bool, usize)> {
     let (mut in_quotes, mut is_escaped) = (false, false);
     for (at, c) in text.char_indices() {
@@ -148,7 +158,7 @@ fn is_key(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// The value of `key=value`: a boolean, a whole number, or text.
+/// Converts the text of a value to a boolean, a whole number, or else a string without its quotes.
 fn value_of(text: &str) -> Value {
     let flag = text.parse().ok().map(Value::Boolean);
     flag.or_else(|| text.parse().ok().map(Value::Integer)).unwrap_or_else(|| Value::String(unquoted(text)))
@@ -158,7 +168,7 @@ fn unquoted(text: &str) -> String {
     serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())
 }
 
-/// A word as written in a line: quoted if it contains blanks or could be read differently.
+/// Formats a word for a stack's line: in quotes if it is empty, or contains blanks or special characters.
 pub(super) fn word(text: &str) -> String {
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"\\>=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -168,7 +178,7 @@ pub(super) fn word(text: &str) -> String {
     }
 }
 
-/// The keys of a layer that differ from its defaults, as ` key=value ...`. Keys in `told` are left out, because words express them.
+/// Formats a layer's keys that differ from its defaults as ` key=value ...`. The keys in `told` are left out, because words stand for them.
 pub(super) fn keys<L: Serialize>(spec: &L, defaults: Option<&L>, told: &[&str]) -> String {
     let table = |spec| Table::try_from(spec).unwrap_or_default();
     let defaults = defaults.map(table).unwrap_or_default();

@@ -31,7 +31,7 @@ impl LayerType for TmpfsSpec {
         Err("tmpfs mounts one".into())
     }
 
-    /// Empty: its location differs from that of every disk.
+    /// Returns no parts: a tmpfs differs from every disk by its location, which is compared separately.
     fn parts(&self) -> Vec<Part> {
         Vec::new()
     }

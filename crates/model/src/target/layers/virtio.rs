@@ -1,4 +1,4 @@
-//! A virtio block device over an image, without a guest.
+//! A virtio block device that QEMU's storage daemon offers for an image, and that iotax uses without a guest.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,17 +34,17 @@ impl Default for VirtioSpec {
 }
 
 impl VirtioSpec {
-    /// Maximum number of I/Os in a queue: QEMU's queues have 1024 entries, and a request takes three of them.
+    /// Maximum number of I/Os in flight in a queue: QEMU's queues have 1024 entries, and an I/O takes three of them.
     pub const DEEPEST: u32 = 341;
 
-    /// Returns whether an I/O thread serves the queues. The default is no with `with_operations`, else yes: operations change the nodes below, and
-    /// QEMU's daemon then loses requests that an I/O thread serves, or crashes (seen with QEMU 10.0).
+    /// Returns whether an I/O thread serves the queues: the plan's setting, else true without operations during the measurement and false with
+    /// them. Operations change the block nodes below, and QEMU's daemon then loses requests of an I/O thread, or crashes (seen with QEMU 10.0).
     #[must_use]
     pub fn has_iothread(&self, with_operations: bool) -> bool {
         self.iothread.unwrap_or(!with_operations)
     }
 
-    /// The reason why a workload cannot run on a virtio device without a guest, with the remedy; `None` if it can.
+    /// Reason why a workload cannot run on a virtio device without a guest, with a remedy; `None` if it can.
     #[must_use]
     pub fn refusal(workload: &Workload) -> Option<String> {
         // What makes files is refused as on every raw disk.

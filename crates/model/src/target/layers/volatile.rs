@@ -1,4 +1,4 @@
-//! A directory whose files lose unflushed data in a simulated power cut.
+//! A directory whose files lose unflushed writes in a simulated power cut.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub struct VolatileSpec {
 }
 
 impl VolatileSpec {
-    /// The layer's name in a target's record.
+    /// Name of this layer in a run's results.
     pub const NAME: &str = "volatile";
 }
 

@@ -1,4 +1,4 @@
-//! Datagrams received from the kernel in batches.
+//! Receives datagrams from the kernel in batches.
 #![expect(unsafe_code, reason = "the crates in use have no recvmmsg")]
 
 use std::io;
@@ -9,16 +9,16 @@ use std::ptr;
 use super::super::options::number;
 use iotax_engine::buffers::{Buffers, Slot};
 
-/// Maximum number of batches, or single datagrams, received at once. The kernel's buffer rarely holds more.
+/// Maximum number of batches, or of single datagrams, per call. The kernel's buffer rarely holds more.
 const BATCHES: u32 = 64;
-/// Bytes of the longest batch.
+/// Bytes of the longest batch of joined datagrams.
 const BATCH: usize = 65_536;
-/// Bytes after each batch for the kernel's control messages. They also keep the beginnings of batches in different cache lines.
+/// Bytes after each batch for the kernel's control messages. They also put the starts of the batches into different cache lines.
 const ANCILLARY: usize = 512;
 /// Bytes of a control message's header: its length, protocol and type.
 const ANCILLARY_HEAD: usize = size_of::<libc::cmsghdr>();
 
-/// Memory for the datagrams of one call.
+/// The buffers and headers for the datagrams of one call.
 #[derive(Debug)]
 pub(super) struct Inbox {
     buffers: Buffers,
@@ -26,7 +26,7 @@ pub(super) struct Inbox {
     headers: Vec<libc::mmsghdr>,
     /// Buffers that the headers point to.
     _vectors: Vec<libc::iovec>,
-    /// Number of buffers that the last call filled.
+    /// Number of batches that the last call received.
     filled: usize,
 }
 
@@ -52,17 +52,17 @@ impl Inbox {
         Ok(Self { buffers, slots, headers, _vectors: vectors, filled: BATCHES as usize })
     }
 
-    /// Asks the kernel to coalesce a socket's datagrams and to timestamp their arrival, as far as it can.
+    /// Asks the kernel to join a socket's datagrams (UDP_GRO) and to timestamp their arrival. Ignores a refusal.
     pub(super) fn prepare(socket: &UdpSocket) {
         for (level, option) in [(libc::SOL_UDP, libc::UDP_GRO), (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)] {
             let _ = number(socket.as_fd(), level, option, 1);
         }
     }
 
-    /// Waits for a batch and takes all others that have arrived.
+    /// Waits for a batch, and takes those that have arrived with it.
     ///
     /// # Errors
-    /// An error of the socket; [`super::passes`] recognizes a timeout.
+    /// A socket error; [`super::passes`] recognizes a timeout.
     pub(super) fn receive(&mut self, socket: &UdpSocket) -> io::Result<()> {
         // Each call leaves there how much it wrote.
         for header in &mut self.headers[..self.filled] {
@@ -84,12 +84,12 @@ impl Inbox {
         Ok(())
     }
 
-    /// Number of batches that the last call received.
+    /// Returns the number of batches that the last call received.
     pub(super) const fn filled(&self) -> usize {
         self.filled
     }
 
-    /// One of the received batches.
+    /// Returns the batch with this index, from 0, of the last call.
     pub(super) fn batch(&mut self, index: usize) -> Batch<'_> {
         let header = &self.headers[index];
         let (length, ancillary) = (header.msg_len as usize, header.msg_hdr.msg_controllen);
@@ -101,19 +101,19 @@ impl Inbox {
     }
 }
 
-/// Datagrams that the kernel coalesced.
+/// Datagrams that the kernel has joined into one buffer.
 #[derive(Debug)]
 pub(super) struct Batch<'a> {
-    /// The datagrams' bytes.
+    /// The bytes of the datagrams, one after the other.
     pub(super) bytes: &'a [u8],
-    /// Bytes of each datagram except the last, which may be shorter.
+    /// Length in bytes of each datagram; the last may be shorter.
     pub(super) segment: usize,
-    /// Arrival time from the kernel, in nanoseconds of the system's clock, if known.
+    /// Arrival time in nanoseconds of the system clock, as the kernel reports it; `None` if unknown.
     pub(super) arrived: Option<u64>,
 }
 
 impl Batch<'_> {
-    /// Reads the control messages, which are word-aligned.
+    /// Reads the segment length and the arrival time from the control messages, which are word-aligned.
     fn read_ancillary(&mut self, mut ancillary: &[u8]) {
         let int = |bytes: &[u8], at: usize| Some(i32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let long =

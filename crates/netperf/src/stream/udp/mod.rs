@@ -1,12 +1,12 @@
-//! Streams over UDP. Each datagram begins with the time of its sending, seconds and microseconds, and its number, in 32 or 64
-//! bits, all big-endian, as iperf3's do.
+//! Streams over UDP. As in iperf3, each datagram begins with its send time in seconds and microseconds, and its number in 32 or 64 bits, all
+//! big-endian.
 //!
-//! If supported, the kernel takes many datagrams as one buffer, which it splits as late as possible (UDP_SEGMENT), and joins
-//! those that arrive close together (UDP_GRO). Datagrams keep their numbers and are counted one by one, but those of one batch share
-//! their times of sending and arrival, and a drop on this machine drops the whole batch. So a stream with a bitrate is joined
-//! only if it cannot be sent otherwise.
+//! If supported, the kernel takes many datagrams as one buffer, which it splits as late as possible (UDP_SEGMENT), and joins datagrams that
+//! arrive close together (UDP_GRO). Each datagram keeps its number and is counted individually. But the datagrams of a batch share their send
+//! and arrival times, and if this machine drops a batch, all its datagrams are lost. A stream with a target bit rate therefore uses batches
+//! only if it cannot reach the rate otherwise.
 //!
-//! Arrival times are the kernel's, if available, so that a receiver's wait for a CPU does not count as jitter.
+//! Arrival times are the kernel's if available, so that a receiver's wait for a CPU does not count as jitter.
 
 mod inbox;
 mod outbox;
@@ -26,14 +26,14 @@ use super::{Counters, PATIENCE, Settings, passes};
 use iotax_engine::clock;
 use iotax_model::threads;
 
-/// Length in bytes of a header with a 64-bit number.
+/// Length in bytes of the header with a 64-bit number.
 const HEADER: usize = 16;
-/// Interval in nanoseconds below which due datagrams are sent as one batch.
+/// Nanoseconds between datagrams below which they are sent in batches, because the rate is too high for single datagrams.
 const CLOSE_NS: u64 = 5_000;
-/// Time before a sender retries if the kernel has no route or no buffer space.
+/// Time after which a sender tries again if the kernel has no route or no buffer space.
 const REST: std::time::Duration = std::time::Duration::from_millis(1);
 
-/// The sending half of [`super::transfer`].
+/// Sends datagrams until the end, see [`super::transfer`].
 pub(super) fn send(
     socket: &UdpSocket,
     settings: &Settings,
@@ -77,7 +77,7 @@ pub(super) fn send(
     Ok(())
 }
 
-/// Returns whether the peer is temporarily unreachable.
+/// Returns whether an error means that the peer is temporarily unreachable.
 fn is_away(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -85,12 +85,12 @@ fn is_away(error: &io::Error) -> bool {
     )
 }
 
-/// True if the peer's port was closed when something was sent to it.
+/// Returns whether an error means that the peer's port was closed when an earlier datagram arrived there.
 fn is_refused(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-/// The receiving half of [`super::transfer`].
+/// Receives datagrams until the end, see [`super::transfer`].
 pub(super) fn receive(
     socket: &UdpSocket,
     settings: &Settings,
@@ -132,12 +132,12 @@ pub(super) fn receive(
     Ok(())
 }
 
-/// Length in bytes of a header with a 64-bit number (`wide`) or a 32-bit one.
+/// Returns the length in bytes of a header with a 64-bit number (`wide`) or a 32-bit one.
 const fn header_bytes(wide: bool) -> usize {
     if wide { HEADER } else { HEADER - 4 }
 }
 
-/// Writes the header of a datagram's payload.
+/// Writes the header at the start of a datagram.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the header has 32 bits")]
 fn write_header(datagram: &mut [u8], stamp: [u8; 8], number: u64, wide: bool) {
@@ -149,15 +149,15 @@ fn write_header(datagram: &mut [u8], stamp: [u8; 8], number: u64, wide: bool) {
     datagram[..header_bytes(wide)].copy_from_slice(&header[..header_bytes(wide)]);
 }
 
-/// Encodes the send time as seconds and microseconds of the sender's clock.
+/// Encodes the send time as seconds and microseconds of this end's clock.
 #[expect(clippy::cast_possible_truncation, reason = "the header has 32 bits")]
 fn stamp(now: u64) -> [u8; 8] {
     let (seconds, micros) = ((now / 1_000_000_000) as u32, (now % 1_000_000_000 / 1_000) as u32);
     (u64::from(seconds) << 32 | u64::from(micros)).to_be_bytes()
 }
 
-/// Reads the time of sending, in nanoseconds of the sender's clock, and the number; `None` if the datagram is too short for a
-/// stream or is the one that opens it, which is sent again until it is answered.
+/// Reads the send time, in nanoseconds of the sender's clock, and the sequence number. `None` if the datagram is too short, or if it is a
+/// repeated opening datagram.
 #[inline]
 fn read_header(datagram: &[u8], wide: bool, sequence: &Sequence) -> Option<(u64, u64)> {
     if datagram.len() == handshake::LENGTH && handshake::read_call(datagram).is_some() {

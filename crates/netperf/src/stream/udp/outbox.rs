@@ -1,4 +1,4 @@
-//! Datagrams queued for sending.
+//! Prepares and sends datagrams in batches.
 
 use std::io::{self, IoSlice};
 use std::net::UdpSocket;
@@ -13,12 +13,12 @@ use super::super::{Memory, Settings, payload};
 use super::{CLOSE_NS, header_bytes, stamp, write_header};
 use iotax_engine::clock;
 
-/// Maximum number of datagrams into which the kernel splits a batch (UDP_MAX_SEGMENTS, which newer kernels doubled).
+/// Maximum number of datagrams in a batch that the kernel splits (UDP_MAX_SEGMENTS; newer kernels permit twice as many).
 const MOST_SEGMENTS: usize = 64;
-/// Maximum bytes of a batch: an IP packet, with room for its headers.
+/// Maximum bytes of a batch: those of an IP packet less its headers.
 const MOST_BYTES: usize = 65_000;
 
-/// Adjacent datagrams of equal length, each with a constant payload and a header that is rewritten.
+/// Datagrams of equal length, one after the other in memory. The payload stays the same; the headers are rewritten for each use.
 #[derive(Debug)]
 pub(super) struct Outbox {
     datagrams: Memory,
@@ -26,9 +26,9 @@ pub(super) struct Outbox {
     length: usize,
     wide: bool,
     way: SendMethod,
-    /// Number of the last datagram sent or lost.
+    /// Number of the last datagram that was sent or given up.
     number: u64,
-    /// Number of datagrams not sent yet; they follow those already sent.
+    /// Number of queued datagrams, which follow those already sent.
     waiting: usize,
     done: usize,
 }
@@ -54,17 +54,17 @@ impl Outbox {
         Ok(outbox)
     }
 
-    /// Length of a datagram in bytes.
+    /// Returns the length of a datagram in bytes.
     pub(super) const fn length(&self) -> usize {
         self.length
     }
 
-    /// Maximum number of datagrams per call.
+    /// Returns the maximum number of datagrams per call.
     pub(super) const fn room(&self) -> u64 {
         self.room as u64
     }
 
-    /// The method of sending them.
+    /// Returns the method by which datagrams are passed to the kernel.
     pub(super) const fn way(&self) -> SendMethod {
         self.way
     }
@@ -78,10 +78,11 @@ impl Outbox {
         self.waiting == 0
     }
 
-    /// Sends the queued datagrams, stamped with the current time. Returns the bytes and the datagrams that the kernel took.
+    /// Sends the queued datagrams with the current time as their send time. Returns the numbers of bytes and datagrams that the kernel
+    /// accepted.
     ///
     /// # Errors
-    /// A socket error. Nothing was sent then, and another call retries the same datagrams, possibly by another method.
+    /// A socket error. Nothing was sent then; the next call tries the same datagrams again, possibly by another method.
     pub(super) fn send(&mut self, socket: &UdpSocket) -> io::Result<(u64, u64)> {
         let stamp = stamp(clock::now());
         let waiting = &mut self.datagrams.bytes()[self.done * self.length..][..self.waiting * self.length];
@@ -107,7 +108,7 @@ impl Outbox {
         }
     }
 
-    /// Counts the queued datagrams as sent and lost. Returns their bytes and their number.
+    /// Gives up the queued datagrams: they count as sent, and the receiver will see them as lost. Returns their bytes and number.
     pub(super) fn lose(&mut self) -> (u64, u64) {
         let lost = self.waiting;
         self.take(lost);
@@ -121,7 +122,7 @@ impl Outbox {
     }
 }
 
-/// Makes the kernel split data into datagrams of `length` bytes; 0 turns that off.
+/// Makes the kernel split a socket's data into datagrams of `length` bytes; 0 turns this off.
 fn segment(socket: &UdpSocket, length: usize) -> io::Result<()> {
     number(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, length as u64)
 }
@@ -130,7 +131,7 @@ fn cannot_cut(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP))
 }
 
-/// Sends datagrams of this length with one call. Returns the number sent.
+/// Sends datagrams of `length` bytes with one call (sendmmsg). Returns the number sent.
 fn send_many(socket: &UdpSocket, datagrams: &[u8], length: usize) -> io::Result<usize> {
     let slices: Vec<[IoSlice<'_>; 1]> =
         datagrams.chunks_exact(length).map(|one| [IoSlice::new(one)]).collect();

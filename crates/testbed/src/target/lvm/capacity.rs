@@ -1,4 +1,4 @@
-//! The space that volumes need, and whether it is available.
+//! Computes the space that logical volumes need, and checks that it is available.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,28 +16,28 @@ use crate::refusal::Refusal;
 use crate::target::existing;
 use crate::target::sizes::{on_block, size_on};
 
-/// Extent size of a new group: LVM's default.
+/// Extent size of a new volume group in bytes: LVM's default.
 pub(super) const EXTENT: u64 = 4 << 20;
-/// Space before the first extent of a new physical volume: label, metadata and alignment.
+/// Bytes before the first extent of a new physical volume: label, metadata and alignment.
 const HEADER: u64 = 4 << 20;
 
-/// The space of one volume, in extents unless noted.
+/// The space of one logical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VolumeAllocation {
-    /// Length of the volume.
+    /// Length of the volume in bytes, a multiple of the extent size.
     pub(super) size: Bytes,
-    /// Extents of the volume, or of its thin pool.
+    /// Number of extents of the volume or, if it is thin, of its pool.
     pub(super) data: u64,
-    /// Bytes of the thin pool's metadata, a whole number of extents; `None` for a thick volume.
+    /// Bytes of the thin pool's metadata, a multiple of the extent size; `None` for a thick volume.
     pub(super) pool_metadata: Option<u64>,
-    /// Extents of each snapshot; `None` without snapshots, or if they come from a pool.
+    /// Number of extents of each snapshot; `None` without snapshots, or for a thin volume.
     pub(super) copy_on_write: Option<u64>,
-    /// True if it has snapshots.
+    /// True if snapshots are taken of the volume.
     pub(super) snapshots: bool,
 }
 
 impl VolumeAllocation {
-    /// The space of a target's volume in extents of `extent` bytes.
+    /// Computes the space of a target's volume, with extents of `extent` bytes.
     pub(super) fn of(spec: &TargetSpec, space: RequiredSpace, extent: u64) -> Self {
         // Larger than any disk; avoids overflow below.
         const MOST: Bytes = Bytes(1 << 60);
@@ -65,7 +65,7 @@ impl VolumeAllocation {
     }
 }
 
-/// A volume group of the user.
+/// An existing volume group of the user.
 #[derive(Debug)]
 pub(super) struct UsersGroup {
     pub(super) uuid: String,
@@ -73,7 +73,7 @@ pub(super) struct UsersGroup {
     free: u64,
 }
 
-/// Looks up a group; rejects one that cannot hold new volumes.
+/// Looks up a volume group by name. Rejects a group that is missing, exported, incomplete, read-only or shared.
 pub(super) fn users_group(name: &str) -> Result<UsersGroup, Refusal> {
     const FIELDS: &str =
         "vg_name,vg_uuid,vg_extent_size,vg_free_count,vg_exported,vg_partial,vg_permissions,vg_shared";
@@ -105,7 +105,7 @@ pub(super) fn users_group(name: &str) -> Result<UsersGroup, Refusal> {
     }
 }
 
-/// Rejects volumes that cannot be created here.
+/// Rejects a plan whose logical volumes cannot be created here, or do not fit.
 pub fn check(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     if !plan.everything().any(|spec| spec.lvm().is_some()) {
         return Ok(());
@@ -127,7 +127,7 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that LVM works on this machine; the error names what is missing.
+/// Fails if LVM cannot be used on this machine; the error names what is missing.
 pub fn possible() -> Result<(), Refusal> {
     LVM.find().map_err(|error| environment(&error))?;
     if !rustix::process::geteuid().is_root() {
@@ -143,7 +143,7 @@ pub fn possible() -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The extents that all targets on one device or group need.
+/// Number of extents that all targets on one device or volume group need together.
 fn demand(specs: &[&TargetSpec], sharing: &Sharing, space: RequiredSpace, extent: u64) -> u64 {
     let take = |spec: &&TargetSpec| VolumeAllocation::of(spec, space, extent).extents(extent);
     let shared = specs.iter().find(|spec| sharing.shares(spec)).map_or(0, take);

@@ -1,7 +1,7 @@
-//! Logical volumes, in an existing group of the user or in a new one on a device.
+//! Creates logical volumes, in an existing volume group of the user or in a new one on a device.
 //!
-//! Targets of a plan share one group per device, and in each group one plain volume for all targets that need no more. Raw targets on such
-//! a device use the bytes below that volume, so that device and LVM are compared on the same part of the disk.
+//! Targets of a plan share one volume group per device. In each group, all plain targets (thick, without snapshots) share one volume. Raw
+//! targets on such a device use the bytes below that volume, so that device and LVM are compared on the same part of the disk.
 
 mod capacity;
 mod place;
@@ -29,25 +29,25 @@ pub use capacity::{check, possible};
 use place::Sharing;
 pub use place::VolumeLocation;
 
-/// The storage of a target: a volume, or the bytes of the device below another target's volume.
+/// The storage of a target: a logical volume, or the byte range of the device below the shared volume.
 #[derive(Debug, Clone)]
 pub struct Volume {
-    /// The volume, or the device.
+    /// Path of the volume or of the device.
     pub path: PathBuf,
-    /// Byte offset of the storage's start.
+    /// Byte offset of the storage on the volume or device.
     pub offset: Bytes,
-    /// The storage's length, at least as requested.
+    /// Length of the storage in bytes, at least as requested.
     pub size: Bytes,
-    /// True if LVM holds the device at `path`.
+    /// True for a byte range of a device that LVM holds open.
     pub shared: bool,
-    /// The identity of that device.
+    /// Identity of that device; `None` for a volume.
     pub identity: Option<Identity>,
-    /// The volume to take snapshots of, if snapshots are needed.
+    /// The volume, if snapshots of it are taken.
     pub origin: Option<Origin>,
 }
 
 impl Build for LvmSpec {
-    /// All volumes of a plan are [checked](check) together.
+    /// Checks nothing: [`check`] checks all volumes of a plan together.
     fn check(&self, _: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
         Ok(())
     }
@@ -65,7 +65,7 @@ impl Build for LvmSpec {
     }
 }
 
-/// The block device of a target that uses LVM: its volume, or the bytes below that of another target.
+/// Builds the storage of a target at `location`, and converts it to a block device for the next layer.
 pub(super) fn ground(location: &VolumeLocation, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
     let permission = at.builder.permission.clone();
     let volume = at.builder.volumes.build(at.target, location, &permission, at.undo_log)?;
@@ -75,7 +75,7 @@ pub(super) fn ground(location: &VolumeLocation, at: &mut LayerSite<'_>) -> Resul
     Ok(Ground::Block(BlockGround { area, shared, identity, claim: None, transient: false }))
 }
 
-/// The volumes of one run.
+/// The volume groups and logical volumes of one run.
 #[derive(Debug)]
 pub struct Volumes {
     tag: String,
@@ -84,35 +84,35 @@ pub struct Volumes {
     groups: BTreeMap<VolumeLocation, OpenGroup>,
 }
 
-/// A group in use.
+/// A volume group that this run uses.
 #[derive(Debug)]
 struct OpenGroup {
     group: Group,
     name: String,
     extent: u64,
-    /// The device that the group was created on, kept open; `None` for an existing group.
+    /// Keeps the device of a new group open; `None` for an existing group.
     pin: Option<DevicePin>,
-    /// The volume that plain targets share.
+    /// Name of the volume that plain targets share; `None` until it is created.
     shared: Option<String>,
-    /// Number of volumes created in it.
+    /// Number of volumes that this run created in the group.
     volumes: u32,
 }
 
 impl Volumes {
-    /// The volumes of a plan. `tag` is part of the names of new groups, or of volumes in existing groups.
+    /// Prepares the volumes of a plan. `tag` becomes part of the names of new groups, and of volumes in existing groups.
     #[must_use]
     pub fn new(tag: &str, plan: &Plan, permission: &Permission) -> Self {
         let sharing = Sharing::of(plan, permission);
         Self { tag: tag.to_owned(), space: plan.space(), sharing, groups: BTreeMap::new() }
     }
 
-    /// The group or device of a target that uses LVM, or that shares a device with such a target.
+    /// The volume group or device that a target uses, if it uses LVM or shares a device with a target that does; `None` otherwise.
     #[must_use]
     pub fn location(&self, spec: &TargetSpec) -> Option<VolumeLocation> {
         self.sharing.location(spec)
     }
 
-    /// Builds the storage of a target at this location. Checks a device again before turning it into a group.
+    /// Builds the storage of a target at `place`. A device is checked again before it becomes a volume group.
     pub fn build(
         &mut self,
         spec: &TargetSpec,
@@ -160,7 +160,7 @@ impl Volumes {
 }
 
 impl OpenGroup {
-    /// Creates a volume, with its pool if it is thin; returns its name.
+    /// Creates a logical volume, with its pool if it is thin. Returns its name.
     fn add(
         &mut self,
         tag: &str,
@@ -200,7 +200,7 @@ impl OpenGroup {
     }
 }
 
-/// Turns a device into a physical volume and a group.
+/// Turns a device into a physical volume with a new volume group.
 fn new_group(
     device: &Path,
     tag: &str,
@@ -229,7 +229,7 @@ fn new_group(
     Ok(OpenGroup { group, name, extent: EXTENT, pin: Some(pin), shared: None, volumes: 0 })
 }
 
-/// Uses an existing group. Its free space was checked with the plan.
+/// Looks up an existing volume group of the user. Its free space was checked with the plan.
 fn users_group(name: &str) -> Result<OpenGroup, BuildError> {
     let found = capacity::users_group(name)?;
     let group = Group::Users(found.uuid);
@@ -237,7 +237,7 @@ fn users_group(name: &str) -> Result<OpenGroup, BuildError> {
     Ok(OpenGroup { group, name, extent, pin: None, shared: None, volumes: 0 })
 }
 
-/// The byte offset on its device of a contiguous volume.
+/// Byte offset of a contiguous volume on its device.
 fn offset_of(device: &Path, group: &str, name: &str) -> Result<Bytes, BuildError> {
     let selection = format!("vg_name={group} && lv_name={name}");
     let fields = "pe_start,pvseg_start,vg_extent_size";

@@ -1,4 +1,4 @@
-//! Assigns a plan's targets to volume groups, and decides which of them share a volume.
+//! Assigns a plan's targets to volume groups, and decides which of them share a logical volume.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,23 +8,23 @@ use iotax_model::target::{LvKind, TargetSpec};
 
 use crate::device::Permission;
 
-/// The location of a target's volume.
+/// The place of a target's logical volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VolumeLocation {
-    /// A new group on this device, by the kernel's node.
+    /// A new volume group on the device with this kernel node.
     Device(PathBuf),
-    /// The user's group of this name.
+    /// The user's volume group with this name.
     Group(String),
 }
 
-/// The properties of a plan that determine which targets share a volume.
+/// Decides which targets share a logical volume.
 #[derive(Debug)]
 pub(super) struct Sharing {
-    /// Resolves device names.
+    /// Resolves device names to the kernel's nodes.
     permission: Permission,
-    /// Devices on which a group is created.
+    /// Kernel nodes of the devices on which a volume group is created.
     devices: BTreeSet<PathBuf>,
-    /// Names of the neighbours' targets, which run concurrently with the measured ones.
+    /// Names of the noisy neighbours' targets, which run at the same time as the measured ones.
     noisy: BTreeSet<String>,
 }
 
@@ -38,7 +38,7 @@ impl Sharing {
         }
     }
 
-    /// The group or device of a target that uses LVM, or that shares a device with such a target.
+    /// The volume group or device that a target uses, if it uses LVM or shares a device with a target that does; `None` otherwise.
     pub(super) fn location(&self, spec: &TargetSpec) -> Option<VolumeLocation> {
         if let Some(group) = spec.lvm().and_then(|lvm| lvm.vg.as_ref()) {
             return Some(VolumeLocation::Group(group.clone()));
@@ -47,7 +47,7 @@ impl Sharing {
         self.devices.contains(&device).then_some(VolumeLocation::Device(device))
     }
 
-    /// Returns whether a target uses the shared volume. Such targets are never measured concurrently.
+    /// Returns whether a target uses the shared volume of its group. Such targets are measured one at a time.
     pub(super) fn shares(&self, spec: &TargetSpec) -> bool {
         let plain = spec.lvm().is_none_or(|lvm| lvm.kind == LvKind::Thick && !lvm.snapshot);
         // A filesystem created by one guest must survive the next.
