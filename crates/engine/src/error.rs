@@ -98,7 +98,7 @@ pub enum EngineError {
         memory: Bytes,
     },
     /// The engine does not implement the test; it only occurs in results imported from other tools.
-    #[error("test = {0}: nothing here does it; it stands in what was imported of other tools")]
+    #[error("test = {0}: the engine has no such test; it occurs in results imported from other tools")]
     NoTest(Test),
     /// The test creates files, but the job has no directory for them.
     #[error("test = {0} makes files of its own, and there is no directory for them here")]
@@ -177,14 +177,14 @@ pub enum OpenRefusal {
     )]
     NoQueues,
     /// The target does not support discard.
-    #[error("trims are not to be had here: {0}; use an rw that reads or writes")]
+    #[error("trims are not possible here: {0}; use an rw that reads or writes")]
     NoTrim(&'static str),
     /// The fallocate or ftruncate engine was requested for a target that is not a file.
     #[error("is a device, whose space and length are given; ioengine = {0} needs a file")]
     NoFile(IoEngine),
     /// Truncating the file would lose data beyond the area.
     #[error(
-        "ioengine = ftruncate cuts the file behind each offset, and it goes on behind the area; use an area to the end of the file"
+        "ioengine = ftruncate truncates the file at each offset, and the file is longer than the area; use an area that ends with the file"
     )]
     Cut,
     /// The workload's block sequence has blocks beyond the area.
@@ -201,7 +201,7 @@ pub enum OpenRefusal {
     },
     /// The kernel or device cannot poll for completions.
     #[error(
-        "polled I/O is not to be had here: {0}; it takes direct = true and a device with such queues, as NVMe has with the \
+        "polled I/O is not possible here: {0}; it takes direct = true and a device with such queues, as NVMe has with the \
          module parameter nvme.poll_queues=1; use hipri = false"
     )]
     NoPolling(String),

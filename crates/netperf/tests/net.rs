@@ -278,7 +278,7 @@ fn tests_that_fail_are_told_once_and_each_is_over() {
             .filter_map(|what| if let ServerEvent::Problem(words) = what { Some(words) } else { None }),
     );
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(problems[0].contains("had a test that came to nothing: it closed"), "{problems:?}");
+    assert!(problems[0].contains("had a test that failed: it closed"), "{problems:?}");
     assert!(problems[1].ends_with("(1 more times)"), "{problems:?}");
 }
 

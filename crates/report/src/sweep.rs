@@ -75,10 +75,10 @@ pub(super) fn sentences(test: &SuiteTest<'_>) -> Vec<String> {
     test.series.iter().filter_map(sentence).collect()
 }
 
-/// Formats the range over single rounds: ` (7.1 to 8.4 by single blocks)`; empty if unknown.
+/// Formats the range over single rounds: ` (7.1 to 8.4 in single rounds)`; empty if unknown.
 fn spread(range: Option<(f64, f64)>, words: impl Fn(f64) -> String) -> String {
     range.map_or_else(String::new, |(low, high)| {
-        format!(" ({} to {} by single blocks)", words(low), words(high))
+        format!(" ({} to {} in single rounds)", words(low), words(high))
     })
 }
 

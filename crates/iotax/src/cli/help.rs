@@ -86,7 +86,7 @@ Measure
 Look at a machine
   top, doctor       What goes on right now; how a machine or a path is set up
   record, trace     The I/O of a disk, to be replayed; what such a trace holds
-  tune              Which settings of the kernel or of a guest pay
+  tune              Find the settings of the kernel or of a guest that help
   verify, clean     Lost writes after a power cut; undo what a killed run left
 Results
   list, report      Runs and what came out; the tables and charts of one

@@ -31,7 +31,7 @@ const BOOT: Duration = Duration::from_mins(2);
 /// Beyond a measurement's own time: more than the engine waits for I/O that does not return.
 const SLACK: Duration = Duration::from_mins(1);
 /// A shell command that hangs is a failure; one may be a whole run of iotax, emulated on a busy machine.
-const PROMPT: Duration = Duration::from_mins(5);
+const PROMPT: Duration = Duration::from_mins(9);
 
 /// Loaded at boot: the mapper and its targets, and SCSI disks.
 const LOADED: [&str; 4] = ["dm_delay", "dm_flakey", "sd_mod", "virtio_console"];

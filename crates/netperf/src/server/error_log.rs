@@ -28,11 +28,11 @@ impl FailureKind {
             Self::WrongProtocol => "does not speak iperf3's protocol",
             Self::Timeout => "did not finish its handshake in time",
             Self::TooMany => "was cut off: too many connections wait",
-            Self::Parameters => "asked for a test that is not to be had",
+            Self::Parameters => "asked for a test that is not possible",
             Self::Busy => "was refused: as many tests go on as may",
             Self::Token => "was refused: it does not know the token",
             Self::Disconnected => "broke its handshake off",
-            Self::Failed => "had a test that came to nothing",
+            Self::Failed => "had a test that failed",
         }
     }
 }
@@ -101,7 +101,7 @@ mod tests {
         assert!(error_log.repeats(now, false).is_empty(), "it may go on");
         assert_eq!(error_log.repeats(now + CEASED, false).len(), 1);
         let other = error_log.add(FailureKind::Parameters, address(1), "time = 9", now);
-        assert_eq!(other.as_deref(), Some("0.0.0.1 asked for a test that is not to be had: time = 9"));
+        assert_eq!(other.as_deref(), Some("0.0.0.1 asked for a test that is not possible: time = 9"));
         let told = (0..100_000).filter_map(|n| error_log.add(FailureKind::Busy, address(n), "", now)).count();
         assert!(told <= MOST + 1 && error_log.seen.len() <= MOST + 1, "{told}");
         assert!(error_log.repeats(now, true).iter().any(|line| line.starts_with("others ")));

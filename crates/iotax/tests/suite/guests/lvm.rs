@@ -42,7 +42,7 @@ fn before(lab: &mut LabGuest) -> Before {
 
 /// Windows in which something is completed also beside other tests.
 const DEFAULTS: &str = r#"
-defaults = { size = "48m", runtime = "400ms", ramp_time = "0s", bs = "64k" }
+defaults = { size = "8m", runtime = "400ms", ramp_time = "0s", bs = "64k" }
 workload = [{ name = "read", rw = "randread" }, { name = "write", rw = "randwrite" }]
 "#;
 

@@ -63,7 +63,7 @@ fn boot() -> Option<LabGuest> {
 
 /// Windows in which something is completed also beside other tests.
 const DEFAULTS: &str = r#"
-defaults = { size = "16m", runtime = "400ms", ramp_time = "0s", bs = "64k" }
+defaults = { size = "4m", runtime = "400ms", ramp_time = "0s", bs = "64k" }
 workload = [{ name = "read", rw = "randread" }, { name = "write", rw = "randwrite" }]
 "#;
 
@@ -193,7 +193,7 @@ fn a_killed_run_with_arrays_and_mappings_can_be_cleaned() {
             let status = lab.sh(&format!("dmsetup status iotax-{tag}-cache-on-volume-cache"));
             let hits: Vec<u64> =
                 status.split(' ').skip(7).take(4).map(|hits| hits.parse().expect("hits")).collect();
-            assert!(hits.iter().sum::<u64>() >= (16 << 20) / (64 << 10), "{status}");
+            assert!(hits.iter().sum::<u64>() >= (4 << 20) / (64 << 10), "{status}");
             let status = lab.sh(&format!("dmsetup status iotax-{tag}-writecache-cache"));
             let blocks: Vec<u64> =
                 status.split(' ').skip(3).take(3).map(|blocks| blocks.parse().expect("blocks")).collect();
