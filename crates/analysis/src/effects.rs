@@ -40,7 +40,7 @@ pub struct Effects {
     pub rounds_p: Option<f64>,
     /// The drift; absent for fewer than three rounds.
     pub drift: Option<Drift>,
-    /// Significance level of both tests: two tests for each of the run's workloads share the error (Bonferroni).
+    /// Significance level for the p-values of rounds and drift: 5% divided by two tests for each of the run's workloads (Bonferroni).
     pub level: f64,
 }
 

@@ -170,7 +170,7 @@ pub struct StreamEnd {
 }
 
 impl End {
-    /// Records which streams broke and the reasons; `broken` has stream numbers.
+    /// Records why streams broke; `broken` has each stream's number and the reason.
     pub(super) fn broke(&mut self, broken: Vec<(u32, String)>) {
         for (id, error) in broken {
             if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {

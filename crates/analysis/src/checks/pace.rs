@@ -28,7 +28,7 @@ fn is_poisson(case: &Case<'_>) -> bool {
     case.workload.is_open_loop() && case.workload.rate_process == RateProcess::Poisson && !is_stream(case.m)
 }
 
-/// Finds a rate that changed within the window, and reports it as the most specific kind of warning.
+/// Finds a rate that changed within the window: throttled if it fell once and stayed down, else unsteady.
 pub(super) fn uneven(case: &Case<'_>) -> Option<Finding> {
     // What a watch makes happen is meant to be seen in the rate; that of a replay is its trace's.
     if case.run.plan.watch().is_some() || case.workload.read_iolog.is_some() {

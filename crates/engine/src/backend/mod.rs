@@ -47,7 +47,7 @@ pub(crate) struct Setup {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     pub(crate) hipri: bool,
-    /// True if the file is open with O_SYNC or O_DSYNC, so that each write is durable when it completes.
+    /// True if each write is durable when it completes: the file is open with O_SYNC or O_DSYNC, or `rwf_dsync` is set.
     pub(crate) sync: bool,
     /// True if each write asks for durability with RWF_DSYNC.
     pub(crate) rwf_dsync: bool,

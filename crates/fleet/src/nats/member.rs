@@ -113,7 +113,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Creates a sender that passes messages of another thread to [`Self::next`].
+    /// Creates a sender for the thread that reads from a new worker process. Messages of earlier senders are ignored from now on.
     pub(super) fn feeder(&mut self) -> Feeder {
         self.thread += 1;
         Feeder { arrivals: self.connection.arrivals(), thread: self.thread }

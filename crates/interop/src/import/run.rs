@@ -22,7 +22,7 @@ pub struct Imported {
     pub source: ImportSource,
     /// Start of the first measurement, in milliseconds since 1970-01-01 UTC; `None` if no file has it.
     pub started_at_ms: Option<u64>,
-    /// Index in the plan of each target, by its label and its name in the text.
+    /// Position of each target in the plan, by the label and the target name of its results; either may be missing.
     names: HashMap<(Option<String>, Option<String>), usize>,
     /// Target names in use, and the last number that was appended to each.
     taken: HashSet<String>,

@@ -70,11 +70,11 @@ pub struct Surroundings<'a> {
 pub struct Jobs {
     /// Workloads, one per group of concurrent sections; their names are unique.
     pub workloads: Vec<Workload>,
-    /// Distinct values of `filename` in file order, each with the position of its option.
+    /// Distinct values of fio's `filename` or vdbench's `lun` in file order, each with the position of its option.
     pub filenames: Vec<(FileLine, String)>,
-    /// True if a section has no `filename`, so that fio would derive the file's name from the job's.
+    /// True if files are created: a section of fio has no `filename`, an `sd` of vdbench no `lun`, or there is work on files.
     pub own_files: bool,
-    /// Value of the first `directory` option.
+    /// First `directory` of fio or `anchor` of vdbench.
     pub directory: Option<String>,
     /// Value of `randseed`, if given.
     pub seed: Option<u64>,

@@ -15,7 +15,7 @@ use iotax_model::Run;
 /// Maximum number of intervals in all timelines of a report together: more would bloat the file and look the same.
 const INTERVALS: usize = 6_000;
 
-/// Maximum number of intervals in all heat maps together, lower because each interval has dozens of bins.
+/// Maximum number of intervals in all heat maps together: fewer than in timelines, because each has dozens of latency bins.
 const COLUMNS: usize = 1_500;
 
 /// Builds the section of a workload; empty if it was not measured.
