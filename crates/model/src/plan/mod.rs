@@ -488,8 +488,7 @@ impl Plan {
         Err(workload.refusal("write_journal", path, reason).into())
     }
 
-    /// Content that created targets are filled with: the same as the workloads write, so that layers that compress or deduplicate see one kind of
-    /// data. Incompressible if the workloads' contents differ.
+    /// Content that created targets are filled with: the same as the workloads write; incompressible if their contents differ.
     #[must_use]
     pub fn content(&self) -> Content {
         let mut contents = self.workloads.iter().flat_map(Workload::jobs).map(Workload::content);
