@@ -167,7 +167,7 @@ fn datagrams_that_a_path_loses_repeats_and_reorders_are_counted() {
 }
 
 /// The bits a second of a link, with all headers.
-const LINK: f64 = 20e6;
+const LINK: f64 = 5e6;
 /// The share for TCP's payload; Ethernet, IP, and TCP with its timestamps take the rest.
 const TCP_SHARE: f64 = 1448.0 / (1448.0 + 14.0 + 20.0 + 32.0);
 /// The share for the payload of datagrams.
@@ -181,9 +181,9 @@ fn a_link_carries_what_its_rate_leaves_for_the_payload() {
     let Some(mut lab) = NetLab::boot() else { return };
     lab.serve(PORT);
     for end in [End::Near, End::Far] {
-        lab.shape(end, "root", "tbf rate 20mbit burst 5000 limit 50000");
+        lab.shape(end, "root", "tbf rate 5mbit burst 5000 limit 50000");
     }
-    for (how, share) in [("--omit 1", TCP_SHARE), ("--udp --length 1472 --bitrate 25M", UDP_SHARE)] {
+    for (how, share) in [("--omit 1", TCP_SHARE), ("--udp --length 1472 --bitrate 6M", UDP_SHARE)] {
         for direction in ["", "--reverse"] {
             let document = lab.json(&format!("run {FAR} --time 3 {how} {direction}"));
             let way = &document["cells"][0]["network"]["ways"][0];
@@ -238,8 +238,8 @@ fn neighbours_have_the_shares_that_the_path_gives_them() {
     // Traffic from the second server has a path of its own.
     let second = format!("match ip sport {} 0xffff", PORT + 1);
     lab.divide(End::Far, 2, &[(2, &second)]);
-    lab.shape(End::Far, "parent 1:1", "handle 2: tbf rate 15mbit burst 5000 limit 50000");
-    lab.shape(End::Far, "parent 1:2", "handle 3: tbf rate 5mbit burst 5000 limit 50000");
+    lab.shape(End::Far, "parent 1:1", "handle 2: tbf rate 3750kbit burst 5000 limit 50000");
+    lab.shape(End::Far, "parent 1:2", "handle 3: tbf rate 1250kbit burst 5000 limit 50000");
     let document =
         lab.json(&format!("run {FAR}:{PORT} {FAR}:{} --reverse --omit 1 --time 3 --interval 0.2", PORT + 1));
     let cell = &document["cells"][0];
