@@ -69,7 +69,7 @@ fn flushes_are_counted_unless_fua_stands_for_them_and_each_takes_its_time() {
     let node = |lab: &mut LabGuest, query: &str| format!("/dev/{}", lab.sh(query));
     let of_serial = |name: &str| {
         format!(
-            "for d in /sys/block/sd*; do grep -q {name} $d/device/vpd_pg80 && echo ${{d#/sys/block/}}; done"
+            "for d in /sys/block/sd*; do grep -q {name} $d/device/vpd_pg80 && echo ${{d#/sys/block/}}; done; true"
         )
     };
     let fua = node(&mut lab, &of_serial("fua"));
