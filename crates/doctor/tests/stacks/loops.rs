@@ -102,8 +102,6 @@ fn mount_options_that_cost_or_endanger_are_found() {
     require!(root);
     require!(program "losetup", "truncate", "mkfs.ext4", "mount", "umount");
     let dir = place();
-    let Some(device) = Loop::attach(dir.path(), "disk", "64M", &["--direct-io=on"]) else { return };
-    run("mkfs.ext4", &["-q", text(&device.0)]);
     let cases: [(&str, &[&str]); 6] = [
         ("relatime", &[]),
         ("nobarrier", &["barriers-off"]),
@@ -112,7 +110,11 @@ fn mount_options_that_cost_or_endanger_are_found() {
         ("data=writeback,commit=300", &["data-writeback", "commit-rare"]),
         ("strictatime", &["access-times"]),
     ];
-    for (options, expected) in cases {
+    for (number, (options, expected)) in cases.into_iter().enumerate() {
+        // A disk for each: a mount namespace that begins meanwhile keeps a filesystem mounted, with its options.
+        let disk = format!("disk{number}");
+        let Some(device) = Loop::attach(dir.path(), &disk, "64M", &["--direct-io=on"]) else { return };
+        run("mkfs.ext4", &["-q", text(&device.0)]);
         let mounted = Mounted::mount(&device.0, dir.path().join("mnt"), options);
         assert_eq!(ids(&mounted.0, text(&mounted.0)), expected, "{options}");
     }

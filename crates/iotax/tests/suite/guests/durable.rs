@@ -29,7 +29,7 @@ name = "plain"
 device = "/dev/disk-plain"
 [[target]]
 name = "slow"
-device = "/dev/nullb-slow"
+device = "/dev/slow"
 "#;
 
 fn boot() -> Option<LabGuest> {
@@ -74,10 +74,9 @@ fn flushes_are_counted_unless_fua_stands_for_them_and_each_takes_its_time() {
     };
     let fua = node(&mut lab, &of_serial("fua"));
     let plain = node(&mut lab, &of_serial("plain"));
-    let slow = node(&mut lab, "ls /sys/block | grep nullb");
     let read = |lab: &mut LabGuest, disk: &str| lab.sh(&format!("cat /sys/block/{}/queue/fua", &disk[5..]));
     assert_eq!((read(&mut lab, &fua), read(&mut lab, &plain)), ("1".into(), "0".into()));
-    let named = [("/dev/disk-fua", &fua), ("/dev/disk-plain", &plain), ("/dev/nullb-slow", &slow)];
+    let named = [("/dev/disk-fua", &*fua), ("/dev/disk-plain", &*plain), ("/dev/slow", "/dev/slow")];
     let plan = named.iter().fold(PLAN.to_owned(), |plan, (from, to)| plan.replace(from, to));
     put_plan(&mut lab, &plan);
     let overwrite = named.map(|(_, disk)| format!("--overwrite {disk}")).join(" ");

@@ -123,7 +123,7 @@ fn what_fails_is_counted_exactly() {
         );
         let buffered = WorkloadKeys {
             direct: Some(false),
-            runtime: Some(Nanos::from_secs(2)),
+            runtime: Some(Nanos::from_secs(4)),
             ..keys(ioengine, Rw::Read)
         };
         let outcome = measure(&mut guest, "/mnt/file", 2, &buffered);

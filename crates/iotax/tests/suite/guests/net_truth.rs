@@ -238,8 +238,8 @@ fn neighbours_have_the_shares_that_the_path_gives_them() {
     // Traffic from the second server has a path of its own.
     let second = format!("match ip sport {} 0xffff", PORT + 1);
     lab.divide(End::Far, 2, &[(2, &second)]);
-    lab.shape(End::Far, "parent 1:1", "handle 2: tbf rate 3750kbit burst 5000 limit 50000");
-    lab.shape(End::Far, "parent 1:2", "handle 3: tbf rate 1250kbit burst 5000 limit 50000");
+    lab.shape(End::Far, "parent 1:1", "handle 2: tbf rate 15mbit burst 5000 limit 50000");
+    lab.shape(End::Far, "parent 1:2", "handle 3: tbf rate 5mbit burst 5000 limit 50000");
     let document =
         lab.json(&format!("run {FAR}:{PORT} {FAR}:{} --reverse --omit 1 --time 3 --interval 0.2", PORT + 1));
     let cell = &document["cells"][0];
@@ -247,7 +247,7 @@ fn neighbours_have_the_shares_that_the_path_gives_them() {
     eprintln!("{together:#}");
     let all = number(cell, "/metrics/bytes_per_s");
     for (path, measured, truth) in [
-        ("all", all * 8.0, LINK * TCP_SHARE),
+        ("all", all * 8.0, 20e6 * TCP_SHARE),
         ("the first", number(together, "/members/0/bytes_per_s") / all, 0.75),
         ("the second", number(together, "/members/1/bytes_per_s") / all, 0.25),
         // (3 + 1)^2 / (2 (3^2 + 1^2))
