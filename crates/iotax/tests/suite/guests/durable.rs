@@ -44,6 +44,7 @@ fn boot() -> Option<LabGuest> {
     let controller = ["-device".to_owned(), "virtio-scsi-pci".to_owned()];
     let devices = [&controller[..], &disk("fua", "on"), &disk("plain", "off")].concat();
     let mut lab = LabGuest::boot_with(&Extras {
+        programs: &["wipefs"],
         modules: &["virtio_scsi"],
         devices: &devices,
         exact_time: true,
