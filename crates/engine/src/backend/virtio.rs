@@ -158,9 +158,9 @@ impl Virtio {
         let mut again = Vec::new();
         for virtio_driver::Completion { context: request, ret } in queue.completions() {
             let Some((slot, io)) = self.pending[request.slot].take() else { continue };
-            let is_to_last =
+            let needs_flush =
                 io.direction == IoKind::DurableWrite || (self.flushes && io.direction == IoKind::Write);
-            if is_to_last && ret == 0 && !request.makes_durable {
+            if needs_flush && ret == 0 && !request.makes_durable {
                 again.push((slot, io));
                 continue;
             }

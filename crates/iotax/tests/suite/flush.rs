@@ -29,7 +29,8 @@ fn plan(lab: &Lab, stacks: &[(&str, &str)], writes: u64, workloads: &str) -> Str
 const BOTH: &str =
     "[[workload]]\nname = 'fdatasync'\nfdatasync = 1\n[[workload]]\nname = 'open_datasync'\nsync = 'dsync'\n";
 
-fn method<'a>(json: &'a Value, target: &str, name: &str) -> &'a Value {
+/// The figures of a method of making a write durable on a target.
+pub(crate) fn method<'a>(json: &'a Value, target: &str, name: &str) -> &'a Value {
     let methods = json["durable_writes"]["methods"].as_array().expect("methods");
     methods.iter().find(|one| one["target"] == target && one["workload"] == name).expect(name)
 }

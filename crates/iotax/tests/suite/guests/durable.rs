@@ -1,9 +1,7 @@
 //! Durable writes on disks with and without FUA, and with a flush of a known length, in a guest in which time is exact.
 
-use iotax_testkit::require;
-use serde_json::Value;
-
 use super::on_disks::{json, put_plan};
+use crate::flush::method;
 use crate::lab_guest::{Extras, LabGuest};
 
 /// Commits of one measurement, which ends with them.
@@ -57,15 +55,8 @@ fn boot() -> Option<LabGuest> {
     Some(lab)
 }
 
-/// The figures of a method of making a write durable on a target.
-fn method<'a>(json: &'a Value, target: &str, name: &str) -> &'a Value {
-    let methods = json["durable_writes"]["methods"].as_array().expect("methods");
-    methods.iter().find(|one| one["target"] == target && one["workload"] == name).expect(name)
-}
-
 #[test]
 fn flushes_are_counted_unless_fua_stands_for_them_and_each_takes_its_time() {
-    require!(guests);
     let Some(mut lab) = boot() else { return };
     let node = |lab: &mut LabGuest, query: &str| format!("/dev/{}", lab.sh(query));
     let of_serial = |name: &str| {
