@@ -18,12 +18,9 @@ pub(crate) fn holds(name: &str, made: &str) {
 
 /// As [`holds`], for a page of docs.
 pub(crate) fn holds_in(page: &str, name: &str, made: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let path = path(page);
     let page = std::fs::read_to_string(&path).expect("the page is there");
-    let begin = format!("<!-- simulated: {name} -->\n");
-    let (before, rest) =
-        page.split_once(&begin).unwrap_or_else(|| panic!("the page has no place for {name}"));
-    let (there, after) = rest.split_once("<!-- end -->").expect("the place has an end");
+    let [before, there, after] = around(&page, name);
     if there == made {
         return;
     }
@@ -33,5 +30,24 @@ pub(crate) fn holds_in(page: &str, name: &str, made: &str) {
         "{} is not what is simulated; IOTAX_UPDATE_DOCS=1 writes it anew:\n{made}\nthere:\n{there}",
         path.display()
     );
-    std::fs::write(&path, format!("{before}{begin}{made}<!-- end -->{after}")).expect("written");
+    std::fs::write(&path, [before, made, after].concat()).expect("written");
+}
+
+/// Holds the first lines of a table in a page of docs to lines that were made just now.
+pub(crate) fn begins_in(page: &str, name: &str, made: &str) {
+    let page = std::fs::read_to_string(path(page)).expect("the page is there");
+    let [_, there, _] = around(&page, name);
+    assert!(there.starts_with(made), "simulated:\n{made}\nthere:\n{there}");
+}
+
+fn path(page: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page)
+}
+
+/// The page before a table, the table, and the page after it.
+fn around<'a>(page: &'a str, name: &str) -> [&'a str; 3] {
+    let mark = format!("<!-- simulated: {name} -->\n");
+    let begin = page.find(&mark).unwrap_or_else(|| panic!("the page has no place for {name}")) + mark.len();
+    let length = page[begin..].find("<!-- end -->").expect("the place has an end");
+    [&page[..begin], &page[begin..][..length], &page[begin + length..]]
 }

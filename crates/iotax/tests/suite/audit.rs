@@ -16,8 +16,9 @@ fn a_limit_on_ios_is_found_with_its_rate() {
     let lab = Lab::new();
     // In memory: a disk that others keep busy would be slower than the limit now and then.
     let stack = format!("tmpfs > raw file > throttle iops={RATE} > virtio cache=writeback aio=threads");
-    let promised = ["--promise", "iops=500", "--promise", "iops=750"];
-    let short = ["--size", "16m", "--runtime", "2", "--repeat", "2", "--yes"];
+    let promised = ["--promise", "iops=400", "--promise", "iops=750"];
+    // Of two rounds alone that differ by 1.5% too little would be known to decide.
+    let short = ["--size", "16m", "--runtime", "2", "--repeat", "3", "--yes"];
     let results = ["--json", "out.json", "--html", "out.html"];
     let output = lab.run(&[&["audit", &stack][..], &promised, &short, &results].concat());
     let said = text(&output.stdout);
@@ -44,7 +45,7 @@ fn a_limit_on_ios_is_found_with_its_rate() {
     let both = |keep, kept| [(keep, kept); 2];
     assert_eq!(
         kept,
-        [both("sustained iops >= 495", "yes"), both("sustained iops >= 742", "no")].concat(),
+        [both("sustained iops >= 396", "yes"), both("sustained iops >= 742", "no")].concat(),
         "{said}"
     );
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -29,8 +29,8 @@ fn boot() -> Option<LabGuest> {
     // iotax itself must notice that there is no udev.
     lab.sh("unset DM_DISABLE_UDEV");
     lab.sh("lv() { DM_DISABLE_UDEV=1 lvm \"$@\" > /tmp/lvm.log 2>&1 || { cat /tmp/lvm.log; return 1; }; }");
-    lab.sh("lv pvcreate -y /dev/vdb && lv vgcreate users /dev/vdb && lv lvcreate -n data -l 5 users");
-    lab.sh("head -c 20971520 /dev/urandom > /dev/users/data");
+    lab.sh("lv pvcreate -y /dev/vdb && lv vgcreate users /dev/vdb && lv lvcreate -n data -l 1 users");
+    lab.sh("head -c 4194304 /dev/urandom > /dev/users/data");
     Some(lab)
 }
 

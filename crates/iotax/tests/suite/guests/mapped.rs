@@ -127,6 +127,12 @@ filesystem = { type = "ext4" }
 file = {}
 "#;
 
+/// Some of the targets.
+fn few(names: &[&str]) -> String {
+    let is_asked = |target: &&str| names.iter().any(|name| target.contains(&format!("name = \"{name}\"")));
+    TARGETS.split("[[target]]").filter(is_asked).flat_map(|target| ["[[target]]", target]).collect()
+}
+
 #[test]
 fn each_layer_of_the_kernel_is_measured_and_gone_afterwards() {
     let Some(mut lab) = boot() else { return };
@@ -169,7 +175,12 @@ fn each_layer_of_the_kernel_is_measured_and_gone_afterwards() {
 fn a_killed_run_with_arrays_and_mappings_can_be_cleaned() {
     let Some(mut lab) = boot() else { return };
     let before = Before::of(&mut lab, STATE);
-    put_plan(&mut lab, &format!("repeat = 1{DEFAULTS}{TARGETS}"));
+    let targets = if thorough() {
+        TARGETS.to_owned()
+    } else {
+        few(&["luks-all", "luks-on-device", "cache-on-volume", "writecache", "raid1", "raid5", "all"])
+    };
+    put_plan(&mut lab, &format!("repeat = 1{DEFAULTS}{targets}"));
     let moments = ["cell 9/", "filled luks-on-device", "filled raid5", "cell 20/"];
     for moment in &moments[..if thorough() { 4 } else { 1 }] {
         start_until(&mut lab, "run /tmp/plan.toml --overwrite /dev/vda", moment);
@@ -191,9 +202,9 @@ fn a_killed_run_with_arrays_and_mappings_can_be_cleaned() {
             let table = lab.sh(&format!("dmsetup table iotax-{tag}-cache-on-volume-cache"));
             assert!(table.contains(" 64 1 writeback smq 0"), "{table}");
             let status = lab.sh(&format!("dmsetup status iotax-{tag}-cache-on-volume-cache"));
-            let hits: Vec<u64> =
-                status.split(' ').skip(7).take(4).map(|hits| hits.parse().expect("hits")).collect();
-            assert!(hits.iter().sum::<u64>() >= (4 << 20) / (64 << 10), "{status}");
+            // A write of a whole block that is taken into the cache at once is neither a hit nor a miss.
+            let used = status.split(' ').nth(6).and_then(|used| used.split_once('/')).expect("blocks").0;
+            assert_eq!(used.parse::<u64>().expect("blocks"), (4 << 20) / (32 << 10), "{status}");
             let status = lab.sh(&format!("dmsetup status iotax-{tag}-writecache-cache"));
             let blocks: Vec<u64> =
                 status.split(' ').skip(3).take(3).map(|blocks| blocks.parse().expect("blocks")).collect();

@@ -59,7 +59,7 @@ pub(super) fn layers(json: &Value, target: &str) -> Vec<String> {
 /// Starts iotax in the background and waits until it says something; `$run` is the process.
 pub(super) fn start_until(lab: &mut LabGuest, arguments: &str, moment: &str) {
     lab.sh(&format!("iotax {arguments} --yes > /tmp/out 2> /tmp/said & run=$!"));
-    lab.sh(&format!("for i in $(seq 3000); do grep -q '{moment}' /tmp/said && break; usleep 20000; done; grep -q '{moment}' /tmp/said"));
+    lab.sh(&format!("for i in $(seq 3000); do grep -q '{moment}' /tmp/said && break; usleep 20000; done; grep -q '{moment}' /tmp/said || {{ cat /tmp/said; false; }}"));
 }
 
 /// Expects that iotax refuses with this exit status and these words.
