@@ -37,9 +37,13 @@ pub(crate) fn holds_in(page: &str, name: &str, made: &str) {
 pub(crate) fn begins_in(page: &str, name: &str, made: &str) {
     let page = std::fs::read_to_string(path(page)).expect("the page is there");
     let [_, there, _] = around(&page, name);
-    assert!(there.starts_with(made), "simulated:\n{made}\nthere:\n{there}");
+    assert!(
+        there.starts_with(made),
+        "IOTAX_TESTS=all IOTAX_UPDATE_DOCS=1 writes it anew:\n{made}\nthere:\n{there}"
+    );
 }
 
+/// The file of a page of docs.
 fn path(page: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page)
 }

@@ -16,13 +16,13 @@ fn a_limit_on_ios_is_found_with_its_rate() {
     let lab = Lab::new();
     // In memory: a disk that others keep busy would be slower than the limit now and then.
     let stack = format!("tmpfs > raw file > throttle iops={RATE} > virtio cache=writeback aio=threads");
-    let promised = ["--promise", "iops=400", "--promise", "iops=750"];
-    // Of two rounds alone that differ by 1.5% too little would be known to decide.
+    let promised = ["--promise", "iops=400", "--promise", "iops=500", "--promise", "iops=750"];
+    // Two rounds that strayed by 1.5% left an interval of 3% to each side.
     let short = ["--size", "16m", "--runtime", "2", "--repeat", "3", "--yes"];
     let results = ["--json", "out.json", "--html", "out.html"];
     let output = lab.run(&[&["audit", &stack][..], &promised, &short, &results].concat());
     let said = text(&output.stdout);
-    // The second promise is not kept.
+    // The last promise is not kept.
     assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
     let json: Value =
         serde_json::from_slice(&fs::read(lab.path("out.json")).expect("written")).expect("JSON");
@@ -43,6 +43,10 @@ fn a_limit_on_ios_is_found_with_its_rate() {
         .filter_map(|demand| Some((demand["keep"].as_str()?, demand["kept"].as_str()?)))
         .collect();
     let both = |keep, kept| [(keep, kept); 2];
+    // What lies within the measured spread of the limit may be undecided, and is not broken.
+    let (near, kept): (Vec<_>, Vec<_>) =
+        kept.into_iter().partition(|(keep, _)| *keep == "sustained iops >= 495");
+    assert!(near.len() == 2 && near.iter().all(|(_, kept)| *kept != "no"), "{said}");
     assert_eq!(
         kept,
         [both("sustained iops >= 396", "yes"), both("sustained iops >= 742", "no")].concat(),
