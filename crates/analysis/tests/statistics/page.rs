@@ -39,7 +39,7 @@ pub(crate) fn begins_in(page: &str, name: &str, made: &str) {
     let [_, there, _] = around(&page, name);
     assert!(
         there.starts_with(made),
-        "IOTAX_TESTS=all IOTAX_UPDATE_DOCS=1 writes it anew:\n{made}\nthere:\n{there}"
+        "scripts/test --all with IOTAX_UPDATE_DOCS=1 writes it anew:\n{made}\nthere:\n{there}"
     );
 }
 
