@@ -107,16 +107,17 @@ mod guests {
         assert_valid(&json);
         let cells: BTreeSet<String> = order(&json).into_iter().collect();
         assert_eq!(cells.len(), 4 * 5 * 3);
-        // Not latency_p99: in so short a time there are too few I/Os beyond it for some cells, which then have none.
-        for metric in ["iops", "latency_mean", "latency_p50", "cpu_per_io"] {
+        // Three rungs over the lowest, five workloads. A median needs 20 I/Os, which 300 ms of 1 MiB in an emulated guest need not have; so
+        // those are left out, and latency_p99 altogether.
+        let random = |c: &Value| c["workload"].as_str().is_some_and(|name| name.starts_with("rand"));
+        for (metric, count) in [("iops", 15), ("latency_mean", 15), ("latency_p50", 9), ("cpu_per_io", 15)] {
             let of_metric: Vec<&Value> = json["comparisons"]
                 .as_array()
                 .expect("comparisons")
                 .iter()
-                .filter(|c| c["metric"] == metric)
+                .filter(|c| c["metric"] == metric && (count == 15 || random(c)))
                 .collect();
-            // Three rungs over the lowest, five workloads.
-            assert_eq!(of_metric.len(), 15, "{metric}");
+            assert_eq!(of_metric.len(), count, "{metric}");
             for comparison in of_metric {
                 let verdict = comparison["verdict"].as_str().expect("a verdict");
                 assert!(["slower", "faster", "same", "undecided"].contains(&verdict), "{comparison}");
