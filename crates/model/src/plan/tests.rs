@@ -465,6 +465,9 @@ fn a_network_carries_its_own_work_and_nothing_else() {
     let text = plan.to_toml().expect("a plan file");
     assert_eq!(Plan::from_toml(&text).expect("its own text"), plan);
     assert!(!text.contains("rw =") && !text.contains("direct ="), "{text}");
+    let gaps = "[[workload]]\nnet = { test = 'tcp-rtt', rate = 100 }\nblackout = '20ms'\n";
+    let plan = Plan::from_toml(&format!("{target}{gaps}")).expect("valid plan");
+    assert_eq!(Plan::from_toml(&plan.to_toml().expect("a plan file")).expect("its own text"), plan);
     let disk = "[[target]]\nname = 'disk'\npath = '/x'\n";
     for (text, words) in [
         (format!("{target}[[workload]]\nrw = 'read'\n"), "a network carries workloads with net"),

@@ -11,7 +11,7 @@ use crate::workload::{KEYS, WorkloadKeys};
 const ALWAYS: [&str; 4] = ["name", "rw", "bs", "iodepth"];
 
 /// The only keys that have an effect in a network workload.
-const OF_NET: [&str; 4] = ["name", "net", "runtime", "ramp_time"];
+const OF_NET: [&str; 5] = ["name", "net", "runtime", "ramp_time", "blackout"];
 
 /// Key of a workload's table that holds its concurrent jobs.
 const BESIDE: &str = "beside";
