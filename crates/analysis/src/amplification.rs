@@ -34,7 +34,7 @@ impl Passed {
         (self.ios > 0).then(|| self.bytes as f64 / self.ios as f64)
     }
 
-    /// Fills in the ratios of I/Os and bytes to those of the layer `above`.
+    /// Fills in the ratios of this layer's I/Os and bytes to the I/Os and bytes of the layer `above`.
     fn against(self, above: Self) -> Self {
         let ratio = |mine: u64, theirs: u64| (theirs > 0).then(|| mine as f64 / theirs as f64);
         Self { ios_ratio: ratio(self.ios, above.ios), bytes_ratio: ratio(self.bytes, above.bytes), ..self }
@@ -60,8 +60,8 @@ pub struct IoAmplification {
 }
 
 impl IoAmplification {
-    /// Computes the amplification of one cell. `None` if only the program counted I/O, with an I/O engine that moves no data, or with a
-    /// noisy neighbour, whose I/O the layers below count too. A layer that was not observed in every measurement is left out.
+    /// Computes the amplification of one cell. `None` if only the program counted I/O, if the I/O engine moves no data, or if a noisy neighbour
+    /// ran, because the layers below count its I/O too. A layer that was not observed in every measurement is left out.
     pub fn of(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Option<Self> {
         let moves_nothing = |m: &&Measurement| m.outcome.ioengine.is_some_and(|engine| !engine.moves_data());
         if measurements.iter().any(|m| m.neighbour.is_some() || moves_nothing(m)) {
@@ -91,7 +91,7 @@ struct Sum {
     ios: u64,
     bytes: u64,
     merges: Option<u64>,
-    /// Total time of all I/Os in nanoseconds; `None` if the time of any is unknown.
+    /// Sum of the times of all I/Os in nanoseconds; `None` if it is unknown for any device or measurement.
     waited_ns: Option<f64>,
 }
 

@@ -15,13 +15,13 @@ pub struct CellJudgement {
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// Figures over all rounds.
+    /// Figures of the cell, such as IOPS and mean latency, over all rounds.
     pub summary: Summary,
     /// Each guest's or server's share of the I/O, if there are several.
     pub guests: Option<GroupFairness>,
     /// Each job's share of the I/O, if there are several.
     pub jobs: Option<GroupFairness>,
-    /// Load of the noisy neighbour that ran at the same time; absent without a neighbour.
+    /// Load of the noisy neighbour that ran at the same time; absent if no neighbour ran.
     pub neighbour: Option<NeighbourLoad>,
     /// Mean latency by layer; absent if only the program observed it.
     pub latency: Option<LatencyBreakdown>,
@@ -31,6 +31,6 @@ pub struct CellJudgement {
     pub amplification: Option<IoAmplification>,
     /// Packet statistics; absent if the workload uses no network, or if none were reported.
     pub network: Option<Network>,
-    /// Failed measurements; absent if none failed.
+    /// Failed measurements of the cell; absent if none failed.
     pub failure: Option<Failure>,
 }

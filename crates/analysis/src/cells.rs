@@ -8,7 +8,7 @@ use iotax_model::record::Measurement;
 
 use iotax_model::Run;
 
-/// Iterates over all (workload, target) pairs that the plan measures, in its order.
+/// Iterates over all (workload, target) pairs that the plan measures, in the plan's order.
 pub(crate) fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &TargetSpec)> {
     let (plan, targets) = (&run.plan, 0..run.plan.targets.len());
     let all = (0..plan.workloads.len()).flat_map(move |workload| targets.clone().map(move |t| (workload, t)));
@@ -34,7 +34,7 @@ pub fn place(m: &Measurement) -> Place<'_> {
     (&m.target, &m.workload, m.round)
 }
 
-/// Returns the measurement that a warning concerns; `None` if it concerns more than one.
+/// Returns the target, workload and round that a warning names; `None` if the warning concerns more than one measurement.
 pub fn place_of(warning: &Warning) -> Option<Place<'_>> {
     Some((warning.target.as_deref()?, warning.workload.as_deref()?, warning.round?))
 }

@@ -1,4 +1,4 @@
-//! One target against another, on one workload, by one metric.
+//! Comparison of one target with another, on one workload, by one metric.
 
 use crate::metric::Metric;
 use crate::sample::{ComparedFigure, Sample};
@@ -6,18 +6,17 @@ use crate::stats::paired::Interval;
 use crate::stats::verdict::{Decision, Verdict};
 use crate::stats::{ALPHA, Estimate};
 
-/// Absolute cost of a target compared with the baseline: the ratio and its interval, applied to the baseline's geometric mean. It therefore
-/// always agrees with the verdict; an interval of absolute differences might not.
+/// Cost of a target over the baseline in nanoseconds: the ratio and its interval, applied to the baseline's geometric mean. So the cost always
+/// agrees with the verdict; an interval of absolute differences might not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tax {
-    /// Nanoseconds per I/O above the baseline; negative if the target is faster.
+    /// Nanoseconds above the baseline; negative if the target takes less. Per I/O for latency and CPU time, or per GiB for CPU time of streams.
     pub ns: f64,
-    /// The interval at the comparison's confidence; absent for fewer than two rounds, or if the ends of the ratio's interval differ by a factor
-    /// of more than 100.
+    /// The interval at the comparison's confidence; absent if the ratio has no interval, or if its ends differ by a factor of more than 100.
     pub interval: Option<Interval>,
 }
 
-/// Largest ratio of an interval's upper end to its lower end with which the interval is converted to nanoseconds.
+/// Largest ratio of an interval's upper end to its lower end at which the interval is still converted to nanoseconds.
 const WIDEST: f64 = 100.0;
 
 impl Tax {
@@ -29,24 +28,25 @@ impl Tax {
     }
 }
 
-/// The ratio of one side to another by one metric, with its verdict.
+/// The ratio of a target to its baseline by one metric, with the verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ratio {
-    /// The ratio of the two sides' figures over all their rounds.
+    /// Ratio of the target's figure to the baseline's, each over all its rounds.
     pub mean: f64,
-    /// The interval on which the verdict rests. Its level follows from Holm's procedure, so with several comparisons it is wider than
+    /// The interval on which the verdict rests. Holm's procedure sets its confidence, so with several comparisons it may be wider than
     /// [`Self::interval_95`]. Absent for fewer than two rounds, if the verdict is withheld, or if an end is not finite.
     pub interval: Option<Interval>,
     /// The confidence of `interval`, 0.95 or more; absent without `interval`.
     pub confidence: Option<f64>,
     /// The plain 95% interval, for this comparison taken alone.
     pub interval_95: Option<Interval>,
-    /// Two-sided sign-flip permutation p-value for the hypothesis of no difference, given six or more common rounds. Student's t assumes
+    /// Two-sided sign-flip permutation p-value for the hypothesis of no difference; absent for fewer than six common rounds. Student's t assumes
     /// roughly normal log ratios; this test assumes only that each sign is equally likely under the hypothesis.
     pub sign_flip_p: Option<f64>,
     /// Faster, slower, same or undecided, at the requested margin.
     pub verdict: Verdict,
-    /// Total rounds per side that would decide an undecided comparison, if the variance stays the same.
+    /// Total number of rounds that would decide an undecided comparison if mean and variance stay the same; absent if decided, unknown, or above
+    /// 1000.
     pub needed_rounds: Option<u32>,
     /// The unusable measurement and the reason, as text; the verdict is then undecided, whatever the figures. Absent if all measurements
     /// are usable.
@@ -56,7 +56,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Builds the ratio `mean` from its sample, the decision on it, and the baseline's mean.
+    /// Combines the ratio `mean` and the `baseline` mean with the sample and the decision on it.
     pub(crate) fn new(
         figure: impl ComparedFigure,
         (mean, baseline): (f64, f64),
@@ -93,7 +93,7 @@ pub(crate) fn as_ratios(logs: Interval) -> Option<Interval> {
     Some(logs.map(f64::exp)).filter(|ratios| ratios.high.is_finite())
 }
 
-/// One target against another, on one workload, by one metric.
+/// Comparison of one target with another, on one workload, by one metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
     /// The workload's name.
@@ -102,11 +102,11 @@ pub struct Comparison {
     pub metric: Metric,
     /// The target's name.
     pub target: String,
-    /// Name of the target that it is compared with.
+    /// Name of the target that `target` is compared with.
     pub baseline: String,
     /// Ratio of the target's figure to the baseline's.
     pub ratio: Ratio,
-    /// Rounds in which both targets were measured.
+    /// Number of rounds in which both targets were measured.
     pub rounds: u32,
     /// In a run that adds rounds: the number of rounds at the interim test that decided the comparison. Verdict and interval are from that
     /// test, figures from all rounds.

@@ -11,9 +11,9 @@ use crate::stats::median;
 /// A consumer of CPU time on behalf of an I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// The load generator on the host; in a guest it is part of the vCPUs' time.
+    /// The load generator on the host. In a guest its CPU time is part of the vCPUs' time.
     Generator,
-    /// The server end of a network test, if it runs on this host.
+    /// The server process of a network test, if the server runs on this host.
     Peer,
     /// Threads that run the guest's virtual CPUs.
     Vcpu,
@@ -29,7 +29,7 @@ pub enum Role {
     KernelThreads,
     /// Interrupts that no thread is charged for.
     Interrupts,
-    /// All other CPU time of the host; only if it cannot be attributed to known processes.
+    /// Busy CPU time of the host beyond the other roles; only if the CPU time of the participating processes is unknown.
     Other,
 }
 
@@ -85,7 +85,7 @@ impl Role {
         }
     }
 
-    /// Returns the role's CPU nanoseconds in one measurement; `None` if not observed.
+    /// Returns the role's CPU nanoseconds in one measurement; `None` if the role's CPU time was not observed.
     fn ns(self, m: &Measurement, spec: &TargetSpec) -> Option<u64> {
         let host = m.host.as_ref()?;
         let thread = |role: &str| host.guest_threads.get(role).map(|time| time.total_ns());
@@ -177,7 +177,7 @@ impl CpuByRole {
         })
     }
 
-    /// Returns a role's median CPU nanoseconds per I/O; `None` if it was not observed.
+    /// Returns a role's CPU nanoseconds per I/O, from `roles`; `None` if the role's CPU time was not observed.
     #[must_use]
     pub fn of_role(&self, role: Role) -> Option<f64> {
         self.roles.iter().find(|(known, _)| *known == role).map(|(_, ns)| *ns)

@@ -10,7 +10,7 @@ const ERROR: f64 = 0.05;
 pub struct CrashVerdict<'a> {
     /// The target's name.
     pub name: &'a str,
-    /// The stack's layers in one line.
+    /// The stack's layers as one line of text.
     pub stack: &'a str,
     /// The database that was writing; absent if none was.
     pub database: Option<DatabaseMode>,
@@ -18,7 +18,7 @@ pub struct CrashVerdict<'a> {
     pub cuts: u64,
     /// Acknowledged writes per second over all windows; absent if no window's length is known.
     pub writes_per_second: Option<f64>,
-    /// Cuts after which data that must survive was missing: a flushed write, a commit, or the database's integrity.
+    /// Cuts that broke a promise: a flushed write or a commit was lost, or the stack or its database could not be used afterwards.
     pub cuts_with_loss: u64,
     /// Blocks that lack a flushed write, over all cuts.
     pub flushed: LostBlocks,
@@ -28,20 +28,20 @@ pub struct CrashVerdict<'a> {
     pub torn: u64,
     /// Blocks that lack a write although a later one is present, over all cuts.
     pub reordered: u64,
-    /// The most work lost by one cut, in seconds; absent if no cut lost any.
+    /// Age of the oldest lost write at its cut, in seconds, the largest over all cuts; absent if no write was lost.
     pub lost_seconds: Option<f64>,
-    /// Cuts after which the image had errors in its tables.
+    /// Cuts after which the check found errors in the image or database.
     pub damaged_images: u64,
-    /// Cuts after which the image had unused allocated clusters.
+    /// Cuts after which the image had leaked clusters, which waste space but lose no data.
     pub leaking_images: u64,
-    /// Cuts after which the image was checked.
+    /// Cuts after which the image or database was checked.
     pub checked_images: u64,
     /// Cuts after which the stack could not be used, with the reason given for the first; absent if there were none.
     pub unusable: Option<(u64, &'a str)>,
 }
 
 impl<'a> CrashVerdict<'a> {
-    /// Sums up the cuts of a target.
+    /// Sums up the results of a target's power cuts.
     #[must_use]
     pub fn of(target: &'a CrashedTarget) -> Self {
         let cuts = &target.cuts;
@@ -77,14 +77,14 @@ impl<'a> CrashVerdict<'a> {
         }
     }
 
-    /// True if a flushed write or a promised commit was lost.
+    /// Returns whether any cut broke a promise, see `cuts_with_loss`.
     #[must_use]
     pub const fn breaks_promise(&self) -> bool {
         self.cuts_with_loss > 0
     }
 }
 
-/// Returns whether the cut destroyed data that must survive it.
+/// Returns whether the cut lost a flushed write or a commit, or left a stack unusable that must stay usable.
 fn breaks_promise(cut: &PowerCut, database: Option<DatabaseMode>) -> bool {
     let must_be_whole = database.is_none_or(DatabaseMode::promises_a_whole_database);
     let is_broken =

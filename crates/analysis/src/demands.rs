@@ -24,21 +24,21 @@ use crate::stats::{ALPHA, Estimate};
 pub enum Kept {
     /// The whole interval lies on the good side of the limit.
     Yes,
-    /// The whole interval lies beyond the limit.
+    /// The whole interval lies beyond the limit, or significantly more I/Os than allowed took longer than it.
     No,
-    /// The limit lies within the interval, or there is no interval.
+    /// The limit lies within the interval, there is no interval, or the load's own CPU was the limit.
     Undecided,
 }
 
-/// The reason why a demand has no figure to judge.
+/// The reason why a demand has no figure, no interval or no decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoFigure {
     /// The measurements of this workload on this target cannot be used.
     Unusable,
     /// A round has too few I/Os for the percentile; each round needs this many.
     TooFew(u64),
-    /// A round has too few I/Os for the percentile. Still, over all rounds significantly more I/Os than allowed took longer than the limit
-    /// (exact binomial test, 2.5%).
+    /// A round has too few I/Os for the percentile, but the demand is missed: over all rounds significantly more I/Os than allowed took longer than
+    /// the limit (exact binomial test, 2.5%).
     Beyond {
         /// I/Os that took longer than the limit.
         longer: u64,
@@ -53,7 +53,7 @@ pub enum NoFigure {
     NotMeasured,
 }
 
-/// One demand, judged on one target.
+/// One demand of the plan and the answer to whether one target meets it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DemandOnTarget<'a> {
     /// The demand as the plan states it.
@@ -62,11 +62,11 @@ pub struct DemandOnTarget<'a> {
     pub workload: &'a str,
     /// The target's name.
     pub target: &'a str,
-    /// Geometric mean of the rounds' figures: nanoseconds, or I/Os per second.
+    /// Geometric mean of the rounds' figures: nanoseconds, or I/Os or bytes per second. Absent if the figure of any round is unknown or unusable.
     pub figure: Option<f64>,
-    /// Student's t interval at 95% of the logarithms of the rounds' figures.
+    /// 95% interval of `figure`: Student's t on the logarithms of the rounds' figures; absent for a single round.
     pub interval: Option<Interval>,
-    /// The limit in the figure's unit.
+    /// The limit that the demand sets, in the unit of `figure`.
     pub limit: f64,
     /// Yes if the demand is met, no if it is missed, else undecided.
     pub kept: Kept,
@@ -156,7 +156,7 @@ fn judged<'a>(
     DemandOnTarget { demand, workload, target, figure, interval, limit, kept, missing }
 }
 
-/// Returns the limit in the figure's unit, and true if more is better.
+/// Returns a demand's limit in nanoseconds or per second, and true if more is better.
 fn limit(keep: Keep) -> (f64, bool) {
     match keep {
         Keep::Latency { slo: Slo::Percentile { most, .. } | Slo::Mean { most }, .. } => {
@@ -190,7 +190,8 @@ fn figures(keep: Keep, measured: &[&Measurement]) -> Result<Vec<f64>, NoFigure> 
     measured.iter().map(of_round).collect()
 }
 
-/// Tests whether significantly more I/Os exceed the limit than the percentile allows, for rounds with too few I/Os for the percentile itself.
+/// Tests whether significantly more I/Os exceed the limit than the percentile allows, if the rounds have too few I/Os for the percentile; `None` if
+/// not.
 fn beyond(keep: Keep, measured: &[&Measurement]) -> Option<NoFigure> {
     let Keep::Latency { of: which, slo: Slo::Percentile { percent, most } } = keep else { return None };
     let (mut longer, mut of) = (0, 0);

@@ -17,7 +17,7 @@ use crate::metric::Metric;
 use crate::percentile::percentile;
 use crate::sample::{Sample, decide_family};
 
-/// Name of the method that others are compared with, if the run measured it.
+/// Name of the method that the other methods are compared with; without it, the first durable method of the plan is used.
 const REFERENCE: &str = "fsync";
 
 /// One method of making writes durable, measured on one target.
@@ -27,23 +27,24 @@ pub struct MethodOnTarget<'a> {
     pub workload: &'a Workload,
     /// The target's name.
     pub target: &'a str,
-    /// Commits per second; for a method that makes nothing durable, write steps per second.
+    /// Commits per second; for a method that makes nothing durable, `sync_file_range` calls per second, or writes per second without such calls.
     pub per_second: Option<f64>,
-    /// Median time of a commit in nanoseconds, from the submission of its first write; absent with too few commits, or if several I/Os were
-    /// in flight.
+    /// Median time of a commit in nanoseconds, from the submission of its first write; absent for fewer than 20 commits, or if several I/Os were in
+    /// flight.
     pub p50_ns: Option<f64>,
     /// 99th percentile of the commit time in nanoseconds; absent for fewer than 1,000 commits, or if several I/Os were in flight.
     pub p99_ns: Option<f64>,
     /// CPU nanoseconds of the host per commit.
     pub cpu_ns: Option<f64>,
-    /// The method's rate relative to the [reference](DurableWrites::reference) on the same target; absent for the reference.
+    /// The method's rate divided by that of the [reference](DurableWrites::reference) on the same target; absent for the reference, and if either
+    /// cannot be used.
     pub against_reference: Option<Ratio>,
     /// The method's flushes by layer; absent if the method requests no flushes.
     pub flushes: Option<FlushAccount>,
 }
 
 impl MethodOnTarget<'_> {
-    /// Returns whether the method's writes are durable when they complete.
+    /// Returns whether the method makes its writes durable, by flushes or write by write.
     #[must_use]
     pub fn is_durable(&self) -> bool {
         self.workload.writes_per_commit().is_some()
@@ -61,7 +62,7 @@ pub fn is_of_methods(run: &Run) -> bool {
 pub struct Swallowed<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// The layer that swallowed them, or the two layers between which they were lost.
+    /// The layer that swallowed the flushes, or the two layers between which they were lost.
     pub by: &'a str,
     /// Flushes that the layer received.
     pub asked: u64,
@@ -117,8 +118,8 @@ impl<'a> DurableWrites<'a> {
         (!cells.is_empty()).then_some(Self { reference, cells })
     }
 
-    /// Lists layers whose counters show that they swallowed flushes, summed over the methods on each target. Leaves out layers that are
-    /// only known to do so from a setting.
+    /// Lists the layers whose counters show that they swallowed flushes, summed over the methods on each target. Leaves out layers of which only a
+    /// setting says so.
     #[must_use]
     pub fn swallowed(&self) -> Vec<Swallowed<'_>> {
         let mut all: Vec<Swallowed<'_>> = Vec::new();
@@ -149,18 +150,19 @@ impl<'a> DurableWrites<'a> {
     }
 }
 
-/// Number of writes in a commit; 1 for a method that makes nothing durable.
+/// Number of writes in a commit, or between two `sync_file_range` calls; 1 for a method without such calls.
 fn commit_writes(workload: &Workload) -> f64 {
     workload.writes_per_commit().or(workload.flush_call().map(|(_, writes)| writes)).unwrap_or(1) as f64
 }
 
-/// Returns the commit times; `None` if several I/Os were in flight, so that the start of a commit is ambiguous.
+/// Returns the commit times; `None` if several I/Os were in flight, because the start of a commit is then ambiguous.
 fn commits<'a>(workload: &Workload, tallies: &'a Tallies) -> Option<&'a Histogram> {
     let is_by_itself = workload.sync != SyncMode::None || workload.flush_call().is_none();
     if is_by_itself { tallies.write.as_ref().map(|write| &write.latency) } else { tallies.commit.as_ref() }
 }
 
-/// Computes the ratio of each method's rate to the reference's on the same target, by workload and target. All ratios of a run form one family.
+/// Computes the ratio of each method's rate to the reference's on the same target, by workload and target. All ratios of a run share one 5% error
+/// rate (Holm).
 fn ratios<'a>(run: &'a Run, judgement: &Judgement, reference: &str) -> HashMap<(&'a str, &'a str), Ratio> {
     let means = CellMeans::of(run, &[Metric::IOPS]);
     let cells = by_cell(run);

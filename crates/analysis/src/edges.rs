@@ -12,9 +12,9 @@ const MOST_INCOMING: usize = 2;
 /// Two targets that differ by exactly one layer or one setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
-    /// The target without the layer, or with the setting's value that comes first in the plan.
+    /// Name of the target without the layer, or with the setting's value that comes first in the plan.
     pub from: String,
-    /// The target with the layer, or with the later value.
+    /// Name of the target with the layer, or with the value that comes later in the plan.
     pub to: String,
     /// Name of the difference: `LVM`, `virtio-blk + guest`, `cache=writeback instead of none`.
     pub name: String,
@@ -34,12 +34,12 @@ struct Candidate {
     from: usize,
     to: usize,
     change: Change,
-    /// True if preallocation differs too; such an edge is used only if no stricter one shows the same change.
+    /// True if preallocation differs too; such an edge is used only if no edge with equal preallocation shows the same change.
     loose: bool,
     name: String,
 }
 
-/// Finds the edges of a plan, in the order of their end targets. Among edges to the same target, that of the topmost layer comes first.
+/// Finds the edges of a plan, in the order of their end targets. Among the edges to one target, the edge that adds the topmost layer comes first.
 ///
 /// Each value of a setting is compared with the value that comes first in the plan, not with all others. If an edge to a target changes a
 /// setting of a layer, no other edge to that target adds this layer. At most two edges lead to a target.
@@ -80,8 +80,8 @@ pub fn edges(targets: &[TargetSpec]) -> Vec<Edge> {
     chosen
 }
 
-/// Finds the one layer or setting in which the second target differs from the first; `None` if they differ in more or in nothing. The
-/// caller fills in the positions in the plan.
+/// Finds the one layer or setting in which target `to` differs from target `from`; `None` if they are equal or differ in more. The caller fills in
+/// the positions in the plan.
 fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
     let find = |parts: &[Part], kind: &str| parts.iter().position(|part| part.kind == kind);
     if from.iter().any(|part| find(to, &part.kind).is_none()) {
@@ -121,7 +121,7 @@ fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
     }
 }
 
-/// Describes a changed setting: `cache=writeback instead of none`. Leaves the key out where the value explains itself.
+/// Describes a changed setting: `cache=writeback instead of none`; for keys such as `bus` only the values: `virtio-scsi instead of virtio-blk`.
 fn in_words(key: &str, before: Option<String>, after: Option<String>) -> String {
     let given = |value: Option<String>| value.unwrap_or_else(|| "default".into());
     let (before, after) = (given(before), given(after));
@@ -134,7 +134,7 @@ fn in_words(key: &str, before: Option<String>, after: Option<String>) -> String 
     }
 }
 
-/// Returns the bottom devices of both ends of an edge if they are known and differ. The cost along such an edge includes the difference
+/// Returns the names of the devices below both ends of an edge, if these are known and differ. The cost along such an edge includes the difference
 /// between the devices.
 pub(super) fn other_devices(run: &Run, edge: &Edge) -> Option<(String, String)> {
     let devices = |name: &str| {

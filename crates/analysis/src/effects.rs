@@ -18,14 +18,14 @@ use iotax_model::Run;
 /// Maximum number of iterations of the fit; it usually ends earlier, once no effect changes.
 const SWEEPS: usize = 200;
 
-/// Changes in one workload's mean latency that all targets share. Shares are relative: 0.05 is 5% slower.
+/// Changes of one workload's mean latency during the run that all targets share. A share of 0.05 is 5% slower.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effects {
     /// The workload's name.
     pub workload: String,
     /// Mean latency, or throughput for streams; the shares then refer to the time per byte.
     pub metric: Metric,
-    /// Number of rounds fitted.
+    /// Number of rounds in the fit.
     pub rounds: u32,
     /// Standard deviation of the round effects, as a logarithm, which is close to a share.
     pub spread: f64,
@@ -33,10 +33,11 @@ pub struct Effects {
     pub furthest: u32,
     /// Relative deviation of that round from the mean of the rounds: 0.05 is 5% slower.
     pub furthest_by: f64,
-    /// Standard deviation of the residual; absent for a single target, because the rounds then explain everything.
+    /// Standard deviation of the residual, as a logarithm; absent for a single target or too few measurements, because the fit then leaves no
+    /// residual.
     pub rest: Option<f64>,
-    /// P-value of the F test of the round effects against the residual: the probability that chance alone gives such differences. Absent
-    /// if `rest` is absent.
+    /// P-value of the F test of the round effects against the residual: the probability that chance alone gives such differences. Absent if `rest`
+    /// is absent or 0.
     pub rounds_p: Option<f64>,
     /// The drift; absent for fewer than three rounds.
     pub drift: Option<Drift>,
@@ -59,7 +60,7 @@ pub struct Drift {
 /// One figure with its target and round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell<T> {
-    /// The measurement or other value that the figure belongs to.
+    /// The measurement that the figure belongs to; `()` if only the figure matters.
     pub(super) of: T,
     /// Index into [`Grid::targets`].
     pub(super) target: usize,
@@ -178,7 +179,7 @@ impl<'a, T> Grid<'a, T> {
     }
 }
 
-/// Fitted target effects, round effects and residuals, all logarithms.
+/// Result of the fit: an effect per target, an effect per round, and the residuals, all as logarithms.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) targets: Vec<f64>,
@@ -220,7 +221,7 @@ impl Effects {
         })
     }
 
-    /// Returns whether rounds differ by more than `margin`, and significantly.
+    /// Returns whether a round deviates from the mean by more than `margin`, and the differences between rounds are significant.
     #[must_use]
     pub fn rounds_moved(&self, margin: f64) -> bool {
         self.furthest_by.abs() > margin && self.rounds_p.is_some_and(|p| p < self.level)

@@ -12,10 +12,10 @@ use iotax_model::Run;
 
 /// Largest share of failed I/Os with which a measurement is still usable.
 const MOST: f64 = 0.01;
-/// Word for flushes as the direction in records of errors.
+/// Name of the direction of failed flushes in error records.
 pub(super) const SYNC: &str = "sync";
 
-/// The number of failed I/Os, and of all I/Os, flushes included.
+/// Number of failed I/Os and of all I/Os, flushes included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Failed {
     /// Failed I/Os, flushes included.
@@ -25,7 +25,7 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// Counts the failures of one measurement.
+    /// Counts the failed I/Os and all I/Os of one measurement.
     #[must_use]
     pub fn of(m: &Measurement) -> Self {
         let ios: u64 = m.outcome.errors.iter().map(|error| error.count).sum();
@@ -33,13 +33,13 @@ impl Failed {
         Self { ios, of: ios + done }
     }
 
-    /// Number of failed I/Os of one measurement, without failed flushes, which no schedule covers.
+    /// Number of failed I/Os of one measurement without failed flushes, because a schedule contains no flushes.
     pub(super) fn due(m: &Measurement) -> u64 {
         let errors = m.outcome.errors.iter().filter(|error| error.direction != SYNC);
         errors.map(|error| error.count).sum()
     }
 
-    /// The share of failures, 0 to 1.
+    /// Share of the I/Os that failed, 0 to 1; 0 without I/O.
     #[must_use]
     pub fn share(self) -> f64 {
         if self.of == 0 { 0.0 } else { self.ios as f64 / self.of as f64 }
@@ -52,8 +52,8 @@ impl Failed {
     }
 }
 
-/// Failures of a workload on a target: measurements with too many failed I/Os, measurements that ended early, or too many windows in which
-/// nothing completed.
+/// Failures of a workload on a target: measurements with too many failed I/Os, measurements that ended early, or too many windows without a
+/// completed I/O.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// Number of failed measurements.
@@ -85,8 +85,7 @@ pub(super) fn failures<'a>(run: &Run, findings: &'a [Finding]) -> HashMap<(&'a s
     failures
 }
 
-/// Returns whether nothing completed in this round, but in at most a tenth of all rounds of the workload on the target, so that the round
-/// does not count as a failure.
+/// Returns whether the round had no I/O but is tolerated, because at most a tenth of the rounds of the workload on the target had none.
 fn is_outweighed(run: &Run, target: &str, workload: &str, round: u32) -> bool {
     let of_cell = run.measurements.iter().filter(|m| m.target == target && m.workload == workload);
     let (empty, others): (Vec<_>, Vec<_>) = of_cell.partition(|m| is_empty(m));

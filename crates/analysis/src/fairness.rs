@@ -22,12 +22,12 @@ pub enum MemberKind {
     Jobs,
 }
 
-/// A target's guests or jobs on one workload, over all rounds.
+/// I/O rates of a target's concurrent guests or jobs on one workload, over all rounds, and the fairness between them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupFairness {
-    /// Guests or jobs.
+    /// Kind of the members: guests or jobs.
     pub of: MemberKind,
-    /// The members in the order of the record.
+    /// The guests or jobs, in the order in which they were recorded.
     pub members: Vec<Contender>,
     /// Fairness between guests by I/Os per second, or by bytes per second for streams; absent for jobs.
     pub fairness: Option<Fairness>,
@@ -36,7 +36,7 @@ pub struct GroupFairness {
 /// One guest, server or job that competes for service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contender {
-    /// `1`, `2`, ... or the name of a job or server.
+    /// Name of the member: `1`, `2`, ... for guests, else the name of the job or server.
     pub name: String,
     /// Median over the rounds of I/Os per second.
     pub iops: Option<f64>,
@@ -65,7 +65,8 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// Averages the indexes of all rounds; `least` is the index's lower bound, to which the interval is cut. `None` without any index.
+    /// Averages Jain's index over the rounds; the interval is limited to `least`, the smallest possible index, and 1. `None` if no round has an
+    /// index.
     pub(super) fn over(indexes: Vec<f64>, least: f64) -> Option<Self> {
         let found = Differences::new(indexes)?;
         let interval = found.interval(ALPHA).map(|i| i.map(|end| end.clamp(least, 1.0)));
@@ -89,7 +90,7 @@ pub struct NeighbourLoad {
 /// Combined throughput of a target's streams and its neighbour's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CombinedThroughput {
-    /// Median over the rounds of the bytes per second of both.
+    /// Median over the rounds of the bytes per second of target and neighbour together.
     pub bytes_per_s: f64,
     /// Median over the rounds of the neighbour's share of these bytes, 0 to 1.
     pub share: f64,
@@ -97,8 +98,8 @@ pub struct CombinedThroughput {
     pub fairness: Option<Fairness>,
 }
 
-/// Jain's fairness index (R. Jain, D. Chiu, W. Hawe, A Quantitative Measure of Fairness and Discrimination for Resource Allocation in
-/// Shared Computer Systems, DEC-TR-301, 1984): the square of the sum over n times the sum of squares. `None` if all are 0.
+/// Jain's fairness index (R. Jain, D. Chiu, W. Hawe, A Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared
+/// Computer Systems, DEC-TR-301, 1984): the square of the sum over n times the sum of squares. `None` if all values are 0.
 #[must_use]
 pub fn jain(got: &[f64]) -> Option<f64> {
     let sum: f64 = got.iter().sum();

@@ -2,9 +2,9 @@
 
 use iotax_model::record::{Measurement, Replayed};
 
-/// Largest p99 lateness, in nanoseconds, of a faithful replay: after a longer delay an I/O may meet another queue than in the trace.
+/// Largest p99 lateness, in nanoseconds, of a faithful replay: a longer delay may change the queue that an I/O meets.
 const LATE_NS: u64 = 1_000_000;
-/// Largest share of missing I/Os at which a replay still counts as the traced work.
+/// Largest share of the trace's I/Os that a faithful replay may lack.
 const MISSING: f64 = 0.01;
 
 /// The significant deviations of a replay from its trace.
@@ -36,8 +36,7 @@ pub(crate) fn is_late(measurement: &Measurement) -> bool {
     measurement.outcome.replayed.as_ref().is_some_and(|replayed| Infidelity::of(replayed) == only_late)
 }
 
-/// Returns whether this many rounds of a workload on a target may be left out as late: at most half. With more late rounds the machine is
-/// unsuitable.
+/// Returns whether `late` of `all` rounds of a workload on a target may be left out: at most half. With more late rounds the machine is unsuitable.
 pub(crate) const fn may_be_late(late: usize, all: usize) -> bool {
     late * 2 <= all
 }

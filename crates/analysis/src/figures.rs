@@ -34,7 +34,7 @@ pub(crate) fn latency_quantile(measurement: &Measurement, q: f64) -> Option<f64>
     percentile(&measurement.outcome.tallies.latency(), q)
 }
 
-/// The measurement's intervals without those shorter than half of the median, such as the last one.
+/// Returns the measurement's intervals that are at least half as long as the median interval; drops short ones such as the last.
 pub(crate) fn whole_intervals(measurement: &Measurement) -> Vec<&Sample> {
     let lengths: Vec<f64> = measurement.samples.iter().map(|sample| sample.duration_ns as f64).collect();
     let least = median(&lengths).unwrap_or_default() / 2.0;
@@ -81,7 +81,7 @@ fn cpu_ns(measurement: &Measurement) -> Option<u64> {
     threads.or_else(|| Some(machine.cpu?.busy_ns())).filter(|ns| *ns > 0)
 }
 
-/// CPU nanoseconds of participating programs and of kernel threads; `None` if either is unknown.
+/// CPU nanoseconds of the programs that take part and of kernel threads; `None` if either is unknown.
 fn threads_ns(machine: &HostActivity) -> Option<u64> {
     Some(machine.programs_ns? + machine.kernel_ns?)
 }
@@ -130,7 +130,7 @@ pub(crate) fn is_empty(measurement: &Measurement) -> bool {
     done(measurement, &outcome.tallies) == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
 }
 
-/// Returns whether this many windows of a workload on a target may be empty: at most a tenth.
+/// Returns whether `empty` of `all` windows of a workload on a target may have no I/O: at most a tenth.
 pub(crate) const fn may_be_empty(empty: usize, all: usize) -> bool {
     empty * 10 <= all
 }

@@ -11,7 +11,7 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Marks the measurement unusable if `is_so`; changes nothing otherwise.
+    /// Returns the finding with `unusable` set to `is_so`.
     pub(super) fn unusable_if(self, is_so: bool) -> Self {
         Self { unusable: is_so, ..self }
     }

@@ -28,7 +28,7 @@ pub struct FleetAnswer {
     pub id: String,
     /// The plan's title.
     pub name: String,
-    /// Members compared as hosts, or sharing one storage.
+    /// Mode of the fleet: each member has its own storage, or all share one.
     pub mode: FleetMode,
     /// The fleet's members, in the order given.
     pub members: Vec<FleetRun>,
@@ -89,7 +89,8 @@ pub struct HostFigures {
     pub ratio: f64,
     /// Modified z-score of the host among the logarithms of all hosts' `mean_ns`; absent if their median absolute deviation is 0.
     pub score: Option<f64>,
-    /// True if the host differs from the others by its score, by more than the margin, and by its own interval.
+    /// True if the host is an outlier: its score is beyond 3.5, it deviates from the median by more than the margin, and its interval excludes the
+    /// median.
     pub is_outlier: bool,
 }
 
@@ -216,7 +217,7 @@ fn of_cell<'a>(
 }
 
 impl HostCell {
-    /// Compares the hosts on one workload and target; `None` if no host measured them.
+    /// Compares the hosts on one workload and target; `None` if no host measured the workload on the target.
     fn of(cell: &(String, String), members: &[(&str, &Run)], margin: f64) -> Option<Self> {
         let mut hosts: Vec<HostFigures> =
             members.iter().filter_map(|(name, run)| HostFigures::of(name, run, cell)).collect();

@@ -14,7 +14,7 @@ use crate::amplification::{levels_of_disks, names_of};
 
 /// Name of the level that stands for QEMU's block layer.
 const QEMU: &str = "QEMU";
-/// Suffix of the names of a guest's disks.
+/// Suffix that marks a disk as the guest's in layer names: `vda in the guest`.
 const IN_GUEST: &str = " in the guest";
 
 /// Number of flushes that a layer counted, or the reason why there is no number.
@@ -22,7 +22,7 @@ const IN_GUEST: &str = " in the guest";
 pub enum FlushCount {
     /// The layer completed this many flushes.
     Counted(u64),
-    /// The layer acknowledged flushes, passed some on and dropped the others.
+    /// The layer acknowledged flushes and dropped some or all of them.
     Dropping {
         /// Flushes that the layer acknowledged.
         done: u64,
@@ -41,22 +41,22 @@ pub enum FlushCount {
 /// One layer below the program, with its flushes over all rounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlushLevel {
-    /// `vda in the guest`, `QEMU`, `loop0`, `volatile`, `vdb + vdc`.
+    /// Name of the layer: `vda in the guest`, `QEMU`, `loop0`, `volatile`, or devices side by side as `vdb + vdc`.
     pub name: String,
-    /// Flushes that the layer counted, or the reason why it counted none.
+    /// Number of flushes that the layer counted, or the reason why there is no number.
     pub flushes: FlushCount,
 }
 
 /// The fate of the flushes that the program requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FlushFate {
-    /// The lowest layer that counts flushes completed this many.
+    /// No layer swallowed the flushes; the lowest layer completed this many.
     Kept(u64),
-    /// A layer passed no flushes on, by its setting or because the next layer that counts saw none.
+    /// A layer swallowed flushes: by its setting, by its own count, or because the next layer that counts flushes saw none.
     Swallowed {
-        /// The layer that swallowed them, or the two layers between which they were lost.
+        /// The layer that swallowed the flushes, or the two layers between which they were lost.
         by: String,
-        /// Evidence that the layer swallowed them.
+        /// Evidence that the layer swallowed the flushes.
         evidence: SwallowEvidence,
     },
     /// No flush is needed: the lowest device has no volatile cache, according to the kernel.
@@ -64,7 +64,7 @@ pub enum FlushFate {
         /// Name of the lowest device.
         device: String,
     },
-    /// No layer below the program counts flushes.
+    /// The lowest layer does not count flushes, or no layer below the program was observed.
     NotCountable {
         /// The reason, as text.
         reason: String,
@@ -90,13 +90,13 @@ pub enum SwallowEvidence {
 /// The flushes of a workload on a target, over all rounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlushAccount {
-    /// Flushes that the program requested, plus writes that it requested as durable.
+    /// Flushes that the program requested, or writes if it requests each write as durable.
     pub asked: u64,
     /// Layers below the program that were observed in every measurement, from the top down.
     pub levels: Vec<FlushLevel>,
     /// A layer that ignores flushes by its cache mode, such as `QEMU (cache=unsafe)`.
     pub ignored_by: Option<String>,
-    /// Outcome: flushes completed, swallowed, not needed or not countable.
+    /// Outcome of the flushes: completed, swallowed, not needed or not countable.
     pub fate: FlushFate,
 }
 
@@ -134,7 +134,7 @@ impl FlushAccount {
 }
 
 impl FlushAccount {
-    /// Returns whether another account of the same target has the same outcome at the same layers, so that the sum of both is meaningful.
+    /// Returns whether another account of the same target has the same outcome at the same layers; only then the two may be added.
     #[must_use]
     pub fn ends_as(&self, other: &Self) -> bool {
         let by = |account: &Self| match &account.fate {
@@ -159,7 +159,7 @@ impl FlushAccount {
             && self.levels.iter().zip(&other.levels).all(alike)
     }
 
-    /// Adds the counts of an account for which [`Self::ends_as`] holds.
+    /// Adds the flush counts of another account, which must have the same outcome at the same layers, see [`Self::ends_as`].
     pub fn add(&mut self, other: &Self) {
         self.asked += other.asked;
         for (mine, theirs) in self.levels.iter_mut().zip(&other.levels) {
@@ -200,7 +200,7 @@ impl SwallowEvidence {
     }
 }
 
-/// Returns the number of flushes that the program requested in one measurement.
+/// Returns the number of flushes, or of individually durable writes, that the program requested in one measurement.
 fn asked(workload: &Workload, m: &Measurement) -> u64 {
     if workload.writes_per_commit().is_none() {
         return 0;
@@ -226,7 +226,7 @@ impl Seen {
     }
 }
 
-/// Lists the layers from the guest's disks down to the machine's devices.
+/// Lists the flush counters of the layers in one measurement, from the guest's disks down to the machine's devices.
 fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     let mut found = Vec::new();
     if let (Some(inside), Some(_)) = (&m.outcome.inside, &m.qemu) {
@@ -254,7 +254,7 @@ fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     found
 }
 
-/// Returns whether the disks are above a volatile directory rather than below it.
+/// Returns whether the disks are above the stack's `volatile` filesystem layer rather than below it.
 fn are_on_volatile(disks: &[(&String, &DiskActivity)], record: Option<&TargetRecord>) -> bool {
     let layers = record.map(|record| record.layers.as_slice()).unwrap_or_default();
     let is_volatile = |layer: &Layer| layer.kind == LayerKind::Filesystem && layer.name == VolatileSpec::NAME;
@@ -266,7 +266,7 @@ fn together(disks: &[(&String, &DiskActivity)]) -> Option<DiskFlushes> {
     disks.iter().map(|(_, disk)| disk.flushes).reduce(|one, other| Some(one?.plus(other?)))?
 }
 
-/// Sums the measurements, for layers that all of them have.
+/// Sums each layer's flush counters over the measurements; leaves out layers that any measurement lacks.
 fn over_all(each: impl Iterator<Item = Vec<Seen>>) -> Vec<Seen> {
     let plus = |one: Option<DiskFlushes>, other: Option<DiskFlushes>| Some(one?.plus(other?));
     each.reduce(|all, more| {
@@ -294,7 +294,7 @@ fn counted(seen: &Seen, is_durable_write: bool) -> FlushCount {
     }
 }
 
-/// Names the layer that ignores flushes because of its cache mode; `None` if no layer does.
+/// Names the layer that ignores flushes because of its cache mode, such as `QEMU (cache=unsafe)`; `None` if no layer does.
 fn ignoring(spec: &TargetSpec) -> Option<String> {
     spec.stack.ignores_flushes().map(|mode| format!("QEMU (cache={mode})"))
 }

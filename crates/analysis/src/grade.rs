@@ -22,7 +22,7 @@ pub enum Grade {
     Clean,
     /// Has warnings, but the figures can be used.
     Remarks,
-    /// Did not measure what was asked: no verdict may rest on it.
+    /// The measurement was not of what the plan asks for: no verdict may rest on it.
     Unusable,
 }
 
@@ -42,8 +42,8 @@ impl Grade {
     }
 }
 
-/// Grades each measurement in order, by the findings about it and by `others`: the warnings about its target, its workload or
-/// the run.
+/// Returns the grade of each measurement, in the run's order: the worst of the findings about the measurement and of `others`, the warnings about
+/// its target, its workload or the run.
 pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec<Grade> {
     if run.source.is_some() {
         return vec![Grade::Unchecked; run.measurements.len()];

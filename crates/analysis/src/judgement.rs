@@ -42,11 +42,11 @@ pub struct Judgement {
     pub figures: Vec<Metric>,
     /// Every target compared with the baseline, in the plan's order of workloads, targets and metrics.
     pub comparisons: Vec<Comparison>,
-    /// Edges between targets, each of one layer or setting, except those whose ends are on different devices.
+    /// Edges between targets, each of one layer or setting. Leaves out edges to the baseline, and edges between targets on different devices.
     pub edges: Vec<Edge>,
-    /// The end of every edge compared with its start, in the order of workloads, edges and metrics.
+    /// For every edge, the target at its end compared with the target at its start, in the order of workloads, edges and metrics.
     pub steps: Vec<Comparison>,
-    /// Progress of a run that adds rounds until all comparisons are decided; absent for other runs.
+    /// Progress of a run that adds rounds until its comparisons are decided; absent for other runs.
     pub standing: Option<Standing>,
     /// Results of each workload on each target that was measured, in the plan's order.
     pub cells: Vec<CellJudgement>,
@@ -54,7 +54,7 @@ pub struct Judgement {
     pub effects: Vec<Effects>,
     /// Wall time by phase; absent if it was not recorded.
     pub timing: Option<Timing>,
-    /// The run's own warnings, then those of the checks.
+    /// The warnings recorded in the run, then the warnings of the checks.
     pub warnings: Vec<Warning>,
     /// Grade of each measurement, in the run's order.
     pub grades: Vec<Grade>,
@@ -74,7 +74,7 @@ impl Judgement {
         self.steps.iter().filter(along).find(|c| c.workload == workload && c.metric == metric)
     }
 
-    /// Returns the edge that a comparison follows; `None` for a pair that is no edge.
+    /// Returns the edge from a comparison's baseline to its target; `None` if the two are not joined by an edge.
     #[must_use]
     pub fn edge(&self, comparison: &Comparison) -> Option<&Edge> {
         self.edges.iter().find(|edge| edge.to == comparison.target && edge.from == comparison.baseline)
@@ -86,7 +86,7 @@ impl Judgement {
         self.cells.iter().find(|cell| cell.workload == workload && cell.target == target)
     }
 
-    /// Iterates over the targets for which `part` returns a value on this workload, each with that value.
+    /// Iterates over the targets whose results on this workload contain the value that `part` selects; yields each target's name with the value.
     pub fn on<'a, T: 'a>(
         &'a self,
         workload: &'a str,
@@ -164,7 +164,7 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     }
 }
 
-/// Drops findings about rounds that results are not computed from, such as those before a steady state; findings about the whole run stay.
+/// Drops findings about rounds that results do not use, such as rounds before a steady state. Findings about the whole run stay.
 fn of_measured_rounds(run: &Run, findings: Vec<Finding>) -> Vec<Finding> {
     let first = run.first_measured_round();
     findings.into_iter().filter(|finding| finding.warning.round.is_none_or(|round| round >= first)).collect()

@@ -123,7 +123,7 @@ pub struct LatencyBreakdown {
     pub views: Vec<(View, f64)>,
     /// Time between adjacent layers in nanoseconds, from the bottom up; the times add up to the program's latency.
     pub stretches: Vec<(String, f64)>,
-    /// The reasons why some layers could not be separated, as text.
+    /// The reasons why the times of some layers could not be separated, as text.
     pub not_separable: Vec<String>,
     /// Median service time in QEMU's block layer, interpolated from its histogram, in nanoseconds.
     pub qemu_p50_ns: Option<f64>,
@@ -188,14 +188,14 @@ impl LatencyBreakdown {
         self.views.iter().any(|(view, _)| matches!(view, View::Qemu | View::GuestDisk))
     }
 
-    /// Returns the mean latency at a view in nanoseconds; `None` if it was not observed.
+    /// Returns the mean latency at a layer (a view) in nanoseconds; `None` if that layer was not observed.
     #[must_use]
     pub fn seen_by(&self, view: View) -> Option<f64> {
         self.views.iter().find(|(known, _)| *known == view).map(|(_, ns)| *ns)
     }
 }
 
-/// Computes the time between the given views, each part named after the components in it.
+/// Computes the time between adjacent layers of `ends`; each time is named after the components in which it is spent.
 fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
     let on_the_way: Vec<View> = match spec.guest() {
         Some(_) => View::ALL.to_vec(),
@@ -232,8 +232,8 @@ fn qemu_percentiles(measurements: &[&Measurement]) -> (Option<f64>, Option<f64>)
     (quantile(&all, 0.5), quantile(&all, 0.99))
 }
 
-/// Interpolates a quantile of a histogram, given as (upper bound, count) of each bin. `None` without counts, or if it lies in a bin without
-/// an upper bound.
+/// Interpolates a quantile of a histogram, given as (upper bound, count) of each bin. `None` without counts, or if the quantile lies in a bin
+/// without an upper bound.
 #[must_use]
 pub fn quantile(bins: &[(Option<u64>, u64)], q: f64) -> Option<f64> {
     let rank = q * bins.iter().map(|bin| bin.1).sum::<u64>() as f64;

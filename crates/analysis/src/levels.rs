@@ -1,4 +1,4 @@
-//! The levels of a rate within one measurement: an initial burst, if the rate then fell, and the sustained rate after it.
+//! The levels of a rate within one measurement: the sustained rate, and an initial burst if the rate fell.
 
 use iotax_model::plan::RateUnit;
 use iotax_model::record::{Measurement, Tallies};
@@ -10,7 +10,7 @@ use crate::stats::{MAD_TO_SD, median};
 /// Fewest intervals after a fall that form a level.
 const LEVEL: usize = 3;
 
-/// An initial rate that was higher than the sustained one.
+/// An initial rate that was higher than the sustained rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BurstLevel {
     /// The rate, in I/Os or bytes per second.
@@ -19,7 +19,7 @@ pub struct BurstLevel {
     pub seconds: f64,
 }
 
-/// The levels of a rate within one measurement.
+/// Burst and sustained rate within one measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Levels {
     /// The higher rate before the fall; absent if the rate did not fall.

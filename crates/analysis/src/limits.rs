@@ -37,7 +37,7 @@ pub enum LimitScope {
 }
 
 impl LimitScope {
-    /// Returns whether the rate is certainly a limit and not the device's own: reads and writes have the same rate.
+    /// Returns whether the rate is certainly a limit and not the device's own rate, because reads and writes have the same rate.
     #[must_use]
     pub const fn is_certain(self) -> bool {
         matches!(self, Self::Together | Self::Each)
@@ -53,7 +53,7 @@ pub struct RateLimit {
     pub scope: LimitScope,
     /// The limit per second: geometric mean over sizes and rounds.
     pub rate: f64,
-    /// The largest deviation of a round from this rate, as a logarithm, which is close to a share.
+    /// The largest deviation of a round from the mean rate of its direction, as a logarithm, which is close to a share.
     pub spread: f64,
     /// The two block sizes at which the rates are equal.
     pub sizes: [Bytes; 2],
@@ -70,14 +70,14 @@ pub struct FreeRate {
     pub is_write: bool,
     /// The two block sizes and the rate per second at each: geometric mean over rounds.
     pub rates: [(Bytes, f64); 2],
-    /// True if the load generator's CPU was the limit in a measurement, so that a limit above that rate is unknown.
+    /// True if the load generator's CPU was the limit in a measurement; a limit above these rates is then unknown.
     pub is_generator_bound: bool,
 }
 
 /// A workload's rate after any burst.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SustainedRate<'a> {
-    /// The workload.
+    /// The measured workload.
     pub workload: &'a Workload,
     /// Geometric mean over rounds, in I/Os per second.
     pub ios: f64,
@@ -92,27 +92,27 @@ pub struct SustainedRate<'a> {
 pub struct LimitsOnTarget<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// Every workload that was measured on the target.
+    /// The sustained rate of every workload that was measured on the target.
     pub rates: Vec<SustainedRate<'a>>,
-    /// The limits found.
+    /// The limits on I/Os or bytes that were found; empty if none was.
     pub limits: Vec<RateLimit>,
-    /// Directions without a limit.
+    /// Rates of reads or writes that showed no limit.
     pub free: Vec<FreeRate>,
 }
 
-/// Reads or writes at the two sizes at which a limit shows.
+/// Sustained rates of reads or of writes at the two block sizes at which a limit would show.
 #[derive(Clone, Copy)]
 struct Direction {
     sizes: [Bytes; 2],
     rates: [f64; 2],
-    /// The largest deviation of a round from the mean of all, as a logarithm.
+    /// The largest deviation of a round from the mean rate of all rounds and both sizes, as a logarithm.
     spread: f64,
     is_held: bool,
     is_generator_bound: bool,
     burst: Option<BurstLevel>,
 }
 
-/// The levels of a workload on a target in each round, in one unit.
+/// Burst and sustained rate of a workload on a target in each round, in I/Os or in bytes per second.
 struct Measured {
     rounds: Vec<Levels>,
     is_generator_bound: bool,
@@ -217,8 +217,8 @@ fn direction(
     Some(Direction { sizes: [first.bs, second.bs], rates, spread, is_held, is_generator_bound, burst })
 }
 
-/// Returns the sustained rate of mixed reads and writes, at the smallest size for I/Os, at the largest for bytes; `None` if the load
-/// generator's CPU was the limit, or if it was not measured.
+/// Returns the sustained rate of mixed reads and writes, at the smallest size for I/Os, at the largest for bytes; `None` if mixed I/O was not
+/// measured, or if the load generator's CPU was the limit.
 fn mixed(
     workloads: &[Workload],
     unit: RateUnit,

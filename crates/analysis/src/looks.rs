@@ -33,7 +33,7 @@ use crate::stats::sequential::Looks;
 use crate::stats::verdict::{Decision, decide_by, needed_rounds};
 use iotax_model::{Run, RunState};
 
-/// A comparison is abandoned if none of the last 3 rounds, and none since the previous look, measured both of its sides.
+/// A comparison is abandoned if none of the last 3 rounds, and none since the previous look, measured both of its targets.
 const PATIENCE: u32 = 3;
 
 /// Metrics that must be decided before a run ends; one per workload.
@@ -47,7 +47,7 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// Creates the levels; `None` if the numbers of rounds do not ascend.
+    /// Creates the levels for looks after these numbers of rounds; `None` if the list is empty or not ascending.
     pub(super) fn new(looks: &[u32]) -> Option<Self> {
         Some(Self { looks: Looks::new(looks)?, known: HashMap::new() })
     }
@@ -112,7 +112,7 @@ impl Replay<'_> {
         (latest, standing)
     }
 
-    /// Tests every undecided comparison whose two sides were measured.
+    /// Tests every undecided comparison whose two targets are still measured on its workload.
     fn look(
         &self,
         look: usize,
@@ -166,7 +166,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Returns whether the run adds rounds until this comparison is decided.
+    /// Returns whether the run must decide this comparison before it ends.
     fn is_required(&self, case: &PendingComparison) -> bool {
         case.metric == self.metric(case.workload)
     }
@@ -176,7 +176,7 @@ impl Replay<'_> {
         Metric::headline(&self.plan.workloads[workload])
     }
 
-    /// Number of (pair, workload) combinations that are not decided yet.
+    /// Number of (pair of targets, workload) combinations whose comparison by the workload's headline metric is not decided yet.
     fn open_pairs(&self, latest: &[Option<LookDecision>]) -> usize {
         let is_decided = |workload: usize, pair: &Pair, metric: Metric| {
             let mut known = self.cases.iter().zip(latest);
@@ -190,7 +190,7 @@ impl Replay<'_> {
         workloads.map(|workload| self.pairs.iter().filter(|pair| is_open(workload, pair)).count()).sum()
     }
 
-    /// Iterates over the undecided comparisons for which the run adds rounds.
+    /// Iterates over the undecided comparisons that the run must decide before it ends.
     fn open<'b>(&'b self, latest: &'b [Option<LookDecision>]) -> impl Iterator<Item = &'b PendingComparison> {
         let open = |latest: &Option<LookDecision>| !latest.as_ref().is_some_and(LookDecision::is_decided);
         let both = self.cases.iter().zip(latest);
@@ -210,17 +210,18 @@ pub(super) fn failed(run: &Run) -> HashSet<(Cell, u32)> {
     incomplete.filter_map(|w| Some((place(w.target.as_ref()?, w.workload.as_ref()?)?, w.round?))).collect()
 }
 
-/// Splits the edges between a plan's targets into those with both ends on the same devices, and those with ends on different devices.
+/// Splits the edges between a plan's targets into edges with both ends on the same devices, and edges with ends on different devices. Leaves out
+/// edges to the baseline.
 pub(super) fn whole_and_broken(run: &Run) -> (Vec<Edge>, Vec<Edge>) {
     // The step to the baseline is a comparison with it, the other way round.
     let steps = edges(&run.plan.targets).into_iter().filter(|edge| edge.to != run.plan.baseline);
     steps.partition(|edge| super::edges::other_devices(run, edge).is_none())
 }
 
-/// The state of a run that adds rounds, while it runs. It decides which workloads are measured next on which targets.
+/// The state of a run that adds rounds, while it runs, from which follows what is measured in the next rounds.
 #[derive(Debug)]
 pub struct SequentialState {
-    /// The run without its measurements.
+    /// The run without its measurements, to save memory.
     run: Run,
     pairs: Vec<Pair>,
     figures: MeasuredFigures,
@@ -241,7 +242,7 @@ impl SequentialState {
         Some(state)
     }
 
-    /// Adds a new measurement.
+    /// Adds a new measurement's figures, and the reason if it is unusable.
     pub fn add(&mut self, measurement: &Measurement) {
         let findings = checks::of_measurement(&self.run, measurement);
         self.figures.add(&self.run.plan, measurement, grade::withheld(&findings).remove(&place(measurement)));

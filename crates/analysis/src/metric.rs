@@ -44,7 +44,7 @@ pub struct Definition {
     pub of: fn(&Measurement) -> Option<f64>,
     /// Summary over several rounds.
     pub over_rounds: OverRounds,
-    /// Returns whether targets are compared by this metric on a workload; absent if they never are.
+    /// Predicate that says whether targets are compared by this metric on a workload; absent if targets are never compared by it.
     pub compares: Option<fn(&Workload) -> bool>,
 }
 
@@ -60,7 +60,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Uses one name for all kinds of work.
+    /// Creates names that are the same for all kinds of work.
     #[must_use]
     pub const fn all(name: &'static str) -> Self {
         Self { io: name, streams: name, trips: name }
@@ -70,7 +70,7 @@ impl Names {
         Self { io, streams: net, trips: net }
     }
 
-    /// The name for a workload.
+    /// Returns the name for the workload's kind of work.
     #[must_use]
     pub fn on(&self, workload: &Workload) -> &'static str {
         match workload.kind() {
@@ -148,14 +148,14 @@ pub enum OverRounds {
 /// its own. Percentiles and CPU time are further results. They share a family, because a reader may pick the one that looks worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// A single metric.
+    /// A family of this metric alone.
     Of(Metric),
-    /// All metrics without a family of their own.
+    /// The common family of all other metrics: percentiles and CPU time.
     Further,
 }
 
 impl Metric {
-    /// I/Os per second, both directions.
+    /// I/Os, packets or round trips per second, both directions together.
     pub const IOPS: Self = Self(&Definition {
         id: "iops",
         unit: Unit::PerSecond,
@@ -173,7 +173,7 @@ impl Metric {
             Kind::RoundTrips(_) => false,
         }),
     });
-    /// Bytes per second, both directions.
+    /// Bytes per second, both directions together.
     pub const BYTES_PER_S: Self = Self(&Definition {
         id: "bytes_per_s",
         unit: Unit::BytesPerSecond,
@@ -215,7 +215,7 @@ impl Metric {
         Self(&percentile("latency_p99_9", "p99.9", "99.9th percentile of the service time", 0.999, |m| {
             latency_quantile(m, 0.999)
         }));
-    /// CPU time of the host's part in the measurement, per I/O: programs that take part, the kernel's threads, interrupts.
+    /// CPU time of the host per I/O: programs that take part in the measurement, kernel threads and interrupts.
     pub const CPU_PER_IO: Self = Self(&Definition {
         id: "cpu_per_io",
         unit: Unit::Nanoseconds,
@@ -513,7 +513,7 @@ impl Metric {
         if let OverRounds::PooledQuantile(q) = self.0.over_rounds { Some(q) } else { None }
     }
 
-    /// Returns the largest error of the log ratio of two values apart from noise: percentiles are read from histogram buckets.
+    /// Returns the largest systematic error of the log ratio of two values: that of histogram buckets for percentiles, else 0.
     #[must_use]
     pub fn coarseness(self) -> f64 {
         if self.is_percentile() { of_two_percentiles() } else { 0.0 }
@@ -581,7 +581,7 @@ impl JsonSchema for Metric {
 impl FromStr for Metric {
     type Err = WordError;
 
-    /// Parses the id or, for a latency, its short form: `latency_p99`, `p99`; `latency_p99_9`, `p99.9`.
+    /// Parses the id of a metric by which targets are compared; latencies also in short form: `latency_p99` or `p99`, `latency_p99_9` or `p99.9`.
     fn from_str(text: &str) -> Result<Self, WordError> {
         let words: Vec<&str> = Self::compared().map(Self::word).collect();
         let id = text.replace('.', "_");

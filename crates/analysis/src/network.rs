@@ -16,7 +16,7 @@ pub const GAP_NS: u64 = 200_000_000;
 pub struct Network {
     /// Totals of the streams by direction, upload first. For round trips under load: totals of the background load.
     pub ways: Vec<StreamTotals>,
-    /// Round trips; absent if none were measured.
+    /// Counts of round-trip messages over all rounds; absent if no round trips were measured.
     pub probes: Option<Probes>,
     /// Standard deviation of round trips in nanoseconds, which ping(8) calls mdev: median over the rounds.
     pub mdev_ns: Option<f64>,
@@ -24,7 +24,7 @@ pub struct Network {
     pub guest_cpu_per_gib: Option<f64>,
     /// CPU nanoseconds of the guest per packet or round trip: median over the rounds.
     pub guest_cpu_per_io: Option<f64>,
-    /// CPU nanoseconds of the server's process per GiB of streams.
+    /// CPU nanoseconds of the server's process per GiB of streams: median over the rounds.
     pub server_cpu_per_gib: Option<f64>,
     /// Periods longer than [`GAP_NS`] without a received byte, each with its round, the longest first.
     pub gaps: Vec<(u32, Gap)>,
@@ -62,7 +62,7 @@ pub struct StreamTotals {
 }
 
 impl StreamTotals {
-    /// Returns `upload` or `download`.
+    /// Returns `upload` or `download`, the word for the streams' direction.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         word(self.upload)
@@ -81,12 +81,12 @@ impl StreamTotals {
     }
 }
 
-/// The counts of an interface while a target was measured.
+/// A network interface on the path, with its packet counts while a target was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hop {
     /// The interface's name on its machine.
     pub name: String,
-    /// `client`, `host` or `server`; absent if unknown.
+    /// Position on the path: `client`, `host` or `server`; absent if unknown.
     pub place: Option<String>,
     /// The interface's driver, if known.
     pub driver: Option<String>,
@@ -94,7 +94,7 @@ pub struct Hop {
     pub activity: NicActivity,
 }
 
-/// `upload` or `download`.
+/// Returns `upload` or `download`, the word for the direction.
 #[must_use]
 pub const fn word(upload: bool) -> &'static str {
     if upload { "upload" } else { "download" }
@@ -199,7 +199,7 @@ pub fn evenness(m: &Measurement, upload: bool) -> Option<f64> {
     jain(&got.filter(|got| got.len() > 1)?)
 }
 
-/// Lists the observed interfaces, in path order.
+/// Lists the observed interfaces with their counts summed over all rounds, from the client to the server.
 fn hops(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Vec<Hop> {
     let known = record.map(|record| record.interfaces.as_slice()).unwrap_or_default();
     let mut hops: Vec<Hop> = Vec::new();
@@ -226,7 +226,7 @@ const PLACES: [&str; 3] = ["client", "host", "server"];
 /// An interface observed in one measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen<'a> {
-    /// `client`, `host` or `server`; `None` if unknown.
+    /// Position on the path: `client`, `host` or `server`; `None` if unknown.
     pub(crate) place: Option<&'a str>,
     pub(crate) name: &'a str,
     pub(crate) driver: Option<&'a str>,

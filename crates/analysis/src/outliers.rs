@@ -1,4 +1,4 @@
-//! Flags measurements that differ from the others of their target and round.
+//! Flags measurements that deviate from the value expected for their target and round.
 //!
 //! Outliers stay in the figures: their cause may happen again, and an interval without them would be too narrow.
 
@@ -20,8 +20,8 @@ const FAR: f64 = 5.0;
 /// Smallest residual of an outlier, as a multiple of the plan's margin: a smaller one would not change a verdict.
 const MARGINS: f64 = 3.0;
 
-/// Finds the outliers of all workloads. An outlier has a large residual of the logarithm of its mean latency after median polish of targets
-/// and rounds (Tukey, Exploratory Data Analysis, 1977, chapter 11).
+/// Finds the outliers of all workloads: measurements with a large residual of the logarithm of mean latency (for streams, of the time per byte)
+/// after median polish of targets and rounds (Tukey, Exploratory Data Analysis, 1977, chapter 11).
 pub(super) fn outliers(run: &Run) -> Vec<Warning> {
     run.plan.workloads.iter().flat_map(|workload| of_workload(run, &workload.name)).collect()
 }
@@ -81,8 +81,8 @@ fn in_words(m: &Measurement, rest: f64) -> (String, String, f64) {
     (format!("mean latency was {}", human::time(mean)), human::time(mean / rest.exp()), rest.exp_m1())
 }
 
-/// Removes from each residual the deviation that another target shares in the same round: the smaller of the two, if both have the same sign.
-/// For grids of two targets.
+/// For grids of two targets: removes from each residual the part that the other target shares in the same round, which is the smaller of the two
+/// residuals if both have the same sign.
 fn without_shared(grid: &Grid<'_, &Measurement>, rest: &[f64]) -> Vec<f64> {
     let pairs = || grid.cells.iter().zip(rest);
     pairs()

@@ -29,7 +29,7 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
-    /// Counts the packets of a measurement; all unknown if it used no network.
+    /// Counts the packets of a measurement; all counts are unknown if the measurement used no network.
     pub(crate) fn of(m: &Measurement) -> Self {
         let Some(carried) = &m.outcome.carried else { return Self::default() };
         let sum = |figure: fn(&Flow) -> Option<u64>| over_flows(&carried.flows, figure);

@@ -1,4 +1,4 @@
-//! Compares replays phase by phase of their trace: a target may be slower only while a backup runs.
+//! Compares replays phase by phase of their trace, because a target may be slower only in some phases, such as during a backup.
 
 use iotax_model::Run;
 use iotax_model::record::{Measurement, ReplayPhase};
@@ -11,7 +11,7 @@ use crate::metric::Metric;
 use crate::sample::{Sample, decide_family};
 use crate::stats::Estimate;
 
-/// One target compared with the baseline in each phase of the trace.
+/// One target compared with the baseline in each phase of the replayed trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhasedComparison<'a> {
     /// The workload's name.
@@ -33,8 +33,8 @@ pub struct PhaseRatio {
     pub ratio: Ratio,
 }
 
-/// Compares every target with the baseline in each phase of every replay whose trace has at least two phases. All phases and targets of a
-/// replay form one family.
+/// Compares every target with the baseline in each phase of every replay whose trace has at least two phases. All phases and targets of a replay
+/// share one 5% error rate (Holm).
 #[must_use]
 pub fn phased_comparisons(run: &Run) -> Vec<PhasedComparison<'_>> {
     let replays = run.plan.workloads.iter().filter(|workload| workload.read_iolog.is_some());
@@ -48,7 +48,7 @@ pub fn phased_comparisons(run: &Run) -> Vec<PhasedComparison<'_>> {
     replays.into_iter().flat_map(|workload| of_workload(run, workload, &usable)).collect()
 }
 
-/// The figures of a target and of the baseline in one phase, by round.
+/// Mean response times of a target and of the baseline in one phase, paired by round.
 struct PhaseCase<'a> {
     target: &'a str,
     from_ns: u64,

@@ -1,4 +1,4 @@
-//! Samples of two sides by one metric, and families of samples that are decided together.
+//! Samples of a target and its baseline by one metric, and families of comparisons that are decided together.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -11,7 +11,7 @@ use crate::stats::unpaired::Unpaired;
 use crate::stats::verdict::{Decision, decide};
 use crate::stats::{ALPHA, Estimate};
 
-/// A figure by which two sides can be compared.
+/// A figure by which a target and its baseline can be compared.
 pub(crate) trait ComparedFigure: Copy + Eq + Hash {
     /// Bound on the systematic error of a log ratio of two values, which averaging over rounds does not reduce.
     fn coarseness(self) -> f64;
@@ -37,22 +37,22 @@ impl ComparedFigure for Metric {
     }
 }
 
-/// A sample of log ratios of one side to the other.
+/// A sample from which the log ratio of a target to its baseline is estimated.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Sample {
-    /// Log ratios within the rounds that both sides have in common.
+    /// Log ratios within the rounds in which both were measured.
     Paired(Coarse<Differences>),
-    /// Figures of two runs without common rounds.
+    /// Logarithms of the figures of two runs, which have no round in common.
     Unpaired(Coarse<Unpaired>),
 }
 
 impl Sample {
-    /// Builds a paired sample; `None` without any pair, or if a figure has no logarithm.
+    /// Builds a paired sample; `None` without any pair, or if a figure is not positive.
     pub(crate) fn paired(pairs: &[(f64, f64)], figure: impl ComparedFigure) -> Option<Self> {
         Some(Self::Paired(Coarse::new(Differences::of_log_ratios(pairs)?, figure.coarseness())))
     }
 
-    /// Builds an unpaired sample; `None` if a side is empty, or if a figure has no logarithm.
+    /// Builds an unpaired sample; `None` if a side is empty, or if a figure is not positive.
     pub(crate) fn unpaired(target: &[f64], baseline: &[f64], metric: Metric) -> Option<Self> {
         Some(Self::Unpaired(Coarse::new(Unpaired::of_logs(target, baseline)?, metric.coarseness())))
     }
@@ -99,7 +99,7 @@ impl Estimate for Sample {
     }
 }
 
-/// Shrinks the variances of comparisons by the same figure towards their common prior. Unpaired samples keep their own variance.
+/// Shrinks the variances of paired samples of the same figure towards a common variance. Unpaired samples keep their own variance.
 pub(crate) fn share_variances<F: ComparedFigure>(family: &mut [(F, Sample)]) {
     let figures: HashSet<F> = family.iter().map(|(figure, _)| *figure).collect();
     for figure in figures {
@@ -113,7 +113,7 @@ pub(crate) fn share_variances<F: ComparedFigure>(family: &mut [(F, Sample)]) {
     }
 }
 
-/// Decides a family once, with all its rounds. The result is in the family's order.
+/// Decides a family of comparisons once, with all rounds. The result is in the family's order.
 pub(crate) fn decide_family<F: ComparedFigure>(mut family: Vec<(F, Sample)>, margin: f64) -> Vec<Decision> {
     share_variances(&mut family);
     let asked: Vec<_> = family.iter().map(|(figure, sample)| (sample, figure.more_is_better())).collect();

@@ -25,7 +25,7 @@ pub(super) struct Pair {
     pub(super) is_step: bool,
 }
 
-/// Largest relative difference of two targets' TCP segment lengths for the work to count as equal.
+/// Largest relative difference of TCP segment sizes at which the CPU time per segment of two targets is still compared.
 const LENGTHS: f64 = 0.05;
 
 impl Pair {
@@ -43,7 +43,7 @@ impl Pair {
     }
 }
 
-/// Pairs every target with the baseline, then adds the other steps. No pairs if targets are under load at the same time.
+/// Pairs every target with the baseline, then adds the other steps. Returns no pairs if the plan loads all targets at the same time.
 pub(super) fn pairs(plan: &Plan, edges: &[Edge]) -> Vec<Pair> {
     let place = |name: &str| plan.targets.iter().position(|target| target.name == name);
     let Some(baseline) = place(&plan.baseline).filter(|_| !plan.is_together()) else { return Vec::new() };
@@ -77,14 +77,14 @@ impl LookDecision {
     }
 }
 
-/// The figures of one measurement, and whether they can be used.
+/// The figures of one measurement, and the properties that decide if they can be used.
 #[derive(Debug, Clone)]
 struct Figure {
     /// Value of each metric in use; `None` if unknown.
     values: Vec<Option<f64>>,
     /// TCP's maximum segment size in bytes, if known.
     mss: Option<u32>,
-    /// The reason why no verdict may rest on the measurement; `None` if it is usable.
+    /// The reason why the measurement is unusable for verdicts; `None` if it is usable.
     unusable: Option<String>,
     /// True if no I/O completed or failed in the measurement.
     is_empty: bool,
@@ -133,7 +133,7 @@ impl MeasuredFigures {
         cases
     }
 
-    /// Returns whether TCP's segments are known to be about the same size on both sides in every common round.
+    /// Returns whether TCP's segment sizes are known and about the same for both targets in every common round.
     fn segments_alike(&self, workload: usize, pair: Pair) -> bool {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let Some((ours, theirs)) = of(pair.target).zip(of(pair.baseline)) else { return false };
@@ -186,12 +186,12 @@ impl MeasuredFigures {
     }
 }
 
-/// Returns the entries of rounds up to `until`.
+/// Returns the entries for the rounds up to and including `until`.
 fn until_round(rounds: &[(u32, String)], until: u32) -> &[(u32, String)] {
     &rounds[..rounds.partition_point(|(at, _)| *at <= until)]
 }
 
-/// A comparison whose family is not decided yet.
+/// A comparison that is not decided yet, with its figures.
 #[derive(Debug, Clone)]
 pub(super) struct PendingComparison {
     pub(super) workload: usize,
@@ -199,9 +199,9 @@ pub(super) struct PendingComparison {
     pub(super) metric: Metric,
     /// Round, target's figure and baseline's figure, by ascending round.
     pub(super) figures: Vec<(u32, f64, f64)>,
-    /// The first of these rounds with an unusable measurement, and the reason.
+    /// The first common round with an unusable measurement, and the reason. Late replays and windows without I/O are listed separately.
     pub(super) withheld: Option<(u32, String)>,
-    /// Rounds in which a side had no I/O, with a description; one entry per side.
+    /// Rounds in which the target or the baseline had no I/O, with a description; one entry for each of the two.
     pub(super) empty: Vec<(u32, String)>,
     /// Rounds of late replays, with a description.
     pub(super) late: Vec<(u32, String)>,
@@ -224,7 +224,7 @@ impl PendingComparison {
         (self.metric.family(), self.pair.is_step)
     }
 
-    /// Returns the two sides of the comparison, each a workload on a target.
+    /// Returns the two cells of the comparison: its workload on the target and on the baseline.
     pub(super) fn cells(&self) -> [Cell; 2] {
         [self.pair.target, self.pair.baseline].map(|target| Cell { target, workload: self.workload })
     }
@@ -251,7 +251,7 @@ impl PendingComparison {
         has_too_many_empty || self.withheld.as_ref().is_some_and(|(round, _)| *round <= until)
     }
 
-    /// Returns whether both sides were measured in any round after `after` and up to `until`.
+    /// Returns whether both targets were measured in any round after `after` and up to `until`.
     pub(super) fn has_any(&self, after: u32, until: u32) -> bool {
         self.figures.iter().any(|(round, ..)| (after + 1..=until).contains(round))
     }
@@ -260,7 +260,7 @@ impl PendingComparison {
         &self.figures[..self.figures.partition_point(|(at, ..)| *at <= round)]
     }
 
-    /// Returns the figures of both sides in the rounds up to `until`, without late replays. If all rounds are late, returns all; the
+    /// Returns the figures of target and baseline in the rounds up to `until`, without late replays. If all rounds are late, returns all; the
     /// verdict is then withheld.
     fn pairs(&self, until: u32) -> Vec<(f64, f64)> {
         let is_late = |round: u32| self.late.binary_search_by_key(&round, |(at, _)| *at).is_ok();
@@ -270,7 +270,7 @@ impl PendingComparison {
         counted.map(|(_, ours, theirs)| (*ours, *theirs)).collect()
     }
 
-    /// Builds the sample of the rounds up to `until`; `None` if there are none.
+    /// Builds the sample of the rounds up to `until`; `None` without such rounds.
     pub(super) fn sample(&self, until: u32) -> Option<Sample> {
         Sample::paired(&self.pairs(until), self.metric)
     }

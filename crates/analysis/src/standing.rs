@@ -10,7 +10,7 @@ use serde::Serialize;
 pub enum Stopped {
     /// Every comparison is decided.
     Decided,
-    /// The last look was taken.
+    /// The maximum number of rounds was reached.
     MaxRounds,
     /// The rounds up to the next look would have taken longer than the plan allows.
     MaxTime,
@@ -40,7 +40,7 @@ pub struct Standing {
     pub taken: usize,
     /// Number of comparisons, each of two targets on a workload, that must be decided.
     pub comparisons: usize,
-    /// Number of these comparisons that are not decided yet, each by its workload's metric in tables.
+    /// Number of the required comparisons that are not decided yet; each is decided by the workload's headline metric.
     pub open: usize,
     /// Workloads and targets to measure in the rounds up to the next interim test, in the plan's order; empty if no rounds are added.
     pub cells: Vec<Cell>,

@@ -50,18 +50,18 @@ impl SteadyWindow {
     }
 }
 
-/// The values of a workload on a target until they are steady.
+/// The values of a workload on a target in a run that waits for a steady state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellSteadiness {
-    /// Indices of workload and target in the plan.
+    /// The cell, as indices of workload and target in the plan.
     pub cell: Cell,
     /// The metric whose values must become steady.
     pub metric: Metric,
     /// Round and value of each measurement, by ascending round.
     pub values: Vec<(u32, f64)>,
-    /// The window of the run's last five rounds; `None` if any of them has no value.
+    /// The window of the run's last five rounds; `None` if one of these rounds has no value.
     pub window: Option<SteadyWindow>,
-    /// The first round after which the rule was satisfied; `None` if it never was.
+    /// The first round after which the last five rounds satisfied the rule; `None` if they never did.
     pub first: Option<u32>,
 }
 

@@ -14,7 +14,7 @@ use crate::stats::median;
 pub struct Summary {
     /// Number of measured rounds.
     pub rounds: u32,
-    /// All known figures, each summarized over the rounds as its definition says.
+    /// All known figures, each summarized over the rounds as its metric's [`OverRounds`] says.
     pub figures: Vec<(Metric, f64)>,
     /// Service times of all rounds, reads and writes together.
     pub latency: Histogram,
@@ -22,7 +22,7 @@ pub struct Summary {
     pub percentiles: Vec<Percentile>,
     /// I/O counts and times of all rounds.
     pub tallies: Tallies,
-    /// Total time that rates are computed from, over all windows, in nanoseconds.
+    /// Time that rates are divided by, summed over all windows, in nanoseconds.
     pub rate_ns: u64,
 }
 

@@ -92,7 +92,7 @@ pub struct TraceProfile {
     pub queues: usize,
 }
 
-/// Collects a trace's profile, event by event.
+/// Computes the profile of a trace, event by event.
 #[derive(Debug, Default)]
 pub struct Profiler {
     summary: TraceSummary,
@@ -116,7 +116,7 @@ pub struct Profiler {
     queues: std::collections::BTreeSet<u32>,
 }
 
-/// Sums over the gaps between consecutive I/Os, in nanoseconds, for the coefficient of variation.
+/// Sums over the times between consecutive I/Os, in nanoseconds, from which the coefficient of variation is computed.
 #[derive(Debug, Default)]
 struct Gaps {
     count: f64,
@@ -125,7 +125,7 @@ struct Gaps {
 }
 
 impl Profiler {
-    /// Adds an event; events must be in order of time.
+    /// Adds a traced I/O; events must be in order of time.
     pub fn add(&mut self, event: &TracedIo) {
         self.summary.add(event);
         self.time(event.at_ns);
@@ -203,13 +203,13 @@ impl Profiler {
         }
     }
 
-    /// Returns the summary from which a replay is planned.
+    /// Returns the summary from which a replay is planned: counts, duration, longest I/O and highest offset.
     #[must_use]
     pub const fn summary(&self) -> &TraceSummary {
         &self.summary
     }
 
-    /// The profile of all events so far.
+    /// Returns the profile of all events added so far.
     #[must_use]
     pub fn profile(&self) -> TraceProfile {
         let TraceSummary { reads, writes, trims, flushes, duration_ns, longest, reach, .. } = self.summary;

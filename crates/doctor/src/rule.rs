@@ -43,15 +43,15 @@ impl Subject {
     }
 }
 
-/// Confidence that a finding matters here.
+/// Confidence that a finding matters on the examined machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sureness {
     /// Data is at risk, or a setting is plainly wrong.
     Fault,
-    /// It costs time by documentation or published measurements.
+    /// The setting slows down I/O, according to documentation or published measurements.
     Cost,
-    /// It depends on the work; measure it.
+    /// The effect depends on the workload; measure it.
     Depends,
 }
 

@@ -83,7 +83,8 @@ impl BlackoutRecorder {
 }
 
 impl ClassGaps {
-    /// Records the gap that lasts at `now`, with the end `end`, if it has lasted for the minimum length.
+    /// Records a gap still open at `now` as a gap that ends at `end`, if it has lasted at least `least` nanoseconds. `due` is the due time of the
+    /// oldest waiting I/O.
     #[cold]
     fn settle(&mut self, due: Option<u64>, least: u64, now: u64, end: u64) {
         let from = due.unwrap_or(u64::MAX).min(self.failed).max(self.last);
@@ -99,7 +100,7 @@ impl ClassGaps {
     }
 }
 
-/// Cuts one worker's gaps to the window and returns those that still have at least `least`, class by class.
+/// Cuts one worker's gaps to the window. Returns those that are still at least `least` long, class by class.
 pub fn within(spans: &Spans, least: Nanos, window: Window) -> Vec<Blackout> {
     let mut all: Vec<Blackout> = Vec::new();
     for (spans, of) in spans.iter().zip(CLASSES) {

@@ -51,8 +51,8 @@ impl Control {
         self.start_ns.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns the time at which the load started, on the system's monotonic clock, and forgets it. `None` if no start time was set, or if the
-    /// load has not started.
+    /// Returns the load's start time on the system's monotonic clock, and clears it. `None` if no start time was set, or if the load has not
+    /// started.
     pub fn take_started_ns(&self) -> Option<u64> {
         let at_ns = self.started_ns.load(Ordering::Relaxed);
         let has_begun = at_ns > 0 && at_ns <= clock::system();

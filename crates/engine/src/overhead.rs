@@ -17,11 +17,11 @@ use crate::window::Window;
 use crate::worker::{self, Task};
 use crate::workers::{Finish, WorkerContext, WorkerReport};
 
-/// Measures the CPU nanoseconds that the engine spends per I/O on the null backend; no measured latency can be lower. Runs for some 50 ms at
-/// queue depth 1, where every I/O needs time stamps of its own, and with the full accounting.
+/// Measures the CPU nanoseconds that the engine spends per I/O on the null backend; no measured latency can be lower. Runs for some 50 ms at queue
+/// depth 1, where I/Os cannot share time stamps, and with the full accounting.
 ///
 /// # Panics
-/// If the system has not even a page of memory left, or no /dev/null.
+/// If the system has not a single page of memory left, or no /dev/null.
 #[must_use]
 pub fn overhead_ns() -> u64 {
     clock::calibrate();

@@ -123,8 +123,8 @@ fn length(mut file: &File) -> u64 {
     file.seek(SeekFrom::End(0)).unwrap_or_default()
 }
 
-/// Returns the cached bytes of a file or device, from cachestat(2), or from mincore(2) on older kernels. `None` if the kernel does not report
-/// them.
+/// Returns the cached bytes of a file or device, from cachestat(2), or from mincore(2) on older kernels. `None` if neither call reports them:
+/// mincore(2) only does so to the owner, and is not used beyond 1 GiB.
 fn left(file: &File) -> Option<u64> {
     cached_at_all(file).or_else(|| {
         let length = length(file);

@@ -90,7 +90,7 @@ impl Filling {
     }
 }
 
-/// Writes `bytes` bytes from offset `begin` in chunks; a chunk's content depends on its number.
+/// Writes `bytes` bytes from offset `begin` in chunks of up to 1 MiB; a chunk's content depends on its offset.
 struct Fill<'a> {
     filling: &'a Filling,
     begin: u64,

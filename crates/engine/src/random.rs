@@ -33,7 +33,7 @@ pub enum Purpose {
     Files,
     /// The files and directories of a generated tree.
     Tree,
-    /// The choice of the I/Os that get a priority of their own.
+    /// The choice of the I/Os that get another priority than their thread's (`cmdprio`).
     Priorities,
 }
 

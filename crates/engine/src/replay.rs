@@ -54,7 +54,7 @@ struct Planned {
     is_aligned: bool,
 }
 
-/// Number of the trace's I/Os up to now, by what became of them.
+/// Counts of the trace's I/Os so far: started, left out, due but not started, moved into the area, and aligned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) begun: u64,

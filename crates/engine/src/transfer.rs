@@ -13,7 +13,8 @@ pub(crate) trait Transfer {
     fn perform<B: Backend>(self, backend: B, free: Vec<Slot>) -> io::Result<()>;
 }
 
-/// Runs a task on a target with the fastest available backend and at most `depth` I/Os in flight of up to a slot's length.
+/// Runs a task on a target: with io_uring and up to `depth` I/Os in flight; without io_uring one I/O at a time. `slot_bytes` is the maximum length
+/// of an I/O.
 pub(crate) fn perform(
     target: &Target,
     depth: u32,

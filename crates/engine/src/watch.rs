@@ -163,8 +163,8 @@ fn watch(
     Ok(outcome)
 }
 
-/// Returns the time from the last warm-up completion to the window's start, and from the last completion in the window to its end. `None` if
-/// there is no completion on either side.
+/// Returns the time from the last completion of the warm-up to the start of the window, and from the last completion of the window to its end.
+/// `None` if no I/O completed in the warm-up, or none in the window.
 fn edges(window: Window, finishes: &[Finish]) -> Option<WindowEdges> {
     let before = finishes.iter().filter_map(|finish| finish.ramp_completed_at).max()?;
     let last = finishes.iter().filter_map(|finish| finish.completed_at).max()?;

@@ -186,7 +186,7 @@ impl CommitTimer {
 /// The outcome of preparing I/Os for the next call to the kernel.
 struct Prepared {
     any: bool,
-    /// Time at which to look again if no I/O completes until then.
+    /// Time at which to wake up if no I/O completes before.
     wake: u64,
 }
 
@@ -395,7 +395,7 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Waits for the I/Os in flight at the end. They do not count, but they are verified, because the final read-back must know of every
-    /// acknowledged write. With `with_errors`, those that fail are counted as errors.
+    /// acknowledged write. With `with_errors`, failed I/Os are counted as errors.
     fn drain(&mut self, with_errors: bool) -> Result<(), EngineError> {
         loop {
             for Completion { mut slot, result } in self.done.drain(..) {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Version of the messages. A member with another version is refused, with a message that names both versions.
 pub const PROTOCOL: u32 = 2;
 
-/// Number of one execution of one cell. The same number means the same cell and round on every member.
+/// Number of one measurement in the run. The same number means the same target, workload and round on every member.
 pub type StepNumber = u64;
 
 /// A message from the coordinator to a member.
@@ -59,7 +59,7 @@ pub struct Assignment {
     pub mode: FleetMode,
     /// The plan for this member. Its rates are the member's share, and its targets are those of the member.
     pub plan: Plan,
-    /// Seed of the order of cells, the same for all members, so that all measure the cells in the same order.
+    /// Seed of the order of measurements, the same for all members, so that all measure in the same order.
     pub seed: u64,
     /// Steps to skip, because the coordinator has their results from an earlier attempt.
     #[serde(default)]

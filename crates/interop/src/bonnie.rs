@@ -162,7 +162,7 @@ fn per_second(measured: &Measurement, count: u64) -> Option<f64> {
     (seconds > 0.0).then(|| count as f64 / seconds)
 }
 
-/// Returns the longest latency of a chunk, a seek or a file operation; `None` where one takes several system calls.
+/// Returns the longest latency of a chunk, a seek or a file operation; `None` for tests that need several system calls for each chunk.
 fn longest(name: &str, measured: &Measurement) -> Option<Nanos> {
     let tallies = &measured.outcome.tallies;
     let tally: Option<&Tally> = match name {

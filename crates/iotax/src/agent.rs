@@ -180,7 +180,8 @@ impl<W: Write> SenderState<W> {
         wire::send(&mut self.stream, event)
     }
 
-    /// Sends a heartbeat if the last event is at least [`wire::BEAT`] old. Returns the time since the last event or heartbeat.
+    /// Sends a heartbeat if a request is being answered and the last event is at least [`wire::BEAT`] old. Returns the time since the last event or
+    /// heartbeat.
     fn beat(&mut self) -> Duration {
         let since = self.last_sent.elapsed();
         if since < wire::BEAT {

@@ -1,10 +1,10 @@
 //! The only place that writes to stdout and stderr.
 //!
-//! All text passes [`visible`], so that no foreign name, path or error reaches the terminal as an escape sequence. Only
-//! pages ([`Styled`]) and clap's help are written as they are.
+//! All text passes [`visible`], so that no name, path or error from elsewhere reaches the terminal as an escape sequence. Only
+//! pages ([`Styled`]) and clap's help are written unchanged.
 //!
-//! Readers may be slow; after Ctrl-C they get [`PATIENCE`]. A reader of stdout that goes away does not stop measuring or
-//! undoing. Other errors of stdout are kept for [`finish`]: lost output must not look like success.
+//! Output waits for a slow reader; after Ctrl-C for at most [`PATIENCE`]. If the reader of stdout goes away, measuring and undoing
+//! continue. Other errors of stdout are kept for [`finish`], so that lost output is not reported as success.
 
 use std::borrow::Cow;
 use std::fmt::Arguments;
@@ -50,10 +50,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The bytes that a ready pipe takes without blocking: `PIPE_BUF` on Linux.
 const PIPE_ROOM: usize = 4096;
 
-/// Set by --quiet.
+/// True with `--quiet`: notes about progress are not printed.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Set by Ctrl-C, in commands that undo something first.
+/// The interrupt flag of a command that undoes changes after Ctrl-C; empty in other commands.
 static STOP: OnceLock<Interrupt> = OnceLock::new();
 
 /// The error that ended output to stdout, for [`finish`].

@@ -110,7 +110,7 @@ impl PostgresqlMode {
     /// All PostgreSQL modes, the default first.
     pub const ALL: [Self; 4] = [Self::Fdatasync, Self::OpenDatasync, Self::Asynchronous, Self::Unsynced];
 
-    /// The setting that differs from PostgreSQL's defaults, as a line of postgresql.conf.
+    /// The setting that selects this mode, as a line of postgresql.conf; all other settings are PostgreSQL's defaults.
     #[must_use]
     pub const fn setting(self) -> &'static str {
         match self {
@@ -201,8 +201,8 @@ pub struct PowerCut {
 }
 
 impl PowerCut {
-    /// Computes the result of a power cut `seconds` after the first write from the check of the surviving data. The age of the oldest lost write
-    /// assumes that writes were evenly spaced.
+    /// Computes the result of a power cut from the check of the surviving data. `seconds` is the time from the first write to the cut; `None` if
+    /// unknown. The age of the oldest lost write assumes that writes were evenly spaced.
     #[must_use]
     pub fn found(seconds: Option<f64>, recovery: &Recovery) -> Self {
         // The load writes evenly.

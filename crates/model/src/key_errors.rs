@@ -2,11 +2,12 @@
 
 use crate::words::nearest;
 
-/// Names of keys in other tools with iotax's name, for hints where spelling alone does not suggest it.
+/// Key names from other tools, each with iotax's name for that key: hints where the spelling is too different for [`nearest`].
 const ELSEWHERE: [(&str, &str); 4] =
     [("block_size", "bs"), ("blocksize", "bs"), ("queue_depth", "iodepth"), ("duration", "runtime")];
 
-/// Rewords a message of serde, which names Rust types and lists every accepted key.
+/// Rewords an error of serde in the terms of plan files: names TOML values instead of Rust types, and suggests the nearest key. Returns errors of
+/// other forms unchanged.
 pub(crate) fn in_our_words(message: &str) -> String {
     // unknown field `bz`, expected one of `bs`, `rw`
     if let Some((unknown, known)) =

@@ -76,10 +76,10 @@ pub struct Traffic {
     /// Bytes of one write, datagram or message [default: 128k for TCP, what the path carries in one packet for UDP, 64 for round trips]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub length: Option<Bytes>,
-    /// Bits per second of each stream and direction [default: as many as it carries]
+    /// Bits per second of each stream and direction [default: no limit]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bitrate: Option<BitRate>,
-    /// End after this many bytes of all streams of a direction together [default: no end but the time]
+    /// End after this many bytes, summed over all streams of one direction [default: only runtime ends the test]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bytes: Option<Bytes>,
     /// Size of the sockets' buffers [default: the kernel's own]
@@ -97,7 +97,7 @@ pub struct Traffic {
     /// Have the kernel poll the device for this long before it waits (SO_BUSY_POLL)
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busy_poll: Option<Nanos>,
-    /// Round trips started per second, even if earlier ones are not back [default: the next one when the last one is]
+    /// Round trips started per second, even if earlier ones have not returned [default: one at a time, each right after the one before]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate: Option<u64>,
     /// Round trips: run TCP streams in `direction` at the same time
@@ -236,7 +236,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A server without a token, reached from any local address and port.
+    /// The server at this host and port, without a token; the kernel chooses the client's local address and port.
     #[must_use]
     pub fn at(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port, token: None, bind: None, cport: None }

@@ -50,7 +50,7 @@ pub(crate) fn or_text(table: &mut Schema) {
     }
 }
 
-/// Formats a range for an error message: `1 to 4096`, `1 and more`.
+/// Formats a range for an error message: `1 to 4096`; without an upper limit `1 and more, such as 500 or 10k`.
 #[must_use]
 pub fn accepted(range: &RangeInclusive<u64>) -> String {
     match (range.start(), range.end()) {

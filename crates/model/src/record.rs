@@ -169,8 +169,8 @@ pub struct Outcome {
     /// Reason for an early end of the measurement; absent if it ran to its end.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stop: Option<Stop>,
-    /// Periods without a completed I/O in order of time, at most the 500 longest for each direction. Absent if they are not recorded, or if a
-    /// worker did not return.
+    /// Periods without a completed I/O in order of time, at most the 500 longest for each class (reads, writes with trims, flushes). Absent if they
+    /// are not recorded, or if a worker did not return.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub blackouts: Option<Vec<Blackout>>,
     /// Periods in which no I/O completed in the block devices below the target on the agent's machine, from the bottom up; empty if not recorded.
@@ -187,12 +187,12 @@ pub struct Outcome {
     /// that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_io_ns: Option<u64>,
-    /// Duration of the flush after the window, which does not count toward the window. Absent if there was no flush, because nothing was written or
-    /// an I/O failed.
+    /// Duration of the flush after the window, which does not count toward the window. Absent if nothing was written, an I/O failed, or the flush
+    /// failed or is not supported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub flush_ns: Option<u64>,
-    /// Pages of the target that direct I/O left in the page cache of the agent's machine. Absent for buffered I/O, and if the kernel does not
-    /// report residency.
+    /// Sampled bytes of the target in the page cache of the agent's machine, before and after direct I/O. Absent for buffered I/O, and if the kernel
+    /// does not report residency.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub page_cache: Option<PageCache>,
     /// Network statistics; absent for storage.
@@ -214,7 +214,7 @@ pub enum CacheDrop {
     Target {
         /// Total size in bytes of the target's files and devices.
         of: u64,
-        /// Bytes of them that were still cached afterwards; absent if the kernel does not report residency.
+        /// Bytes of these files and devices that were still cached afterwards; absent if the kernel does not report residency.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         left: Option<u64>,
     },
@@ -345,8 +345,8 @@ pub struct HostActivity {
     /// `kworker/loop0`, and `kworker` for high-priority ones, which serve all devices. Only for a whole measurement.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub kernel_threads: BTreeMap<String, CpuTime>,
-    /// CPU time of the programs that take part here: the load generator, a network's server, the threads of QEMU and storage daemons. Only for
-    /// a whole measurement; absent where one of them is not known, such as the daemon of a FUSE filesystem.
+    /// CPU time of the programs on this host that take part in the I/O: the load generator, the server of a network test, QEMU and storage
+    /// daemons. Only for a whole measurement; absent if one of these programs is not observed, such as the daemon of a FUSE filesystem.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub programs_ns: Option<u64>,
     /// CPU time of all kernel threads, including `kernel_threads`. Only for a whole measurement.

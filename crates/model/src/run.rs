@@ -14,9 +14,9 @@ use crate::{Plan, Warning};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// A process works on it.
+    /// A process is carrying out the plan.
     Running,
-    /// Every round of its plan is there.
+    /// The plan was carried out to its end.
     Complete,
     /// Stopped by the user, or its process was killed; it can be resumed.
     Interrupted,
@@ -74,7 +74,8 @@ pub struct Run {
     pub store: Option<String>,
 }
 
-/// Formats an iotax command line that can be pasted into a shell: `iotax report 17 --detail --db FILE`. `subject` is a run's number or a path.
+/// Formats an iotax command line that can be pasted into a shell: `iotax report 17 --detail --db FILE`. `word` is the subcommand, `subject` a run's
+/// number or a path.
 #[must_use]
 pub fn command(word: &str, subject: &str, options: &str, store: Option<&str>) -> String {
     let store = store.map(|store| format!("--db {}", quoted(store)));

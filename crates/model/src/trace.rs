@@ -19,29 +19,29 @@ words! {
 words! {
     /// The format of a trace.
     TraceFormat, "trace format" {
-        /// iotax's own, in Parquet.
+        /// Parquet, as `iotax record` writes it.
         Parquet = "parquet",
-        /// fio's iolog, version 2 or 3.
+        /// The iolog of fio, version 2 or 3.
         Iolog = "iolog",
-        /// blkparse's text.
+        /// Text output of blkparse.
         Blkparse = "blkparse",
-        /// blktrace's binary files, one for each CPU.
+        /// Binary files of blktrace, one for each CPU.
         Blktrace = "blktrace",
         /// CSV with a header, as iotax writes it.
         Csv = "csv",
         /// CSV of the traces of MSR Cambridge (SNIA).
         Msr = "msr",
-        /// CSV of Alibaba's block traces.
+        /// CSV of the Alibaba block traces.
         Alibaba = "alibaba",
-        /// CSV of the Storage Performance Council's traces.
+        /// CSV of the Storage Performance Council (SPC) traces.
         Spc = "spc",
-        /// CloudPhysics' traces of vSCSI, version 1 or 2.
+        /// CloudPhysics vSCSI traces, version 1 or 2.
         Vscsi = "vscsi",
-        /// CSV of Tencent's block traces.
+        /// CSV of the Tencent block traces.
         Tencent = "tencent",
         /// Text of the traces of Florida International University (SNIA).
         Fiu = "fiu",
-        /// libCacheSim's binary format.
+        /// Binary format of libCacheSim.
         OracleGeneral = "oracleGeneral",
     }
 }
@@ -105,7 +105,7 @@ pub const LONGEST: u64 = 64 << 20;
 /// Counts and extremes of a trace, from which a replay is planned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TraceSummary {
-    /// Time of the first I/O in nanoseconds; `None` for an empty trace.
+    /// Time of the first I/O in nanoseconds from the start of the trace; `None` for an empty trace.
     pub first_ns: Option<u64>,
     /// Number of reads.
     pub reads: u64,

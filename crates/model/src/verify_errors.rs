@@ -66,13 +66,13 @@ pub struct Findings {
     pub checked: u64,
     /// Blocks not checked, because the last write to them failed or never returned: their content is undefined.
     pub uncertain: u64,
-    /// True if the last check, of all that was written, could not be made to its end.
+    /// True if the final check of all written data failed before its end.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub unfinished: bool,
-    /// There if the journal lacks acknowledged writes.
+    /// State of a write journal that lacks acknowledged writes; absent if it has all, or without a journal.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub journal: Option<IncompleteJournal>,
-    /// By kind, in the order of [`FaultKind`].
+    /// Faulty blocks, one entry for each kind of fault, in the order of [`FaultKind`].
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub faults: Vec<Fault>,
 }
@@ -115,7 +115,7 @@ impl Findings {
         other.faults.into_iter().for_each(|fault| self.put(fault));
     }
 
-    /// Reason why not every block could be verified; `None` if verification was complete.
+    /// Reason why the verification is incomplete: an incomplete journal, or a final check that did not finish. `None` if it is complete.
     #[must_use]
     pub fn incomplete(&self) -> Option<String> {
         let unread = self.unfinished.then(|| "not all that was written could be read back".to_owned());

@@ -63,18 +63,18 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Warning {
-    /// The kind.
+    /// The kind of problem that the warning reports.
     pub kind: WarningKind,
-    /// The target it concerns; absent for the whole run.
+    /// The target that the warning is about; absent if it is about the whole run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target: Option<String>,
-    /// The workload it concerns; absent for all.
+    /// The workload that the warning is about; absent if it is about all workloads.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<String>,
-    /// The round it concerns, from 1; absent for all.
+    /// The round that the warning is about, from 1; absent if it is about all rounds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub round: Option<u32>,
-    /// The numbers that show it.
+    /// The observation that led to the warning, with its numbers.
     pub evidence: String,
     /// The remedy, in one sentence.
     pub remedy: String,

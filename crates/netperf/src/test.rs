@@ -254,7 +254,8 @@ impl Running<'_> {
         TestInterval { begin_ns: last - begin, end_ns: now - begin, omitted, streams }
     }
 
-    /// Returns the time at which all data had been transferred; `None` as long as data is missing.
+    /// Returns the time at which all data had been transferred; `None` as long as data is missing. Missing data is given up if none arrives for 2
+    /// s; data that was only sent, if it is not acknowledged within 10 s.
     fn through(&self, now: u64, omitted: bool, progress: &mut ByteProgress) -> Option<u64> {
         let direction = self.test.traffic.direction;
         let sent_all = self.streams.have_sent_all();

@@ -5,7 +5,7 @@ use iotax_model::units::human;
 use iotax_analysis::IoAmplification;
 use iotax_analysis::amplification::{Level, Passed};
 
-/// Ratios of I/Os, sizes or bytes within 5% of 1 are not mentioned.
+/// Largest deviation of a ratio from 1 that is not mentioned: ratios of I/Os, sizes or bytes within 5% of 1.
 const TELLING: f64 = 0.05;
 
 /// Formats one line per direction with the layers that changed the I/O: `reads: vdb merged 24:1 (96 KiB each), 5.0% of the bytes, ...`.
@@ -24,10 +24,10 @@ pub(super) fn remarkable(flow: &IoAmplification) -> Vec<String> {
     lines
 }
 
-/// Selects a layer's count of reads or its count of writes.
+/// Selects the reads or the writes of a layer.
 type Of = fn(&Level) -> &Passed;
 
-/// Reads and writes by name, each with the accessor for a layer's count.
+/// Name of each direction, and the function that selects its I/Os in a layer.
 pub(super) const DIRECTIONS: [(&str, Of); 2] =
     [("read", |level| &level.read), ("write", |level| &level.write)];
 

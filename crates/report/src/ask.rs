@@ -10,13 +10,14 @@ use iotax_model::{Run, RunState};
 
 use super::figure::title;
 
-/// `4k random read: the highest rate with p99 <= 500us and errors = 0`.
+/// Formats the heading of a rate search: `4k random read: the highest rate with p99 <= 500us and errors = 0`.
 pub(super) fn heading(ask: &AskSpec, answers: &Answers<'_>) -> String {
     let conditions: Vec<String> = ask.slo.iter().map(Slo::to_string).collect();
     format!("{}: the highest rate with {}", title(answers.work), listed(&conditions))
 }
 
-/// One sentence per target: its rate, the comparison with the baseline, what limits it, and whether the requested rate is possible.
+/// Returns a sentence per target: the highest rate, the comparison with the baseline, the limiting condition, and if the requested rate is
+/// possible. The last sentence may suggest a longer search.
 pub(super) fn sentences(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Vec<String> {
     let one = |answer: &Answer<'_>| {
         let mut parts = vec![rate(answer)];
@@ -81,7 +82,7 @@ fn rate(answer: &Answer<'_>) -> String {
     }
 }
 
-/// `limited by p99 <= 500us, at 46% of the 25.9k that it can do; 62 trials`; `None` unless a rate was found.
+/// Names the limiting condition: `limited by p99 <= 500us, at 46% of the 25.9k that it can do; 62 trials`; `None` unless a rate was found.
 fn limit(answer: &Answer<'_>) -> Option<String> {
     let HighestRate::Rate(located) = answer.found else { return None };
     let limit = match answer.limited_by? {
@@ -112,7 +113,7 @@ fn compared(against: &Against, baseline: &str) -> String {
     }
 }
 
-/// Describes how a rate was kept over many windows: `11.9k IOPS for 60 windows of 1m: kept, missed in 2, first in number 17`.
+/// Describes the long run at the found rate: `11.9k IOPS for 60 windows of 1m: kept, missed in 2, first in number 17`.
 fn held(held: &Held) -> String {
     let (rate, window) = (human::count(held.rate), Nanos(held.window_ns));
     let missed = match held.missed.as_slice() {
@@ -125,7 +126,7 @@ fn held(held: &Held) -> String {
     format!("{rate} IOPS for {} windows of {window}: {missed}", held.windows)
 }
 
-/// Answers whether the target can do the requested rate: `20.0k IOPS: yes, with 18% to spare`.
+/// Formats the answer to whether the target can sustain the requested rate: `20.0k IOPS: yes, with 18% to spare`.
 fn possible(answer: &Answer<'_>, iops: u64) -> String {
     let asked = iops as f64;
     let possible = answer.allows(asked);

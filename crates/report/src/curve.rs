@@ -7,15 +7,15 @@ use iotax_model::units::human;
 
 use super::figure::{signed_time, title};
 
-/// `4k random read: latency against load`.
+/// Formats the heading of a workload's curves: `4k random read: latency against load`.
 pub(super) fn heading(curves: &Curves<'_>) -> String {
     format!("{}: latency against load", title(curves.work))
 }
 
-/// Share of a target's capacity near which its response time is compared with the baseline's.
+/// Load, as a share of a target's capacity, near which its response time is compared with the baseline's.
 const HALF: f64 = 0.5;
 
-/// One sentence per target: its capacity, the knee of its latency curve, and its cost against the baseline.
+/// Returns a sentence per target: its capacity, its response time compared with the baseline's, and the knee of its latency curve.
 pub(super) fn sentences(judgement: &Judgement, curves: &Curves<'_>, baseline: &str) -> Vec<String> {
     let base = curves.targets.iter().find(|curve| curve.target == baseline);
     curves.targets.iter().map(|curve| sentence(judgement, curves, curve, base)).collect()
@@ -57,7 +57,7 @@ fn sentence(
     format!("{}: {}.", curve.target, parts.join("; "))
 }
 
-/// Compares a target's capacity with the baseline's: `, 38% less than host-file`; empty if not compared.
+/// Compares a target's capacity with the baseline's: `, 38% less than host-file`; `None` if the two were not compared.
 fn against(
     judgement: &Judgement,
     curves: &Curves<'_>,
@@ -75,8 +75,8 @@ fn against(
     })
 }
 
-/// Compares mean response times with the baseline's at the rate nearest to half of this target's capacity:
-/// `responses +40.0 us at 5.50k IOPS`.
+/// Compares mean response times with the baseline's at the sustained rate nearest to half of this target's capacity: `responses +40.0 us at 5.50k
+/// IOPS`.
 fn at_half(judgement: &Judgement, curve: &Curve<'_>, base: &Curve<'_>) -> Option<String> {
     let half = curve.capacity?.at * HALF;
     let both = |point: &RatePoint<'_>| -> Option<(f64, f64, String)> {
@@ -104,7 +104,7 @@ pub(super) fn with_interval(located: &Located) -> String {
     human::count(located.at) + &interval.unwrap_or_default()
 }
 
-/// Explains the columns of the tables of rates; `has_kept` adds the column `kept`.
+/// Returns the legend below the tables of rates; `has_kept` adds the explanation of the column `kept`.
 pub(super) fn legend(has_kept: bool) -> String {
     let kept = if has_kept { KEPT } else { "" };
     format!(
@@ -112,5 +112,5 @@ pub(super) fn legend(has_kept: bool) -> String {
     )
 }
 
-/// Explains the column `kept` below the table.
+/// Explanation of the column `kept` in the legend.
 const KEPT: &str = " kept: the share of the I/Os due in a window that completed in it (a random schedule makes a few more or fewer due than the rate says).";

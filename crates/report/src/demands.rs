@@ -19,7 +19,7 @@ pub(super) fn sentences(run: &Run, judgement: &Judgement) -> Vec<String> {
     run.plan.targets.iter().map(|target| sentence(run, &all, &target.name)).collect()
 }
 
-/// `host-file: yes; p99 of sync is 2.10 ms [1.90, 2.40], at most 10.0 ms: 4.76 times as quick as needed.`
+/// Formats a target's answer: `host-file: yes; p99 of sync is 2.10 ms [1.90, 2.40], at most 10.0 ms: 4.76 times as quick as needed.`
 fn sentence(run: &Run, all: &[DemandOnTarget<'_>], target: &str) -> String {
     let of_target: Vec<&DemandOnTarget<'_>> = all.iter().filter(|demand| demand.target == target).collect();
     let answer = all_of(all, target);
@@ -28,7 +28,7 @@ fn sentence(run: &Run, all: &[DemandOnTarget<'_>], target: &str) -> String {
     format!("{target}: {}{emulated}{about}.", word(answer))
 }
 
-/// Selects the demand that decides a target's answer: of the demands with this verdict, the one with the smallest margin.
+/// Selects the demand that decides a target's answer: among the demands with this answer, the one with the least headroom.
 fn decisive<'a, 'b>(of_target: &[&'b DemandOnTarget<'a>], answer: Kept) -> Option<&'b DemandOnTarget<'a>> {
     let same = of_target.iter().filter(|demand| demand.kept == answer);
     same.min_by(|one, other| {
@@ -92,7 +92,7 @@ pub(super) fn shown(demand: &DemandOnTarget<'_>) -> Option<String> {
     })
 }
 
-/// Explains why a demand lacks a figure or an interval; `None` if nothing is missing.
+/// Explains why a demand has no figure, no interval or no decision; `None` if it has all three.
 pub(super) fn why(demand: &DemandOnTarget<'_>) -> Option<String> {
     Some(match demand.missing? {
         NoFigure::Unusable => "its measurements cannot be used".into(),
@@ -108,7 +108,7 @@ pub(super) fn why(demand: &DemandOnTarget<'_>) -> Option<String> {
     })
 }
 
-/// `yes`, `no` or `undecided`.
+/// Returns `yes`, `no` or `undecided`, the word for an answer.
 pub(super) const fn word(kept: Kept) -> &'static str {
     match kept {
         Kept::Yes => "yes",

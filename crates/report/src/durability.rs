@@ -10,10 +10,10 @@ use iotax_model::units::human::listed;
 
 use crate::figure::{change, grouped, or_unknown};
 
-/// Flush counts that differ by less than 2% are equal: a flush requested within a window may end just after it.
+/// Largest relative difference at which two flush counts are equal: a flush requested within a window may end just after it.
 const EDGE: f64 = 0.02;
 
-/// The methods of one target whose flushes had the same outcome, with their counts added up.
+/// The durable-write methods of one target whose flushes had the same outcome, with their flush counts added up.
 struct Alike<'a> {
     methods: Vec<&'a str>,
     account: FlushAccount,
@@ -44,7 +44,8 @@ fn alike<'a>(writes: &'a DurableWrites<'_>, target: &str) -> Vec<Alike<'a>> {
     all
 }
 
-/// `virtio-raw: 1,000 asked, 1,000 in QEMU, which passed on 0, 12 in vda. 1,000 of 1,000 swallowed by QEMU`.
+/// Formats the flush counts of a target by layer: `host-file: 1,000 asked, 1,000 in volatile, which passed on 0, 12 in vda. 1,000 of 1,000
+/// swallowed by volatile`.
 fn line(target: &str, alike: &Alike<'_>, several: bool) -> String {
     let account = &alike.account;
     let names: Vec<String> = alike.methods.iter().map(|name| (*name).to_owned()).collect();
@@ -114,8 +115,8 @@ fn swallowed(writes: &DurableWrites<'_>, target: &str) -> Option<String> {
     ))
 }
 
-/// `vm-raw: open_datasync has the highest rate of durable writes, 3.21k a second, p99 412 us; against fsync +12%; without durability 40.0
-/// times as many.`
+/// Names a target's fastest durable method: `vm-raw: open_datasync has the highest rate of durable writes, 3.21k a second, p99 412 us; against
+/// fsync +12%; without durability 40.0 times as many.`
 fn quickest(writes: &DurableWrites<'_>, target: &str) -> Option<String> {
     let rate = |cell: &&MethodOnTarget<'_>| cell.per_second.unwrap_or_default();
     let durable = writes.on(target).filter(|cell| cell.is_durable() && cell.per_second.is_some());
@@ -138,7 +139,7 @@ fn quickest(writes: &DurableWrites<'_>, target: &str) -> Option<String> {
     Some(text + ".")
 }
 
-/// Formats a rate against the reference method's: `+12%`, `+3% (undecided)`.
+/// Formats a method's rate compared with the reference method's: `+12%`, `+3.0% (undecided)`.
 pub(super) fn against(ratio: &Ratio) -> String {
     let word = match ratio.verdict {
         Verdict::Undecided | Verdict::Same => format!(" ({})", ratio.word()),

@@ -26,11 +26,11 @@ pub(crate) fn signed_time(ns: f64) -> String {
     format!("{sign}{}", human::time(ns.abs()))
 }
 
-/// An interval that reaches this many times further from 0 than its estimate determines the unit of both.
+/// If an interval reaches this many times further from 0 than its estimate, both are shown in the interval's unit.
 const FAR_WIDER: f64 = 50.0;
 
-/// `+35.2 us [34.1, 36.4]`. Both are in the estimate's unit, or in the interval's if that is far wider: `+0.85 us [-59.2, 69.5]`. A missing
-/// interval is shown as `[no interval]`, since an estimate alone would look certain.
+/// Formats a cost in time with its interval: `+35.2 us [34.1, 36.4]`. The unit is that of the estimate, or of the interval if this is far wider:
+/// `+0.85 us [-59.2, 69.5]`. A missing interval is shown as `[no interval]`, since an estimate alone would look certain.
 pub(super) fn tax(tax: &Tax) -> String {
     let farthest = tax.interval.map_or(0.0, |interval| interval.low.abs().max(interval.high.abs()));
     if farthest < FAR_WIDER * tax.ns.abs() {
@@ -46,7 +46,7 @@ fn with_interval(estimate: String, interval: Option<Interval>) -> String {
     estimate + " " + &interval
 }
 
-/// Formats the cost of a ladder step: added time, or for throughput the change in percent.
+/// Formats the cost of one layer or setting (a step of the ladder): added time, or for throughput the change in percent.
 pub(super) fn step_in_words(step: &Comparison) -> String {
     if step.metric.is_time() {
         return step.ratio.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax);
@@ -134,7 +134,7 @@ pub(super) fn gigabits(bytes_per_s: f64) -> String {
     }
 }
 
-/// Returns the unit of work to which CPU time is related: `I/O`, `GiB` for network streams.
+/// Returns the unit of work per which CPU time is given: `GiB` for network streams, else such as `I/O`.
 pub(super) fn cpu_unit(workload: &Workload) -> &'static str {
     match workload.kind() {
         Kind::Streams(_) => "GiB",

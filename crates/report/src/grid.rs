@@ -1,4 +1,4 @@
-//! Describes how reads and writes limit each other on a target.
+//! Formats the results of a grid: which combinations of read and write rates a target sustains at a given response time.
 
 use iotax_analysis::curve::{Grid, Located, Ray};
 use iotax_model::units::human;
@@ -6,7 +6,7 @@ use iotax_model::units::human;
 use crate::curve::with_interval;
 use crate::figure::title;
 
-/// `4k random read and write, queue depth 64 on host-file: reads against writes`.
+/// Formats the heading of a grid: `4k random read and write, queue depth 64 on host-file: reads against writes`.
 pub(super) fn heading(grid: &Grid<'_>) -> String {
     let title = title(grid.work).replacen(&format!(", {}", shares(&grid.rays[0])), "", 1);
     format!("{title} on {}: reads against writes", grid.target)
@@ -30,5 +30,5 @@ pub(super) fn apart(ray: &Ray<'_>, load: &Located) -> String {
     format!("{reads} + {writes}")
 }
 
-/// Explains the table of loads, below it.
+/// Legend below the table of loads.
 pub(super) const LEGEND: &str = "Reads + writes a second at which the mean response time, from when each I/O was due, reaches the time above. - where it is never reached by a rate that is sustained, or passed by the lowest.";

@@ -12,8 +12,8 @@ use crate::marks::is_emulated;
 /// Smallest deviation that is reported; a smaller one is shown as 0.10%.
 const LEAST: f64 = 0.001;
 
-/// Returns a sentence per rate limit of a target. If no limit on I/Os, or none on bytes, was found, a sentence says so or gives the reason
-/// why it is unknown.
+/// Returns a sentence per rate limit of a target. If no limit on I/Os or no limit on bytes was found, a sentence says so, or gives the reason why a
+/// limit is unknown.
 pub(crate) fn sentences(run: &Run, found: &LimitsOnTarget<'_>) -> Vec<String> {
     let emulated = if is_emulated(run, found.target) { " (emulated: no word on a real machine)" } else { "" };
     let of_unit = |unit: RateUnit| -> Vec<String> {
@@ -42,8 +42,8 @@ pub(crate) fn sentences(run: &Run, found: &LimitsOnTarget<'_>) -> Vec<String> {
     all.map(|sentence| format!("{}{emulated}: {sentence}.", found.target)).collect()
 }
 
-/// Describes a rate limit: `limited to 500 I/Os a second, reads and writes together: the same at 4k and 16k, within 0.4%; before that 2.00k
-/// I/Os a second for 5.00 s`.
+/// Describes a rate limit: `limited to 500 I/Os a second, reads and writes together: the same at 4k and 16k, within 0.40%; before that 2.00k I/Os a
+/// second for 5.00 s`.
 fn held(limit: &RateLimit) -> String {
     let rate = per_second(limit.rate, limit.unit);
     let bound = match limit.scope {
@@ -65,7 +65,7 @@ fn before(burst: BurstLevel, unit: RateUnit) -> String {
     format!("; before that {} for {}", per_second(burst.rate, unit), human::time(burst.seconds * 1e9))
 }
 
-/// Describes a rate that depends on the block size, so is no limit: `reads 43.0k I/Os a second at 4k and 31.0k I/Os a second at 16k`.
+/// Describes the rates of a direction without a limit, at two block sizes: `reads 43.0k I/Os a second at 4k and 31.0k I/Os a second at 16k`.
 fn not_held(free: &FreeRate) -> String {
     let direction = if free.is_write { "writes" } else { "reads" };
     let [(first, one), (second, other)] = free.rates;

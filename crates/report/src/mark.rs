@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// The mark of a file format. iotax does not take a file without the mark for its own.
+/// The mark of a file format. iotax replaces only files that carry the mark of its own format.
 #[derive(Debug, Clone)]
 pub struct Mark {
     /// Name of the format.
@@ -53,13 +53,13 @@ impl Mark {
         Self { format: schema, place: MarkPosition::Member(way, Value::Is(schema)) }
     }
 
-    /// Returns whether the format has a mark.
+    /// Returns whether files of this format can carry a mark.
     #[must_use]
     pub const fn exists(&self) -> bool {
         !matches!(self.place, MarkPosition::Nowhere)
     }
 
-    /// Returns whether a file with these contents carries the mark.
+    /// Returns whether a file with these contents carries the mark; false for a format without a mark.
     #[must_use]
     pub fn stands_in(&self, contents: &[u8]) -> bool {
         match &self.place {
@@ -120,7 +120,7 @@ impl<'de> Visitor<'de> for KeyPath<'_> {
         Ok(self.0.is_empty().then(|| text.to_owned()))
     }
 
-    /// Reads the mark from a list of documents; `None` unless all documents have the same.
+    /// Reads the mark from a list of documents; `None` unless all documents have the same mark.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut found = list.next_element_seed(KeyPath(self.0))?.flatten();
         while let Some(next) = list.next_element_seed(KeyPath(self.0))? {

@@ -9,11 +9,11 @@ use serde::Serialize;
 const BURSTY: f64 = 1.3;
 /// Coefficient of variation of the interarrival times below which arrivals count as evenly spaced.
 const EVEN: f64 = 0.5;
-/// Share of sequential I/Os from which a trace counts as sequential.
+/// Share of sequential reads and writes from which a trace counts as sequential.
 const SEQUENTIAL: f64 = 0.5;
-/// A hot area is reported as lost if half of the trace's I/Os fit into this fraction of the area that half of the workload's I/Os take.
+/// Ratio of the areas that receive half of the I/Os, trace to workload, below which the trace's hot area is reported as lost.
 const LESS: f64 = 0.8;
-/// Reuse is reported as lost if an LRU cache would answer more of the trace's reads than of the workload's by this share.
+/// Difference of the hit shares of an LRU cache, trace minus workload, above which the trace's reuse is reported as lost.
 const REUSED: f64 = 0.1;
 
 /// The synthetic workload that comes closest to a trace, as flags of `iotax bench`, and the properties of the trace that it lacks.
@@ -25,7 +25,7 @@ pub struct Nearest {
     pub loses: Vec<String>,
 }
 
-/// Returns the closest workload; `None` for a trace without reads and writes.
+/// Returns the synthetic workload that is closest to the trace; `None` for a trace without reads and writes.
 #[must_use]
 pub fn nearest(profile: &TraceProfile) -> Option<Nearest> {
     let data = profile.reads + profile.writes;

@@ -10,7 +10,7 @@ use iotax_analysis::percentile::percentile;
 use iotax_analysis::{Comparison, Judgement, Metric, Network, Summary};
 use iotax_model::Run;
 
-/// A table; columns that are unknown in every row are omitted.
+/// A table of a network workload. Columns that are unknown in every row are left out.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
     /// Column names except that of the first column, which holds the row names.
@@ -47,7 +47,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The data of one table row: a target's figures on a workload.
+/// The data of one table row: a target's figures on a network workload.
 struct Cell<'a> {
     workload: &'a Workload,
     summary: &'a Summary,
@@ -98,7 +98,7 @@ const TRIPS: [Column; 12] = [
     ("guest/trip", |cell| cell.network?.guest_cpu_per_io.filter(|_| !is_loaded(cell)).map(human::time)),
 ];
 
-/// Columns left out of terminal tables that compare targets, to save width.
+/// Columns that terminal tables leave out when they compare targets, to save width.
 const WIDE: [&str; 7] = ["CPU/packet", "trips/s", "min", "mean", "p99.9", "mdev", "guest/trip"];
 
 fn is_loaded(cell: &Cell<'_>) -> bool {

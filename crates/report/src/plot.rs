@@ -1,11 +1,11 @@
 //! Line plots in braille characters for terminals: a character is two dots wide and four dots high.
 
-/// Width and height of a plot in characters.
+/// Width of a plot in characters; `ROWS` is its height.
 const COLUMNS: usize = 48;
 const ROWS: usize = 8;
 /// Width of the vertical axis labels in characters.
 const LABEL: usize = 8;
-/// Bit of each dot in a braille character, by column and row.
+/// Bit of each dot in the code of a braille character, by column and row.
 const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 
 /// A line through points, in ascending order of x; all coordinates are positive.

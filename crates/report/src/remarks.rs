@@ -17,7 +17,7 @@ pub(super) struct Remark {
     pub(super) kind: WarningKind,
     /// Affected targets and workloads, and the number of measurements. Empty if the whole run is affected.
     pub(super) place: String,
-    /// Figures that support the remark, from the first warning of the group.
+    /// Evidence for the remark; that of the first warning if the warnings of the group differ.
     pub(super) evidence: String,
     pub(super) remedy: String,
 }
@@ -34,7 +34,7 @@ impl fmt::Display for Remark {
     }
 }
 
-/// Names the subjects that iotax checks in such a run, for the sentence that reports no findings.
+/// Names the subjects of the checks of a run, for the sentence that reports no findings; network runs have other subjects.
 pub(super) fn checks(run: &Run) -> [&'static str; 5] {
     if run.plan.workloads.iter().all(|workload| workload.kind().is_network()) {
         return ["the packets' way", "clocks", "both ends' CPUs", "steadiness", "losses"];
@@ -56,7 +56,7 @@ pub(super) fn remarks(run: &Run, warnings: &[Warning]) -> Vec<Remark> {
     groups.iter().map(|group| remark(run, group)).collect()
 }
 
-/// Returns the notes of the agents, each once, with the number of measurements that have it.
+/// Returns the notes of the agents, each once, with the number of measurements that have the note.
 pub(super) fn notes(run: &Run) -> Vec<String> {
     let mut found: Vec<(&str, u64)> = Vec::new();
     for note in run.measurements.iter().flat_map(|m| &m.outcome.notes) {

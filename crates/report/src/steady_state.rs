@@ -7,7 +7,7 @@ use iotax_model::plan::{STEADY_RANGE, STEADY_SLOPE, STEADY_WINDOW};
 
 use crate::figure::{counted, share};
 
-/// Returns a sentence on the steady state with the cell that varies most; empty for runs that do not wait for one.
+/// Returns a sentence on the steady state with the cell that varies most; empty for runs that do not wait for a steady state.
 pub(crate) fn sentences(run: &Run) -> Vec<String> {
     let Some(state) = SteadyState::of(run) else { return Vec::new() };
     let rounds = state.rounds();

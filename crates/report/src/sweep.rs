@@ -12,7 +12,7 @@ use iotax_model::Run;
 /// Relative deviation of the measured times above which the model of fixed cost plus bandwidth describes them poorly.
 const POOR_FIT: f64 = 0.3;
 
-/// `random read by block size, queue depth 8 (randread)`.
+/// Formats the title of a test: `random read by block size, queue depth 8 (randread)`.
 pub(super) fn title(test: &SuiteTest<'_>) -> String {
     let Some(first) = test.workloads.first() else { return test.name.into() };
     let whole = figure::title(first);
@@ -34,7 +34,7 @@ pub(super) fn title(test: &SuiteTest<'_>) -> String {
 /// Column heads of [`indexes`].
 pub(super) const INDEX_HEAD: [&str; 4] = ["", "baseline, KiB/s", "copied, KiB/s", "index"];
 
-/// Computes UnixBench's index of the file copies: for each target a row per copy test, then their geometric mean.
+/// Formats UnixBench's index of the file copies: for each target a row per copy test, then the row of the geometric mean.
 pub(super) fn indexes(run: &Run) -> Vec<(String, Vec<[String; 4]>)> {
     let rows = |found: filecopy::Index| {
         let copies = found.copies.iter().map(|copy| {
@@ -65,7 +65,7 @@ pub(super) fn against_half(course: &TargetSeries<'_>, at: usize) -> Option<f64> 
     Some(half.iops? / point.iops?)
 }
 
-/// One sentence per target: the knee of a depth sweep, or the transition of a size sweep from fixed cost to bandwidth.
+/// Returns a sentence per target: the knee of a depth sweep, or the block size from which bandwidth limits a size sweep.
 pub(super) fn sentences(test: &SuiteTest<'_>) -> Vec<String> {
     let sentence = |course: &TargetSeries<'_>| {
         let knee = course.knee.as_ref().map(|knee| of_knee(course, knee));
@@ -144,7 +144,7 @@ fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// Bandwidth by file size and record size.
+/// Bandwidth of one target by file size and record size.
 pub(super) struct Map {
     /// Record sizes, ascending.
     pub(super) records: Vec<Bytes>,

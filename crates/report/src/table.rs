@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use iotax_model::Run;
 
-/// The type of a column.
+/// The type of the values in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnType {
     /// Text.
@@ -37,12 +37,12 @@ pub enum CellValue {
     Instant(u64),
 }
 
-/// A Rust type whose values can stand in a column; it determines the column's type.
+/// A Rust type whose values can be the values of a column, and which determines the column's type.
 pub trait Datum {
-    /// Type of a column with these values.
+    /// Type of a column that holds values of this Rust type.
     const TYPE: ColumnType;
 
-    /// Converts to a value of a row.
+    /// Converts to a cell value of the type [`Datum::TYPE`].
     fn value(self) -> CellValue;
 }
 
@@ -68,7 +68,7 @@ data! {
     UnixMs: Instant(|UnixMs(ms)| ms);
 }
 
-/// A point in time in milliseconds since 1970-01-01 UTC.
+/// A point in time in milliseconds since 1970-01-01 UTC; it becomes an [`Instant`](ColumnType::Instant).
 #[derive(Debug, Clone, Copy)]
 pub struct UnixMs(pub u64);
 

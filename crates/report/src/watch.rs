@@ -15,8 +15,7 @@ use iotax_model::units::human;
 
 use super::figure::{UNKNOWN, change_with, counted, title};
 
-/// Describes the load of a window: `4k random read and write, 50/50, queue depth 64, 1000 I/Os a second on data.img`, and the round if there
-/// are several.
+/// Describes the load of a window: `4k random read and write, 50/50, queue depth 64, 1.00k IOPS on data.img`; with several rounds also the round.
 pub(super) fn heading(run: &Run, episode: &Episode<'_>) -> String {
     let m = episode.measurement;
     let work = run.plan.workloads.iter().find(|workload| workload.name == m.workload);
@@ -32,7 +31,7 @@ fn load(work: &Workload) -> String {
     format!("{}{}", title(work), ios.or(bytes).unwrap_or_default())
 }
 
-/// All sentences of a watch: the outcome of the load, of each event and of each requirement.
+/// Returns all sentences of a watch: the outcome of the load, of each event and of each requirement; empty for other runs.
 pub(super) fn all(run: &Run) -> Vec<String> {
     let Some(watch) = run.plan.watch() else { return Vec::new() };
     let episodes = episodes(run);
@@ -65,7 +64,8 @@ pub(super) fn is_side_by_side(run: &Run) -> bool {
     run.plan.is_together() && !is_repeated(run)
 }
 
-/// Describes all loads of a common window: `4k random read, 1000 IOPS on each of a and b; ICMP round trips, 100/s to host; at the same time`.
+/// Describes all loads of a common window: `4k random read, queue depth 1, 1.00k IOPS on each of a, b; ICMP round trips, 100/s to host; at the same
+/// time`.
 pub(super) fn heading_of_all(run: &Run) -> String {
     let of = |workload: &Workload| {
         let is_network = workload.kind().is_network();
@@ -155,7 +155,7 @@ pub(super) fn gap_from_to(without: f64, with: f64) -> String {
     }
 }
 
-/// Formats the time until the load was back to normal, in nanoseconds; `unaffected` for 0.
+/// Formats a time to recovery that is given in nanoseconds; `unaffected` for 0.
 pub(super) fn recovery_of_price(ns: f64) -> String {
     if ns == 0.0 { "unaffected".into() } else { human::time(ns) }
 }
@@ -197,7 +197,7 @@ pub(super) fn summary(run: &Run, watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<
     lines
 }
 
-/// Summarises several windows: their longest gap, and late, failed and lost I/Os.
+/// Summarises several windows of one load: the longest gap, and the totals of late, failed and lost I/Os.
 fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
     let longest = all.iter().filter_map(|episode| episode.longest_gap()).max_by_key(|gap| gap.duration_ns);
     let gap = longest.map_or_else(
@@ -226,8 +226,8 @@ fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// Summarises the verdicts on a requirement: `gap < 30s: passed in 9 windows, FAILED in 1 (round 3 on vm-raw: 31.2 s)`. The round is left out
-/// if there is only one.
+/// Summarises the verdicts on a requirement: `gap < 30s: passed in 9 windows, FAILED in 1 (round 3 on vm-raw: 31.2 s)`. The round is left out if
+/// the run has only one.
 fn verdicts(all: &[Episode<'_>], requirement: &Requirement) -> String {
     let of_this = |judged: &&Judged| judged.requirement == *requirement;
     let judged = || all.iter().filter_map(|episode| Some((episode, episode.verdicts.iter().find(of_this)?)));
@@ -251,7 +251,7 @@ fn verdicts(all: &[Episode<'_>], requirement: &Requirement) -> String {
     format!("{requirement}: {}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// The sentences on the load of one window as a whole: gaps, and late, failed and lost I/Os.
+/// Returns the sentences on the load of one window: gaps, late, failed and lost I/Os, and the layer that stalled.
 pub(super) fn sentences(run: &Run, watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String> {
     let longest = [
         Stalled::Guest,
@@ -299,11 +299,11 @@ pub(super) fn sentences(run: &Run, watch: &WatchSpec, episode: &Episode<'_>) -> 
     [cut_short(run, episode), Some(whole), origin(episode)].into_iter().flatten().collect()
 }
 
-/// Share of its planned time that a window must reach, or it counts as ended early.
+/// Share of its planned length below which a window counts as ended early.
 const CUT_SHORT: f64 = 0.9;
 
-/// States that a window ended early: `Ended early: 9.02 s of 1m were watched.` `None` for a complete window, and if the reason for the early
-/// end is recorded.
+/// States that a window ended early: `Ended early: 9.02 s of 1m were watched.` `None` for a complete window, or if a reason for the early end is
+/// recorded and reported elsewhere.
 fn cut_short(run: &Run, episode: &Episode<'_>) -> Option<String> {
     let m = episode.measurement;
     let planned = run.plan.workloads.iter().find(|workload| workload.name == m.workload)?.runtime;
@@ -321,7 +321,7 @@ fn hung(episode: &Episode<'_>) -> String {
     format!("HUNG: {}", oldest.unwrap_or_else(|| "I/Os did not return".into()))
 }
 
-/// Names the lowest layer in which the longest gap arose; `None` without a gap or without counters.
+/// Names the lowest block device that stalled in the longest gap, or the reason why none did; `None` without a gap or without watched devices.
 fn origin(episode: &Episode<'_>) -> Option<String> {
     let gap = episode.longest_gap()?;
     let origin = episode.origin(gap)?;
@@ -351,7 +351,7 @@ fn origin(episode: &Episode<'_>) -> Option<String> {
     Some(format!("Lowest layer that stalled: {name}, whose {} hung {length} from {at} on.", hung.of.word()))
 }
 
-/// Names a device with its machine: `the guest's vda`, `the host's sda`; only `sda` if no layer is in a guest.
+/// Names a device with its machine: `the guest's vda`, `the host's sda`; only `sda` if no watched device is in a guest.
 pub(super) fn device(sight: &Sight<'_>, all: &[Sight<'_>]) -> String {
     match sight.machine {
         DeviceOwner::Guest => format!("the guest's {}", sight.device),
@@ -459,8 +459,8 @@ pub(super) fn failures(episode: &Episode<'_>) -> impl Iterator<Item = String> {
     })
 }
 
-/// Explains the table of costs, below it.
+/// Legend below the table of costs.
 pub(super) const PRICES: &str = "Without → with the event, in the same seconds of the windows; response times, from when each I/O was due. ? may be chance: the 95% interval of the ratio holds 1. - unknown: too few I/Os for a percentile, or not seen to its end.";
 
-/// Explains the table of events, below it.
+/// Legend below the table of events.
 pub(super) const LEGEND: &str = "Times count from the start of the measured window. Normal: rate and mean response time are back to those before the first event, and stay there. Times are accurate to one interval: 250 ms, or 1 s in windows over 15 min.";

@@ -46,6 +46,6 @@ pub struct Launch {
     pub program: PathBuf,
     /// Directories in which a started run may create files; it cannot write anywhere else.
     pub directories: Vec<PathBuf>,
-    /// Directory with plans that may be started; plans of stored runs may be started too. `None` for only those.
+    /// Directory with plans that may be started, in addition to the plans of stored runs; `None` to permit only plans of stored runs.
     pub plans: Option<PathBuf>,
 }

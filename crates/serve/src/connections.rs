@@ -76,8 +76,8 @@ impl Connections {
 }
 
 impl Open {
-    /// Closes a connection without a request being answered: one with the highest rank, and among those the one that has waited longest.
-    /// Returns false if there is none. Connections without a rank stay open.
+    /// Closes a connection of which no request is being answered: among those with the highest `rank`, the one that has waited longest. Connections
+    /// without a rank stay open. Returns false if no connection could be closed.
     fn close_one(&mut self, rank: impl Fn(&Entry) -> Option<usize>) -> bool {
         let waiting = self.by_number.iter().filter(|(_, entry)| entry.busy == 0);
         let ranked =

@@ -25,7 +25,7 @@ const BODY: Duration = Duration::from_secs(10);
 const LONGEST_BODY: usize = 256 << 10;
 /// Maximum length in bytes of a request's path and query.
 const LONGEST: usize = 8192;
-/// Number of requests as which a failed login counts in the rate limit.
+/// Weight of a failed login in the rate limit: it counts as this many requests.
 const FAILED_LOGIN: f64 = 20.0;
 
 /// Headers of every response, in addition to the content security policy.

@@ -157,7 +157,7 @@ pub(crate) fn read(
     Ok((past, damaged))
 }
 
-/// Computes the trends of the requested cells in these metrics.
+/// Computes the trends of these metrics, for the requested target and workload or for all.
 pub(crate) fn followed(asked: &AskedHistory, metrics: Vec<Metric>, past: &[PastRun]) -> Trends {
     let from = |id: i64| past.iter().position(|run| run.id >= id).unwrap_or(past.len());
     let question = TrendQuestion {

@@ -1,5 +1,5 @@
-//! Measures how long a store takes to list and load 10,000 runs, and to compute a trend over 1,000 runs of 20 cells. Started by
-//! `scripts/bench-store`.
+//! Measures how long a store takes to list and load 10,000 runs, and to compute a trend over 1,000 runs of 20 cells (5 targets with 4 workloads
+//! each). Started by `scripts/bench-store`.
 
 use std::time::Instant;
 
@@ -68,7 +68,7 @@ fn grow(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Inserts runs of 20 cells and five rounds whose figures differ. In the later half, the last target is 5% slower.
+/// Inserts runs of 5 targets, 4 workloads and 5 rounds whose figures differ. In the later half of the runs, the last target is 5% slower.
 fn grow_history(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
     const TARGETS: [&str; 5] = ["host-file", "vm-raw", "vm-qcow2", "vm-qcow2-snapshot", "vm-lvm"];
     const WORKLOADS: [&str; 4] = ["randread-4k-qd1", "randread-4k-qd32", "randwrite-4k-qd32", "seqread-1m"];

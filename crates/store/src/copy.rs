@@ -1,4 +1,4 @@
-//! Copies runs between stores without loss, each run in one transaction. Copying a run again changes nothing.
+//! Copies runs between stores without loss, each run in one transaction. Copying an unchanged run again changes nothing.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ struct Parcel {
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Copies a run to another store, or completes an existing copy. Fails if the run or its copy is running.
+/// Copies a run to another store, or completes an existing copy. Fails if the run or its copy is running. Waits up to 10 s for another process that
+/// copies the same run.
 pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, StoreError> {
     let parcel = from.read(run, &mut |database| pack(database, run))?;
     let mut done = None;

@@ -62,7 +62,7 @@ pub enum StoreError {
         /// The store's file.
         place: Location,
     },
-    /// Files that SQLite would use with the store belong to another user, or could be replaced by one.
+    /// Files that SQLite would use with the store belong to another user, or another user could replace them.
     #[error("the store {place} was left untouched: {reason}; or name another one with --db")]
     Planted {
         /// The store's file.

@@ -81,7 +81,7 @@ fn is_made_up_for(warning: &Warning, by: (&str, &str, u32)) -> bool {
 pub struct NewRun<'a> {
     /// The plan of the run.
     pub plan: &'a Plan,
-    /// Seed from which the order of cells and the content of writes are derived.
+    /// Seed from which the order of measurements and the content of writes are derived.
     pub seed: u64,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
@@ -304,8 +304,8 @@ impl Store {
         self.put_measurements(run, std::iter::once(measurement))
     }
 
-    /// Stores measurements, all or none; they are on disk when this returns. Removes the warnings that earlier attempts of them failed. Fails
-    /// if the run already has a measurement of the same cell and round.
+    /// Stores measurements, all or none; they are on disk when this returns. Removes the warnings that earlier attempts of them failed. Fails if
+    /// the run already has a measurement of the same target, workload and round.
     pub fn put_measurements(
         &mut self,
         run: i64,
@@ -486,8 +486,8 @@ impl Store {
         Ok(Some(self.last()?).filter(|last| *last > 0))
     }
 
-    /// Copies a run with its notes to another store, completely or not at all. If the other store has an earlier state of the run, completes
-    /// that; otherwise leaves the copy unchanged. Fails if the run or its copy is running.
+    /// Copies a run with its notes to another store, completely or not at all. Completes an earlier copy there and replaces older notes; leaves a
+    /// copy that is as new unchanged. Fails if the run or its copy is running.
     pub fn copy_run(&self, run: i64, to: &mut Self) -> Result<Copied, StoreError> {
         copy::copy(self, run, to)
     }

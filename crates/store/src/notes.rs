@@ -1,4 +1,4 @@
-//! The notes on runs: text and tags, in tables of their own.
+//! The notes on runs, which are text and tags, in separate tables.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! The columns of a run's row that lists show, and the query that a filter makes.
+//! The columns of a run's row that lists show, and the query for the runs that match a filter.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -36,7 +36,7 @@ pub use local::{AgentProcess, start_member};
 const PROMPT: Duration = Duration::from_secs(20);
 /// Timeout of a cache drop, which first syncs: that takes long with many dirty pages.
 const SYNC: Duration = Duration::from_mins(5);
-/// Timeout for opening a target and allocating buffers, which takes longest in an emulated guest.
+/// Timeout of a survey, and for opening a target and allocating buffers, which takes longest in an emulated guest.
 const PREPARED: Duration = Duration::from_mins(1);
 /// Timeout of the overhead measurement, which itself takes well under a second.
 const FLOOR: Duration = Duration::from_mins(1);
@@ -104,7 +104,8 @@ impl AgentClient {
         client
     }
 
-    /// Connects to an agent over a socket. `peer` names it in errors; `exit_diagnostics` is called when the connection is lost.
+    /// Connects to an agent over a socket. `peer` is the agent's name in errors; `exit_diagnostics` is called when the
+    /// connection is lost.
     pub fn over(
         stream: UnixStream,
         peer: impl Into<String>,
@@ -205,7 +206,7 @@ impl AgentClient {
         })
     }
 
-    /// Tells the agent not to remove this file, which it created, when it exits.
+    /// Tells the agent to leave this file in place when it exits. The agent must have created the file.
     pub fn keep(&mut self, path: &Path) -> Result<(), AgentError> {
         let request = Request::Keep { path: path.display().to_string() };
         self.follow("keep", &request, PROMPT, |event| match event {
@@ -255,8 +256,8 @@ impl AgentClient {
     }
 
     /// Starts the load of the prepared job: at once, or at `at_ns` of the monotonic clock if the agent is on this machine. `observe` gets
-    /// each event up to [`Event::Over`]; then the agent flushes the job's writes. The deadline is warm-up and runtime plus `slack`. If the
-    /// user interrupts a job that records gaps after its warm-up, its load ends early and the outcome so far is returned.
+    /// each event up to [`Event::Over`]; then the agent flushes the job's writes. The load's deadline is warm-up and runtime plus `slack`.
+    /// If the job records I/O gaps, an interrupt after the warm-up ends its load early, and the outcome so far is returned.
     pub fn go(
         &mut self,
         job: &Job,
@@ -375,7 +376,7 @@ impl AgentClient {
         self.child.as_ref().and_then(|child| status(child, deadline))
     }
 
-    /// Sends a request and passes each event to `hear` until that returns the answer. Fails after `deadline`, or after 15 s without a
+    /// Sends a request and passes each event to `hear` until `hear` returns the answer. Fails after `deadline`, or after 15 s without a
     /// message.
     fn follow<T>(
         &mut self,

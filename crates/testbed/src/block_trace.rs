@@ -26,7 +26,7 @@ pub enum BlockTraceError {
     /// The path is not on a block device whose requests can be traced.
     #[error("{path}: {reason}")]
     Device {
-        /// The path as given.
+        /// The path to trace, as given.
         path: PathBuf,
         /// Reason why requests cannot be traced there.
         reason: String,
@@ -58,7 +58,8 @@ pub struct TracedDisk {
 }
 
 impl TracedDisk {
-    /// Finds the disk that holds a partition, file or directory, or the device itself. /sys is below `root`.
+    /// Finds the disk to trace for a path: for a partition, file or directory, the disk that holds it; for any other block device, the
+    /// device itself. Rejects a device that passes I/O on, such as device-mapper. /sys is below `root`.
     pub fn of(root: &Path, path: &Path) -> Result<Self, BlockTraceError> {
         let refuse = |reason: String| BlockTraceError::Device { path: path.to_owned(), reason };
         let metadata = path.metadata().map_err(|error| refuse(error.to_string()))?;
@@ -109,7 +110,7 @@ pub struct DiskRequest {
     pub sectors: u32,
     /// Type and flags as the kernel's letters, such as `WFS` for a synchronous FUA write; padded with zero bytes.
     pub kind: [u8; 10],
-    /// Process id of the issuer. For a completion, id of the process that the interrupt happened to hit.
+    /// Process id of the issuer; for a completion, of the process that was running when the interrupt arrived.
     pub process: u32,
 }
 

@@ -7,13 +7,13 @@ use crate::program::ProgramError;
 use crate::refusal::Refusal;
 use crate::undo::UndoLogError;
 
-/// An error while building a target.
+/// An error while building a target or a network path.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A system call on a file, directory or device failed.
     #[error("{path}: {source}")]
     File {
-        /// Path of the file.
+        /// Path of the file, directory or device.
         path: PathBuf,
         /// Error of the system call.
         source: std::io::Error,

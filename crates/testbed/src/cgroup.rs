@@ -54,7 +54,8 @@ impl Hierarchy {
         Ok(found.into_iter().next())
     }
 
-    /// The undo log's entry for enabling the I/O controller; `None` with cgroup v1, or if the controller was already enabled by someone else.
+    /// The undo log's entry for enabling the I/O controller; `None` with cgroup v1, or if the controller was enabled by other software than
+    /// iotax.
     pub(crate) fn controller(&self) -> Option<IoController> {
         let is_off = self.version == Version::V2
             && (!words_of(&self.root.join(PASSED_ON), "io") || has_groups(&self.root));
@@ -163,7 +164,8 @@ fn move_to(group: &Path, pid: u32) -> io::Result<()> {
     }
 }
 
-/// The I/O limits of a cgroup on one disk, with which a target is measured.
+/// The I/O limits of a cgroup on one disk. They apply to the processes that generate a target's load, while the target is
+/// measured.
 #[derive(Debug)]
 pub struct IoLimit {
     cgroup: RunCgroup,

@@ -20,7 +20,7 @@ pub(crate) const INTEGRITYSETUP: Program = Program { name: "integritysetup", pac
 pub struct LuksHeader {
     /// Path of the device node when iotax created the header.
     pub device: PathBuf,
-    /// The disk that had that device node when it was formatted.
+    /// The disk that had that device node when iotax created the header; `None` if it could not be identified.
     pub disk: Option<Box<RecordedDisk>>,
     /// The header's UUID, which iotax passed to cryptsetup.
     pub uuid: String,

@@ -131,7 +131,7 @@ impl KernelFile {
         }
     }
 
-    /// Reason why the file may belong to another boot or disk than the recorded one; `None` if it surely does not.
+    /// Reason why the file may belong to another boot or disk than the recorded one; `None` if boot and disk are the recorded ones.
     fn doubt(&self) -> Option<String> {
         let (boot_id, diskseq) = (boot_id(), diskseq(&self.path));
         if self.boot_id.is_none() || boot_id.is_none() {
@@ -143,8 +143,8 @@ impl KernelFile {
         (self.diskseq != diskseq).then(|| "another disk has been attached under this name since".into())
     }
 
-    /// Writes the recorded value back. Leaves the current value and returns an error if someone else wrote it, or if it may belong to another
-    /// boot or disk.
+    /// Writes the recorded value back. Fails without writing if someone else changed the value. If the file may belong to another boot or
+    /// disk, never writes, and fails only if the current value may be the run's.
     pub(crate) fn restore(&self) -> io::Result<()> {
         let Some(now) = self.found()?.filter(|now| *now != self.was) else { return Ok(()) };
         let may_be_ours = self.follows || self.values.contains(&now);

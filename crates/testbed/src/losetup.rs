@@ -121,7 +121,7 @@ impl Attached {
         }
     }
 
-    /// Fails if a loop device over the backing file exists, which may or may not be the recorded one.
+    /// Fails if any loop device over the backing file exists: after a reboot, it may or may not be the recorded one.
     fn check_gone(&self) -> io::Result<()> {
         let Some(node) = self.nodes()?.pop() else { return Ok(()) };
         Err(io::Error::other(format!(

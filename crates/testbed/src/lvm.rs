@@ -23,7 +23,7 @@ pub type ReportRow = BTreeMap<String, String>;
 pub struct Physical {
     /// Path of the device node when iotax created the volume; absolute, without symbolic links.
     pub device: PathBuf,
-    /// The disk that had that device node.
+    /// The disk that had that device node when iotax created the volume; `None` if it could not be identified.
     pub disk: Option<Box<RecordedDisk>>,
     /// UUID in LVM's format, which iotax passed to pvcreate.
     pub uuid: String,
@@ -33,7 +33,7 @@ pub struct Physical {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Group {
-    /// A new group, whose only physical volume is this one.
+    /// A new group; holds its only physical volume.
     Own(Box<Physical>),
     /// An existing group of the user, identified by its UUID.
     Users(String),
@@ -82,7 +82,7 @@ impl Scope<'_> {
         words
     }
 
-    /// Runs `pvs`, `vgs` or `lvs` and returns these fields of the objects that match `selection` (lvmreport(7)). Sizes are in bytes.
+    /// Runs `pvs`, `vgs` or `lvs` and returns the fields `fields` of the objects that match `selection` (lvmreport(7)). Sizes are in bytes.
     pub fn report(
         self,
         command: &str,

@@ -61,7 +61,7 @@ impl Mapping {
         TARGETS.into_iter().find(|known| target.strip_prefix(known).is_some_and(|rest| rest.starts_with('-')))
     }
 
-    /// Path of the device node.
+    /// Path of the device node in /dev/mapper.
     pub(crate) fn node(&self) -> PathBuf {
         Path::new("/dev/mapper").join(&self.name)
     }

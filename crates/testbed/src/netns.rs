@@ -34,8 +34,8 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 pub struct Namespace {
     /// Name of the namespace for ip(8).
     pub name: String,
-    /// The part of /run/netns that was missing before this run, so that this run must remove it: ip(8) never does. `None` if nothing was
-    /// missing.
+    /// The part of /run/netns that was missing before this run, so that this run must remove it: ip(8) never removes it. `None` if nothing
+    /// was missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<NameDirectory>,
 }
@@ -44,9 +44,9 @@ pub struct Namespace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NameDirectory {
-    /// The mount: the directory existed and was mounted on itself.
+    /// Only the mount was missing: ip(8) mounts the existing directory on itself.
     Mounted,
-    /// The directory and the mount.
+    /// Both were missing: ip(8) creates the directory and mounts it on itself.
     Made,
 }
 

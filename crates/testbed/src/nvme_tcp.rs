@@ -25,7 +25,7 @@ const CONTROLLERS: &str = "/sys/class/nvme";
 const DEVICES: &str = "/sys/class/block";
 /// Seconds after which I/O fails if the target is lost.
 const LOSS: u32 = 10;
-/// Maximum time for a namespace's device to appear, or for a connection to end: it first waits until its I/O has failed.
+/// Maximum time for a namespace's device to appear, or for a connection to end, which happens only after its I/O has failed.
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -89,7 +89,7 @@ impl NvmeTarget {
         link(&subsystem, port.join("subsystems").join(&self.nqn))
     }
 
-    /// Removes the subsystem, its port, namespace and host; does nothing for those that are missing.
+    /// Removes the subsystem, its port, namespace and host; a missing one is no error.
     pub(crate) fn remove(&self) -> io::Result<()> {
         if !Path::new(TARGET).exists() {
             if Path::new(MODULE).exists() {
@@ -120,7 +120,7 @@ impl NvmeTarget {
     }
 }
 
-/// Ignores an error that says that the file to remove is missing.
+/// Turns the error of a removal into success if the file was already missing.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }

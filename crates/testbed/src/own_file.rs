@@ -86,7 +86,7 @@ fn check_file(path: &Path, found: &fs::Metadata) -> io::Result<()> {
 }
 
 /// Environment variable with the id of the user whose private directory holds an agent that runs under sudo(8). Root trusts that user here,
-/// because the agent's program comes from there anyway.
+/// because the agent's program comes from that directory anyway.
 const PLACE_OWNER: &str = "IOTAX_PLACE_OWNER";
 
 fn check_owner(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::Result<()> {

@@ -113,7 +113,7 @@ impl PostgresqlCluster {
     /// recovers the cluster.
     ///
     /// # Errors
-    /// The reason, as text for the user.
+    /// The server exits, or does not listen within 2 minutes. The error is text for the user.
     pub fn start(&mut self, settings: &[&str], undo_log: &UndoLog) -> Result<(), String> {
         let spawn = || -> std::io::Result<(Child, File)> {
             let said = File::from(memfd_create("postgres", MemfdFlags::CLOEXEC)?);

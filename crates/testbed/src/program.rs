@@ -73,7 +73,7 @@ impl Program {
     }
 
     /// Runs a read-only tool and returns its stdout. Kills the tool after `patience`, because it may hang. Ignores the exit status if there
-    /// is output: smartctl, for example, reports a failing disk by it.
+    /// is output: smartctl, for example, exits with a non-zero status for a failing disk.
     pub(crate) fn look<S: AsRef<OsStr>>(
         self,
         arguments: impl IntoIterator<Item = S>,

@@ -20,8 +20,8 @@ use crate::refusal::Refusal;
 use crate::stack::{self, LayerStack};
 use crate::undo::{Effect, UndoEntry, UndoLog, UndoLogError};
 
-/// Files whose values the kernel changes along with a setting: a new scheduler resets the queue depth and writeback throttling, and a dirty
-/// limit in percent clears the one in bytes.
+/// Files whose values the kernel changes as a side effect of a setting: a new scheduler resets the queue depth and writeback throttling,
+/// and a dirty limit in percent clears the limit in bytes.
 const FOLLOWING: [(Setting, &[&str]); 3] = [
     (Setting::Scheduler, &["nr_requests", "wbt_lat_usec"]),
     (Setting::DirtyRatio, &["dirty_bytes"]),
@@ -41,7 +41,8 @@ pub struct SettingFailure {
 pub struct KernelSettings {
     /// All files, in the order of [`ORDER`].
     files: Vec<KernelFile>,
-    /// For each target: the files that its settings change, and the value to write; `None` for a file that the kernel changes along.
+    /// For each target: the files that its settings change, and the value to write; `None` for a file that the kernel changes as a side
+    /// effect.
     touched: Vec<BTreeMap<PathBuf, Option<String>>>,
     /// The undo log's entries for `files`, in the same order.
     entries: Vec<UndoEntry>,
@@ -207,7 +208,7 @@ fn failed(file: &KernelFile) -> impl FnOnce(io::Error) -> SettingFailure + '_ {
     |source| SettingFailure { path: file.path.clone(), source }
 }
 
-/// The files that a target's settings change, each with the value to write; `None` for a file that the kernel changes along.
+/// The files that a target's settings change, each with the value to write; `None` for a file that the kernel changes as a side effect.
 fn of_target(root: &Path, target: &TargetSpec) -> Result<BTreeMap<PathBuf, Option<String>>, Refusal> {
     let mut touched = BTreeMap::new();
     for (setting, value) in target.setting_values() {
@@ -351,7 +352,7 @@ fn queues(root: &Path, found: &LayerStack) -> Vec<String> {
     chosen
 }
 
-/// The device whose read-ahead applies to files on the uppermost filesystem; its disk if it is a partition. Empty for btrfs.
+/// Kernel name of the device whose read-ahead applies to files on the uppermost filesystem: for a partition, its disk. Empty for btrfs.
 fn top(root: &Path, found: &LayerStack) -> Vec<String> {
     let own = found.layers.iter().rev().find(|layer| layer.kind == LayerKind::Filesystem);
     let Some(name) = found.disks.last().filter(|_| own.is_none_or(|own| own.name != "btrfs")) else {

@@ -22,8 +22,8 @@ use mount::Mount;
 /// The layers below a path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LayerStack {
-    /// All layers from the bottom up. If a layer is on several others (a mirror, a volume over two disks), each of those precedes it together
-    /// with the layers below; shared layers are listed once.
+    /// All layers from the bottom up. A layer on several others (a mirror, a volume over two disks) follows all of them and the layers below
+    /// them; shared layers are listed once.
     pub layers: Vec<Layer>,
     /// Kernel names of the block devices among the layers, from the bottom up.
     pub disks: Vec<String>,
@@ -51,7 +51,7 @@ pub enum StackError {
     /// The path does not exist or cannot be accessed.
     #[error("cannot look beneath {path}: {source}; name an existing file, directory or block device")]
     Path {
-        /// The path as given.
+        /// The path whose layers were to be read, as given.
         path: PathBuf,
         /// Error of the system call.
         source: io::Error,
@@ -59,13 +59,13 @@ pub enum StackError {
     /// The path is not a file, directory or block device.
     #[error("{path} is neither a file nor a directory nor a block device; name one of these")]
     Kind {
-        /// The path as given.
+        /// The path whose layers were to be read, as given.
         path: PathBuf,
     },
     /// The mount table cannot be read, or has no mount for the path.
     #[error("cannot tell the filesystem of {path} from {table}: {reason}; is /proc mounted here?")]
     Mounts {
-        /// The path as given.
+        /// The path whose layers were to be read, as given.
         path: PathBuf,
         /// Path of the mount table.
         table: PathBuf,
@@ -92,7 +92,7 @@ pub fn cached_in(root: &Path, path: PathBuf) -> Vec<PathBuf> {
 /// A block device as a layer, with the devices directly below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceLayer {
-    /// Description of the device.
+    /// The device's kind, name and details.
     pub layer: Layer,
     /// Kernel names of the devices directly below: for a partition its disk, for a loop device the device that holds its backing file.
     pub on: Vec<String>,

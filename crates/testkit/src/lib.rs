@@ -57,8 +57,8 @@ macro_rules! require {
     };
 }
 
-/// Skips the test with a reason, given like the arguments of `format!`. Returns the default value of the calling function. For limits of the
-/// machine that no package removes.
+/// Skips the test with a reason, given like the arguments of `format!`. Returns the default value of the calling function. Use it for limits
+/// of the machine that no package removes.
 #[macro_export]
 macro_rules! skip {
     ($($words:tt)+) => {
@@ -145,8 +145,8 @@ fn is_thorough(tier: Option<&str>) -> bool {
     tier.is_some()
 }
 
-/// Panics if a test that boots a guest is outside of a module `guests` and of a test binary `guest`: `scripts/test` selects tests by these
-/// names.
+/// Panics if the calling test, which boots a guest, is neither in a module `guests` nor in the test binary `guest`: `scripts/test` selects
+/// tests by these names.
 pub fn assert_among_guests() {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or_default();

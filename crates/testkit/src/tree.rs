@@ -17,7 +17,7 @@ pub fn build(recorded: &str) -> TempDir {
     root
 }
 
-/// Creates the file, link or directory that one line of the text describes. Ignores comments and empty lines.
+/// Creates the file, link or directory that one line of the text describes. Panics on any other line.
 pub fn add(root: &Path, line: &str) {
     if let Some((path, content)) = line.split_once(" = ") {
         write(root, path, &content.replace("\\n", "\n"));
@@ -42,7 +42,8 @@ pub fn remove(root: &Path, path: &str) {
     }
 }
 
-/// Writes a file of a tree. An existing file keeps its inode, so that open handles see the new content, as in /proc.
+/// Writes a file of a tree, with a newline after `content`. An existing file keeps its inode, so that open handles see the new content, as
+/// in /proc.
 pub fn write(root: &Path, path: &str, content: &str) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().expect("below the root")).expect("created");

@@ -46,7 +46,7 @@ pub enum Heat {
     Calm,
     /// Busy for at least 60% of the time, but not saturated.
     Warm,
-    /// Saturated: I/Os wait for each other, or a network interface drops packets.
+    /// Saturated: I/Os wait for each other, or a network interface loses packets.
     Hot,
 }
 
@@ -54,9 +54,9 @@ pub enum Heat {
 const WARM: f64 = 0.6;
 /// Share of time with I/O in flight from which a device is saturated, if at least [`WAITING`] I/Os are in flight on average.
 const HOT: f64 = 0.9;
-/// Mean number of I/Os in flight from which I/Os wait for each other.
+/// Minimum mean number of I/Os in flight of a saturated device: some of them then wait for others.
 const WAITING: f64 = 2.0;
-/// Share of time in which some task waits for a CPU, from which the CPU is reported as short.
+/// Minimum share of time with a task waiting for a CPU for which a shortage of CPU is reported.
 const CPU_IS_SHORT: f64 = 0.2;
 
 /// Rates a device's load: saturated if several I/Os are in flight nearly all the time.

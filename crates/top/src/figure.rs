@@ -11,11 +11,11 @@ pub enum FigureUnit {
     PerSecond,
     /// Bytes per second.
     BytesPerSecond,
-    /// Nanoseconds.
+    /// Nanoseconds, shown in the unit that fits, such as us or ms.
     Nanos,
-    /// A share of time, 0 to 1.
+    /// A share of time from 0 to 1, shown in percent.
     Share,
-    /// A plain count.
+    /// A number without a unit.
     Count,
 }
 
@@ -77,7 +77,7 @@ macro_rules! figures {
 }
 
 figures! {
-    /// Figures of block devices, the most important first: narrow screens leave out the last ones.
+    /// Figures of block devices, the most important first: narrow screens leave out the last figures.
     LAYERS: LayerRates {
         busy "busy" Share "share of time with I/O in flight"
         read_iops "r/s" PerSecond "reads completed per second"

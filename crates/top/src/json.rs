@@ -1,4 +1,4 @@
-//! Frames as JSON, one document for each (docs/top.md).
+//! Frames as JSON, one document per frame (docs/top.md).
 
 use serde_json::{Map, Value, json};
 

@@ -11,7 +11,7 @@ use crate::raw::{
     RequestKind,
 };
 
-/// /proc/diskstats counts 512-byte sectors on all devices.
+/// Bytes per sector in /proc/diskstats, on all devices.
 const SECTOR: f64 = 512.0;
 const NS_PER_MS: f64 = 1e6;
 const NS_PER_S: f64 = 1e9;
@@ -23,15 +23,15 @@ pub struct Frame {
     pub at_ms: Option<u64>,
     /// Length of the interval in nanoseconds; `None` if an imported text lacks it.
     pub interval_ns: Option<u64>,
-    /// Block devices in stack order: each stands after the first device that it is built on.
+    /// Block devices in stack order: each follows the first device that it is built on.
     pub layers: Vec<LayerRates>,
     /// Processes with I/O in the interval, the busiest first.
     pub processes: Vec<ProcessRates>,
-    /// Control groups with I/O in the interval, by device, the busiest first.
+    /// Control groups with I/O in the interval, one row per group and device, the busiest first.
     pub cgroups: Vec<CgroupRates>,
-    /// Guests, each with its disks after it.
+    /// Guests; the row of each guest is followed by the rows of its disks.
     pub guests: Vec<GuestRates>,
-    /// Network interfaces.
+    /// Network interfaces, with and without traffic.
     pub interfaces: Vec<InterfaceRates>,
     /// Shares of time in which tasks waited for I/O, a CPU or memory; `None` if unknown.
     pub pressure: Option<PressureRates>,
@@ -41,7 +41,7 @@ pub struct Frame {
     pub remarks: Vec<String>,
 }
 
-/// Rates of a block device.
+/// Rates of a block device; a rate is `None` if unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LayerRates {
     /// Name in the kernel, such as `sda` or `dm-0`.
@@ -56,9 +56,9 @@ pub struct LayerRates {
     pub on: Vec<String>,
     /// Mount points of the filesystem on the device.
     pub mounts: Vec<String>,
-    /// Reads per second.
+    /// Completed reads per second.
     pub read_iops: Option<f64>,
-    /// Writes per second.
+    /// Completed writes per second.
     pub write_iops: Option<f64>,
     /// Bytes read per second.
     pub read_bytes_per_s: Option<f64>,
@@ -68,9 +68,9 @@ pub struct LayerRates {
     pub read_latency_ns: Option<f64>,
     /// Mean latency of writes in nanoseconds, from queueing to completion.
     pub write_latency_ns: Option<f64>,
-    /// 99th percentile of read latencies in nanoseconds.
+    /// 99th percentile of read latencies in nanoseconds, from queueing to completion.
     pub read_p99_ns: Option<f64>,
-    /// 99th percentile of write latencies in nanoseconds.
+    /// 99th percentile of write latencies in nanoseconds, from queueing to completion.
     pub write_p99_ns: Option<f64>,
     /// Mean time in nanoseconds from dispatch to the driver until completion, over reads and writes.
     pub device_latency_ns: Option<f64>,
@@ -84,24 +84,24 @@ pub struct LayerRates {
     pub read_merges_per_s: Option<f64>,
     /// Writes per second that the kernel merged with an adjacent request.
     pub write_merges_per_s: Option<f64>,
-    /// Discards per second.
+    /// Completed discards per second.
     pub discard_iops: Option<f64>,
     /// Bytes discarded per second.
     pub discard_bytes_per_s: Option<f64>,
-    /// Flushes per second.
+    /// Completed flushes per second.
     pub flush_iops: Option<f64>,
-    /// Mean latency of flushes in nanoseconds.
+    /// Mean latency of flushes in nanoseconds; `None` if unknown or without flushes.
     pub flush_latency_ns: Option<f64>,
 }
 
 impl LayerRates {
-    /// Returns reads and writes per second for sorting; an unknown rate counts as 0.
+    /// Returns the sum of reads and writes per second; an unknown rate counts as 0.
     pub fn iops(&self) -> f64 {
         self.read_iops.unwrap_or(0.0) + self.write_iops.unwrap_or(0.0)
     }
 }
 
-/// Rates of a process.
+/// Rates of a process; a rate is `None` if unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProcessRates {
     /// Process id (PID).
@@ -120,7 +120,7 @@ pub struct ProcessRates {
     pub write_calls_per_s: Option<f64>,
 }
 
-/// Rates of a control group on one device.
+/// Rates of a control group on one device; a rate is `None` if unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CgroupRates {
     /// Path of the control group in the cgroup hierarchy, such as `/system.slice/db.service`.
@@ -137,7 +137,7 @@ pub struct CgroupRates {
     pub write_bytes_per_s: Option<f64>,
 }
 
-/// Rates of a guest, or of one of its disks.
+/// Rates of a guest, or of one of its disks; a rate is `None` if unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuestRates {
     /// The guest's name.
@@ -148,24 +148,24 @@ pub struct GuestRates {
     pub disk: Option<String>,
     /// Block device of the host that holds the disk, if known.
     pub device: Option<String>,
-    /// Reads per second. A disk's are counted by QEMU; a guest's are the sum over its disks.
+    /// Reads per second: for a disk as counted by QEMU, for a guest the sum over its disks.
     pub read_iops: Option<f64>,
-    /// Writes per second. A disk's are counted by QEMU; a guest's are the sum over its disks.
+    /// Writes per second: for a disk as counted by QEMU, for a guest the sum over its disks.
     pub write_iops: Option<f64>,
-    /// Bytes read per second. A disk's are counted by QEMU, a guest's by the host's kernel for the QEMU process.
+    /// Bytes read per second: for a disk as counted by QEMU, for a guest as counted by the host's kernel for the QEMU process.
     pub read_bytes_per_s: Option<f64>,
-    /// Bytes written per second. A disk's are counted by QEMU, a guest's by the host's kernel for the QEMU process.
+    /// Bytes written per second: for a disk as counted by QEMU, for a guest as counted by the host's kernel for the QEMU process.
     pub write_bytes_per_s: Option<f64>,
     /// Mean latency of the disk's I/Os in nanoseconds, as measured in QEMU.
     pub guest_latency_ns: Option<f64>,
     /// Mean latency in nanoseconds of all I/Os at the host's device, including those of other users; `None` if the guest did no I/O there.
     pub host_latency_ns: Option<f64>,
-    /// `guest_latency_ns` minus `host_latency_ns`: time in QEMU and the host's filesystem. `None` if negative, because then they are of
-    /// different I/Os.
+    /// `guest_latency_ns` minus `host_latency_ns`: time in QEMU and the host's filesystem. `None` if negative, because the two then
+    /// measure different I/Os.
     pub above_latency_ns: Option<f64>,
 }
 
-/// Rates of a network interface.
+/// Rates of a network interface; a rate is `None` if unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InterfaceRates {
     /// Name of the interface, such as `eth0`.
@@ -178,9 +178,9 @@ pub struct InterfaceRates {
     pub rx_packets_per_s: Option<f64>,
     /// Packets sent per second.
     pub tx_packets_per_s: Option<f64>,
-    /// Received packets that were dropped, per second.
+    /// Received packets that were dropped or had errors, per second.
     pub rx_drops_per_s: Option<f64>,
-    /// Packets to be sent that were dropped, per second.
+    /// Packets to be sent that were dropped or had errors, per second.
     pub tx_drops_per_s: Option<f64>,
 }
 
@@ -315,7 +315,7 @@ fn keeps_time(counters: &DeviceCounters) -> bool {
     counters.reads + counters.writes == 0 || times.iter().any(|ms| *ms > 0)
 }
 
-/// Mean time of reads and writes together.
+/// Mean latency of reads and writes together, in nanoseconds; `None` if unknown or without I/O.
 fn mean_wait_ns(a: &DeviceCounters, b: &DeviceCounters) -> Option<f64> {
     keeps_time(b).then_some(())?;
     let ms = since(a.read_ms, b.read_ms)? + since(a.write_ms, b.write_ms)?;

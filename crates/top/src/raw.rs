@@ -13,7 +13,7 @@ pub struct MachineSnapshot {
     pub at_ms: u64,
     /// Nanoseconds since the collector started, on a monotonic clock.
     pub clock_ns: u64,
-    /// Block devices in stack order: each stands after the first device that it is built on.
+    /// Block devices in stack order: each follows the first device that it is built on.
     pub devices: Vec<Device>,
     /// Processes whose I/O counters can be read.
     pub processes: Vec<Process>,
@@ -114,9 +114,9 @@ pub struct DeviceCounters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestKind {
-    /// Reads.
+    /// Read requests.
     Read,
-    /// Writes.
+    /// Write requests.
     Write,
 }
 
@@ -198,7 +198,7 @@ pub struct QemuGuest {
 pub struct QemuGuestDisk {
     /// Path of the disk's file or device.
     pub path: String,
-    /// Block device of the host that holds the disk, directly or through a filesystem.
+    /// Kernel name of the host's block device that holds the disk, directly or through a filesystem; `None` if unknown.
     pub device: Option<String>,
 }
 
@@ -207,7 +207,7 @@ pub struct QemuGuestDisk {
 pub struct QemuDisk {
     /// QEMU's name of the disk.
     pub name: String,
-    /// The backing file, if QEMU reports it.
+    /// Path of the disk's image or device; `None` if QEMU does not report it.
     pub path: Option<String>,
     /// Completed reads.
     pub reads: u64,

@@ -19,15 +19,15 @@ const MOST_CAUSES: usize = 10;
 /// The tables of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TableKind {
-    /// Block devices.
+    /// Table of block devices, as a tree.
     Layers,
-    /// Guests, with their disks.
+    /// Table of guests, with a row for each of their disks.
     Guests,
-    /// Processes.
+    /// Table of processes with I/O in the interval.
     Processes,
-    /// Control groups.
+    /// Table of control groups with I/O in the interval, with a row per group and device.
     Cgroups,
-    /// Network interfaces.
+    /// Table of network interfaces.
     Interfaces,
 }
 
@@ -53,7 +53,7 @@ impl TableKind {
 pub struct Look<'a> {
     /// Width of the screen in characters.
     pub width: usize,
-    /// Index of the figure to sort by; without one the busiest rows come first.
+    /// Index of the figure to sort by; `None` to show the busiest rows first.
     pub by: Option<usize>,
     /// True to show devices as one list instead of a tree.
     pub is_flat: bool,
@@ -237,7 +237,7 @@ fn remark(layer: &LayerRates) -> String {
     kind.into_iter().chain(alias).chain(on).chain(mounts).collect::<Vec<_>>().join(", ")
 }
 
-/// Lays out rows none of whose figures may be left out before names are shortened.
+/// Like [`lay_out`], with all figures as essential: names are shortened before any figure is left out.
 fn all_of<R>(
     title: &str,
     figures: &'static [Figure<R>],

@@ -1,4 +1,4 @@
-//! Estimates the highest rate from the capacity, for rates at which a queue needs longer than a window to grow.
+//! Estimates the highest rate from the capacity, for rates at which the queue needs longer than a window to reach its final length.
 //!
 //! Close to the capacity a queue takes many windows to reach its final length. A short window that starts with an empty queue therefore
 //! meets a latency limit at rates that the target cannot sustain. The closed loop gives the capacity. The mean wait at rates around it
@@ -24,25 +24,25 @@ const IDLE: f64 = 0.5;
 /// Shortest window in which a queue reaches its final length: this factor times the variance, divided by the square of the unused share of
 /// the capacity.
 const SETTLED: f64 = 24.0;
-/// Number of times within a window at which the expected wait is evaluated; their mean is the window's.
+/// Number of points in a window at which the expected wait is evaluated; the mean of these waits is the expected wait of the window.
 const MOMENTS: u32 = 4;
 const HALVINGS: u32 = 14;
 /// Iterations of Newton's method for the decay of a `Tail`.
 const STEPS: u32 = 6;
 /// Relative error of every measured rate: rates are rounded to three digits.
 const RESOLUTION: f64 = 0.005;
-/// Error allowed for the model, as a share of the unused capacity at the estimated rate.
+/// Assumed error of the model, as a share of the unused capacity at the estimated rate.
 const MODEL: f64 = 0.2;
-/// Largest number of I/Os completed at once that does not count as a burst.
+/// Largest number of I/Os that may complete at once without counting as a burst.
 const BURST: f64 = 10.0;
 /// Position of the estimate, on a logarithmic scale, between the rate for the observed burst length (0) and the capacity, which holds for
 /// an endless burst (1).
 const LONGER: f64 = 0.4;
-/// Largest variance considered, as a multiple of the variance of random arrivals alone.
+/// Upper bound of the variance estimate, as a multiple of the variance of random arrivals alone.
 const MOST_VARIANCE: f64 = 1e6;
-/// Longest burst considered, in seconds of work.
+/// Upper bound of the burst estimate, in seconds of work.
 const MOST_SAVED: f64 = 10.0;
-/// Number of subintervals in the numerical integral of `rest`.
+/// Number of subintervals in the numerical integration of [`rest`].
 const PARTS: u32 = 8;
 
 /// An open-loop measurement at one rate.
@@ -65,7 +65,7 @@ struct Round {
     open: Vec<Window>,
 }
 
-/// Model of a target as a queue with random arrivals.
+/// Model of a target as a queue with random arrivals, built from its measurements.
 pub(super) struct Queue {
     rounds: Vec<Round>,
     /// Mean response time in seconds at the lowest rate tried up to half of the capacity; 0 if no such rate was tried.
@@ -119,7 +119,7 @@ impl Queue {
         self.by(&self.rounds.iter().collect::<Vec<_>>(), condition)
     }
 
-    /// Returns bootstrap samples of the highest rate; `None` for fewer than four rounds.
+    /// Returns bootstrap samples of the highest rate; `None` for fewer than four rounds, or without windows at rates near the capacity.
     pub(super) fn draws(&self, condition: Condition) -> Option<Draws> {
         let ceiling = self.ceiling(condition)?;
         let (n, known) = (self.rounds.len(), ceiling.rate.ln());
@@ -291,8 +291,8 @@ impl Window {
     }
 }
 
-/// Returns the expected part of the wait that exceeds the burst `work.saved`, at `time` after an empty queue: an integral over the tail of
-/// a reflected Brownian motion.
+/// Returns the expected wait beyond the burst `work.saved`, `time` seconds after the queue was empty: an integral over the tail of a reflected
+/// Brownian motion.
 fn rest(drift: f64, work: Work, time: f64) -> f64 {
     let spread = (work.variance * time).sqrt();
     let settled = work.variance / (2.0 * drift.abs()).max(f64::MIN_POSITIVE);
@@ -308,7 +308,7 @@ fn rest(drift: f64, work: Work, time: f64) -> f64 {
     (0..PARTS).map(above).sum::<f64>() * width
 }
 
-/// Returns the expected value of a reflected Brownian motion at `time` after it was 0.
+/// Returns the expected value of a reflected Brownian motion `time` seconds after it was 0: the expected wait in a queue that was empty.
 fn wait(drift: f64, deviation: f64, time: f64) -> f64 {
     let spread = deviation * time.sqrt();
     let z = drift * time / spread;

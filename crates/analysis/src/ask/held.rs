@@ -9,7 +9,7 @@ use super::keeps;
 /// The result of holding a rate over consecutive windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Held {
-    /// The rate that was held, in I/Os per second.
+    /// The rate at which the long run was scheduled, in I/Os per second.
     pub rate: f64,
     /// Length of a window in nanoseconds.
     pub window_ns: u64,
@@ -22,7 +22,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Evaluates the windows that held the found rate on a target; `None` if no such window was measured.
+    /// Evaluates the windows of the long run at the found rate on a target; `None` if no such window was measured.
     pub(super) fn of(run: &Run, ask: &AskSpec, asked: &Workload, target: &str) -> Option<Self> {
         let is_of = |workload: &&Workload| {
             run.plan.is_held(workload)

@@ -32,7 +32,7 @@ use iotax_model::Run;
 use root::{Draws, Root};
 use trials::trials;
 
-/// Results of a search with one workload, one per target.
+/// Results of a rate search with one workload: one result per target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answers<'a> {
     /// The workload whose rate was searched.
@@ -41,7 +41,7 @@ pub struct Answers<'a> {
     pub targets: Vec<Answer<'a>>,
 }
 
-/// Result of a search on one target.
+/// Result of a rate search on one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer<'a> {
     /// The target's name.
@@ -52,9 +52,10 @@ pub struct Answer<'a> {
     pub found: HighestRate,
     /// The condition that fails first above the found rate; absent if no condition failed.
     pub limited_by: Option<Condition>,
-    /// Number of windows measured at a rate.
+    /// Number of windows measured at scheduled rates, without closed-loop windows.
     pub trials: usize,
-    /// Latency of the limiting condition at the lowest rate tried, in nanoseconds; absent if that condition limits no latency.
+    /// The latency that the limiting condition restricts, at the lowest rate tried, in nanoseconds; absent if no condition on latency limits the
+    /// rate.
     pub at_lowest_ns: Option<f64>,
     /// The windows by ascending rate, grouped by nearly equal rates.
     pub steps: Vec<Step>,
@@ -102,7 +103,7 @@ fn latency(response: &Histogram, slo: &Slo) -> Option<f64> {
 /// The highest rate, in I/Os per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum HighestRate {
-    /// Too few measurements for an estimate.
+    /// There are too few measurements for an estimate.
     Unknown,
     /// The conditions failed at every rate tried. Holds the lowest rate tried, in I/Os per second.
     Below(f64),
@@ -167,8 +168,8 @@ impl Possible {
 }
 
 impl HighestRate {
-    /// Returns the rate to use in a long run: the lower end of the interval, or the estimate itself without an interval. `None` if no rate
-    /// met the conditions.
+    /// Returns the rate to use in a long run: the lower end of the interval, or the estimate itself without an interval. `None` if no rate met the
+    /// conditions, or if the rate is unknown.
     #[must_use]
     pub fn to_hold(&self) -> Option<f64> {
         match self {
@@ -183,8 +184,8 @@ impl HighestRate {
 const CLOSE_TO_ESTIMATE: f64 = 1.1;
 
 impl Answer<'_> {
-    /// Returns whether the target can do this many I/Os per second. A long run takes precedence over the search: if it missed the
-    /// conditions, its rate and higher ones are too high, and lower rates are undecided.
+    /// Returns whether the target can sustain `iops` I/Os per second under the conditions. A long run takes precedence over the search: if it
+    /// missed the conditions, its rate and higher ones are too high, and lower rates are undecided.
     #[must_use]
     pub fn allows(&self, iops: f64) -> Possible {
         match (&self.held, self.by_search(iops)) {
@@ -216,7 +217,7 @@ impl Answer<'_> {
     }
 }
 
-/// Lists the conditions on latency, and the condition that the target keeps up with the schedule. `NoErrors` is checked separately.
+/// Lists the conditions on latency, and the condition that the target keeps up with the schedule. The condition `NoErrors` is checked separately.
 fn conditions(ask: &AskSpec) -> impl Iterator<Item = Condition> {
     let asked = ask.slo.iter().filter(|slo| **slo != Slo::NoErrors).copied().map(Condition::Slo);
     asked.chain([Condition::KeepsUp])
@@ -270,7 +271,7 @@ fn keeps(ask: &AskSpec, windows: &[(f64, &Measurement)]) -> bool {
     !fails && conditions(ask).all(kept)
 }
 
-/// The measurements of a workload on a target.
+/// All measurements of a searched workload on a target, at any rate.
 struct Measured<'a> {
     all: Vec<&'a Measurement>,
     /// Open-loop measurements, each with its scheduled I/Os per second.
@@ -296,7 +297,7 @@ fn measured<'a>(run: &'a Run, asked: &Workload, target: &str) -> Measured<'a> {
     found
 }
 
-/// Largest ratio of rates that count as nearly equal.
+/// Largest ratio of two rates that count as nearly equal.
 const CLOSE: f64 = 1.04;
 
 fn step(windows: &[(f64, &Measurement)]) -> Step {
@@ -374,7 +375,7 @@ impl Measured<'_> {
     }
 }
 
-/// The result of a search so far.
+/// The highest rate according to the measurements so far.
 struct Search {
     found: HighestRate,
     limited_by: Option<Condition>,
@@ -470,7 +471,7 @@ impl Search {
         }
     }
 
-    /// Compares this target's rate with the baseline's; `None` if either has no bootstrap samples. `margin` is a logarithm.
+    /// Compares this target's rate with the baseline's; `None` if one of the two targets has no bootstrap samples. `margin` is a logarithm.
     fn against(&self, base: &Self, alpha: f64, margin: f64) -> Option<Against> {
         let (ln, interval) = self.draws.as_ref()?.relative(base.draws.as_ref()?, alpha);
         let verdict = if interval.low > margin {

@@ -40,7 +40,7 @@ const TIME_S: f64 = 180.0;
 enum Server {
     /// Constant service times of 2 ms.
     Even,
-    /// Exponential service times.
+    /// Random service times with an exponential distribution.
     Random,
     /// A token bucket that saves tokens for up to this many seconds.
     Bucket(f64),
@@ -137,7 +137,7 @@ impl System {
         measurement(round, length, tally, Some(pacing))
     }
 
-    /// Computes the highest rate with at most 1% of the I/Os above a limit in the long run.
+    /// Computes the highest rate at which at most 1% of the I/Os take longer than `limit` in the long run.
     fn truth(&self, limit: f64) -> f64 {
         let late = |rate: f64, capacity: f64| -> f64 {
             if rate >= capacity {
@@ -189,7 +189,7 @@ fn windows(length: f64) -> usize {
     format!("{:.0}", TIME_S / (length + RAMP_S + BETWEEN_S)).parse().expect("a number")
 }
 
-/// Simulates a search, with the measurements that the runner would make.
+/// Simulates a search that measures the same windows as a real run.
 fn search(system: &mut System, ask: &AskSpec, length: f64) -> Search {
     let mut done: Vec<(Option<f64>, Measurement)> = Vec::new();
     for round in 1.. {

@@ -18,7 +18,8 @@ use crate::stats::paired::Interval;
 
 /// Trials within this distance of the estimate, in logarithms of the rate, contribute to the fitted line.
 pub(super) const NEAR: f64 = 0.1;
-/// Bounds of the slope between the nearest trials below and above the neighbourhood; without trials on both sides the slope is [`UNTOLD`].
+/// Bounds of the slope that is estimated from the nearest trials on both sides of the neighbourhood; without trials on both sides, [`UNTOLD`] is
+/// used.
 const WIDE: (f64, f64) = (0.5, 40.0);
 const UNTOLD: f64 = 5.0;
 /// The slope near the root is at least the slope between more distant trials divided by this factor; flatter lines are taken for noise.
@@ -37,10 +38,10 @@ const TOGETHER: (f64, f64) = (1.55, 1.1);
 /// Fewest rounds for a bootstrap over rounds.
 pub(super) const FEWEST_ROUNDS: usize = 4;
 
-/// One trial of a condition: a window at one rate.
+/// One trial of a condition: a window at one rate, and the share of its I/Os that counts against the condition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Trial {
-    /// The round; all trials of a round are close in time.
+    /// Number of the round; all trials of a round are close in time.
     pub(super) round: u32,
     /// Scheduled I/Os per second.
     pub(super) rate: f64,
@@ -50,14 +51,14 @@ pub(super) struct Trial {
     pub(super) of: f64,
 }
 
-/// The rate at which a condition is just met.
+/// The rate at which a condition is just met, or a bound on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Root {
     /// The condition fails at all rates tried. Holds the lowest rate tried.
     Below(f64),
     /// The condition holds at all rates tried. Holds the highest rate tried.
     Above(f64),
-    /// An estimate from the trials near it.
+    /// An estimate from the trials at rates near the result.
     At {
         /// The estimated rate, in I/Os per second.
         rate: f64,
@@ -119,19 +120,19 @@ impl Draws {
         differ.then_some(Self { known, drawn })
     }
 
-    /// Mixes two sets of samples: half of the result comes from each.
+    /// Mixes two sets of bootstrap samples: every other sample of the result comes from `other`.
     pub(super) fn and(self, other: Self) -> Self {
         let pairs = self.drawn.into_iter().zip(other.drawn).enumerate();
         let drawn = pairs.map(|(i, (own, other))| if i % 2 == 0 { own } else { other }).collect();
         Self { known: f64::midpoint(self.known, other.known), drawn }
     }
 
-    /// Returns the interval of the root at level `alpha`.
+    /// Returns the interval of the rate at confidence `1 - alpha`, in I/Os per second.
     pub(super) fn interval(&self, alpha: f64) -> Interval {
         middle(self.drawn.clone(), alpha).map(f64::exp)
     }
 
-    /// Returns the logarithm of the ratio of this root to another, and its interval at level `alpha`.
+    /// Returns the logarithm of the ratio of this rate to the `other` rate, and its interval at confidence `1 - alpha`.
     pub(super) fn relative(&self, other: &Self, alpha: f64) -> (f64, Interval) {
         let ratios = self.drawn.iter().zip(&other.drawn).map(|(own, other)| own - other).collect();
         (self.known - other.known, middle(ratios, alpha))
@@ -146,7 +147,7 @@ fn middle(mut values: Vec<f64>, alpha: f64) -> Interval {
     Interval { low: values[outside], high: values[values.len() - 1 - outside] }
 }
 
-/// Factor by which a percentile interval of `n` rounds must be widened, because slope and height are both estimated.
+/// Factor by which a bootstrap interval from `n` rounds must be widened, because slope and height of the line are both estimated.
 pub(super) fn widening(n: usize) -> Option<f64> {
     let t = StudentsT::new(0.0, 1.0, (n - 2) as f64).ok()?.inverse_cdf(0.975);
     Some(t / 1.959_964 * (n as f64 / (n - 2) as f64).sqrt())
@@ -173,7 +174,7 @@ fn rising(trials: &[Trial]) -> Vec<Trial> {
     blocks.into_iter().map(|(trial, _)| trial).collect()
 }
 
-/// Interpolates between the highest rate that meets the condition and the next; `None` without trials.
+/// Interpolates between the highest rate that meets the condition and the next higher one tried; `None` without trials.
 fn between(trials: &[Trial], limit: f64) -> Option<Root> {
     let trials: Vec<Trial> = trials.iter().copied().filter(|trial| trial.of > 0.0).collect();
     let blocks = rising(&trials);
@@ -192,7 +193,7 @@ fn between(trials: &[Trial], limit: f64) -> Option<Root> {
     })
 }
 
-/// Input of the line through the trials near a rate.
+/// Input of the line fit: the trials near a rate, and the allowed slopes.
 struct Neighbourhood {
     middle: f64,
     rounds: Rounds,
@@ -233,7 +234,8 @@ impl Rounds {
     }
 }
 
-/// The root of the line through the trials near `at`; `None` if no round has two rates.
+/// Returns the rate at which the line through the trials near `at` reaches `limit`, at most [`NEAR`] away from `at`; `None` if no round has two
+/// rates.
 fn on_line(rounds: &Rounds, slopes: (f64, f64), limit: f64, at: f64) -> Option<f64> {
     let slope = slope(rounds, slopes, at)?;
     let (bad, of) = rounds.all().fold((0.0, 0.0), |(bad, of), trial| {
@@ -244,7 +246,8 @@ fn on_line(rounds: &Rounds, slopes: (f64, f64), limit: f64, at: f64) -> Option<f
     Some(at * away.clamp(-NEAR, NEAR).exp())
 }
 
-/// The slope within rounds: the root of the conditional likelihood's derivative, which falls as the slope rises.
+/// Returns the slope within rounds, the root of the conditional likelihood's derivative, which falls as the slope rises. `None` if no round has two
+/// rates.
 fn slope(rounds: &Rounds, (mut low, mut high): (f64, f64), at: f64) -> Option<f64> {
     let telling: Vec<Vec<(f64, Trial)>> = rounds
         .0

@@ -14,9 +14,9 @@ const SHARES: [f64; 6] = [0.05, 0.25, 0.45, 0.65, 0.8, 0.95];
 const FIRST: f64 = 0.08;
 /// Smallest distance of a pair of rates from the estimate, as a logarithm.
 const LEAST: f64 = 0.02;
-/// Factor to the next, higher rate while no rate has failed.
+/// Factor from the highest rate tried to the next one while no rate has failed.
 const UP: f64 = 1.1;
-/// Factor to the next, lower rate while all rates have failed, down to [`LOWEST`] of the capacity.
+/// Factor from the lowest rate tried to the next one while all rates have failed, down to [`LOWEST`] of the capacity.
 const DOWN: f64 = 0.4;
 /// Lowest rate that is tried, as a share of the capacity.
 const LOWEST: f64 = 0.002;

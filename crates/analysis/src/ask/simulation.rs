@@ -139,7 +139,7 @@ fn search(system: &mut System) -> Vec<Trial> {
     trials
 }
 
-/// Bisects the range, deciding each step by all its trials. Returns the logarithm of the error.
+/// Bisects the range, deciding each step by all its trials. Returns the error as the logarithm of found rate / true rate.
 fn bisect(system: &mut System) -> f64 {
     let (mut low, mut high) = (0.02 * system.capacity, 1.05 * system.capacity);
     for _ in 0..STEPS {
@@ -151,7 +151,8 @@ fn bisect(system: &mut System) -> f64 {
     (f64::midpoint(low, high) / system.truth()).ln()
 }
 
-/// Compares the coverage of the interval, and the error of the estimate with that of bisection; docs/ask.md has the results of 1,000 seeds.
+/// Checks how often the interval contains the true rate, and compares the error of the estimate with that of bisection; docs/ask.md has the results
+/// of 1,000 seeds.
 #[test]
 fn the_interval_holds_the_true_rate_and_halving_needs_twice_the_trials() {
     let seeds: u32 = if thorough() { 1000 } else { 60 };

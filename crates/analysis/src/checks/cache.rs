@@ -19,7 +19,7 @@ const SHORTEST_NS: u64 = 200_000_000;
 /// Share of holes in the area above which they explain why the device saw no I/O.
 const HOLES: f64 = 0.1;
 
-/// Finds caches that were not empty after they were dropped before the measurement.
+/// Finds caches that could not be dropped before the measurement, or of which more than 1% stayed.
 pub(super) fn kept(case: &Case<'_>) -> Option<Finding> {
     let m = case.m;
     let kept = |machine: &str, drop: Option<CacheDrop>| match drop? {
@@ -95,7 +95,7 @@ pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
 }
 
-/// Names the setting that bypasses the target's topmost cache, followed by the remedy `rest` if there is one.
+/// Names the setting that bypasses the target's topmost cache, followed by `rest`, a further remedy, if given.
 fn past_the_cache(case: &Case<'_>, rest: Option<&str>) -> String {
     let layers = case.spec.map(|spec| spec.stack.layers()).unwrap_or_default();
     let cached = |layer: &&PlannedLayer| layer.kind().cache().is_some_and(|mode| !mode.direct());
@@ -126,7 +126,7 @@ fn of_device(
     Some(all.saturating_sub(theirs))
 }
 
-/// Returns the I/O of a noisy neighbour if it certainly reaches the same devices: same location, and no cache in between.
+/// Returns the I/O of a noisy neighbour if this I/O certainly reaches the same devices: same location, and no cache in between.
 fn neighbour_on_same_devices<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
     let share = case.m.neighbour.as_ref()?;
     let plan = &case.run.plan;
@@ -142,7 +142,7 @@ fn place(spec: &TargetSpec) -> impl PartialEq + '_ {
     (spec.stack.location(), spec.lvm(), spec.remote().map(|it| it.machine))
 }
 
-/// Returns the device's share of the requested bytes if it is below [`SERVED`].
+/// Returns the share of the requested bytes that the device moved, if it is below [`SERVED`]; else `None`.
 fn short(asked: u64, had: u64) -> Option<f64> {
     let share = had as f64 / asked as f64;
     (asked > 0 && share < SERVED).then_some(share)

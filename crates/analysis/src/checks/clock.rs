@@ -17,7 +17,7 @@ const WRONG: f64 = 0.05;
 const MESSAGES_NS: f64 = 50e6;
 /// Shortest window that is checked alone, in nanoseconds. In shorter windows message delay alone exceeds [`WRONG`], so they are checked together.
 const ALONE_NS: f64 = MESSAGES_NS / WRONG;
-/// Share of stolen CPU time above which a warning is due.
+/// Stolen CPU time, as a share of all CPU time, above which a warning is given.
 const STEAL: f64 = 0.05;
 /// Slow clocksources: reading the device takes microseconds, and in a guest causes a VM exit. Linux falls back to them if it distrusts the
 /// time stamp counter.

@@ -58,7 +58,7 @@ pub(super) fn holes(run: &Run) -> Vec<Warning> {
     found
 }
 
-/// Finds workloads that trim data which they or other workloads access, so that later reads meet holes.
+/// Finds workloads that trim data which later I/O of the same or another workload accesses: such reads meet holes.
 pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     let bytes = case.m.outcome.tallies.trim.as_ref()?.bytes;
     // A file that iotax made is filled anew for the next workload.
@@ -132,7 +132,7 @@ fn area(record: &TargetRecord, spec: Option<&TargetSpec>) -> Option<Warning> {
     Some(about_target(record, WarningKind::Compressible, evidence, remedy))
 }
 
-/// Describes the compressible part of a workload's writes; `None` if there is none.
+/// Describes the part of a workload's writes that can be compressed or deduplicated; `None` if nothing can.
 fn written(workload: &Workload) -> Option<String> {
     let content = workload.content();
     match (content.filler_percentage, content.dedupe_percentage) {
@@ -145,7 +145,7 @@ fn written(workload: &Workload) -> Option<String> {
     }
 }
 
-/// Names a layer of a target that compresses or deduplicates; `None` if there is none.
+/// Names a layer of a target that compresses or deduplicates data; `None` if no layer does.
 fn squeezer(record: &TargetRecord, _spec: Option<&TargetSpec>) -> Option<String> {
     if let Some(allocation) = record.allocation.filter(|allocation| allocation.compressed > 0) {
         return Some(format!(

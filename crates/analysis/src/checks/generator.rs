@@ -1,4 +1,4 @@
-//! Checks for a load generator that was the limit, and for a load that cannot be sustained.
+//! Finds load generators that limited the rate, and scheduled rates that the target cannot sustain.
 
 use iotax_model::WarningKind;
 use iotax_model::record::Measurement;
@@ -8,14 +8,14 @@ use iotax_model::workload::{Kind, Workload};
 use super::Case;
 use crate::finding::Finding;
 
-/// Share of its threads' time from which the load generator counts as the limit.
+/// CPU time, as a share of its threads' time, from which the load generator counts as the limit.
 const SATURATED: f64 = 0.95;
 /// Shortest window for this check, in nanoseconds; in shorter windows most CPU time goes to starting and stopping.
 const TELLING_NS: u64 = 100_000_000;
 /// Largest backlog, as a share of the due I/Os, that is not reported.
 const BACKLOG: f64 = 0.01;
 
-/// Finds a backlog at the end of the window, which shows in neither the rates nor the response times.
+/// Finds a backlog at the end of the window: I/Os that were due but not begun, which show in neither the rates nor the response times.
 pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
     let Case { workload, m, .. } = case;
     let pacing = m.outcome.pacing?;
@@ -50,8 +50,8 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Returns the CPU time of the load generator as a share of its threads' time; `None` below 95%, in windows under 100 ms, or with an engine
-/// that polls or moves no data.
+/// Returns the CPU time of the load generator as a share of its threads' time; `None` below 95%, in windows under 100 ms, with an engine that polls
+/// or moves no data, or in an open loop that delayed no I/O.
 pub(crate) fn saturation(workload: &Workload, m: &Measurement) -> Option<f64> {
     // An engine that moves no data measures the generator and the kernel; who keeps a schedule or polls looks all the time.
     let window = f64::from(workload.numjobs) * m.outcome.duration_ns as f64;

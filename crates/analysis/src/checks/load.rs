@@ -23,7 +23,7 @@ const QUIET: f64 = 4e6;
 /// Largest tolerated CPU time of other programs, as a share of all CPU time.
 const CPU: f64 = 0.1;
 
-/// Finds a device that did more I/O than was requested.
+/// Finds a device that moved far more data than the measurement requested, because another program used the device.
 pub(super) fn device(case: &Case<'_>) -> Option<Finding> {
     if case.is_amplified() || case.is_gathered() || case.has_others() {
         return None;
@@ -101,7 +101,7 @@ impl Case<'_> {
         self.run.plan.is_together()
     }
 
-    /// Returns whether buffered writes are smaller than a page: the kernel may then write one page any number of times.
+    /// Returns whether the workload makes buffered writes smaller than a page: the kernel may then write the same page several times.
     fn is_gathered(&self) -> bool {
         self.workload.writes() && !self.workload.direct && self.workload.min_bs().0 < PAGE
     }

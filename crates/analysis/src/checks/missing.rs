@@ -43,7 +43,7 @@ pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<War
     })
 }
 
-/// Finds targets that cannot be compared on a workload, because they have no round in common with the baseline; none before the first
+/// Finds targets that cannot be compared on a workload, because they have no round in common with the baseline. Finds none before the first
 /// measurement.
 pub(super) fn comparisons<'a>(
     run: &'a Run,

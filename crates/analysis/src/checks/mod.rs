@@ -51,7 +51,7 @@ impl Case<'_> {
         self.spec.is_some_and(|spec| spec.guest().is_some())
     }
 
-    /// Returns `the guest` or `the program`, the source of the I/O in messages.
+    /// Returns `the guest` or `the program`, the name for the source of the I/O in messages.
     fn asker(&self) -> &'static str {
         if self.in_guest() { "the guest" } else { "the program" }
     }
@@ -62,10 +62,10 @@ impl Case<'_> {
     }
 }
 
-/// A check of one measurement.
+/// A check of one measurement; returns `None` if it finds nothing.
 type Check = fn(&Case<'_>) -> Option<Finding>;
 
-/// Runs all checks of single measurements in order, then the check of short windows together.
+/// Runs all checks of single measurements in order, then the clock check of each guest's short windows taken together.
 ///
 /// Imports are not checked, because nothing was observed that a check could use.
 pub(super) fn of_measurements(run: &Run) -> Vec<Finding> {
@@ -115,7 +115,7 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
     checks.into_iter().flatten().chain(network::seen_in(&case)).collect()
 }
 
-/// Runs the checks of the whole run and of its targets; none for an import.
+/// Runs the checks of the whole run and of its targets. An import is not checked.
 ///
 /// `broken` lists steps between layers whose two targets are on different devices. `standing` is the progress of a run that adds rounds.
 pub(super) fn of_run(

@@ -25,22 +25,23 @@ const SHORTEST_NS: u64 = 500_000_000;
 const OTHERS: f64 = 1.5;
 /// Background traffic of a quiet network in bytes per second, headers included.
 const QUIET: f64 = 1e6;
-/// Bytes of headers and gaps per packet on Ethernet: 38 of Ethernet, 20 of IPv4, 8 of UDP. TCP's headers are longer.
+/// Bytes of headers and gaps per packet on the wire: 38 of Ethernet, 20 of IPv4, 8 of UDP. TCP's headers are longer.
 const HEADERS: u64 = 66;
 /// Bytes of headers that an interface counts per datagram: 14 of Ethernet, 20 of IPv4, 8 of UDP.
 const DATAGRAM_HEADERS: u64 = 42;
-/// Smallest loss, as a share of the received bytes, at which an interface's counters show on which side packets were lost.
+/// Smallest loss, as a share of the received bytes, at which the receiving interface's counters show if packets were lost before or after it.
 const TOLD_APART: f64 = 0.2;
 /// Share of a link's speed, headers included, from which the link counts as saturated.
 const FULL: f64 = 0.9;
 /// CPU time, as a share of its threads' time, from which a process counts as the limit.
 const BOUND: f64 = 0.95;
-/// ITU-T Y.1541's bound for packet loss in quality classes 0 to 4. One lost TCP segment in 1000 holds a stream's window to some
-/// 40 segments on any link (Mathis, Semke, Mahdavi and Ott, ACM CCR 27(3), 1997: 1.22 / sqrt(loss)).
+/// ITU-T Y.1541's bound for packet loss in quality classes 0 to 4. One lost TCP segment in 1000 limits a stream's window to some 40 segments on any
+/// link (Mathis, Semke, Mahdavi and Ott, ACM CCR 27(3), 1997: 1.22 / sqrt(loss)).
 const LOST: f64 = 1e-3;
 /// Smallest share of the requested bitrate that a stream must reach.
 const REACHED: f64 = 0.95;
-/// Offloads that matter: without them the kernel does the interface's work, or every layer handles each packet on the wire singly.
+/// Offloads that are compared: without them the kernel does work of the network card, or each layer handles wire-size packets instead of large
+/// segments.
 const MATTER: [&str; 8] = [
     "tx-checksum-ip-generic",
     "tx-generic-segmentation",
@@ -75,7 +76,7 @@ impl Case<'_> {
         self.record.map(|record| record.interfaces.as_slice()).unwrap_or_default()
     }
 
-    /// Bytes uploaded or downloaded, background load included; `None` if they were not reported.
+    /// Returns the bytes uploaded or downloaded, background load included; `None` if these were not reported.
     fn bytes(&self, upload: bool) -> Option<u64> {
         if is_stream(self.m) {
             let tallies = &self.m.outcome.tallies;
@@ -108,7 +109,7 @@ impl Case<'_> {
         Some((one.name, one.activity))
     }
 
-    /// Returns whether all packets must have passed the interface at this place: machines that iotax did not build may have several.
+    /// Returns whether all packets must have passed the interface at this place. Machines that iotax did not build may have several interfaces.
     fn is_certain(&self, place: &str) -> bool {
         let there = self.interfaces().iter().filter(|interface| interface.place == place);
         let given = self.spec.and_then(|spec| spec.network()).is_some_and(|network| network.via.is_given());
@@ -155,7 +156,7 @@ fn bypassed(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     found.map(|found| found.unusable_if(true))
 }
 
-/// Finds an interface that counted far more traffic than was carried.
+/// Finds a client interface that counted far more traffic than the measurement carried: others used the network.
 fn others(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     let (name, counted) = case.nic("client")?;
     // A loopback interface is everybody's, and counts each byte both ways.
@@ -289,7 +290,7 @@ fn retransmits(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Finds lost datagrams and, as far as the receiving interface shows, which side lost them.
+/// Finds lost datagrams; names the place of the loss, before or after the receiving interface, if its counters show this.
 fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     let mut evidence = Vec::new();
     let mut above = true;
@@ -354,7 +355,7 @@ fn messages(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Finds periods of more than 200 ms without a received byte: a single lost packet does not explain them.
+/// Finds periods of more than 200 ms without a received byte, which a single lost packet does not explain.
 fn gaps(case: &Case<'_>) -> Option<Finding> {
     let gaps = &case.m.outcome.carried.as_ref()?.gaps;
     let long: Vec<String> = gaps

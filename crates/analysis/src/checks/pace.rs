@@ -1,4 +1,4 @@
-//! Finds unstable rates: unsteady, reduced by throttling, or slowed by heat.
+//! Finds rates that were unsteady, fell in a step (throttled), or were slowed by hot CPUs or a changed frequency governor.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use iotax_model::Run;
 /// Fewest measurements of a run in which a lasting drop is searched for.
 const MEASUREMENTS: usize = 12;
 
-/// Depth of a fall, in standard deviations, up to which a Poisson schedule can explain it.
+/// Depth of a fall, in standard deviations, up to which a random (Poisson) schedule explains it.
 const FALL_BY_CHANCE: f64 = 3.5;
 
 /// Returns whether I/Os were scheduled at random times, so that their rate varies by chance.

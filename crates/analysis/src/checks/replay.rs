@@ -8,7 +8,7 @@ use super::Case;
 use crate::fidelity::Infidelity;
 use crate::finding::Finding;
 
-/// Finds a replay whose generator was late, or that lacks I/Os. Waiting for a slot is not counted: it is due to the target, and the
+/// Finds a replay in which I/Os began late or were left out. Waiting for a free slot does not count as late, because the target causes it and the
 /// response time shows it.
 pub(super) fn unfaithful(case: &Case<'_>) -> Option<Finding> {
     let replayed = case.m.outcome.replayed.as_ref()?;

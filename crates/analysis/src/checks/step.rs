@@ -1,12 +1,12 @@
 //! Finds one lasting drop in a series.
 
-/// Fewest values before a step, and after it.
+/// Fewest values on each side of a step.
 const LEVEL: usize = 2;
 /// Fewest values of a series that is searched for a step.
 const LEAST: usize = 6;
-/// Largest residual variance of two levels, as a share of the variance about a single mean.
+/// Largest residual variance of a fit with two levels, as a share of the variance about a single mean.
 const LEFT: f64 = 0.15;
-/// Largest residual of two levels relative to that of a straight line, which would fit a slow drift better.
+/// Largest residual variance of a fit with two levels, as a share of that of a straight line, which fits a slow drift better.
 const LINE: f64 = 0.5;
 /// Largest ratio of the lower level to the upper.
 const FALL: f64 = 0.8;

@@ -1,4 +1,4 @@
-//! The parts of a run that a comparison needs, from the store or from a JSON document that iotax wrote.
+//! The data of a run that a comparison needs, from the store or from a JSON document that iotax wrote.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -32,7 +32,7 @@ pub struct AccountedTarget {
     pub name: String,
     /// The target's settings; with a noisy neighbour, they include the neighbour's whole workload.
     pub settings: Settings,
-    /// The target's record as built; absent if it was not built.
+    /// The record of the target as built; absent if the target was not built.
     pub record: Option<TargetRecord>,
 }
 
@@ -44,7 +44,7 @@ impl AccountedTarget {
     }
 }
 
-/// The figures of one measurement.
+/// The figures of one measurement, with its target, workload and round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasurementFigures {
     /// The target's name.
@@ -55,12 +55,12 @@ pub struct MeasurementFigures {
     pub round: u32,
     /// All known figures, in the units of [`Metric`].
     pub metrics: Vec<(Metric, f64)>,
-    /// The warning that makes the measurement unusable, if any.
+    /// The kinds of warnings that make the measurement unusable, as text; absent if it is usable.
     pub unusable: Option<String>,
 }
 
 impl MeasurementFigures {
-    /// Returns the value of a metric, if known.
+    /// Returns the measurement's value of a metric; `None` if unknown.
     #[must_use]
     pub fn of(&self, metric: Metric) -> Option<f64> {
         self.metrics.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value)
@@ -76,7 +76,7 @@ pub struct Account {
     pub id: i64,
     /// The plan's title.
     pub name: String,
-    /// Seed of the order and the payload.
+    /// Seed of the random order of measurements and of the written data.
     pub seed: u64,
     /// Start time, in the format of [`utc`].
     pub started_at: String,
@@ -92,7 +92,7 @@ pub struct Account {
     pub figures: Vec<MeasurementFigures>,
     /// Results of a search or a curve: rates that the run tried to locate.
     pub rates: Vec<LocatedRate>,
-    /// True for a curve: its rates follow from the targets' capacities, so that another run tries other rates.
+    /// True for a curve: its rates follow from the measured capacities, so another run uses other rates.
     pub has_own_rates: bool,
     /// The tool that measured, if the run was imported.
     pub source: Option<ImportSource>,
@@ -109,7 +109,7 @@ pub struct More {
     pub rounds: u32,
     /// The command, without the option for the number of rounds or the time.
     pub command: String,
-    /// True if the plan fixes the numbers of rounds after which it tests, so that more rounds need a new run.
+    /// True if the plan fixes after how many rounds it tests; more rounds then need a new run.
     pub is_anew: bool,
     /// Expected duration of a round.
     pub round: Nanos,
@@ -186,7 +186,7 @@ impl Account {
         identity(self) == identity(other) && self.environment == other.environment
     }
 
-    /// Returns the keys of a workload that an import's source states; `None` if all keys are known.
+    /// Returns the keys of a workload that an import's source states; `None` for a run of iotax, in which all keys are known.
     pub(super) fn known(&self, workload: &Workload) -> Option<&[String]> {
         let source = self.source.as_ref()?;
         Some(source.known.get(&workload.name).map_or(&[], Vec::as_slice))
@@ -198,7 +198,7 @@ impl Account {
         self.subjects.iter().find(|subject| subject.name == name)
     }
 
-    /// Returns the mean of each target over all rounds, as in tables. Empty for a metric that is not summarized by a mean.
+    /// Returns the mean of each target over all rounds, as in tables. Empty for a metric that is not summarized by a geometric mean.
     pub(super) fn means(&self, workload: &str, metric: Metric) -> HashMap<&str, f64> {
         if metric.definition().over_rounds != OverRounds::GeometricMean {
             return HashMap::new();
@@ -208,7 +208,7 @@ impl Account {
         means(figures, self.source.is_none())
     }
 
-    /// Iterates over the measurements of a target with a workload.
+    /// Iterates over the figures of each measurement of a workload on a target.
     pub(super) fn cell<'a>(
         &'a self,
         target: &'a str,
@@ -223,7 +223,7 @@ pub fn metrics(measurement: &Measurement) -> Vec<(Metric, f64)> {
     Metric::compared().filter_map(|metric| Some((metric, metric.of(measurement)?))).collect()
 }
 
-/// Words for the kinds of warnings, by the measurement that they concern.
+/// Kinds of the warnings about each measurement, as words.
 pub struct Kinds<'a>(HashMap<Place<'a>, Vec<&'static str>>);
 
 impl<'a> Kinds<'a> {
@@ -256,7 +256,7 @@ const SPOILING: [WarningKind; 8] = [
     WarningKind::UnfaithfulReplay,
 ];
 
-/// Returns the reason why a measurement cannot be used; `None` if it can.
+/// Returns the kinds of warnings that make a measurement unusable, as text; `None` if the measurement is usable.
 pub fn unusable(grade: Grade, kinds: &[&str]) -> Option<String> {
     let spoils = |kind: &&&str| SPOILING.iter().any(|spoiling| spoiling.word() == **kind);
     let why: Vec<&str> = kinds.iter().filter(spoils).copied().collect();

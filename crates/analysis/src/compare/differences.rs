@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::account::{Account, AccountedTarget, Settings, flat};
 
-/// Smallest relative difference of the load generator's overhead that counts; smaller ones are noise of its measurement.
+/// Largest relative difference of the load generator's CPU time per I/O that is ignored as measurement noise.
 const FLOOR: f64 = 0.25;
 
 /// A property that differs between the two sides.
@@ -84,7 +84,7 @@ pub fn tags(a: &[String], b: &[String]) -> Vec<Difference> {
     keys.into_iter().filter_map(between).collect()
 }
 
-/// Lists differences between two targets: first as planned, then as built.
+/// Lists differences between two targets: first in the plan's settings, then in the layers as built, and if there are none, in QEMU's arguments.
 #[must_use]
 pub fn targets(a: &AccountedTarget, b: &AccountedTarget) -> Vec<Difference> {
     let mut found = settings(&a.settings, &b.settings);
@@ -100,7 +100,7 @@ pub fn targets(a: &AccountedTarget, b: &AccountedTarget) -> Vec<Difference> {
     found
 }
 
-/// Lists keys with different values, or that only one side has. A table that only one side has is a single difference.
+/// Lists the keys with different values, and the keys that only one side has. A table that only one side has is a single difference.
 fn settings(a: &Settings, b: &Settings) -> Vec<Difference> {
     let (a, b) = (gathered(a, b), gathered(b, a));
     let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
@@ -158,7 +158,7 @@ fn described(layer: &Layer) -> String {
     })
 }
 
-/// Compares layers kind by kind: the nth layer of a kind on one side with the nth on the other.
+/// Compares layers kind by kind: the nth layer of a kind on side A with the nth on side B.
 fn layers(a: &[Layer], b: &[Layer]) -> Vec<Difference> {
     let mut kinds = Vec::new();
     for layer in a.iter().chain(b) {
@@ -211,8 +211,8 @@ pub fn workloads(a: &Workload, b: &Workload) -> Vec<Difference> {
     settings(&keys(a), &keys(b))
 }
 
-/// Like [`workloads`], for a pair of runs that may include an imported one: a key that its source does not state does not count as a
-/// difference. Work that no key describes is identified by name only.
+/// Lists differences like [`workloads`], for runs of which one may be imported: a key that the import's source does not state is no difference.
+/// Imported work that no key describes is identified by its name only.
 pub(super) fn stated((one, a): (&Account, &Workload), (other, b): (&Account, &Workload)) -> Vec<Difference> {
     let known = |account: &Account, workload: &Workload, key: &str| {
         let head = key.split('.').next().unwrap_or_default();

@@ -7,7 +7,7 @@ use iotax_model::words::WordError;
 
 use crate::metric::Metric;
 
-/// The metric of a gate that does not name one.
+/// The metric of a gate that names no metric.
 const DEFAULT: Metric = Metric::LATENCY_MEAN;
 /// Largest threshold accepted, in percent.
 const MOST: f64 = 100_000.0;
@@ -46,11 +46,11 @@ pub struct Gate {
     pub direction: GateDirection,
     /// Ratios up to `1 + threshold` and down to `1 / (1 + threshold)` pass: 0.05 for 5%.
     pub threshold: f64,
-    /// The gate as the user wrote it.
+    /// The gate as text, with its metric spelled out: `latency_mean slower > 5%`.
     text: String,
 }
 
-/// A text that is not a valid gate.
+/// Error for a text that is not a valid gate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{input:?} is not a gate: {reason}; accepted: [METRIC] slower|faster|different > N%, such as \"slower > 5%\" or \
@@ -94,7 +94,7 @@ impl FromStr for Gate {
 }
 
 impl Gate {
-    /// Parses several gates, separated by commas. Fails at the first text that is no gate.
+    /// Parses several gates, separated by commas. Fails at the first part that is not a valid gate.
     pub fn list(text: &str) -> Result<Vec<Self>, GateError> {
         text.split(',').map(str::parse).collect()
     }

@@ -20,13 +20,13 @@ pub struct HistoryPoint {
     pub mean: f64,
     /// 95% interval of the mean over the rounds; absent for a single round.
     pub band: Option<Interval>,
-    /// Ratio to the first run that measured the workload on the target; absent for that run.
+    /// Ratio to the first run that measured the workload on the target; absent for that run, and if the two were not compared.
     pub since_first: Option<Ratio>,
-    /// Ratio to the previous run that measured the workload on the target; absent for the first.
+    /// Ratio to the previous run that measured the workload on the target; absent for the first, and if the two were not compared.
     pub since_previous: Option<Ratio>,
 }
 
-/// One metric of one target and workload, over all runs that have it.
+/// One metric of one target and workload, over all runs that measured it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Track {
     /// The target's name in the first run of the track.
@@ -46,12 +46,12 @@ pub struct History {
     pub neighbours: Vec<Option<Compared>>,
     /// Tracks in the order of first appearance.
     pub tracks: Vec<Track>,
-    /// The margin as a fraction: ratios closer to 1 count as the same.
+    /// The margin of practical equivalence, as a fraction: ratios within the margin count as the same.
     pub margin: f64,
 }
 
-/// Follows every workload on every target through runs in the given order. Targets and workloads are matched as in [`compare`]. Each pair
-/// of consecutive runs is one family of comparisons.
+/// Follows every workload on every target through runs in the given order. Each run is compared with every earlier run, with targets and workloads
+/// matched as in [`compare`].
 #[must_use]
 pub fn history(accounts: &[Account], margin: f64) -> History {
     let question =
@@ -102,7 +102,7 @@ struct Followed {
     places: Vec<RunCell>,
 }
 
-/// Returns the indices of the target pair and the workload pair that match `a` with `b`; `None` if they do not match.
+/// Returns the indices of the target pair and the workload pair that match `a` with `b`; `None` if `a` and `b` do not match.
 fn pair(compared: &Compared, a: &RunCell, b: &RunCell) -> Option<(usize, usize)> {
     let target = compared.targets.iter().position(|t| t.a == a.target && t.b == b.target)?;
     let workload = compared.workloads.iter().position(|w| w.a.name == a.workload && w.b == b.workload)?;
@@ -152,7 +152,7 @@ impl Followed {
 }
 
 impl RunCell {
-    /// Returns the logarithms of the figures by a metric; `None` without figures.
+    /// Returns the logarithms of a metric's values, one per round; `None` without values.
     fn sample(&self, metric: Metric, accounts: &[Account]) -> Option<Differences> {
         let figures = accounts[self.run].cell(&self.target, &self.workload);
         Differences::new(figures.filter_map(|f| f.of(metric)).map(f64::ln).collect())

@@ -34,20 +34,20 @@ pub enum Matched {
 pub struct Missing {
     /// The side that lacks the target, workload or figure.
     pub side: Which,
-    /// The target's name on the other side; absent if no single target is concerned.
+    /// Name of the target; absent if more than one target is concerned.
     pub target: Option<String>,
-    /// The workload's name on the other side; absent if no single workload is concerned.
+    /// Name of the workload; absent if more than one workload is concerned.
     pub workload: Option<String>,
-    /// The figure that this side lacks; absent if the whole target or workload is missing.
+    /// The metric whose values this side lacks; absent if the whole target or workload is missing.
     pub metric: Option<Metric>,
-    /// The reason why it is missing, as a sentence for users.
+    /// The reason why the target, workload or figure is missing, as a sentence for users.
     pub reason: String,
 }
 
-/// A target of A, a target of B, and why they match.
+/// A target of A, the matching target of B, and the reason why they match.
 type Pair<'a> = (&'a AccountedTarget, &'a AccountedTarget, Matched);
 
-/// Decides whether two workloads may be compared.
+/// Predicate that says whether two workloads may be compared.
 type Fits<'a> = &'a dyn Fn(&Workload, &Workload) -> bool;
 
 /// Matches the targets of both sides. Returns the pairs in the order of A, and the targets without a match.
@@ -105,7 +105,7 @@ pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, 
 
 type MatchedUp<'a> = (Vec<Pair<'a>>, Vec<&'a AccountedTarget>, Vec<&'a AccountedTarget>);
 
-/// Matches targets by name first, then by their settings, and returns those left over on each side.
+/// Matches targets by name first, then by their settings. Returns the pairs, and the targets left over on each side.
 fn match_up<'a>(ours: &[&'a AccountedTarget], theirs: &[&'a AccountedTarget]) -> MatchedUp<'a> {
     let mut free: Vec<&AccountedTarget> = theirs.to_vec();
     let mut partners: Vec<Option<(&AccountedTarget, Matched)>> = vec![None; ours.len()];
@@ -201,7 +201,8 @@ fn all_unmatched(lonely: &[&Workload], side: Which, has: &Account, lacks: &Accou
     missing
 }
 
-/// Returns whether two workloads still match despite a difference.
+/// Returns whether two workloads with this difference still match: it concerns duration or safety ([`HOW_LONG`]), or the I/O engine of two
+/// different tools.
 fn is_one(a: &Account, b: &Account, difference: &Difference) -> bool {
     // Another tool submits I/O in its own way in any case.
     let by_another = a.source != b.source && difference.what == "ioengine";
@@ -234,16 +235,16 @@ fn unmatched(workload: &Workload, side: Which, has: &Account, lacks: &Account) -
     }
 }
 
-/// Returns whether a metric of a workload is compared between two targets: CPU time only if `alike`, see [`counts_alike`]. CPU time per TCP
-/// segment is not compared, because accounts lack the segment size.
+/// Returns whether two targets are compared by a metric on a workload. CPU time of network work is compared only if `alike`, see [`counts_alike`].
+/// CPU time per TCP segment is not compared, because accounts lack the segment size.
 pub(super) fn compares(metric: Metric, workload: &Workload, alike: bool) -> bool {
     let Some(net) = workload.kind().traffic() else { return metric.compares(workload) };
     let by_segment = metric == Metric::CPU_PER_IO && net.test == NetTest::Tcp;
     metric.compares(workload) && !by_segment && (alike || !metric.is_cpu())
 }
 
-/// Returns whether the host's CPU time covers the same work on both sides: the server runs here on both or neither, with the same noisy
-/// neighbour.
+/// Returns whether the host's CPU time covers the same work for both targets: the server runs on this host for both or for neither, and the noisy
+/// neighbour is the same.
 pub(super) fn counts_alike(one: &AccountedTarget, other: &AccountedTarget) -> bool {
     let is_remote =
         |subject: &AccountedTarget| subject.settings.get("network.via").is_some_and(|via| via == "remote");

@@ -1,8 +1,8 @@
 //! Compares two runs, or two targets of one run.
 //!
-//! Two targets of one run were measured in the same rounds and are compared within them, as in [`mod@crate`]. Two runs have no
-//! round in common: their figures are compared as two independent samples ([`crate::stats::unpaired`]), and other differences between
-//! the runs are listed first, because they may explain the result. Holm's procedure goes through each family of metrics.
+//! Two targets of one run were measured in the same rounds and are compared round by round, as in the judgement of a run ([`mod@crate`]). Two runs
+//! have no round in common: their figures are compared as two independent samples ([`crate::stats::unpaired`]), and other differences between the
+//! runs are listed first, because they may explain the result. Holm's procedure goes through each family of metrics.
 
 pub mod account;
 pub mod differences;
@@ -89,11 +89,11 @@ pub struct Question {
     pub metrics: Vec<Metric>,
     /// The margin of practical equivalence, as a fraction.
     pub margin: f64,
-    /// Differences that fail the comparison.
+    /// Gates: differences that make the command fail.
     pub gates: Vec<Gate>,
 }
 
-/// Reason for which two runs cannot be compared.
+/// Reason why two runs cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// A side names a target that its run does not have.
@@ -117,20 +117,20 @@ pub enum CompareError {
         /// Names of the run's targets.
         accepted: String,
     },
-    /// The two runs have no target or no workload in common.
+    /// No target of one run matches a target of the other run.
     #[error("no {what} of the one has a partner in the other ({a}; {b}); name a target of each: RUN:TARGET")]
     NothingInCommon {
-        /// Kind of the missing match: `target`.
+        /// Word for the items without a match: `target`.
         what: &'static str,
-        /// Names of A's targets.
+        /// Name of A's run, and the names of its targets.
         a: String,
-        /// Names of B's targets.
+        /// Name of B's run, and the names of its targets.
         b: String,
     },
     /// Targets match, but no workload does.
     #[error("no workload of the one has a partner in the other: {}", reasons.join("; "))]
     NoWorkload {
-        /// The reason why each workload has no match.
+        /// For each target or workload without a match, the reason as a sentence.
         reasons: Vec<String>,
     },
 }
@@ -142,11 +142,11 @@ pub struct TargetPair {
     pub a: String,
     /// Name of B's target.
     pub b: String,
-    /// The property by which they were matched.
+    /// The property by which the two targets were matched.
     pub matched: Matched,
     /// Differences between the two targets in settings and layers.
     pub differences: Vec<Difference>,
-    /// For sides A and B, whether the CPU was emulated.
+    /// True for A and for B if the target's CPU was emulated.
     pub emulated: (bool, bool),
 }
 
@@ -205,18 +205,18 @@ pub struct ComparedCell {
     pub a: f64,
     /// B's mean over its rounds, as in tables.
     pub b: f64,
-    /// Ratio of the other side to the baseline.
+    /// Ratio of the side that is not the baseline to the baseline, with its verdict.
     pub ratio: Ratio,
     /// Number of rounds of A and of B.
     pub rounds: (u32, u32),
 }
 
-/// A gate, and the comparisons that tripped it or are undecided.
+/// A gate, the comparisons that tripped it, and the comparisons that are undecided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GateResult {
-    /// The gate as given.
+    /// The gate that was requested.
     pub gate: Gate,
-    /// Indices into [`Compared::cells`] of the comparisons that tripped the gate, each with the interval of the ratio that shows it.
+    /// Indices into [`Compared::cells`] of the comparisons that tripped the gate, each with the interval of its ratio.
     pub tripped: Vec<(usize, Interval)>,
     /// Indices into [`Compared::cells`] of the comparisons that do not yet show if the gate trips.
     pub open: Vec<usize>,
@@ -227,14 +227,14 @@ pub struct GateResult {
 }
 
 impl GateResult {
-    /// Returns whether there was no comparison to judge, so that the gate neither passed nor tripped.
+    /// Returns whether the gate neither passed nor tripped: there was no comparison by its metric, or all of them are undecided.
     #[must_use]
     pub fn is_unjudged(&self) -> bool {
         self.tripped.is_empty() && self.open.len() == self.cells
     }
 }
 
-/// Two sides compared: what differs between them, and the ratio of each metric.
+/// The comparison of two sides: differences between their setups, and the ratio of each metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
     /// Name of A's run in sentences: `run 12`, `before.json`.
@@ -270,7 +270,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Returns the comparison of a target pair on a workload pair by a metric; `None` if they were not compared.
+    /// Returns the comparison of a target pair on a workload pair by a metric, given their indices; `None` if they were not compared.
     #[must_use]
     pub fn cell(&self, target: usize, workload: usize, metric: Metric) -> Option<&ComparedCell> {
         self.cells.iter().find(|c| c.target == target && c.workload == workload && c.metric == metric)
@@ -392,7 +392,7 @@ fn machines(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
     if both { differences::machines(&a.account.environment, &b.account.environment) } else { vec![] }
 }
 
-/// Reports a workload that one side did not measure on a target; `None` if both measured it.
+/// Reports a workload that one side did not measure on a target; `None` if both sides measured it.
 fn unmeasured(
     a: &Side<'_>,
     b: &Side<'_>,
@@ -449,8 +449,8 @@ fn unknown(
 }
 
 impl CellSample {
-    /// Builds the comparison of a target pair on a workload pair; `None` without figures on both sides. `shown` has the means of both
-    /// sides, if the metric has means.
+    /// Builds the comparison of a target pair on a workload pair; `None` without figures on both sides. `shown` has the means of A and B, if the
+    /// metric is summarized by means.
     fn of(
         (target, workload, metric): (usize, usize, Metric),
         ours: &[&MeasurementFigures],
@@ -512,7 +512,7 @@ impl CellSample {
     }
 }
 
-/// Decides the usable comparisons by the selected metrics as one family. Returns each comparison's index and decision.
+/// Decides the usable comparisons whose metric satisfies `is_member` as one family. Returns each comparison's index and decision.
 fn decide_cells(
     cases: &[CellSample],
     is_member: impl Fn(Metric) -> bool,
@@ -540,7 +540,8 @@ fn decide_all(cases: &mut [CellSample], margin: f64) {
     }
 }
 
-/// Judges a gate. The gate's threshold is the margin of a family of its own, so that a gate trips falsely no more often than a verdict errs.
+/// Judges a gate. All comparisons by its metric form one family with the gate's threshold as margin, so a false trip is no likelier than a false
+/// verdict.
 fn judged(gate: &Gate, cases: &[CellSample], missing: &[Missing]) -> GateResult {
     let (low, high) = (1.0 / (1.0 + gate.threshold), 1.0 + gate.threshold);
     let of_metric = |i: &usize| cases[*i].cell.metric == gate.metric;

@@ -1,7 +1,8 @@
 //! Compares rates that two runs located: knees of curves, and the highest rates that meet conditions.
 //!
 //! Each rate is an estimate with a 95% interval. The log ratio of two rates is treated as the difference of two independent normal estimates,
-//! because the intervals are nearly symmetric in logarithms. Rates of one run share its rounds, so their ratio is at least as certain as this.
+//! because the intervals are nearly symmetric in logarithms. Rates of one run share its rounds, so their ratio is at least as certain as this
+//! interval says.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
@@ -14,16 +15,16 @@ use iotax_model::Run;
 
 use super::{Account, Missing, TargetPair, Which, WorkloadPair};
 
-/// A rate that a run tried to locate, in I/Os per second.
+/// A rate that a run tried to locate, such as the knee of a curve, in I/Os per second.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocatedRate {
     /// The target's name.
     pub target: String,
     /// Name of the workload whose rate was searched: its closed loop if the run has one.
     pub workload: String,
-    /// `knee`, or `highest with p99 <= 0.5ms`.
+    /// Name of the rate: `knee`, or `highest with p99 <= 0.5ms`.
     pub what: String,
-    /// The estimate and its 95% interval; absent if the run could not locate it.
+    /// The estimate and its 95% interval; absent if the run could not locate the rate.
     pub rate: Option<Located>,
 }
 
@@ -40,7 +41,7 @@ pub struct RateCell {
     pub a: f64,
     /// B's rate in I/Os per second.
     pub b: f64,
-    /// Ratio of the other side to the baseline.
+    /// Ratio of the rate on the side that is not the baseline to the baseline's rate.
     pub ratio: f64,
     /// The interval of the ratio, at a level divided by the number of rates (Bonferroni); absent if either rate has no interval.
     pub interval: Option<Interval>,
@@ -85,7 +86,7 @@ pub fn of_run(run: &Run) -> Vec<LocatedRate> {
     found
 }
 
-/// Compares the rates that both sides located, in the order of workloads and targets, and lists those that a side searched for but did not
+/// Compares the rates that both sides located, in the order of workloads and targets. Also lists the rates that a side searched for but did not
 /// locate.
 pub(super) fn compare(
     (a, b): (&Account, &Account),
@@ -141,7 +142,7 @@ fn unlocated(side: Which, account: &Account, rate: &LocatedRate) -> Missing {
     }
 }
 
-/// The ratio of two estimates, with its interval at level `alpha`.
+/// Returns the ratio `over` / `under` and its interval at confidence `1 - alpha`; no interval if either estimate has none.
 fn ratio(over: &Located, under: &Located, alpha: f64) -> (f64, Option<Interval>) {
     let ratio = over.at / under.at;
     let quantile = |alpha: f64| Normal::standard().inverse_cdf(1.0 - alpha / 2.0);

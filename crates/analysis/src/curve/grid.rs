@@ -11,9 +11,9 @@ use super::{Curve, Curves, Located};
 
 /// Fewest shares of reads for a grid, and fewest that must reach a level.
 const FEWEST: usize = 3;
-/// Maximum number of levels, from the lowest up.
+/// Maximum number of response-time levels; the lowest are kept.
 const LEVELS: usize = 6;
-/// Levels are these factors times powers of ten.
+/// Factors of the response-time levels: each level is such a factor times a power of ten.
 const STEPS: [f64; 3] = [1.0, 2.0, 5.0];
 
 /// Rates of reads and writes at which a target has equal latency.
@@ -29,12 +29,12 @@ pub struct Grid<'a> {
     pub rays: Vec<Ray<'a>>,
 }
 
-/// The curve for one share of reads.
+/// The loads at which each level is reached, for one share of reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ray<'a> {
-    /// The workload with this share.
+    /// The workload with this share of reads.
     pub work: &'a Workload,
-    /// Capacity: I/Os per second in a closed loop.
+    /// Capacity in I/Os per second; absent if the run has no closed loop of this workload.
     pub capacity: Option<Located>,
     /// Load that reaches each level, in I/Os per second, reads and writes together. `None` if the response is slower even at the lowest rate, or
     /// still faster at the highest sustained rate.
@@ -42,7 +42,7 @@ pub struct Ray<'a> {
 }
 
 impl Ray<'_> {
-    /// The share of reads, 0 to 1.
+    /// Returns the share of reads among the I/Os, 0 to 1.
     #[must_use]
     pub fn reads(&self) -> f64 {
         f64::from(self.work.rwmixread) / 100.0

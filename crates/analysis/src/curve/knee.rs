@@ -25,7 +25,7 @@ const FEWEST: usize = 4;
 const DRAWS: usize = 999;
 /// Fewest rounds for a bootstrap over rounds.
 const FEWEST_ROUNDS: usize = 3;
-/// Factor from the mean response time at the lowest rate to that of the double.
+/// Mean response time at the *double*, as a multiple of that at the lowest rate.
 const DOUBLE: f64 = 2.0;
 
 /// The load at which latency begins to rise, by two definitions.
@@ -56,7 +56,7 @@ pub(super) fn of(points: &[RatePoint<'_>]) -> Option<Knee> {
 
 /// Mean response time by load, over all rounds and over each bootstrap sample of the rounds.
 pub(super) struct Courses {
-    /// Number of sustained rates. The first rate that was not sustained may follow them; it only shows that power falls.
+    /// Number of sustained rates. In `known`, the first rate that was not sustained may follow them; it only shows that power falls.
     sustained: usize,
     known: Vec<(f64, f64)>,
     drawn: Vec<Vec<(f64, f64)>>,
@@ -89,14 +89,14 @@ impl Courses {
         Some(Self { sustained, known: course(&rounds)?, drawn: (0..draws).filter_map(one).collect(), draws })
     }
 
-    /// Applies `find` to all rounds for the estimate, and to the bootstrap samples for its interval.
+    /// Applies `find` to the response times of all rounds for the estimate, and to the bootstrap samples for its interval.
     fn located(&self, find: impl Fn(&[(f64, f64)]) -> Option<f64>) -> Option<Located> {
         let at = find(&self.known)?;
         let found: Vec<f64> = self.drawn.iter().filter_map(|course| find(course)).collect();
         Some(Located { at, interval: middle(found, self.draws) })
     }
 
-    /// Returns the load, between sustained rates, at which the mean response time reaches `response_ns`.
+    /// Returns the load, between sustained rates, at which the mean response time first reaches `response_ns`; `None` if it never does.
     pub(super) fn load_at(&self, response_ns: f64) -> Option<Located> {
         self.located(|course| reached(&course[..self.sustained], response_ns))
     }
@@ -132,12 +132,12 @@ fn power(course: &[(f64, f64)]) -> Option<f64> {
     Some(top.clamp(x0, x2).exp())
 }
 
-/// Returns the load at which the mean response time first reaches twice that at the lowest rate.
+/// Returns the load at which the mean response time first reaches twice that at the lowest rate; `None` if it never does.
 fn double(course: &[(f64, f64)]) -> Option<f64> {
     reached(course, DOUBLE * course.first()?.1)
 }
 
-/// Returns the load at which the mean response time first reaches a limit from below.
+/// Returns the load at which the mean response time first reaches a limit from below, interpolated between rates; `None` if it never does.
 fn reached(course: &[(f64, f64)], limit: f64) -> Option<f64> {
     let pair = course.windows(2).find(|pair| pair[1].1 >= limit)?;
     let [(low, below), (high, above)] = [pair[0], pair[1]];

@@ -23,16 +23,16 @@ use iotax_model::Run;
 /// Smallest share of due I/Os that must complete within the windows for a rate to count as sustained.
 pub const SUSTAINED: f64 = 0.98;
 
-/// Incomplete I/Os per window that a sustained rate may have: at low rates so few I/Os are due that two exceed the allowed share.
+/// Incomplete I/Os per window that a sustained rate may always have: at low rates two of them already exceed the allowed share.
 const UNDER_WAY: u64 = 2;
 
 /// Fewest rates that form a curve.
 const FEWEST: usize = 3;
 
-/// The curves of one workload, one per target.
+/// Latency against offered load for one workload: one curve per target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curves<'a> {
-    /// The workload: in a closed loop, or at the lowest rate if the run has no closed loop.
+    /// The workload that the curves belong to: in a closed loop, or at the lowest rate if the run has no closed loop.
     pub work: &'a Workload,
     /// Measured targets, in the plan's order.
     pub targets: Vec<Curve<'a>>,
@@ -49,7 +49,7 @@ pub struct Curve<'a> {
     pub closed: Option<Located>,
     /// Capacity in I/Os per second: the closed loop, or a rate that achieved more. Absent without a closed loop.
     pub capacity: Option<Located>,
-    /// The load from which latency rises; absent if too few rates were sustained.
+    /// The load from which latency rises; absent if fewer than four rates were sustained.
     pub knee: Option<Knee>,
 }
 
@@ -60,7 +60,7 @@ pub struct RatePoint<'a> {
     pub workload: &'a Workload,
     /// Scheduled I/Os per second, of all jobs.
     pub offered: f64,
-    /// Completed I/Os per second: the geometric mean over the rounds, as in tables.
+    /// Completed I/Os per second: the geometric mean over the rounds, as in tables; absent if nothing completed.
     pub achieved: Option<f64>,
     /// I/Os that were due in the windows of all rounds.
     pub due: u64,
@@ -114,7 +114,7 @@ impl RatePoint<'_> {
         self.response.mean()
     }
 
-    /// Returns a quantile of the response time in nanoseconds; `None` with too few I/Os.
+    /// Returns a quantile of the response time in nanoseconds; `None` if fewer than ten I/Os lie beyond it.
     #[must_use]
     pub fn response_quantile(&self, q: f64) -> Option<f64> {
         percentile(&self.response, q)
@@ -127,15 +127,15 @@ pub fn offered(workload: &Workload) -> Option<f64> {
     Some(workload.rate_iops? as f64 * f64::from(workload.numjobs))
 }
 
-/// Mean response time of one measurement at a rate, in nanoseconds; `None` if the target did not keep up with the rate.
+/// Mean response time of one measurement at a rate, in nanoseconds; `None` without a scheduled rate, or if the target did not keep up with it.
 #[must_use]
 pub fn response_if_sustained(workload: &Workload, measurement: &Measurement) -> Option<f64> {
     let point = point(workload, offered(workload)?, &[measurement])?;
     point.is_sustained().then(|| point.response_mean()).flatten()
 }
 
-/// Returns the workload without name, rate and runtime, to recognize workloads that differ only in their rate. Low rates get longer
-/// windows.
+/// Returns the workload without name, rate and runtime, to recognize workloads that differ only in their rate. The runtime is left out because low
+/// rates get longer windows.
 pub(crate) fn work(workload: &Workload) -> Workload {
     let closed = Workload {
         name: String::new(),

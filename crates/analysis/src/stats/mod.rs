@@ -28,16 +28,16 @@ pub trait Estimate {
     /// Returns the estimated mean.
     fn mean(&self) -> f64;
 
-    /// Returns the interval at confidence `1 - alpha`; `None` with too few values.
+    /// Returns the interval at confidence `1 - alpha`; `None` for fewer than two values.
     fn interval(&self, alpha: f64) -> Option<Interval>;
 
     /// Returns the smallest alpha at which the interval excludes `point`: the two-sided p-value of `mean = point`. `None` if there is no interval.
     fn p_value(&self, point: f64) -> Option<f64>;
 
-    /// Number of rounds in the estimate; for two sides, that of the side with fewer.
+    /// Number of rounds in the estimate; for two independent samples, that of the smaller one.
     fn rounds(&self) -> usize;
 
-    /// Half the width of the interval for this number of rounds, if mean and variance stay the same.
+    /// Returns half the width of the interval for this number of rounds, if mean and variance stay the same; `None` with too few rounds.
     fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64>;
 }
 

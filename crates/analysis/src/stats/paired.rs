@@ -26,14 +26,14 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Applies an increasing function to both ends.
+    /// Returns the interval with an increasing function applied to both ends.
     #[must_use]
     pub fn map(self, rising: impl Fn(f64) -> f64) -> Self {
         Self { low: rising(self.low), high: rising(self.high) }
     }
 }
 
-/// A family's common estimate of the variance, which serves as a prior for each member's.
+/// A common estimate of the variance of a family of comparisons; it serves as a prior for the variance of each member.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prior {
     /// Degrees of freedom of the prior.
@@ -72,19 +72,19 @@ impl Differences {
         Self::new(pairs.iter().map(|(target, baseline)| (target / baseline).ln()).collect())
     }
 
-    /// Sets the family's prior for the variance; with `None` the sample's own variance is used.
+    /// Sets the prior for the variance, from the family of comparisons; with `None` the sample's own variance is used.
     #[must_use]
     pub fn with(self, prior: Option<Prior>) -> Self {
         Self { prior, ..self }
     }
 
-    /// Returns the number of differences, which is that of the rounds.
+    /// Returns the number of differences, one per round.
     #[must_use]
     pub fn n(&self) -> usize {
         self.values.len()
     }
 
-    /// The standard deviation (n - 1); `None` for a single value.
+    /// Sample standard deviation of the differences, with n - 1 in the denominator; `None` for a single value.
     #[must_use]
     pub fn sd(&self) -> Option<f64> {
         self.sd
@@ -120,7 +120,7 @@ impl Differences {
     }
 }
 
-/// Uses Student's t with n - 1 degrees of freedom plus those of the prior; no interval and no p-value for n < 2.
+/// Uses Student's t with n - 1 degrees of freedom plus those of the prior; no interval and no p-value for a single difference.
 impl Estimate for Differences {
     fn mean(&self) -> f64 {
         self.mean
@@ -156,7 +156,7 @@ impl Differences {
         StudentsT::new(0.0, 1.0, own + self.prior.map_or(0.0, |prior| prior.degrees)).ok()
     }
 
-    /// The standard deviation, shrunk towards the prior if there is one; `None` for a single value.
+    /// Standard deviation of the differences, shrunk towards the prior if one is set; `None` for a single value.
     fn drawn(&self) -> Option<f64> {
         let sd = self.sd?;
         let Some(Prior { degrees, variance }) = self.prior else { return Some(sd) };

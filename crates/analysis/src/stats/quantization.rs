@@ -9,7 +9,7 @@ use iotax_model::histogram::RELATIVE_ERROR;
 use super::Estimate;
 use super::paired::Interval;
 
-/// Largest error of the logarithm of a ratio of two figures from histograms: each off by half a bucket, in opposite directions.
+/// Returns the largest error of the logarithm of a ratio of two percentiles: each is off by half a histogram bucket, in opposite directions.
 #[must_use]
 pub fn of_two_percentiles() -> f64 {
     ((1.0 + RELATIVE_ERROR) / (1.0 - RELATIVE_ERROR)).ln()
@@ -29,12 +29,12 @@ impl<E> Coarse<E> {
         Self { estimate, error }
     }
 
-    /// Converts the estimate and keeps the error.
+    /// Replaces the estimate by the result of `change`, and keeps the error.
     pub fn map<F>(self, change: impl FnOnce(E) -> F) -> Coarse<F> {
         Coarse { estimate: change(self.estimate), error: self.error }
     }
 
-    /// The estimate without the quantization error.
+    /// Returns the estimate without the systematic error.
     #[must_use]
     pub const fn fine(&self) -> &E {
         &self.estimate

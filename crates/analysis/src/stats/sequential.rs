@@ -35,7 +35,7 @@ pub enum Spending {
 }
 
 impl Spending {
-    /// The function used for runs: large effects are decided early, and small ones take hardly longer.
+    /// The spending function used for runs: large effects are decided early, and small effects take hardly longer.
     pub const CHOSEN: Self = Self::HwangShihDeCani(-1.0);
 
     /// Returns the part of `alpha`, over both sides, that is spent at the information fraction `t`.
@@ -56,7 +56,7 @@ impl Spending {
 pub struct Looks {
     spending: Spending,
     rounds: Vec<u32>,
-    /// Points and weights of the Gauss-Legendre rule on 0 to 1, fine enough for the closest looks.
+    /// Points and weights of the Gauss-Legendre rule on 0 to 1; the number of points suffices for the two closest looks.
     rule: Vec<(f64, f64)>,
 }
 
@@ -89,8 +89,8 @@ impl Looks {
         &self.rounds
     }
 
-    /// Returns the two-sided significance level for a look (from 0), such that the probability of a false rejection at any look is `alpha`.
-    /// Looks beyond the last use its level. Zero for a look too early to reject anything.
+    /// Returns the two-sided significance level for a look (from 0), such that the probability of a false rejection at any look is `alpha`. Looks
+    /// beyond the last use its level. Returns 0 for a look too early to reject anything.
     #[must_use]
     pub fn nominal(&self, look: usize, alpha: f64) -> f64 {
         if self.rounds.len() == 1 { alpha.max(0.0) } else { self.of_normal(look, SPENT * alpha) }
@@ -121,11 +121,11 @@ impl Looks {
     }
 }
 
-/// A Brownian motion that has stayed within all boundaries so far. By symmetry only the upper half is stored.
+/// Distribution of a Brownian motion over the paths that stayed within all boundaries so far. By symmetry only the upper half is stored.
 #[derive(Default)]
 struct Walk {
     time: f64,
-    /// The error spent up to this time.
+    /// The error spent up to the current time, as a share of all paths.
     spent: f64,
     /// Positions and their probabilities (density times weight of the rule). Empty at time 0, where all paths are at 0.
     mass: Vec<(f64, f64)>,
@@ -309,7 +309,7 @@ mod tests {
         }
     }
 
-    /// docs/sequential.md names these.
+    /// Checks the levels that docs/sequential.md names.
     #[test]
     fn the_levels_that_the_page_names() {
         let looks = Looks::new(&[5, 6, 7, 9, 11, 13, 15]).expect("they rise");

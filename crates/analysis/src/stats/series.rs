@@ -1,6 +1,6 @@
 //! The intervals of one measurement: an apparent warm-up, and the effective number of independent values.
 //!
-//! The result is only reported: no interval is removed from the measurement.
+//! Both are only reported: no interval is removed from the measurement.
 
 use iotax_model::record::{Sample, Tallies};
 
@@ -13,7 +13,7 @@ const FEWEST_BATCHES: usize = 4;
 /// Fewest intervals from which an autocorrelation is computed.
 const FEWEST: usize = 10;
 
-/// The I/O rates of one measurement by interval.
+/// Statistics of one measurement's I/O rates by interval: autocorrelation and apparent warm-up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     /// Number of whole intervals, without a shorter one at the end.
@@ -28,12 +28,12 @@ pub struct Series {
     pub warm_up: Option<WarmUp>,
 }
 
-/// An initial part whose rate differs from the rest.
+/// An initial part of a measurement whose rate differs from the later rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WarmUp {
     /// Length of the warm-up in nanoseconds.
     pub ns: u64,
-    /// Mean rate of the warm-up divided by that of the rest.
+    /// Mean rate of the warm-up divided by the mean rate after it.
     pub ratio: f64,
     /// True if the end of the warm-up was found at the last position tried, the middle of the window: the rate may never have settled.
     pub unsettled: bool,

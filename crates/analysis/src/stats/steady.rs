@@ -16,7 +16,7 @@ const RANGE_BY_CHANCE: f64 = 4.89;
 /// quantile 2.81 times the rise's own standard deviation, 4 / sqrt(10).
 const DRIFT_BY_CHANCE: f64 = 3.55;
 
-/// Change of a measurement's I/O rate over fifths of its window, called rounds here.
+/// Variation of a measurement's I/O rate over the fifths of its window. The fields call a fifth a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Steadiness {
     /// Largest minus smallest rate, as a share of the mean.
@@ -38,13 +38,14 @@ impl Steadiness {
         self.range <= range && self.drift.abs() <= drift
     }
 
-    /// Returns the largest range and drift of a steady window, as shares of the mean. See [`Self::is_steady`] for `scatter`.
+    /// Returns the largest range and the largest drift of a steady window, as shares of the mean; both grow with `scatter`, see
+    /// [`Self::is_steady`].
     #[must_use]
     pub fn limits(scatter: f64) -> (f64, f64) {
         (RANGE.max(RANGE_BY_CHANCE * scatter), DRIFT.max(DRIFT_BY_CHANCE * scatter))
     }
 
-    /// Scatter of rounds to expect from independent random events (Poisson), as a share of the mean.
+    /// Returns the expected standard deviation of a fifth of the window if I/Os arrive at random (Poisson), as a share of the mean.
     #[must_use]
     pub fn poisson(self) -> f64 {
         self.count.max(1.0).sqrt().recip()
@@ -73,7 +74,7 @@ pub fn steadiness(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option
     of_rates(&rates, total as f64 / ROUNDS as f64)
 }
 
-/// Returns the intervals at least half as long as the median: the last one is often shorter, and its rate mostly chance.
+/// Returns the intervals that are at least half as long as the median interval. The last interval is often shorter, and its rate mostly chance.
 pub(super) fn whole(samples: &[Sample]) -> Vec<&Sample> {
     let lengths: Vec<f64> = samples.iter().map(|s| s.duration_ns as f64).collect();
     let half = median(&lengths).unwrap_or_default() / 2.0;

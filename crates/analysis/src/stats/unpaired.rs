@@ -1,7 +1,7 @@
 //! Differences between two samples without common rounds, from two runs.
 //!
-//! A cause that affects both targets of one run alike, such as other load at that hour, does not cancel here. So the same difference
-//! takes more rounds to show than within a run, and other differences between the runs count as differences of the targets.
+//! A cause that affects both targets of one run alike, such as other load at that hour, does not cancel here. So the same difference takes more
+//! rounds to show than within one run, and every other difference between the runs adds to the difference of the targets.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -17,21 +17,21 @@ pub struct Unpaired {
 }
 
 impl Unpaired {
-    /// Compares positive figures, one per round and side, by the difference of their logarithms, so that `exp` of the mean is the
-    /// ratio of geometric means. `None` if a side is empty or a figure has no logarithm.
+    /// Compares the positive figures of target and baseline, one per round, by the difference of their logarithms: `exp` of the mean is the ratio
+    /// of geometric means. `None` if either has no figures, or if a figure is not positive.
     #[must_use]
     pub fn of_logs(target: &[f64], baseline: &[f64]) -> Option<Self> {
         let logs = |figures: &[f64]| Differences::new(figures.iter().map(|figure| figure.ln()).collect());
         Some(Self { target: logs(target)?, baseline: logs(baseline)? })
     }
 
-    /// Number of rounds of the target and of the baseline.
+    /// Returns the number of rounds of the target and of the baseline.
     #[must_use]
     pub fn each(&self) -> (usize, usize) {
         (self.target.n(), self.baseline.n())
     }
 
-    /// Returns standard error and degrees of freedom for these numbers of rounds; `None` for fewer than two on either side. Without any variance
+    /// Returns standard error and degrees of freedom for these numbers of rounds; `None` if either number is below two. If both variances are 0,
     /// the degrees of freedom do not matter.
     fn error(&self, target: usize, baseline: usize) -> Option<(f64, f64)> {
         let part = |side: &Differences, n: usize| Some((side.sd()?.powi(2) / n as f64, n as f64 - 1.0));
@@ -67,7 +67,7 @@ impl Estimate for Unpaired {
         self.target.n().min(self.baseline.n())
     }
 
-    /// Half-width of the interval if every side with fewer rounds had `rounds` of them.
+    /// Half-width of the interval if each of the two runs had at least `rounds` rounds.
     fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64> {
         let (error, free) = self.error(self.target.n().max(rounds), self.baseline.n().max(rounds))?;
         Some(StudentsT::new(0.0, 1.0, free).ok()?.inverse_cdf(1.0 - alpha / 2.0) * error)

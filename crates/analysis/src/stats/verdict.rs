@@ -1,10 +1,10 @@
 //! Verdicts: a family of comparisons decided together.
 //!
-//! For each comparison, p is the smallest alpha at which the t interval of its log ratio lies entirely on one side of an edge of
-//! the margin: outside the margin (slower or faster) or inside (the same). Holm's step-down procedure (Scandinavian Journal of Statistics
-//! 6, 1979) goes through the family from the smallest p: the k-th is tested at `alpha / (m - k + 1)` until one fails; that one
-//! and all after it stay undecided at the level of the first failure. Each comparison has the interval at the level of its
-//! test, so that interval and margin always agree with the verdict.
+//! For each comparison, p is the smallest alpha at which the t interval of its log ratio lies entirely on one side of an edge of the margin:
+//! outside the margin (slower or faster) or inside (the same). Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979) goes through
+//! the m comparisons of the family from the smallest p: the k-th is tested at `alpha / (m - k + 1)`. The first that fails and all after it stay
+//! undecided, with the level of that first failure. Each comparison has the interval at the level of its test, so that interval and margin always
+//! agree with the verdict.
 //!
 //! A comparison with fewer than two rounds is not tested: it is undecided, has no interval and does not count in m.
 
@@ -65,7 +65,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Returns the decision for a comparison that was not tested.
+    /// Returns the decision for a comparison that was not tested: undecided, without an interval.
     #[must_use]
     pub const fn none() -> Self {
         Self { verdict: Verdict::Undecided, alpha: None, interval: None, needed_rounds: None }
@@ -93,11 +93,12 @@ pub fn needed_rounds<E: Estimate + ?Sized>(estimate: &E, margin: f64, decision: 
     needed(estimate, margin.ln_1p(), alpha)
 }
 
-/// Quarters of the undecided comparisons that the suggested number of rounds should decide: the last ones may take many times longer than
-/// the rest.
+/// Quarters of the undecided comparisons that the suggested number of rounds should decide: 3 of 4, because the last quarter may take many times
+/// longer than the rest.
 const QUARTERS: usize = 3;
 
-/// Returns the number of rounds that decides most of several comparisons, given the number that each needs; `None` for an empty slice.
+/// Returns the number of rounds that decides three quarters of the comparisons, given the number that each comparison needs; `None` for an empty
+/// slice.
 #[must_use]
 pub fn rounds_for_most(needed: &[u32]) -> Option<u32> {
     let mut sorted = needed.to_vec();
@@ -105,8 +106,8 @@ pub fn rounds_for_most(needed: &[u32]) -> Option<u32> {
     sorted.get((sorted.len() * QUARTERS).div_ceil(4).saturating_sub(1)).copied()
 }
 
-/// Like [`decide`], with a level for each test and without the needed rounds. `level` gets the number of comparisons left to test, including
-/// the next one, and must not return less for fewer.
+/// Decides like [`decide`], but with a given significance level for each test, and without the number of needed rounds. `level` gets the number of
+/// comparisons left to test, including the next one, and must not return less for fewer.
 #[must_use]
 pub fn decide_by<E: Estimate + ?Sized>(
     family: &[(&E, bool)],
@@ -136,7 +137,7 @@ pub fn decide_by<E: Estimate + ?Sized>(
         .collect()
 }
 
-/// Returns the end of the margin on the side of the mean: `edge` with the mean's sign.
+/// Returns the end of the margin that lies on the same side of 0 as the mean: `edge` or `-edge`.
 fn nearest_edge(mean: f64, edge: f64) -> f64 {
     edge.copysign(mean)
 }

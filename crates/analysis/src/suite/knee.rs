@@ -22,11 +22,11 @@ pub struct OutstandingKnee {
     /// Index of the first point that reaches the share [`REACHED`] of the ceiling. Absent if only the deepest point does, because the ceiling may
     /// then lie beyond the measured depths.
     pub at: Option<usize>,
-    /// IOPS and latency at the deepest point, as ratios to those at the knee; absent without a knee.
+    /// IOPS and latency at the largest depth, each divided by its value at the knee; absent without a knee.
     pub beyond: Option<(f64, f64)>,
 }
 
-/// Share of the ceiling that counts as reaching it.
+/// Share of the ceiling from which a depth counts as reaching the ceiling.
 pub const REACHED: f64 = 0.9;
 
 /// Fewest depths for a knee.

@@ -21,7 +21,7 @@ use iotax_model::Run;
 pub struct SuiteTest<'a> {
     /// The test's name, with which the names of its workloads begin.
     pub name: &'a str,
-    /// The parameter in which the workloads differ.
+    /// The parameter in which the test's workloads differ, such as block size or depth.
     pub shape: SuiteShape,
     /// The test's workloads, in the plan's order.
     pub workloads: Vec<&'a Workload>,
@@ -36,16 +36,16 @@ pub struct TargetSeries<'a> {
     pub target: &'a str,
     /// Measured points, ascending by depth or block size if the workloads differ in that, else in the order of the test's workloads.
     pub points: Vec<SuiteCell<'a>>,
-    /// Depth beyond which more I/Os only add latency; absent for other shapes, or with too few points.
+    /// Depth beyond which more I/Os only add latency; absent unless the workloads differ in depth, or with fewer than three points.
     pub knee: Option<OutstandingKnee>,
-    /// Block size from which bandwidth is the limit; absent for other shapes, or with too few points.
+    /// Block size from which bandwidth is the limit; absent unless the workloads differ in block size, or with fewer than four points.
     pub transition: Option<Transition>,
 }
 
 /// The means of one workload on a target over the rounds, as in tables.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuiteCell<'a> {
-    /// The workload.
+    /// The workload that was measured.
     pub workload: &'a Workload,
     /// I/Os per second; absent if unknown.
     pub iops: Option<f64>,
@@ -64,20 +64,20 @@ impl SuiteCell<'_> {
         self.workload.bs
     }
 
-    /// Returns the requested number of outstanding I/Os.
+    /// Returns the requested number of outstanding I/Os: queue depth times number of jobs.
     #[must_use]
     pub fn outstanding(&self) -> u64 {
         u64::from(self.workload.iodepth) * u64::from(self.workload.numjobs)
     }
 
-    /// Mean number of outstanding I/Os by Little's law (J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations
-    /// Research 9, 1961): rate times latency. `None` if either is unknown.
+    /// Mean number of outstanding I/Os by Little's law (J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations Research 9, 1961):
+    /// rate times latency. `None` if rate or latency is unknown.
     #[must_use]
     pub fn in_flight(&self) -> Option<f64> {
         Some(self.iops? * self.latency_ns? / 1e9)
     }
 
-    /// Summarizes the measurements of one workload on a target; `None` if there are none.
+    /// Summarizes the measurements of one workload on a target; `None` without measurements.
     fn of<'a>(
         workload: &'a Workload,
         target: &str,
@@ -96,7 +96,7 @@ impl SuiteCell<'_> {
     }
 }
 
-/// Collects the measured tests of a run; empty for a run without a suite, or with a suite of unrelated workloads.
+/// Collects the measured tests of a run; empty for a run without a suite, or with a suite whose workloads form no series.
 #[must_use]
 pub fn tests(run: &Run) -> Vec<SuiteTest<'_>> {
     let suite = run
@@ -144,7 +144,7 @@ impl<'a> TargetSeries<'a> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct OverRounds {
     median: f64,
-    /// Smallest and largest value of a round.
+    /// Smallest and largest value over the rounds.
     range: (f64, f64),
 }
 

@@ -1,9 +1,9 @@
 //! The block size at which bandwidth becomes the limit.
 //!
-//! An I/O of s bytes takes a fixed time plus a time per byte, t = a + s / b: a target limited by I/Os has the same
-//! IOPS at any size, a target limited by bandwidth has twice the IOPS at half the size. Both parts are equal at s = a b, where
-//! half of the bandwidth is reached (R. W. Hockney, "(r∞, n1/2, s1/2) measurements on the 2-CPU CRAY X-MP", Parallel Computing 2,
-//! 1985: the half-performance length). Time here is that between two completions, at any number of outstanding I/Os.
+//! An I/O of s bytes takes a fixed time plus a time per byte, t = a + s / b: a target limited by I/Os has the same IOPS at any size, a target
+//! limited by bandwidth has twice the IOPS at half the size. Both parts are equal at s = a b, where half of the bandwidth is reached (R. W.
+//! Hockney, "(r∞, n1/2, s1/2) measurements on the 2-CPU CRAY X-MP", Parallel Computing 2, 1985: the half-performance length). The time t is that
+//! between two completions, whatever the number of outstanding I/Os.
 
 use super::{SuiteCell, over_rounds};
 
@@ -50,8 +50,8 @@ pub fn of(points: &[SuiteCell<'_>]) -> Option<Transition> {
     })
 }
 
-/// Fits both parts by least squares of relative errors, so that all sizes have the same weight. Neither part is negative. `None` if all sizes
-/// are equal.
+/// Fits fixed time and time per byte by least squares of relative errors, which give all sizes the same weight. Neither result is negative. `None`
+/// if all sizes are equal.
 fn fit(sizes: &[f64], times: &[f64]) -> Option<Parts> {
     let (mut uu, mut uv, mut vv, mut u, mut v) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for (size, time) in sizes.iter().zip(times) {

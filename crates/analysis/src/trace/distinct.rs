@@ -25,7 +25,7 @@ impl Distinct {
         }
     }
 
-    /// Estimates the number of distinct values; exact while it is below the number of hashes kept.
+    /// Estimates the number of distinct values; exact below [`KEPT`] values.
     pub(super) fn estimate(&self) -> u64 {
         match self.smallest.last() {
             Some(largest) if self.smallest.len() == KEPT => {

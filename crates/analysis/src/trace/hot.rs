@@ -1,4 +1,4 @@
-//! Finds the smallest part of the touched space that receives most of a trace's I/Os.
+//! Finds the smallest shares of the accessed regions that receive half and 90% of a trace's I/Os.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use super::reuse::Kind;
 
 /// Maximum number of regions counted separately.
 const MOST: usize = 1 << 16;
-/// Mean number of I/Os per region above which differences by chance are too small to matter.
+/// Mean number of I/Os per region above which random differences between regions are neglected.
 const MANY: f64 = 1e6;
 
 /// The smallest shares of the touched regions, 0 to 1, that receive half and 90% of the I/Os.

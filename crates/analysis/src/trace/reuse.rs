@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::BLOCK;
 use super::lru_stack::LruStack;
 
-/// Maximum number of blocks followed; a trace that touches no more gives exact figures.
+/// Maximum number of blocks whose accesses are followed; a trace that accesses no more blocks gives exact figures.
 const MOST: usize = 1 << 16;
-/// Groups of blocks, each with an independent estimate.
+/// Number of groups of blocks, each of which gives an independent estimate.
 const GROUPS: usize = 16;
 /// The 97.5th percentile of Student's t with 15 degrees of freedom, for the 95% interval from 16 groups.
 const T_95: f64 = 2.131;
@@ -47,7 +47,7 @@ pub struct Reuse {
     pub followed: u64,
     /// Share of all blocks that were followed to the end; 1 if the figures are exact.
     pub sampled: f64,
-    /// Caches of 4 KiB and its doubles, up to the first that no larger one beats, without those too small for the sample.
+    /// Hit rates of caches of 4 KiB, 8 KiB and so on, doubling up to the size from which more does not help; sizes too small for the sample are left out.
     /// Empty if no block is used twice.
     pub caches: Vec<CacheHits>,
 }
@@ -105,8 +105,8 @@ impl ReuseCounter {
         }
     }
 
-    /// Returns the hits of a cache of 2^`bits` blocks: the exact number of I/Os minus the estimated misses. A hot block has few
-    /// misses, so it matters little whether the sample contains it. The paper's SHARDS-adj is equivalent.
+    /// Returns the hits in an LRU cache of 2^`bits` blocks: the exact number of block accesses minus the estimated misses. A hot block has few
+    /// misses, so it matters little if the sample contains it. The paper's SHARDS-adj is equivalent.
     fn hits(&self, kind: Kind, bits: usize) -> Option<HitShare> {
         let blocks = self.blocks[kind as usize];
         let share = |sample: &Sample| 1.0 - sample.misses(kind, bits) / blocks as f64;
@@ -114,7 +114,7 @@ impl ReuseCounter {
     }
 
     /// Estimates the error from the variance between the groups, each a sixteenth of the sample. The error of the whole sample is smaller in
-    /// proportion, and 0 if it contains all blocks.
+    /// proportion, and 0 if the sample contains all blocks.
     fn error(&self, share: &impl Fn(&Sample) -> f64) -> f64 {
         let (count, rate) = (GROUPS as f64, self.all.rate());
         let shares: Vec<f64> = self.groups.iter().map(share).collect();
@@ -125,7 +125,8 @@ impl ReuseCounter {
     }
 }
 
-/// A sample of the blocks: those with the smallest hashes. Each access to a sampled block also counts for the blocks that are not sampled.
+/// A sample of the blocks: those with the smallest hashes. Each access to a sampled block is weighted by 1 / sampling rate, to stand for the blocks
+/// that are not sampled.
 #[derive(Debug)]
 struct Sample {
     most: usize,
@@ -136,7 +137,7 @@ struct Sample {
     kept: BinaryHeap<u64>,
     stack: LruStack,
     first: [f64; 2],
-    /// Accesses by kind and by bit length of the reuse distance: a cache of 2^n blocks hits those of bit length n or less.
+    /// Repeated accesses by kind and by bit length of the reuse distance: those of bit length n or less hit a cache of 2^n blocks.
     again: [[f64; BIT_LENGTHS]; 2],
 }
 
@@ -153,7 +154,7 @@ impl Sample {
         }
     }
 
-    /// Share of all blocks that is currently followed.
+    /// Returns the share of all blocks that is currently followed, 0 to 1.
     fn rate(&self) -> f64 {
         self.share * ((self.limit as f64 + 1.0) / 2.0_f64.powi(64))
     }
@@ -179,12 +180,12 @@ impl Sample {
         }
     }
 
-    /// Estimated misses of a cache of 2^`bits` blocks.
+    /// Returns the estimated number of misses in an LRU cache of 2^`bits` blocks.
     fn misses(&self, kind: Kind, bits: usize) -> f64 {
         self.first[kind as usize] + self.again[kind as usize][bits + 1..].iter().sum::<f64>()
     }
 
-    /// Returns the bit length of the longest distance; `None` without any reuse.
+    /// Returns the bit length of the longest reuse distance; `None` if no block was accessed twice.
     fn longest(&self) -> Option<usize> {
         (0..BIT_LENGTHS).rev().find(|bits| self.again.iter().any(|kind| kind[*bits] > 0.0))
     }

@@ -1,4 +1,4 @@
-//! Finds the changes of level in one series of logarithms, and forecasts whether the newest points will become one.
+//! Finds the changes of level in one series of logarithms, and forecasts if the newest points will become a change.
 
 use super::energy::{self, LEAST_SIDE};
 use crate::stats::paired::Interval;
@@ -9,11 +9,10 @@ use statrs::distribution::{ContinuousCDF, Normal};
 /// (docs/trend.md) the interval then contains the true position of at least 95% of changes.
 const LIKELIHOOD: f64 = 3.0;
 
-/// Distance of the newest points from the earlier ones of their level, in standard errors, above which they are reported as a possible
-/// change.
+/// Distance of the newest points from the earlier points of their level, in standard errors, above which a possible change is reported.
 const SUSPICIOUS: f64 = 4.0;
 
-/// Maximum number of future points in a forecast.
+/// Maximum number of further points that a forecast considers.
 const AHEAD: usize = 12;
 
 /// A lasting change of level in a series.
@@ -25,7 +24,7 @@ pub struct LevelChange {
     pub between: (usize, usize),
     /// Index of the first point of the level before the change.
     pub from: usize,
-    /// Index after the last point of the level after the change.
+    /// Index one past the last point of the level after the change.
     pub to: usize,
     /// The log ratio of the new level to the old: the Hodges-Lehmann estimate, the median of all pairwise differences.
     pub shift: f64,
@@ -38,13 +37,13 @@ pub struct LevelChange {
 pub struct Pending {
     /// Number of newest points that stand out.
     pub points: usize,
-    /// Log ratio of the median of these points to that of the level before them.
+    /// Log ratio of the median of these points to the median of the level before them.
     pub shift: f64,
-    /// Number of further points like these that would make a change; absent if 12 would not.
+    /// Number of further points like these after which a change would be detected; absent if 12 would not suffice.
     pub needed: Option<usize>,
 }
 
-/// Divides a series repeatedly until no part divides further. Returns the changes in the order of the series.
+/// Finds all changes of level in a series by dividing it repeatedly. Returns the changes in the order of the series.
 #[must_use]
 pub fn changes(values: &[f64]) -> Vec<LevelChange> {
     let mut places = Vec::new();

@@ -17,8 +17,8 @@ pub const LEVEL: f64 = 0.002;
 /// Maximum number of values that are examined at once.
 pub(super) const LONGEST: usize = 1000;
 
-/// Critical values by the number of runs: the statistic that one random order in 500 ([`LEVEL`]) exceeds. Simulated with 600,000 orders up to
-/// 40 runs, 200,000 up to 128, and 10,000 for 1,000. With fewer runs than in the first entry no order is that rare.
+/// Critical values by the number of runs: the statistic that one random order in 500 ([`LEVEL`]) exceeds. Simulated with 600,000 orders up to 40
+/// runs, 200,000 up to 128, and 10,000 for 1,000. With fewer runs than in the first entry even the rarest order is more frequent than that.
 const CRITICAL: &[(usize, f64)] = &[
     (14, 1.857),
     (15, 1.944),
@@ -49,7 +49,7 @@ const CRITICAL: &[(usize, f64)] = &[
 /// Fewest runs in which a change can be found.
 pub const LEAST_RUNS: usize = CRITICAL[0].0;
 
-/// The critical value for `n` runs, interpolated linearly over the logarithm of `n`; `None` if `n` is too small for any change.
+/// Returns the critical value for `n` runs, interpolated linearly over the logarithm of `n`; `None` for fewer than [`LEAST_RUNS`].
 pub(super) fn critical(n: usize) -> Option<f64> {
     let above = CRITICAL.iter().position(|(known, _)| *known >= n);
     match above {
@@ -63,7 +63,7 @@ pub(super) fn critical(n: usize) -> Option<f64> {
     }
 }
 
-/// The ranks of values as shares of their number; equal values share their mean rank.
+/// Returns the rank of each value, divided by the number of values; equal values get their mean rank.
 pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
@@ -88,8 +88,8 @@ pub(super) struct Division {
     pub(super) energy: f64,
 }
 
-/// The position that divides the ranks best, with at least [`LEAST_SIDE`] values on each side; `None` with too few values. Takes quadratic
-/// time.
+/// Returns the position with the largest energy distance between both sides, with at least [`LEAST_SIDE`] values on each; `None` with too few
+/// values. Takes quadratic time.
 pub(super) fn best_division(ranks: &[f64]) -> Option<Division> {
     let n = ranks.len();
     let distance_to =
@@ -117,7 +117,7 @@ pub(super) fn best_division(ranks: &[f64]) -> Option<Division> {
     best
 }
 
-/// The position at which the values divide, if more clearly than by chance; considers the newest [`LONGEST`] values.
+/// Returns the position that divides the values best, if the energy distance exceeds the critical value; considers the newest [`LONGEST`] values.
 pub(super) fn division(values: &[f64]) -> Option<usize> {
     let skipped = values.len().saturating_sub(LONGEST);
     let values = &values[skipped..];

@@ -19,11 +19,11 @@ pub struct RunFigures {
     /// Ids of the metrics, in the order of the values.
     metrics: Vec<String>,
     cells: Vec<CellFigures>,
-    /// Answers of a search, a curve or a watch, in the order of the plan's workloads.
+    /// Main results of a search, a curve or a watch, in the order of the plan's workloads; empty for other runs.
     answers: Vec<FoundAnswer>,
 }
 
-/// The answer of a search, a curve or a watch on one target.
+/// The main result of a search, a curve or a watch on one target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FoundAnswer {
@@ -31,11 +31,11 @@ pub struct FoundAnswer {
     pub target: String,
     /// The workload's name.
     pub workload: String,
-    /// The figure that was found.
+    /// The rate or the gap that was found.
     pub is: AnswerFigure,
 }
 
-/// The figure of a search, a curve or a watch.
+/// The main result of a search, a curve or a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerFigure {
@@ -75,7 +75,7 @@ impl RunFigures {
         &self.answers
     }
 
-    /// Computes the figures by the given metrics, without measurements that no verdict may rest on.
+    /// Computes the figures by the given metrics, without unusable measurements.
     #[must_use]
     pub fn of(run: &Run, metrics: &[Metric]) -> Self {
         let findings = checks::of_measurements(run);
@@ -101,7 +101,7 @@ impl RunFigures {
         Self { metrics, cells, answers: Vec::new() }
     }
 
-    /// Returns the mean of a workload on a target over all rounds of its run, as in tables; `None` if no measurement is usable.
+    /// Returns the mean of a workload on a target over all rounds of its run, as in tables; `None` if no usable measurement has the metric.
     #[must_use]
     pub fn mean(&self, run: &Run, target: &str, workload: &str, metric: Metric) -> Option<f64> {
         let column = self.metrics.iter().position(|known| known == metric.word())?;
@@ -115,7 +115,7 @@ impl RunFigures {
         means(figures, run.source.is_none()).get(target).copied()
     }
 
-    /// Returns the logarithms of the figures of a workload on a target, by round. The fixed order makes their sum reproducible.
+    /// Returns the logarithms of a metric's values of a workload on a target, by ascending round; this fixed order makes sums reproducible.
     pub(super) fn logs(&self, target: &str, workload: &str, metric: Metric) -> BTreeMap<u32, f64> {
         let column = self.metrics.iter().position(|known| known == metric.word());
         let cell = self.cells.iter().find(|cell| cell.target == target && cell.workload == workload);

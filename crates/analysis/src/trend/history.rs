@@ -12,7 +12,7 @@ use crate::compare::differences::{self, Difference};
 use crate::metric::Metric;
 use crate::stats::paired::Differences;
 
-/// The data of one run that a trend needs.
+/// The data of one run that a trend needs: machine, tags, targets, workloads and figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastRun {
     /// The run's number in its store.
@@ -31,7 +31,7 @@ pub struct PastRun {
     figures: RunFigures,
 }
 
-/// A workload, and as one text its settings except those that do not change the I/O, such as the duration.
+/// A workload with its settings as one text. The text leaves out settings that do not change the I/O, such as the duration.
 #[derive(Debug, Clone, PartialEq)]
 struct KeyedWorkload {
     workload: Workload,
@@ -128,7 +128,7 @@ pub(super) fn cells(runs: &[PastRun]) -> Vec<(CellKey, Workload)> {
     found
 }
 
-/// Returns a workload's settings as one text, except those that do not change the I/O, such as the duration.
+/// Returns a workload's settings as one text, without settings that do not change the I/O, such as the duration.
 fn keys(workload: &Workload) -> String {
     let mut keys: Settings = flat(&serde_json::to_value(workload).unwrap_or_default());
     keys.retain(|key, _| !HOW_LONG.contains(&key.as_str()));
@@ -144,14 +144,14 @@ pub(super) struct LogPoint {
     pub(super) target: f64,
     /// Logarithm of the control's mean; absent without a control.
     pub(super) control: Option<f64>,
-    /// Mean of the followed value: target minus control in each round that has both, or the target's value without a control.
+    /// Value of the series: mean of target minus control over the rounds that have both; without a control the target's mean.
     pub(super) value: f64,
     /// Number of rounds in the means.
     pub(super) rounds: usize,
 }
 
-/// Builds the points of a series by a metric, for all runs that measured it. With a control, both must have been measured in a common
-/// round.
+/// Builds the points of a series by a metric, for all runs that measured it. With a control, only rounds count in which both the target and the
+/// control were measured.
 pub(super) fn points(
     runs: &[PastRun],
     cell: &CellKey,

@@ -28,13 +28,14 @@ pub struct TrendQuestion {
     pub target: Option<String>,
     /// Limits the result to this workload; `None` for all.
     pub workload: Option<String>,
-    /// Metrics to follow, or their substitutes for streams.
+    /// Metrics to follow; for streams, their substitutes (see [`Metric::or_of_streams`]).
     pub metrics: Vec<Metric>,
     /// Name of the control; `None` for the control that the plans name.
     pub control: Option<String>,
-    /// Index of a run: only changes that may have come with this run or a later one count as new and can trip a gate. `None` for all.
+    /// Index of a run: only changes that may have come with this run or a later one count as new and can trip a gate. With `None` all changes
+    /// count.
     pub since: Option<usize>,
-    /// Changes that fail the command.
+    /// Gates: changes that make the command fail.
     pub gates: Vec<Gate>,
 }
 
@@ -68,11 +69,11 @@ pub struct TrendChange {
     pub interval: Interval,
     /// Number of points in the level before the change and in the level after it.
     pub points: (usize, usize),
-    /// Change of the control between the same points, caused by the machine alone: ratio and 95% interval. Absent without a control.
+    /// Change of the control over the same points, which the machine alone causes: ratio and 95% interval. Absent without a control.
     pub control: Option<(f64, Interval)>,
     /// True if the new level is worse.
     pub is_worse: bool,
-    /// False if the change precedes the requested runs.
+    /// False if the change is older than the run of [`TrendQuestion::since`].
     pub is_new: bool,
     /// Other differences between the runs before and after the change, as possible causes.
     pub causes: Vec<Difference>,
@@ -85,7 +86,7 @@ pub struct PendingChange {
     pub points: usize,
     /// Level of these points as a ratio to the previous level.
     pub ratio: f64,
-    /// Number of further runs like these that would make it a change; absent if 12 would not.
+    /// Number of further runs like these after which a change would be detected; absent if 12 would not suffice.
     pub needed: Option<usize>,
 }
 
@@ -94,7 +95,7 @@ pub struct PendingChange {
 pub struct Trend {
     /// Name of the target.
     pub target: String,
-    /// The workload, as last planned.
+    /// The workload, with the settings of the newest run that has it.
     pub workload: Workload,
     /// The metric that the points show.
     pub metric: Metric,
@@ -106,7 +107,7 @@ pub struct Trend {
     pub points: Vec<TrendPoint>,
     /// Changes in order of time.
     pub changes: Vec<TrendChange>,
-    /// A possible change at the newest points; absent if there is none.
+    /// A possible change at the newest points; absent if they do not stand out.
     pub pending: Option<PendingChange>,
     /// Standard deviation from run to run about the levels, as a share; absent for fewer than five points.
     pub noise: Option<f64>,
@@ -118,7 +119,7 @@ pub type Tripped = (usize, usize);
 /// A gate, and the changes that tripped it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrendGate {
-    /// The gate as given.
+    /// The gate that was requested.
     pub gate: Gate,
     /// The changes that tripped the gate.
     pub tripped: Vec<Tripped>,
@@ -189,7 +190,7 @@ pub fn trends(runs: &[PastRun], question: &TrendQuestion) -> Trends {
     Trends { trends, gates }
 }
 
-/// The points of a workload on a target by one metric.
+/// The series of a workload on a target by one metric, before changes are searched for.
 struct Series<'a> {
     runs: &'a [PastRun],
     cell: &'a history::CellKey,
@@ -253,7 +254,7 @@ impl Series<'_> {
     }
 }
 
-/// Finds the changes whose whole interval is beyond a gate. Changes of a control are the machine's, and trip no gate.
+/// Finds the new changes whose whole interval is beyond a gate. The machine causes the changes of a control, so they trip no gate.
 fn judged(gate: &Gate, trends: &[Trend]) -> TrendGate {
     let mut result = TrendGate { gate: gate.clone(), tripped: vec![], judged: 0 };
     for (i, trend) in trends.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Screens settings in combinations: every target has about half of the settings, so each measurement says something about every setting.
+//! Screens settings in combinations: every target has about half of the settings, so each measurement contributes to the estimate of every setting.
 //!
 //! The combinations are a design of R. L. Plackett and J. P. Burman (The design of optimum multifactorial experiments, Biometrika 33,
 //! 1946): any two settings occur together as often as apart. So targets with a setting differ on average from targets without it only by
@@ -21,8 +21,8 @@ const FIRST_ROWS: [&str; 5] =
 /// Maximum number of settings in a design.
 pub const MOST_SETTINGS: usize = 23;
 
-/// Returns the combinations for a number of settings: for each target, true for each setting that it has. The first target has none. `None`
-/// for more than [`MOST_SETTINGS`].
+/// Returns the combinations for a number of settings: for each target, a list that is true for each setting that the target has. The first target
+/// has none. `None` for more than [`MOST_SETTINGS`].
 #[must_use]
 pub fn mixes(settings: usize) -> Option<Vec<Vec<bool>>> {
     let first: Vec<bool> =
@@ -32,7 +32,7 @@ pub fn mixes(settings: usize) -> Option<Vec<Vec<bool>>> {
     Some([vec![false; settings]].into_iter().chain((0..first.len()).map(row)).collect())
 }
 
-/// Screens the candidates of a run that has one target for each row of `mixes`, in order.
+/// Screens the candidates of a run whose targets have the combinations of settings in `mixes`, in the same order.
 #[must_use]
 pub fn screen(run: &Run, candidates: &[Candidate], mixes: &[Vec<bool>], asked: Option<Metric>) -> Vec<Tried> {
     let mut tried: Vec<Tried> = candidates

@@ -1,4 +1,4 @@
-//! Finds settings that help: one run screens many, and another confirms the best.
+//! Finds settings that help: one run screens many settings, and another run confirms the best ones.
 //!
 //! The screening compares every candidate with the present settings. Its winner is chosen by its figures, so these figures exaggerate the
 //! gain. A second run therefore confirms the choice in new rounds: it compares the present settings with all chosen settings together, by
@@ -34,7 +34,7 @@ pub struct Tried {
     pub candidate: Candidate,
     /// Comparisons with the present settings by the objective, one per workload.
     pub comparisons: Vec<Comparison>,
-    /// The reason why the candidate was not measured; `None` if it was.
+    /// The reason why the candidate was not measured; `None` if it was measured.
     pub lost: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl Tried {
         (!logs.is_empty() && mean.is_finite()).then(|| mean.exp())
     }
 
-    /// Returns the reason why no verdict may rest on the figures; `None` if they are usable.
+    /// Returns the reason why the candidate's measurements cannot be used; `None` if they can.
     #[must_use]
     pub fn withheld(&self) -> Option<&str> {
         self.comparisons.iter().find_map(|c| c.ratio.withheld.as_deref())
@@ -92,15 +92,15 @@ impl Tried {
         self.comparisons.iter().any(|c| c.ratio.verdict == verdict)
     }
 
-    /// Returns whether the candidate was decided to be better on a workload, and worse on none.
+    /// Returns whether the candidate is significantly better on at least one workload and worse on none.
     #[must_use]
     pub fn is_better(&self) -> bool {
         self.has(Verdict::Faster) && !self.has(Verdict::Slower)
     }
 }
 
-/// Returns the indices of the candidates to confirm together: for each setting the best of the values that were decided to be better. If there
-/// are none, the candidate with the largest gain above the margin. Empty if nothing seems to help.
+/// Returns the indices of the candidates to confirm together: for each setting, the best of the values that are significantly better. Without such
+/// a value, the candidate with the largest gain above the margin. Empty if nothing seems to help.
 #[must_use]
 pub fn choose(tried: &[Tried], margin: f64) -> Vec<usize> {
     let gain = |place: usize| tried[place].gain().unwrap_or(0.0);
@@ -145,7 +145,7 @@ pub struct Confirmation {
     pub outcome: ConfirmedGain,
     /// Comparisons by the objective, one per workload.
     pub objective: Vec<Comparison>,
-    /// Side effects: mean latency, 99th percentile and CPU time on each workload, except the objective.
+    /// Side effects: mean latency, 99th percentile and CPU time on each workload, without the metric of the objective.
     pub elsewhere: Vec<Comparison>,
 }
 

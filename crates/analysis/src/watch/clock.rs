@@ -58,7 +58,7 @@ impl CompletionGap {
         self.at_ns + self.duration_ns
     }
 
-    /// Returns for how many nanoseconds the two gaps overlap.
+    /// Returns the length of the overlap of two gaps in nanoseconds; 0 if they do not overlap.
     #[must_use]
     pub fn overlap_ns(&self, other: &Self) -> u64 {
         self.end_ns().min(other.end_ns()).saturating_sub(self.at_ns.max(other.at_ns))
@@ -107,7 +107,7 @@ impl<'a> HostClock<'a> {
         }
     }
 
-    /// Returns the standstills of the machine with this clock, as gaps of the kind `of`.
+    /// Returns the periods in which the machine with this clock did not run, as gaps of the kind `of`.
     pub(super) fn standstills(self, of: Stalled) -> impl Iterator<Item = CompletionGap> + 'a {
         let gap = move |one: &Standstill| CompletionGap {
             of,

@@ -26,7 +26,7 @@ use timeouts::LongestHang;
 
 pub use timeouts::{JudgedTimeout, TimeoutOwner, TimeoutVerdict};
 
-/// The results of one measurement of a watch.
+/// The results of one measurement of a watch: a load, and the events that disturb it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Episode<'a> {
     /// The measurement from which the results are computed.
@@ -50,15 +50,15 @@ pub struct Episode<'a> {
     pub timeouts: Vec<JudgedTimeout<'a>>,
 }
 
-/// Word for the kernel's log as the source of a line.
+/// Word that names the kernel's log as the source of a line.
 const KERNEL: &str = "kernel";
 
-/// An observation other than the load, as a line of text.
+/// An observation during the window other than the load, such as a kernel message, as a line of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenEvent<'a> {
     /// Nanoseconds from the start of the window.
     pub at_ns: u64,
-    /// A word of [`Source`], or `kernel`.
+    /// Source of the line: a word of [`Source`], or `kernel` for the kernel's log.
     pub source: &'static str,
     /// Severity of the line in the kernel's log; absent for other sources.
     pub level: Option<u8>,
@@ -98,7 +98,8 @@ pub struct EventEffect<'a> {
     pub unseen_ns: u64,
     /// I/Os that failed from this event to the next, or to the end of this event's command if that is later; counted in whole intervals.
     pub failed: u64,
-    /// The longest gap that ended after the event began.
+    /// The longest gap that overlaps the time from this event to the next, or to the end of this event's command if that is later; absent without a
+    /// gap.
     pub gap: Option<CompletionGap>,
     /// The time until rate and response time were back to normal.
     pub recovery: RecoveryTime,
@@ -109,7 +110,7 @@ pub struct EventEffect<'a> {
 pub struct Judged {
     /// The requirement as the plan states it.
     pub requirement: Requirement,
-    /// The figure, in nanoseconds or as a count; absent if unknown. A lower bound if `is_bound`.
+    /// The measured figure, in nanoseconds or as a count; absent if unknown. A lower bound if `is_bound`.
     pub value: Option<u64>,
     /// True if the requirement is met, false if it is missed; absent if undecided.
     pub passed: Option<bool>,
@@ -158,7 +159,7 @@ fn is_network(m: &Measurement) -> bool {
     m.outcome.carried.is_some()
 }
 
-/// Returns the gaps on the host's clock, standstills included, in order of time; `None` if gaps were not recorded.
+/// Returns the gaps on the host's clock, with the periods in which the machine did not run, in order of time; `None` if gaps were not recorded.
 fn gaps(m: &Measurement) -> Option<Vec<CompletionGap>> {
     let clock = HostClock::of(m);
     let gap = |blackout| match clock.gap(blackout) {
@@ -205,12 +206,12 @@ impl<'a> Episode<'a> {
         (clock.of_agent(sample.at_ns.saturating_sub(sample.duration_ns)), clock.of_agent(sample.at_ns))
     }
 
-    /// Returns whether I/Os completed up to the end, so that no I/O can have taken longer than observed. False if gaps are unknown.
+    /// Returns whether every gap ended within the window, so that no I/O can have taken longer than observed. False if gaps are unknown.
     fn has_ended(&self) -> bool {
         self.gaps.as_ref().is_some_and(|gaps| gaps.iter().all(|gap| gap.ended))
     }
 
-    /// Returns the longest gap, or the slowest I/O if that took longer: one of several paths may hang without a gap. Uses the load's clock,
+    /// Returns the longest gap, or the slowest I/O if that took longer: if only one of several paths hangs, there is no gap. Uses the load's clock,
     /// on which a guest's timers run; it stops while the guest is stopped.
     fn longest_hang(&self) -> LongestHang {
         let blackouts = self.measurement.outcome.blackouts.iter().flatten();
@@ -221,13 +222,14 @@ impl<'a> Episode<'a> {
         LongestHang { ns: [gap, slowest, oldest].into_iter().flatten().max(), is_whole }
     }
 
-    /// Returns whether a command failed, so that its event may not have happened.
+    /// Returns whether the command of any event failed, so that the event may not have happened.
     #[must_use]
     pub fn has_failed_events(&self) -> bool {
         self.effects.iter().any(|effect| effect.failure.is_some())
     }
 
-    /// Returns the reason why no requirement can pass: an event failed, or went on after the load had ended. `None` if there is no such event.
+    /// Returns the reason why no requirement can pass: an event failed, or went on after the load had ended. `None` if all events succeeded in
+    /// time.
     fn unseen_event(&self) -> Option<String> {
         self.effects.iter().find_map(|effect| match effect {
             EventEffect { failure: Some(_), name, duration_ns: None, .. } => {
@@ -254,7 +256,7 @@ impl<'a> Episode<'a> {
         })
     }
 
-    /// Returns the figure of a requirement as observed, and the reason why the true figure may be larger.
+    /// Returns the observed figure of a requirement, and the reason why the true figure may be larger; no reason if the figure is exact.
     fn figure(&self, figure: WatchFigure) -> (Option<u64>, Option<String>) {
         let hung = || (!self.has_ended()).then(|| "I/Os had not completed at the end".to_owned());
         match figure {

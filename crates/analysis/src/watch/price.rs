@@ -1,7 +1,7 @@
 //! The cost of an event: the load during the event compared with the same seconds of windows without it, round by round.
 //!
-//! The seconds are those of the event's command or operation, and at least one second. They do not depend on its effect: seconds chosen
-//! because an effect was seen would show a cost in mere noise.
+//! The compared seconds are those of the event's command or operation, at least one second. They do not depend on the event's effect: seconds
+//! chosen because an effect was seen would show a cost even in pure noise.
 
 use iotax_model::Histogram;
 use iotax_model::record::{Measurement, Sample};
@@ -31,7 +31,7 @@ pub struct Price<'a> {
     pub took_ns: Option<f64>,
     /// Median time to recovery in nanoseconds; absent if any recovery is unknown or did not end.
     pub recovery_ns: Option<f64>,
-    /// Median of the longest gap without and with the event, in nanoseconds; 0 for no gap, absent if unknown.
+    /// Median over the rounds of the longest gap, without and with the event, in nanoseconds; 0 for no gap, absent if unknown in any round.
     pub gap_ns: Option<(f64, f64)>,
     /// Completed I/Os per second, without and with the event; absent if unknown in any round.
     pub iops: Option<FigureChange>,
@@ -71,7 +71,7 @@ impl FigureChange {
         self.with / self.without
     }
 
-    /// Returns whether the interval excludes a ratio of 1.
+    /// Returns whether the interval of the ratio excludes 1.
     #[must_use]
     pub fn is_decided(&self) -> bool {
         self.interval.is_some_and(|interval| interval.low > 1.0 || interval.high < 1.0)
@@ -118,7 +118,7 @@ pub fn prices<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Price<'a>> {
     all
 }
 
-/// An event in one round, and the control of the same round.
+/// An event in one round, and the control of the same round, which is a window without events.
 struct Pair<'a> {
     episode: &'a Episode<'a>,
     effect: &'a EventEffect<'a>,
@@ -126,7 +126,7 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Returns a figure over the event's seconds, in the window with the event and in the control; `None` if either is unknown or not
+    /// Returns a figure over the event's seconds, in the window with the event and in the control; `None` if one of the two is unknown or not
     /// positive.
     fn both(&self, figure: impl Fn(&Seconds) -> Option<f64>) -> Option<(f64, f64)> {
         let of = |episode: &Episode<'_>| figure(&Seconds::of(episode.measurement, span(self.effect)));
@@ -134,7 +134,7 @@ impl Pair<'_> {
         (pair.0 > 0.0 && pair.1 > 0.0).then_some(pair)
     }
 
-    /// Returns the longest gap in the event's seconds, in nanoseconds, in the window with the event and in the control; `None` if either is
+    /// Returns the longest gap in the event's seconds, in nanoseconds, in the window with the event and in the control; `None` if one of the two is
     /// unknown.
     fn gaps(&self) -> Option<(f64, f64)> {
         let longest = |episode: &Episode<'_>| longest_gap(episode, span(self.effect)).map(|ns| ns as f64);
@@ -153,7 +153,7 @@ pub(super) fn longest_gap(episode: &Episode<'_>, (begin, end): (u64, u64)) -> Op
     Some(inside.map(|gap| gap.duration_ns).max().unwrap_or(0))
 }
 
-/// I/Os and response times during a part of a window.
+/// I/Os and response times during the compared seconds of a window.
 pub(super) struct Seconds {
     ios: u64,
     length_ns: u64,

@@ -57,7 +57,7 @@ impl ComparedFigure for EventFigure {
     }
 }
 
-/// The cost of an event on one target compared with the baseline.
+/// One figure of an event on one target compared with the baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PriceComparison<'a> {
     /// The workload's name.
@@ -74,7 +74,7 @@ pub struct PriceComparison<'a> {
     pub values: (f64, f64),
     /// Ratio of the target's figure to the baseline's.
     pub ratio: Ratio,
-    /// Number of rounds in which the event happened on both targets.
+    /// Number of rounds in which both targets were measured.
     pub rounds: u32,
 }
 
@@ -142,7 +142,7 @@ pub fn price_comparisons<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Pric
     all.into_iter().map(|(comparison, _)| comparison).collect()
 }
 
-/// Decides all comparisons without an unusable measurement as one family.
+/// Decides as one family all comparisons whose verdict is not withheld.
 fn decide(all: &mut [(PriceComparison<'_>, Sample)], margin: f64) {
     let members: Vec<_> = all.iter_mut().filter(|(one, _)| one.ratio.withheld.is_none()).collect();
     let samples = members.iter().map(|(one, sample)| (one.figure, sample.clone())).collect();
@@ -162,7 +162,7 @@ fn geometric_mean(pairs: &[(f64, f64)]) -> (f64, f64) {
     (mean(|pair| pair.0), mean(|pair| pair.1))
 }
 
-/// An event in one window, with the control of the same round.
+/// An event in one window, with the control of the same round, which is a window without events.
 struct Seen<'a, 'e> {
     event: &'a str,
     episode: &'e Episode<'a>,
@@ -174,7 +174,7 @@ impl<'a, 'e> Seen<'a, 'e> {
         self.episode.effects.iter().find(|effect| effect.name == self.event && !effect.is_mark)
     }
 
-    /// Returns the reason why the figures are not those of the event; `None` if it happened and was seen to its end.
+    /// Returns the reason why the figures do not show the event; `None` if the event happened and was observed to its end.
     fn failure(&self) -> Option<String> {
         let why = match self.effect() {
             None => "did not happen",

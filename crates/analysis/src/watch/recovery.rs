@@ -17,13 +17,13 @@ const HOLDS_NS: u64 = 1_000_000_000;
 /// The time from an event until rate and response time are as before the first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecoveryTime {
-    /// The time is unknown, for this reason.
+    /// The time to recovery is unknown, for this reason.
     Unknown(Unknown),
     /// Rate and response time stayed normal.
     Unaffected,
     /// Recovered after this many nanoseconds, to the resolution of an interval.
     After(u64),
-    /// Not recovered within this many nanoseconds, up to the next event or the end of the window.
+    /// Not recovered within this many nanoseconds: the time to the next event or to the end of the window.
     NotWithin(u64),
 }
 
@@ -32,7 +32,7 @@ pub enum RecoveryTime {
 pub enum Unknown {
     /// The event did not begin.
     Nothing,
-    /// Too few intervals with completed I/O were observed before the first event: fewer than four.
+    /// Fewer than four intervals with completed I/O were observed before the first event.
     Before,
     /// The load fell short of its offered rate before the first event.
     Behind,
@@ -56,7 +56,7 @@ impl Unknown {
     }
 }
 
-/// The load over time, on the host's clock.
+/// The load over time, on the host's clock: its intervals and gaps.
 pub(super) struct Course<'a> {
     intervals: Vec<Interval>,
     gaps: &'a [CompletionGap],
@@ -113,7 +113,8 @@ pub(super) struct Normal {
 }
 
 impl Normal {
-    /// Determines the normal level from the intervals before `event_ns`. `offered` is the scheduled rate in I/Os per second, if there is one.
+    /// Determines the normal level from the intervals before `event_ns`. `offered` is the scheduled rate in I/Os per second, `None` in a closed
+    /// loop. Fails with the reason if the normal level is unknown.
     pub(super) fn before(course: &Course<'_>, offered: Option<f64>, event_ns: u64) -> Result<Self, Unknown> {
         let before = course.intervals.iter().take_while(|interval| interval.end_ns <= event_ns);
         let failed = before.clone().map(|interval| interval.failed).max().unwrap_or_default();
@@ -135,9 +136,9 @@ impl Normal {
         interval.failed <= self.failed && interval.figures.is_some_and(is_as_fast)
     }
 
-    /// Returns the time from an event until intervals are normal again and stay normal until `end_ns`, the end of the observation. The command
-    /// ended at `over_ns`. More than a second after the command and the last counted deviation, only deviations with a gap or of a second or more
-    /// count; others are noise.
+    /// Returns the time from an event until intervals are normal again and stay normal until `end_ns`, the end of the observation. A deviation
+    /// counts if it begins within a second of the command's end (`over_ns`) or of the last counted deviation. A later one counts only if it
+    /// contains a gap or failed I/Os, or lasts a second or more; else it is noise.
     pub(super) fn again(
         &self,
         course: &Course<'_>,

@@ -19,14 +19,14 @@ pub enum DeviceOwner {
     Guest,
 }
 
-/// A gap as seen at one block device.
+/// The load's gap as observed at one block device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sight<'a> {
     /// The machine that the device belongs to.
     pub machine: DeviceOwner,
     /// The kernel's name of the device.
     pub device: &'a str,
-    /// The overlapping gap in the device's completions of the same direction (for flushes: of writes), if any.
+    /// The gap in the device's completions of the same direction (for flushes: of writes); absent if it covers less than half of the load's gap.
     pub hung: Option<CompletionGap>,
 }
 
@@ -35,9 +35,9 @@ pub struct Sight<'a> {
 pub struct GapOrigin<'a> {
     /// All watched devices, from the bottom up.
     pub sights: Vec<Sight<'a>>,
-    /// Index of the lowest device whose I/Os hung; `None` if none hung, so that the gap arose above them.
+    /// Index of the lowest device whose I/Os hung; `None` if no device's I/Os hung, so that the gap arose above all of them.
     pub lowest: Option<usize>,
-    /// The standstill of the load's machine or agent, if it explains the gap.
+    /// Period in which the load's machine or agent did not run; absent if it covers less than half of the gap.
     pub stood: Option<CompletionGap>,
 }
 

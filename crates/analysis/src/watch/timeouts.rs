@@ -10,13 +10,13 @@ use serde::Serialize;
 pub struct JudgedTimeout<'a> {
     /// The machine on which the timeout is set.
     pub owner: TimeoutOwner,
-    /// The layer: `sda`, `/srv`. For a default, the guest: `Linux`.
+    /// Name of the layer: `sda`, `/srv`. For a default, the guest system: `Linux`.
     pub layer: &'a str,
-    /// The operation that times out: `SCSI command timeout`.
+    /// Name of the timeout: `SCSI command timeout`. For a default, the kind of disks.
     pub what: &'a str,
-    /// The timeout; absent if the layer has none.
+    /// Length of the timeout; absent if the layer has no time limit.
     pub limit: Option<Nanos>,
-    /// Exceeded, with time to spare, or undecided.
+    /// Result of comparing the timeout with the longest time that I/O hung.
     pub verdict: TimeoutVerdict,
     /// Consequence when the timeout expires, as text.
     pub then: &'a str,

@@ -5,17 +5,17 @@ use iotax_model::units::human;
 
 use crate::rule::{Rule, Subject, Sureness, disks, seen};
 
-/// Block size of filesystems and page caches.
+/// Usual block size of filesystems, and page size of the page cache, in bytes.
 const PAGE: u64 = 4096;
 /// Read-ahead in KiB above which a random buffered read costs more for unrequested data than for requested data.
 const LONG_READ_AHEAD_KIB: u64 = 16_384;
-/// Limit of a disk's request size, in KiB, below which no disk performs well.
+/// Limit on a disk's request size, in KiB, below which requests are too small for any disk.
 const SMALL_REQUEST_KIB: u64 = 128;
-/// Command timeout in seconds below which a disk may still be recovering from an error.
+/// Command timeout in seconds below which commands may time out while a disk is still recovering from an error.
 const SHORT_TIMEOUT_S: u64 = 10;
-/// Prefixes of SCSI drivers whose hardware handles one command at a time.
+/// Name prefixes of SCSI drivers whose hardware handles one command at a time.
 const ONE_AT_A_TIME: [&str; 3] = ["ata_piix", "usb-storage", "pata_"];
-/// Fewest CPUs for which a single hardware queue is reported.
+/// Minimum number of CPUs for which a single hardware queue is reported.
 const MANY_CPUS: u32 = 4;
 
 fn node(disk: &Disk) -> String {

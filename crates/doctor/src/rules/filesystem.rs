@@ -7,7 +7,7 @@ use crate::rule::{Rule, Subject, Sureness, filesystems, seen};
 
 /// Free space in percent below which allocators fragment files.
 const LITTLE_SPACE_PERCENT: u64 = 5;
-/// Free space in bytes that is enough for any filesystem, whatever its share.
+/// Free space in bytes that is enough for a filesystem of any size.
 const ENOUGH_BYTES: u64 = 50 << 30;
 /// Transfer size in bytes below which round trips dominate NFS.
 const SMALL_TRANSFER: u64 = 65_536;

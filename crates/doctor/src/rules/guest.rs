@@ -15,7 +15,7 @@ fn is(fact: Option<&Fact<String>>, words: &[&str]) -> bool {
     fact.is_some_and(|fact| words.contains(&fact.value.as_str()))
 }
 
-/// A violation if a disk's setting has one of these values.
+/// A violation if the value of a disk's setting is one of `words`; `None` otherwise, or if the value is unknown.
 fn setting(
     guest: &GuestSetup,
     disk: &GuestDisk,

@@ -11,7 +11,7 @@ const L2_CACHE: u64 = 32 << 20;
 const L2_ENTRY: u64 = 8;
 /// QEMU's default cluster size in bytes.
 const CLUSTER: u64 = 64 << 10;
-/// Minimum number of backing images in a long chain.
+/// Minimum number of backing files for which a chain is reported as long.
 const LONG_CHAIN: usize = 4;
 /// Mean extent size in bytes below which a file is fragmented.
 const SMALL_EXTENT: u64 = 1 << 20;
@@ -25,7 +25,7 @@ fn l2_cache(survey: &Survey, image: &Image) -> Option<u64> {
     own.find_map(|disk| Some(disk.l2_cache_bytes.as_ref()?.value))
 }
 
-/// A violation if QEMU probes the format of the backing image, and the format in its header satisfies `is_meant`.
+/// A violation if QEMU probes the format of a backing image, and `is_meant` is true for the format that the image's header shows.
 fn probed(image: &Image, is_meant: fn(Option<&str>) -> bool) -> Option<Violation> {
     let header = image.qcow2.as_ref()?;
     let ProbedBacking { overlay, base, format } = header.value.probed.as_ref()?;

@@ -6,7 +6,7 @@ use crate::rule::{Rule, Subject, Sureness, Violation, interfaces, seen};
 
 /// Bytes that VXLAN over IPv4 adds to a packet.
 const VXLAN_BYTES: u64 = 50;
-/// Fewest CPUs for which a single receive queue is reported.
+/// Minimum number of CPUs for which a single receive queue is reported.
 const MANY_CPUS: u32 = 4;
 /// Buffer limit in bytes below which a path of 10 ms cannot fill 1 Gbit/s. The kernel's default for receiving is 6 MiB.
 const SMALL_BUFFER: u64 = 1 << 20;

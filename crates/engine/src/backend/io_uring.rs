@@ -282,7 +282,7 @@ impl Drop for Uring {
     }
 }
 
-/// Returns the path of an open file for a message; empty if unknown.
+/// Returns the path of an open file for a message; `the target` if unknown.
 fn path_of(file: &File) -> String {
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
         .map_or_else(|_| "the target".into(), |path| path.display().to_string())

@@ -1,4 +1,4 @@
-//! I/Os with a priority of their own, other than their thread's (`cmdprio`).
+//! I/Os with another priority than their thread's (`cmdprio`).
 
 use iotax_model::workload::{Priority, PriorityShareOfLength, PrioritySplit, Workload};
 
@@ -8,7 +8,7 @@ use crate::request::{Io, IoKind};
 /// The realtime class, which fio takes for `cmdprio_percentage` without `cmdprio_class`.
 const REAL_TIME: u16 = 1;
 
-/// The I/Os that get a priority of their own. A priority is encoded as for ioprio_set(2).
+/// The I/Os that get another priority than their thread's. A priority is encoded as for ioprio_set(2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PriorityShare {
     /// A percentage of all I/Os, regardless of direction and length.
@@ -62,7 +62,7 @@ impl PriorityShare {
     }
 }
 
-/// Draws for each I/O whether it gets a priority of its own.
+/// Draws for each I/O whether it gets another priority than its thread's.
 #[derive(Debug)]
 pub(crate) struct Priorities {
     share: Option<PriorityShare>,

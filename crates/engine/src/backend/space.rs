@@ -16,11 +16,11 @@ pub(crate) type Falloc = OneByOne<Allocation>;
 /// The ftruncate backend: a write sets the file's length to its offset.
 pub(crate) type Ftruncate = OneByOne<Length>;
 
-/// fallocate(2) in the place of writes, and of trims.
+/// Does writes by fallocate(2), which allocates the range, and trims by punching a hole.
 #[derive(Debug)]
 pub(crate) struct Allocation;
 
-/// ftruncate(2) in the place of writes.
+/// Does writes by ftruncate(2), which sets the length of the file.
 #[derive(Debug)]
 pub(crate) struct Length;
 

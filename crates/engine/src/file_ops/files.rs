@@ -145,7 +145,7 @@ fn shuffle(names: &mut [CString], random: &mut SplitMix64) {
     }
 }
 
-/// Lists all files in the order in which readdir(3) returns them.
+/// Lists the names of all files in the order in which readdir(3) returns them.
 fn listed(root: &File, directories: u64) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for folder in 0..directories {

@@ -15,7 +15,7 @@ use crate::window::Window;
 use crate::workers::{Finish, WorkerContext};
 use iotax_model::threads;
 
-/// Consecutive failures after which a worker pauses after each further one, so that it does not retry in a busy loop.
+/// Number of consecutive failures from which a worker pauses after each failed call, so that it does not retry in a busy loop.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(1);
 

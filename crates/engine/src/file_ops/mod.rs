@@ -1,8 +1,8 @@
 //! Tests: work beyond plain I/O, as classic benchmark programs do it.
 //!
-//! A test is a [`Routine`], one for each worker (numjobs). It is prepared before the window, uncounted; then its
-//! [`Routine::work`] runs once from beginning to end, and makes every system call that counts through the [`Meter`], which
-//! ends it with `?` when the window is over. So a test ends when its work is done or at `runtime`, whichever comes first. The
+//! A test has one [`Routine`] for each worker (numjobs). The routine is prepared before the window; system calls of that time do not
+//! count. Then its [`Routine::work`] runs once from beginning to end. It makes every system call that counts through the [`Meter`], and
+//! returns early by `?` when the window is over. A test thus ends when its work is done or at `runtime`, whichever comes first. The
 //! harness flushes and removes the test's files after the window.
 //!
 //! A new test needs a file here and a line in [`prepare`]. A complete test that stats files would be
@@ -10,7 +10,7 @@
 //! ```ignore
 //! struct Stat(Vec<PathBuf>);
 //!
-//! /// Makes the files, uncounted.
+//! /// Creates the files, before the window.
 //! pub(super) fn prepare(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
 //!     let directory = setup.directory()?;
 //!     let files = (0..1000).map(|n| directory.join(format!("{}-{n}", setup.number)));
@@ -28,7 +28,7 @@
 //! }
 //! ```
 //!
-//! An I/O is a system call here, so a user-space buffer shows as fewer I/Os.
+//! An I/O of a test is one system call. Records that a user-space buffer combines into one call count as one I/O.
 
 mod archive;
 mod bytes;

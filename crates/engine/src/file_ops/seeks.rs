@@ -12,7 +12,7 @@ use crate::error::EngineError;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Io, IoKind};
 
-/// Every record of this number is modified and written back.
+/// One of this many records read is modified and written back.
 const UPDATE_EVERY: u64 = 10;
 
 /// The test that reads random records of the whole area and rewrites every tenth, like one of bonnie++'s seekers.

@@ -71,7 +71,7 @@ struct StdioRead {
     stretch: Range<u64>,
     /// Offset in bytes of the next read.
     offset: u64,
-    /// End of the area. No read goes beyond, because the file may end there.
+    /// End of the area. Reads do not go beyond it, because the file may end there.
     area_end: u64,
     passes: u64,
 }

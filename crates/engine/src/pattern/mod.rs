@@ -26,7 +26,7 @@ pub(crate) struct Pattern {
     mix: Mix,
     sizes: Sizes,
     order: Order,
-    /// The flushes and the end of the sequence; `None` if it has neither.
+    /// The flushes and the end of the sequence; `None` if the sequence neither flushes nor ends.
     bounds: Option<Bounds>,
 }
 

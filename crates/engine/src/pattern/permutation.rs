@@ -40,8 +40,8 @@ impl Bijection {
         value
     }
 
-    /// Maps a number below `count` to another number below `count`, the same as passed to [`Self::new`]. A result of `count` or more is mapped
-    /// again until it is below ("cycle walking"; Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+    /// Maps a number below `count` to another number below `count`. Pass the same `count` as to [`Self::new`]. A result of `count` or more is
+    /// mapped again until it is below ("cycle walking"; Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
     #[inline]
     pub(super) fn scatter(&self, mut value: u64, count: u64) -> u64 {
         loop {

@@ -6,8 +6,8 @@ use crate::random::nth;
 
 /// Assigns a key to each write by its number; equal keys produce equal contents.
 ///
-/// Only the number decides whether a write repeats an earlier one, and which one. So no record of written contents is needed, and duplicates
-/// can lie any distance apart.
+/// A write's number alone determines which earlier write it repeats, if any. So no record of written contents is needed, and duplicates can lie any
+/// distance apart.
 #[derive(Debug)]
 pub(super) struct Keys {
     seed: u64,

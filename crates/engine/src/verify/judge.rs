@@ -31,7 +31,7 @@ pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(),
 /// Number of a block's sectors in each state.
 #[derive(Debug, Default)]
 struct Sums {
-    /// Sectors of an expected write.
+    /// Sectors with a valid stamp of an expected write.
     good: usize,
     /// Sectors with a valid stamp of an unexpected write, such as an older one.
     old: usize,

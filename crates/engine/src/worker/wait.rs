@@ -15,13 +15,13 @@ const SPIN_NS: u64 = 20_000;
 /// Maximum time in nanoseconds that a worker waiting for its start sleeps before it checks the stop flag.
 const LOOK_UP_NS: u64 = 50_000_000;
 
-/// Returns the time to block to block, in nanoseconds, to return before `wake` with time left to spin; 0 if `wake` is near.
+/// Returns the nanoseconds to sleep so as to wake up before `wake` with time left to spin; 0 if `wake` is near.
 #[inline]
 pub(super) const fn patience(now: u64, wake: u64) -> u64 {
     wake.saturating_sub(now).saturating_sub(SPIN_NS)
 }
 
-/// Sleeps until shortly before `wake`; returns at once if that is near.
+/// Sleeps until shortly before `wake`; if `wake` is too near to sleep, returns at once.
 pub(super) fn idle(now: u64, wake: u64) {
     match patience(now, wake) {
         0 => std::hint::spin_loop(),

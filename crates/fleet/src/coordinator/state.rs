@@ -53,7 +53,7 @@ pub struct MemberStatus<'a> {
     pub chrony_error_ns: Option<u64>,
 }
 
-/// The start of a step that a member was last told.
+/// The start of a step, as last announced to a member.
 #[derive(Debug, Clone, Copy)]
 struct Went {
     /// Offset of the member's clock in nanoseconds, as estimated when the start time was sent.
@@ -76,7 +76,7 @@ pub(super) struct Member {
     pinged: Option<(u64, u64, bool)>,
     /// Send time of the oldest ping since the member's last message; `None` if none is unanswered.
     unanswered_since_ns: Option<u64>,
-    /// The start that the member was last told; `None` once the member has reported it.
+    /// The last announced start of a step; `None` once the member has reported that it started.
     went: Option<Went>,
     /// Start of each of the member's steps, relative to the other members.
     starts: BTreeMap<StepNumber, FleetStart>,

@@ -265,7 +265,8 @@ impl NatsHub {
         self.next_tick_ns = if self.active.is_empty() { self.next_beacon_ns } else { now + nanos(TICK) };
     }
 
-    /// Sends a member's pending frames. Returns whether frames remain to be sent later.
+    /// Sends a member's pending frames; with `acknowledge`, also a pending acknowledgement. Returns true if frames or acknowledgements remain to be
+    /// sent later.
     fn flush(&mut self, name: &str, now: u64, acknowledge: bool) -> bool {
         let Some(state) = self.members.get_mut(name) else { return false };
         let is_closing = matches!(state.stage, Stage::Closing(_));

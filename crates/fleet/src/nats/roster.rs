@@ -146,7 +146,7 @@ fn is_meant(address: &Address, wanted: Wanted<'_>, presence: &Presence) -> bool 
     }
 }
 
-/// Returns the reason why the agents with one name cannot be used; `None` if they can, or are not selected.
+/// Returns the reason why the agents of one name cannot be used; `None` if they can be used or are not selected. `same` holds them by process.
 fn unfit(address: &Address, wanted: Wanted<'_>, same: &BTreeMap<u64, Presence>) -> Option<String> {
     let presence = same.values().next().filter(|one| is_meant(address, wanted, one))?;
     let name = visible::line(&presence.name);

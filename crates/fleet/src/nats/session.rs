@@ -69,7 +69,7 @@ impl Session {
         self.repeated
     }
 
-    /// Returns true if both ends have acknowledged everything.
+    /// Returns true if this end neither waits for an acknowledgement nor has to send one.
     pub(super) fn is_quiet(&self) -> bool {
         self.waiting.is_empty() && !self.owes
     }

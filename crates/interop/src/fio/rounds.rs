@@ -15,7 +15,7 @@ pub(super) struct MergedRounds {
 }
 
 impl MergedRounds {
-    /// Merges the measurements of each cell, sorted by workload, then by target, in the plan's order.
+    /// Merges the rounds of each workload on each target, sorted by workload, then by target, in the plan's order.
     ///
     /// # Errors
     /// A measurement has a result that fio's formats cannot express.
@@ -39,7 +39,7 @@ impl MergedRounds {
         Ok(cells)
     }
 
-    /// Merges another round of the same cell.
+    /// Merges another round of the same workload on the same target.
     fn add(&mut self, m: &Measurement, ended_at_ms: u64) {
         self.rounds += 1;
         self.ended_at_ms = self.ended_at_ms.max(ended_at_ms);

@@ -445,7 +445,7 @@ const MOST_ALIKE: usize = 100;
 /// Rates of the six tests of a kind; `None` if unknown.
 type Rates = [Option<f64>; 6];
 
-/// Rates in CSV lines by machine and kind of tests, which is true for tests on one file.
+/// Rates in CSV lines, by machine and by kind of test: true for tests on one file, false for tests on many files.
 struct CsvRates(HashMap<(String, bool), Vec<Rates>>);
 
 impl CsvRates {

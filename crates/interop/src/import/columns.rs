@@ -25,8 +25,8 @@ pub(super) fn may_be_rest(line: Option<&str>) -> bool {
     line.is_some_and(|line| !line.trim().is_empty() && line.split_whitespace().all(figure))
 }
 
-/// Assigns words to columns by their end positions; `None` if a word fits no column, as after the spacing was lost. A figure may end up to
-/// `left` characters to the left of its column head.
+/// Assigns words to columns: in order if there are as many words as columns, else by their end positions. `None` if a word fits no column, as after
+/// the spacing was lost. A figure may end up to `left` characters to the left of its column head.
 pub(super) fn placed<'a>(
     words: &[(usize, &'a str)],
     ends: &[usize],

@@ -95,8 +95,8 @@ pub(super) fn label(text: &str, all: &mut [Found]) {
     }
 }
 
-/// Adds new headings below the current ones, and removes the current ones that they replace. If all are known, a repetition starts and
-/// nothing changes.
+/// Adds new headings to the current ones, and removes current ones of the same or a deeper level. If all new headings are already current, a
+/// repetition starts and nothing changes.
 fn enter<'a>(above: &mut Vec<&'a Heading>, new: &'a [Heading]) {
     if new.iter().all(|heading| above.iter().any(|known| known.text == heading.text)) {
         return;

@@ -140,7 +140,7 @@ impl Test {
         }
     }
 
-    /// Returns whether a stream brings data in: its local port is the port of the test.
+    /// Returns whether the client receives on this stream: the local port of the stream is then the port of the test.
     fn comes_in(&self, id: &str) -> bool {
         self.host.is_some() && self.streams.get(id).is_some_and(|port| *port == self.port)
     }

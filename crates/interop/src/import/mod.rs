@@ -120,7 +120,7 @@ pub const READERS: &[(&str, Reader, &str)] = &[
     ("smartctl", smartctl::read, "its JSON (--json), as context"),
 ];
 
-/// Maximum number of targets, and of workloads, in an imported run, because each cell is a row of a report.
+/// Maximum number of targets, and of workloads, in an imported run, because reports have a row for each workload on each target.
 pub const MOST_NAMES: usize = 1_000;
 
 /// Maximum number of a tool's results in a text, and of lines reported as not understood. A text with more is a log.
@@ -324,7 +324,7 @@ impl Entry {
         }
     }
 
-    /// Returns a plausible figure. An impossible one is recorded and becomes `None`; so do missing and non-finite values.
+    /// Returns the figure if it is plausible. `None` for a missing or non-finite value, and for an impossible one, whose reason is recorded.
     fn possible(&mut self, name: &str, value: Option<f64>, unit: &str) -> Option<f64> {
         let value = value.filter(|value| value.is_finite())?;
         let why = impossible(value, unit);

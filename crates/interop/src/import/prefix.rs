@@ -23,7 +23,7 @@ fn full(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.trim().is_empty() && line.len() <= LONGEST)
 }
 
-/// Replaces each line by the result of `rest`; `None` if that applies to too few lines.
+/// Replaces each line by the result of `rest`, if there is one; `None` if `rest` has a result for fewer than 3 lines or 90% of them.
 fn cut(text: &str, rest: impl Fn(&str) -> Option<&str>) -> Option<String> {
     let (mut all, mut with) = (0_usize, 0_usize);
     for line in full(text) {

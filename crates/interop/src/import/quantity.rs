@@ -51,7 +51,8 @@ pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     Some((number(&text[..end])?, text[end..].trim_start()))
 }
 
-/// Returns the bytes per unit: `B`, `kB` and `KB` (1000), `KiB` (1024) and so on. Ignores case, but rejects `b`, which means bits.
+/// Returns the bytes per unit: `B`, `kB` and `KB` (1000), `KiB` (1024) and so on up to `P`. Only `k` may be in either case; `b`, which means bits,
+/// is rejected.
 pub(super) fn bytes_in(unit: &str) -> Option<f64> {
     let base: f64 = match unit.strip_suffix("iB") {
         Some(letter) if letter.len() == 1 => 1024.0,

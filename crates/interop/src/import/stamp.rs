@@ -117,8 +117,8 @@ fn month(word: &str) -> Option<u64> {
     (1..).zip(MONTHS).find(|(_, name)| *name == word).map(|(number, _)| number)
 }
 
-/// Parses a date to year, month and day: `2026-11-22`, `2023/03/01`, `11/22/26`. If the year is last, the month is first, unless its number
-/// is above 12. `None` if day and month cannot be told apart.
+/// Parses a date to year, month and day: `2026-11-22`, `2023/03/01`, `11/22/26`. If the year is last, a number above 12 must show which of the
+/// other two is the day; otherwise `None`, unless both are equal.
 fn date(word: &str) -> Option<[u64; 3]> {
     let parts: Vec<u64> = word.split(['/', '-']).map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let [first, second, third] = parts[..] else { return None };
@@ -145,7 +145,7 @@ fn offset(zone: &str) -> Option<i64> {
     Some(if zone.starts_with('-') { -minutes } else { minutes })
 }
 
-/// Returns the days from 1970-01-01 to a date; `None` for an invalid date, or one in the future.
+/// Returns the days from 1970-01-01 to a date; `None` for an invalid date, and for years before 1970 or after 9999.
 pub(super) fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let is_leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let lengths = [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];

@@ -127,7 +127,7 @@ fn read(
     }
 }
 
-/// Resolves all options that depend on each other. Returns those that are rejected.
+/// Resolves all options that depend on each other. Returns the rejected options, each with the reason.
 fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
     let keys = &mut draft.keys;
     keys.rw.get_or_insert(Rw::Read);

@@ -38,7 +38,7 @@ pub(super) struct OptionLine {
 }
 
 impl OptionLine {
-    /// Returns the number of options as which this one counts toward `MOST_OPTIONS`.
+    /// Returns the weight of the option in `MOST_OPTIONS`: 1, and more for a long line or value.
     fn weight(&self) -> usize {
         1 + (self.quoted.len() + self.value.as_ref().map_or(0, String::len)) / OPTION
     }

@@ -9,7 +9,7 @@ use super::fields::{times, whole};
 use super::lines::quoted;
 use super::volumes::direction;
 
-/// Returns whether a line has the format of these traces.
+/// Returns whether a line has the format of FIU's traces.
 pub(super) fn is_line(line: &str) -> bool {
     let fields: Vec<&str> = line.split_whitespace().collect();
     matches!(fields.len(), 8 | 9)

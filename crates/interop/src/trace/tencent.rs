@@ -8,7 +8,7 @@ use super::csv::of_lines;
 use super::fields::{times, whole};
 use super::lines::quoted;
 
-/// Returns whether a line has the format of these traces.
+/// Returns whether a line has the format of Tencent's traces.
 pub(super) fn is_line(line: &str) -> bool {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     fields.len() == 5

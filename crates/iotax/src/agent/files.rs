@@ -92,7 +92,7 @@ impl Files {
         }
     }
 
-    /// Removes everything that was created and not kept. Returns true if all is gone; failures are reported on stderr.
+    /// Removes everything that was created and not kept. Returns true if nothing is left; failures are reported on stderr.
     pub(super) fn undo(&mut self) -> bool {
         let Some(mut undo_log) = self.undo_log.take() else { return true };
         let (_, failures) = undo_log.undo_all();

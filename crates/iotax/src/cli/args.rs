@@ -182,7 +182,8 @@ impl SteadyArgs {
 }
 
 impl DesignArgs {
-    /// Overrides the plan with the given options; the caller checks the plan.
+    /// Replaces the plan's margin and its rule for adding rounds by the given options. Fails if they do not fit the plan; otherwise the caller
+    /// checks the plan.
     pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
         plan.margin = self.margin.margin.unwrap_or(plan.margin);
         let flags = [("--until-decided", self.until_decided), ("--until-steady", self.steady.until_steady)];

@@ -36,7 +36,7 @@ pub(super) struct Args {
     /// Number of rounds [default: 3]
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
     repeat: Option<u32>,
-    /// Length of each measurement; a burst that lasts longer is taken for the rate itself [default: 10s]
+    /// Length of each measurement; a burst that lasts longer counts as the sustained rate [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     runtime: Option<Nanos>,
     /// Print the plan as a file, to edit and run with iotax run

@@ -117,12 +117,12 @@ pub(super) fn commands(plan: &Plan) -> Vec<String> {
     commands.collect()
 }
 
-/// Asks on the terminal whether to begin. Returns true for yes; Ctrl-C means no.
+/// Asks on the terminal whether to begin. Returns true for `y`, `yes` and an empty line; false after Ctrl-C or the end of input.
 pub(super) fn confirmed(stop: &Interrupt) -> bool {
     asked("Begin? [Y/n] ", stop)
 }
 
-/// Asks a question on the terminal. Returns true for yes; Ctrl-C means no.
+/// Asks a question on the terminal. Returns true for `y`, `yes` and an empty line; false after Ctrl-C or the end of input.
 pub(super) fn asked(question: &str, stop: &Interrupt) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

@@ -11,7 +11,7 @@ use super::destination::Destination;
 use super::say::note;
 use super::{Failure, OrExit, links};
 
-/// Writes each sheet as a CSV file. Writes none if any would replace a file that iotax did not write.
+/// Writes each table as a CSV file. Fails, and writes none, if any file would replace one that iotax did not write.
 pub(super) fn write(dir: &Path, sheets: &[Sheet]) -> Result<(), Failure> {
     links::check(dir)
         .and_then(|()| fs::create_dir_all(dir))

@@ -172,14 +172,14 @@ fn replace(path: &Path, old: Option<&File>, contents: &[u8]) -> io::Result<()> {
     draft.publish(path, old.is_some())
 }
 
-/// True for pipes, terminals and devices that discard data, such as `/dev/null`. Other devices may interpret the bytes as commands.
+/// True for pipes, terminals and devices that store nothing, such as `/dev/null`. Other devices may interpret the bytes as commands.
 fn is_stream(metadata: &Metadata) -> bool {
     let kind = metadata.file_type();
     let is_terminal = matches!(rustix::fs::major(metadata.rdev()), 4 | 5 | 136..=143);
     kind.is_fifo() || kind.is_char_device() && is_terminal || is_sink(metadata)
 }
 
-/// Returns whether the file is `/dev/null`, `/dev/zero` or `/dev/full`, which discard all writes.
+/// Returns whether the file is `/dev/null`, `/dev/zero` or `/dev/full`, which store nothing.
 fn is_sink(metadata: &Metadata) -> bool {
     let device = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
     metadata.file_type().is_char_device() && matches!(device, (1, 3 | 5 | 7))

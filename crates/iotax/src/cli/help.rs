@@ -194,7 +194,7 @@ fn name_width(arg: &Arg) -> usize {
     flag + value + if is_optional { 2 } else { 0 }
 }
 
-/// Shortens a text to the clauses that fit into `room` columns, at least one. Keeps a list whole or leaves it out.
+/// Shortens a text to the first clauses that fit into `room` columns, at least one clause. Keeps a list whole or leaves it out.
 fn first_clauses(text: &str, room: usize) -> String {
     const ENDS: [&str; 5] = [". ", "; ", ": ", " [", ", "];
     let (mut ends, mut depth, mut in_list) = (Vec::new(), 0, false);

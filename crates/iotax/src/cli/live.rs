@@ -1,4 +1,4 @@
-//! Publishes a run's progress in the store, for everyone who reads it.
+//! Publishes a run's progress in the store, for all readers of the store.
 //!
 //! A separate thread writes the state, at most once a second and only if it changed, so that a slow store does not delay measurements.
 

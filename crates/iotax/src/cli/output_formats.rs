@@ -15,7 +15,7 @@ use super::known_words::known_words;
 use super::say::note;
 use super::{Failure, OrExit, csv_dir, usage};
 
-/// The mark of a file that holds several formats. It has no mark, because only the first format could be recognised.
+/// Stands in for the mark of a file with several formats. Such a file has no mark, because only its first format could be recognised.
 const SEVERAL: Mark = Mark { format: "a text of several formats", place: mark::MarkPosition::Nowhere };
 
 /// The name of stdout as a destination.

@@ -35,9 +35,9 @@ pub(super) struct Watcher<'a> {
     workload: String,
     bar: ProgressBar,
     terminal: bool,
-    /// Start time and number of the first cell measured by this process, for the ETA.
+    /// Start time and number of the first measurement by this process, for the ETA.
     first: Option<(Instant, usize)>,
-    /// IOPS in each sampling interval of the current cell.
+    /// IOPS in each sampling interval of the current measurement.
     iops: Vec<f64>,
     cell: String,
     /// True if rounds are added until every comparison is decided.
@@ -115,7 +115,7 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// Formats the remaining time, from `each`, the seconds per cell. If comparisons are open, also formats the time to the next interim look.
+/// Formats the remaining time; `each` is the seconds per measurement. If comparisons are undecided, also formats the time to the next interim look.
 fn time_left(each: f64, step: &Step<'_>) -> String {
     let left = |cells: usize| human::duration(each * (cells + 1).saturating_sub(step.cell) as f64);
     if step.open.is_some() {

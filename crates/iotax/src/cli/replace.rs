@@ -70,7 +70,7 @@ impl Draft {
         self.file.sync_all()
     }
 
-    /// Moves the draft to its final name. `replaces` is true if it is to replace an existing file.
+    /// Moves the draft to its final name. With `replaces`, it replaces an existing file of that name.
     pub(super) fn publish(mut self, to: &Path, replaces: bool) -> io::Result<()> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let link = |name: &Path| Ok(rustix::fs::linkat(CWD, &*own, CWD, name, AtFlags::SYMLINK_FOLLOW)?);

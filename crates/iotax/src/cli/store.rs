@@ -9,7 +9,7 @@ use super::{Failure, OrExit};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Make a store, or bring an older one up to date, and let roles of PostgreSQL use it
+    /// Create a store or upgrade an older one, and grant PostgreSQL roles access to it
     Init {
         /// The store: a file, or postgres://USER@HOST/DATABASE; the database must exist
         #[arg(value_name = "STORE")]

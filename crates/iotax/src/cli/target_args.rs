@@ -35,8 +35,8 @@ impl TargetArgs {
     }
 }
 
-/// Targets from arguments: `PATH`, the line of a stack, `ssh://` and containers as in `iotax bench`, `RUNG:DIR` for a rung of the ladder with an image in a
-/// directory (`vm-qcow2:/srv/images`), and `PLAN.toml` for all targets of a plan. Names are made unique.
+/// Parses targets: `PATH`, the line of a stack, `ssh://` and containers as in `iotax bench`, `RUNG:DIR` for a rung of the ladder with an image in a
+/// directory (`vm-qcow2:/srv/images`), and `PLAN.toml` for all targets of a plan. Makes their names unique.
 pub(super) fn targets(
     texts: &[String],
     sudo: bool,
@@ -70,8 +70,8 @@ fn tell_apart(targets: &mut [TargetSpec]) {
     }
 }
 
-/// Returns whether the text is a stack line, as reports print it, and not a file name. The name of a single layer counts as a line: the
-/// error then says what is missing, and no file gets that name.
+/// Returns whether the text is a stack line, such as `/srv > raw file > virtio`, and not a file name. The name of a single layer counts as a line:
+/// the error then says what is missing, and no file gets that name.
 fn is_line(text: &str) -> bool {
     let is_layer = || match Stack::parse(text) {
         Ok(stack) => !stack.has::<PathSpec>(),
@@ -80,7 +80,7 @@ fn is_line(text: &str) -> bool {
     (text.contains('>') || NbdExportSpec::is_meant(text) || is_layer()) && !Path::new(text).exists()
 }
 
-/// Parses a stack line into a target that is named by its layers.
+/// Parses a stack line, such as `/srv > raw file > virtio`, into a target that is named by its layers.
 fn of_line(line: &str) -> Result<TargetSpec, Failure> {
     let stack = if NbdExportSpec::is_meant(line) && !line.contains(" > ") {
         Stack::from(line.parse::<NbdExportSpec>().map_err(usage)?).with(VirtioSpec::default())

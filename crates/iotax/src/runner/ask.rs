@@ -76,7 +76,7 @@ impl Runner<'_> {
         Ok(missing)
     }
 
-    /// Measures a cell, unless an earlier part of the run did. Returns the number of failures, 0 or 1.
+    /// Measures a cell (a target and a workload), unless an earlier part of the run did. Returns the number of failures, 0 or 1.
     fn try_cell(&mut self, place: &Trial) -> anyhow::Result<usize> {
         let Trial { cell, round, number, .. } = *place;
         if self.is_done(cell, round) {
@@ -100,7 +100,7 @@ impl Runner<'_> {
         Ok(0)
     }
 
-    /// Chooses the rates of a round and adds their workloads to the plan. Returns the round's cells in random order.
+    /// Chooses the rates of a round and adds their workloads to the plan. Returns the round's cells (targets with workloads) in random order.
     fn place(&mut self, so_far: &Run, ask: &AskSpec, round: u32) -> Vec<Cell> {
         let mut plan = Plan::clone(&self.plan);
         let mut cells = Vec::new();
@@ -153,7 +153,7 @@ struct Trial {
     cell: Cell,
     round: u32,
     number: usize,
-    /// The expected number of cells of the whole run.
+    /// The expected number of measurements in the whole run.
     expected: usize,
 }
 

@@ -23,7 +23,7 @@ use super::window::{self, Part, Performed};
 use super::{Runner, interrupted, members, pair, phases};
 use crate::causes::with_causes;
 
-/// Extra runtime of a neighbour's load, which starts before the measured load and must not end before it.
+/// Extra runtime of a neighbour (a competing load), which starts before the measured load and must not end before it.
 const OUTLAST: Nanos = Nanos::from_secs(1);
 /// Sampling interval of a watch of up to 15 minutes; a longer one has `COARSE`.
 const FINE: Nanos = Nanos::from_millis(250);
@@ -45,7 +45,7 @@ impl Runner<'_> {
         measured.into_iter().next().context("nothing was measured")?
     }
 
-    /// Measures cells concurrently, each on a different target.
+    /// Measures several cells (each a target with a workload) at the same time, each on a different target.
     pub(super) fn measure_together(
         &mut self,
         scheduled: &[ScheduledCell],
@@ -190,7 +190,7 @@ impl Runner<'_> {
         Ok(measured)
     }
 
-    /// Fills the storage of a target on which an earlier cell left unwritten space.
+    /// Fills the storage of a target on which an earlier measurement left unwritten space.
     fn fill_again(&mut self, group: usize) -> anyhow::Result<()> {
         for member in 0..self.groups[group].len() {
             if !self.groups[group][member].is_filled {
@@ -369,7 +369,7 @@ fn drop_on_host(
     Ok(how)
 }
 
-/// The neighbour's workload without a warm-up, 1 s longer than the measured one.
+/// The workload of a neighbour (a competing load), without a warm-up and 1 s longer than the measured one.
 fn outlasting(neighbour: &Workload, measured: &Workload) -> Workload {
     let runtime = Nanos(measured.duration().0 + OUTLAST.0);
     Workload { ramp_time: Nanos(0), runtime, ..neighbour.clone() }

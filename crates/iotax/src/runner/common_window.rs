@@ -207,7 +207,7 @@ fn of_window(ran: &AgentRun, duration_ns: u64, share: &Share) -> Outcome {
     }
 }
 
-/// Returns a neighbour's I/O in a window, with notes about its CPU time and about an early end.
+/// Returns the I/O of a neighbour (a competing load) in a window, with notes about its CPU time and about an early end.
 pub(super) fn neighbour_share(name: &str, all: &[AgentRun], window: Window) -> (Share, Vec<String>) {
     let parts = aligned(all, window);
     let share = Share {

@@ -133,7 +133,7 @@ pub(crate) fn send_to_all(dir: &Path, text: &str) -> io::Result<Vec<Answer>> {
     Ok(answers)
 }
 
-/// Calls `act` with a name of this path that is short enough for a socket's address, however deep the directory is.
+/// Calls `act` with an alias of this path that is short enough for the address of a socket, even if the path itself is not.
 fn short<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let directory = File::open(path.parent().unwrap_or(path))?;
     let through = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));

@@ -165,7 +165,7 @@ struct Runner<'a> {
     /// Agents on other machines whose targets are not built yet.
     remote_agents: RemoteAgents,
     context: RunContext<'a>,
-    /// A group for each target, followed by one for each neighbour. Each group has one member, or one for each guest or server.
+    /// A group for each target, followed by one for each neighbour (a competing load). Each group has one member, or one for each guest or server.
     groups: Vec<Vec<Target>>,
     /// Indices of groups that failed for good; the run continues without them.
     lost: HashSet<usize>,
@@ -268,7 +268,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Builds all targets and neighbours.
+    /// Builds all targets, and the neighbours that make competing load.
     fn build_all(&mut self) -> anyhow::Result<()> {
         let order = self.order;
         let mut builder = Builder::new(self.tag, order.plan, order.permission.clone());
@@ -371,7 +371,7 @@ impl Runner<'_> {
         target.fill(&mut self.local, plan, seed, self.context.progress)
     }
 
-    /// Returns the index of the group of a target's neighbour; `None` without a neighbour.
+    /// Returns the index of the group of the neighbour that competes with a target; `None` without a neighbour.
     fn neighbour_of(&self, target: usize) -> Option<usize> {
         let plan = self.order.plan;
         let name = plan.targets[target].neighbour.as_ref()?;
@@ -485,8 +485,7 @@ pub(crate) fn environment(guests: Option<&Guests>) -> Environment {
     }
 }
 
-/// Estimates roughly the seconds that a run of `rounds` rounds still takes, of which `done` cells are measured. Includes building and
-/// filling.
+/// Estimates roughly the seconds that a run of `rounds` rounds still takes if `done` measurements are done. Includes building and filling.
 pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Option<Accel>) -> f64 {
     /// Low estimate of the rate at which targets are filled, in bytes per second.
     const FILL: f64 = 400e6;

@@ -175,7 +175,7 @@ impl NetworkPath {
     }
 }
 
-/// Returns whether the server's name resolves to a loopback address. An address of this host's card is not recognized.
+/// Returns whether the server's name resolves to a loopback address. Other addresses of this host are not recognized.
 fn is_this_host(peer: &Peer) -> bool {
     let found = (peer.host.as_str(), peer.port).to_socket_addrs();
     found.is_ok_and(|mut all| all.any(|address| address.ip().is_loopback()))

@@ -9,7 +9,7 @@ pub(crate) struct Step<'a> {
     pub(crate) round: u32,
     /// Number of the last round before the next interim look, or of the last round of the run.
     pub(crate) rounds: u32,
-    /// Number in the run, from 1, of the first cell that is measured now.
+    /// Number in the run, from 1, of the current measurement, or of the first of several.
     pub(crate) cell: usize,
     /// Number of measurements up to the end of round `rounds`.
     pub(crate) cells: usize,
@@ -28,7 +28,7 @@ pub(crate) trait Progress {
     fn phase(&mut self, what: &str);
     /// Called while a target is filled: `done` of `total` bytes are written.
     fn filled(&mut self, target: &str, done: Bytes, total: Bytes);
-    /// Called when a cell's measurement begins.
+    /// Called when the measurement of a cell (a target and a workload) begins, or of several cells at once.
     fn cell(&mut self, step: Step<'_>);
     /// Called after each sampling interval, with the age in nanoseconds of the oldest I/O in flight at its end.
     fn interval(&mut self, iops: f64, oldest_ns: Option<u64>);

@@ -1,4 +1,5 @@
-//! Measures the rounds of a run. A round has one window after another, each with one cell or several.
+//! Measures the rounds of a run. A round consists of windows one after another; each measures one cell (a target and a workload), or several at the
+//! same time.
 
 use std::sync::Arc;
 
@@ -78,7 +79,7 @@ impl Runner<'_> {
         if is_interrupted { Err(Interrupted.into()) } else { Ok(missing) }
     }
 
-    /// Returns whether an earlier part of the run measured a cell in a round.
+    /// Returns whether an earlier part of the run measured a cell (a target and a workload) in a round.
     pub(super) fn is_done(&self, cell: Cell, round: u32) -> bool {
         let plan = &self.plan;
         let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
@@ -92,7 +93,7 @@ impl Runner<'_> {
         self.measure(scheduled)
     }
 
-    /// Measures a cell. If a guest's disk does not answer, reboots the guest and measures once more, except in a watch.
+    /// Measures a cell (a target and a workload). If a guest's disk does not answer, reboots the guest and measures once more, except in a watch.
     pub(super) fn measure_alive(&mut self, scheduled: ScheduledCell) -> anyhow::Result<Measurement> {
         let measurement = self.measure_if_there(scheduled)?;
         // What a watch makes happen may well stop a disk, and is not to happen twice.

@@ -12,10 +12,10 @@ use iotax_model::{Cell, Plan};
 
 use super::Progress;
 
-/// Consecutive rounds without an interim look at the results.
+/// Consecutive rounds that are measured before the next interim look at the results.
 pub(super) struct Batch {
     pub(super) rounds: RangeInclusive<u32>,
-    /// The cells measured in each round.
+    /// The cells (targets with workloads) measured in each round.
     pub(super) cells: Vec<Cell>,
     /// Number of measurements before this batch.
     pub(super) before: usize,
@@ -26,7 +26,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Returns the rounds after the last look, up to round `next`.
+    /// Returns the rounds after the last interim look, up to round `next`.
     fn up_to(standing: Standing, next: u32) -> Self {
         let rounds = standing.rounds() + 1..=next;
         let cells = standing.cells.len();
@@ -186,7 +186,7 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    /// Expected seconds of a cell's warm-up and window.
+    /// Expected seconds of the warm-up and window of a cell's workload.
     fn seconds(&self, cell: Cell) -> f64 {
         let workload = &self.plan.workloads[cell.workload];
         workload.expected_time().as_secs_f64()

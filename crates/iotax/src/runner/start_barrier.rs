@@ -27,7 +27,7 @@ pub(super) struct Participant<'a> {
     pub(super) slack: Duration,
     /// True if the agent reads this machine's monotonic clock, by which a start time can be set.
     pub(super) shares_clock: bool,
-    /// True for a neighbour, which is not measured itself.
+    /// True for a neighbour, which makes competing load and is not measured itself.
     pub(super) is_neighbour: bool,
 }
 
@@ -149,7 +149,7 @@ impl Beginnings {
     }
 }
 
-/// Tracks which agents are ready, and starts the neighbours before the measured agents.
+/// Tracks which agents are ready, and starts the neighbours, which make competing load, before the measured agents.
 struct Barrier {
     is_neighbour: Vec<bool>,
     starts: Vec<Sender<Option<u64>>>,

@@ -31,7 +31,7 @@ use super::start_barrier::{AgentEvent, EventKind, Participant};
 use super::target::{RunningGuest, Site, Target};
 use super::{Progress, interrupted, now_ms};
 
-/// A measurement in progress. The measured agents come first, then the neighbour's.
+/// A measurement in progress. The measured agents come first, then those of the neighbour, which makes competing load.
 pub(super) struct Watch<'a> {
     /// Monitors of this machine; `None` if all targets are on other machines.
     host: Option<Host>,
@@ -87,7 +87,7 @@ struct Started {
     counters: Counters,
 }
 
-/// Counters read at the beginning of a window that the snapshot does not have.
+/// Counters read at the beginning of a window in addition to the snapshot.
 struct Counters {
     kernel: Option<KernelCounters>,
     pace: Option<PaceReading>,

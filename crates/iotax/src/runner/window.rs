@@ -29,7 +29,7 @@ const HUNG_NS: u64 = 1_000_000_000;
 /// The load on one target and on its neighbour in a window.
 pub(super) struct Part<'a> {
     pub(super) workload: &'a Workload,
-    /// The neighbour's workload; `None` without a neighbour.
+    /// The workload of the neighbour, which competes with the target; `None` without a neighbour.
     pub(super) neighbour: Option<Workload>,
     pub(super) seed: u64,
     /// The length of sampling intervals.

@@ -223,7 +223,8 @@ impl AskSpec {
     }
 }
 
-/// Reason for rejecting two conditions together: both limit the same figure, or one is always met if the other is. `None` if neither applies.
+/// Reason for rejecting two conditions together: both limit the same figure, or one implies the other (`p99 <= 1ms` implies `p90 <= 2ms`). `None`
+/// if they can be combined.
 fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
     if one.figure() == other.figure() {
         return Some("one figure has one limit; leave one out");

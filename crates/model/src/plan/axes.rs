@@ -204,7 +204,7 @@ impl Found<'_> {
         format!("{{{key}}}")
     }
 
-    /// Text for a value within a name: a word as it is, a number or boolean with the key in front.
+    /// Text for a value within a name: `iodepth4` for a whole number, `direct` or `no-direct` for a boolean, the value alone for others.
     fn word(&self, value: &DeValue<'_>) -> String {
         match value {
             DeValue::Boolean(true) => self.key().to_owned(),

@@ -21,9 +21,9 @@ const POINTS_TOGETHER: u32 = 20;
 const ACCEPTED: std::ops::RangeInclusive<u32> = 4..=40;
 /// Accepted values of `shares`, in percent of the target's capacity.
 const PERCENT: std::ops::RangeInclusive<u32> = 1..=200;
-/// Minimum number of rounds from which the spread between rounds is estimated.
+/// Minimum number of rounds of a curve: fewer do not suffice to estimate the spread between rounds.
 const LEAST_ROUNDS: u32 = 3;
-/// Highest rate at which a target is measured, as a multiple of its own capacity. Higher rates, chosen for faster targets, are skipped.
+/// Highest rate at which a target is measured without `shares`, as a multiple of its capacity. Higher rates, chosen for faster targets, are skipped.
 const FAR: f64 = 1.2;
 
 /// Measures each workload at many rates, from a small share of the targets' capacity to slightly above it.
@@ -36,8 +36,8 @@ pub struct CurveSpec {
     /// Time limit of the measurement [default: 3m; with `shares` in rounds, see `repeat`]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub time: Option<Nanos>,
-    /// Number of rates derived from each target's capacity; rates of several targets that are close together are measured once [default: 12, or 6 to
-    /// 10 of several targets]
+    /// Number of rates derived from each target's capacity; rates of several targets that are close together are measured once [default: 12; with
+    /// several targets 6 to 10 for each]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub points: Option<u32>,
     /// Rates in percent of the target's capacity, in place of `points`; accepted for a single target
@@ -124,8 +124,8 @@ impl Plan {
         self.curve().is_some() && !self.workloads.iter().any(Workload::is_open_loop)
     }
 
-    /// Returns whether the workload at an index is measured on the target at an index. In a curve, rates above 1.2 times the target's capacity are
-    /// skipped.
+    /// Returns whether a workload is measured on a target, both given by index. A curve without `shares` skips rates above 1.2 times the target's
+    /// capacity; a watch of all targets together skips storage workloads on networks, and network workloads on storage.
     #[must_use]
     pub fn measures(&self, target: usize, workload: usize) -> bool {
         let highest = |workload: &Workload| -> Option<u64> {
@@ -156,7 +156,7 @@ impl Plan {
     /// capacity and latencies for each workload, by target name; targets that could not be measured are absent.
     ///
     /// # Errors
-    /// The time limit is too short for the minimum number of rounds.
+    /// The time limit is too short for the minimum number of rounds, or the plan with the added workloads is not valid.
     pub fn with_rates(mut self, seen: &[BTreeMap<String, Scouted>]) -> Result<Self, PlanError> {
         let Design::Curve(mut curve) = self.design.clone() else { return Ok(self) };
         let works = std::mem::take(&mut self.workloads);
@@ -200,8 +200,8 @@ impl Plan {
     }
 }
 
-/// Converts percentages of a capacity into rates, without duplicates. Rates are rounded up as in vdbench: to a multiple of 100 above 1000, else of
-/// 10.
+/// Converts percentages of a capacity into I/Os per second, without duplicates. As in vdbench, rates above 1000 are rounded up to a multiple of
+/// 100, lower rates to a multiple of 10.
 fn shares_of(capacity: f64, shares: &[u32]) -> Vec<u64> {
     let rate = |share: &u32| {
         let exact = capacity * f64::from(*share) / 100.0;

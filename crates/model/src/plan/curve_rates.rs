@@ -34,7 +34,7 @@ impl Scouted {
         rates
     }
 
-    /// Converts the measurements into points (load, log of latency), each scaled to 0 to 1. Neither coordinate ever decreases.
+    /// Converts the measurements into points (load, log of latency), each scaled to 0 to 1. From point to point, both rise or stay equal.
     fn knots(&self) -> Vec<(f64, f64)> {
         let place = |rate: u64| (rate as f64 / self.capacity - SHARES.0) / (SHARES.1 - SHARES.0);
         let lowest = self.seen.iter().filter_map(|(_, latency)| *latency).reduce(f64::min);

@@ -37,7 +37,7 @@ pub enum Keep {
     },
     /// Minimum number of I/Os per second.
     Iops(u64),
-    /// Minimum sustained rate: the rate after its last drop within a measurement, when bursts are over.
+    /// Minimum sustained rate: the median rate of the intervals of a measurement after an initial burst, or of all intervals without a burst.
     Sustained {
         /// The unit of the rate: I/Os or bytes.
         of: RateUnit,
@@ -207,7 +207,8 @@ impl JsonSchema for Keep {
     }
 }
 
-/// Rejects a demand on an unknown workload, or on a kind of I/O that the workload does not issue.
+/// Rejects a demand on an unknown workload or on a kind of I/O that the workload does not issue, and a demand without a workload if the plan has
+/// several.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     for demand in &plan.require {
         let refuse = |why: String| Err(PlanError::Content(format!("require: {}: {why}", demand.keep)));

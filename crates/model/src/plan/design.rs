@@ -17,14 +17,14 @@ pub enum Design {
     UntilSteady(UntilSteady),
     /// Every workload is measured at many rates, for a curve of latency against load.
     Curve(CurveSpec),
-    /// The highest rate that meets conditions on latency is searched for.
+    /// The run searches for the highest rate that meets conditions on latency.
     Ask(AskSpec),
     /// Events, such as a failover, are triggered during each measurement to measure their effect on the load.
     Watch(WatchSpec),
 }
 
 impl Design {
-    /// Chooses the design from the tables that a plan file contains.
+    /// Chooses the design from the tables that a plan file contains; [`Self::FixedRounds`] if there is no such table.
     ///
     /// # Errors
     /// The file contains the tables of two designs.

@@ -21,13 +21,13 @@ words! {
         Snapshot = "snapshot",
         /// Commits the snapshot: what the overlay holds is copied into the image, which is then used again.
         Commit = "commit",
-        /// Puts a new overlay on the disk and copies into it all that the chain below holds, so that it needs none of it any more.
+        /// Puts a new overlay on the disk and copies all data of its backing chain into it, so that the overlay needs no backing file.
         Stream = "stream",
         /// Makes the disk twice as long.
         Resize = "resize",
-        /// Copies the disk to a new raw file, with all that is written meanwhile.
+        /// Copies the disk to a new raw file, including data written during the copy.
         Mirror = "mirror",
-        /// Copies the disk to a new raw file, as it is at the beginning.
+        /// Copies the disk to a new raw file, in its state when the copy starts.
         Backup = "backup",
     }
 }

@@ -137,7 +137,7 @@ struct Reader<'i> {
     text: Text<'i>,
     axes: Vec<PlanAxis>,
     left_out: Vec<LeftOut>,
-    /// The expanded entries: the key of the list, the entry's name, and the table that it comes from.
+    /// The expanded entries, for locating errors: the key of the list, the entry's name, and the table that the entry comes from.
     named: Vec<(&'static str, String, Source<'i>)>,
 }
 
@@ -266,7 +266,7 @@ impl<'i> Reader<'i> {
         })
     }
 
-    /// Expands all tables of a list into entries.
+    /// Applies `defaults` to all tables of a list, and expands the tables into entries.
     fn rows<T: Row>(&mut self, document: &DeTable<'i>, defaults: &DeTable<'i>) -> Result<Vec<T>, PlanError> {
         let mut rows = Vec::new();
         for mut source in self.tables(document, T::TABLE)? {

@@ -11,9 +11,9 @@ use crate::units::Bytes;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FleetSpec {
-    /// Storage that the members measure: each its own storage, or all one that they share [default: each]
+    /// Storage that the members measure: each member its own, or all members the same shared storage [default: each]
     pub mode: FleetMode,
-    /// Scope of the plan's rates where all share one storage: the members together, or each of them [default: whole]
+    /// Scope of the plan's rates if the members share one storage: all members together, or each member [default: whole]
     pub rates: FleetRates,
 }
 

@@ -65,12 +65,12 @@ pub struct Plan {
     /// Rule for choosing what is measured and when the run stops, with its settings.
     #[serde(default)]
     pub design: Design,
-    /// Margin of equivalence: ratios of results closer to 1 count as equal.
+    /// Margin of equivalence: results whose ratio differs from 1 by less than this count as equal.
     #[serde(default)]
     pub margin: Margin,
     /// Name of the target that the other targets are compared with.
     pub baseline: String,
-    /// Name of a target that only changes with the machine itself. `iotax trend` removes such changes from the other targets' results.
+    /// Name of the control target: `iotax trend` attributes its changes to the machine, and removes them from the other targets' results.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub control: Option<String>,
     /// Seed that determines order, offsets and payload. If absent, the run draws one at its start.
@@ -149,7 +149,7 @@ impl PlanError {
 }
 
 impl Neighbour {
-    /// Rejects a neighbour whose target cannot be built or whose workload cannot run.
+    /// Rejects a neighbour whose target cannot be built, whose workload cannot run, or whose target names a neighbour.
     fn check(&self) -> Result<(), PlanError> {
         self.target.check()?;
         self.workload.check()?;
@@ -290,7 +290,7 @@ impl Plan {
         self.check_journals()
     }
 
-    /// Rejects network workloads on storage targets, and storage workloads on network targets.
+    /// Rejects network workloads on storage, storage workloads on networks, and ICMP round trips through a user-mode network stack.
     fn check_networks(&self) -> Result<(), PlanError> {
         for target in self.everything() {
             let echoes = |workload: &&Workload| {
@@ -318,7 +318,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Rejects file workloads on targets without a filesystem.
+    /// Rejects file workloads on targets without a filesystem, and workloads that a virtio device without a guest cannot run.
     fn check_places(&self) -> Result<(), PlanError> {
         for target in self.everything() {
             target.kind()?;
@@ -344,7 +344,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Numbers of rounds after which results are evaluated: only the last round, or several with [`Design::UntilDecided`].
+    /// Numbers of rounds after which comparisons are evaluated: several with [`Design::UntilDecided`], otherwise only `repeat`.
     #[must_use]
     pub fn looks(&self) -> Vec<u32> {
         self.until_decided().map_or_else(|| vec![self.repeat], |until| until.looks(self.repeat))
@@ -430,7 +430,7 @@ impl Plan {
         })
     }
 
-    /// Rejects kernel settings where they would have to hold for several targets at a time.
+    /// Rejects kernel settings on background loads, and on targets that a watch measures together.
     fn check_settings(&self) -> Result<(), PlanError> {
         let has_settings = |target: &&TargetSpec| !target.setting_values().is_empty();
         if let Some(neighbour) = self.neighbours.iter().map(|it| &it.target).find(has_settings) {
@@ -446,14 +446,14 @@ impl Plan {
         }
     }
 
-    /// Index of the first target with the same storage as this target, or its own index. Such storage is built and filled once.
+    /// Index of the first target with the same storage as this target, or its own index. Storage that several targets use is built and filled once.
     #[must_use]
     pub fn storage_of(&self, target: usize) -> usize {
         let spec = &self.targets[target];
         self.targets[..target].iter().position(|earlier| spec.is_same_storage(earlier)).unwrap_or(target)
     }
 
-    /// Returns whether no other target writes to this target's storage. Targets that differ only in kernel settings do not count.
+    /// Returns whether no other target uses this target's path, device or volume group. Targets that differ only in kernel settings do not count.
     #[must_use]
     pub fn has_own_storage(&self, target: &TargetSpec) -> bool {
         let shares = |other: &TargetSpec| {
@@ -488,7 +488,7 @@ impl Plan {
         Err(workload.refusal("write_journal", path, reason).into())
     }
 
-    /// Content that created targets are filled with: the same as the workloads write; incompressible if their contents differ.
+    /// Content that created targets are filled with: the content that all workloads write, or incompressible data if their contents differ.
     #[must_use]
     pub fn content(&self) -> Content {
         let mut contents = self.workloads.iter().flat_map(Workload::jobs).map(Workload::content);
@@ -502,8 +502,8 @@ impl Plan {
         Suite::named(self.suite.as_ref()?).ok()
     }
 
-    /// Size of a created target: the highest end of any workload's area, else the default size. If workloads only create files next to it, 1 MiB or
-    /// a block.
+    /// Size of a created target: the highest end of any workload's area, else the default size. If workloads only create files next to the target,
+    /// 1 MiB, or the largest block size if that is larger.
     #[must_use]
     pub fn size(&self) -> Bytes {
         if self.work().any(|workload| !workload.needs_directory()) {
@@ -564,7 +564,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether a workload runs on a target: in a watch of all targets together, only if both are storage or both are a network.
+    /// Returns whether a workload runs on a target. In a watch of all targets together, storage and networks get only workloads of their own kind.
     pub(crate) fn fits(&self, target: &TargetSpec, workload: &Workload) -> bool {
         !self.is_together() || workload.net.is_some() == target.network().is_some()
     }
@@ -580,7 +580,7 @@ impl Plan {
         self.targets.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.target))
     }
 
-    /// Directories that the plan names for new files, sorted and without duplicates.
+    /// Directories that the `file` layers of all targets name, sorted and without duplicates.
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
         let mut dirs: Vec<PathBuf> = self.everything().filter_map(|t| t.file()?.dir.clone()).collect();

@@ -62,7 +62,8 @@ impl Text<'_> {
     }
 }
 
-/// Finds the first key among `words` in a table and its subtables. Returns the byte range from the key to the end of its value.
+/// Finds the first of `words` that is a key of a table or its subtables. Returns the byte range from the key to the end of its value; `None` if no
+/// word is a key.
 pub(super) fn find_key<'w>(
     table: &DeTable<'_>,
     words: impl IntoIterator<Item = &'w str>,
@@ -82,7 +83,7 @@ fn find_one(table: &DeTable<'_>, word: &str) -> Option<Range<usize>> {
     })
 }
 
-/// The words in the reason of an error that may be keys.
+/// All words in the reason of an error, as candidates for [`find_key`].
 pub(super) fn words(reason: &str) -> impl Iterator<Item = &str> {
     reason.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
 }

@@ -4,7 +4,7 @@ use super::Plan;
 use crate::units::Nanos;
 use crate::workload::{Kind, RateProcess, Workload};
 
-/// Minimum expected number of I/Os in a window at a given rate. Windows are lengthened for it, to at most [`LONGEST`].
+/// Minimum expected number of I/Os in a window at a given rate. Windows that would see fewer are lengthened, to at most [`LONGEST`].
 const IOS: u64 = 25;
 const LONGEST: Nanos = Nanos::from_secs(5);
 
@@ -47,7 +47,7 @@ fn without_rate(work: &Workload) -> Option<String> {
 }
 
 impl Plan {
-    /// Rejects plans with a workload that cannot run in an open loop.
+    /// Rejects plans with a workload that cannot get a rate: a network workload, a test, several jobs, or keys that exclude an open loop.
     pub(super) fn check_can_have_rates(&self) -> Result<(), String> {
         let cannot = |workload: &&Workload| workload.kind() != Kind::Block || !workload.beside.is_empty();
         match self.workloads.iter().find(cannot) {

@@ -39,7 +39,7 @@ impl Default for UntilSteady {
 }
 
 impl UntilSteady {
-    /// Rejects a plan with fewer rounds than [`STEADY_WINDOW`].
+    /// Rejects `repeat` below [`STEADY_WINDOW`], and `max_rounds` below `repeat` or above 1000.
     pub(super) fn check(&self, repeat: u32) -> Result<(), PlanError> {
         if repeat < STEADY_WINDOW {
             return Err(PlanError::Content(format!(

@@ -106,7 +106,7 @@ pub const FIRST_LOOK: u32 = 3;
 /// Measuring time before the first evaluation in a plan with a time limit.
 pub const FIRST_LOOK_AFTER: Nanos = Nanos::from_secs(30);
 
-/// Largest accepted maximum number of rounds.
+/// Largest accepted value of `max_rounds`.
 pub(super) const MOST_ROUNDS: u32 = 1000;
 
 /// Adds rounds until every comparison is decided. The first look is after the plan's `repeat` rounds.
@@ -147,7 +147,8 @@ impl UntilDecided {
         }
     }
 
-    /// Rejects limits that leave no room for the first evaluation, and plans with a single target.
+    /// Rejects a single target, a first evaluation before [`FIRST_LOOK`] rounds, a `max_rounds` without a second evaluation,
+    /// and a `max_time` shorter than the rounds before the first.
     pub(super) fn check(&self, repeat: u32, targets: usize, round: Nanos) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(text));
         if targets < 2 {

@@ -303,8 +303,8 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// Rejects an operation that occurs twice or that a target's QEMU does not support, a commit without an earlier snapshot, and an I/O thread in
-    /// a storage daemon, which would lose I/Os during operations.
+    /// Rejects an operation that occurs twice or that a target's QEMU does not support, a commit without an earlier snapshot or with a stream between
+    /// the two, and an I/O thread in a storage daemon, which would lose I/Os during operations.
     fn check_operations(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
         let operations: Vec<Operation> = self.operations().collect();

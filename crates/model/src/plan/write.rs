@@ -10,7 +10,7 @@ use crate::workload::{KEYS, WorkloadKeys};
 /// Keys of a workload that are always written, even with default values.
 const ALWAYS: [&str; 4] = ["name", "rw", "bs", "iodepth"];
 
-/// The only keys that have an effect in a network workload.
+/// Keys that are written for a network workload; all other keys are left out.
 const OF_NET: [&str; 5] = ["name", "net", "runtime", "ramp_time", "blackout"];
 
 /// Key of a workload's table that holds its concurrent jobs.
@@ -120,7 +120,7 @@ fn common(workloads: &[Table], nothing: &Table) -> Table {
         .collect()
 }
 
-/// Returns whether a key has an effect in this workload: network workloads ignore the keys of storage I/O.
+/// Returns whether a key is written for this workload: any key, or only those of [`OF_NET`] for a network workload.
 fn is_meant(workload: &Table, key: &str) -> bool {
     !workload.contains_key("net") || OF_NET.contains(&key)
 }

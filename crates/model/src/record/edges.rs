@@ -38,7 +38,7 @@ pub struct WindowEdges {
 }
 
 impl WindowEdges {
-    /// Combines the edges of two concurrent loads: the shorter distance at each edge.
+    /// Combines the edges of two concurrent loads: keeps the shorter distance at each edge.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         Self { before_ns: self.before_ns.min(other.before_ns), after_ns: self.after_ns.min(other.after_ns) }

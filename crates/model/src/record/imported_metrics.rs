@@ -15,7 +15,7 @@ pub struct ImportedMetrics {
     /// Metrics that iotax has too, by id: `iops`, `bytes_per_s`, `latency_mean` in nanoseconds ...
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
-    /// The others, in the source's order.
+    /// Metrics that iotax does not have, in the source's order.
     #[serde(default)]
     pub others: Vec<ImportedMetric>,
 }

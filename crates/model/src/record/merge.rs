@@ -10,7 +10,7 @@ use super::{
 /// The processes whose CPU time is part of the outcomes of concurrent loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuScope {
-    /// All loads ran in one process, whose CPU time is in every outcome: that of the longest load is used.
+    /// All loads ran in one process, whose CPU time is in every outcome: the merged outcome has the CPU time of the longest load.
     SharedProcess,
     /// Each load ran in its own process: CPU times are added, and the other counters of the processes are dropped.
     OwnProcess,
@@ -134,8 +134,8 @@ impl Share {
 
 impl HostActivity {
     /// Merges the activity of several guests or machines, each over its own window. CPU, pressure and kernel threads' times and disk I/Os are
-    /// added; disk utilization is averaged. Disks are matched by name, because guests of a target name theirs alike. CPU or pressure is absent if
-    /// any machine lacks it; all other figures are dropped.
+    /// added; disk utilization is averaged. Disks are matched by name, because all guests of a target use the same disk names. CPU or pressure is
+    /// absent if any machine lacks it; all other figures are dropped.
     #[must_use]
     pub fn merge(machines: &[&Self]) -> Self {
         let mut all = Self::default();

@@ -36,7 +36,7 @@ pub struct Carried {
 }
 
 impl Flow {
-    /// Scales the counts of the stream to a window of another length. `part` scales one count; times and sizes stay.
+    /// Scales the counts of the stream to a window of another length. `part` scales one count; times and the congestion window stay the same.
     #[must_use]
     pub fn scaled(&self, part: impl Fn(u64) -> u64) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Flow {
 }
 
 impl Carried {
-    /// Maximum number of gaps that are kept, the longest.
+    /// Maximum number of gaps that are kept; shorter gaps are dropped first.
     pub const GAPS: usize = 10;
 
     /// Merges the statistics of a concurrent network measurement: streams and gaps are joined, counts and CPU times added. A value that either side

@@ -11,11 +11,11 @@ pub struct Pacing {
     pub due: u64,
     /// I/Os started late in the window, because every slot of their job was busy when they were due.
     pub delayed: u64,
-    /// The longest delay of these.
+    /// The longest time from the due time of a delayed I/O to its start.
     pub longest_delay_ns: u64,
     /// I/Os due by the end of the window and not started.
     pub backlog: u64,
-    /// Age of the oldest of these.
+    /// Time by which the oldest I/O of the backlog is overdue at the end.
     pub backlog_ns: u64,
 }
 

@@ -65,6 +65,6 @@ pub struct SampledContent {
     pub bytes: u64,
     /// Bytes in all-zero blocks.
     pub zeros: u64,
-    /// Size of all of them after fast compression.
+    /// Size of all sampled blocks together after fast compression.
     pub compressed: u64,
 }

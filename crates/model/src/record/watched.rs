@@ -22,8 +22,8 @@ words! {
 pub struct Blackout {
     /// The class of I/Os that were due.
     pub of: IoClass,
-    /// Start of the period in nanoseconds from the start of the measured window: the last completion before it, or the time when the next I/O was
-    /// due if that is later.
+    /// Start of the period in nanoseconds from the start of the measured window: the last completion before the period, or the time when the next
+    /// I/O was due if that is later.
     pub at_ns: u64,
     /// Nanoseconds from the start of the period to the next completion, or to the end of the window.
     pub duration_ns: u64,

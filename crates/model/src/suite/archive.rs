@@ -22,7 +22,7 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Size of a read or write, larger than tar's 10 KiB, so that operations on files dominate the time and not system calls on the archive.
+/// Size of a read or write: larger than tar's 10 KiB, so that file operations dominate the time rather than I/O to the archive.
 const RECORD: Bytes = Bytes(64 << 10);
 /// Maximum duration of a test, for slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(300);

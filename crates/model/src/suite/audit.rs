@@ -1,4 +1,4 @@
-//! Measures rates by direction and block size, which show whether a limit on I/Os or bytes per second is in force, or the device's own speed.
+//! Measures rates by direction and block size, to tell a limit on I/Os or bytes per second from the device's own speed.
 
 use super::{Suite, SuiteOptions, SuiteShape, named, timed};
 use crate::units::{Bytes, Nanos};

@@ -1,4 +1,4 @@
-//! Methods of making a write durable, with the names of pg_test_fsync for those that it has.
+//! Methods of making a write durable, with the names of pg_test_fsync where it has the method.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;

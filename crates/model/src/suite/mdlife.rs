@@ -21,7 +21,7 @@ pub(super) const SUITE: Suite = Suite {
 const FILES: u64 = 100_000;
 /// Numbers of threads; each thread has its own directory.
 const THREADS: [u32; 3] = [1, 2, 4];
-/// Total number of opens of a test. With few files, one pass over them is too short to measure, so that it is repeated.
+/// Number of opens by each thread in a test of opens: a pass over few files is too short to measure, and is repeated.
 const OPENED: u64 = 100_000;
 /// Maximum duration of a test, for slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(60);

@@ -41,17 +41,17 @@ pub struct Suite {
 /// A note on some tests of a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SuiteRemark {
-    /// The tests it applies to; empty for all.
+    /// Names of the tests that the remark is about; empty for all tests of the suite.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub tests: &'static [&'static str],
-    /// One sentence.
+    /// The remark, in one sentence.
     pub text: &'static str,
 }
 
 /// The dimension in which the workloads of one test differ; reports show them as a table or curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SuiteShape {
-    /// None: each workload is a separate test.
+    /// No dimension: each workload is a separate test.
     Each,
     /// Block size: workload names end in the size, as in `randread-4k`.
     Sizes,
@@ -123,7 +123,7 @@ impl Suite {
         workload.name.strip_suffix(place.as_str()).unwrap_or(&workload.name)
     }
 
-    /// Notes of the suite that name this test.
+    /// Notes of the suite on this test; notes on all tests are left out.
     pub fn remarks_on(&self, test: &str) -> impl Iterator<Item = &'static str> {
         self.remarks.iter().filter(move |remark| remark.tests.contains(&test)).map(|remark| remark.text)
     }
@@ -148,12 +148,12 @@ impl Suite {
     }
 }
 
-/// The keys of a workload of which only the name is set.
+/// Keys of a workload with only the name set.
 fn named(name: impl Into<String>) -> WorkloadKeys {
     WorkloadKeys { name: Some(name.into()), ..WorkloadKeys::default() }
 }
 
-/// Completes a workload that runs for a fixed time: sets area, runtime and warm-up to the user's options, else to the defaults given here.
+/// Completes a workload that runs for a fixed time: sets area, runtime and warm-up to the user's options, else to `size`, `seconds` and 500 ms.
 fn timed(keys: &WorkloadKeys, options: &SuiteOptions, size: Bytes, seconds: u64) -> Workload {
     WorkloadKeys {
         size: Some(options.size.unwrap_or(size)),

@@ -1,4 +1,4 @@
-//! A sweep over block sizes: shows up to which size the cost per I/O limits throughput, and from which size bandwidth does.
+//! A sweep over block sizes: the cost per I/O limits throughput at small sizes, bandwidth at large sizes, and the sweep shows the transition.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;

@@ -1,4 +1,4 @@
-//! A sweep over queue depths and jobs: shows from which depth on throughput no longer grows and only latency does.
+//! A sweep over queue depths and jobs: shows the depth above which only latency grows, not throughput.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;

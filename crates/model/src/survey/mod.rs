@@ -57,7 +57,7 @@ impl Survey {
         self.disks.iter().find(|disk| disk.name == name)
     }
 
-    /// Finds the filesystem that holds an absolute path: of those whose mount point is a prefix of the path, the one with the longest.
+    /// Finds the filesystem that holds an absolute path, by the longest mount point that is a prefix of the path; `None` if no mount point is.
     #[must_use]
     pub fn filesystem_of(&self, path: &str) -> Option<&Filesystem> {
         let holds = |filesystem: &&Filesystem| std::path::Path::new(path).starts_with(&filesystem.point);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// A set of directories on a machine in which files may be created.
 pub trait Area {
-    /// Returns whether a directory lies within one of the set's directories, after symbolic links are resolved.
+    /// Returns whether a directory lies within one of the set's directories, after symbolic links are resolved. False for `None`.
     fn holds(&self, directory: Option<&Path>) -> bool;
 
     /// Returns whether a file or directory exists at a path.

@@ -26,9 +26,9 @@ words! {
         Image = "image",
         /// A snapshot on top of an image.
         Snapshot = "snapshot",
-        /// A daemon that shows an image.
+        /// An export of a file or image, such as NBD, iSCSI, NFS, FUSE or virtio-blk, or a QEMU block filter over it.
         Export = "export",
-        /// A limit of the kernel's on the processes that make the load.
+        /// A kernel limit (cgroup) on the I/O of the processes that generate the load.
         Limit = "limit",
         /// The bus of a guest's disk, with the hypervisor's cache mode and I/O backend.
         Bus = "bus",

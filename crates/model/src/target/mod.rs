@@ -79,7 +79,7 @@ impl TargetSpec {
         Self { name: name.into(), stack: stack.into(), ..Self::default() }
     }
 
-    /// Path of the existing file or device that is measured as it is, here or on another machine; `None` for other targets.
+    /// Path of an existing file or device to measure, or of a file to create, here or on another machine; `None` for other targets.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.stack.find::<PathSpec>().map(|PathSpec(path)| path.as_path())

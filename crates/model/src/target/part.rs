@@ -1,4 +1,4 @@
-//! Parts of targets, by which targets are compared: each layer contributes at least one.
+//! Parts of targets, by which targets are compared. A layer contributes any number of parts.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub struct Part {
     pub name: String,
     /// Keys of the layer with the values that the plan sets.
     pub settings: BTreeMap<String, String>,
-    /// Values of keys that the plan does not set, as far as they follow from other keys.
+    /// Values that follow from other keys, for keys that the plan does not set.
     pub open: BTreeMap<&'static str, String>,
     /// True if the layers above are built in the same way with and without this layer.
     pub aside: bool,

@@ -108,7 +108,7 @@ pub struct SettingError {
 }
 
 impl Settings {
-    /// Settings of which only `setting` is set, to `value`.
+    /// Settings that set only `setting`, to `value`.
     ///
     /// # Errors
     /// The setting does not accept the value.

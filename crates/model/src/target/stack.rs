@@ -48,7 +48,7 @@ impl Stack {
         self.layers.iter().rev().find_map(L::of)
     }
 
-    /// Like [`Self::find`], but mutable.
+    /// Like [`Self::find`], but returns a mutable reference.
     pub fn find_mut<L: LayerSpec>(&mut self) -> Option<&mut L> {
         self.layers.iter_mut().rev().find_map(L::of_mut)
     }
@@ -82,7 +82,7 @@ impl Stack {
         self.layers.iter().any(|layer| layer.kind().cache().is_some_and(|mode| !mode.direct()))
     }
 
-    /// Cache mode of the topmost layer that ignores flushes; `None` if every flush reaches the bottom of the stack.
+    /// Cache mode of the topmost layer whose cache mode ignores flushes; `None` if no layer's cache mode does.
     #[must_use]
     pub fn ignores_flushes(&self) -> Option<CacheMode> {
         let ignoring = |(place, layer): (usize, &PlannedLayer)| {
@@ -189,7 +189,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Remedy for a stack without a filesystem on which file workloads can run; `None` if the stack has one.
+    /// Remedy for a stack that offers no filesystem for file workloads; `None` if the stack offers one.
     #[must_use]
     pub fn wants_filesystem(&self) -> Option<&'static str> {
         if self.has::<NetworkSpec>() {
@@ -225,7 +225,7 @@ impl Stack {
     /// Parses a stack from one line, as formatted by [`Self::line`].
     ///
     /// # Errors
-    /// A part of the line is no layer. [`Self::check`] then tells whether the layers fit on one another.
+    /// A segment is no layer, or has settings that the layer does not accept. [`Self::check`] checks whether the layers fit on one another.
     pub fn parse(line: &str) -> Result<Self, String> {
         let mut segments = Segments::of(line)?;
         let mut stack = Self::default();

@@ -11,8 +11,8 @@ impl Workload {
         std::iter::once(self).chain(&self.beside)
     }
 
-    /// Name of this job without those of its concurrent jobs. The names of all jobs in a job file are joined with `+` to the workload's name, which
-    /// may have a prefix that ends in `: `, or a suffix, to be unique.
+    /// Name of this job alone. A workload with several jobs is named after all of them: `a+b`. If such a name has a prefix that ends in `: ` or
+    /// a suffix, to be unique, that is left out too.
     #[must_use]
     pub fn own_name(&self) -> &str {
         let others: String = self.beside.iter().flat_map(|job| ["+", &job.name]).collect();
@@ -67,8 +67,8 @@ impl Workload {
         u64::try_from(work).map_or(self.runtime.0, |work| work.min(self.runtime.0))
     }
 
-    /// Bytes from the start of the first area of size `size` to the end of the last. With `offset_increment`, each of the `numjobs` workers has an
-    /// area of its own. `None` on overflow.
+    /// Length of the range that the areas of all `numjobs` workers cover: `size`, or more with `offset_increment`, which gives each worker an area of
+    /// `size` of its own. `None` on overflow.
     #[must_use]
     pub fn span(&self, size: Bytes) -> Option<Bytes> {
         let step = self.offset_increment.map_or(0, |increment| increment.0);
@@ -82,7 +82,7 @@ impl Workload {
         self.jobs().filter_map(end).max()
     }
 
-    /// Rejects concurrent jobs that exclude each other, and jobs whose areas are not defined.
+    /// Rejects concurrent jobs that exclude each other, and several jobs if any of them has no `size`.
     pub(super) fn check_beside(&self) -> Result<(), WorkloadError> {
         if let Some(increment) = self.offset_increment {
             let refuse = |accepted: &str| Err(self.refusal("offset_increment", &increment, accepted));

@@ -7,11 +7,11 @@ use super::{
 };
 use crate::units::Nanos;
 
-/// Reason for rejecting keys in a test that only apply to plain I/O, such as a rate.
+/// Error text for keys that only apply to plain I/O, such as `rate`, in a workload with a `test`.
 const OF_PLAIN_IO: &str = "means nothing in a test; leave it out";
 
 impl Workload {
-    /// Rejects a test with keys that contradict it or have no effect in it.
+    /// Rejects keys that contradict the workload's test or have no effect in it.
     pub(super) fn check_test(&self, test: Test) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
         if let Some((key, value)) = self.meaningless() {

@@ -15,7 +15,7 @@ const LARGEST: Bytes = Bytes(1 << 31);
 const FILES: u64 = 1000;
 /// Default number of files in tests on trees: a third of those in the Linux kernel's source.
 const TREE_FILES: u64 = 24_000;
-/// Total bytes in the files of a default tree. The size is proportional to the number of files.
+/// Default total bytes in a tree of [`TREE_FILES`] files; for another number of files, in proportion.
 const TREE_BYTES: u64 = 320 << 20;
 /// Assumed space for a file in addition to its data blocks. ext4 has one inode per 16 KiB of the device, so that many small files need this much
 /// each.
@@ -83,7 +83,7 @@ impl FromStr for FileSize {
 text_form!(FileSize);
 
 impl Workload {
-    /// Number of files of each job; `None` unless the workload is a test on files.
+    /// Number of files of each job, or of directories in a test on directories; `None` unless the workload is a test of metadata operations.
     #[must_use]
     pub fn files(&self) -> Option<u64> {
         let test = self.test.filter(|test| test.is_on_files())?;
@@ -98,7 +98,7 @@ impl Workload {
         Some(self.size.unwrap_or(Bytes(files.saturating_mul(TREE_BYTES) / TREE_FILES)))
     }
 
-    /// Number of directories of each job; `None` unless the workload is a test on files.
+    /// Number of directories that hold each job's files; `None` unless the workload is a test of metadata operations.
     #[must_use]
     pub fn directories(&self) -> Option<u64> {
         let test = self.test.filter(|test| test.is_on_files())?;

@@ -22,7 +22,7 @@ use crate::units::{Bytes, Nanos};
 
 /// A type of value that a workload key can have.
 pub trait KeyValue: FromStr<Err: Display> + DeserializeOwned {
-    /// True for booleans, whose flag on the command line may stand without a value.
+    /// True for booleans, whose command-line flag needs no value.
     const SWITCH: bool = false;
     /// Accepted words of an enumerated type, for shell completion; empty for other types.
     const WORDS: &'static [&'static str] = &[];
@@ -212,7 +212,7 @@ macro_rules! keys {
             /// of the first.
             #[serde(skip_serializing_if = "Vec::is_empty")]
             pub beside: Vec<Workload>,
-            /// Network traffic instead of I/O; then only runtime and ramp_time apply.
+            /// Network traffic instead of I/O; then only name, runtime, ramp_time and blackout have an effect.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub net: Option<Traffic>,
             $($(#[doc = $help])+ pub $name: $type,)+
@@ -232,7 +232,7 @@ macro_rules! keys {
             /// Concurrent jobs on the same target
             #[serde(skip_serializing_if = "Vec::is_empty", default)]
             pub beside: Vec<WorkloadKeys>,
-            /// Network traffic instead of I/O; takes runtime and ramp_time too
+            /// Network traffic instead of I/O; beside it only name, runtime, ramp_time and blackout have an effect
             #[serde(skip_serializing_if = "Option::is_none")]
             pub net: Option<Traffic>,
             $($(#[doc = $help])+
@@ -271,8 +271,8 @@ macro_rules! keys {
         ];
 
         impl WorkloadKeys {
-            /// Completes the workload: keys of its own come first, then `defaults`, then built-in defaults. Without a name, it is named after its
-            /// pattern, such as `randread-4k-qd1`.
+            /// Completes the workload: its own keys take precedence over `defaults`, and `defaults` over built-in defaults. A workload without a
+            /// name is named after its pattern, such as `randread-4k-qd1`.
             #[must_use]
             pub fn complete(&self, defaults: &Self) -> Workload {
                 let mut workload = Workload {
@@ -375,7 +375,7 @@ keys! {
         invalidate_each_pass "0|1": bool = false;
         /// Read the area into the page cache before the measurement, after dropping caches
         pre_read "0|1": bool = false;
-        /// Pattern that the kernel is told of: 0 (none), 1 (the workload's), random or sequential
+        /// Access pattern announced to the kernel (posix_fadvise): 0 (none), 1 (the workload's), random or sequential
         fadvise_hint "HINT": AccessHint = AccessHint::None;
         /// State of a created file that is only written: filled, allocated, keep, sparse or empty; see docs/jobs.md
         layout "STATE": FileLayout = FileLayout::Filled;

@@ -21,7 +21,7 @@ words! {
 }
 
 words! {
-    /// The access pattern that the kernel is told of (posix_fadvise), under fio's names.
+    /// The access pattern announced to the kernel (posix_fadvise), under fio's names.
     AccessHint, "fadvise_hint" {
         /// None: the kernel guesses from the I/O.
         None = "0" | "none",
@@ -41,7 +41,7 @@ impl Workload {
         self.layout == FileLayout::Filled && self.ioengine != IoEngine::Null
     }
 
-    /// Returns whether this or a concurrent job needs an area that is not filled, such as a sparse file.
+    /// Returns whether the area of this or a concurrent job must not be filled before the measurement, such as a sparse file.
     #[must_use]
     pub fn lays_out(&self) -> bool {
         self.jobs().any(|job| job.layout != FileLayout::Filled)

@@ -103,8 +103,8 @@ impl fmt::Display for LengthRange {
     }
 }
 
-/// Block sizes with percentages. Text form: `4k/10:64k/50:32k/40`. Sizes without a percentage share the rest of 100 in equal whole percents; what
-/// remains goes to the first of them.
+/// Block sizes with percentages. Text form: `4k/10:64k/50:32k/40`. Sizes without a percentage share the rest of 100 in whole percents; if it does
+/// not divide evenly, the first of them get one percent more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LengthSplit {
     parts: Vec<(Bytes, Option<u8>)>,

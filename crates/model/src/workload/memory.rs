@@ -4,7 +4,7 @@ use super::Workload;
 use crate::words::words;
 
 words! {
-    /// The memory that a job's buffers are in, under fio's names and one of our own.
+    /// The kind of memory for a job's buffers, under fio's names; only `thp` is a name of iotax.
     #[derive(Default)]
     Memory, "mem" {
         /// Anonymous memory, in transparent huge pages from 2 MiB on if the kernel has some free. fio has no name for it.

@@ -162,11 +162,11 @@ words! {
 }
 
 words! {
-    /// The begin of a replay's I/Os.
+    /// The rule for starting the I/Os of a replay.
     ReplayPace, "replay_pace" {
         /// At their recorded times.
         Recorded = "recorded",
-        /// After the I/Os that had completed when they began in the trace, and the pause that followed there.
+        /// Each after the I/Os that had completed before its start in the trace, and the recorded pause since the last completion.
         Dependency = "dependency",
         /// As soon as there is a free slot.
         NoStall = "no_stall",
@@ -320,7 +320,7 @@ impl Workload {
         WorkloadError { name, key, value, accepted }
     }
 
-    /// Rejects keys of storage I/O in a network workload.
+    /// Rejects keys of storage I/O in a network workload, a runtime of 0, and network settings that are not valid.
     fn check_net(&self, net: &Traffic) -> Result<(), WorkloadError> {
         if let Some(test) = self.test {
             return Err(self.refusal("test", &test, "net has a test of its own"));

@@ -111,7 +111,7 @@ impl fmt::Display for MemoryPolicy {
 text_form!(MemoryPolicy);
 
 impl Workload {
-    /// Rejects placements and priorities that the kernel does not support or that contradict each other.
+    /// Rejects priorities by I/O that the engine does not support, and placement keys that exclude each other.
     pub(super) fn check_placement(&self) -> Result<(), WorkloadError> {
         let takes_priorities = matches!(self.ioengine, IoEngine::IoUring | IoEngine::Libaio);
         let remedy = "needs ioengine = io_uring or libaio";

@@ -40,7 +40,7 @@ pub struct PriorityShareOfLength {
     pub priority: Option<Priority>,
 }
 
-/// Shares of I/Os with their own priority, by I/O length. Text form, as LENGTH/PERCENT/CLASS/LEVEL: `64k/25/1/1:64k/75/3/2`.
+/// Shares of I/Os with their own priority, by I/O length. Text form: `LENGTH/PERCENT[/CLASS/LEVEL[/HINT]]`, such as `64k/25/1/1:64k/75/3/2`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrioritySplit(Vec<PriorityShareOfLength>);
 

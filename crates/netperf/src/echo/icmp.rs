@@ -79,7 +79,8 @@ impl Icmp {
         if self.is_raw { "a raw socket" } else { "a ping socket" }
     }
 
-    /// Returns the echo header and data in a received packet of `length` bytes; `None` if the packet is no echo reply.
+    /// Returns the received packet of `length` bytes without its IP header, which a raw IPv4 socket includes; `None` if the packet is shorter than
+    /// that.
     fn echo(&self, length: usize) -> Option<&[u8]> {
         let bytes = self.reply.get(..length)?;
         // Only a raw socket of IPv4 gives the header of IP too, whose length is in words of four bytes.
@@ -194,8 +195,8 @@ fn read(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Option<T
     Ok((length, stamp(&control)))
 }
 
-/// Returns the time in a control message. The message consists of its length, level and type, then seconds and nanoseconds, in the machine's
-/// byte order.
+/// Returns the arrival time in a control message; `None` for a message of another kind. The message consists of its length, level and type, then
+/// seconds and nanoseconds, in the machine's byte order.
 fn stamp(control: &[u64; CONTROL / 8]) -> Option<Timespec> {
     let kind = control[1].to_ne_bytes();
     let (level, name) = kind.split_at(4);
@@ -205,7 +206,7 @@ fn stamp(control: &[u64; CONTROL / 8]) -> Option<Timespec> {
     is_stamp.then_some(Timespec { tv_sec: control[2].cast_signed(), tv_nsec: control[3].cast_signed() })
 }
 
-/// Returns the nanoseconds since `then` on the system clock; 0 if the clock was set back in between.
+/// Returns the nanoseconds since `then` on the system clock; 0 if the difference is negative or 1 s and more, as after the clock was set.
 fn since(then: Timespec) -> u64 {
     let now = clock_gettime(ClockId::Realtime);
     let nanos = (now.tv_sec - then.tv_sec) * 1_000_000_000 + (now.tv_nsec - then.tv_nsec);

@@ -217,7 +217,7 @@ fn conclude(session: ClientSession, mut outcome: Outcome) -> Result<Outcome, Net
     Ok(outcome)
 }
 
-/// Starts the measurement, and the load if there is one, and returns the outcome.
+/// Starts the measurement, together with the load if the job has one, and returns the outcome.
 fn go(
     end: &AtomicBool,
     job: &Job,

@@ -70,8 +70,8 @@ impl ErrorLog {
         Some(format!("{address} {}{separator}{more}", kind.words()))
     }
 
-    /// Returns a line for each failure whose last repetition is 10 s before `now`, or for every repeated failure with `end`. Resets the counts
-    /// of those.
+    /// Returns a line for each failure that was last repeated at least 10 s before `now`; with `end`, for every failure with unreported
+    /// repetitions. Resets the counts of the reported failures.
     pub(super) fn repeats(&mut self, now: Instant, end: bool) -> Vec<String> {
         let due = |repeats: &Repeats| {
             repeats.unreported > 0 && (end || now.saturating_duration_since(repeats.last) >= CEASED)

@@ -410,7 +410,7 @@ impl Acceptor {
 }
 
 impl ActiveTest {
-    /// Counts one more stream as connected. Returns false if the test misses no stream.
+    /// Counts one more stream as connected. Returns false if all streams of the test were already connected.
     fn takes_one(&self) -> bool {
         let less = |left: u32| left.checked_sub(1);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()

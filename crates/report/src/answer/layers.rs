@@ -1,4 +1,5 @@
-//! Describes the cost of each layer, one line per layer. Ladder steps with the same name and the same verdicts share a line.
+//! Describes the cost of each layer, one line per layer. A ladder step is a pair of targets that differ by one layer or setting; steps with the
+//! same name and the same verdicts share a line.
 
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::verdict::Verdict;
@@ -11,10 +12,10 @@ use super::speed;
 use super::together::{self, Where};
 use crate::sentences::{amount, margin};
 
-/// Maximum length in characters of a line before it is shortened: it then only counts its workloads, or leaves out bounds or CPU time.
+/// Maximum length of a line in characters. A longer line gives only the number of its workloads, or leaves out bounds or CPU time.
 const LONG: usize = 78;
 
-/// Ladder steps with the same name and the same verdicts; at least one step.
+/// Ladder steps (pairs of targets one layer apart) with the same name and the same verdicts; at least one step.
 struct Layer<'a> {
     places: Vec<StepOfTable<'a>>,
 }
@@ -35,7 +36,8 @@ enum Said {
     Withheld,
 }
 
-/// Returns the lines: ladder steps in order, then targets that no step leads to, against the baseline, if there are at most [`MOST_PAIRS`].
+/// Returns a line per layer, in the order of the ladder steps. Targets that no step leads to follow, compared with the baseline, if at most
+/// [`MOST_PAIRS`] of them exist.
 pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut lines =
         along(run, &judgement.edges, |workload, edge, metric| judgement.step(workload, edge, metric));
@@ -57,9 +59,9 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     lines
 }
 
-/// Maximum number of targets outside the ladder with lines; if there are more, only the table shows them.
+/// Maximum number of targets outside the ladder that get a line each; more of them appear only in the table.
 const MOST_PAIRS: usize = 3;
-/// Separates a target outside the ladder from the baseline.
+/// Words between a target outside the ladder and the baseline in a line.
 const AGAINST: &str = " against ";
 
 fn along<'a>(
@@ -120,7 +122,7 @@ impl Layer<'_> {
         with_cpu.or_else(|| lines.iter().find(|line| fits(line)).cloned()).unwrap_or_else(|| last.clone())
     }
 
-    /// Describes the CPU cost: `5.40 to 5.50 us more CPU per I/O`; `None` unless all comparisons are decided in the same direction.
+    /// Describes the CPU cost: `5.40 to 5.50 us more CPU per I/O`; `None` unless CPU time is decided in the same direction on every workload.
     fn cpu(&self) -> Option<String> {
         if self.places.iter().any(|place| place.cpu.len() < place.comparisons.len()) {
             return None;
@@ -176,7 +178,7 @@ impl Layer<'_> {
         if most > WIDEST { String::new() } else { format!(" (within {:.0}%)", (most * 100.0 - 1e-9).ceil()) }
     }
 
-    /// Describes the workloads with one verdict: `random writes 4.2-9.1% slower`, `same on reads (within 2%)`.
+    /// Describes the workloads that share the verdict `kind`: `random writes 4.2-9.1% slower`, `same on reads (within 2%)`.
     fn part(&self, run: &Run, kind: Said, (brief, bounds): (bool, bool)) -> String {
         let of_kind = |place: &StepOfTable<'_>| -> Vec<f64> {
             place.comparisons.iter().filter(|c| said(c) == kind).map(|c| c.ratio.mean).collect()
@@ -201,7 +203,7 @@ impl Layer<'_> {
     }
 }
 
-/// Largest possible difference of undecided comparisons that is still shown, as a fraction.
+/// Largest bound of undecided comparisons that is still shown, as a fraction: 0.5 for 50%.
 const WIDEST: f64 = 0.5;
 
 /// Returns the largest difference from 1 that an interval of ratios allows, as a fraction.

@@ -15,10 +15,10 @@ use crate::remarks::{checks, remarks};
 use crate::sentences::{lost, next_step};
 
 const MOST: usize = 3;
-/// Largest rank of warnings whose figures are wrong, or measure something else than intended.
+/// Largest rank of the warnings after which the figures are wrong, missing, or show something other than the storage.
 const GRAVE: u8 = 2;
 
-/// One line that says whether the figures of a single-target run can be trusted.
+/// Returns one line that says if the figures of a single-target run can be trusted.
 pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
     let unusable: Vec<&Measurement> = run
         .measurements
@@ -47,13 +47,13 @@ pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
     )
 }
 
-/// Returns the full remarks on a single-target run whose rank is at most [`GRAVE`].
+/// Returns in full the remarks on a single-target run whose rank is at most [`GRAVE`].
 pub(crate) fn grave(run: &Run, judgement: &Judgement) -> Vec<String> {
     let all = remarks(run, &judgement.warnings);
     all.iter().filter(|remark| rank(remark.kind) <= GRAVE).map(ToString::to_string).collect()
 }
 
-/// The remarks, most serious first; the last line names the command that shows the rest.
+/// Returns the remarks, the most serious first; the last line names the command that shows the rest.
 pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut found = grouped(&judgement.warnings);
     found.sort_by_key(|(kind, _)| rank(*kind));
@@ -81,7 +81,7 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     lines
 }
 
-/// Returns one line per failure, with the workload's name if the run has several.
+/// Returns one line per workload and target with failed measurements; names the workload if the run has several.
 fn failed<'a>(run: &'a Run, judgement: &'a Judgement) -> impl Iterator<Item = String> + 'a {
     run.plan.workloads.iter().flat_map(move |workload| {
         let lines = marks::failures(run, judgement, workload).into_iter();

@@ -2,9 +2,9 @@
 
 use iotax_analysis::Metric;
 
-/// Ratios below this are written as multiples (`20x slower`), because percentages near -100% are hard to tell apart.
+/// Ratios below this limit are written as multiples (`20x slower`), because percentages near -100% are hard to tell apart.
 const TIMES_SLOWER: f64 = 0.051;
-/// Ratios of at least this are written as multiples (`2.5x as fast`).
+/// Ratios from this limit on are written as multiples (`2.5x as fast`).
 const TIMES_FASTER: f64 = 2.0;
 
 /// Formats a range of ratios that all point in one direction: `28-31% slower`; for latencies `12% higher latency`.
@@ -20,7 +20,7 @@ pub(super) fn range(metric: Metric, ratios: &[f64]) -> String {
     if near == far { format!("{far}{unit} {words}") } else { format!("{near}-{far}{unit} {words}") }
 }
 
-/// Returns the number and its unit: `%`, or `x` for a multiple.
+/// Formats a ratio as a number and its unit: `%` for a difference in percent, `x` for a multiple.
 fn amount(ratio: f64) -> (String, &'static str) {
     match ratio {
         r if r <= 0.0 => ("100".into(), "%"),

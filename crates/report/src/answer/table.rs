@@ -22,7 +22,7 @@ pub(crate) struct Table {
     pub(crate) workloads: Vec<(String, &'static str)>,
     /// Names of the targets, each with one cell per workload.
     pub(crate) targets: Vec<(String, Vec<Cell>)>,
-    /// Explains the marks that occur in the table.
+    /// Explanation of the marks that occur in the table.
     pub(crate) legend: String,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum Change {
     Decided(Verdict, f64),
     /// Undecided, with the measured ratio: more rounds may move it to either side of the margin.
     Open(f64),
-    /// Not compared, because a measurement is unusable.
+    /// The verdict is withheld because a measurement is unusable.
     Withheld,
 }
 

@@ -28,7 +28,7 @@ fn only_writes(workload: &Workload) -> bool {
     workload.jobs().all(|job| job.rw.writes() && !job.rw.reads())
 }
 
-/// Name for the workloads to which a statement applies.
+/// The workloads to which a statement applies, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Where {
     /// All workloads of the run.

@@ -17,8 +17,8 @@ use crate::sentences::verified;
 /// Number of workload columns that fit a terminal next to the targets' names.
 const COLUMNS: usize = 5;
 
-/// Builds the answer of a run on one screen: a line per layer, one table, the most serious remarks; for a single target two lines and its
-/// figures. Suites, imported runs and a single target over a network get the whole report.
+/// Builds the answer of a run on one screen: a line per layer, one table, the most serious remarks; for a single target a line of results, a line
+/// that says if they can be trusted, and its figures. Suites, imported runs and a single target over a network get the whole report.
 #[must_use]
 pub fn answer(run: &Run, judgement: &Judgement) -> Page {
     behind_incomplete(short(run, judgement), run)
@@ -71,7 +71,7 @@ fn short(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// The table of an unfinished run of several targets, with the cells measured so far.
+/// Builds the page of an unfinished run: the results of a search or a watch so far, the latency curves, or the table of the cells measured so far.
 #[must_use]
 pub fn so_far(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
@@ -127,7 +127,8 @@ fn bench(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// `4k random read, queue depth 1: 14.7k IOPS, 60.2 MB/s, 67.1 us each, 4.10 us of CPU, scatter 1.2% over 5 rounds`.
+/// Formats the results of a single target on a workload: `4k random read, queue depth 1: 14.7k IOPS, 60.2 MB/s, 67.1 us each, 4.10 us of CPU,
+/// scatter 1.2% over 5 rounds`.
 fn measured(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
     let summary = judgement.summary(&workload.name, &run.plan.targets.first()?.name)?;
     let bytes = summary.of(Metric::BYTES_PER_S).filter(|bytes| *bytes > 0.0);
@@ -158,7 +159,7 @@ fn head(run: &Run) -> String {
     )
 }
 
-/// Splits the table into grids of at most [`COLUMNS`] workloads each.
+/// Splits the table into tables of at most [`COLUMNS`] workloads each, which fit a terminal.
 fn grids(table: &Table) -> Vec<Grid> {
     let places: Vec<usize> = (0..table.workloads.len()).collect();
     places.chunks(COLUMNS).map(|places| grid(table, places)).collect()

@@ -8,7 +8,7 @@ use iotax_model::Run;
 use iotax_model::plan::{AskSpec, Slo};
 use iotax_model::units::human;
 
-/// Adds the results of a rate search; with `in_full` also a table per target of all rates tried. Returns whether the run is a search.
+/// Adds the results of a rate search to the page; with `in_full` also a table per target with all rates tried. Returns whether the run is a search.
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let Some(ask) = run.plan.ask() else { return false };
     for answers in answers(run) {

@@ -20,8 +20,8 @@ pub(super) fn left_out(rows: &[(&str, &Tally)], quantiles: &[f64]) -> Option<Str
     (!missing.is_empty()).then(|| format!("Not given: {}.", listed(&missing)))
 }
 
-/// Describes the drift of a workload's figures over the run, and the round furthest from the mean, if significant and above the margin; else
-/// `None`.
+/// Describes the drift of a workload's figures over the run, and the round furthest from the mean, if either is significant and above `margin`;
+/// else `None`.
 pub(crate) fn over_the_run(
     judgement: &Judgement,
     workload: &str,

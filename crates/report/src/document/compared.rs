@@ -12,7 +12,7 @@ use iotax_analysis::compare::{
 };
 use iotax_analysis::stats::verdict::Verdict;
 
-/// Metrics shown unless the user requests others.
+/// Metrics that are shown unless the user requests other metrics.
 pub const SHOWN: [Metric; 4] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99, Metric::IOPS, Metric::CPU_PER_IO];
 
 /// Builds the page of a comparison: conclusions, both sides, differences in their setups, and the figures of each workload.
@@ -150,7 +150,7 @@ fn rate_row(name: String, cell: &RateCell, label: Option<&str>) -> Vec<Field> {
     ]
 }
 
-/// Names the statistical test behind the verdicts.
+/// Explains the statistical test behind the verdicts, in a sentence below the tables.
 fn rule(compared: &Compared) -> String {
     let how = if compared.paired {
         "Both were measured in the same rounds and are compared within them (Student's t)"
@@ -217,7 +217,7 @@ fn all(cells: usize) -> String {
     counted(cells as u64, "cell")
 }
 
-/// The outcome of each gate, one line each.
+/// Returns the outcome of each gate (`--fail-if`), one line each.
 #[must_use]
 pub fn gates(compared: &Compared) -> Vec<String> {
     compared.gates.iter().map(|result| gate(compared, result)).collect()

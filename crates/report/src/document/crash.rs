@@ -7,7 +7,7 @@ use iotax_model::units::human;
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{counted, grouped};
 
-/// Heading of the table.
+/// Heading of the table of stacks.
 pub(crate) const CRASH_HEAD: &str = "Speed against safety";
 
 /// Builds the page of `iotax crash` and `iotax powercut check`.
@@ -94,7 +94,7 @@ fn sentence(verdict: &CrashVerdict<'_>) -> String {
     format!("{name}: {speed}{flushed}{}{}.", others.unwrap_or_default(), unusable.unwrap_or_default())
 }
 
-/// Returns what was counted: `commits` for a database, else `writes`.
+/// Returns the noun for the counted writes: `commits` for a database, else `writes`.
 const fn unit(verdict: &CrashVerdict<'_>) -> &'static str {
     if verdict.database.is_some() { "commits" } else { "writes" }
 }
@@ -124,7 +124,7 @@ fn row(verdict: &CrashVerdict<'_>) -> Vec<Field> {
     row
 }
 
-/// Describes the database or image after the cuts: `usable`, `image sound`, or its faults with the number of cuts that caused each.
+/// Describes the database or image after the cuts: `usable`, `image sound`, or its faults, each with the number of cuts after which it was found.
 fn afterwards(verdict: &CrashVerdict<'_>) -> String {
     let of = |cuts: u64, what: &str| (cuts > 0).then(|| format!("{what} in {cuts} of {}", verdict.cuts));
     let what = if verdict.database.is_some() { "database" } else { "image" };

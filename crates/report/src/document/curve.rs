@@ -9,7 +9,7 @@ use iotax_analysis::curve::{Curve, Curves, RatePoint};
 use iotax_model::Run;
 use iotax_model::units::human;
 
-/// Adds a heading, a sentence per target, and the response times by rate.
+/// Adds to the page a heading, a sentence per target, a plot, and tables of response times by rate.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, curves: &Curves<'_>) {
     page.add(Part::Head(heading(curves)));
     page.add(Part::Lines(sentences(judgement, curves, &run.plan.baseline)));
@@ -49,7 +49,7 @@ fn lines(curves: &Curves<'_>) -> Vec<Line> {
     curves.targets.iter().enumerate().map(line).collect()
 }
 
-/// Builds a table of one target, with a row per rate and all figures.
+/// Builds the table of a single target: a row per rate, with shares completed, response times and CPU time.
 fn in_full(points: &[RatePoint<'_>]) -> Grid {
     let mut grid = Grid::new(&["IOPS due", "done", "kept", "mean", "p50", "p99", "p99.9", "CPU/IO"]);
     grid.head.iter_mut().for_each(|field| field.is_figure = true);

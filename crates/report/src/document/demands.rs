@@ -10,7 +10,7 @@ use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::demands::{room, sentences, shown, word};
 use crate::figure::UNKNOWN;
 
-/// Adds the demands of a run; returns whether its plan has any.
+/// Adds to the page which demands each target meets. Returns whether the run's plan has demands.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement) -> bool {
     let all = demands(run, judgement);
     if all.is_empty() {

@@ -40,7 +40,7 @@ fn by_rule(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     rules
 }
 
-/// Formats one line per device or file; lines that differ only in this name are combined.
+/// Formats one line per device or file of the findings; lines that differ only in its name are combined.
 fn each(findings: &[&Finding], line: impl Fn(&Violation) -> String) -> Vec<String> {
     let mut lines: Vec<(String, String, Vec<String>)> = Vec::new();
     for Finding { violation, .. } in findings {
@@ -65,7 +65,7 @@ fn ended(sentence: &str) -> String {
     format!("{sentence}{}", if is_ended { "" } else { "." })
 }
 
-/// The number of findings by severity, or the reason why there are none.
+/// Returns the summary: the number of findings by severity, or the reason why there are none.
 fn headline(survey: &Survey, findings: &[Finding]) -> String {
     match &survey.subject_unread {
         Some(reason) if findings.is_empty() => format!("could not be read: {reason}"),
@@ -77,7 +77,7 @@ fn headline(survey: &Survey, findings: &[Finding]) -> String {
     }
 }
 
-/// A summary such as `2 known faults, 1 cost, 3 findings that depend on your workload`.
+/// Counts the findings by severity: `2 known faults, 1 cost, 3 findings that depend on your workload`.
 fn answer(findings: &[Finding]) -> String {
     let rules = by_rule(findings);
     let counts = Sureness::ALL.map(|sureness| {

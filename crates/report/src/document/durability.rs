@@ -10,7 +10,7 @@ use crate::durability::{account_lines, against, sentences};
 use crate::figure::{UNKNOWN, change, or_unknown};
 use crate::marks;
 
-/// Adds the durable-write methods of a run; returns whether the run has any.
+/// Adds the comparison of a run's durable-write methods to the page. Returns whether the run compares such methods.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement) -> bool {
     let Some(writes) = DurableWrites::of(run, judgement) else { return false };
     add_figures(page, run, judgement, &writes);

@@ -40,7 +40,7 @@ pub(crate) fn cells<'a>(run: &Run, judgement: &'a Judgement, workload: &Workload
     run.plan.targets.iter().filter_map(|target| judgement.cell(&workload.name, &target.name)).collect()
 }
 
-/// Returns a row per figure that is known for any of these cells: its name and its value in each cell.
+/// Returns a row per figure that is known for at least one of the cells: the figure's name and its value in each cell.
 pub(crate) fn rows(
     judgement: &Judgement,
     workload: &Workload,
@@ -58,7 +58,7 @@ pub(crate) fn rows(
     judgement.figures.iter().filter(known).map(row).collect()
 }
 
-/// Returns whether a value deserves a row: counts of 0, such as lost or failed I/Os, do not.
+/// Returns whether a value gets a row. Counts of 0, such as no failed I/Os, get none.
 fn says(metric: Metric, value: f64) -> bool {
     metric.definition().unit != Unit::Count || value > 0.0
 }

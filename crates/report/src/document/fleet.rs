@@ -12,7 +12,8 @@ use super::{Field, Grid, Page, Part, figure, words};
 /// Text for an unknown figure.
 const UNKNOWN: &str = "-";
 
-/// Builds the page: first the hosts that differ from the others, or the sum over all hosts of a shared storage; then every figure.
+/// Builds the page of a fleet: the members that ended early, then for each workload and target the outliers and a table of all hosts, or for shared
+/// storage the sums over the members.
 #[must_use]
 pub fn fleet(fleet: &FleetAnswer) -> Page {
     let mut page = Page::default();
@@ -111,7 +112,7 @@ fn hosts(cell: &HostCell) -> Grid {
     grid
 }
 
-/// Describes a group of hosts that ran at the same time: total IOPS and bandwidth, latency, and the spread of start times.
+/// Describes the members that measured shared storage together: total IOPS and bandwidth, latency, fairness, and the spread of start times.
 fn together(group: &SharedGroup) -> String {
     let interval = group.iops_interval.map_or(String::new(), |interval| {
         format!(" (95% interval {} to {})", human::count(interval.low), human::count(interval.high))

@@ -17,7 +17,7 @@ fn part(of: MemberKind) -> fn(&CellJudgement) -> Option<&GroupFairness> {
     }
 }
 
-/// Builds a table with a row per guest or job and a row for all; `None` if no target has several.
+/// Builds a table with a row per guest or job, and for each target a row for all of them; `None` if no target has several.
 pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: MemberKind) -> Option<Grid> {
     let workload = &on.name;
     let member = judgement.on(workload, part(of)).next().map_or("", |(_, crowd)| crowd.member_word());
@@ -53,7 +53,7 @@ pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: MemberKind) -> Op
     grid.filled()
 }
 
-/// Returns a line for each target that was measured beside a neighbour's load.
+/// Returns a line for each target that was measured while a neighbour ran its load.
 pub(super) fn noises(run: &Run, judgement: &Judgement, workload: &Workload) -> Vec<String> {
     let noises = judgement.on(&workload.name, |cell| cell.neighbour.as_ref());
     noises

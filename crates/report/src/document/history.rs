@@ -6,8 +6,8 @@ use crate::sentences::compared::percent;
 use iotax_analysis::compare::{Account, Compared, History, HistoryPoint, Track};
 use iotax_analysis::{Metric, Ratio};
 
-/// Builds the page: the runs and their differences, then each cell's mean latency in each run, with its 95% interval over the rounds, and its
-/// changes against the first run with this cell and against the previous one.
+/// Builds the page of several runs: the runs and their differences, then for each workload and target the mean latency in each run, with its 95%
+/// interval over the rounds, and the changes since the first and since the previous run that measured it.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History) -> Page {
     let mut page = Page::default();

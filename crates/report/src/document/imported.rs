@@ -59,7 +59,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &Im
 /// A cell with its measurements.
 type Row<'a> = (&'a CellJudgement, &'a [&'a Measurement]);
 
-/// Builds a table with one row per cell; columns that are unknown in all cells are left out. `None` if all are.
+/// Builds a table with one row per workload and target. Leaves out columns that are unknown in every row; `None` if all columns are.
 fn overview(run: &Run, rows: &[Row<'_>], source: &ImportSource) -> Option<Grid> {
     let (rate_head, rate) = rate_of(source);
     let shown: Vec<(Metric, &str)> = SHOWN
@@ -92,7 +92,7 @@ fn overview(run: &Run, rows: &[Row<'_>], source: &ImportSource) -> Option<Grid> 
     grid.filled()
 }
 
-/// Builds a table with one row per figure that is no iotax metric, under the tool's own name, over all rounds.
+/// Builds a table of the figures that iotax does not know as metrics: one row per figure and cell, under the tool's own name, over all rounds.
 fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     let names = names(run);
     let mut grid = table(names, &["figure", "value"]);
@@ -129,7 +129,8 @@ fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     grid.filled()
 }
 
-/// Combines a figure's values over rounds: the minimum, maximum, sum or mean if the figure's name calls for it, else the median.
+/// Combines a figure's values over rounds, by the last word of its name: `max` and `min` as such, counts such as `lost` as a sum, `loss` as a mean,
+/// all others as the median.
 fn over_rounds(figure: &ImportedMetric, values: &[f64]) -> Option<f64> {
     let sum = || values.iter().sum::<f64>();
     let is_count = figure.unit.is_empty();
@@ -142,7 +143,7 @@ fn over_rounds(figure: &ImportedMetric, values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Formats a value in iotax's usual form; in a unit that iotax does not know with up to three decimals.
+/// Formats a value as elsewhere in reports; in an unknown unit with up to three decimals.
 fn shown(value: f64, unit: &str) -> String {
     match unit {
         "ns" => human::time(value),

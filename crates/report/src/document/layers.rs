@@ -10,7 +10,8 @@ use crate::amplification;
 use crate::figure::{or_unknown, signed_time, step_in_words};
 use iotax_analysis::{Judgement, Metric};
 
-/// Builds a table with one row per step of the ladder; `None` if none was measured. On narrow terminals a row does not name the target below.
+/// Builds a table with one row per step of the ladder; `None` if none was measured. On narrow terminals the row's name leaves out the target that
+/// the step starts at.
 pub(super) fn steps(judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let (leading, cpu_metric) = (Metric::leading(workload), Metric::cpu(workload));
     let mut grid = Grid::new(&["layer by layer", leading.column(workload), cpu_metric.column(workload), ""]);
@@ -29,7 +30,7 @@ pub(super) fn steps(judgement: &Judgement, workload: &Workload) -> Option<Grid> 
     grid.filled()
 }
 
-/// Returns a line per guest with measurements from inside, with the latency added by each layer.
+/// Returns a line per target with a guest that was measured from inside: its latency, split by layer.
 pub(super) fn insides(judgement: &Judgement, workload: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let all = judgement.on(workload, |cell| cell.latency.as_ref());

@@ -8,7 +8,7 @@ use super::{Grid, Page, Part, figure, words};
 use crate::figure::{megabytes, share};
 use crate::limits::sentences;
 
-/// Adds the rate limits found by the suite `audit`; returns whether the run is one of that suite.
+/// Adds the rate limits found by the suite `audit` to the page. Returns whether the run is a run of this suite.
 pub(super) fn add(page: &mut Page, run: &Run) -> bool {
     let all = limits(run);
     if all.is_empty() {

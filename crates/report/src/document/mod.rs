@@ -53,7 +53,7 @@ pub struct Page {
     pub(super) parts: Vec<Part>,
 }
 
-/// Puts two warnings in front of a page: that the run is unfinished, and which measurements were not verified completely.
+/// Puts up to two warnings in front of a page: that the run is unfinished, and which measurements were not verified completely.
 fn behind_incomplete(mut page: Page, run: &Run) -> Page {
     let line = |m: &Measurement| {
         let reason = m.outcome.verify.as_ref()?.incomplete()?;
@@ -96,7 +96,7 @@ pub(super) struct Field {
     pub(super) text: String,
     /// Unit of a column head, which terminals put below the name; `None` in rows.
     pub(super) unit: Option<String>,
-    /// A shorter text for narrow terminals, if there is one.
+    /// A shorter text for narrow terminals; `None` if the full text is always used.
     pub(super) short: Option<String>,
     /// True for figures, which are aligned right; names are aligned left.
     pub(super) is_figure: bool,
@@ -140,7 +140,7 @@ impl Field {
     }
 }
 
-/// Escapes control characters of a text in place.
+/// Escapes control and invisible characters of a text in place.
 fn show(text: &mut String) {
     if text.contains(visible::is_hidden) {
         *text = visible::line(text).into_owned();
@@ -148,7 +148,7 @@ fn show(text: &mut String) {
 }
 
 impl Page {
-    /// Returns a copy with control and invisible characters escaped, since texts may contain names that iotax did not choose.
+    /// Returns a copy of the page with control and invisible characters escaped, because texts may contain names from outside, such as a target's.
     pub(super) fn visible(&self) -> Self {
         let mut page = self.clone();
         for part in &mut page.parts {
@@ -169,14 +169,14 @@ impl Page {
         self.parts.push(part);
     }
 
-    /// Adds lines as a part of the page; nothing if `lines` is empty.
+    /// Adds lines as a part of the page; does nothing if `lines` is empty.
     fn add_lines(&mut self, lines: Vec<String>) {
         if !lines.is_empty() {
             self.add(Part::Lines(lines));
         }
     }
 
-    /// Adds a heading with a list; nothing if `sentences` is empty.
+    /// Adds a heading with a list of sentences; does nothing if `sentences` is empty.
     fn add_list(&mut self, head: &'static str, sentences: Vec<String>) {
         if !sentences.is_empty() {
             self.add(Part::List(head, sentences));

@@ -127,7 +127,7 @@ pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workloa
     grid.filled()
 }
 
-/// Names the percentiles left out of a single target's table for lack of I/Os; `None` if there are none.
+/// Names the percentiles left out of a single target's table for lack of I/Os; `None` if none was left out, or with several targets.
 fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
     let [target] = run.plan.targets.as_slice() else { return None };
     if Metric::leading(workload) != Metric::LATENCY_MEAN {
@@ -138,7 +138,7 @@ fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<St
     certainty::left_out(&rows, &SHOWN)
 }
 
-/// Rates of one direction. Those of all directions except flushes add up to the rates of the cell.
+/// Rates and mean latency of one direction. The rates of all directions except flushes add up to the rates of the cell.
 struct Rates {
     iops: Option<f64>,
     bytes_per_s: Option<f64>,

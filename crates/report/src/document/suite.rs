@@ -14,7 +14,7 @@ use iotax_analysis::suite::{SuiteCell, SuiteTest, TargetSeries};
 use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
 
-/// Follows a figure in a map whose measurement is unusable.
+/// Mark after a figure in a map if its measurement is unusable.
 const UNUSABLE: &str = " (unusable)";
 
 /// Adds a heading, the figures (a table by size or depth, or for each target a map by file and record size), and the conclusions.

@@ -47,8 +47,7 @@ pub(super) fn tax_and_verdict(run: &Run, judgement: &Judgement, workload: &str, 
     [figure(cost), verdict(said.join(", "), latency.map(|c| c.ratio.verdict))]
 }
 
-/// Returns the row of a lost target in a table of `columns` columns; `None` if the target was not lost, or if the run measured nothing at
-/// all.
+/// Returns the row of a lost target in a table of `columns` columns; `None` if the target was not lost, or if the run has no measurements.
 pub(super) fn lost_row(run: &Run, judgement: &Judgement, target: &str, columns: usize) -> Option<Vec<Field>> {
     (marks::is_lost(run, target) && !judgement.cells.is_empty()).then(|| {
         let mut row = vec![words(target)];

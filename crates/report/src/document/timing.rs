@@ -3,7 +3,8 @@
 use super::{Grid, Page, Part, figure, words};
 use iotax_analysis::Timing;
 
-/// Builds a table of the phases, and the share of the run's time that was not spent measuring. Warm-up belongs to the phase `measure`.
+/// Builds a page with a table of the run's phases, and the share of the run's time that was not spent measuring. Warm-up belongs to the phase
+/// `measure`.
 #[must_use]
 pub fn timing(timing: Option<&Timing>) -> Page {
     let mut page = Page::default();

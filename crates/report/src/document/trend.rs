@@ -47,17 +47,17 @@ pub fn trend(runs: &[PastRun], trends: &Trends, detail: bool) -> Page {
     page
 }
 
-/// Returns whether a change is within the margin.
+/// Returns whether a change is within the margin of 2%.
 fn is_small(change: &TrendChange) -> bool {
     change.ratio.max(change.ratio.recip()) <= 1.0 + MARGIN
 }
 
-/// Returns whether a series has a new change outside the margin, or a possible change in its newest runs.
+/// Returns whether a series has a new change of more than 2%, or a possible change in its newest runs.
 fn has_moved(trend: &Trend) -> bool {
     trend.pending.is_some() || trend.changes.iter().any(|change| change.is_new && !is_small(change))
 }
 
-/// Names the newest change, or states that there is none, and the number of runs examined.
+/// Formats the first line: the newest change, or that there is none, and the number of runs examined.
 fn headline(runs: &[PastRun], trends: &Trends, changes: &[(&Trend, &TrendChange)]) -> String {
     let span = match (runs.first(), runs.last()) {
         (Some(first), Some(last)) => format!(

@@ -42,7 +42,7 @@ pub fn tuned(tuning: &Tuning) -> Page {
     page
 }
 
-/// Returns the recommended settings with their effect, or a sentence that none helps.
+/// Returns the recommended settings with their effect, or the reason why none is recommended.
 fn answer(tuning: &Tuning) -> Vec<String> {
     let Some((_, confirmed)) = &tuning.confirmation else {
         let all = || tuning.tried.iter().flat_map(|one| &one.comparisons);

@@ -14,7 +14,7 @@ use iotax_model::Run;
 use iotax_model::plan::WatchSpec;
 use iotax_model::units::human;
 
-/// Adds the windows of a watch; with `in_full` also all observations. Returns whether the run is a watch.
+/// Adds the results of a watch to the page; with `in_full` also every window and all observations. Returns whether the run is a watch.
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let Some(watch) = run.plan.watch() else { return false };
     let episodes = episodes(run);
@@ -42,7 +42,7 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     true
 }
 
-/// Adds one table of all targets, and for each event a table of its cost on each target.
+/// Adds one table of all targets' gaps and I/Os, and one table with the effect of each event on each target.
 fn add_side_by_side(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episode<'_>], in_full: bool) {
     page.add(Part::Head(heading_of_all(run)));
     let mut grid = Grid::new(&SIDE_BY_SIDE);
@@ -88,7 +88,7 @@ fn events_side_by_side(run: &Run, episodes: &[Episode<'_>]) -> Grid {
     grid
 }
 
-/// Adds the cost of each event over all rounds.
+/// Adds the cost of each event over all rounds, its comparison with the baseline, and a summary of the windows.
 fn add_summary(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episode<'_>], in_full: bool) {
     let prices = prices(run, episodes);
     if !prices.is_empty() {
@@ -194,7 +194,7 @@ fn add_timeouts(page: &mut Page, episode: &Episode<'_>) {
     }
 }
 
-/// Adds a table of the longest gap as each layer saw it.
+/// Adds a table of the longest gap as observed at each layer: the load and each watched block device.
 fn add_sights(page: &mut Page, episode: &Episode<'_>) {
     let rows = sights(episode);
     if !rows.is_empty() {

@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Significant digits of a figure in a chart's table.
 const DIGITS: i32 = 5;
 
-/// Heights of plots in pixels; keep in sync with `draw.js`.
+/// Height of a curve plot in pixels. This and the heights below must match `draw.js`.
 const CURVE_HEIGHT: usize = 366;
 const MAP_HEIGHT: usize = 400;
 const POINTS_HEIGHT: usize = 420;
@@ -102,7 +102,7 @@ pub(super) struct Axis {
     pub(super) unit: Unit,
     /// True for a logarithmic axis; a linear one starts at 0.
     pub(super) log: bool,
-    /// The axis reaches at least this value.
+    /// Value that the axis reaches at least, whatever the data.
     pub(super) at_least: f64,
 }
 
@@ -114,7 +114,7 @@ pub(super) enum Across {
     Words { column: usize, label: String },
     /// The values of a numeric column.
     Figures { column: usize, axis: Axis },
-    /// Time within each round, with the rounds side by side.
+    /// Time within a round, with the rounds drawn side by side.
     Rounds(Rounds),
 }
 
@@ -139,7 +139,7 @@ pub(super) struct Panel {
     pub(super) axis: Axis,
     /// Height in pixels.
     pub(super) height: u32,
-    /// Indices of the columns with the two ends of the confidence interval, if there is one.
+    /// Indices of the columns with the two ends of the confidence interval; `None` for a panel without intervals.
     pub(super) ends: Option<(usize, usize)>,
 }
 
@@ -169,7 +169,7 @@ pub(super) enum Plot {
         from: Option<usize>,
         /// Column with the length of each bar.
         value: usize,
-        /// Columns with the two ends of the confidence interval.
+        /// Columns with the two ends of the confidence interval; `None` for bars without intervals.
         ends: Option<(usize, usize)>,
         labels: Vec<Label>,
         axis: Axis,
@@ -295,7 +295,7 @@ impl Chart {
         spec.to_string().replace('<', "\\u003c")
     }
 
-    /// Returns whether the chart needs a colour legend; not if labels or axes already name the series.
+    /// Returns whether the chart needs a colour legend. It needs none for a single series, or if labels or axes name the series.
     fn has_legend(&self) -> bool {
         match &self.plot {
             Plot::Lines { .. } | Plot::Curve { .. } | Plot::Course { .. } => self.colours.len() > 1,

@@ -16,7 +16,7 @@ pub(super) struct Clock<'a> {
 }
 
 impl<'a> Clock<'a> {
-    /// Merges so many intervals that about `most` remain in total; each measurement keeps at least one.
+    /// Merges consecutive intervals so that about `most` remain in total; each measurement keeps at least one.
     pub(super) fn new(mut measurements: Vec<&'a Measurement>, targets: &[&str], most: usize) -> Self {
         let place = |m: &Measurement| targets.iter().position(|target| *target == m.target);
         measurements.sort_by_key(|m| (place(m), m.round));

@@ -10,7 +10,7 @@ use super::page::set;
 use crate::document;
 use crate::figure::counted;
 
-/// Name and CSS class of stacks that kept their guarantees, and of stacks that broke them.
+/// Name and CSS class of the stacks that kept their guarantees; [`LOST`] is for stacks that broke them.
 const KEPT: (&str, &str) = ("kept", "good");
 const LOST: (&str, &str) = ("lost", "bad");
 

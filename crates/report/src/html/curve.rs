@@ -1,4 +1,4 @@
-//! Shows latency against offered load: charts with all targets of a workload in one.
+//! Shows latency against offered load: charts that contain all targets of a workload.
 
 use maud::{Markup, html};
 
@@ -46,7 +46,7 @@ fn beside_knee(power: &Located) -> String {
     format!("knee at {}", human::count(power.at))
 }
 
-/// Builds a chart of a response time, selected by `of`, against the rate; only rates that a target sustained are drawn.
+/// Builds a chart of a response time, which `of` selects, against the rate. Only rates that a target sustained are drawn.
 fn chart(run: &Run, curves: &Curves<'_>, name: &str, of: impl Fn(&RatePoint<'_>) -> Option<f64>) -> Chart {
     let row = |curve: &Curve<'_>, point: &RatePoint<'_>| -> Vec<Cell> {
         let is_next = |at: f64| {

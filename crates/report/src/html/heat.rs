@@ -18,7 +18,7 @@ const MOST_BINS: f64 = 40.0;
 /// Number of leading columns, which identify an interval: target, round, start, end.
 const WHEN: usize = 4;
 
-/// Latency bins whose edges have equal ratios.
+/// Latency bins of equal width on a logarithmic scale.
 struct Bins {
     least_ns: f64,
     /// Ratio of a bin's upper edge to its lower edge.

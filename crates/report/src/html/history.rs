@@ -1,4 +1,4 @@
-//! Shows cells over several runs: a chart for each workload, a line for each target.
+//! Shows several runs: a chart for each workload, with a line for each target.
 
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{Account, History, Track};
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::chart::{Across, Axis, Cell, Chart, ChartId, Panel, Plot, Unit, legend};
 use super::{COLOURS, shown};
 
-/// Height of a chart's panel in pixels.
+/// Height of a chart's plot area in pixels.
 const HEIGHT: u32 = 220;
 
 /// Builds a chart for each workload by one metric, with the 95% intervals over the rounds, for a page that includes [`super::STYLE`] and

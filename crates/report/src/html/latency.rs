@@ -14,7 +14,7 @@ use iotax_model::Run;
 /// Largest step between two points of the distribution, as a share of all I/Os.
 const STEP: f64 = 0.02;
 
-/// Factor by which the share of slower I/Os shrinks at least between two points in the tail.
+/// Factor by which the share of slower I/Os shrinks between two neighbouring points in the tail, at least.
 const TAIL: f64 = 1.6;
 
 /// Returns a logarithmic axis for latencies.
@@ -125,8 +125,8 @@ pub(super) fn distribution(run: &Run, workload: &Workload, cells: &[&CellJudgeme
     }
 }
 
-/// Returns points of the cumulative distribution (nanoseconds, share of I/Os that took no longer): the first, the last, and enough in between
-/// to draw the curve. Each is exact up to the histogram's error.
+/// Returns points of the cumulative distribution, as nanoseconds and the share of I/Os that took no longer: the first, the last, and enough in
+/// between to draw the curve. Each point is exact up to the histogram's error.
 fn cumulated(latency: &Histogram) -> Vec<(f64, f64)> {
     let all = latency.count() as f64;
     let mut points: Vec<(f64, f64)> = Vec::new();

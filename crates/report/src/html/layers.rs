@@ -14,7 +14,7 @@ use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::{Edge, Judgement, Metric, Tax};
 use iotax_model::Run;
 
-/// A target in the chart of the ladder. Times are in nanoseconds.
+/// A target as a bar in the chart of the ladder; the rung below it differs by one layer or setting. Times are in nanoseconds.
 struct Rung {
     name: String,
     /// The added layer and its cost, as text.
@@ -34,7 +34,7 @@ struct Rung {
 /// For each target, the step of the ladder that leads to it in the chart, and the cost of this step.
 type Steps<'a> = HashMap<&'a str, (&'a Edge, Tax)>;
 
-/// Builds the ladders of all workloads; empty if nothing was compared.
+/// Builds for each workload the charts of the ladder and the table of its steps; empty if nothing was compared.
 pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
     let compared = |workload: &&Workload| {
         let both = judgement.steps.iter().chain(&judgement.comparisons);
@@ -125,7 +125,7 @@ fn ladder(run: &Run, judgement: &Judgement, on: &Workload, metric: Metric) -> Ch
     }
 }
 
-/// Returns the cost of each target against the baseline as separate bars.
+/// Returns a bar per target: its cost over the baseline, for plans without ladder steps.
 fn taxes(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Vec<Rung> {
     let rung = |name: &str| {
         let comparison = judgement.comparison(workload, name, metric)?;
@@ -179,7 +179,7 @@ fn steps_to<'a>(judgement: &'a Judgement, workload: &str, metric: Metric) -> Ste
     steps
 }
 
-/// Adds the rungs above the last one, recursively.
+/// Adds the targets whose ladder step starts at the last rung, each followed recursively by the targets above it.
 fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
     let Some(place) = rungs.len().checked_sub(1) else { return };
     let (beneath, from) = (rungs[place].name.clone(), rungs[place].from + rungs[place].adds);

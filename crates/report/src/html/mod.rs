@@ -64,7 +64,7 @@ pub const STYLE: &str = include_str!("style.css");
 /// Number of target colours in the style sheet; colours repeat if there are more targets.
 const COLOURS: usize = 10;
 
-/// Marks a page as written by iotax: its first bytes. A page that merely quotes a report starts differently.
+/// Mark of pages that iotax wrote: the first bytes of the file. A page that merely quotes a report starts differently.
 pub const MARK: Mark = Mark::start(
     "HTML",
     "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"generator\" content=\"iotax\">",
@@ -113,7 +113,7 @@ pub fn layers(run: &Run, judgement: &Judgement) -> Markup {
     shown(&layers::section(run, judgement))
 }
 
-/// Escapes hidden characters, which can only come from names and texts that iotax did not write.
+/// Escapes hidden characters in the page; they can only come from names and texts that iotax did not write.
 fn shown(markup: &Markup) -> Markup {
     PreEscaped(visible::text(&markup.0).into_owned())
 }
@@ -170,7 +170,7 @@ fn colours(run: &Run, rows: &[Vec<Cell>]) -> Vec<(String, String)> {
     targets.map(|target| (target.name.clone(), colour(run, &target.name))).collect()
 }
 
-/// Identifies the charts of a workload.
+/// Returns the run and workload by which a workload's charts are identified.
 fn place<'a>(run: &Run, workload: &'a str) -> ChartId<'a> {
     let number = run.plan.workloads.iter().position(|w| w.name == workload).unwrap_or_default();
     ChartId { run: run.id, workload, number: number + 1 }
@@ -287,7 +287,7 @@ fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
     }
 }
 
-/// Counts the measurements of each grade: clean, with remarks, unusable; `None` if all are clean.
+/// Formats the number of measurements that are clean, have remarks, or are unusable; `None` if none has remarks or is unusable.
 fn trust(judgement: &Judgement) -> Option<String> {
     let of = |grade: Grade| judgement.grades.iter().filter(|found| **found == grade).count() as u64;
     let (clean, remarks, unusable) = (of(Grade::Clean), of(Grade::Remarks), of(Grade::Unusable));

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::document::{Field, Grid, Page, Part};
 
-/// Returns the content of a `main` element, with `h2` headings; tables that are too wide scroll horizontally.
+/// Returns the page as the content of a `main` element, with `h2` headings; tables that are too wide scroll horizontally.
 #[must_use]
 pub fn set(page: &Page) -> Markup {
     let page = page.visible();

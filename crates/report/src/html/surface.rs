@@ -10,7 +10,7 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::sweep::Map;
 
-/// Width and height of the picture in SVG units.
+/// Width of the picture in SVG units; `HEIGHT` is its height.
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 400.0;
 /// Position of the floor's rear corner in SVG units.

@@ -59,7 +59,7 @@ fn compares(run: &Run) -> bool {
     run.source.is_none() && run.plan.targets.len() > 1
 }
 
-/// Returns the column head and the format for bytes per second.
+/// Returns the head of the column of bytes per second, and the function that formats its values; imported runs may use bits.
 fn rate(run: &Run) -> (&'static str, fn(f64) -> String) {
     run.source.as_ref().map_or(("MB/s", megabytes), rate_of)
 }

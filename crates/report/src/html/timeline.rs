@@ -24,7 +24,7 @@ struct Layer<'a> {
     column: String,
     label: String,
     unit: Unit,
-    /// The axis reaches at least this value.
+    /// Value that the vertical axis reaches at least, whatever the data.
     at_least: f64,
     height: u32,
     /// Returns the figure's mean over an interval; `None` if unknown.

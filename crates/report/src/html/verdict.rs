@@ -8,7 +8,8 @@ use iotax_analysis::Comparison;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_model::Run;
 
-/// Renders a verdict: with the reason if withheld, with the margin if the same, with the number of rounds that would decide it if undecided.
+/// Renders a verdict. A withheld verdict gets its reason, the verdict `same` the margin, an undecided one the number of further rounds that would
+/// decide it.
 pub(super) fn verdict(run: &Run, c: &Comparison) -> Markup {
     let more = c.ratio.needed_rounds.map(|needed| needed.saturating_sub(c.rounds));
     html! {

@@ -61,7 +61,7 @@ pub(super) fn sections(run: &Run) -> Markup {
     }
 }
 
-/// Sorts the measured windows by round, and within each by the plan's order of targets if these ran at the same time.
+/// Sorts the measured windows by round and by the plan's order of targets, if the targets ran at the same time; else keeps the run's order.
 fn in_plan<'a, 'b>(run: &Run, all: &'b [Episode<'a>]) -> Vec<&'b Episode<'a>> {
     let place = |name: &str| run.plan.targets.iter().position(|target| target.name == name);
     let mut all: Vec<&Episode<'_>> = all.iter().collect();
@@ -128,7 +128,7 @@ fn comparison_table(run: &Run, compared: &[PriceComparison<'_>]) -> Markup {
     }
 }
 
-/// Builds a table of the longest gap as each layer saw it.
+/// Builds a table of the longest gap as observed at each layer: the load and each watched block device.
 fn layers(episode: &Episode<'_>) -> Markup {
     let rows = sights(episode);
     html! {

@@ -19,11 +19,11 @@ pub(super) struct AnswerEntry<'a> {
     rate: Option<f64>,
     #[serde(flatten)]
     interval: Option<Interval>,
-    /// The highest rate that was tried; all kept the conditions.
+    /// The highest rate that was tried, if all conditions held at every rate.
     at_least: Option<f64>,
-    /// The lowest rate that was tried; none kept the conditions.
+    /// The lowest rate that was tried, if the conditions held at no rate.
     below: Option<f64>,
-    /// The condition that fails above the rate, or capacity.
+    /// The condition that fails at higher rates, or `capacity` if the target completes no more.
     limited_by: Option<String>,
     /// Windows at a rate that were measured.
     trials: usize,

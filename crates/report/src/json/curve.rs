@@ -12,7 +12,7 @@ pub(super) struct CurveEntry<'a> {
     target: &'a str,
     /// The same work in a closed loop, or at the lowest rate where the run has no closed loop.
     workload: &'a str,
-    /// By rising rate.
+    /// The measured rates, the lowest first.
     points: Vec<CurvePoint<'a>>,
     /// I/Os per second in a closed loop.
     closed_loop: Option<Located>,
@@ -31,9 +31,9 @@ struct CurvePoint<'a> {
     achieved: Option<f64>,
     /// I/Os that were due in the windows of all rounds.
     due: u64,
-    /// I/Os that completed in them.
+    /// I/Os that completed in the windows of all rounds.
     completed: u64,
-    /// True if 98% of the I/Os due completed in the windows, or all but two in each. Where it is false, times tell how long the queue was
+    /// True if 98% of the I/Os due completed in the windows, or all but two in each. Where it is false, the latencies depend on how long the queue was
     /// when the window ended.
     sustained: bool,
     /// Mean time from submission to completion.

@@ -39,15 +39,15 @@ struct FindingEntry<'a> {
     title: &'a str,
     /// The device, mount point, guest or interface.
     place: &'a str,
-    /// The value.
+    /// The value that was found.
     seen: &'a str,
     /// The file or command that shows it.
     evidence: &'a str,
-    /// Why it matters.
+    /// The reason why the finding matters.
     why: &'a str,
     /// A command, or the next step.
     remedy: &'a str,
-    /// The document that says so.
+    /// The publication that the finding rests on.
     source: &'a str,
 }
 

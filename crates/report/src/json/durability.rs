@@ -79,7 +79,7 @@ enum NoCount {
     NotCounted,
 }
 
-/// Builds the entry on the durable-write methods of a run.
+/// Builds the JSON entry on the durable-write methods of a run.
 pub(super) fn entry<'a>(writes: &'a DurableWrites<'a>) -> DurableWritesEntry<'a> {
     DurableWritesEntry { reference: writes.reference, methods: writes.cells.iter().map(method).collect() }
 }

@@ -22,7 +22,7 @@ struct LimitEntry {
     scope: ScopeWord,
     /// Per second, geometric mean over sizes and rounds.
     rate: f64,
-    /// The largest difference of a round from it, as a share of it.
+    /// The largest deviation of a round from the mean rate of its direction, as a share of that mean.
     spread: f64,
     /// The two block sizes at which the rates are equal.
     sizes_bytes: [u64; 2],
@@ -74,7 +74,7 @@ struct BurstEntry {
     seconds: f64,
 }
 
-/// A workload's rate behind bursts.
+/// A workload's rate after its bursts.
 #[derive(Serialize, JsonSchema)]
 struct SustainedRateEntry<'a> {
     workload: &'a str,

@@ -16,7 +16,7 @@ pub(super) struct PhasedComparisonEntry<'a> {
 
 #[derive(Serialize, JsonSchema)]
 struct PhaseEntry<'a> {
-    /// Begin of the phase, from the trace's first I/O.
+    /// Start of the phase, counted from the trace's first I/O.
     from_ns: u64,
     /// End of the phase.
     to_ns: u64,

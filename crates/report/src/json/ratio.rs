@@ -107,7 +107,7 @@ impl<'a> From<&'a Comparison> for ComparisonEntry<'a> {
     }
 }
 
-/// Builds the entry of a comparison along a step of the ladder, with the step's name; `None` if the targets are not adjacent in the ladder.
+/// Builds the entry of a comparison along a ladder step, with the step's name; `None` if the targets differ by more than one layer or setting.
 pub(super) fn step<'a>(judgement: &'a Judgement, c: &'a Comparison) -> Option<StepEntry<'a>> {
     Some(StepEntry { name: &judgement.edge(c)?.name, comparison: c.into() })
 }

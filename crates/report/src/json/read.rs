@@ -1,4 +1,4 @@
-//! Reads from an `iotax/1` document what a comparison of runs needs.
+//! Reads the data that a comparison of runs needs from an `iotax/1` document.
 
 use iotax_model::Workload;
 use iotax_model::plan::Neighbour;
@@ -29,7 +29,7 @@ pub enum ReadError {
         /// Value of the document's key `schema`.
         found: String,
     },
-    /// The document is from a version that did not yet store each measurement's figures.
+    /// An older version of iotax wrote the document, without the figures of each measurement.
     #[error(
         "it was written by an iotax that did not yet write what comparing needs; write it again from its store: \
          iotax report {run} --json FILE"
@@ -41,7 +41,7 @@ pub enum ReadError {
     /// A part of the document differs from what iotax writes.
     #[error("{place}: {reason}")]
     Part {
-        /// Key, or measurement, that is wrong.
+        /// The key or the measurement that is wrong.
         place: String,
         /// Reason why this part is rejected.
         reason: String,
@@ -159,7 +159,7 @@ fn part<T: DeserializeOwned>(document: &mut Value, key: &str) -> Result<T, ReadE
     })
 }
 
-/// Collects the rates that curves and rate searches found.
+/// Collects the rates that curves and rate searches tried to locate, found or not.
 fn rates(curves: Vec<ReadCurve>, answers: Vec<ReadAnswer>) -> Vec<LocatedRate> {
     let located = |at: f64, low: Option<f64>, high: Option<f64>| {
         let interval = low.zip(high).map(|(low, high)| Interval { low, high });

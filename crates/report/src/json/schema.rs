@@ -18,7 +18,7 @@ fn schema<T: JsonSchema>(file: &str) -> Value {
     schema
 }
 
-/// Rejects unknown keys, and removes default values, which only matter for reading.
+/// Changes a schema to reject unknown keys, and removes default values, which only matter for reading.
 fn closed(schema: &mut Schema) {
     schema.remove("default");
     schema.remove("format");

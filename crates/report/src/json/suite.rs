@@ -68,7 +68,7 @@ struct DepthKnee<'a> {
 /// The deepest queue compared with the first depth that gives 90% of the ceiling.
 #[derive(Serialize, JsonSchema)]
 struct BeyondKnee {
-    /// Ratio of the IOPS; 1 means no more than there.
+    /// IOPS divided by those at the knee; 1 means that more load adds nothing.
     iops_ratio: f64,
     /// Ratio of the mean latencies.
     latency_ratio: f64,

@@ -123,7 +123,7 @@ struct PendingEntry {
     /// Number of newest runs that may be at a new level.
     runs: usize,
     ratio: f64,
-    /// Number of further runs like these that would make it a change; absent if 12 would not.
+    /// Number of further runs with the same shift after which it would count as a change; absent if more than 12.
     needed_runs: Option<usize>,
 }
 

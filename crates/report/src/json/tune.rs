@@ -39,13 +39,13 @@ struct CandidateEntry<'a> {
 struct TriedEntry<'a> {
     #[serde(flatten)]
     candidate: CandidateEntry<'a>,
-    /// The target of the screening that had it.
+    /// Name of the target with this setting in the first run.
     target: &'a str,
     /// Geometric mean over the workloads; more than 1 is better.
     gain: Option<f64>,
-    /// True if it went on to the confirmation.
+    /// True if the setting was tried again in the confirmation.
     chosen: bool,
-    /// Why it was not measured.
+    /// The reason why the setting was not measured.
     lost: Option<&'a str>,
     /// The setting against the present one.
     comparisons: Vec<ComparisonEntry<'a>>,

@@ -60,7 +60,7 @@ struct StoodStill {
 struct EventEntry<'a> {
     /// The event's name, or a mark's text.
     name: &'a str,
-    /// True for a mark, which has no command; absent of events.
+    /// True for a mark, which has no command; absent for events.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     mark: bool,
     at_ns: u64,

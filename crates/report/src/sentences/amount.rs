@@ -15,14 +15,14 @@ pub(crate) enum Of {
     Latency,
 }
 
-/// Formats the relative difference over several pairs on one workload: `29% fewer IOPS`, or in an open loop `12% longer`. `None` if a ratio
-/// is unknown.
+/// Formats the relative difference of one or several pairs of targets on a workload: `29% fewer IOPS`, or in an open loop `12% longer`. `None` if a
+/// ratio is unknown.
 pub(super) fn relative(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> Option<String> {
     let (of, ratios) = ratios(run, pairs)?;
     Some(share(of, &ratios))
 }
 
-/// Returns the ratios of all pairs: of IOPS, or of latency in an open loop. `None` if any is unknown.
+/// Returns the ratios of all pairs: of IOPS, or of latency in an open loop. `None` if any ratio is unknown.
 pub(super) fn ratios(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> Option<(Of, Vec<f64>)> {
     let is_paced = |c: &Comparison| {
         let workload = run.plan.workloads.iter().find(|w| w.name == c.workload);
@@ -36,7 +36,8 @@ pub(super) fn ratios(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> Option<
     Some((Of::Iops, iops?))
 }
 
-/// Formats the time added over the baselines: `35.2 us` or `27.0 to 28.2 us`; `None` if any is unknown.
+/// Formats the time by which targets differ from their baselines, without sign: `35.2 us` or `27.0 to 28.2 us`; `None` if the difference of any
+/// comparison is unknown.
 pub(super) fn absolute(comparisons: &[&Comparison]) -> Option<String> {
     let amounts: Option<Vec<f64>> = comparisons.iter().map(|c| Some(c.ratio.tax?.ns.abs())).collect();
     range(&amounts?, human::time)

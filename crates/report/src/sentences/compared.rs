@@ -9,10 +9,10 @@ use iotax_analysis::Metric;
 use iotax_analysis::compare::{Compared, ComparedCell, More, Which};
 use iotax_analysis::stats::verdict::Verdict;
 
-/// Returns the conclusions: decided verdicts by target, then undecided and withheld ones.
+/// Returns the conclusions: decided verdicts by target, then undecided comparisons, then withheld verdicts.
 ///
-/// They are about the mean latency, or for network streams the throughput; if the user did not request that metric, about the first requested
-/// one.
+/// The conclusions are about mean latency, or for network streams throughput; if the user did not request that metric, about the first requested
+/// metric.
 #[must_use]
 pub fn conclusions(compared: &Compared) -> Vec<String> {
     let asked = &compared.metrics;
@@ -41,7 +41,7 @@ pub fn conclusions(compared: &Compared) -> Vec<String> {
     sentences
 }
 
-/// Explains why the report of a run that adds rounds may leave a comparison undecided that is decided here.
+/// Explains why a comparison that is decided here may be undecided in the report of its run, which adds rounds and tests several times.
 fn stricter(more: &More) -> String {
     format!(
         "These verdicts are of this comparison alone, from all rounds at once. The report of {} looks several times, at more comparisons, and asks \
@@ -98,11 +98,12 @@ fn is_open(cell: &ComparedCell) -> bool {
 /// Minimum number of rounds for a confidence interval.
 const FEWEST_ROUNDS: u32 = 2;
 
-/// Minimum number of rounds for an estimate of the noise. With fewer, the noise is known to a factor of two at best, so the number of rounds
-/// needed to a factor of four.
+/// Minimum number of rounds for an estimate of the noise. With fewer rounds, the noise is known to a factor of two at best, and so the number of
+/// needed rounds to a factor of four.
 const KNOWN_NOISE: u32 = 8;
 
-/// Returns the rounds that each run needs to decide every cell for which this number is known; `None` if it is known for none.
+/// Returns the number of rounds that each run needs to decide every comparison for which this number is known. If it is known for none: 2 if a
+/// comparison has a single round, else `None`.
 fn deciding(open: &[&ComparedCell]) -> Option<u32> {
     let needed = open.iter().filter_map(|cell| cell.ratio.needed_rounds).max();
     needed.or_else(|| open.iter().any(|cell| cell.rounds.0.min(cell.rounds.1) < 2).then_some(FEWEST_ROUNDS))

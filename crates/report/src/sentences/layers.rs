@@ -9,7 +9,7 @@ use iotax_model::Run;
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
 
-/// Ladder steps with the same name and the same verdicts; at least one step.
+/// Ladder steps (pairs of targets one layer apart) with the same name and the same verdicts; at least one step.
 struct Layer<'a> {
     edge: &'a Edge,
     places: Vec<&'a Versus<'a>>,
@@ -66,7 +66,7 @@ impl Layer<'_> {
         }
     }
 
-    /// Returns, for each workload with this verdict, the comparisons of all steps by this metric, in the plan's order.
+    /// Returns the comparisons of all steps by this metric, grouped by workload, for the workloads with this verdict, in the plan's order.
     fn with(&self, run: &Run, metric: Metric, verdict: Verdict) -> Vec<Vec<(&Versus<'_>, &Comparison)>> {
         let mut found = Vec::new();
         let judged = |c: &&Comparison| self.places[0].verdict(run, c) == verdict;
@@ -108,7 +108,7 @@ impl Layer<'_> {
         (!parts.is_empty()).then(|| format!("{}: {}", self.name(run), parts.join("; ")))
     }
 
-    /// Describes the cost in host CPU time, as a range over the steps and workloads on which it is decided; `None` if on none.
+    /// Describes the cost in host CPU time, as a range over the steps and workloads on which it is decided; `None` if it is decided on none.
     fn cpu(&self, run: &Run) -> Option<String> {
         let part = |verdict, word| {
             let found = self.with(run, Metric::CPU_PER_IO, verdict);

@@ -46,7 +46,7 @@ pub fn unfinished(run: &Run) -> Option<String> {
     Some(if can_go_on { format!("{state} Go on: {}", run.command("resume", "")) } else { state })
 }
 
-/// Returns all conclusions: which demands are met, and the results of the comparisons.
+/// Returns all conclusions of a run: which demands are met, the steady state, and the results of the comparisons.
 #[must_use]
 pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut all = crate::demands::sentences(run, judgement);
@@ -121,7 +121,7 @@ fn unpaired(run: &Run) -> Option<String> {
     })
 }
 
-/// States that verification found no fault; `None` if nothing was verified, and after faults, which are reported as warnings.
+/// States that verification found no fault; `None` if nothing was verified, or if faults were found, which are reported as warnings.
 pub(crate) fn verified(run: &Run) -> Option<String> {
     let mut all = Findings::default();
     run.measurements.iter().filter_map(|m| m.outcome.verify.clone()).for_each(|findings| all.merge(findings));
@@ -141,7 +141,7 @@ pub(super) fn margin(run: &Run) -> String {
     format!("within {}", run.plan.margin)
 }
 
-/// A target and a baseline with all their comparisons, and the ladder step between them if they are adjacent.
+/// A target and a baseline with all their comparisons, and the ladder step between the two if they differ by one layer or setting.
 struct Versus<'a> {
     target: &'a str,
     baseline: &'a str,
@@ -180,12 +180,12 @@ impl<'a> Versus<'a> {
         deciding.unwrap_or(comparison).ratio.verdict
     }
 
-    /// Returns the comparison of this pair on the same workload by another metric.
+    /// Returns the comparison of this pair by `metric`, on the workload of `comparison`; `None` if the pair is not compared by that metric.
     fn beside(&self, comparison: &Comparison, metric: Metric) -> Option<&'a Comparison> {
         self.by(metric).find(|c| c.workload == comparison.workload)
     }
 
-    /// Returns whether only the target is emulated and not the baseline, so that the difference includes the emulation.
+    /// Returns whether the target is emulated and the baseline is not, so that the difference includes the emulation.
     fn only_one_emulated(&self, run: &Run) -> bool {
         is_emulated(run, self.target) && !is_emulated(run, self.baseline)
     }
@@ -200,7 +200,7 @@ fn pair(judgement: &Judgement, comparison: &Comparison) -> String {
     }
 }
 
-/// Names the workloads of some comparisons; `every workload` for all.
+/// Names the workloads of some comparisons; `every workload` if these are all of the run.
 fn places(run: &Run, found: &[&Comparison]) -> String {
     if found.len() == run.plan.workloads.len() && found.len() > 1 {
         return "every workload".into();

@@ -10,8 +10,8 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
 
-/// Returns a sentence per pair with a decided comparison, the ladder's steps first. Targets with a ladder step share one sentence against the
-/// baseline, because the steps already account for their cost.
+/// Returns a sentence per pair with a decided comparison, ladder steps first. Targets that a ladder step leads to share one sentence against the
+/// baseline, because the steps already give their costs.
 pub(super) fn costs(
     run: &Run,
     judgement: &Judgement,
@@ -80,7 +80,7 @@ fn workloads(found: &[&Comparison]) -> String {
     listed_briefly(&found.iter().map(|c| c.workload.clone()).collect::<Vec<_>>())
 }
 
-/// Compares throughputs: `carries 9.41 of 31.2 Gbit/s on tcp-upload`; `None` if none is decided.
+/// Compares throughputs: `carries 9.41 of 31.2 Gbit/s on tcp-upload`; `None` if no comparison is decided.
 fn carried(run: &Run, judgement: &Judgement, versus: &Versus<'_>) -> Option<String> {
     let rate = |c: &Comparison, target: &str| judgement.summary(&c.workload, target)?.of(Metric::BYTES_PER_S);
     let moved = |verdict, between: &str| {
@@ -103,7 +103,7 @@ fn carried(run: &Run, judgement: &Judgement, versus: &Versus<'_>) -> Option<Stri
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Compares CPU costs: `takes 450 ms more host CPU per GiB on tcp-upload and tcp-download`; `None` if none is decided.
+/// Compares CPU costs: `takes 450 ms more host CPU per GiB on tcp-upload and tcp-download`; `None` if no comparison is decided.
 fn cpu(versus: &Versus<'_>) -> Option<String> {
     let part = |verdict, word| {
         let found = with(versus, Metric::CPU_PER_GIB, verdict);
@@ -115,7 +115,7 @@ fn cpu(versus: &Versus<'_>) -> Option<String> {
     (!parts.is_empty()).then(|| format!("takes {}", parts.join(" and ")))
 }
 
-/// Compares round-trip times: `adds 35.2 us to a round trip on tcp-rtt`; `None` if none is decided.
+/// Compares round-trip times: `adds 35.2 us to a round trip on tcp-rtt`; `None` if no comparison is decided.
 fn trips(run: &Run, versus: &Versus<'_>) -> Option<String> {
     let part = |verdict, verb: &str, to: &str| {
         let each = with(versus, Metric::LATENCY_MEAN, verdict)

@@ -8,11 +8,11 @@ use iotax_model::plan::FIRST_LOOK;
 use iotax_model::units::{Nanos, human};
 use iotax_model::{Run, RunState};
 
-/// Rounds that a run with several interim tests needs, in percent of the rounds for a single test at the end.
+/// Rounds that a run with several interim tests needs, in percent of the rounds that a single test at the end needs.
 const LOOKS_COST: u32 = 125;
 
-/// Names the next step: `20 min would decide 6 of them: iotax resume 1 --time 20m`. `needed` has the total rounds for each open comparison;
-/// `None` if unknown or above the maximum.
+/// Names the next step: `a new run of 20 min would decide 6 of them: iotax resume 1 --time 20m`. `needed` has the total rounds for each undecided
+/// comparison, `None` if unknown or above the maximum.
 pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]) -> String {
     if run.source.is_some() {
         return "more repetitions of the imported tool may decide".into();
@@ -68,8 +68,8 @@ fn with_looks(rounds: u32) -> u32 {
     (rounds.saturating_mul(LOOKS_COST)).div_ceil(100).max(FIRST_LOOK + 2)
 }
 
-/// Names the time and the command for more rounds: `more rounds of run 1 take 3 min: iotax resume 1 --repeat 12`; `None` if the run already
-/// has this many.
+/// Names the time and the command for more rounds: `more rounds of run 1 take 3 min: iotax resume 1 --repeat 12`; `None` if the run already has
+/// `rounds` rounds.
 pub(super) fn more_rounds(more: &More, rounds: u32) -> Option<String> {
     let (label, command) = (&more.label, &more.command);
     if more.is_anew {
@@ -87,7 +87,7 @@ fn rounds_of(rounds: u32) -> String {
     crate::figure::counted(rounds, "round")
 }
 
-/// Returns the time for this many rounds, rounded up to a convenient value, and the same as text.
+/// Returns the time that `rounds` rounds take, rounded up to 10 s, 1 min or 10 min, and the same time as text.
 fn time(run: &Run, rounds: u32) -> (Nanos, String) {
     time_of(round_time(run), rounds)
 }

@@ -22,7 +22,7 @@ pub(crate) fn lost(run: &Run) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// Names the comparisons whose verdict is withheld because a measurement is unusable; `None` if there are none.
+/// Names the comparisons whose verdict is withheld because a measurement is unusable; `None` if no verdict is withheld.
 pub(super) fn withheld(judgement: &Judgement, all: &[&Comparison]) -> Option<String> {
     let found: Vec<&Comparison> = all.iter().copied().filter(|c| c.ratio.withheld.is_some()).collect();
     let reason = found.first()?.ratio.withheld.as_deref()?;
@@ -32,7 +32,7 @@ pub(super) fn withheld(judgement: &Judgement, all: &[&Comparison]) -> Option<Str
     Some(format!("No verdict is given: {which}; {instance}{reason}."))
 }
 
-/// Names the undecided comparisons and the command that would decide them; `None` if there are none.
+/// Names the undecided comparisons and the command that would decide them; `None` if all are decided.
 pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -> Option<String> {
     let is_open = |c: &&Comparison| c.ratio.verdict == Verdict::Undecided && c.ratio.withheld.is_none();
     let open: Vec<&Comparison> = all.iter().copied().filter(is_open).collect();
@@ -43,8 +43,8 @@ pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -
     Some(format!("Not decided: {}; {}", named(judgement, &open), next_step(run, judgement, &needed)))
 }
 
-/// States after how many rounds a run that adds rounds had decided every comparison; `None` if the run ended for another reason or has not
-/// ended.
+/// States after how many rounds a run that adds rounds had decided every required comparison; `None` if the run ended for another reason, or has
+/// not ended.
 pub(super) fn decided(standing: &Standing) -> Option<String> {
     (standing.stopped == Some(Stopped::Decided)).then(|| {
         let most = standing.looks.last().copied().unwrap_or_default();
@@ -56,7 +56,8 @@ pub(super) fn decided(standing: &Standing) -> Option<String> {
     })
 }
 
-/// Lists comparisons: `LVM (host-lvm over host-device) on a and b`; for many pairs `14 comparisons of 5 pairs, marked in the tables`.
+/// Lists comparisons: `LVM (host-lvm over host-device) on a and b`; for more than [`MOST_NAMED`] pairs `14 comparisons of 5 pairs, marked in the
+/// tables`.
 fn named(judgement: &Judgement, found: &[&Comparison]) -> String {
     let mut pairs: Vec<(String, Vec<String>)> = Vec::new();
     for comparison in found {

@@ -1,4 +1,4 @@
-//! Compares each target as a whole with the baseline, where more than one layer separates them.
+//! Compares each target that is more than one layer away from the baseline with the baseline.
 
 use super::amount::{Of, range, ratios, share};
 use super::{Versus, margin, places};
@@ -7,7 +7,8 @@ use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
 use iotax_model::units::human;
 
-/// Returns a sentence for all targets whose layers have sentences already, and one with CPU time for each other target.
+/// Returns a sentence per target that no ladder step leads to, with CPU time, and one sentence for all other targets, whose layers have sentences
+/// already.
 pub(super) fn totals(run: &Run, judgement: &Judgement, totals: &[Versus<'_>]) -> Vec<String> {
     // The layers' costs add up to the total, so only targets without layers are described in full.
     let (reached, others): (Vec<&Versus<'_>>, Vec<&Versus<'_>>) =
@@ -72,7 +73,7 @@ fn speed(run: &Run, versus: &Versus<'_>, absolute: bool) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Describes the cost in host CPU time, as a range over the workloads on which it is decided; `None` if on none.
+/// Describes the cost in host CPU time, as a range over the workloads on which it is decided; `None` if it is decided on none.
 fn cpu(run: &Run, versus: &Versus<'_>) -> Option<String> {
     let part = |verdict, word| {
         let found: Vec<&Comparison> =

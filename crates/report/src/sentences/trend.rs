@@ -15,7 +15,7 @@ pub(crate) fn run(runs: &[PastRun], trend: &Trend, point: usize) -> String {
     format!("run {}", runs[trend.points[point].run].id)
 }
 
-/// Returns the day of a point's run: `2026-11-20`.
+/// Returns the UTC date on which a point's run started: `2026-11-20`.
 pub(crate) fn day(runs: &[PastRun], trend: &Trend, point: usize) -> String {
     utc(runs[trend.points[point].run].started_at_ms)[..10].to_owned()
 }
@@ -25,7 +25,7 @@ pub(crate) fn cell(trend: &Trend) -> String {
     format!("{} on {}", trend.target, trend.workload.name)
 }
 
-/// Returns `slower` or `faster`.
+/// Returns `slower` if the new level is worse, else `faster`.
 pub(crate) fn direction(change: &TrendChange) -> &'static str {
     if change.is_worse { "slower" } else { "faster" }
 }

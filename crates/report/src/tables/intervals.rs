@@ -40,7 +40,7 @@ pub fn samples(runs: &[(Run, Judgement)]) -> DataTable {
     DataTable::new(columns, rows)
 }
 
-/// Builds a table with one row per interval of a measurement and block layer below the target.
+/// Builds a table with one row per interval of a measurement and observed block device.
 #[must_use]
 pub fn disks(runs: &[(Run, Judgement)]) -> DataTable {
     of_machine(
@@ -76,7 +76,7 @@ pub fn nics(runs: &[(Run, Judgement)]) -> DataTable {
     )
 }
 
-/// A disk or network interface of a machine in one interval.
+/// A block device or network interface of a machine in one interval, as a row of a table.
 struct MachinePart<'a, T> {
     during: &'a HostActivity,
     name: &'a str,

@@ -24,7 +24,8 @@ pub fn figures(runs: &[(Run, Judgement)]) -> &[Metric] {
     runs.first().map_or(Metric::ALL, |(_, judgement)| &judgement.figures)
 }
 
-/// Returns whether the target's CPU was emulated, so that its figures say nothing about real hardware. `None` if the target was never set up.
+/// Returns whether the CPU of the target's guest was emulated; its figures then say nothing about real hardware. `None` if the target was never set
+/// up.
 #[must_use]
 pub fn emulated(run: &Run, target: &str) -> Option<bool> {
     run.targets.iter().find(|record| record.name == target).map(|record| record.emulated)
@@ -33,11 +34,11 @@ pub fn emulated(run: &Run, target: &str) -> Option<bool> {
 /// A row for a part of a measurement, such as an interval or a stream.
 #[derive(Debug, Clone, Copy)]
 pub struct MeasurementRow<'a, T> {
-    /// Run that the measurement belongs to.
+    /// The run that the measurement belongs to.
     pub run: &'a Run,
-    /// Measurement that the row is a part of.
+    /// The measurement that the interval, stream or other part belongs to.
     pub m: &'a Measurement,
-    /// Data of the row, such as an interval or a stream.
+    /// The interval, stream or other part that the row shows.
     pub datum: T,
 }
 
@@ -52,7 +53,7 @@ pub fn place<'a, T>() -> [Column<MeasurementRow<'a, T>>; 4] {
     )
 }
 
-/// Returns a row for each item, such as an interval, that `data` returns for each measurement.
+/// Returns the rows for all parts, such as intervals, that `data` returns for each measurement of the runs.
 pub fn rows_of<'a, T>(
     runs: &'a [(Run, Judgement)],
     data: impl Fn(&'a Measurement) -> Vec<T> + Copy,

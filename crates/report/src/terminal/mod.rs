@@ -12,7 +12,7 @@ use super::document::{Page, Part};
 /// Minimum width in columns at which sentences are wrapped; a narrower terminal gets lines of this width.
 const NARROWEST: usize = 40;
 
-/// Text for a terminal, which contains no escape sequences except those that iotax added.
+/// Text for a terminal. It contains no escape sequences except the colours that iotax added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Styled(String);
 

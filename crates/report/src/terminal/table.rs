@@ -11,7 +11,7 @@ use iotax_model::wrap;
 /// Width in characters to which texts in the first column are wrapped.
 const NAME: usize = 24;
 
-/// Measures that make a table narrower; combinations are tried in a fixed order.
+/// Measures that make a table narrower. Combinations are tried in a fixed order until the table fits.
 #[derive(Clone, Copy, Default)]
 struct Setting {
     /// Leaves one blank between columns instead of two.
@@ -49,7 +49,7 @@ pub(super) fn add(text: &mut String, grid: &Grid, width: usize, colour: bool) {
     }
 }
 
-/// Splits a table into as many parts as the width requires, each with the measures that make it narrow enough.
+/// Splits a table into as many parts as the width requires. Returns each part with the measures that make it narrow enough.
 fn parts(grid: &Grid, width: usize) -> Vec<(Grid, Setting)> {
     let mut setting = Setting::default();
     let steps: [fn(&mut Setting); 10] = [
@@ -78,7 +78,7 @@ fn parts(grid: &Grid, width: usize) -> Vec<(Grid, Setting)> {
     split(grid, setting, width).into_iter().map(|part| (part, setting)).collect()
 }
 
-/// Splits the columns into parts of at most `width`, starting from the last column, so that a verdict stays next to its figures.
+/// Splits the columns into parts of at most `width` characters, starting from the last column, to keep a verdict next to its figures.
 fn split(grid: &Grid, setting: Setting, width: usize) -> Vec<Grid> {
     let mut parts: Vec<Vec<usize>> = Vec::new();
     for column in (1..grid.head.len()).rev() {
@@ -94,7 +94,7 @@ fn split(grid: &Grid, setting: Setting, width: usize) -> Vec<Grid> {
     parts.iter().rev().map(|part| only(grid, part)).collect()
 }
 
-/// Returns the table with its first column and the given other columns.
+/// Returns a copy of the table with its first column and the columns of the given indices.
 fn only(grid: &Grid, columns: &[usize]) -> Grid {
     let some =
         |row: &Vec<Field>| [&0].into_iter().chain(columns).filter_map(|at| row.get(*at).cloned()).collect();

@@ -7,7 +7,7 @@ use iotax_model::units::human;
 
 use crate::figure::{UNKNOWN, change, change_with, counted};
 
-/// Minimum number of rounds for an estimate of the noise; with fewer, the noise is known to a factor of two at best.
+/// Minimum number of rounds for a usable estimate of the noise between rounds; with fewer, it is known to a factor of two at best.
 const KNOWN_NOISE: u32 = 8;
 /// Minimum number of rounds for a useful confidence interval.
 const FEWEST_ROUNDS: u32 = 3;
@@ -21,7 +21,7 @@ pub(crate) struct Row<'a> {
     pub(crate) cells: Vec<Option<&'a PriceComparison<'a>>>,
 }
 
-/// Returns the figures that at least one comparison has, in the order of columns.
+/// Returns the figures that occur in at least one comparison, in the order of columns.
 pub(crate) fn figures(all: &[PriceComparison<'_>]) -> Vec<EventFigure> {
     EventFigure::ALL.into_iter().filter(|figure| all.iter().any(|one| one.figure == *figure)).collect()
 }
@@ -114,7 +114,7 @@ fn is_open(one: &PriceComparison<'_>) -> bool {
     one.ratio.verdict == Verdict::Undecided && one.ratio.withheld.is_none()
 }
 
-/// Names the command that would decide the open comparisons; `None` if there are none.
+/// Names the command that would decide the undecided comparisons; `None` if all are decided.
 fn advice(run: &Run, all: &[PriceComparison<'_>]) -> Option<String> {
     let open: Vec<&PriceComparison<'_>> = all.iter().filter(|one| is_open(one)).collect();
     let least = open.iter().map(|one| one.rounds).min()?;

@@ -27,7 +27,7 @@ pub(crate) fn line(episode: &Episode<'_>) -> Option<String> {
     (has_hung(episode) && !parts.is_empty()).then(|| format!("timeouts: {}", parts.join("; ")))
 }
 
-/// Names the exceeded timeouts of the layers; if none was exceeded, the shortest one.
+/// Names the exceeded timeouts of the layers; if none was exceeded, the shortest timeout, or the layers that wait without limit.
 fn of_layers(own: &[&JudgedTimeout<'_>]) -> Option<String> {
     let name = |(timeout, limit): &(&JudgedTimeout<'_>, Nanos)| {
         let inside = if timeout.owner == TimeoutOwner::Guest { " in the guest" } else { "" };

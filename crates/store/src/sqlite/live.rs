@@ -72,7 +72,7 @@ fn directory() -> PathBuf {
     format!("/dev/shm/iotax-{}", rustix::process::geteuid().as_raw()).into()
 }
 
-/// Returns an error if other users can write to the directory, or if it is a symbolic link.
+/// Returns an error unless the path is a directory, not a symbolic link, that only this user can enter.
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(directory)?;
     let open_to_others = found.mode() & 0o077;

@@ -13,7 +13,7 @@ use crate::losetup::{self, Listed};
 pub(super) struct Loop {
     /// Kernel name, such as `loop0`.
     pub(super) name: String,
-    /// The path of its backing file, as the kernel shows it.
+    /// Path of the backing file, as the kernel shows it.
     pub(super) path: String,
     pub(super) below: Below,
     /// Identity of the backing file; `None` if unknown.
@@ -30,7 +30,7 @@ pub(super) enum Below {
     /// The backing file is the block device with this number.
     Device(u64),
     File,
-    /// The path of the backing file leads to another file or to none.
+    /// The backing file is unknown: its path leads to another file or to no file.
     Unknown,
 }
 

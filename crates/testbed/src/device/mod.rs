@@ -77,7 +77,7 @@ impl Permission {
         self.exports.contains(export)
     }
 
-    /// Returns whether the user permits overwriting this device. Any of its names counts.
+    /// Returns whether the user permits overwriting the device at a path, under this or any other name of the device.
     #[must_use]
     pub fn allows(&self, path: &Path) -> bool {
         self.disk(path).is_ok_and(|disk| self.allowed(disk).is_some())
@@ -143,7 +143,8 @@ impl DeviceClaim {
     }
 }
 
-/// Rejects a target's device that does not exist. If the device will be written, also rejects it if it cannot be claimed.
+/// Rejects a target's device that does not exist. Also rejects a device that cannot be claimed, if it will be written or `--overwrite` names
+/// it.
 pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let Some(path) = spec.device() else { return Ok(()) };
     permission.disk(path)?;
@@ -155,7 +156,8 @@ pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<
     claim(path, permission).map(drop)
 }
 
-/// Adds a remedy to an error about a block device that was given as a path: a device at a path is only read; name it with `--overwrite` too.
+/// Replaces the error `refusal` if a workload writes to a block device that is given as a path. The new error explains that iotax only reads
+/// such a device unless `--overwrite` names it too.
 pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refusal {
     let writes = plan.workloads.iter().find(|workload| workload.modifies());
     match writes.filter(|_| node::disk_at(path).is_ok()) {

@@ -54,8 +54,8 @@ impl OverwrittenDevice {
     }
 }
 
-/// Zeroes both ends of a device, so that the next run finds it empty. Does nothing to a device with a signature, because someone uses it
-/// again.
+/// Zeroes both ends of a device, so that the next run finds it empty. Does nothing to a device with a signature: someone has started to use
+/// the device again.
 pub(crate) fn blank(node: &Path) -> io::Result<()> {
     let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
     let mut opened = None;

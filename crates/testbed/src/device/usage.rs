@@ -39,13 +39,13 @@ pub(super) struct SharedBytes {
     pub(super) below: Vec<u64>,
 }
 
-/// Checks that nothing uses the device `number` (`major:minor`): no mount, swap, holder or loop device. The error names the user and the
-/// remedy.
+/// Checks that nothing uses the device `number` (`major:minor`): no mount, swap, holder or loop device. Also rejects a read-only device and
+/// the device of the running system. The error names the user and the remedy.
 pub fn check(root: &Path, number: &str) -> Result<(), String> {
     check_with(root, number, &loops::attached(root)?)
 }
 
-/// Like [`check`], for a list of attached loop devices.
+/// Like [`check`], with a list of the attached loop devices.
 fn check_with(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String> {
     let directory = find(root, number)?;
     let family = family(&directory);

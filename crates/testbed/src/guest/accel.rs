@@ -32,7 +32,7 @@ pub struct Probe<'a> {
     pub kernel: &'a Kernel,
     /// The initramfs from [`super::initramfs::write`] for this kernel.
     pub initramfs: &'a Path,
-    /// An existing private directory for the guest's files; empty again afterwards.
+    /// An existing private directory for the guest's files, which are removed after the probe.
     pub run_dir: &'a Path,
     /// The run's process lock, which QEMU holds while it runs.
     pub lock: &'a ProcessLock,
@@ -55,8 +55,8 @@ pub fn resolve(
 
 /// Kernel parameters that the guest needs for its CPU; usually empty. `root` is `/` outside of tests.
 ///
-/// An emulated microvm gets the host's time stamp counter frequency: it has no timer to measure it with. Fails if that is unknown. KVM
-/// reports the frequency to its guests itself.
+/// An emulated microvm gets the frequency of the host's time stamp counter, because it has no timer to measure the frequency with. Fails if
+/// the frequency is unknown. KVM reports the frequency to its guests itself.
 pub fn parameters(spec: &GuestSpec, accel: Accel, root: &Path) -> Result<String, Refusal> {
     if spec.machine_type() != MachineType::Microvm || accel != Accel::Tcg {
         return Ok(String::new());

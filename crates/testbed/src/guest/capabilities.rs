@@ -52,7 +52,7 @@ impl Drop for Asked {
 }
 
 impl Capabilities {
-    /// Starts QEMU without a machine, queries everything that the guests in `wanted` need, and ends it. `marker` appears in QEMU's command
+    /// Starts QEMU without a machine, queries everything that the guests in `wanted` need, and ends QEMU. `marker` appears in QEMU's command
     /// line. QEMU holds the run's lock through its stderr.
     pub fn ask<'a>(
         wanted: impl IntoIterator<Item = Wanted<'a>>,

@@ -36,7 +36,7 @@ pub enum ImageError {
         path: PathBuf,
         /// The qemu-img subcommand, such as `create`.
         action: &'static str,
-        /// The message of qemu-img or of the system.
+        /// The error message of qemu-img, or of the system call that should have run it.
         reason: String,
     },
 }
@@ -384,7 +384,8 @@ fn qemu_img<'a>(
     run(action, path, Stdio::null(), arguments, &Interrupt::default(), program::PATIENCE)
 }
 
-/// Timeout for reading an image's headers. A file that a header refers to may be a pipe, or on a server that hangs.
+/// Timeout for reading an image's header, or the length of an NBD export. A file that a header refers to may be a pipe, or on a server that
+/// hangs.
 const A_LOOK: Duration = Duration::from_secs(5);
 
 /// Runs qemu-img in a separate process group, so that Ctrl-C reaches only the runner.

@@ -14,8 +14,8 @@ use super::mkfs::{self, Placed};
 use super::modules::{self, Module, ModulesError};
 use crate::program::ProgramError;
 
-/// Length of the archive in bytes is a multiple of this. QEMU loads the archive as close to the end of a microvm's memory as page alignment
-/// allows, where the firmware keeps its ACPI tables (under 1 KiB). With whole pages, one page remains for the tables.
+/// Page size in bytes; the archive is padded to whole pages. QEMU loads the archive as close to the end of a microvm's memory as page
+/// alignment allows, and the firmware keeps its ACPI tables (under 1 KiB) at that end. With whole pages, one page remains for the tables.
 const PAGE: usize = 4096;
 
 /// An error while building the initramfs.

@@ -120,7 +120,7 @@ fn release_of(image: &Path) -> Option<&str> {
     image.file_name()?.to_str()?.strip_prefix("vmlinuz-")
 }
 
-/// A sort key for kernel releases that compares digits as numbers: 6.1.0-9 comes before 6.1.0-56.
+/// A sort key for kernel releases, in which runs of digits compare as numbers: 6.1.0-9 comes before 6.1.0-56.
 fn version_key(release: &str) -> Vec<(u64, String)> {
     let mut key: Vec<(u64, String)> = Vec::new();
     let mut rest = release;

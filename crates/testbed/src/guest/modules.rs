@@ -7,7 +7,7 @@ use std::{fs, io};
 
 use iotax_model::target::{Bus, GuestFs, GuestSpec, MachineType, NetworkSpec, Nic};
 
-/// Modules that newer kernels have merged into others or dropped; a missing one is no error.
+/// Modules that newer kernels have merged into others or dropped, so they may be missing.
 const OPTIONAL: [&str; 1] = ["crc32c_generic"];
 
 /// Names of the modules that a guest needs: for its machine type, and for its disk and filesystem or for its network card.

@@ -222,7 +222,7 @@ impl Operator {
         self.execute(command, &arguments)
     }
 
-    /// Waits until the job ends. A mirror job is cancelled once the copy is complete, other jobs that wait are completed.
+    /// Waits until the job ends. Once the job is ready, cancels a mirror, which then leaves a complete copy, and completes any other job.
     fn job(&mut self, operation: Operation) -> Result<(), OperationError> {
         let mut told = false;
         loop {

@@ -225,7 +225,7 @@ impl Signs {
     }
 
     /// Returns whether the guest showed a sign of life since the last check. Checks at most once per [`LOOK`] and returns false in between.
-    /// True if QEMU has exited: the caller notices that by the closed socket.
+    /// Also returns true once QEMU has exited, which the caller detects by the closed socket.
     pub(super) fn seen(&mut self) -> bool {
         if self.looked.elapsed() < LOOK {
             return false;

@@ -31,7 +31,7 @@ pub enum QmpError {
     Deadline {
         /// The command that was pending.
         command: String,
-        /// The deadline.
+        /// Deadline of the command, counted from its start.
         waited: Duration,
     },
     /// QEMU did not answer, because it was stopped by SIGSTOP or a debugger for 15 s.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const MOST: u64 = 512 << 20;
 /// Unpacked size in bytes of a block in LZ4's legacy format; the last block may be shorter.
 const LZ4_BLOCK: usize = 8 << 20;
-/// Start of the ELF note that gives the entry point: lengths of name and value, type, name. The value is an address of 32 or 64 bits.
+/// Start of the ELF note that gives the entry point, for an address of 32 and of 64 bits: lengths of name and address, type, name.
 const NOTES: [&[u8]; 2] = [b"\x04\0\0\0\x04\0\0\0\x12\0\0\0Xen\0", b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0"];
 
 /// Unpacks a kernel image and writes the ELF file to `path`. Returns `None` if the image itself must be booted, see [`unpack`].

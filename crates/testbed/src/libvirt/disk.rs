@@ -47,7 +47,7 @@ const PARTS: [&str; 12] = [
 /// Child elements of `<source>` that locate the disk or control access to it, and do not affect performance.
 const SOURCE: [&str; 6] = ["host", "auth", "seclabel", "snapshot", "config", "address"];
 
-/// Finds the disk with the target name `wanted`; without one, the first disk that is no CD or floppy drive.
+/// Finds the disk with the target name `wanted`; for `None`, the first disk. CD and floppy drives are left out.
 pub(super) fn choose<'a, 'i>(root: Node<'a, 'i>, wanted: Option<&str>) -> Result<Node<'a, 'i>, DomainError> {
     let devices =
         child(root, "devices").ok_or_else(|| DomainError::at(root, "the domain has no <devices>"))?;
@@ -148,7 +148,7 @@ pub(super) fn controller<'a, 'i>(root: Node<'a, 'i>, disk: Node<'a, 'i>) -> Opti
     })
 }
 
-/// Parses an attribute of `<driver>`. Returns QEMU's default if it is missing, and adds that to `left_out`.
+/// Parses an attribute of `<driver>`. If the attribute is missing, returns QEMU's default and adds key and default to `left_out`.
 fn word<T: FromStr<Err: std::fmt::Display> + std::fmt::Display>(
     driver: Option<Node<'_, '_>>,
     key: &str,

@@ -81,7 +81,8 @@ pub fn dumpxml(domain: &str) -> Result<String, ProgramError> {
     Ok(String::from_utf8_lossy(&xml).into_owned())
 }
 
-/// Fills in the paths of disks that are libvirt volumes, by asking libvirt. A volume that is no local file or device keeps no path.
+/// Fills in the paths of disks that are libvirt volumes, by asking libvirt. A volume that is neither a local file nor a device gets no
+/// path.
 pub fn locate_volumes(guest: &mut GuestSetup) {
     for disk in &mut guest.disks {
         let Some((pool, volume)) = disk.volume.as_ref().and_then(|volume| volume.value.split_once('/'))
@@ -96,7 +97,7 @@ pub fn locate_volumes(guest: &mut GuestSetup) {
     }
 }
 
-/// Parses a domain's XML and reads the disk with the target name `disk`; without a name, the first disk.
+/// Parses a domain's XML and reads the disk with the target name `disk`; for `None`, the first disk.
 pub fn read(xml: &str, disk: Option<&str>) -> Result<Domain, DomainError> {
     let document = Document::parse(xml).map_err(|error| not_xml(&error))?;
     let root = domain(&document)?;

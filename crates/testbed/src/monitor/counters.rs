@@ -161,7 +161,8 @@ impl NicCounters {
         self.0
     }
 
-    /// Parses the fields of /proc/net/dev after the name: eight for receive, then eight for transmit. Errors and drops are added up.
+    /// Parses the fields of /proc/net/dev after the name: eight for receive, then eight for transmit. Errors count as
+    /// drops.
     fn parse(fields: &str) -> Option<Self> {
         let fields: Option<Vec<u64>> =
             fields.split_ascii_whitespace().map(|field| field.parse().ok()).collect();

@@ -27,7 +27,7 @@ pub struct KernelThreads {
     others: BTreeSet<u32>,
 }
 
-/// CPU time counters of all kernel threads at one moment, each with the name that its time counts under; no name for threads that do not
+/// CPU time counters of all kernel threads at one moment, each with the name under which its time is summed; `None` for threads that do not
 /// serve the target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelCounters {

@@ -25,7 +25,7 @@ const ROUNDING: u64 = 3;
 /// A guest or storage server process, and the roles of its threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestThreads {
-    /// Process id.
+    /// Process id of QEMU or of the storage server.
     pub pid: u32,
     /// Thread ids by role, such as `vcpu` and `iothread`. Of the other threads of QEMU, including later ones, the main thread has the role
     /// `main` and the rest `worker`.
@@ -56,7 +56,7 @@ pub(super) struct GuestCounters {
 pub(super) struct ThreadCounters {
     role: String,
     tid: u32,
-    /// Start time in ticks after boot, which distinguishes threads that have the same id one after the other.
+    /// Start time in ticks after boot, which distinguishes threads if the kernel reuses a thread id.
     started: u64,
     /// Time on a CPU in nanoseconds; `None` without schedstat.
     run_ns: Option<u64>,

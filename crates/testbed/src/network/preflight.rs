@@ -66,7 +66,8 @@ fn check_kernel(kind: &str, via: NetPath) -> Result<(), Refusal> {
     })
 }
 
-/// Path of the module directory if it has neither the module nor lists it as built in; `None` if it has the module, or cannot be read.
+/// Path of the module directory, if the module is neither in it nor listed there as built in; `None` otherwise, or if the directory cannot be
+/// read.
 fn known_to_lack(dir: &Path, module: &str) -> Option<String> {
     match modules::check(dir, &[module]) {
         Err(ModulesError::Missing { dir, .. }) => Some(dir.display().to_string()),

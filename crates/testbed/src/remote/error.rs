@@ -17,7 +17,7 @@ pub enum RemoteError {
     /// A local pipe or file could not be read or written.
     #[error("{host}: {source}")]
     Local {
-        /// The machine or container.
+        /// The machine or container of the agent.
         host: RemoteHost,
         /// Error of the system call.
         source: std::io::Error,
@@ -25,7 +25,7 @@ pub enum RemoteError {
     /// The connecting program exited before the agent started.
     #[error("{host}: {said}; {}", reach::remedy(&host.machine, said))]
     Unreachable {
-        /// The machine or container.
+        /// The machine or container of the agent.
         host: RemoteHost,
         /// Output of the connecting program and of the login shell.
         said: String,
@@ -33,7 +33,7 @@ pub enum RemoteError {
     /// The script found that the machine cannot run an agent.
     #[error("{host}: {reason}")]
     Refused {
-        /// The machine or container.
+        /// The machine or container of the agent.
         host: RemoteHost,
         /// The reason and the remedy, in words.
         reason: String,
@@ -41,17 +41,17 @@ pub enum RemoteError {
     /// Some files or processes of iotax could not be removed from the machine.
     #[error("{host}: {said}")]
     Left {
-        /// The machine or container.
+        /// The machine or container of the agent.
         host: RemoteHost,
-        /// The script's message, which names them.
+        /// The script's message, which names the files and processes that remain.
         said: String,
     },
     /// The machine did not answer within the time limit of the step.
     #[error("{host}: no answer within {} s; does {} lead to a shell there?", waited.as_secs(), reach::shown(&host.machine))]
     Deadline {
-        /// The machine or container.
+        /// The machine or container of the agent.
         host: RemoteHost,
-        /// The time limit.
+        /// The time limit of the step that was exceeded.
         waited: Duration,
     },
     /// The user pressed Ctrl-C.

@@ -50,7 +50,7 @@ const REMOVAL: Duration = Duration::from_mins(2);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteHost {
-    /// The machine or container.
+    /// The machine or container that the agent runs on.
     pub machine: Machine,
     /// True to run the agent under sudo(8).
     pub sudo: bool,

@@ -176,7 +176,7 @@ fn sectors(directory: &Path, file: &str) -> Option<String> {
     Some(human::bytes(number(directory, file)?.checked_mul(SECTOR)?))
 }
 
-/// Joins those parts that are known with commas.
+/// Joins the known parts with commas; leaves out `None`.
 fn row(parts: impl IntoIterator<Item = Option<String>>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

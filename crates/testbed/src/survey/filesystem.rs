@@ -70,7 +70,8 @@ fn space(reader: &Reader<'_>, point: &str) -> Known<Space> {
     })
 }
 
-/// The largest error count of any member of the btrfs filesystem on this device, and 1 if a member is missing.
+/// For the btrfs filesystem on this device: the largest error count of any member, and 1 if a member is missing, otherwise 0. `None` if
+/// /sys does not report it.
 fn btrfs(reader: &Reader<'_>, device: &str) -> (Known<u64>, Known<u64>) {
     let all = reader.names("/sys/fs/btrfs").into_iter().map(|id| format!("/sys/fs/btrfs/{id}"));
     let own = all.into_iter().find(|id| reader.place(&format!("{id}/devices/{device}")).exists());

@@ -127,7 +127,7 @@ fn limits(reader: &Reader<'_>, guests: &[GuestSetup]) -> Vec<CgroupLimit> {
 }
 
 /// The directories of a cgroup and of all cgroups above it, from a line of /proc/PID/cgroup such as `0::/machine.slice/vm` or `7:blkio:/`.
-/// `None` if its hierarchy has no CPU or I/O limits.
+/// `None` for a hierarchy without CPU or I/O limits.
 fn directory(reader: &Reader<'_>, line: &str) -> Option<Vec<String>> {
     let mut parts = line.splitn(3, ':');
     let (controllers, path) = (parts.nth(1)?, parts.next()?);

@@ -57,8 +57,8 @@ fn linked(reader: &Reader<'_>, path: &str) -> Known<String> {
     Some(Fact::new(target.file_name()?.to_string_lossy().into_owned(), path))
 }
 
-/// The interface below this interface, from a link `lower_NAME` or from the interface index in `iflink`. An index may refer to another
-/// network namespace: that of a veth counts only if the peer's index refers back.
+/// The interface below this interface, from a link `lower_NAME` or from the interface index in `iflink`. An index may refer to an
+/// interface in another network namespace, so a veth's index counts only if the peer's index refers back.
 fn lower(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> Known<String> {
     let place = format!("{CLASS}/{name}");
     let is_master =

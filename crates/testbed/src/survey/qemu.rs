@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::reader::Reader;
 
-/// The options of a QEMU command line: name, and keys with values.
+/// The options of a QEMU command line: the name of each, and its keys with their values.
 type Options = Vec<(String, BTreeMap<String, String>)>;
 
 /// Maximum number of block nodes to follow for a disk, because a command line may contain a cycle.
@@ -171,7 +171,7 @@ fn flatten(prefix: &str, value: &Value, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// The keys and values of one option, and the source to name for facts from it.
+/// The keys and values of one option, and the source that is recorded for facts from this option.
 struct Line<'a> {
     keys: &'a BTreeMap<String, String>,
     source: &'a str,

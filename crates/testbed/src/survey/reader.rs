@@ -17,7 +17,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// Directory in a recorded tree with the output of programs. Each file is named after a command line, with `!` instead of slashes.
 const RECORDED: &str = "commands";
 
-/// Reads a live machine, or one recorded in a directory tree.
+/// Reads files and program output of a live machine, or of a machine that is recorded in a directory tree.
 pub(super) struct Reader<'a> {
     root: &'a Path,
     unread: RefCell<Vec<String>>,

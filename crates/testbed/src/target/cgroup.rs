@@ -79,7 +79,7 @@ fn hierarchy() -> Result<Hierarchy, Refusal> {
     })
 }
 
-/// Path of the local file or device that holds a target's data. Fails if a layer below has none.
+/// Path of the file, device or export that holds a target's data. Fails if the layer below is a directory or a node of QEMU's block layer.
 fn bytes_of(below: &Ground, at: &LayerSite<'_>) -> Result<PathBuf, BuildError> {
     let stored = at.exported.as_ref().and_then(|image| image.stored.as_ref());
     let path = match (stored, below) {

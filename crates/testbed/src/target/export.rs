@@ -49,7 +49,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub struct ExportedImage {
     /// The file or device that holds the image, and its format; `None` if a server outside of iotax holds it.
     pub stored: Option<(PathBuf, Format)>,
-    /// The running daemons, from the one that opens the image up.
+    /// The running daemons, in the order in which they were started.
     pub daemons: Vec<StorageDaemon>,
     /// True if QEMU's main loop serves the queues of a virtio device, false if an I/O thread does.
     pub in_main_loop: bool,
@@ -90,7 +90,7 @@ pub(super) trait Shows: fmt::Debug {
     /// Prepares the command that starts the program.
     fn command(&self, export: &Export, node: &BlockNode) -> Result<Command, BuildError>;
 
-    /// Flags for opening the export's path. By default it is not opened for reading, which is impossible for a socket.
+    /// Flags for opening the export's path; by default O_PATH, because a socket cannot be opened for reading.
     fn flags(&self) -> OFlags {
         OFlags::PATH
     }

@@ -91,7 +91,8 @@ fn allocated(file: &FileSpec, at: &Check<'_>) -> RequiredSpace {
     }
 }
 
-/// Bytes on disk for an image whose disk has `size` bytes: its data, a completely written snapshot, and 2% of metadata.
+/// Bytes on disk for an image whose disk has `size` bytes: its data, the same again for a completely written snapshot, 2% of metadata for
+/// both, and 1 MiB for each further backing file.
 fn space(file: &FileSpec, size: Bytes) -> u64 {
     /// Estimated size of an empty overlay in bytes.
     const EMPTY: u64 = 1 << 20;

@@ -18,7 +18,7 @@ const BLOCK: u64 = 16 << 10;
 /// zstd compression level: fast, and similar to inline compression by storage systems.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Bytes of a file or image that are written, preallocated, or a hole. `None` for a block device, or if neither the filesystem nor qemu-img
+/// Bytes of a file or image that are written, preallocated, or in holes. `None` for a block device, or if neither the filesystem nor qemu-img
 /// reports it.
 #[must_use]
 pub fn allocation(path: &Path, format: Format) -> Option<Allocation> {

@@ -91,15 +91,15 @@ pub(super) struct LayerSite<'a> {
     pub(super) below: &'a [PlannedLayer],
     /// The layers above the one to build.
     pub(super) above: &'a [PlannedLayer],
-    /// The logical volume that is created for the target, if snapshots of it are taken.
+    /// The logical volume that is created for the target, to take snapshots of; `None` without snapshots.
     pub(super) origin: &'a mut Option<Origin>,
     /// Warnings about settings that did not take effect.
     pub(super) warnings: &'a mut Vec<Warning>,
     /// The image that daemons export; `None` until a layer exports one.
     pub(super) exported: &'a mut Option<Box<ExportedImage>>,
-    /// The volatile directory, if a layer is one.
+    /// The volatile directory; `None` until a layer mounts one.
     pub(super) volatile: &'a mut Option<Box<Volatile>>,
-    /// The I/O limit on the processes that generate the target's load, if a layer sets one.
+    /// The I/O limit on the processes that generate the target's load; `None` until a layer sets one.
     pub(super) limit: &'a mut Option<IoLimit>,
 }
 
@@ -109,8 +109,8 @@ impl LayerSite<'_> {
         size_on(self.above, self.builder.space)
     }
 
-    /// Rejects a block device that is smaller than the layers on it need. Without a file, LVM or a guest filesystem on a user's device, any
-    /// length is accepted.
+    /// Rejects a block device that is smaller than the layers on it need. Accepts any length of a user's device if no LVM, file or guest
+    /// filesystem is on it.
     pub(super) fn check_holds(&self, ground: &Ground) -> Result<(), Refusal> {
         let Ground::Block(BlockGround { area, .. }) = ground else { return Ok(()) };
         let target = self.target;

@@ -92,7 +92,7 @@ impl Arguments for LuksSpec {
     }
 }
 
-/// Arguments for a cryptsetup command with the key file. Without cryptsetup's own locking: no other process uses the device, and the lock
+/// Arguments for a cryptsetup command with the key file. Disables cryptsetup's own locking: no other process uses the device, and the lock
 /// would leave a directory in /run.
 fn with_key(command: &str, key: &Path) -> Vec<String> {
     let key = key.to_string_lossy();

@@ -70,13 +70,13 @@ pub struct Built {
     pub companions: Vec<PathBuf>,
     /// Length of the area to measure in bytes, as the workload sees it.
     pub size: Bytes,
-    /// True if workloads may write to it: iotax created it, or may overwrite it.
+    /// True if workloads may write to the storage: iotax created it, or may overwrite it.
     pub writable: bool,
     /// True if this run already holds the device open, so that an agent must not claim it exclusively.
     pub shared: bool,
     /// Identity that an agent must find at the path, so that no other file or device is measured; `None` if nobody else can replace the file.
     pub identity: Option<Identity>,
-    /// Keeps a file at a path of the user open, so that its inode number is not reused.
+    /// Open handle to a file at a path that the user chose, so that its inode number is not reused.
     pub held: Option<File>,
     /// The exclusive claim of the device, held as long as the target exists.
     pub claim: Option<Arc<DeviceClaim>>,
@@ -84,15 +84,15 @@ pub struct Built {
     pub entry: Option<UndoEntry>,
     /// The type of snapshot to take once the target is filled; `None` for no snapshot.
     pub snapshot: Option<Snapshot>,
-    /// The logical volume below the target, if snapshots of it are taken.
+    /// The logical volume below the target, to take snapshots of; `None` without snapshots.
     pub origin: Option<origin::Origin>,
     /// Warnings about settings that did not take effect.
     pub warnings: Vec<Warning>,
     /// The image that daemons started by iotax export at `path`.
     pub exported: Option<Box<ExportedImage>>,
-    /// The volatile directory below the target, whose power can be cut.
+    /// The volatile directory below the target, whose power can be cut; `None` without such a layer.
     pub volatile: Option<Box<Volatile>>,
-    /// The I/O limit to set on the processes that generate the load.
+    /// The I/O limit to set on the processes that generate the load; `None` for no limit.
     pub limit: Option<IoLimit>,
 }
 
@@ -141,7 +141,8 @@ impl Built {
         image.chain(shown).collect()
     }
 
-    /// Describes the same storage for another target, without what must be undone or renewed only once.
+    /// Describes the same storage for another target, without undo log entry, snapshots, exports and limits, which only the first target
+    /// manages.
     #[must_use]
     pub fn for_another(&self) -> Self {
         Self {

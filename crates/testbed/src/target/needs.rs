@@ -19,7 +19,7 @@ pub struct Needs {
     shared: BTreeSet<PathBuf>,
 }
 
-/// A filesystem with the space that new files need on it and the space that it has.
+/// A filesystem on which new files are created: the space that they need, and the available space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
     /// One of the directories on the filesystem, for messages.

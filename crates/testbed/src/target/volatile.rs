@@ -44,7 +44,7 @@ pub struct Volatile {
 pub struct Survivor {
     /// Path of the directory, which holds all flushed data.
     pub directory: PathBuf,
-    /// The directory's entry in the undo log. Whatever was recorded later was built on it.
+    /// The directory's entry in the undo log. Later entries are for layers on the directory.
     entry: UndoEntry,
 }
 

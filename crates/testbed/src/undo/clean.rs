@@ -119,7 +119,7 @@ fn clean_log(
     Ok(Some(cleaned))
 }
 
-/// The state directory of fleet members, if this effect created it next to the undo logs; `None` otherwise. Undo logs in other directories
+/// The state directory of fleet members, if this effect created it next to the directory of undo logs; `None` otherwise. Logs elsewhere
 /// are not trusted, because other users may have written them.
 fn members_place(dir: &Path, effect: &Effect) -> Option<PathBuf> {
     match effect {
@@ -218,7 +218,7 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     Ok(left)
 }
 
-/// Errors of the undo logs in a directory that cannot be read, so that their effects cannot be undone. Does not wait for locks.
+/// One error for each unreadable undo log in a directory; its effects cannot be undone. Does not wait for locks.
 pub fn unreadable(dir: &Path) -> Result<Vec<UndoLogError>, UndoLogError> {
     let Some(dir) = &believed(dir)? else { return Ok(Vec::new()) };
     let look = |path: PathBuf| open(&path).and_then(|log| Record::read(&log, &path)).err();

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_g
 pub const EVENT_OF: &str = "IOTAX_EVENT_OF";
 
 /// Kills all processes with this marker, and the process groups that they lead, whose members may have cleared their environment. Returns the
-/// ids of those with the marker.
+/// ids of the processes with the marker.
 pub(super) fn kill(marker: &str) -> io::Result<Vec<u32>> {
     let (own, own_group) = (getpid(), getpgrp());
     let found = marked(Path::new("/proc"), marker)?;

@@ -31,51 +31,51 @@ use iotax_model::threads;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Effect {
-    /// A directory; removed if it is empty.
+    /// A directory; undoing removes it if it is empty.
     Directory {
-        /// Absolute path of the directory or file.
+        /// Absolute path of the directory.
         path: PathBuf,
         /// Identity of the directory, so that another directory at this path is not removed; `None` before the directory has its final name.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },
-    /// A directory that is removed with its contents: for sockets, or for a workload's files next to a target.
+    /// A directory for sockets, or for a workload's files next to a target; undoing removes it with its contents.
     Tree {
-        /// Absolute path of the directory or file.
+        /// Absolute path of the directory.
         path: PathBuf,
         /// Identity of the directory, so that another directory at this path is not removed.
         identity: FileId,
     },
-    /// A file that iotax or one of its tools creates; removed.
+    /// A file that iotax or one of its tools creates; undoing removes it.
     File {
-        /// Absolute path of the directory or file.
+        /// Absolute path of the file.
         path: PathBuf,
         /// Identity of the file, so that another file at this path is not removed; `None` before the tool that creates the file has exited.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },
-    /// The QEMU process of a guest; killed.
+    /// The QEMU process of a guest; undoing kills it.
     Guest {
         /// A string that appears in the command line of this process and of no other.
         marker: String,
     },
-    /// A storage daemon, storage server or database server; killed together with its tools.
+    /// A storage daemon, storage server or database server; undoing kills it together with its tools.
     Daemon {
         /// A string that appears in the command lines of these processes and of no others.
         marker: String,
     },
-    /// An agent on another machine or in a container; ended, and its directory and files removed.
+    /// An agent on another machine or in a container; undoing ends it and removes its directory and files.
     Agent(Box<remote::RecordedAgent>),
-    /// A physical volume; its LVM label is wiped.
+    /// A physical volume; undoing wipes its LVM label.
     PhysicalVolume(Physical),
-    /// A volume group; removed if it has no volumes left.
+    /// A volume group; undoing removes it if it has no volumes left.
     VolumeGroup {
         /// Name of the group, which contains the run's tag.
         name: String,
         /// The only physical volume of the group.
         physical: Physical,
     },
-    /// A logical volume; removed.
+    /// A logical volume; undoing removes it.
     LogicalVolume {
         /// The volume group that contains the volume.
         group: Group,
@@ -84,42 +84,42 @@ pub enum Effect {
         /// Name of the volume. Contains the run's tag, unless the group's name does.
         name: String,
     },
-    /// An overwritten device; its first and last MiB are zeroed.
+    /// An overwritten device; undoing zeroes its first and last MiB.
     Overwritten(OverwrittenDevice),
-    /// A filesystem on a device; its signature is wiped.
+    /// A filesystem on a device; undoing wipes its signature.
     Filesystem(CreatedFilesystem),
-    /// A LUKS header on a user's device; wiped.
+    /// A LUKS header on a user's device; undoing wipes it.
     Luks(LuksHeader),
-    /// A device-mapper device; removed.
+    /// A device-mapper device; undoing removes it.
     Mapping(Mapping),
-    /// A subsystem of the kernel's NVMe target, with its port; removed.
+    /// A subsystem of the kernel's NVMe target, with its port; undoing removes both.
     NvmeTarget(NvmeTarget),
-    /// A connection of this machine to such an NVMe subsystem; disconnected.
+    /// A connection of this machine to an NVMe subsystem that iotax created; undoing disconnects it.
     NvmeConnection(NvmeConnection),
-    /// An md array; stopped, and its members' superblocks wiped.
+    /// An md array; undoing stops it and wipes its members' superblocks.
     Array(CreatedArray),
-    /// A mount; unmounted.
+    /// A mount; undoing unmounts it.
     Mount(Mounted),
-    /// A loop device; detached.
+    /// A loop device; undoing detaches it.
     Loop(Attached),
-    /// A process and the FUSE mount that it serves, of a storage daemon's image or a volatile directory; killed and unmounted.
+    /// A FUSE mount, of a storage daemon's image or a volatile directory; undoing kills the process that serves it and unmounts it.
     FuseExport(FuseExport),
-    /// A network namespace; removed with its interfaces.
+    /// A network namespace; undoing removes it with its interfaces.
     Namespace(Namespace),
-    /// A network interface in a namespace that iotax created; removed.
+    /// A network interface in a namespace that iotax created; undoing removes it.
     Interface(NetnsInterface),
-    /// Commands that the events of a measurement window started; killed with their children.
+    /// Commands that the events of a measurement window started; undoing kills them with their children.
     Commands {
-        /// The value of an environment variable that these processes have.
+        /// Value of the environment variable `IOTAX_EVENT_OF` in these processes.
         marker: String,
     },
-    /// A cgroup; removed after its processes have been moved back.
+    /// A cgroup; undoing moves its processes back and removes it.
     Cgroup(RunCgroup),
-    /// The I/O controller of a cgroup v2 hierarchy, which iotax enabled; disabled.
+    /// The I/O controller of a cgroup v2 hierarchy, which iotax enabled; undoing disables it.
     IoController(IoController),
-    /// A kernel setting; its former value is restored.
+    /// A kernel setting; undoing restores its former value.
     Setting(Box<KernelFile>),
-    /// A trace instance of the kernel; removed.
+    /// A trace instance of the kernel; undoing removes it.
     TraceInstance(TraceInstance),
 }
 

@@ -15,7 +15,7 @@ enum Kind {
     Error,
 }
 
-/// The fault to inject and the lines until then; by default none.
+/// The fault to inject, and the number of log lines until then; no fault by default.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct InjectedFault {
     kind: Option<Kind>,
@@ -45,7 +45,8 @@ impl InjectedFault {
         Ok(Self { kind: Some(kind), left })
     }
 
-    /// Counts a line that is about to be written. Kills this process if that fault is due; returns true if writing must fail.
+    /// Counts a line that is about to be written. Kills this process if a `kill` fault is due. Returns true if an `error` fault is due, so that
+    /// writing must fail.
     pub(super) fn before(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         match self.kind {
@@ -58,7 +59,7 @@ impl InjectedFault {
         }
     }
 
-    /// Kills this process right after a line was written, if that fault is due.
+    /// Kills this process right after a line was written, if a `kill-after` fault is due.
     pub(super) fn after(&self) {
         if self.left == 0 && self.kind == Some(Kind::KillAfter) {
             die();

@@ -137,7 +137,7 @@ fn in_cgroups(root: &Path, path: &Path) -> Result<(), String> {
     expect(is_there, "a directory of control groups", &path.to_string_lossy())
 }
 
-/// Returns whether a name is non-empty and has only characters that LVM and ip(8) allow in names.
+/// Returns whether a name is non-empty, starts with neither `-` nor `.`, and has only characters that LVM and ip(8) allow in names.
 fn is_name(name: &str) -> bool {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || "+_.-".contains(c);
     !name.is_empty() && !name.starts_with(['-', '.']) && name.chars().all(is_fine)

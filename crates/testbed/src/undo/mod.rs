@@ -49,7 +49,7 @@ enum Line {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         within: Option<ParentDirectory>,
     },
-    /// The effect with this number was undone.
+    /// The effect with this number was undone or made permanent.
     Undone { id: u64 },
 }
 
@@ -213,8 +213,8 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Records that a removal begins: writes the line `Undone` without its newline. If the file is missing later, iotax removed it, and
-    /// nobody else.
+    /// Records that a removal begins: writes the line `Undone` without its newline. If the file is missing later, the line shows that iotax
+    /// removed it.
     fn begin_removal(&mut self, id: u64) {
         if self.begun == Some(id) {
             return;
@@ -313,7 +313,7 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Undoes all effects in reverse order. Returns those that were undone and those that could not be. Removes the log if all were undone.
+    /// Undoes all effects in reverse order. Returns the undone effects and those that could not be undone. Removes the log if all were undone.
     pub fn undo_all(&mut self) -> (Vec<Effect>, Vec<NotUndone>) {
         let (mut undone, mut failures) = (Vec::new(), Vec::new());
         let mut standing: Vec<(u64, Effect)> =
@@ -474,7 +474,7 @@ impl Drop for UndoLog {
     }
 }
 
-/// File name extensions: of an undo log before and after it is locked, and of the process lock next to it.
+/// File name extensions: of an undo log that is still being created, of a complete one, and of the process lock next to it.
 const NEW: &str = "new";
 const NAMED: &str = "jsonl";
 const LOCK: &str = "lock";
@@ -502,7 +502,7 @@ fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
     own_file::directory(dir).map_err(failed(NOT_BELIEVED, dir))
 }
 
-/// Creates and locks an undo log under a temporary name, under which `clean` does not take it over.
+/// Creates and locks an undo log under a temporary name, by which `clean` knows that it records no effects yet.
 fn begin(new: &Path) -> io::Result<File> {
     loop {
         let file = own_file::open(OpenOptions::new().create(true).append(true).mode(0o600), new)?;

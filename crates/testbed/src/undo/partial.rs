@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Effect, NotUndone, UndoEntry, UndoLog, UndoLogError};
 
 impl UndoLog {
-    /// Makes the files and directories below `directory` permanent in the log: they are removed together with that directory.
+    /// Drops the files and directories below `directory` from the log, because they are removed together with `directory`.
     pub fn commit_below(&mut self, directory: &Path) -> Result<(), UndoLogError> {
         let is_below = |effect: &Effect| {
             effect.path().is_some_and(|path| path != directory && path.starts_with(directory))

@@ -11,7 +11,7 @@ use super::clean::{believed, log_files};
 use super::{NAMED, UndoLog, UndoLogError, failed, open};
 use crate::own_file;
 
-/// File name extension of this file.
+/// Extension of the file next to the undo log that describes the run.
 pub(super) const RUNNING: &str = "run";
 
 /// A run that is in progress.

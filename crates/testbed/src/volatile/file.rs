@@ -15,7 +15,8 @@ use rustix::fs::FallocateFlags;
 use super::Faults;
 use super::pending::{Draw, Pending};
 
-/// Maximum bytes of unflushed writes over all files. Above it, each write first evicts the oldest unflushed writes of its own file to disk.
+/// Maximum bytes of unflushed writes over all files. A write that exceeds the maximum moves the oldest unflushed writes of its own file to
+/// disk.
 const MOST: u64 = 256 << 20;
 
 /// State that all files share: settings, the power switch and counters.
@@ -94,8 +95,8 @@ struct Contents {
     /// The file in the directory on disk, opened for reading and writing.
     below: File,
     pending: Pending,
-    /// Number of O_DSYNC writes since the last other write. Each was counted as a flush. The kernel sends a flush request after each of them
-    /// unless it was asynchronous, which is then not counted again.
+    /// Number of O_DSYNC writes since the last other write, each of which was counted as a flush. The kernel also sends a flush request after
+    /// each of them that was synchronous; that request is not counted again.
     settled: u64,
 }
 

@@ -41,7 +41,7 @@ pub struct Faults {
     pub reorder: bool,
     /// True if a cut may tear a write at a sector boundary.
     pub tear: bool,
-    /// Number N to acknowledge every Nth flush without performing it; `None` to perform all.
+    /// N, to acknowledge every Nth flush without performing it; `None` to perform all flushes.
     pub drop_flush: Option<u32>,
 }
 

@@ -177,8 +177,8 @@ fn bytes(tallies: &Tallies) -> (u64, u64) {
     (moved(&tallies.read), moved(&tallies.write))
 }
 
-/// One measurement of a target with the behaviour `truth`. `round` and `phase` select the deviation from it; `phase` shifts the sequence of
-/// deviations.
+/// One measurement of a target with the behaviour `truth`. `round` and `phase` select the deviation from `truth`; `phase` shifts the
+/// sequence of deviations.
 pub fn measurement(workload: &Workload, target: &str, truth: Truth, round: u32, phase: usize) -> Measurement {
     let device_ns = 60_000.0 + workload.bs.0 as f64 * 0.9 + 2_200.0 * f64::from(workload.iodepth);
     let stray = truth.noise * STRAYS[(round as usize + phase) % STRAYS.len()];
@@ -290,7 +290,7 @@ pub fn complete(
     run
 }
 
-/// A complete run without measurements; the first target is the baseline.
+/// A run in the state `Complete` but still without measurements; the first target is the baseline.
 pub fn planned(
     name: &str,
     (targets, records): (Vec<TargetSpec>, Vec<TargetRecord>),
@@ -370,7 +370,7 @@ pub fn ladder(emulated: bool) -> Run {
     run
 }
 
-/// A run with 500 measurements of 30 s (ten targets, five workloads, ten rounds), with host monitoring data for each second.
+/// A run with 500 measurements (ten targets, five workloads, ten rounds), each with results and host monitoring data for 30 intervals of 1 s.
 pub fn large() -> Run {
     let vm = |slowdown, cpu_ns| Truth { slowdown, noise: 0.006, cpu_ns };
     let names = [

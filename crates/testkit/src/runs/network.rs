@@ -130,7 +130,7 @@ fn times(mean_ns: f64, count: u64) -> Histogram {
     histogram
 }
 
-/// Bytes, packets and round-trip times that a path transfers in `seconds`, at `factor` times its true speed.
+/// Bytes, packets and round-trip times of a path in `seconds`, at `factor` times its true speed. A fixed bit rate is not scaled.
 fn tallies(net: &Traffic, way: TestPath, factor: f64, seconds: f64) -> Tallies {
     if net.test.is_rtt() {
         let rtt_ns = way.rtt_ns / factor;

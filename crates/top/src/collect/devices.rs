@@ -128,7 +128,7 @@ fn describe(root: &Path, mounts: &BTreeMap<String, Vec<PathBuf>>, name: String, 
     Device { name, number, kind, title, depth: 0, on, mounts, counters, latencies }
 }
 
-/// Sorts devices so that each stands after the first device that it is built on, and sets their depths.
+/// Sorts devices so that each follows the first device that it is built on, and sets their depths.
 fn in_stack_order(devices: Vec<Device>) -> Vec<Device> {
     let names: BTreeSet<String> = devices.iter().map(|device| device.name.clone()).collect();
     let mut above: BTreeMap<Option<String>, Vec<Device>> = BTreeMap::new();

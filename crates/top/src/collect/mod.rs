@@ -22,10 +22,10 @@ use guests::Guests;
 use processes::Processes;
 use qemu::QemuMonitors;
 
-/// Interval between scans of devices, mounts, control groups and guests' disks; a new or removed device triggers a scan at once.
+/// Interval between scans of devices, mounts, control groups and guests' disks; a new device triggers a scan of devices at once.
 const REFRESH: Duration = Duration::from_secs(10);
 
-/// Room in the kernel's histograms for devices that appear after the start.
+/// Number of devices that may appear after the start and still get a latency histogram in the kernel.
 const LATER_DEVICES: usize = 32;
 
 /// Sources that a collector reads.

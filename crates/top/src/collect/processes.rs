@@ -12,7 +12,7 @@ use crate::raw::{Process, ProcessIo};
 
 /// Size in bytes of the buffer for /proc/PID/io, which has seven lines of a name and a number.
 const LONGEST: usize = 512;
-/// Maximum number of attempts to read counters without the kernel adding those of an ended child meanwhile.
+/// Maximum number of attempts to read a process's counters. An attempt is repeated if the kernel added an ended child's counters meanwhile.
 const TRIES: u32 = 3;
 /// Index of `cminflt` among the fields after the name in /proc/PID/stat (proc_pid_stat(5)).
 const CHILDREN_FAULTS: usize = 8;

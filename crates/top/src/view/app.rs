@@ -91,7 +91,7 @@ pub(super) struct App {
     pub(super) pinned: Option<String>,
     /// True if the mark was moved since the last drawing.
     pub(super) has_moved: bool,
-    /// Number of rows of the first table that fit on the screen, which PgUp and PgDn move by; known after drawing.
+    /// Number of rows of the first table, or lines of the help, that fit on the screen; PgUp and PgDn move by this number. 1 before drawing.
     pub(super) fitting: usize,
 }
 
@@ -139,7 +139,7 @@ impl App {
         self.failure = Some(reason);
     }
 
-    /// Handles a key.
+    /// Handles a key press: changes page, sorting, filter, marked row, interval or frame, or quits.
     pub(super) fn press(&mut self, key: KeyEvent) -> Change {
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
             return Change::Quit;

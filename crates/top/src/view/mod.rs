@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::rates::Frame;
 use app::{App, Change, FramePosition};
 
-/// Time to wait for a key before checking for signals.
+/// Maximum time to wait for a key before checking whether the view must end.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Reads the next frame; `None` at the first reading, which has no earlier one to compare with. An error is shown on screen.
@@ -23,7 +23,7 @@ pub type Live<'a> = dyn FnMut() -> Result<Option<Frame>, String> + 'a;
 /// Reads the frame with this index from a recording. An error is shown on screen.
 pub type ReadFrame<'a> = dyn FnMut(usize) -> Result<Frame, String> + 'a;
 
-/// The source of frames.
+/// Source of the frames that the screen shows.
 pub enum Feed<'a> {
     /// This machine, read periodically.
     Live {
@@ -32,11 +32,11 @@ pub enum Feed<'a> {
         /// The time between readings.
         interval: Duration,
     },
-    /// A recording.
+    /// Frames of a recording.
     Replay {
         /// Reads the frame with a given index.
         read: &'a mut ReadFrame<'a>,
-        /// The number of frames.
+        /// Number of frames in the recording.
         count: usize,
     },
 }
@@ -132,7 +132,7 @@ fn next_change(app: &mut App, patience: Duration) -> io::Result<Change> {
     Ok(Change::Nothing)
 }
 
-/// Waits for input. Returns false if the terminal is gone, because crossterm would loop forever on its end of file.
+/// Waits for input for at most `patience`. Returns false if the terminal is gone, because crossterm would loop forever on its end of file.
 fn is_there(patience: Duration) -> io::Result<bool> {
     let stdin = io::stdin();
     let mut terminal = [PollFd::new(&stdin, PollFlags::IN)];

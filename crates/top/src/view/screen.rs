@@ -12,10 +12,10 @@ use crate::figure::{self, Figure};
 use crate::rates::Frame;
 use crate::table::{self, Look, Table, TableKind};
 
-/// Number of rows that each table gets on a small screen before the first tables get all of theirs.
+/// Number of rows that each table gets on a small screen before the remaining lines go to the first tables.
 const FEW: usize = 3;
 
-/// Screen height in lines below which sentences are left out.
+/// Screen height in lines below which the sources of the figures are left out and explanations are shortened.
 const LOW: usize = 20;
 
 const KEYS: &str = "q quit  ? help  / filter  s sort  < > columns  a all  d p c g n one table";
@@ -37,7 +37,7 @@ const HELP: [(&str, &str); 11] = [
 const COLOURS: &str = "Yellow: busy for 60% of the time. Red: for 90%, with two I/Os or more in flight, or packets are lost. Busy is not the \
                        share of what a device can do; `iotax curve` measures that.";
 
-/// Draws the whole screen.
+/// Draws the whole screen: the current page with its tables, or the help.
 pub(super) fn draw(terminal: &mut Terminal<'_>, app: &mut App) {
     let area = terminal.area();
     let mut lines = Lines { terminal, area, next: 0 };
@@ -238,7 +238,7 @@ fn in_pairs(entries: &[(&str, String)], width: usize) -> Vec<String> {
     lines
 }
 
-/// Draws lines from the top of the screen down; lines below its end are dropped.
+/// Draws lines from the top of the screen down; lines that do not fit are dropped.
 struct Lines<'a, 'b> {
     terminal: &'a mut Terminal<'b>,
     area: Rect,

@@ -41,7 +41,7 @@ thread_local! {
 /// The process's SIGBUS action before the handler was installed.
 static BEFORE: OnceLock<io::Result<libc::sigaction>> = OnceLock::new();
 
-/// Protects this thread from faults in a memory range until dropped. A thread can have only one.
+/// Protects this thread from faults in a memory range until dropped. A thread can have only one watch.
 #[derive(Debug)]
 pub(super) struct Watch(PhantomData<*const ()>);
 
@@ -121,8 +121,8 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context
     }
 }
 
-/// Maps an empty page at the faulting address. Returns false if that address is outside of this thread's range. Uses only plain system calls,
-/// as signal handlers must.
+/// Maps an empty page at the faulting address. Returns false if that address is outside of this thread's range, or if no page can be mapped. Uses
+/// only plain system calls, as signal handlers must.
 fn replace(address: usize) -> bool {
     WATCHED.with(|watched| {
         let watched_over = watched.begin.load(Ordering::Relaxed)..watched.end.load(Ordering::Relaxed);

@@ -50,7 +50,7 @@ impl Phases {
         }
     }
 
-    /// Doubles the length of the phases: merges each two neighbours.
+    /// Doubles the length of the phases by merging pairs of adjacent phases.
     fn double(&mut self) {
         self.length_ns *= 2;
         for place in 0..MOST {

@@ -115,7 +115,7 @@ impl Survey {
 
 enum Piece {
     Frame(Frame),
-    /// This many bytes that do not belong to a valid frame.
+    /// A run of bad bytes of this length, which belong to no valid frame.
     Bad(usize),
 }
 
@@ -160,7 +160,8 @@ impl<'a, R: Read> Frames<'a, R> {
     }
 }
 
-/// Returns the number of bytes before the next marker, or before an incomplete marker at the end of the data.
+/// Returns the number of bytes before the next marker in `rest`. Without a marker, all bytes are bad, except the last two unless the file has
+/// `ended`, because a marker may begin there.
 fn bad_bytes(rest: &[u8], ended: bool) -> usize {
     let marker = rest[1..].windows(MARKER.len()).position(|window| window == MARKER);
     match marker {

@@ -228,7 +228,7 @@ fn entry(clones: &[Job]) -> Option<Entry> {
     entry.has_figures().then_some(entry)
 }
 
-/// Sets an entry's metrics to those of several directions together.
+/// Sets an entry's metrics to the figures of several directions together.
 fn state(entry: &mut Entry, all: &[&Direction]) {
     let sum =
         |of: fn(&Direction) -> Option<f64>| all.iter().map(|direction| of(direction)).sum::<Option<f64>>();

@@ -52,7 +52,7 @@ fn number_unread(text: &str, read: &mut Read) {
     }
 }
 
-/// Reads figures of a job, and collects those that cannot be read.
+/// Reads the figures of a job, and collects the unreadable ones.
 #[derive(Default)]
 struct Figures(Vec<Line>);
 

@@ -57,7 +57,7 @@ impl VdbenchKey {
         }
     }
 
-    /// Returns the number of keys as which this one counts toward `MOST_KEYS`.
+    /// Returns the weight of the key in `MOST_KEYS`: 1 and 1 for each value, and more for long values.
     fn weight(&self) -> usize {
         1 + self.values.iter().map(|value| 1 + value.len() / 64).sum::<usize>()
     }

@@ -59,9 +59,9 @@ pub(super) struct Work {
     pub(super) hits: u8,
     pub(super) stride: Option<Stride>,
     pub(super) threads: Option<u64>,
-    /// Range that replaces the storages' range, if given.
+    /// Range that replaces that of the storages; `None` to keep it.
     pub(super) range: Option<SeekRange>,
-    /// Open flags that replace the storages', if given.
+    /// Open flags that replace those of the storages; `None` to keep these.
     pub(super) flags: Option<OpenFlags>,
 }
 

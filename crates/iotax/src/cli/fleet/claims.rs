@@ -59,8 +59,8 @@ fn file(path: &Path, is_written: bool) -> std::io::Result<Option<FileClaim>> {
     Ok(Some(FileClaim { path: directory.join(name), identity }))
 }
 
-/// Returns an error for each file or device that two members would write, and each filesystem without enough space for all; empty without
-/// conflicts.
+/// Returns an error for each file that two members would create or device that two would write, and for each filesystem without enough space for
+/// all members.
 pub(super) fn conflicts(members: &[(&str, &Claims)], mode: FleetMode) -> Vec<String> {
     let mut conflicts = Vec::new();
     for (place, (one, claims)) in members.iter().enumerate() {

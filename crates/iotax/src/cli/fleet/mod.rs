@@ -32,7 +32,7 @@ pub(super) enum Command {
     Report(report::Args),
     /// Show what the members of a fleet do now
     Status(control::Args),
-    /// Have a fleet stop after the measurement that goes on; it can be resumed
+    /// Stop a fleet after the current measurement; it can be resumed
     Drain(control::Args),
     /// Have a fleet stop at once
     Cancel(control::Args),

@@ -22,7 +22,7 @@ pub(in crate::cli) struct Args {
     /// The members: ssh://USER@HOST:PORT and others by commas, local:N, nats://HOST:PORT, or a file with one a line
     #[arg(long, value_name = "LIST|FILE")]
     hosts: String,
-    /// Storage that the members measure: each its own storage, or all one that they share: each or shared [default: the plan's, else each]
+    /// Storage that the members measure: each member its own (each), or all members the same (shared) [default: the plan's, else each]
     #[arg(long, value_name = "MODE", value_parser = mode)]
     mode: Option<FleetMode>,
     #[command(flatten)]

@@ -66,7 +66,7 @@ pub(super) struct Args {
     /// Every image format that iotax makes, through QEMU's block layer
     #[arg(long, conflicts_with_all = ["rungs", "device", "like", "emulated", "guests"])]
     formats: bool,
-    /// Every rung that this machine can build; says which it cannot, and why
+    /// Every rung that this machine can build; a note names the others, with the reason
     #[arg(long, conflicts_with_all = ["rungs", "formats", "like", "guests"])]
     everything: bool,
     /// Build the rungs with guests also where they would be emulated; their figures say nothing of a real machine
@@ -112,7 +112,7 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
     args.rungs.iter().map(find).collect()
 }
 
-/// Leaves out rungs that this machine cannot build, unless they were asked for by name.
+/// Leaves out rungs that this machine cannot build, unless they were asked for by name, or unless no rung would be left.
 fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result<Vec<Rung>, Failure> {
     let asked = !args.rungs.is_empty();
     if rungs.iter().any(Rung::has_guest)
@@ -154,7 +154,8 @@ fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result
     Ok(there)
 }
 
-/// Returns the reason why this machine cannot boot guests; `None` if it can. Fails with that reason if the user asked for guests.
+/// Returns the reason to leave out rungs with guests: this machine cannot boot guests, or cannot run them with KVM. `None` to include the rungs. If
+/// the user asked for guests, only checks that they can boot, and fails if not.
 fn no_guests(args: &Args, asked: bool) -> Result<Option<String>, Failure> {
     let options = args.run.guest.options();
     let is_wanted = asked || args.emulated || args.guests != [1] || args.run.guest.is_specific();

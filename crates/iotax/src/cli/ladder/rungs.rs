@@ -41,8 +41,8 @@ pub(super) struct Rung {
 use Base::{Device, Directory, Own};
 use Ladder::{Default, Everything};
 
-/// The named rungs in the order of a ladder: name, ladder, base and stack line. There are further rungs for other image formats, such as
-/// `virtio-vmdk` and `vm-vmdk`.
+/// The named rungs in the order of a ladder: name, ladder, base, and the layers on top as a stack line. There are further rungs for other image
+/// formats, such as `virtio-vmdk` and `vm-vmdk`.
 const RUNGS: [(&str, Ladder, Base, &str); 25] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),
@@ -109,7 +109,7 @@ fn of_formats() -> impl Iterator<Item = String> {
     Format::WORDS.iter().map(|format| format!("virtio-{format}"))
 }
 
-/// The stack line of a rung such as `virtio-vmdk` or `vm-vmdk`; `None` for other names.
+/// The layers of a rung such as `virtio-vmdk` or `vm-vmdk`, as a stack line: `vmdk file > virtio`. `None` for other names.
 fn line_of_format(name: &str) -> Option<String> {
     let (above, format) = name.split_once('-')?;
     let format: Format = format.parse().ok()?;

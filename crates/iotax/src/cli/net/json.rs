@@ -65,7 +65,7 @@ fn seconds(ns: u64) -> Value {
     if ns.is_multiple_of(1_000_000_000) { json!(ns / 1_000_000_000) } else { json!(ns as f64 / 1e9) }
 }
 
-/// Returns the keys of every object with figures: `start`, `end`, `seconds`, `bytes` and `bits_per_second`.
+/// Returns the keys that every object with figures has: `start`, `end`, `seconds`, `bytes` and `bits_per_second`.
 fn span(begin_ns: u64, end_ns: u64, bytes: u64) -> Map<String, Value> {
     let ns = end_ns.saturating_sub(begin_ns);
     let rate = if ns == 0 { 0.0 } else { bytes as f64 * 8e9 / ns as f64 };
@@ -78,7 +78,8 @@ fn span(begin_ns: u64, end_ns: u64, bytes: u64) -> Map<String, Value> {
     map
 }
 
-/// Adds jitter in milliseconds and the lost datagrams, also in percent of `packets`, the number sent as far as it is known.
+/// Adds jitter in milliseconds, lost datagrams, `packets`, and the lost share in percent of `packets`. `packets` is the number of datagrams sent,
+/// as far as it is known.
 fn losses(map: &mut Map<String, Value>, received: &StreamFigures, packets: u64) {
     let lost = received.lost.unwrap_or(0);
     let percent = if packets == 0 { 0.0 } else { lost as f64 / packets as f64 * 100.0 };

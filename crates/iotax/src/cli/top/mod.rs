@@ -99,7 +99,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     go_on(&mut reader, interval, is_once, output, &stop)
 }
 
-/// Takes a reading at each interval and prints a frame, the rates since the last reading, until interrupted; only one frame if `is_once`.
+/// Takes a reading at each interval until interrupted. Writes a frame, the rates since the last reading, as a line of JSON. With `is_once`, writes
+/// only one frame, as a table or JSON; without, frames are not written as tables.
 fn go_on(
     reader: &mut Reader,
     interval: Duration,

@@ -177,7 +177,7 @@ fn apply_now(root: &Path, target: &TargetSpec) -> anyhow::Result<()> {
     Ok(KernelSettings::find(root, &plan)?.apply_for_good(0)?)
 }
 
-/// Formats the attributes in libvirt's XML for the guest's chosen settings, before and after; `None` without a guest.
+/// Formats the chosen guest settings as elements of libvirt's XML; `None` without a guest, or if no guest setting was chosen.
 fn of_guest(target: &TargetSpec, tuning: &Tuning) -> Option<String> {
     let guest = target.guest()?;
     let chosen = |key: &str| tuning.candidates().find(|one| one.key == key).map(|one| one.value.as_str());

@@ -33,7 +33,7 @@ pub(super) struct Args {
     /// A file, directory or device as for iotax bench; RUNG:DIR for a rung of iotax ladder with its image in a directory, such as
     /// vm-raw:/srv/images; PLAN.toml with one target
     target: String,
-    /// Settings to try, all values that are offered or those named: scheduler, read_ahead_kb, nr_requests, wbt_lat_usec,
+    /// Settings to try, each with all offered values or only the given ones: scheduler, read_ahead_kb, nr_requests, wbt_lat_usec,
     /// nomerges, rq_affinity, max_sectors_kb, dirty_ratio and others of /proc/sys/vm; of guests cache, aio, bus, iothread, queues;
     /// such as scheduler,nr_requests=64:256 [default: what suits target and work]
     #[arg(long = "try", value_name = "LIST", value_delimiter = ',')]
@@ -76,7 +76,7 @@ const SCREENING: u64 = 60;
 /// Number of rounds into which the time is divided, unless windows would get shorter than `SHORTEST`.
 const ROUNDS: u64 = 24;
 const SHORTEST: Nanos = Nanos::from_millis(250);
-/// Size of a file that is created to tune on.
+/// Default size of the area if the target is a new file.
 const SIZE: Bytes = Bytes(1 << 30);
 /// Name of the target with the present settings; `CHOSEN` names that with the chosen ones.
 const PRESENT: &str = "present";

@@ -129,7 +129,7 @@ impl Target {
         Ok(())
     }
 
-    /// Returns the agent on the other machine that has the target or its server; `None` if both are here.
+    /// Returns the agent that was started on another machine, for the target or its server; `None` if there is no such agent.
     pub(super) fn remote_agent(&mut self) -> Option<&mut RemoteAgent> {
         match &mut self.site {
             Site::Remote(site) => Some(&mut site.agent),

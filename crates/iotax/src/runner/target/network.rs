@@ -58,7 +58,7 @@ impl NetworkSite {
         Ok(Self { spec: spec.clone(), client, path })
     }
 
-    /// Returns the interfaces at both ends. Resumes a guest to ask it, and pauses it again.
+    /// Returns the network interfaces at both ends of the path. A guest as the client is resumed for the query, then paused again.
     pub(super) fn interfaces(&mut self, run_agent: &mut AgentClient) -> anyhow::Result<Vec<Interface>> {
         match &mut self.client {
             NetworkClient::Guest(guest) => {

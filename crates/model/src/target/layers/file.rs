@@ -16,15 +16,15 @@ use crate::words::words;
 words! {
     /// The format of a disk image.
     Format, "format" {
-        /// The guest's bytes without a container.
+        /// The disk's bytes without any format metadata.
         Raw = "raw",
         /// QEMU's copy-on-write format.
         Qcow2 = "qcow2",
-        /// VMware's, as one growing file.
+        /// VMware's format; by default one file that grows as data is written.
         Vmdk = "vmdk",
         /// Hyper-V's, growing.
         Vhdx = "vhdx",
-        /// Hyper-V's older one (VHD), growing.
+        /// Hyper-V's older format (VHD); by default it grows as data is written.
         Vpc = "vpc",
         /// VirtualBox's, growing.
         Vdi = "vdi",
@@ -341,7 +341,7 @@ impl FileSpec {
         [image].into_iter().chain(snapshot).collect()
     }
 
-    /// Lists the image's settings: its preallocation, and all settings that differ from QEMU's defaults.
+    /// Lists the image's settings: its preallocation, the settings that the plan gives, and for qcow2 that clusters are not compressed.
     fn detail(&self) -> String {
         let mut words = vec![format!("preallocation={}", self.preallocation)];
         words.extend(self.cluster_size.map(|size| format!("cluster_size={size}")));

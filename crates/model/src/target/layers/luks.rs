@@ -9,7 +9,7 @@ use super::{
 };
 use crate::units::Bytes;
 
-/// A LUKS2 container with a key of the run's, formatted by cryptsetup and opened for the run: what dm-crypt costs. Keys are those of
+/// A LUKS2 container with a random key, formatted by cryptsetup and opened for the run, to measure the cost of dm-crypt. Keys are those of
 /// cryptsetup.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

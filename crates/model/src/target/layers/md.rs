@@ -36,8 +36,8 @@ words! {
     }
 }
 
-/// An array of md's that iotax creates and stops, over a raw file with a loop device for each member: what RAID costs. Its members share a
-/// disk, so it is no faster than that. Keys are those of mdadm.
+/// An md array that iotax creates and stops, over a raw file with a loop device for each member, to measure the cost of RAID. Its members
+/// share a disk, so the array is no faster than that disk. Keys are those of mdadm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MdSpec {

@@ -73,7 +73,7 @@ pub use volatile::VolatileSpec;
 /// The interface that a layer offers to the layer above, such as a block device or a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayerInterface {
-    /// No interface: the layer is at the bottom of the stack.
+    /// No interface. Layers that can be built on it are at the bottom of a stack.
     Nothing,
     /// A block device on the host.
     Block,
@@ -196,7 +196,7 @@ pub trait LayerType {
         None
     }
 
-    /// All paths on this machine in the layer's settings, for rewriting.
+    /// All paths on this machine in the layer's settings, as mutable references, so that a caller can make them absolute.
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         Vec::new()
     }
@@ -205,7 +205,7 @@ pub trait LayerType {
     /// Implementations destructure the settings in full, so that a new key does not compile until it is considered.
     fn confine(&self, area: &dyn Area) -> Result<(), String>;
 
-    /// The layer in the form in which targets are compared; see [`Part`].
+    /// The layer as a list of parts, by which targets are compared; see [`Part`].
     fn parts(&self) -> Vec<Part>;
 
     /// Returns the bytes that the layer below must offer so that this layer can offer `above` bytes. `files` is the space for files that workloads
@@ -238,7 +238,7 @@ pub(in crate::target) struct Below<'a> {
 pub trait LayerSpec: LayerType + Sized {
     /// Returns the layer's settings if the layer is of this kind, else `None`.
     fn of(layer: &PlannedLayer) -> Option<&Self>;
-    /// Like [`Self::of`], but returns the settings as mutable.
+    /// Like [`Self::of`], but returns a mutable reference.
     fn of_mut(layer: &mut PlannedLayer) -> Option<&mut Self>;
 }
 
@@ -249,13 +249,13 @@ macro_rules! layers {
         pub enum PlannedLayer { $($(#[$doc])* $variant($spec)),+ }
 
         impl PlannedLayer {
-            /// The layer's properties, whatever its kind.
+            /// The layer as a [`LayerType`], for its key, interfaces and checks.
             #[must_use]
             pub fn kind(&self) -> &dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
             }
 
-            /// Like [`Self::kind`], but mutable.
+            /// Like [`Self::kind`], but returns a mutable reference.
             pub fn kind_mut(&mut self) -> &mut dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
             }
@@ -305,8 +305,8 @@ macro_rules! layers {
                 layers.into_iter().flatten().collect()
             }
 
-            /// Sets the keys of these layers. Returns false if the layers are not in the order of the keys, so that the table needs `stack`
-            /// instead.
+            /// Sets the keys of these layers. Returns false if the layers are not in the order of the keys or a kind occurs twice; the table
+            /// then needs `stack`.
             pub(in crate::target) fn set_layers(&mut self, layers: &[PlannedLayer]) -> bool {
                 let mut left = layers;
                 $(
@@ -341,13 +341,13 @@ macro_rules! layers {
 
 layers! {
     /// A file or block device, on this machine, on another (`ssh://[user@]host[:port]/path`) or in a container: `docker://[user@]container/path`,
-    /// `podman://`, `lxc://`, `incus://`, `lxd://`, `kubectl://namespace/pod[:container]/path`. An existing one is measured as it is; a missing
-    /// file is created, filled, measured and removed.
+    /// `podman://`, `lxc://`, `incus://`, `lxd://`, `kubectl://namespace/pod[:container]/path`. An existing file or device is measured as it
+    /// is; a missing file is created, filled, measured and removed.
     path: Path(PathSpec),
-    /// A disk image that exists, as QEMU reads it; it stays as it is: writes go to an overlay.
+    /// An existing disk image, opened by QEMU. The image is not changed: writes go to an overlay.
     image: Image(ImageSpec),
-    /// An export of somebody's NBD server, as `nbd://host[:port][/export]` or `nbd+unix:///[export]?socket=PATH`. iotax writes to it only
-    /// if the command line names it again.
+    /// An export of an existing NBD server, as `nbd://host[:port][/export]` or `nbd+unix:///[export]?socket=PATH`. iotax writes to the export
+    /// only if the command line names it again.
     nbd_export: NbdExport(NbdExportSpec),
     /// A network path between client and server, instead of storage.
     network: Network(NetworkSpec),
@@ -369,9 +369,9 @@ layers! {
     filesystem: Filesystem(FilesystemSpec),
     /// A filesystem on that one or in a directory, which keeps writes in memory until they are flushed.
     volatile: Volatile(VolatileSpec),
-    /// An overlayfs on that filesystem or in a directory, as containers have it.
+    /// An overlayfs on the filesystem below or in a given directory, as containers use it.
     overlay: Overlay(OverlaySpec),
-    /// A new file, on that filesystem or in a directory.
+    /// A new file on the filesystem below or in a given directory.
     file: File(FileSpec),
     /// A block filter of QEMU's over the file: throttle, compress, copy-on-read or blkdebug.
     filter: Filter(FilterSpec),

@@ -24,9 +24,9 @@ words! {
         User = "user",
         /// A guest's NIC and passt(1), a network stack in user mode beside QEMU.
         Passt = "passt",
-        /// Another machine, where `peer` says and ssh starts the server.
+        /// Another machine, given by `peer`, on which iotax starts the server over ssh.
         Remote = "remote",
-        /// A server that runs already, where `peer` says: `iotax net serve` or `iperf3 -s`.
+        /// A server that is already running, given by `peer`: `iotax net serve` or `iperf3 -s`.
         Server = "server",
     }
 }
@@ -38,7 +38,7 @@ impl NetPath {
         matches!(self, Self::User | Self::Passt)
     }
 
-    /// Returns whether the path uses interfaces that iotax did not create: to another machine, or to a server that is already running.
+    /// Returns whether `peer` gives the server: on another machine, or already running.
     #[must_use]
     pub const fn is_given(self) -> bool {
         matches!(self, Self::Remote | Self::Server)
@@ -82,8 +82,8 @@ pub struct NetworkSpec {
     /// Largest packet in bytes, on a veth pair or a bridge [default: the kernel's own]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mtu: Option<u32>,
-    /// The other end. Of a remote path `ssh://[user@]host[:port]`, where ssh starts an agent; of a server `host[:port]`, or several
-    /// with commas between, which are measured at the same time
+    /// The other end: with via = "remote" `ssh://[user@]host[:port]`, where iotax starts an agent over ssh; with via = "server"
+    /// `host[:port]`, or several separated by commas, which are measured at the same time
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub peer: Option<String>,
     /// The client's address towards a server

@@ -17,7 +17,7 @@ pub struct OverlaySpec {
     /// An existing directory for its upper and lower directories [default: the target's own `filesystem`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
-    /// Leave out syncs, as `volatile` does (Linux 5.10 or later): what is in it does not outlive a crash.
+    /// Use overlayfs's mount option `volatile`, which skips all syncs (Linux 5.10 or later): a crash may lose any data.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub volatile: bool,
 }

@@ -14,20 +14,20 @@ words! {
     OsdMedia, "media" {
         /// Settings for flash: small writes go to their place at once, and more threads serve requests.
         Ssd = "ssd",
-        /// Settings for disks that turn: small writes go to the journal first and to their place later.
+        /// Settings for hard disks: small writes go to the journal first and to their place later.
         Hdd = "hdd",
     }
 }
 
-/// An image on a Ceph cluster of the run's own, on a loopback of its own: one monitor, one OSD (BlueStore) that has the raw file as its disk,
-/// a pool without replicas, and the client in QEMU (librbd). The client's cache is that of the layer above: on with `cache = "writeback"`,
+/// An image on a Ceph cluster that iotax starts in a private network namespace: one monitor, one OSD (BlueStore) that has the raw file as its
+/// disk, a pool without replicas, and the client in QEMU (librbd). The client's cache is that of the layer above: on with `cache = "writeback"`,
 /// off with `"none"`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RbdSpec {
     /// Bytes of each object that the image is divided into: a power of two from 4k to 32m.
     pub object_size: Bytes,
-    /// The kind of disk that the OSD is set up for. Ceph takes a file for a disk that turns.
+    /// The kind of disk that the OSD is set up for. Ceph itself treats every file as a hard disk.
     pub media: OsdMedia,
     /// Keep what is read in the OSD's memory, as Ceph does by default (`bluestore_default_buffered_read`); otherwise reads come from its disk.
     pub buffered_read: bool,

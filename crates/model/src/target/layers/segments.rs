@@ -178,7 +178,7 @@ pub(super) fn word(text: &str) -> String {
     }
 }
 
-/// Formats a layer's keys that differ from its defaults as ` key=value ...`. The keys in `told` are left out, because words stand for them.
+/// Formats a layer's keys that differ from its defaults as ` key=value ...`, without the keys in `told`, which the segment's words already contain.
 pub(super) fn keys<L: Serialize>(spec: &L, defaults: Option<&L>, told: &[&str]) -> String {
     let table = |spec| Table::try_from(spec).unwrap_or_default();
     let defaults = defaults.map(table).unwrap_or_default();

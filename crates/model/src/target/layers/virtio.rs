@@ -44,7 +44,8 @@ impl VirtioSpec {
         self.iothread.unwrap_or(!with_operations)
     }
 
-    /// Reason why a workload cannot run on a virtio device without a guest, with a remedy; `None` if it can.
+    /// Reason why a workload cannot run on a virtio device without a guest, with a remedy; `None` if it can, and for file workloads, which
+    /// [`crate::target::Stack::wants_filesystem`] rejects.
     #[must_use]
     pub fn refusal(workload: &Workload) -> Option<String> {
         // What makes files is refused as on every raw disk.

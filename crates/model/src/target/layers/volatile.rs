@@ -17,14 +17,14 @@ pub struct VolatileSpec {
     /// An existing directory that keeps what was flushed [default: the target's own `filesystem`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
-    /// Draws which writes a cut of power keeps, drops and tears.
+    /// Seed of the random choice of unflushed writes that a power cut keeps, loses or tears.
     #[serde(skip_serializing_if = "is_zero")]
     pub seed: u64,
-    /// Keep writes in any order; with false the older ones, as a cache without reordering does.
+    /// Let any unflushed writes survive a power cut; if false, only the oldest, as with a cache that does not reorder.
     pub reorder: bool,
     /// Tear writes between sectors of 512 bytes.
     pub tear: bool,
-    /// Acknowledge every Nth flush without doing it: a disk that lies.
+    /// Acknowledge every Nth flush without performing it, as a faulty disk does.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub drop_flush: Option<u32>,

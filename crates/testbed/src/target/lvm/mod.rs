@@ -40,9 +40,9 @@ pub struct Volume {
     pub size: Bytes,
     /// True for a byte range of a device that LVM holds open.
     pub shared: bool,
-    /// Identity of that device; `None` for a volume.
+    /// Identity of the device for a byte range; `None` for a logical volume.
     pub identity: Option<Identity>,
-    /// The volume, if snapshots of it are taken.
+    /// The logical volume to take snapshots of; `None` without snapshots.
     pub origin: Option<Origin>,
 }
 
