@@ -1,13 +1,17 @@
 //! The plan's targets as a graph: an edge leads from one target to another with exactly one more layer, or one different setting.
 
 use iotax_model::TargetSpec;
-use iotax_model::target::{LayerKind, Part};
+use iotax_model::target::{Bus, LayerKind, Part};
 
 use crate::stack_diff::parts;
 use iotax_model::Run;
 
 /// Maximum number of edges into a target; more would repeat the same comparison.
 const MOST_INCOMING: usize = 2;
+
+/// Kinds of the parts of a guest, and of a virtio device without a guest.
+const GUEST: &str = "guest";
+const VIRTIO: &str = "virtio";
 
 /// Two targets that differ by exactly one layer or one setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub struct Edge {
 enum Change {
     /// An additional layer: the number of layers below it, and its kind.
     Layer { height: usize, kind: String },
+    /// A guest on the disk that a virtio device without a guest shows otherwise: the number of layers below it.
+    Guest { height: usize },
     /// A different value of one layer's setting.
     Setting { kind: String, key: String },
 }
@@ -65,10 +71,15 @@ pub fn edges(targets: &[TargetSpec]) -> Vec<Edge> {
         let set = |kind: &str| {
             into.iter().any(|c| matches!(&c.change, Change::Setting { kind: of, .. } if of == kind))
         };
-        let mut kept: Vec<&Candidate> =
-            into.iter().filter(|c| !matches!(&c.change, Change::Layer { kind, .. } if set(kind))).collect();
+        // What a guest adds to QEMU's block layer and virtio is told apart from these where it can be.
+        let has_guest_alone = into.iter().any(|c| matches!(c.change, Change::Guest { .. }));
+        let repeats = |kind: &str| set(kind) || (has_guest_alone && kind == GUEST);
+        let mut kept: Vec<&Candidate> = into
+            .iter()
+            .filter(|c| !matches!(&c.change, Change::Layer { kind, .. } if repeats(kind)))
+            .collect();
         kept.sort_by_key(|candidate| match candidate.change {
-            Change::Layer { height, .. } => std::cmp::Reverse(height),
+            Change::Layer { height, .. } | Change::Guest { height } => std::cmp::Reverse(height),
             Change::Setting { .. } => std::cmp::Reverse(0),
         });
         chosen.extend(kept.into_iter().take(MOST_INCOMING).map(|candidate| Edge {
@@ -84,6 +95,10 @@ pub fn edges(targets: &[TargetSpec]) -> Vec<Edge> {
 /// the positions in the plan.
 fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
     let find = |parts: &[Part], kind: &str| parts.iter().position(|part| part.kind == kind);
+    if let Some(height) = guest_alone(from, to) {
+        let change = Change::Guest { height };
+        return Some(Candidate { from: 0, to: 0, change, loose: false, name: GUEST.into() });
+    }
     if from.iter().any(|part| find(to, &part.kind).is_none()) {
         return None;
     }
@@ -119,6 +134,31 @@ fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
         }
         _ => None,
     }
+}
+
+/// Returns the number of layers below the guest, if `to` is a guest with a virtio-blk disk, and `from` shows the same disk as a virtio device
+/// without a guest; else `None`.
+fn guest_alone(from: &[Part], to: &[Part]) -> Option<usize> {
+    let find = |parts: &[Part], kind: &str| parts.iter().position(|part| part.kind == kind);
+    let (device, guest) = (find(from, VIRTIO)?, find(to, GUEST)?);
+    let (of_device, of_guest) = (&from[device], &to[guest]);
+    let is_same_bus = of_guest.value("bus").is_some_and(|bus| bus == Bus::VirtioBlk.word());
+    // A guest's plan counts I/O threads.
+    let set = |(key, value): (&String, &String)| {
+        let value = match value.as_str() {
+            "true" => "1",
+            "false" => "0",
+            value => value,
+        };
+        of_guest.value(key).is_some_and(|of_guest| of_guest == value)
+    };
+    let same_below = from.len() == to.len()
+        && from.iter().zip(to).all(|(one, other)| {
+            let either = one.settings.keys().chain(other.settings.keys());
+            one.kind == VIRTIO
+                || (one.kind == other.kind && either.into_iter().all(|key| !one.differs(other, key)))
+        });
+    (device == guest && is_same_bus && same_below && of_device.settings.iter().all(set)).then_some(guest)
 }
 
 /// Describes a changed setting: `cache=writeback instead of none`; for keys such as `bus` only the values: `virtio-scsi instead of virtio-blk`.

@@ -202,7 +202,9 @@ fn direction(
     is_write: bool,
     measured: &impl Fn(&Workload, RateUnit) -> Option<Measured>,
 ) -> Option<Direction> {
-    let pure = workloads.iter().filter(|one| one.rw.writes() == is_write && one.rw.reads() != is_write);
+    // A burst that was promised is measured after a pause, so that it says nothing of the rate.
+    let pure = workloads.iter().filter(|one| one.startdelay.is_none());
+    let pure = pure.filter(|one| one.rw.writes() == is_write && one.rw.reads() != is_write);
     let [first, second] = at_sizes(pure, unit)?;
     let measured = [measured(first, unit)?, measured(second, unit)?];
     let rates = measured.each_ref().map(|one| sustained(&one.rounds));

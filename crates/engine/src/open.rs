@@ -127,7 +127,8 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     if workload.trims() {
         target.check_trim().map_err(&refuse)?;
     }
-    if workload.hipri && queue::attribute(&target.file, "io_poll") == Some(0) {
+    // A virtio device's queue is memory, which can always be polled.
+    if workload.hipri && target.virtio.is_none() && queue::attribute(&target.file, "io_poll") == Some(0) {
         return Err(refuse(OpenRefusal::NoPolling(
             "its device has no queues for it (queue/io_poll is 0)".into(),
         )));

@@ -19,7 +19,7 @@ use crate::stack::mount::{self, Mount};
 /// QEMU's storage daemon.
 pub(crate) const DAEMON: Program = Program { name: "qemu-storage-daemon", package: "qemu-utils" };
 /// The tool that unmounts FUSE filesystems of unprivileged users.
-const FUSERMOUNT: Program = Program { name: "fusermount3", package: "fuse3" };
+pub(crate) const FUSERMOUNT: Program = Program { name: "fusermount3", package: "fuse3" };
 
 /// A running daemon that exports an image. Stop it only after the layers above it have been removed.
 #[derive(Debug)]

@@ -218,7 +218,7 @@ impl Account {
     }
 }
 
-/// Returns all known figures of a measurement by which targets are compared.
+/// Returns the value of each comparison metric that a measurement has.
 pub fn metrics(measurement: &Measurement) -> Vec<(Metric, f64)> {
     Metric::compared().filter_map(|metric| Some((metric, metric.of(measurement)?))).collect()
 }

@@ -193,15 +193,16 @@ fn price<'a>(target: &'a str, workload: &'a str, event: &'a str, pairs: &[Pair<'
         RecoveryTime::After(ns) => Some(ns as f64),
         RecoveryTime::Unknown(_) | RecoveryTime::NotWithin(_) => None,
     };
+    let recoveries: Option<Vec<f64>> = pairs.iter().map(recovery).collect();
     let gaps: Option<Vec<(f64, f64)>> = pairs.iter().map(Pair::gaps).collect();
-    let gap = |of: fn(&(f64, f64)) -> f64| median(&gaps.as_ref()?.iter().map(of).collect::<Vec<f64>>());
+    let gap = |of: fn(&(f64, f64)) -> f64| upper_median(gaps.as_ref()?.iter().map(of).collect());
     Price {
         target,
         workload,
         event,
         rounds: pairs.len(),
         took_ns: medians(pairs.iter().map(|pair| pair.effect.duration_ns.map(|ns| ns as f64)).collect()),
-        recovery_ns: medians(pairs.iter().map(recovery).collect()),
+        recovery_ns: recoveries.and_then(upper_median),
         gap_ns: gap(|pair| pair.1).zip(gap(|pair| pair.0)),
         iops: change(|seconds| Some(seconds.ios as f64 * 1e9 / seconds.length_ns.max(1) as f64)),
         mean: change(|seconds| seconds.response.mean()),
@@ -209,9 +210,23 @@ fn price<'a>(target: &'a str, workload: &'a str, event: &'a str, pairs: &[Pair<'
     }
 }
 
+/// Returns the median, with an even number of values the higher of the two in the middle: where 0 stands for no gap, a value between it and the
+/// other was never seen.
+fn upper_median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gap_and_none_make_no_gap_of_half_the_length() {
+        assert_eq!(upper_median(vec![115.2e6, 0.0]), Some(115.2e6));
+        assert_eq!(upper_median(vec![0.0, 115.2e6, 0.0]), Some(0.0));
+        assert_eq!(upper_median(Vec::new()), None);
+    }
 
     #[test]
     fn a_change_has_an_interval_over_rounds() {

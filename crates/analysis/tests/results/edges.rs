@@ -62,6 +62,32 @@ fn the_ladders_of_files_and_of_a_device() {
 }
 
 #[test]
+fn a_guest_is_held_against_the_same_disk_without_it() {
+    let on = |bottom: &str, above: &str| format!("{bottom}\n{above}");
+    let rungs = |virtio: &str, guest: &str| {
+        drawn(&[
+            ("host-file", DIR),
+            ("virtio-raw", &on(DIR, virtio)),
+            ("virtio-qcow2", &on(QCOW2, virtio)),
+            ("vm-raw", &on(DIR, guest)),
+            ("vm-qcow2", &on(QCOW2, guest)),
+        ])
+    };
+    let native =
+        ["virtio-raw - host-file: QEMU's block layer and virtio", "virtio-qcow2 - virtio-raw: qcow2"];
+    let alone = ["vm-raw - virtio-raw: guest", "vm-qcow2 - virtio-qcow2: guest", "vm-qcow2 - vm-raw: qcow2"];
+    assert_eq!(rungs("virtio = {}", "guest = {}"), [&native[..], &alone].concat());
+    let iothread = "virtio = { iothread = true }";
+    assert_eq!(rungs(iothread, "guest = { iothread = 1 }"), [&native[..], &alone].concat());
+    // Another bus, or another cache mode, is more than the guest.
+    let whole = ["vm-raw - host-file: nvme + guest", "vm-qcow2 - vm-raw: qcow2"];
+    assert_eq!(rungs("virtio = {}", "guest = { bus = \"nvme\" }"), [&native[..], &whole].concat());
+    let whole = ["vm-raw - host-file: virtio-blk + guest", "vm-qcow2 - vm-raw: qcow2"];
+    let guest = "guest = { cache = \"writeback\" }";
+    assert_eq!(rungs("virtio = {}", guest), [&native[..], &whole].concat());
+}
+
+#[test]
 fn a_setting_is_told_apart_from_its_first_value() {
     let cache = |mode: &str| format!("{DIR}\nguest = {{ cache = \"{mode}\", aio = \"threads\" }}");
     assert_eq!(

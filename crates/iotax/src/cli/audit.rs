@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{Demand, Keep, Plan, RateUnit};
 use iotax_model::suite::{Suite, SuiteOptions};
-use iotax_model::units::{Bytes, Nanos};
+use iotax_model::units::{Bytes, Nanos, human};
 use iotax_model::workload::Workload;
 
 use super::number;
@@ -19,6 +19,9 @@ use super::{Failure, OrExit};
 /// Name of the suite whose workloads reveal a rate limit.
 const SUITE: &str = "audit";
 
+/// Shortest burst that can be promised.
+const SHORTEST: Nanos = Nanos::from_secs(1);
+
 /// Fraction of a promised rate that must be delivered: a limiter set to the rate delivers slightly less.
 const KEPT: f64 = 0.99;
 
@@ -27,7 +30,8 @@ const KEPT: f64 = 0.99;
 pub(super) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
-    /// Promised rates, such as iops=3000,bytes=125MB/s: the rate after any burst must reach 99% of each
+    /// Promised rates, such as iops=3000,burst=6000/30m,bytes=125MB/s: the rate after any burst must reach 99% of iops and bytes, and the
+    /// mean of so long a burst 99% of its rate
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     promise: Vec<Promise>,
     /// Size of the area [default: 1g]
@@ -46,25 +50,35 @@ pub(super) struct Args {
     run: RunArgs,
 }
 
-/// A rate promised by the storage's provider, from `--promise`, such as `iops=3000`.
+/// A promise of the storage's provider, from `--promise`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Promise {
-    of: RateUnit,
-    /// The promised rate in I/Os or bytes per second.
-    rate: u64,
+enum Promise {
+    /// A rate in I/Os or bytes per second without an end, such as `iops=3000`.
+    Sustained { of: RateUnit, rate: u64 },
+    /// I/Os per second for a time after a pause, such as `burst=6000/30m`.
+    Burst { rate: u64, length: Nanos },
 }
 
 impl FromStr for Promise {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refuse = |why: &str| format!("{text:?} {why}; accepted: iops=3000, bytes=125MB/s");
+        let refuse =
+            |why: &str| format!("{text:?} {why}; accepted: iops=3000, burst=6000/30m, bytes=125MB/s");
         let (word, rate) = text.split_once('=').ok_or_else(|| refuse("has no ="))?;
-        let (of, rate) = match word.trim() {
-            "iops" => {
-                let rate = iotax_model::number::whole(rate, &(1..=u64::MAX))
-                    .map_err(|error| refuse(&format!("is no rate: {error}")))?;
-                (RateUnit::Ios, rate)
+        let ios = |rate: &str| {
+            iotax_model::number::whole(rate, &(1..=u64::MAX))
+                .map_err(|error| refuse(&format!("is no rate: {error}")))
+        };
+        match word.trim() {
+            "iops" => Ok(Self::Sustained { of: RateUnit::Ios, rate: ios(rate)? }),
+            "burst" => {
+                let (rate, length) = rate.split_once('/').ok_or_else(|| refuse("has no length"))?;
+                let length = seconds(length).map_err(|error| refuse(&format!("has no length: {error}")))?;
+                if length < SHORTEST {
+                    return Err(refuse("is too short to be measured: 1s and more"));
+                }
+                Ok(Self::Burst { rate: ios(rate)?, length })
             }
             "bytes" => {
                 let rate = rate.trim();
@@ -73,11 +87,13 @@ impl FromStr for Promise {
                     .unwrap_or(rate)
                     .parse()
                     .map_err(|error| refuse(&format!("is no rate: {error}")))?;
-                (RateUnit::Bytes, rate)
+                if rate == 0 {
+                    return Err(refuse("promises nothing"));
+                }
+                Ok(Self::Sustained { of: RateUnit::Bytes, rate })
             }
-            _ => return Err(refuse("promises what is not known")),
-        };
-        if rate == 0 { Err(refuse("promises nothing")) } else { Ok(Self { of, rate }) }
+            _ => Err(refuse("promises what is not known")),
+        }
     }
 }
 
@@ -86,8 +102,18 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let targets = args.targets.read(&permission)?;
     let suite = Suite::named(SUITE).or_exit(Exit::Usage)?;
     let options = SuiteOptions { size: args.size, runtime: args.runtime, ..SuiteOptions::default() };
-    let workloads = (suite.workloads)(&options);
-    let require = args.promise.iter().flat_map(|promise| demands(*promise, &workloads)).collect();
+    let mut workloads = (suite.workloads)(&options);
+    let mut require = Vec::new();
+    for promise in &args.promise {
+        let (demands, bursts) = match *promise {
+            Promise::Sustained { of, rate } => (sustained(of, rate, &workloads), Vec::new()),
+            Promise::Burst { rate, length } => {
+                burst(rate, length, refill(&args.promise, rate, length).or_exit(Exit::Usage)?, &workloads)
+            }
+        };
+        require.extend(demands);
+        workloads.extend(bursts);
+    }
     let plan = Plan {
         suite: Some(SUITE.into()),
         repeat: args.repeat.unwrap_or(suite.repeat),
@@ -102,28 +128,75 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     args.run.session(plan, permission).carry_out()
 }
 
-/// Turns a promise into demands on the pure read and pure write workloads: a promise in I/Os on those with the smallest block size, one in
-/// bytes on those with the largest.
-fn demands(promise: Promise, workloads: &[Workload]) -> Vec<Demand> {
-    let pure = || workloads.iter().filter(|one| one.rw.reads() != one.rw.writes());
-    let bs = match promise.of {
+/// Selects the pure read and the pure write workload of a unit's block size: the smallest for I/Os, the largest for bytes.
+fn pure(of: RateUnit, workloads: &[Workload]) -> Vec<&Workload> {
+    let pure =
+        || workloads.iter().filter(|one| one.rw.reads() != one.rw.writes() && one.startdelay.is_none());
+    let bs = match of {
         RateUnit::Ios => pure().map(|one| one.bs).min(),
         RateUnit::Bytes => pure().map(|one| one.bs).max(),
     };
-    let rate = match promise.of {
-        RateUnit::Ios => format!("iops={}", promise.rate),
-        RateUnit::Bytes => format!("bytes={}", iotax_model::units::human::rate(promise.rate as f64)),
+    pure().filter(|one| Some(one.bs) == bs).collect()
+}
+
+/// The lowest rate that keeps a promised one.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the promise")]
+fn least(rate: u64) -> u64 {
+    ((rate as f64 * KEPT).floor() as u64).max(1)
+}
+
+/// Turns a promised rate into demands on the pure reads and writes of its unit's block size.
+fn sustained(of: RateUnit, rate: u64, workloads: &[Workload]) -> Vec<Demand> {
+    let promised = match of {
+        RateUnit::Ios => format!("iops={rate}"),
+        RateUnit::Bytes => format!("bytes={}", human::rate(rate as f64)),
     };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the promise")]
-    let least = ((promise.rate as f64 * KEPT).floor() as u64).max(1);
-    pure()
-        .filter(|one| Some(one.bs) == bs)
-        .map(|one| Demand {
-            workload: Some(one.name.clone()),
-            keep: Keep::Sustained { of: promise.of, least },
-            source: Some(format!("promised: {rate}, less 1%")),
+    let demand = |one: &Workload| Demand {
+        workload: Some(one.name.clone()),
+        keep: Keep::Sustained { of, least: least(rate) },
+        source: Some(format!("promised: {promised}, less 1%")),
+    };
+    pure(of, workloads).into_iter().map(demand).collect()
+}
+
+/// Turns a promised burst into workloads that last as long as it, each after a pause of `refill`, and demands on them.
+fn burst(rate: u64, length: Nanos, refill: Nanos, workloads: &[Workload]) -> (Vec<Demand>, Vec<Workload>) {
+    let bursts: Vec<Workload> = pure(RateUnit::Ios, workloads)
+        .into_iter()
+        .map(|one| Workload {
+            name: format!("burst-{}-{rate}", one.name),
+            startdelay: Some(refill),
+            runtime: length,
+            ..one.clone()
         })
-        .collect()
+        .collect();
+    let demand = |one: &Workload| Demand {
+        workload: Some(one.name.clone()),
+        keep: Keep::Iops(least(rate)),
+        source: Some(format!("promised: burst={rate}/{length}, less 1%")),
+    };
+    (bursts.iter().map(demand).collect(), bursts)
+}
+
+/// The pause after which a burst is possible again: a bucket of tokens refills at the sustained rate, and a tenth is added for what the
+/// limiter counts otherwise.
+fn refill(promises: &[Promise], burst: u64, length: Nanos) -> anyhow::Result<Nanos> {
+    let rates = promises.iter().filter_map(|promise| match promise {
+        Promise::Sustained { of: RateUnit::Ios, rate } => Some(*rate),
+        _ => None,
+    });
+    let refuse = |why: &str| anyhow::anyhow!("--promise burst={burst}/{length}: {why}");
+    let Some(rate) = rates.min() else {
+        return Err(refuse(
+            "needs iops= beside it, the rate after the burst, by which the pause before it is chosen",
+        ));
+    };
+    if burst <= rate {
+        return Err(refuse(&format!("a burst is above the sustained rate, iops={rate}")));
+    }
+    let pause = length.0 as f64 * (burst - rate) as f64 / rate as f64 * 1.1;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    Ok(Nanos(pause as u64))
 }
 
 #[cfg(test)]
@@ -134,8 +207,8 @@ mod tests {
     fn a_promise_is_a_demand_on_each_direction() {
         let workloads = (Suite::named(SUITE).expect("known").workloads)(&SuiteOptions::default());
         let demanded = |text: &str| -> Vec<(String, String)> {
-            let promise: Promise = text.parse().expect(text);
-            let all = demands(promise, &workloads).into_iter();
+            let Ok(Promise::Sustained { of, rate }) = text.parse() else { panic!("{text}") };
+            let all = sustained(of, rate, &workloads).into_iter();
             all.map(|demand| (demand.workload.expect("named"), demand.keep.to_string())).collect()
         };
         let both = |size: &str, keep: &str| {
@@ -146,6 +219,28 @@ mod tests {
     }
 
     #[test]
+    fn a_promised_burst_is_measured_after_a_pause_that_refills_it() {
+        let workloads = (Suite::named(SUITE).expect("known").workloads)(&SuiteOptions::default());
+        let promises: Vec<Promise> =
+            ["iops=3000", "burst=6000/30m"].iter().map(|text| text.parse().expect(text)).collect();
+        let length = Nanos::from_secs(1800);
+        assert_eq!(promises[1], Promise::Burst { rate: 6000, length });
+        let pause = refill(&promises, 6000, length).expect("a rate beside it");
+        assert_eq!(pause, Nanos::from_secs(1980));
+        let (demands, bursts) = burst(6000, length, pause, &workloads);
+        let keeps = demands.iter().map(|demand| demand.keep.to_string());
+        assert_eq!(keeps.collect::<Vec<_>>(), ["iops >= 5940"; 2]);
+        let names = bursts.iter().map(|one| (one.name.as_str(), one.runtime, one.startdelay));
+        assert_eq!(
+            names.collect::<Vec<_>>(),
+            ["burst-randread-4k-6000", "burst-randwrite-4k-6000"].map(|name| (name, length, Some(pause)))
+        );
+        for alone in [&promises[1..], &["iops=6000".parse().expect("a rate")]] {
+            assert!(refill(alone, 6000, length).is_err(), "{alone:?}");
+        }
+    }
+
+    #[test]
     fn what_is_no_promise_is_refused_in_words() {
         for (text, reason) in [
             ("3000", "has no ="),
@@ -153,7 +248,10 @@ mod tests {
             ("iops=0", "out of range"),
             ("bytes=0", "promises nothing"),
             ("bytes=fast", "a size"),
-            ("burst=6000/30m", "not known"),
+            ("burst=6000", "has no length"),
+            ("burst=6000/soon", "has no length"),
+            ("burst=6000/10ms", "1s and more"),
+            ("bursts=6000/30m", "not known"),
         ] {
             let error = text.parse::<Promise>().expect_err(text);
             assert!(error.contains(reason) && error.contains("accepted: iops=3000"), "{error}");

@@ -1,11 +1,11 @@
 //! `iotax bench`: measures one target with one workload, or with the jobs of a fio job file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
-use iotax_model::target::{ImageSpec, Stack, TargetSpec, VirtioSpec};
+use iotax_model::target::{Format, ImageSpec, Stack, TargetSpec, VirtioSpec};
 use iotax_model::units::Nanos;
 use iotax_model::workload::{Verify, Workload, WorkloadKeys};
 use iotax_testbed::target::existing_image;
@@ -90,6 +90,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             args.target.display()
         )));
     }
+    if let Some(path) = target.path().filter(|path| target.remote().is_none() && !path.exists())
+        && let Some(format) = named_as_image(path)
+    {
+        return Err(usage(format!(
+            "{0}: it is not there, and a new file would be raw, not {format} as its name says; give the path of an image, another name, or a \
+             stack that makes one: \"DIR > {format} file > virtio\"",
+            args.target.display()
+        )));
+    }
     let targets = with_image(target, &workloads);
     let mut plan =
         Plan { seed, repeat, ..Plan::new(format!("bench {}", args.target.display()), targets, workloads) };
@@ -100,6 +109,13 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let session = Session::new(plan, &args.output).with(&args.session, permission);
     Session { keep: args.keep, ask: false, ..session }.carry_out()
+}
+
+/// Returns the image format, other than raw, that the extension of a file's name stands for.
+fn named_as_image(path: &Path) -> Option<Format> {
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    let format = if extension == "vhd" { Format::Vpc } else { extension.parse().ok()? };
+    Some(format).filter(|format| *format != Format::Raw)
 }
 
 /// Maximum size in bytes of an image's descriptor file, which only names the files that hold the data.
@@ -125,9 +141,8 @@ fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
     let image = TargetSpec::new(format!("as-{format}"), stack);
     // Its own bytes are other data than those that a guest sees.
     if !found.others.is_empty() || path.metadata().is_ok_and(|found| found.len() < DESCRIPTION) {
-        let over = if found.others.is_empty() { "other files".into() } else { found.others.join(", ") };
         note!(
-            "{} is an image whose data are in {over}: what QEMU reads of it is measured ({format}).",
+            "{} is an image whose data are in other files: what QEMU reads of it is measured ({format}).",
             path.display()
         );
         return vec![image];

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
-use iotax_model::target::{FileSpec, GuestSpec, Stack, VirtioSpec};
+use iotax_model::target::{Bus, Discard, FileSpec, GuestSpec, Stack, VirtioSpec};
 use iotax_testbed::libvirt::{self, Domain};
 
 use super::args::target_name;
@@ -34,11 +34,18 @@ pub(super) fn targets(domain: &str, disk: Option<&str>, dir: &Path) -> Result<La
     Ok(rungs(domain, dir))
 }
 
-/// Replaces each guest by QEMU's storage daemon with the same disk settings, and drops targets that are then identical to an earlier one.
+/// Replaces each guest by QEMU's storage daemon with the same disk settings, and drops targets that are then identical to an earlier one. Notes
+/// name the settings of the disk that a guest alone can have.
 pub(super) fn without_guests(ladder: LadderTargets) -> LadderTargets {
     let mut targets: Vec<TargetSpec> = Vec::new();
+    let mut notes = ladder.notes;
     for mut target in ladder.targets {
         if let Some(guest) = target.guest() {
+            for words in of_guests_alone(guest) {
+                if !notes.contains(&words) {
+                    notes.push(words);
+                }
+            }
             let iothread = (guest.iothreads() == 0).then_some(false);
             let disk = VirtioSpec { cache: guest.cache, aio: guest.aio, iothread, ..VirtioSpec::default() };
             target.stack = target.stack.without::<GuestSpec>().with(disk);
@@ -47,7 +54,19 @@ pub(super) fn without_guests(ladder: LadderTargets) -> LadderTargets {
             targets.push(target);
         }
     }
-    LadderTargets { targets, ..ladder }
+    LadderTargets { targets, notes }
+}
+
+/// The settings of a guest's disk that a virtio device without a guest does not have, a sentence each.
+fn of_guests_alone(guest: &GuestSpec) -> Vec<String> {
+    let bus = (guest.bus != Bus::VirtioBlk)
+        .then(|| format!("bus={}: without a guest virtio-blk takes its place", guest.bus));
+    let queues = guest.queues.map(|queues| {
+        format!("queues={queues}: without a guest each worker of the load has a queue instead")
+    });
+    let discard = (guest.discard != Discard::Unmap)
+        .then(|| format!("discard={}: without a guest discards are passed on", guest.discard));
+    [bus, queues, discard].into_iter().flatten().collect()
 }
 
 fn rungs(domain: Domain, dir: &Path) -> LadderTargets {

@@ -189,6 +189,9 @@ impl<'a> Session<'a> {
         make_absolute(&mut self.plan).or_exit(Exit::Environment)?;
         let needs = preflight::check(&self.plan, &self.permission)
             .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
+        for words in &needs.notes {
+            note!("{words}");
+        }
         if self.ask && !self.yes && !io::stdin().is_terminal() {
             let done = self.earlier.as_ref().map_or(0, |earlier| earlier.done.len());
             let seed = self.earlier.as_ref().map(|earlier| earlier.seed).or(self.plan.seed);

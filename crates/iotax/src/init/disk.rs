@@ -36,7 +36,8 @@ fn serial(block: &Path) -> Option<String> {
         .or_else(|| fs::read(block.join("device/vpd_pg80")).ok()?.get(4..).map(text))
 }
 
-/// Returns the path to measure: the disk, or a file on a filesystem that is created or mounted as the kernel parameters say.
+/// Returns the path to measure: the disk itself or, if the kernel parameters ask for a filesystem, a file on it. Creates or mounts that
+/// filesystem first.
 pub(super) fn measured(disk: &Path, parameters: &str) -> Result<PathBuf> {
     let value = |key: &str| parameters.split_whitespace().find_map(|word| word.strip_prefix(key));
     let (made, there) = (value(guest_abi::MKFS_PARAMETER), value(guest_abi::MOUNT_PARAMETER));

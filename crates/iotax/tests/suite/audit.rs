@@ -58,3 +58,37 @@ fn a_limit_on_ios_is_found_with_its_rate() {
     assert!(html.contains("id=\"limits\""), "no section");
     lab.assert_nothing_left();
 }
+
+/// The limiter lets 3,000 I/Os a second pass for six seconds if it was idle for three, and 2,000 afterwards.
+#[test]
+fn a_promised_burst_is_held_against_what_comes_after_a_pause() {
+    require!(root);
+    require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    let stack = "tmpfs > raw file > throttle iops=2000 iops_max=3000 iops_max_length=2 > virtio cache=writeback aio=threads";
+    let promise = "iops=2000,burst=2800/2s,burst=4000/2s";
+    let printed = lab.run(&["audit", stack, "--promise", promise, "--size", "16m", "--print-plan"]);
+    assert!(printed.status.success(), "{}", text(&printed.stderr));
+    // The bursts alone: the other workloads are measured in the test above.
+    let mut plan: toml::Table = text(&printed.stdout).parse().expect("a plan file");
+    for (table, key) in [("workload", "name"), ("require", "workload")] {
+        let rows = plan[table].as_array_mut().expect("a list");
+        rows.retain(|row| row[key].as_str().is_some_and(|name| name.starts_with("burst-")));
+        assert_eq!(rows.len(), 4, "{printed:?}");
+    }
+    let path = lab.path("bursts.toml");
+    fs::write(&path, plan.to_string()).expect("written");
+    let output = lab.run(&["run", path.to_str().expect("utf-8"), "--yes", "--json", "out.json"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    let json: Value =
+        serde_json::from_slice(&fs::read(lab.path("out.json")).expect("written")).expect("JSON");
+    let demands = json["demands"].as_array().expect("demands").iter();
+    let kept = demands.filter_map(|demand| Some((demand["keep"].as_str()?, demand["kept"].as_str()?)));
+    assert_eq!(
+        kept.collect::<Vec<_>>(),
+        [[("iops >= 2772", "yes"); 2], [("iops >= 3960", "no"); 2]].concat(),
+        "{said}"
+    );
+    lab.assert_nothing_left();
+}

@@ -186,6 +186,7 @@ fn what_cannot_be_shown_is_refused_with_the_remedy() {
     for (line, words) in [
         ("WORK > qcow2 file + internal snapshot > fuse", "use snapshot = \"external\""),
         ("WORK > qcow2 file + external snapshot > fuse > loop direct_io=true", "nothing can stand on it"),
+        ("WORK > raw file > fuse > loop direct_io=true > ext4 > raw file", "corrupts concurrent writes"),
         ("WORK > qcow2 file", "nothing can be measured; add virtio = {} or fuse = {}"),
         ("WORK > vmdk file preallocation=full > fuse", "is for raw and qcow2, not vmdk"),
     ] {

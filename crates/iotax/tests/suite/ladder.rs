@@ -3,6 +3,7 @@
 use iotax_testkit::require;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use crate::lab::{Lab, assert_valid, text};
 use serde_json::Value;
@@ -89,6 +90,30 @@ fn without_qemu_the_host_rungs_are_measured_and_the_missing_is_named() {
         .output()
         .expect("iotax starts");
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_storage_daemon_without_the_export_is_named_with_its_version() {
+    let lab = Lab::new();
+    let old = lab.path("old");
+    fs::create_dir(&old).expect("made");
+    let daemon = old.join("qemu-storage-daemon");
+    let script = "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'qemu-storage-daemon version 5.1.0'; else\n\
+                  echo \"Invalid parameter 'vhost-user-blk'\" >&2; exit 1; fi\n";
+    fs::write(&daemon, script).expect("written");
+    fs::set_permissions(&daemon, fs::Permissions::from_mode(0o755)).expect("executable");
+    let path = format!("{}:{}", old.display(), std::env::var("PATH").unwrap_or_default());
+    let output = lab
+        .iotax()
+        .env("PATH", path)
+        .args(["ladder", lab.work().to_str().expect("utf-8"), "--rungs", "host-file,virtio-raw", "--yes"])
+        .output()
+        .expect("iotax starts");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("version 5.1.0 has no exports of type vhost-user-blk"), "{said}");
+    assert!(said.contains("came with QEMU 5.2"), "{said}");
+    lab.assert_nothing_left();
 }
 
 mod guests {

@@ -74,6 +74,23 @@ fn filters_and_servers_stand_between_an_image_and_its_export() {
     lab.assert_nothing_left();
 }
 
+/// Without a pause for the daemon's signal, whatever engine a job file names.
+#[test]
+fn a_queue_is_polled() {
+    require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    let stacks = [("raw", "WORK > raw file > virtio")];
+    let workloads = "[[workload]]\nname = 'any'\nrw = 'randread'\nhipri = true\nruntime = '300ms'\n\
+                     [[workload]]\nname = 'own'\nrw = 'randread'\nhipri = true\nioengine = 'libblkio'\nruntime = '300ms'\n";
+    let json = lab.json(&["run", &plan(&lab, &stacks, workloads), "--yes", "--json", "-"]);
+    assert_eq!(measurements(&json).len(), 4);
+    for measurement in measurements(&json) {
+        assert!(measurement["read"]["iops"].as_f64() > Some(0.0), "{measurement}");
+        assert_eq!(measurement["ioengine"], "libblkio", "{measurement}");
+    }
+    lab.assert_nothing_left();
+}
+
 /// A known limit and a known delay come out as they are, whatever they are seen through.
 #[test]
 fn a_limit_and_a_delay_come_out_as_they_are() {
@@ -140,6 +157,18 @@ fn an_image_that_exists_is_read_and_stays_as_it_is() {
         &elsewhere,
         "16m",
     ]);
+    // What a guest has open to write is not read, raw images too, whose lock keeps no reader out.
+    let held = fs::OpenOptions::new().write(true).open(&raw).expect("opened");
+    let overlay = format!("image {raw} overlay={} > virtio", lab.work().display());
+    let refused = lab.run(&["bench", &overlay, "--rw", "randread"]);
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(4) && said.contains("has it, or a file that it reads"), "{said}");
+    drop(held);
+    let missing = lab.path("missing.vmdk").display().to_string();
+    let refused = lab.run(&["bench", &missing]);
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("would be raw, not vmdk"), "{said}");
+
     for (line, rw, words) in [
         (format!("image {path} > virtio"), "randwrite", "overlay=DIR"),
         (format!("image {path}"), "randread", "nothing can be measured; add virtio = {}"),
@@ -207,9 +236,10 @@ fn killed_during_an_operation_it_can_be_cleaned() {
 #[test]
 fn a_daemon_that_dies_costs_its_own_target_alone() {
     require!(program "qemu-storage-daemon");
-    for signal in ["-9", "-STOP"] {
+    for (signal, export) in [("-9", "virtio"), ("-STOP", "virtio"), ("-STOP", "fuse")] {
         let lab = Lab::new();
-        let stacks = [("dying", "WORK > qcow2 file > virtio"), ("plain", "WORK > raw file")];
+        let dying = format!("WORK > qcow2 file > {export}");
+        let stacks = [("dying", dying.as_str()), ("plain", "WORK > raw file")];
         let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randread'\n");
         let mut child =
             start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
@@ -220,10 +250,10 @@ fn a_daemon_that_dies_costs_its_own_target_alone() {
         let json = fs::read(lab.path("out.json")).expect("results");
         let json: Value = serde_json::from_slice(&json).expect("JSON");
         let plain = measurements(&json).iter().filter(|m| m["target"] == "plain");
-        assert_eq!(plain.count(), 2, "{signal}: {json}");
+        assert_eq!(plain.count(), 2, "{signal}, {export}: {json}");
         // What was not answered is no figure to be used.
         let usable = |m: &&Value| m["target"] == "dying" && m["grade"] != "unusable";
-        assert_eq!(measurements(&json).iter().find(usable), None, "{signal}");
+        assert_eq!(measurements(&json).iter().find(usable), None, "{signal}, {export}");
         lab.assert_nothing_left();
     }
 }

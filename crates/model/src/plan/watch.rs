@@ -314,13 +314,17 @@ impl WatchSpec {
             }
             if let Some(target) = plan.targets.iter().find(|target| !can(target, *operation)) {
                 let wants = match operation {
-                    Operation::Stop => "guest",
+                    Operation::Stop => "guest, such as vm-qcow2:DIR",
                     // The storage daemon of QEMU 10.0 ends when what it exports becomes longer.
-                    Operation::Resize => "guest over a raw or qcow2 file that iotax creates",
-                    _ => "guest or virtio device over a file that iotax creates",
+                    Operation::Resize => {
+                        "guest over a raw or qcow2 file that iotax creates, such as vm-qcow2:DIR"
+                    }
+                    _ => {
+                        "guest or virtio device over a file that iotax creates, such as vm-qcow2:DIR or virtio-qcow2:DIR"
+                    }
                 };
                 return refuse(format!(
-                    "event {operation} on target {:?}: accepted: one {wants}, such as vm-qcow2:DIR or virtio-qcow2:DIR; for others give a command",
+                    "event {operation} on target {:?}: accepted: one {wants}; for others give a command",
                     target.name
                 ));
             }

@@ -389,11 +389,14 @@ impl Workload {
             return refuse("pre_read", &true, remedy.into());
         }
         let takes = |engines: &[IoEngine]| engines.contains(&self.ioengine);
-        if self.hipri && !(self.direct && takes(&[IoEngine::Auto, IoEngine::IoUring, IoEngine::Pvsync2])) {
+        const POLLING: [IoEngine; 4] =
+            [IoEngine::Auto, IoEngine::IoUring, IoEngine::Pvsync2, IoEngine::Libblkio];
+        if self.hipri && !(self.direct && takes(&POLLING)) {
             return refuse(
                 "hipri",
                 &true,
-                "devices are polled for direct = true only, with ioengine = io_uring or pvsync2".into(),
+                "devices are polled for direct = true only, with ioengine = io_uring, pvsync2 or libblkio"
+                    .into(),
             );
         }
         if self.sync == SyncMode::RwfDSync && !takes(&[IoEngine::Pvsync2]) {

@@ -4,6 +4,7 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
 use iotax_model::Workload;
+use iotax_model::target::VirtioSpec;
 use iotax_model::units::human;
 use iotax_model::workload::Kind;
 
@@ -124,6 +125,10 @@ fn legend(run: &Run, targets: &[(String, Vec<Cell>)]) -> String {
         (has(|change| change == Change::Same), format!("= same, {}", margin(run))),
         (has(|change| matches!(change, Change::Open(_))), "? not decided".into()),
         (has(|change| change == Change::Withheld), "! not usable".into()),
+        (
+            run.plan.targets.iter().any(|target| target.stack.has::<VirtioSpec>()),
+            "virtio is a guest's disk without the guest: no kernel of its own, no exits, no interrupts".into(),
+        ),
     ];
     let mut parts = vec![format!("Change against {}", run.plan.baseline)];
     parts.extend(marks.into_iter().filter_map(|(occurs, text)| occurs.then_some(text)));

@@ -214,7 +214,7 @@ pub struct FoundImage {
     pub has_data_file: bool,
     /// True if the image or one of its backing files is encrypted.
     pub encrypted: bool,
-    /// Paths of the other files that the image refers to: backing files, nearest first, and external data files.
+    /// Paths of the other files that the image refers to: backing files, nearest first, external data files, and extents.
     pub others: Vec<String>,
 }
 
@@ -222,7 +222,9 @@ pub struct FoundImage {
 pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
     let failed = |reason: String| ImageError::Failed { path: path.to_owned(), action: "info", reason };
     let mut chain = Vec::new();
-    let mut next = path.display().to_string();
+    // QEMU takes "nbd:..." or "json:..." for an address, but not in an absolute path.
+    let absolute = std::path::absolute(path).map_err(|error| failed(error.to_string()))?;
+    let mut next = absolute.display().to_string();
     let (mut found, mut has_data_file, mut encrypted) = (None, false, false);
     // One by one: qemu-img would open whatever a chain names. A number of entries that none can have ends a chain that leads into itself.
     loop {
@@ -245,6 +247,9 @@ pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
             has_data_file |= chain.is_empty();
             chain.push(data.display().to_string());
         }
+        let extents = info.pointer("/format-specific/data/extents").and_then(Value::as_array);
+        let extents = extents.into_iter().flatten().filter_map(|extent| extent["filename"].as_str());
+        chain.extend(extents.filter(|extent| *extent != next).map(str::to_owned));
         match field("full-backing-filename").or_else(|| field("backing-filename")) {
             Some(backing) if chain.len() < DEEPEST => {
                 chain.push(backing.clone());

@@ -21,6 +21,10 @@ pub(super) fn like(source: Option<&Path>, format: Format, backing: u32, notes: &
     let backing = match &known {
         Some(Ok(chain)) => {
             header(&chain[0], &mut file);
+            let format = |info: &Value| info["format"].as_str().map(str::to_owned);
+            if let Some(other) = chain[1..].iter().filter_map(format).find(|format| format != "qcow2") {
+                notes.push(format!("an image beneath the disk's own is {other}; here they are qcow2"));
+            }
             u32::try_from(chain.len() - 1).unwrap_or(u32::MAX)
         }
         Some(Err(reason)) => {

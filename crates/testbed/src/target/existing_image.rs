@@ -17,12 +17,17 @@ use super::node::{BlockNode, NodeBase};
 use super::preflight::{check_directory, check_found, check_length, check_nothing_beside};
 use crate::build_error::BuildError;
 use crate::guest::image::{self, FoundImage};
+use crate::holders::{self, BackingFile};
 use crate::refusal::Refusal;
 
 impl Build for ImageSpec {
     fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
         // As the daemon does: who writes it has a lock on it.
         let found = look(self, false)?;
+        if !found.others.is_empty() {
+            let (image, others) = (self.path.display(), found.others.join(", "));
+            needs.notes.push(format!("{}: what {image} reads is also in {others}", at.target.name));
+        }
         let (shown, work) = (self.path.display().to_string(), at.plan.work_on(at.target));
         let Some(dir) = &self.overlay else {
             return check_found(&shown, Some(found.size), at.plan, &work).map_err(|refusal| {
@@ -114,10 +119,23 @@ fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
             "image {shown}: it reads {beyond:?} too, which is no file of this machine, and is not opened"
         )));
     }
+    if !shared && let Some(writer) = writers(path, &found).first() {
+        return Err(Refusal::environment(format!(
+            "image {shown}: {writer} has it, or a file that it reads, open to write it; measure it when that has ended"
+        )));
+    }
     if let Some(cut) = cut_short(path, &found) {
         return Err(Refusal::input(format!("image {shown}: {cut}")));
     }
     Ok(found)
+}
+
+/// Lists processes that have the image, or a file that it reads, open for writing. QEMU's lock of a raw image does not keep readers out.
+fn writers(path: &Path, found: &FoundImage) -> Vec<String> {
+    let files = std::iter::once(path).chain(found.others.iter().map(Path::new));
+    let files: Vec<BackingFile> =
+        files.filter_map(|file| Some(BackingFile::of(&std::fs::metadata(file).ok()?))).collect();
+    holders::writers(&[], &files)
 }
 
 /// Describes the problem if an image file ends before the data that its tables refer to; `None` otherwise. For VHDX and VPC, QEMU detects

@@ -53,6 +53,9 @@ pub struct ExportedImage {
     pub daemons: Vec<StorageDaemon>,
     /// True if QEMU's main loop serves the queues of a virtio device, false if an I/O thread does.
     pub in_main_loop: bool,
+    /// True if the topmost export is a file, false if it is a socket, which has no page cache. Asking the file itself would wait for a daemon that
+    /// does not answer.
+    pub(super) is_file: bool,
     /// Names of the files that the daemon opens with `aio=threads` instead of the requested I/O backend.
     with_threads: Vec<String>,
     /// The lowest export, which is restarted when its snapshot is renewed.
@@ -61,6 +64,8 @@ pub struct ExportedImage {
     count: u32,
     /// The undo log's entry of the current snapshot overlay.
     top: Option<UndoEntry>,
+    /// Device and inode number of the image below the overlay at the beginning; `None` if it cannot be asked for.
+    base: Option<(u64, u64)>,
     /// Images between the snapshot overlay and the base image, from the bottom up, which add backing depth.
     lower: Vec<PathBuf>,
 }
@@ -131,24 +136,29 @@ impl Export {
         let with_threads = self.node.with_threads(self.drive.aio)?;
         let (daemon, shown) = self.start(&self.node, at.undo_log)?;
         let in_main_loop = self.form.in_main_loop();
+        let is_file = !self.form.flags().contains(OFlags::PATH);
         if at.exported.is_none() {
             let own = || self.node.stored().map(|(path, format)| (path.to_owned(), format));
             let stored = self.node.over.clone().or_else(own);
             let (daemons, lower) = (Vec::new(), Vec::new());
+            let base = stored.as_ref().and_then(|(path, _)| number_of(path));
             *at.exported = Some(Box::new(ExportedImage {
                 stored,
                 daemons,
                 in_main_loop,
+                is_file,
                 with_threads,
                 export: Some(self),
                 count: 0,
                 top: None,
+                base,
                 lower,
             }));
         }
         if let Some(image) = at.exported {
             image.daemons.push(daemon);
             image.in_main_loop |= in_main_loop;
+            image.is_file = is_file;
         }
         Ok(shown)
     }
@@ -301,6 +311,10 @@ impl ExportedImage {
         let Some((export, (image, image_format))) = self.export.as_ref().zip(self.stored.clone()) else {
             return Ok(None);
         };
+        if number_of(&image) != self.base {
+            let reason = format!("{} is another file than at the beginning of the run", image.display());
+            return Err(Refusal::environment(reason).into());
+        }
         let point = export.point().to_owned();
         for daemon in self.daemons.drain(..) {
             daemon.end().map_err(BuildError::file(&point))?;
@@ -336,6 +350,11 @@ impl ExportedImage {
     }
 }
 
+/// Device and inode number of a file; `None` if it cannot be asked for.
+fn number_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
 /// File name of the daemon's monitor socket, derived from the export's name.
 fn monitor_of(name: &OsStr) -> String {
     format!("{}.qmp", name.to_string_lossy())
@@ -346,9 +365,24 @@ pub(super) fn monitor_path(point: &Path) -> PathBuf {
     point.with_file_name(monitor_of(point.file_name().unwrap_or_default()))
 }
 
-/// Fails if QEMU's storage daemon is not installed.
-pub(super) fn possible() -> Result<(), Refusal> {
-    DAEMON.find().map_err(|error| Refusal::environment(error.to_string()))
+/// Fails if QEMU's storage daemon is not installed or has no exports of a type. `nowhere` is such an export of a node that does not exist;
+/// `since` is QEMU's first version with it.
+pub(super) fn possible(nowhere: &Value, since: &str) -> Result<(), Refusal> {
+    let unknown =
+        |reason: &str| reason.contains("does not accept value") || reason.contains("Invalid parameter");
+    match DAEMON.run(["--export", &nowhere.to_string()]) {
+        Err(ProgramError::Failed { reason, .. }) if unknown(&reason) => {
+            let version = DAEMON.run(["--version"]).unwrap_or_default();
+            let version = String::from_utf8_lossy(&version);
+            let version = version.lines().next().unwrap_or(DAEMON.name);
+            Err(Refusal::environment(format!(
+                "{version} has no exports of type {}, which came with QEMU {since}: install a newer one, or leave these targets out",
+                nowhere["type"].as_str().unwrap_or_default()
+            )))
+        }
+        Err(error @ ProgramError::NotFound { .. }) => Err(Refusal::environment(error.to_string())),
+        _ => Ok(()),
+    }
 }
 
 /// Fails if QEMU lacks the block driver for a kind of server, which distributions package separately. `nowhere` is a node of that driver

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use iotax_model::target::{Discard, Format, FuseSpec, Layer, LayerKind};
+use iotax_model::target::{Discard, Format, FuseSpec, Layer, LayerKind, PlannedLayer};
 use iotax_model::wire::Identity;
 use rustix::fs::{Access, OFlags};
 use serde_json::json;
@@ -18,7 +18,7 @@ use super::needs::Needs;
 use super::node::BlockNode;
 use super::raw::RawFile;
 use crate::build_error::BuildError;
-use crate::export::FuseExport;
+use crate::export::{FUSERMOUNT, FuseExport};
 use crate::guest::disk::Drive;
 use crate::refusal::Refusal;
 use crate::undo::Effect;
@@ -30,6 +30,12 @@ impl Build for FuseSpec {
     fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
         possible()?;
         export::check_snapshot(at, "fuse")?;
+        if at.above.iter().any(|layer| matches!(layer, PlannedLayer::Filesystem(_))) {
+            return Err(Refusal::input(
+                "fuse: QEMU's FUSE export corrupts concurrent writes (seen with 10.0.2), so that a filesystem on it is lost or hangs; make the \
+                 filesystem on a loop device over the file itself, or in a guest",
+            ));
+        }
         if export::is_renewed(at.target) && !at.above.is_empty() {
             return Err(Refusal::input(
                 "fuse: the file is another one for each measurement, so nothing can stand on it; leave snapshot or overlay out",
@@ -102,7 +108,8 @@ impl Shows for FuseExport {
 
 /// Fails if images cannot be exported through FUSE here; the error names what is missing.
 pub fn possible() -> Result<(), Refusal> {
-    export::possible()?;
+    let nowhere = json!({ "type": "fuse", "id": "none", "node-name": "none", "mountpoint": "/" });
+    export::possible(&nowhere, "6.0")?;
     check_device("fuse")
 }
 
@@ -113,5 +120,10 @@ pub(super) fn check_device(layer: &str) -> Result<(), Refusal> {
             "{layer}: {FUSE}: {}; load the module fuse, or give the container that device",
             io::Error::from(errno)
         ))
-    })
+    })?;
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    // libfuse mounts with it wherever it is; to unmount, it must be found.
+    FUSERMOUNT.find().map_err(|error| Refusal::environment(format!("{layer}: {error}")))
 }

@@ -136,8 +136,8 @@ impl Built {
         let image = self.exported.iter().filter_map(|image| image.stored.clone()).map(|(path, _)| path);
         let of_export = self.exported.iter().flat_map(|image| image.companions(self.size));
         let image = image.chain(of_export).chain(self.companions.clone());
-        // A virtio device's socket has no pages.
-        let shown = Some(self.path.clone()).filter(|path| path.is_file() || self.exported.is_none());
+        let has_pages = self.exported.as_ref().is_none_or(|image| image.is_file);
+        let shown = Some(self.path.clone()).filter(|_| has_pages);
         image.chain(shown).collect()
     }
 

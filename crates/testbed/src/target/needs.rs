@@ -15,6 +15,8 @@ use crate::refusal::Refusal;
 pub struct Needs {
     /// Needed bytes by directory.
     pub space: BTreeMap<PathBuf, u64>,
+    /// Notes for the user on files beyond those that the plan names, a sentence each.
+    pub notes: Vec<String>,
     /// Directories whose files next to a target have already been counted.
     shared: BTreeSet<PathBuf>,
 }

@@ -107,7 +107,9 @@ impl Build for VirtioSpec {
     }
 }
 
-/// Fails if QEMU's storage daemon is not installed.
+/// Fails if QEMU's storage daemon is not installed or exports no virtio devices.
 pub fn possible() -> Result<(), Refusal> {
-    export::possible()
+    let address = json!({ "type": "fd", "str": "1" });
+    let nowhere = json!({ "type": "vhost-user-blk", "id": "none", "node-name": "none", "addr": address });
+    export::possible(&nowhere, "5.2")
 }

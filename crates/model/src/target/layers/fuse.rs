@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::guest::check_aio;
 use super::{
     Aio, Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+    whole_sectors,
 };
+use crate::units::Bytes;
 
 /// An image, read and written by `qemu-storage-daemon` as a guest's QEMU would, and shown as a raw file by its FUSE export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -56,6 +58,10 @@ impl LayerType for FuseSpec {
 
     fn parts(&self) -> Vec<Part> {
         vec![Part::new("fuse", "QEMU's block layer by FUSE", self, &[])]
+    }
+
+    fn size_below(&self, above: Bytes, _: &mut Option<Bytes>) -> Bytes {
+        whole_sectors(above)
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

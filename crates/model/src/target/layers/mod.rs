@@ -135,6 +135,11 @@ impl LayerInterface {
     }
 }
 
+/// Rounds a size up to sectors of 4 KiB, the largest that disks have: QEMU's storage daemon does not open a file that ends within one.
+fn whole_sectors(size: Bytes) -> Bytes {
+    Bytes(size.0.next_multiple_of(4096))
+}
+
 /// Interfaces that QEMU's storage daemon can open as a disk.
 const BENEATH_A_DAEMON: &[LayerInterface] =
     &[LayerInterface::RawFile, LayerInterface::Image, LayerInterface::BlockNode, LayerInterface::Block];

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::guest::check_aio;
 use super::{
     Aio, Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+    whole_sectors,
 };
+use crate::units::Bytes;
 use crate::workload::{Kind, Workload};
 
 /// An image, read and written by `qemu-storage-daemon` as a guest's QEMU would, and shown as a virtio block device (vhost-user-blk). Its queues
@@ -108,7 +110,13 @@ impl LayerType for VirtioSpec {
     }
 
     fn parts(&self) -> Vec<Part> {
-        vec![Part::new("virtio", "QEMU's block layer and virtio", self, &[])]
+        let mut part = Part::new("virtio", "QEMU's block layer and virtio", self, &[]);
+        part.open.insert("iothread", "true".into());
+        vec![part]
+    }
+
+    fn size_below(&self, above: Bytes, _: &mut Option<Bytes>) -> Bytes {
+        whole_sectors(above)
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
