@@ -38,9 +38,9 @@ pub struct GroupFairness {
 pub struct Contender {
     /// Name of the member: `1`, `2`, ... for guests, else the name of the job or server.
     pub name: String,
-    /// Median over the rounds of I/Os per second.
+    /// I/Os per second: median of the rounds.
     pub iops: Option<f64>,
-    /// Median over the rounds of bytes per second.
+    /// Bytes per second: median of the rounds.
     pub bytes_per_s: Option<f64>,
     /// Service times of all rounds, reads and writes together.
     pub latency: Histogram,
@@ -65,8 +65,8 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// Averages Jain's index over the rounds; the interval is limited to `least`, the smallest possible index, and 1. `None` if no round has an
-    /// index.
+    /// Averages Jain's index over the rounds. Cuts the confidence interval off at `least`, the smallest possible index, and at 1. `None` if no
+    /// round has an index.
     pub(super) fn over(indexes: Vec<f64>, least: f64) -> Option<Self> {
         let found = Differences::new(indexes)?;
         let interval = found.interval(ALPHA).map(|i| i.map(|end| end.clamp(least, 1.0)));
@@ -79,9 +79,9 @@ impl Fairness {
 pub struct NeighbourLoad {
     /// The neighbour's name.
     pub name: String,
-    /// Median over the rounds of I/Os per second.
+    /// I/Os per second: median of the rounds.
     pub iops: Option<f64>,
-    /// Median over the rounds of bytes per second.
+    /// Bytes per second: median of the rounds.
     pub bytes_per_s: Option<f64>,
     /// The combined throughput; absent unless both the target and the neighbour carried streams.
     pub together: Option<CombinedThroughput>,

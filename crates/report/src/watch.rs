@@ -362,8 +362,8 @@ pub(super) fn device(sight: &Sight<'_>, all: &[Sight<'_>]) -> String {
     }
 }
 
-/// Returns a row per layer with the longest gap as this layer saw it: name, start, end and length. The load comes first, the lowest device
-/// last.
+/// Returns one row per layer for the longest gap between completions, with its start, end and length as that layer saw them. The load
+/// generator comes first, the lowest device last.
 pub(super) fn sights(episode: &Episode<'_>) -> Vec<[String; 4]> {
     let Some(gap) = episode.longest_gap() else { return Vec::new() };
     let Some(origin) = episode.origin(gap) else { return Vec::new() };

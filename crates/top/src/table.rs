@@ -294,7 +294,7 @@ fn guests(frame: &Frame, look: &Look<'_>) -> Table {
     all_of("GUEST", figure::GUESTS, &["read_bytes_per_s", "write_bytes_per_s"], rows.collect(), look)
 }
 
-/// Returns the key of the row of a guest or of a guest's disk.
+/// Returns a key that identifies the table row of a guest, or of one of its disks.
 pub(crate) fn guest_key(row: &GuestRates) -> String {
     format!("{} {} {}", row.pid, row.guest, row.disk.as_deref().unwrap_or_default())
 }

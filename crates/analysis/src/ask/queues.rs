@@ -189,7 +189,7 @@ fn windows(length: f64) -> usize {
     format!("{:.0}", TIME_S / (length + RAMP_S + BETWEEN_S)).parse().expect("a number")
 }
 
-/// Simulates a search that measures the same windows as a real run.
+/// Searches a simulated system for the highest rate that meets the conditions, with windows as in a real run.
 fn search(system: &mut System, ask: &AskSpec, length: f64) -> Search {
     let mut done: Vec<(Option<f64>, Measurement)> = Vec::new();
     for round in 1.. {

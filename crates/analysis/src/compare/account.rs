@@ -109,7 +109,7 @@ pub struct More {
     pub rounds: u32,
     /// The command, without the option for the number of rounds or the time.
     pub command: String,
-    /// True if the plan fixes after how many rounds it tests; more rounds then need a new run.
+    /// True if the plan sets beforehand after how many rounds comparisons are tested; more rounds then need a new run.
     pub is_anew: bool,
     /// Expected duration of a round.
     pub round: Nanos,

@@ -1,4 +1,4 @@
-//! Converts measurements to entries of fio's job list.
+//! Converts measurements to entries of `jobs` in fio's JSON output.
 
 use iotax_model::Histogram;
 use iotax_model::record::{

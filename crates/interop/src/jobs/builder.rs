@@ -32,8 +32,8 @@ const SUMS: [&str; 19] = [
     "crc32c-arm64",
 ];
 
-/// Options of a section that have been parsed so far. `keys` holds options that are workload keys of iotax; the other fields depend on
-/// several options.
+/// Options parsed so far from a section of a job file. `keys` holds those that map to one workload key each; the other fields hold values that
+/// can be converted only once several options are known.
 #[derive(Debug, Clone, Default)]
 pub(super) struct JobBuilder {
     pub(super) keys: WorkloadKeys,

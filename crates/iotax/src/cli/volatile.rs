@@ -24,7 +24,7 @@ pub(super) struct Args {
     /// Let only the oldest unflushed writes survive a cut
     #[arg(long)]
     in_order: bool,
-    /// Keep or lose each write as a whole: a cut tears none
+    /// Keep or lose each write as a whole; a power cut leaves no torn write
     #[arg(long)]
     whole: bool,
     /// Acknowledge every Nth flush without performing it

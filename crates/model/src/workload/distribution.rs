@@ -30,7 +30,7 @@ pub enum Distribution {
 /// A fixed sequence of blocks to access. Text form: `sequence:2,0,1`, or `sequence_stride:2,0,1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockSequence {
-    /// Numbers of the blocks, counted from the start of the area, at most 64.
+    /// Up to 64 block numbers, counted from the start of the area.
     pub blocks: Vec<u32>,
     /// True if each repetition is shifted by the number of blocks in the sequence, until the end of the area.
     pub is_strided: bool,

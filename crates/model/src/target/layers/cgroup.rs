@@ -1,4 +1,4 @@
-//! An I/O limit of the kernel (cgroup) on the processes that generate the load.
+//! A cgroup I/O limit on the processes that generate the load.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
