@@ -124,6 +124,16 @@ fn goes_along(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
     effect.path().is_some_and(|path| all.values().any(|other| other.effect.holds(path)))
 }
 
+/// Returns whether the effect's path is on a mount of NFS whose server has ended. What it holds is removed with the exported directory, and
+/// every look at it would wait in vain.
+fn is_lost_share(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
+    effect.path().is_some_and(|path| {
+        all.values().any(|other| {
+            other.effect.holds(path) && matches!(&other.effect, Effect::Mount(mounted) if mounted.is_lost())
+        })
+    })
+}
+
 /// An effect that could not be undone.
 #[derive(Debug)]
 pub struct NotUndone {
@@ -293,6 +303,9 @@ impl UndoLog {
         let Some((made, within)) = standing.made() else {
             return effect::undo(&standing.effect, &self.lock.without_interrupt());
         };
+        if is_lost_share(&standing.effect, &self.standing) {
+            return Ok(());
+        }
         let goes_along = goes_along(&standing.effect, &self.standing);
         let removed = match made.directory(within, standing.directory.as_ref(), goes_along) {
             Ok(Some(directory)) => made.remove(&directory, || self.begin_removal(id)),
