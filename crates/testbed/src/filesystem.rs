@@ -66,12 +66,12 @@ impl Mounted {
             } else {
                 UnmountFlags::NOFOLLOW
             };
-            until_free(|| unmount(&mount.point, flags).map_err(Into::into)).map_err(
-                |error| match holders::below(&mount.point).as_slice() {
+            until_free(|| unmount(&mount.point, flags).map_err(Into::into)).map_err(|error| {
+                match holders::below(&mount.point).as_slice() {
                     [] => error,
                     users => io::Error::new(error.kind(), format!("in use by {}", users.join(", "))),
-                },
-            )?;
+                }
+            })?;
         }
         Ok(())
     }

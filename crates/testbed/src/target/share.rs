@@ -96,7 +96,8 @@ impl Build for ShareSpec {
         let server = Server { namespace, served: beside(SERVED), point: beside(SERVER) };
         at.undo_log.make_tree(&server.served)?;
         at.undo_log.make_directory(&server.point)?;
-        at.undo_log.record(Effect::Mount(Mounted { point: server.point.clone(), source: server_name.clone() }))?;
+        at.undo_log
+            .record(Effect::Mount(Mounted { point: server.point.clone(), source: server_name.clone() }))?;
         server.mount(&server_name)?;
         server.export(if self.sync { FLAGS } else { FLAGS | ASYNC })?;
         server.start(at.undo_log)?;
@@ -215,7 +216,8 @@ impl Server {
     /// Writes a value to one of the control files.
     fn set(&self, name: &str, value: &str) -> Result<(), BuildError> {
         let path = self.point.join(name);
-        fs::write(&path, value).map_err(BuildError::file(&path))
+        // Some of them want the end of the line.
+        fs::write(&path, format!("{value}\n")).map_err(BuildError::file(&path))
     }
 }
 
@@ -227,7 +229,9 @@ mod tests {
     fn a_kernel_without_one_of_the_two_is_told_what_to_load() {
         let told = |filesystems: &str| check_kernel(filesystems).map_err(|refusal| refusal.to_string());
         assert_eq!(told("nodev\tnfsd\nnodev\tnfs\nnodev\tnfs4\n"), Ok(()));
-        for (filesystems, missing) in [("nodev\tnfs4\n\text4\n", "nfsd"), ("nodev\tnfsd\nnodev\tnfs\n", "nfs4")] {
+        for (filesystems, missing) in
+            [("nodev\tnfs4\n\text4\n", "nfsd"), ("nodev\tnfsd\nnodev\tnfs\n", "nfs4")]
+        {
             let refusal = told(filesystems).expect_err("missing");
             let words = format!("share: there is no {missing} in /proc/filesystems: modprobe nfsd nfsv4");
             assert!(refusal.starts_with(&words), "{refusal}");

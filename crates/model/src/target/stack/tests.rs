@@ -83,7 +83,10 @@ fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
             "file = { dir = '/srv' }\nnvme_tcp = {}\nguest = { vcpus = 2 }\ncgroup = { riops = 500, wiops = 7 }",
             "/srv > raw file > nvme-tcp > virtio-blk cache=none aio=io_uring > guest vcpus=2 > cgroup riops=500 wiops=7",
         ),
-        ("share = { dir = '/srv', nconnect = 4, sync = false }\nfile = {}", "/srv > nfs share nconnect=4 sync=false > raw file"),
+        (
+            "share = { dir = '/srv', nconnect = 4, sync = false }\nfile = {}",
+            "/srv > nfs share nconnect=4 sync=false > raw file",
+        ),
         (
             "device = '/dev/sdb'\nfilesystem = { type = 'xfs' }\nshare = {}\nfile = { format = 'qcow2' }\nvirtio = {}",
             "device /dev/sdb > xfs > nfs share > qcow2 file > virtio cache=none aio=io_uring",
