@@ -184,6 +184,7 @@ mod tests {
         let found = edges(&targets);
         let found: Vec<_> = found.iter().map(|e| (e.from.as_str(), e.to.as_str(), e.name.as_str())).collect();
         let expected = [
+            ("file", "loop", "loop device"),
             ("loop", "luks", "dm-crypt"),
             ("luks", "inline", "no_read_workqueue=true instead of false"),
             ("loop", "integrity", "dm-integrity"),
@@ -193,6 +194,8 @@ mod tests {
             ("loop", "writecache", "dm-writecache"),
             ("loop", "nvme", "NVMe/TCP"),
             ("loop", "limited", "cgroup limit"),
+            ("file", "share", "NFS share"),
+            ("share", "connections", "nconnect=4 instead of 1"),
             ("loop", "raid1", "raid1"),
             ("raid1", "three", "raid_devices=3 instead of 2"),
             ("raid1", "raid1-luks", "dm-crypt"),
