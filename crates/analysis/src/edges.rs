@@ -211,6 +211,9 @@ mod tests {
             ("writecache", format!("{on_file} > dm-writecache size=64m")),
             ("nvme", format!("{on_file} > nvme-tcp")),
             ("limited", format!("{on_file} > cgroup riops=500")),
+            ("file", "/srv > raw file".to_owned()),
+            ("share", "/srv > nfs share > raw file".to_owned()),
+            ("connections", "/srv > nfs share nconnect=4 > raw file".to_owned()),
             ("raid1", array.to_owned()),
             ("three", array.replace('2', "3")),
             ("raid1-luks", format!("{array} > luks")),
@@ -221,6 +224,7 @@ mod tests {
         let found = edges(&targets);
         let found: Vec<_> = found.iter().map(|e| (e.from.as_str(), e.to.as_str(), e.name.as_str())).collect();
         let expected = [
+            ("file", "loop", "loop device"),
             ("loop", "luks", "dm-crypt"),
             ("luks", "inline", "no_read_workqueue=true instead of false"),
             ("loop", "integrity", "dm-integrity"),
@@ -230,6 +234,8 @@ mod tests {
             ("loop", "writecache", "dm-writecache"),
             ("loop", "nvme", "NVMe/TCP"),
             ("loop", "limited", "cgroup limit"),
+            ("file", "share", "NFS share"),
+            ("share", "connections", "nconnect=4 instead of 1"),
             ("loop", "raid1", "raid1"),
             ("raid1", "three", "raid_devices=3 instead of 2"),
             ("raid1", "raid1-luks", "dm-crypt"),

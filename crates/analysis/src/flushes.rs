@@ -7,7 +7,7 @@
 
 use iotax_model::TargetSpec;
 use iotax_model::record::{DiskActivity, DiskFlushes, Measurement, TargetRecord, VolatileFlushes};
-use iotax_model::target::{Layer, LayerKind, VolatileSpec};
+use iotax_model::target::{Layer, LayerKind, PlannedLayer, VolatileSpec};
 use iotax_model::workload::{SyncMode, Workload};
 
 use crate::amplification::{levels_of_disks, names_of};
@@ -296,7 +296,10 @@ fn counted(seen: &Seen, is_durable_write: bool) -> FlushCount {
 
 /// Names the layer that ignores flushes because of its cache mode, such as `QEMU (cache=unsafe)`; `None` if no layer does.
 fn ignoring(spec: &TargetSpec) -> Option<String> {
-    spec.stack.ignores_flushes().map(|mode| format!("QEMU (cache={mode})"))
+    spec.stack.ignores_flushes().map(|(layer, mode)| match layer {
+        PlannedLayer::Share(_) => "the NFS server (sync=false)".to_owned(),
+        _ => format!("QEMU (cache={mode})"),
+    })
 }
 
 /// Names a layer and the setting that makes it drop flushes: `volatile (drop_flush=1)`.

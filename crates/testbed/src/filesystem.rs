@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::{self, RecordedDisk, SignedDevice, until_free};
 use crate::holders;
 use crate::lock::ProcessLock;
+use crate::nfs_share;
 use crate::stack::mount::{self, Mount};
 
 /// A filesystem that iotax created, as recorded in the undo log; identified by its UUID.
@@ -58,14 +59,26 @@ impl Mounted {
                 let reason = format!("{} is mounted there now; left alone", mount.source);
                 return Err(io::Error::other(reason));
             }
-            until_free(|| unmount(&mount.point, UnmountFlags::NOFOLLOW).map_err(Into::into)).map_err(
-                |error| match holders::below(&mount.point).as_slice() {
+            nfs_share::end_server(&mount.kind, &mount.point);
+            let flags = if nfs_share::is_lost(&mount.kind, &mount.source, &mount.point) {
+                // What waits for a server that has ended would keep it busy.
+                UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH
+            } else {
+                UnmountFlags::NOFOLLOW
+            };
+            until_free(|| unmount(&mount.point, flags).map_err(Into::into)).map_err(|error| {
+                match holders::below(&mount.point).as_slice() {
                     [] => error,
                     users => io::Error::new(error.kind(), format!("in use by {}", users.join(", "))),
-                },
-            )?;
+                }
+            })?;
         }
         Ok(())
+    }
+
+    /// Returns whether it is a mount of NFS whose server has ended, so that every access waits in vain.
+    pub(crate) fn is_lost(&self) -> bool {
+        nfs_share::is_lost(nfs_share::CLIENT, &self.source, &self.point)
     }
 
     /// Finds the topmost mount at the mount point, or this mount at a new path if the directory was moved; `None` if there is none.

@@ -26,6 +26,7 @@ pub mod monitor;
 mod netlink;
 pub mod netns;
 pub mod network;
+mod nfs_share;
 mod nvme_tcp;
 mod own_file;
 pub mod postgresql;

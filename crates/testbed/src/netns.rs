@@ -1,13 +1,18 @@
 //! Network namespaces that iotax creates with ip(8), their interfaces, and programs that run in them.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
+use iotax_model::threads;
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, rmdir, statx};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 
 use crate::lock::ProcessLock;
@@ -175,6 +180,22 @@ pub(crate) fn command_at(namespace: Option<&Path>, program: &Path) -> Command {
     let mut command = Command::new(NSENTER.path().unwrap_or_else(|_| NSENTER.name.into()));
     command.arg(format!("--net={}", namespace.display())).arg("--").arg(program);
     command
+}
+
+/// Runs an action on a thread of its own, in the network namespace that belongs to the file `namespace`. The mount namespace stays this
+/// process's.
+pub(crate) fn within<T: Send>(
+    namespace: &Path,
+    action: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    let file = File::open(namespace)?;
+    thread::scope(|scope| {
+        let moved = threads::spawn_scoped(scope, "namespace", move || {
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+            action()
+        })?;
+        moved.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 #[cfg(test)]

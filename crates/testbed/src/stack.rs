@@ -156,12 +156,20 @@ impl Walk<'_> {
             table,
             reason,
         })?;
-        // What is written to an overlay is written to its upper directory, where that can be seen from here. A volatile directory has one too.
+        // What is written to an overlay is written to its upper directory, where that can be seen from here. A volatile directory and a share
+        // have one too.
         let upper = mount.upper_directory().filter(|upper| self.canonical(upper).is_ok());
         let on_device = match upper {
             Some(upper) => self.add_path(&upper).is_ok(),
             None => self.add_source(&mount),
         };
+        if let Some(served) = mount.served_directory() {
+            let file = inside.strip_prefix(&mount.point).ok().filter(|_| kind.is_file());
+            // The server's file has pages of its own.
+            self.stack.cached_in.extend(file.and_then(|file| self.canonical(&served.join(file)).ok()));
+            let detail = "the kernel's server on this machine, through the page cache";
+            self.add_layer(Layer::new(LayerKind::Export, "NFS", detail));
+        }
         self.add_layer(filesystem(&mount, on_device));
         self.add_filesystem_timeouts(&mount);
         self.stack.mounts.push(mount);

@@ -86,6 +86,10 @@ fn who_swallows_them_is_told_by_counts_of_zero_or_by_a_setting() {
     // Those of other programs do not acquit it.
     assert_eq!(fate(ignoring, Some(flushed(9))), swallowed("QEMU (cache=unsafe)", SwallowEvidence::Setting));
     assert_eq!(fate("raw file > virtio cache=writeback", Some(flushed(9))), FlushFate::Kept(9));
+    let setting = SwallowEvidence::Setting;
+    let asynchronous = "/srv > nfs share sync=false > raw file";
+    assert_eq!(fate(asynchronous, Some(flushed(9))), swallowed("the NFS server (sync=false)", setting));
+    assert_eq!(fate("/srv > nfs share > raw file", Some(flushed(9))), FlushFate::Kept(9));
 }
 
 #[test]

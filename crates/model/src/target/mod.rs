@@ -31,8 +31,8 @@ pub use layers::{
     GuestSpec, ImageSpec, IntegrityMode, IntegritySpec, IscsiSpec, LayerInterface, LayerSpec, LayerType,
     LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec, MachineType, MdSpec, NbdAddress, NbdExportSpec,
     NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec, Nic, NvmeTcpSpec, OsdMedia,
-    OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel, RbdSpec, Snapshot, Subformat,
-    TmpfsSpec, VirtioSpec, VolatileSpec,
+    OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel, RbdSpec, ShareSpec, Snapshot,
+    Subformat, TmpfsSpec, VirtioSpec, VolatileSpec,
 };
 pub use machine::{ContainerEngine, Machine};
 pub use part::Part;
@@ -324,6 +324,14 @@ mod tests {
                 "cgroup is a limit on the load, which stands on top",
             ),
             ("nvme_tcp = {}", "nvme_tcp needs a block device or a raw file below it"),
+            ("share = {}\nfile = {}", "share needs dir = \"...\", or a filesystem of the target's own"),
+            ("share = { dir = '/srv', nconnect = 17 }\nfile = {}", "nconnect = 17: accepted: 1 to 16"),
+            (
+                "share = { dir = '/srv' }",
+                "ends with share, a directory, on which nothing can be measured; add file",
+            ),
+            ("overlay = { dir = '/srv' }\nshare = {}\nfile = {}", "does not export what overlay makes"),
+            ("file = { dir = '/srv' }\nnfs = {}", "ends with nfs, a block node of QEMU's"),
             ("md = { level = 'raid1', raid_devices = 2 }", "md needs dir"),
             (
                 "device = '/dev/x'\nintegrity = {}",

@@ -82,13 +82,14 @@ impl Stack {
         self.layers.iter().any(|layer| layer.kind().cache().is_some_and(|mode| !mode.direct()))
     }
 
-    /// Cache mode of the topmost layer whose cache mode ignores flushes; `None` if no layer's cache mode does.
+    /// The topmost layer that ignores flushes, with its cache mode; `None` if every flush reaches the bottom of the stack.
     #[must_use]
-    pub fn ignores_flushes(&self) -> Option<CacheMode> {
-        let ignoring = |(place, layer): (usize, &PlannedLayer)| {
+    pub fn ignores_flushes(&self) -> Option<(&PlannedLayer, CacheMode)> {
+        let ignoring = |(place, layer)| {
+            let layer: &PlannedLayer = layer;
             let mode = layer.kind().cache().filter(|mode| mode.no_flush())?;
             let is_sent = self.layers[..place].iter().any(|below| below.kind().client_flushes());
-            (!is_sent).then_some(mode)
+            (!is_sent).then_some((layer, mode))
         };
         self.layers.iter().enumerate().rev().find_map(ignoring)
     }
@@ -151,6 +152,18 @@ impl Stack {
             return Err(format!(
                 "{left} would lie on that device with no UUID on record, and after a restart it could not be told from somebody's; put lvm = {{}} \
                  between, or use a file with a loop device"
+            ));
+        }
+        let unexported = self.layers.windows(2).find_map(|pair| match pair {
+            [
+                below @ (PlannedLayer::Overlay(_) | PlannedLayer::Volatile(_) | PlannedLayer::Share(_)),
+                PlannedLayer::Share(_),
+            ] => Some(below.kind().key()),
+            _ => None,
+        });
+        if let Some(below) = unexported {
+            return Err(format!(
+                "share: the kernel's NFS server does not export what {below} makes; put share on a directory of a filesystem of its own, or {below} on the share"
             ));
         }
         let is_somewhere = matches!(self.location(), Some(BottomLocation::Directory(_)));

@@ -127,7 +127,8 @@ fn legend(run: &Run, targets: &[(String, Vec<Cell>)]) -> String {
         (has(|change| change == Change::Withheld), "! not usable".into()),
         (
             run.plan.targets.iter().any(|target| target.stack.has::<VirtioSpec>()),
-            "virtio is a guest's disk without the guest: no kernel of its own, no exits, no interrupts".into(),
+            "virtio is a guest's disk without the guest: no kernel of its own, no exits, no interrupts"
+                .into(),
         ),
     ];
     let mut parts = vec![format!("Change against {}", run.plan.baseline)];

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use iotax_model::target::VolatileSpec;
 
+use crate::nfs_share;
+
 /// File name of the mount table in a process's directory in /proc.
 const TABLE: &str = "mountinfo";
 
@@ -32,14 +34,22 @@ pub(crate) struct Mount {
 pub(crate) const VOLATILE_SOURCE: &str = "iotax-volatile:";
 
 impl Mount {
-    /// The directory that receives data written to an overlay or volatile directory; `None` for other filesystems.
+    /// The directory that receives data written to an overlay, a volatile directory or an NFS share of iotax's; `None` for other filesystems.
     pub(super) fn upper_directory(&self) -> Option<PathBuf> {
         if let Some(below) = self.volatile_source() {
             return Some(below.into());
         }
+        if let Some(served) = self.served_directory() {
+            return Some(served);
+        }
         let is_overlay = self.kind == "overlay";
         let mut options = self.options.split(',').filter(|_| is_overlay);
         options.find_map(|option| option.strip_prefix("upperdir=")).map(PathBuf::from)
+    }
+
+    /// The directory of this machine that an NFS share of iotax's exports; `None` for other filesystems.
+    pub(super) fn served_directory(&self) -> Option<PathBuf> {
+        nfs_share::served(&self.kind, &self.source, &self.point)
     }
 
     /// The filesystem's type; `volatile` for a volatile directory.

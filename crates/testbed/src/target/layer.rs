@@ -56,6 +56,7 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Tmpfs(spec) => Some(spec),
         PlannedLayer::Volatile(spec) => Some(spec),
         PlannedLayer::Overlay(spec) => Some(spec),
+        PlannedLayer::Share(spec) => Some(spec),
         PlannedLayer::File(spec) => Some(spec),
         PlannedLayer::Image(spec) => Some(spec),
         PlannedLayer::NbdExport(spec) => Some(spec),

@@ -35,6 +35,7 @@ mod overlay;
 pub mod preflight;
 pub mod raw;
 mod rbd;
+mod share;
 mod sizes;
 mod tmpfs;
 pub mod virtio;

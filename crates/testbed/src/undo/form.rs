@@ -7,6 +7,7 @@ use crate::cgroup::{self, RunCgroup};
 use crate::kernel_file::{self, KernelFile};
 use crate::lvm::{Group, Physical};
 use crate::mapper::{self, Mapping};
+use crate::nfs_share;
 use crate::nvme_tcp;
 
 /// Name prefix of everything that iotax creates: guests, namespaces, volume groups and so on.
@@ -87,7 +88,8 @@ impl Effect {
                 if is_number {
                     return Ok(());
                 }
-                tagged("a device number or the name of a mount that iotax made", &mounted.source)
+                let name = mounted.source.strip_suffix(nfs_share::ROOT).unwrap_or(&mounted.source);
+                tagged("a device number or the name of a mount that iotax made", name)
             }
             Self::Loop(attached) => absolute(&attached.file),
             Self::FuseExport(export) => {
@@ -211,6 +213,8 @@ mod tests {
             (r#"{"interface":{"namespace":"iotax-1a2b3c4d-near","name":"-all","kind":"veth"}}"#.to_owned(), false),
             (r#"{"mount":{"point":"/tmp/iotax-x","source":"7:0"}}"#.to_owned(), true),
             (r#"{"mount":{"point":"/tmp/iotax-x","source":"iotax-1a2b-vm-overlay"}}"#.to_owned(), true),
+            (r#"{"mount":{"point":"/tmp/iotax-x","source":"iotax-1a2b-vm-share:/"}}"#.to_owned(), true),
+            (r#"{"mount":{"point":"/tmp/iotax-x","source":"box:/"}}"#.to_owned(), false),
             (r#"{"mount":{"point":"/tmp/iotax-x","source":"7"}}"#.to_owned(), false),
             (format!(r#"{{"physical_volume":{{{disk},{group}}}}}"#), true),
             (format!(r#"{{"luks":{{{disk},"uuid":"0f0e0d0c-0b0a-4908-8706-050403020100"}}}}"#), true),

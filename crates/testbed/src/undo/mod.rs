@@ -124,6 +124,16 @@ fn goes_along(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
     effect.path().is_some_and(|path| all.values().any(|other| other.effect.holds(path)))
 }
 
+/// Returns whether the effect's path is on a mount of NFS whose server has ended. What it holds is removed with the exported directory, and
+/// every look at it would wait in vain.
+fn is_lost_share(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
+    effect.path().is_some_and(|path| {
+        all.values().any(|other| {
+            other.effect.holds(path) && matches!(&other.effect, Effect::Mount(mounted) if mounted.is_lost())
+        })
+    })
+}
+
 /// An effect that could not be undone.
 #[derive(Debug)]
 pub struct NotUndone {
@@ -293,6 +303,9 @@ impl UndoLog {
         let Some((made, within)) = standing.made() else {
             return effect::undo(&standing.effect, &self.lock.without_interrupt());
         };
+        if is_lost_share(&standing.effect, &self.standing) {
+            return Ok(());
+        }
         let goes_along = goes_along(&standing.effect, &self.standing);
         let removed = match made.directory(within, standing.directory.as_ref(), goes_along) {
             Ok(Some(directory)) => made.remove(&directory, || self.begin_removal(id)),
@@ -434,11 +447,26 @@ impl UndoLog {
         self.disown(scratch, &made)?;
         let file = made.map_err(failed("cannot make the file", path))?;
         let made = file.metadata().map_err(failed("cannot make the file", path))?;
-        let entry = self.record(Effect::File { path: path.to_owned(), identity: Some(FileId::of(&made)) })?;
-        rename_without_replacing(&own, path).map_err(failed("cannot make the file", path))?;
-        self.hold(entry, file.try_clone().map_err(failed("cannot make the file", path))?);
+        let identity = FileId::of(&made);
+        let entry = self.record(Effect::File { path: path.to_owned(), identity: Some(identity) })?;
+        let named = rename_without_replacing(&own, path).map_err(failed("cannot make the file", path))?;
+        let held = match named {
+            Named::Renamed => Some(file),
+            // NFS keeps a removed name of an open file under another one until it is closed.
+            Named::Linked => {
+                drop(file);
+                None
+            }
+        };
         self.undo(scratch)
             .map_err(|failure| failed("cannot make the file", path)(io::Error::other(failure.reason)))?;
+        let again = || {
+            let file = OpenOptions::new().write(true).open(path)?;
+            let is_same = identity.is(FileId::of(&file.metadata()?));
+            is_same.then_some(file).ok_or_else(|| io::Error::other("it was replaced meanwhile"))
+        };
+        let file = held.map_or_else(again, Ok).map_err(failed("cannot make the file", path))?;
+        self.hold(entry, file.try_clone().map_err(failed("cannot make the file", path))?);
         Ok((entry, file))
     }
 }
@@ -454,15 +482,22 @@ fn is_scratch(name: &OsStr) -> bool {
     name.to_string_lossy().starts_with(SCRATCH)
 }
 
-fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
+/// The way in which a file or directory got its name.
+enum Named {
+    Renamed,
+    /// The former name is still there.
+    Linked,
+}
+
+fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<Named> {
     use rustix::fs::{CWD, RenameFlags};
     use rustix::io::Errno;
     match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // Some filesystems (NFS, older FUSE) need other calls. A directory cannot be hard linked; renaming over it works only if it is an
         // empty directory.
-        Err(Errno::INVAL | Errno::NOSYS) if from.is_dir() => fs::rename(from, to),
-        Err(Errno::INVAL | Errno::NOSYS) => fs::hard_link(from, to),
-        other => other.map_err(Into::into),
+        Err(Errno::INVAL | Errno::NOSYS) if from.is_dir() => fs::rename(from, to).map(|()| Named::Renamed),
+        Err(Errno::INVAL | Errno::NOSYS) => fs::hard_link(from, to).map(|()| Named::Linked),
+        other => other.map(|()| Named::Renamed).map_err(Into::into),
     }
 }
 

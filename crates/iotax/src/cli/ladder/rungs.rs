@@ -43,12 +43,13 @@ use Ladder::{Default, Everything};
 
 /// The named rungs in the order of a ladder: name, ladder, base, and the layers on top as a stack line. There are further rungs for other image
 /// formats, such as `virtio-vmdk` and `vm-vmdk`.
-const RUNGS: [(&str, Ladder, Base, &str); 25] = [
+const RUNGS: [(&str, Ladder, Base, &str); 26] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),
     ("host-lvm-file", Default, Device, "thick LVM volume > ext4 > raw file"),
     ("host-file", Default, Directory, "raw file"),
     ("host-overlay", Everything, Directory, "overlay > raw file"),
+    ("host-nfs", Everything, Directory, "nfs share > raw file"),
     ("host-loop", Everything, Directory, "raw file > loop direct_io=true"),
     ("host-luks", Everything, Directory, "raw file > loop direct_io=true > luks"),
     ("host-integrity", Everything, Directory, "raw file > loop direct_io=true > integrity"),
@@ -179,6 +180,7 @@ impl Rung {
                 Some(PlannedLayer::File(file)) => file.dir = dir.map(Path::to_path_buf),
                 Some(PlannedLayer::Volatile(volatile)) => volatile.dir = dir.map(Path::to_path_buf),
                 Some(PlannedLayer::Overlay(overlay)) => overlay.dir = dir.map(Path::to_path_buf),
+                Some(PlannedLayer::Share(share)) => share.dir = dir.map(Path::to_path_buf),
                 Some(PlannedLayer::Md(array)) => array.dir = dir.map(Path::to_path_buf),
                 _ => {}
             }

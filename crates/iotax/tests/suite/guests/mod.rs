@@ -13,5 +13,6 @@ mod net_truth;
 mod nvme_tcp;
 mod on_disks;
 mod settings;
+mod share;
 mod watch_faults;
 mod watch_manual;

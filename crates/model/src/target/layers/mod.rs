@@ -27,6 +27,7 @@ mod overlay;
 mod path;
 mod rbd;
 mod segments;
+mod share;
 mod tmpfs;
 mod virtio;
 mod volatile;
@@ -66,6 +67,7 @@ pub use path::PathSpec;
 pub use rbd::{OsdMedia, RbdSpec};
 pub(super) use segments::Segments;
 use segments::{keys, word};
+pub use share::ShareSpec;
 pub use tmpfs::TmpfsSpec;
 pub use virtio::VirtioSpec;
 pub use volatile::VolatileSpec;
@@ -376,6 +378,8 @@ layers! {
     volatile: Volatile(VolatileSpec),
     /// An overlayfs on the filesystem below or in a given directory, as containers use it.
     overlay: Overlay(OverlaySpec),
+    /// The directory below, exported by the kernel's NFS server and mounted by its client.
+    share: Share(ShareSpec),
     /// A new file on the filesystem below or in a given directory.
     file: File(FileSpec),
     /// A block filter of QEMU's over the file: throttle, compress, copy-on-read or blkdebug.

@@ -16,6 +16,7 @@ fn each_layer_says_if_it_caches_or_copies() {
         ("vg0 > thick LVM volume > integrity", false, true),
         ("vg0 > thick LVM volume > dm-cache dir=/fast size=64m", false, true),
         ("/srv > raw file > nvme-tcp > cgroup riops=500", false, false),
+        ("/srv > nfs share > raw file", true, false),
     ] {
         let stack = Stack::parse(line).expect(line);
         assert_eq!((stack.is_cached(), stack.amplifies()), (is_cached, amplifies), "{line}");
@@ -82,6 +83,14 @@ fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
             "file = { dir = '/srv' }\nnvme_tcp = {}\nguest = { vcpus = 2 }\ncgroup = { riops = 500, wiops = 7 }",
             "/srv > raw file > nvme-tcp > virtio-blk cache=none aio=io_uring > guest vcpus=2 > cgroup riops=500 wiops=7",
         ),
+        (
+            "share = { dir = '/srv', nconnect = 4, sync = false }\nfile = {}",
+            "/srv > nfs share nconnect=4 sync=false > raw file",
+        ),
+        (
+            "device = '/dev/sdb'\nfilesystem = { type = 'xfs' }\nshare = {}\nfile = { format = 'qcow2' }\nvirtio = {}",
+            "device /dev/sdb > xfs > nfs share > qcow2 file > virtio cache=none aio=io_uring",
+        ),
         ("network = { via = 'loopback' }", "loopback"),
         ("network = { via = 'veth', mtu = 9000 }", "veth pair mtu=9000"),
         (
@@ -114,6 +123,8 @@ fn what_is_no_line_is_refused_with_what_is_accepted() {
         ),
         ("/srv > dm-cache size=1m", "accepted: device /srv > dm-cache or /srv > raw file > loop > dm-cache"),
         ("/srv > raw file > nvme-tcp port=1", "nvme-tcp: `port` is not a key here"),
+        ("/srv > nfs share version=3 > raw file", "nfs share: `version` is not a key here"),
+        ("/srv > nfs > raw file", "accepted: /srv > raw file > nfs"),
         ("/srv > raw file > cgroup iops=1", "cgroup: `iops` is not a key here; did you mean"),
         ("/srv > luks", "accepted: device /srv > luks or /srv > raw file > loop > luks"),
         ("/srv>raw file>virtio", "a > between two layers has a blank on either side"),
@@ -313,6 +324,9 @@ fn bottom() -> impl Strategy<Value = Stack> {
         array().prop_map(|array| Stack::from(TmpfsSpec {}).with(array)),
         (path(), any::<bool>(), file()).prop_map(|(dir, volatile, file)| {
             Stack::from(OverlaySpec { dir: Some(dir), volatile }).with(file)
+        }),
+        (path(), 1_u8..17, any::<bool>(), file()).prop_map(|(dir, nconnect, sync, file)| {
+            Stack::from(ShareSpec { dir: Some(dir), nconnect, sync }).with(file)
         }),
         (path(), any::<u32>(), any::<bool>(), file()).prop_map(|(dir, seed, tear, file)| {
             let drop_flush = Some(seed).filter(|seed| *seed > 0);

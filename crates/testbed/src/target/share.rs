@@ -1,0 +1,240 @@
+//! Exports a directory with the kernel's NFS server, and mounts it with the kernel's client.
+
+use std::ffi::CString;
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use iotax_model::target::ShareSpec;
+use iotax_model::threads;
+use rustix::mount::{MountFlags, mount};
+
+use super::file::check_exchange;
+use super::ground::Ground;
+use super::layer::{Build, Check, LayerSite};
+use super::needs::Needs;
+use super::preflight::{check_created, check_direct, check_directory};
+use super::sizes::size_on;
+use crate::build_error::BuildError;
+use crate::filesystem::Mounted;
+use crate::netns::{self, IP, Namespace};
+use crate::nfs_share::{CLIENT, POINT, ROOT, SERVED, SERVER, THREADS};
+use crate::program::Program;
+use crate::refusal::Refusal;
+use crate::undo::{Effect, UndoLog};
+
+/// The tool that hides /run from the server.
+const MOUNT: Program = Program { name: "mount", package: "mount" };
+const FILESYSTEMS: &str = "/proc/filesystems";
+/// TCP port of NFS.
+const PORT: u16 = 2049;
+/// Threads of the server: the default of rpc.nfsd(8).
+const SERVERS: u32 = 8;
+/// Seconds in which a client may reclaim what it held before a restart of the server: the shortest that the kernel accepts. No file can be
+/// opened before they are over.
+const GRACE: u64 = 10;
+/// Maximum time for the server to end its grace period.
+const PATIENCE: Duration = Duration::from_mins(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Tenths of a second after which a request on a lost connection is repeated; it fails after the second wait of this length.
+const TIMEOUT: u32 = 50;
+/// Time, in seconds since 1970, until which the kernel keeps what it was told of exports: the latest that all kernels accept.
+const NEVER: i32 = i32::MAX;
+/// Options of an export, as in the kernel's `NFSEXP_*`: no subtree check, and a number for the filesystem in place of its UUID.
+const FLAGS: u32 = 0x0400 | 0x2000;
+/// The option `async` of an export.
+const ASYNC: u32 = 0x0010;
+/// User and group for requests without one: nobody.
+const NOBODY: u32 = 65534;
+
+/// Shell script that has the server listen. ip(8) runs it in a separate mount namespace: the kernel tells rpcbind of a server through a socket
+/// in /run, whatever its network namespace is, and the machine's rpcbind must not hear of this one.
+const LISTEN: &str = r#"
+set -e
+exec 3>"$1"
+for run in /run /var/run; do [ ! -d "$run" ] || "$2" -t tmpfs tmpfs "$run"; done
+echo "tcp $3" >&3
+"#;
+
+impl Build for ShareSpec {
+    fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Refusal::environment("share: only root may export and mount it; run iotax as root"));
+        }
+        check_kernel(&fs::read_to_string(FILESYSTEMS).unwrap_or_default())?;
+        for program in [IP, MOUNT] {
+            program.find().map_err(|error| Refusal::environment(error.to_string()))?;
+        }
+        let work = at.plan.work_on(at.target);
+        check_created(at.plan, &work)?;
+        let Some(dir) = &self.dir else { return Ok(()) };
+        check_directory(dir)?;
+        check_direct(dir, &work)?;
+        check_exchange(dir)?;
+        needs.beside(dir, at.plan);
+        *needs.space.entry(dir.clone()).or_default() += size_on(at.above, at.plan.space()).0;
+        Ok(())
+    }
+
+    fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
+        let directory = match &self.dir {
+            Some(dir) => at.builder.folder(dir, at.undo_log)?,
+            None => below.directory()?,
+        };
+        // The mount table shows paths without symbolic links.
+        let directory = fs::canonicalize(&directory).map_err(BuildError::file(&directory))?;
+        let name = at.name::<Self>();
+        let beside = |extension| directory.join(&name).with_added_extension(extension);
+        let marker = |part| format!("iotax-{}-{name}-{part}", at.builder.tag);
+        let (server_name, client_name) = (marker(SERVER), marker(SERVED));
+        let namespace = Namespace::make(client_name.clone(), at.undo_log)?;
+        let server = Server { namespace, served: beside(SERVED), point: beside(SERVER) };
+        at.undo_log.make_tree(&server.served)?;
+        at.undo_log.make_directory(&server.point)?;
+        at.undo_log
+            .record(Effect::Mount(Mounted { point: server.point.clone(), source: server_name.clone() }))?;
+        server.mount(&server_name)?;
+        server.export(if self.sync { FLAGS } else { FLAGS | ASYNC })?;
+        server.start(at.undo_log)?;
+        let (point, source) = (beside(POINT), format!("{client_name}{ROOT}"));
+        at.undo_log.make_directory(&point)?;
+        at.undo_log.record(Effect::Mount(Mounted { point: point.clone(), source: source.clone() }))?;
+        // A call of this process: nothing goes on mounting after a kill.
+        let options = options(self.nconnect);
+        let mounted = netns::within(&server.namespace.path(), || {
+            mount(&*source, &point, CLIENT, MountFlags::empty(), &*options).map_err(Into::into)
+        });
+        mounted.map_err(|error| Refusal::environment(format!("share: cannot mount {source}: {error}")))?;
+        Ok(Ground::Directory(point))
+    }
+}
+
+/// Rejects a kernel without NFS server or client. `filesystems` is the content of /proc/filesystems.
+fn check_kernel(filesystems: &str) -> Result<(), Refusal> {
+    let has = |name: &str| filesystems.lines().any(|line| line.split_whitespace().last() == Some(name));
+    match [SERVER, CLIENT].into_iter().find(|name| !has(name)) {
+        None => Ok(()),
+        Some(missing) => Err(Refusal::environment(format!(
+            "share: there is no {missing} in {FILESYSTEMS}: modprobe nfsd nfsv4, or leave out targets with share"
+        ))),
+    }
+}
+
+/// Mount options of the client. A request waits for a lost connection for twice the timeout, and then fails; while the connection stands it
+/// waits for as long as the server takes.
+fn options(nconnect: u8) -> CString {
+    let ip = Ipv4Addr::LOCALHOST;
+    let text = format!(
+        "vers=4.2,proto=tcp,port={PORT},addr={ip},clientaddr={ip},sec=sys,nconnect={nconnect},softerr,timeo={TIMEOUT},retrans=1"
+    );
+    // It has no zero byte.
+    CString::new(text).unwrap_or_default()
+}
+
+/// An NFS server of the kernel, in a network namespace of its own.
+struct Server {
+    namespace: Namespace,
+    /// The directory that it exports.
+    served: PathBuf,
+    /// Mount point of its control filesystem.
+    point: PathBuf,
+}
+
+impl Server {
+    /// Mounts the control filesystem, which belongs to the network namespace in which it is mounted.
+    fn mount(&self, source: &str) -> Result<(), BuildError> {
+        let mounted = netns::within(&self.namespace.path(), || {
+            mount(source, &self.point, SERVER, MountFlags::empty(), None).map_err(Into::into)
+        });
+        mounted.map_err(BuildError::file(&self.point))
+    }
+
+    /// Tells the kernel who may mount, and what: in place of rpc.mountd(8), which would answer when the kernel asks.
+    fn export(&self, flags: u32) -> Result<(), BuildError> {
+        // What is escaped so needs no further quotes.
+        let mut path = "\\x".to_owned();
+        for byte in self.served.as_os_str().as_bytes() {
+            let _ = write!(path, "{byte:02x}");
+        }
+        let client = &self.namespace.name;
+        let told = netns::within(&self.namespace.path(), || {
+            for (cache, line) in [
+                ("auth.unix.ip", format!("nfsd {} {NEVER} {client}\n", Ipv4Addr::LOCALHOST)),
+                ("nfsd.export", format!("{client} {path} {NEVER} {flags} {NOBODY} {NOBODY} 0\n")),
+                // The export with number 0 is the root of what NFS 4 shows.
+                ("nfsd.fh", format!("{client} 1 \\x00000000 {NEVER} {path}\n")),
+            ] {
+                fs::write(format!("/proc/thread-self/net/rpc/{cache}/channel"), line)?;
+            }
+            Ok(())
+        });
+        told.map_err(|error| {
+            Refusal::environment(format!(
+                "share: the kernel does not export {}: {error}; its filesystem must be one that NFS can serve (ext4, XFS, btrfs, tmpfs), and no overlay",
+                self.served.display()
+            ))
+            .into()
+        })
+    }
+
+    /// Starts the server's threads, and waits until it lets clients open files.
+    fn start(&self, undo_log: &UndoLog) -> Result<(), BuildError> {
+        self.set("nfsv4gracetime", &GRACE.to_string())?;
+        self.set("versions", "-2 -3 -4.0 -4.1 +4 +4.2")?;
+        let mount = MOUNT.path()?.into_os_string();
+        let words = ["netns", "exec", &self.namespace.name, "/bin/sh", "-c", LISTEN, "sh"].map(Into::into);
+        let port = self.point.join("portlist").into_os_string();
+        undo_log.run(IP, words.into_iter().chain([port, mount, PORT.to_string().into()]))?;
+        self.set(THREADS, &SERVERS.to_string())?;
+        // Nobody has anything to reclaim. Newer kernels end the period early only where a daemon keeps a list of clients.
+        let _ = self.set("v4_end_grace", "Y");
+        self.await_grace(undo_log)
+    }
+
+    fn await_grace(&self, undo_log: &UndoLog) -> Result<(), BuildError> {
+        let state = self.point.join("v4_end_grace");
+        let in_state = |error| BuildError::file(&state)(error);
+        let end = Instant::now() + PATIENCE;
+        while fs::read_to_string(&state).map_err(in_state)?.trim() != "Y" {
+            if undo_log.lock().stop().load(Ordering::Relaxed) {
+                return Err(in_state(io::ErrorKind::Interrupted.into()));
+            }
+            if Instant::now() > end {
+                let words = format!("the server's grace period has not ended in {} s", PATIENCE.as_secs());
+                return Err(in_state(io::Error::other(words)));
+            }
+            threads::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Writes a value to one of the control files.
+    fn set(&self, name: &str, value: &str) -> Result<(), BuildError> {
+        let path = self.point.join(name);
+        // Some of them want the end of the line.
+        fs::write(&path, format!("{value}\n")).map_err(BuildError::file(&path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_one_of_the_two_is_told_what_to_load() {
+        let told = |filesystems: &str| check_kernel(filesystems).map_err(|refusal| refusal.to_string());
+        assert_eq!(told("nodev\tnfsd\nnodev\tnfs\nnodev\tnfs4\n"), Ok(()));
+        for (filesystems, missing) in
+            [("nodev\tnfs4\n\text4\n", "nfsd"), ("nodev\tnfsd\nnodev\tnfs\n", "nfs4")]
+        {
+            let refusal = told(filesystems).expect_err("missing");
+            let words = format!("share: there is no {missing} in /proc/filesystems: modprobe nfsd nfsv4");
+            assert!(refusal.starts_with(&words), "{refusal}");
+        }
+    }
+}
