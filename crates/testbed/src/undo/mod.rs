@@ -12,12 +12,13 @@ mod file_id;
 mod form;
 mod partial;
 mod place;
+mod record;
 mod running;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -36,6 +37,7 @@ pub use effect::Effect;
 use fault::InjectedFault;
 pub use file_id::FileId;
 use place::{CreatedFile, ParentDirectory, ParentState};
+use record::Record;
 pub use running::{RunningRun, running};
 
 /// A line of an undo log, as JSON.
@@ -565,51 +567,6 @@ fn abandoned(path: &Path, patience: Patience) -> Result<Option<File>, UndoLogErr
             Err(TryLockError::WouldBlock) => threads::sleep(Duration::from_millis(10)),
             Err(TryLockError::Error(error)) => return Err(failed("cannot lock", path)(error)),
         }
-    }
-}
-
-/// The contents of an undo log: effects that have not been undone.
-struct Record {
-    standing: BTreeMap<u64, PendingEffect>,
-    next: u64,
-    /// Length in bytes, without an incomplete last line.
-    length: u64,
-    /// Number of the effect whose removal had begun, from an incomplete last line.
-    begun: Option<u64>,
-}
-
-impl Record {
-    /// Reads an undo log from its beginning. An incomplete last line was not synced, so its effect has not happened. Fails on any other line
-    /// that cannot be parsed, because it may hide an effect.
-    fn read(mut file: &File, path: &Path) -> Result<Self, UndoLogError> {
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(failed("cannot read", path))?;
-        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let mut record = Self { standing: BTreeMap::new(), next: 0, length: whole as u64, begun: None };
-        for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            match serde_json::from_slice(line) {
-                Ok(Line::Record { id, effect, within }) => {
-                    let form = effect.check_form(&root());
-                    let next = id.checked_add(1).filter(|_| form.is_ok());
-                    let Some(next) = next else {
-                        let reason = form.err().unwrap_or_else(|| format!("no effect has the number {id}"));
-                        return Err(failed(NOT_UNDERSTOOD, path)(io::Error::other(reason)));
-                    };
-                    record.next = record.next.max(next);
-                    record.standing.insert(id, PendingEffect::new(effect, within, None));
-                }
-                Ok(Line::Undone { id }) => {
-                    record.standing.remove(&id);
-                }
-                Err(error) => return Err(failed(NOT_UNDERSTOOD, path)(error.into())),
-            }
-        }
-        if let Ok(Line::Undone { id }) = serde_json::from_slice(&text[whole..])
-            && let Some(standing) = record.standing.get_mut(&id)
-        {
-            (standing.removing, record.begun) = (true, Some(id));
-        }
-        Ok(record)
     }
 }
 
