@@ -389,9 +389,8 @@ impl Workload {
             return refuse("pre_read", &true, remedy.into());
         }
         let takes = |engines: &[IoEngine]| engines.contains(&self.ioengine);
-        const POLLING: [IoEngine; 4] =
-            [IoEngine::Auto, IoEngine::IoUring, IoEngine::Pvsync2, IoEngine::Libblkio];
-        if self.hipri && !(self.direct && takes(&POLLING)) {
+        let polling = [IoEngine::Auto, IoEngine::IoUring, IoEngine::Pvsync2, IoEngine::Libblkio];
+        if self.hipri && !(self.direct && takes(&polling)) {
             return refuse(
                 "hipri",
                 &true,

@@ -1,3 +1,5 @@
+use std::io::Read;
+
 use super::*;
 use crate::kernel_file::KernelFile;
 
